@@ -1,0 +1,90 @@
+//! What an analysis says: findings, ranked by predicted gain.
+
+use serde::Serialize;
+
+use crate::{GroupId, ObjectId, SiteId, ThreadId};
+
+/// Something that keeps the program from running in parallel, with evidence and a way out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// Stable kebab-case id, documented in docs/findings.md: `contended-lock`, `trylock-spin`, ...
+    pub id: &'static str,
+    /// What it is about.
+    #[serde(skip)]
+    pub subject: Subject,
+    /// One line: subject by name, and what is wrong.
+    pub title: String,
+    /// Numbers that support it, most important first.
+    pub evidence: Vec<Evidence>,
+    /// The rows of SyncPerf's Table 1 that remain possible, most likely first. One = decided.
+    pub causes: Vec<Cause>,
+    /// What would decide between the causes, empty when there is one.
+    pub undecided: String,
+    /// What fixing it would buy.
+    pub gain: Gain,
+    /// Share of the thread time of the threads concerned that is lost to it, 0..1.
+    pub share_of_thread_time: f64,
+    /// Remarks that limit what was said ("4 threads on 2 CPUs: ...").
+    pub caveats: Vec<String>,
+}
+
+/// What a finding is about. Ids point into the model that was analysed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// One object.
+    Object(ObjectId),
+    /// Locks that are acquired at the same sites (fine-grained locks of one kind).
+    Objects(Vec<ObjectId>),
+    /// One call stack on one object.
+    Site(ObjectId, SiteId),
+    /// A thread group.
+    Group(GroupId),
+    /// Several groups of one process (a pipeline).
+    Groups(Vec<GroupId>),
+    /// A thread.
+    Thread(ThreadId),
+}
+
+/// A number with its name and unit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evidence {
+    /// snake_case with the unit as suffix: `wait_ns`, `contention_ratio`, `frequency_hz`, ...
+    pub key: &'static str,
+    /// The value, in that unit.
+    pub value: f64,
+    /// For people, e.g. "waits took 41 % of the time of 8 worker threads".
+    pub text: String,
+}
+
+/// A row of SyncPerf's Table 1 (or one of ours), and the fix that it calls for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Stable kebab-case id.
+    pub id: &'static str,
+    /// The root cause in words.
+    pub text: String,
+    /// What to do, at which file:line.
+    pub fix: String,
+}
+
+/// A predicted change of the program's throughput, as a ratio: 1.0 = none, 2.0 = twice as fast.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Gain {
+    /// Pessimistic.
+    pub low: f64,
+    /// Expected.
+    pub mid: f64,
+    /// Bound.
+    pub high: f64,
+    /// How it was predicted, in a few words.
+    pub method: String,
+    /// What limits it next ("2 CPUs are busy 97 % of the time", "lock B is held 80 % of the time").
+    pub limited_by: String,
+}
+
+impl Gain {
+    /// No gain to be had.
+    pub fn none(method: &str, why: &str) -> Self {
+        Self { low: 1.0, mid: 1.0, high: 1.0, method: method.into(), limited_by: why.into() }
+    }
+}
