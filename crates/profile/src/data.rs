@@ -69,7 +69,7 @@ pub enum Exit {
 }
 
 /// The machine that the program ran on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release, as `uname -r`.
     pub kernel: String,
