@@ -1,0 +1,3 @@
+//! The report for a person.
+
+pub mod page;
