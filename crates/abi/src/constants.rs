@@ -1,0 +1,158 @@
+//! Every constant of the header, under its C name so that a search finds both sides.
+
+#![allow(missing_docs)] // abi/convoy_abi.h documents them
+
+/// Declares constants and lists them by name for the comparison with the C header.
+macro_rules! constants {
+    ($($type:ty { $($name:ident = $value:expr,)* })*) => {
+        $($(pub const $name: $type = $value;)*)*
+
+        /// Every constant by its C name, for the comparison with the C header.
+        pub const CONSTANTS: &[(&str, u64)] = &[$($((stringify!($name), $name as u64),)*)*];
+    };
+}
+
+constants! {
+    u64 {
+        CV_SESSION_MAGIC = u64::from_le_bytes(*b"CVOYSES1"),
+        CV_ARENA_MAGIC = u64::from_le_bytes(*b"CVOYARA1"),
+    }
+    u32 {
+        CV_ABI_VERSION = 1,
+    }
+    u32 {
+        CV_CLOCK_MONOTONIC = 0,
+        CV_CLOCK_TSC = 1,
+    }
+    usize {
+        CV_DROP_ARENA_FULL = 0,
+        CV_DROP_NO_MEMORY = 1,
+        CV_DROP_REENTRANT = 2,
+        CV_DROP_UNREGISTERED = 3,
+        CV_DROP_HELD_OVERFLOW = 4,
+        CV_DROP_STACK_TRUNCATED = 5,
+        CV_DROP_STACK_NO_RULE = 6,
+        CV_DROP_OBJECT_TABLE_FULL = 7,
+        CV_DROP_FORK_UNRECORDED = 8,
+        CV_DROP_EXEC_WITHOUT_AGENT = 9,
+        CV_DROP_THREAD_REUSED = 10,
+        CV_DROP_MAX = 24,
+    }
+    u32 {
+        CV_PROCESS_STARTING = 0,
+        CV_PROCESS_RUNNING = 1,
+        CV_PROCESS_EXITED = 2,
+        CV_PROCESS_EXECED = 3,
+    }
+    usize {
+        CV_ARENA_HEADER_BYTES = 4096,
+    }
+    u32 {
+        CV_BLOCK_NONE = 0,
+        CV_BLOCK_THREAD = 1,
+        CV_BLOCK_ENTRIES = 2,
+        CV_BLOCK_WAITS = 3,
+        CV_BLOCK_SITES = 4,
+        CV_BLOCK_OBJECTS = 5,
+        CV_BLOCK_FRAMES = 6,
+        CV_BLOCK_STACKS = 7,
+        CV_BLOCK_MODULES = 8,
+        CV_BLOCK_INDEX = 9,
+    }
+    u16 {
+        CV_OP_NONE = 0,
+        CV_OP_MUTEX_LOCK = 1,
+        CV_OP_MUTEX_TIMEDLOCK = 2,
+        CV_OP_RWLOCK_RD = 3,
+        CV_OP_RWLOCK_WR = 4,
+        CV_OP_RWLOCK_TIMEDRD = 5,
+        CV_OP_RWLOCK_TIMEDWR = 6,
+        CV_OP_SPIN_LOCK = 7,
+        CV_OP_OMP_LOCK = 8,
+        CV_OP_OMP_CRITICAL = 9,
+        CV_OP_MUTEX_TRYLOCK = 16,
+        CV_OP_RWLOCK_TRYRD = 17,
+        CV_OP_RWLOCK_TRYWR = 18,
+        CV_OP_SPIN_TRYLOCK = 19,
+        CV_OP_SEM_TRYWAIT = 20,
+        CV_OP_OMP_TRYLOCK = 21,
+        CV_OP_COND_WAIT = 32,
+        CV_OP_COND_TIMEDWAIT = 33,
+        CV_OP_BARRIER_WAIT = 34,
+        CV_OP_SEM_WAIT = 35,
+        CV_OP_SEM_TIMEDWAIT = 36,
+        CV_OP_JOIN = 37,
+        CV_OP_ONCE = 38,
+        CV_OP_FUTEX_WAIT = 39,
+        CV_OP_OMP_BARRIER = 40,
+        CV_OP_OMP_REGION = 41,
+        CV_OP_COND_SIGNAL = 48,
+        CV_OP_COND_BROADCAST = 49,
+        CV_OP_SEM_POST = 50,
+        CV_OP_FUTEX_WAKE = 51,
+        CV_OP_MAX = 64,
+    }
+    u16 {
+        CV_ENTRY_NONE = 0,
+        CV_ENTRY_COUNT = 1,
+        CV_ENTRY_DETAIL = 2,
+        CV_ENTRY_PAIR = 3,
+    }
+    usize {
+        CV_HIST = 32,
+        CV_HELD = 16,
+        CV_LAST = 16,
+        CV_CACHE = 256,
+        CV_SITES = 64,
+    }
+    u16 {
+        CV_HELD_SAMPLED = 1,
+    }
+    u32 {
+        CV_THREAD_FREE = 0,
+        CV_THREAD_CREATED = 1,
+        CV_THREAD_RUNNING = 2,
+        CV_THREAD_ENDED = 3,
+        CV_THREAD_FAILED = 4,
+    }
+    u32 {
+        CV_OBJECT_UNKNOWN = 0,
+        CV_OBJECT_MUTEX = 1,
+        CV_OBJECT_RWLOCK = 2,
+        CV_OBJECT_SPIN = 3,
+        CV_OBJECT_COND = 4,
+        CV_OBJECT_BARRIER = 5,
+        CV_OBJECT_SEM = 6,
+        CV_OBJECT_THREAD = 7,
+        CV_OBJECT_ONCE = 8,
+        CV_OBJECT_FUTEX = 9,
+        CV_OBJECT_OMP_LOCK = 10,
+        CV_OBJECT_OMP_CRITICAL = 11,
+        CV_OBJECT_OMP_BARRIER = 12,
+        CV_OBJECT_OMP_REGION = 13,
+    }
+    u32 {
+        CV_MODULE_NONE = 0xffff_ffff,
+        CV_FRAME_EXACT = 1,
+        CV_FRAME_LAST = 2,
+        CV_FRAME_NO_RULE = 4,
+    }
+    usize {
+        CV_STACK_MAX = 64,
+    }
+}
+
+/// Stable ids of the reasons for a loss, by `enum cv_drop`.
+pub const DROP_IDS: &[&str] = &[
+    "arena-full",
+    "no-memory",
+    "reentrant",
+    "unregistered",
+    "held-overflow",
+    "stack-truncated",
+    "stack-no-rule",
+    "object-table-full",
+    "fork-unrecorded",
+    "exec-without-agent",
+    "thread-reused",
+];

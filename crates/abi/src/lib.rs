@@ -1,0 +1,51 @@
+//! The Rust mirror of `abi/convoy_abi.h`, which has the documentation of every field.
+//!
+//! Plain data that any bytes can be read as: an arena comes out of a process that may have
+//! overwritten it, so no value here is trusted and none can be invalid. Sizes and offsets are
+//! asserted here at compile time; `tests/header.rs` compares every field and every constant with
+//! what the C compiler says.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod mirror;
+mod arena;
+mod constants;
+mod thread;
+
+pub use arena::{
+    Arena, Block, Entry, EntryCount, EntryDetail, EntryPair, Frame, Module, Object, Session,
+    WaitDetail,
+};
+pub use constants::*;
+pub use mirror::{Field, Layout};
+pub use thread::{Held, Last, Site, Slot, Thread};
+
+/// Byte offset into the arena divided by 64; 0 = none.
+pub type Ref = u32;
+
+/// The byte offset that a [`Ref`] stands for.
+pub const fn ref_offset(r: Ref) -> u64 {
+    (r as u64) << 6
+}
+
+/// Every mirrored structure, for the comparison with the C header.
+pub const LAYOUTS: &[Layout] = &[
+    Session::LAYOUT,
+    Arena::LAYOUT,
+    Block::LAYOUT,
+    Slot::LAYOUT,
+    Site::LAYOUT,
+    Entry::LAYOUT,
+    EntryCount::LAYOUT,
+    EntryDetail::LAYOUT,
+    EntryPair::LAYOUT,
+    WaitDetail::LAYOUT,
+    Held::LAYOUT,
+    Last::LAYOUT,
+    Thread::LAYOUT,
+    Object::LAYOUT,
+    Frame::LAYOUT,
+    Module::LAYOUT,
+];

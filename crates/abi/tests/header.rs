@@ -1,0 +1,124 @@
+//! Asks the C compiler for every size, offset and constant of `abi/convoy_abi.h` and compares them
+//! with the Rust mirror, so that the two cannot drift apart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use convoy_abi::{CONSTANTS, DROP_IDS, LAYOUTS};
+
+fn abi_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")
+}
+
+/// Compiles and runs a C program that prints `key value` lines for the given (key, C expression).
+fn ask_c(questions: &[(String, String)]) -> BTreeMap<String, u64> {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut source =
+        String::from("#include <stdio.h>\n#include \"convoy_abi.h\"\nint main(void)\n{\n");
+    for (key, expression) in questions {
+        writeln!(
+            source,
+            "\tprintf(\"%s %llu\\n\", \"{key}\", (unsigned long long)({expression}));"
+        )
+        .unwrap();
+    }
+    source.push_str("\treturn 0;\n}\n");
+    let c_file = dir.path().join("ask.c");
+    let exe = dir.path().join("ask");
+    std::fs::write(&c_file, source).expect("write C source");
+    let compiled = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Werror", "-I"])
+        .arg(abi_dir())
+        .arg("-o")
+        .args([&exe, &c_file])
+        .output()
+        .expect("run cc");
+    assert!(
+        compiled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&compiled.stderr)
+    );
+    let output = Command::new(&exe).output().expect("run the C program");
+    String::from_utf8(output.stdout)
+        .expect("text")
+        .lines()
+        .map(|line| {
+            let (key, value) = line.rsplit_once(' ').expect("key value");
+            (key.to_owned(), value.parse().expect("number"))
+        })
+        .collect()
+}
+
+#[test]
+fn every_field_has_the_place_that_c_gives_it() {
+    let mut questions = Vec::new();
+    let mut mirrored = BTreeMap::new();
+    for layout in LAYOUTS {
+        let c_type = layout.c_type;
+        questions.push((c_type.to_owned(), format!("sizeof({c_type})")));
+        mirrored.insert(c_type.to_owned(), layout.size as u64);
+        for field in layout.fields {
+            let name = field.name;
+            let offset = format!("offset of {name} in {c_type}");
+            let size = format!("size of {name} in {c_type}");
+            questions.push((offset.clone(), format!("offsetof({c_type}, {name})")));
+            questions.push((size.clone(), format!("sizeof((({c_type} *)0)->{name})")));
+            mirrored.insert(offset, field.offset as u64);
+            mirrored.insert(size, field.size as u64);
+        }
+    }
+    assert_eq!(ask_c(&questions), mirrored);
+}
+
+#[test]
+fn every_constant_has_the_value_that_c_gives_it() {
+    let questions: Vec<_> = CONSTANTS
+        .iter()
+        .map(|(name, _)| ((*name).to_owned(), (*name).to_owned()))
+        .collect();
+    let mirrored: BTreeMap<String, u64> = CONSTANTS
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), *value))
+        .collect();
+    assert_eq!(ask_c(&questions), mirrored);
+}
+
+/// A constant added to the header alone would pass the comparison above.
+#[test]
+fn every_constant_of_the_header_is_mirrored() {
+    let header = std::fs::read_to_string(abi_dir().join("convoy_abi.h")).expect("header");
+    let mut missing = Vec::new();
+    for line in header.lines() {
+        let line = line.trim_start();
+        let line = line.strip_prefix("#define ").unwrap_or(line);
+        let word: String = line
+            .chars()
+            .take_while(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_')
+            .collect();
+        if word.starts_with("CV_") && !CONSTANTS.iter().any(|(name, _)| *name == word) {
+            missing.push(word);
+        }
+    }
+    assert!(missing.is_empty(), "not mirrored: {missing:?}");
+}
+
+#[test]
+fn every_drop_has_an_id() {
+    for (id, name) in DROP_IDS.iter().zip(
+        CONSTANTS
+            .iter()
+            .filter(|(name, _)| name.starts_with("CV_DROP_")),
+    ) {
+        assert_eq!(
+            format!("CV_DROP_{}", id.to_uppercase().replace('-', "_")),
+            name.0
+        );
+    }
+    let drops = CONSTANTS
+        .iter()
+        .filter(|(name, _)| name.starts_with("CV_DROP_") && *name != "CV_DROP_MAX")
+        .count();
+    assert_eq!(DROP_IDS.len(), drops);
+}
