@@ -1,6 +1,7 @@
 //! A thread's own record.
 
 #![allow(missing_docs)] // abi/convoy_abi.h documents the fields
+#![allow(missing_debug_implementations)] // of the helper types that zerocopy derives
 
 use core::mem::offset_of;
 
