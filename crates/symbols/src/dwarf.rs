@@ -1,0 +1,243 @@
+//! DWARF: functions, lines and inlined frames of code addresses, split and shared debug files included.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
+use convoy_profile::Location;
+use gimli::{AbbreviationsCacheStrategy, DwarfPackage, EndianSlice, LittleEndian, SectionId};
+
+use crate::demangle::{clean, demangle, is_mangled};
+use crate::elf::{Image, Store};
+use crate::locate::{alt_file, Found};
+use crate::table::Hit;
+use crate::Options;
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The DWARF of one module, parsed unit by unit as addresses ask for it.
+pub(crate) struct Dwarf<'a> {
+    context: Context<Reader<'a>>,
+    store: &'a Store,
+    package: Option<DwarfPackage<Reader<'a>>>,
+    bytes: Cell<u64>,
+    note: RefCell<Option<String>>,
+}
+
+impl<'a> Dwarf<'a> {
+    /// Reads the sections of `found`. `own` is the module itself, beside which a DWARF package may be.
+    pub(crate) fn open(
+        store: &'a Store,
+        found: &Found<'a>,
+        own: Option<&Found<'a>>,
+        options: &Options,
+    ) -> Result<Self, String> {
+        let bytes: u64 = SECTIONS
+            .iter()
+            .map(|id| found.image.section_size(id.name()))
+            .sum();
+        if bytes > options.max_debug_bytes {
+            return Err(format!(
+                "{} MB of debug information were not read: the limit is {} MB",
+                bytes >> 20,
+                options.max_debug_bytes >> 20
+            ));
+        }
+        let why = |e: gimli::Error| format!("debug information is broken: {e}");
+        let mut dwarf = gimli::Dwarf::load(|id| load(&found.image, id.name())).map_err(why)?;
+        let mut note = None;
+        if found.image.debug_alt_link().is_some() {
+            match alt_file(store, found, options) {
+                Some(alt) => dwarf.load_sup(|id| load(&alt, id.name())).map_err(why)?,
+                None => {
+                    note = Some(
+                        "the file that it shares with others, .gnu_debugaltlink, was not found"
+                            .to_owned(),
+                    )
+                }
+            }
+        }
+        dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+        let package = own
+            .into_iter()
+            .chain([found])
+            .find_map(|f| package(store, &f.path));
+        Ok(Self {
+            context: Context::from_dwarf(dwarf).map_err(why)?,
+            store,
+            package,
+            bytes: Cell::new(bytes),
+            note: RefCell::new(note),
+        })
+    }
+
+    /// Bytes of debug information, decompressed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+
+    /// What is missing from it.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.note.borrow().clone()
+    }
+
+    /// The functions at `address`, innermost inlined one first; empty where DWARF knows none and `symbol`
+    /// does not name one either. `symbol` names the real function where DWARF does so only in part.
+    pub(crate) fn find(&self, address: u64, symbol: Option<Hit<'_>>) -> Vec<Location> {
+        let mut locations = self.frames(address).unwrap_or_default();
+        let known = symbol.map(|hit| demangle(hit.name));
+        match locations.last_mut() {
+            Some(real) if real.function.is_empty() => match known {
+                Some(name) => real.function = name,
+                None => return Vec::new(),
+            },
+            Some(real) => {
+                // A plain name of a function whose symbol is mangled is a member without its class.
+                let qualified =
+                    symbol.is_some_and(|hit| is_mangled(hit.name)) && !real.function.contains("::");
+                if let (true, Some(name)) = (qualified, known) {
+                    real.function = name;
+                }
+            }
+            None => {}
+        }
+        for location in &mut locations {
+            if location.function.is_empty() {
+                location.function = "<unnamed>".to_owned();
+            }
+        }
+        locations
+    }
+
+    fn frames(&self, address: u64) -> Result<Vec<Location>, gimli::Error> {
+        let mut lookup = self.context.find_frames(address);
+        let frames = loop {
+            match lookup {
+                LookupResult::Output(frames) => break frames,
+                LookupResult::Load { load, continuation } => {
+                    lookup = continuation.resume(self.split(&load))
+                }
+            }
+        };
+        // A broken function table leaves the line table, and the reverse.
+        let Ok(mut frames) = frames else {
+            let line = self.context.find_location(address)?;
+            return Ok(line
+                .map(|at| location(String::new(), Some(at)))
+                .into_iter()
+                .collect());
+        };
+        let mut out = Vec::new();
+        while let Some(frame) = frames.next()? {
+            let name = match &frame.function {
+                Some(function) => demangle(function.name.slice()),
+                None => String::new(),
+            };
+            out.push(location(name, frame.location));
+        }
+        Ok(out)
+    }
+
+    /// Opens the `.dwo` or `.dwp` that holds a unit's functions.
+    fn split(&self, load: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<gimli::Dwarf<Reader<'a>>>> {
+        if let Some(package) = &self.package {
+            if let Ok(Some(unit)) = package.find_cu(load.dwo_id, &load.parent) {
+                return Some(Arc::new(unit));
+            }
+        }
+        let name = Path::new(OsStr::from_bytes(load.path.as_ref()?.slice()));
+        let dir = load.comp_dir.as_ref().map_or(Path::new(""), |dir| {
+            Path::new(OsStr::from_bytes(dir.slice()))
+        });
+        let path = dir.join(name);
+        let unit = self.dwo(&path, load);
+        if unit.is_none() {
+            let missing = || format!("split debug information is missing: {}", path.display());
+            self.note.borrow_mut().get_or_insert_with(missing);
+        }
+        unit
+    }
+
+    fn dwo(
+        &self,
+        path: &Path,
+        load: &SplitDwarfLoad<Reader<'a>>,
+    ) -> Option<Arc<gimli::Dwarf<Reader<'a>>>> {
+        let image = self.store.open(path).ok()?;
+        let size: u64 = SECTIONS
+            .iter()
+            .filter_map(|id| Some(image.section_size(id.dwo_name()?)))
+            .sum();
+        self.bytes.set(self.bytes.get() + size);
+        let mut dwarf = gimli::Dwarf::load(|id| load_dwo(&image, id)).ok()?;
+        let header = dwarf.units().next().ok()??;
+        if dwarf.unit(header).ok()?.dwo_id != Some(load.dwo_id) {
+            return None;
+        }
+        dwarf.make_dwo(&load.parent);
+        Some(Arc::new(dwarf))
+    }
+}
+
+/// What lookups read.
+const SECTIONS: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// A section that lookups read; any other one stays on the disk.
+fn load<'a>(image: &Image<'a>, name: &str) -> Result<Reader<'a>, gimli::Error> {
+    let data = if SECTIONS
+        .iter()
+        .any(|id| id.name() == name || id.dwo_name() == Some(name))
+    {
+        // A section that cannot be decompressed is a missing one: the others may be enough.
+        image.section(name).unwrap_or(&[])
+    } else {
+        &[]
+    };
+    Ok(EndianSlice::new(data, LittleEndian))
+}
+
+fn load_dwo<'a>(image: &Image<'a>, id: SectionId) -> Result<Reader<'a>, gimli::Error> {
+    match id.dwo_name() {
+        Some(name) => load(image, name),
+        None => Ok(EndianSlice::new(&[], LittleEndian)),
+    }
+}
+
+/// `<file>.dwp`
+fn package<'a>(store: &'a Store, file: &Path) -> Option<DwarfPackage<Reader<'a>>> {
+    let mut path = OsString::from(file);
+    path.push(".dwp");
+    let image = store.open(&PathBuf::from(path)).ok()?;
+    let index = [SectionId::DebugCuIndex, SectionId::DebugTuIndex];
+    let section = |id: SectionId| match id.dwo_name() {
+        Some(name) if index.contains(&id) => Ok(EndianSlice::new(
+            image.section(name).unwrap_or(&[]),
+            LittleEndian,
+        )),
+        _ => load_dwo(&image, id),
+    };
+    DwarfPackage::load(section, EndianSlice::new(&[], LittleEndian)).ok()
+}
+
+fn location(function: String, at: Option<addr2line::Location<'_>>) -> Location {
+    let (file, line) = at.map_or((None, None), |at| (at.file, at.line));
+    Location {
+        function,
+        file: file.filter(|f| !f.is_empty()).map(|f| clean(f.as_bytes())),
+        line: line.filter(|&l| l > 0),
+    }
+}
