@@ -283,10 +283,12 @@ struct cv_held {
 	uint16_t op;
 	uint16_t flags;       /* CV_HELD_* */
 	uint32_t acquire_ns;  /* sampled: cost of the acquire */
-	uint64_t reserved;
+	uint64_t spun_ns;     /* trylock: time of the failed tries before; goes to busy_sum_ns */
 };
 _Static_assert(sizeof(struct cv_held) == 64, "abi v1");
-#define CV_HELD_SAMPLED 1u /* by the sampler: counts as hold_sampled */
+#define CV_HELD_SAMPLED 1u   /* by the sampler: counts as hold_sampled */
+#define CV_HELD_WAIT_ONLY 2u /* a wait on another object (`detail`'s), to be recorded when obj is released */
+#define CV_HELD_TIMEOUT 4u   /* that wait timed out */
 
 struct cv_last {
 	uint64_t obj;
@@ -380,7 +382,8 @@ struct cv_object {
 	uint64_t waker_ns;
 	uint32_t module;        /* module id + 1 whose mapping holds addr, 0 = none (heap, stack) */
 	uint32_t destroyed;     /* destructions seen */
-	uint64_t reserved[2];
+	uint64_t arrivals;      /* barrier: arrivals counted, atomic */
+	uint64_t reserved;
 };
 _Static_assert(sizeof(struct cv_object) == 64, "abi v1");
 

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * OpenMP as gcc compiles it: calls into libgomp. What libgomp waits with is inlined in it, so only
+ * these entry points can be seen. The barrier at the end of a parallel region has none: the
+ * outlined body is wrapped instead, and each thread's wait is the time from the end of its body to the
+ * end of the region. Agent rules: cv_agent.h.
+ */
+#include "cv_frames.h"
+#include "cv_real.h"
+#include "cv_try.h"
+#include "cv_wait.h"
+
+#include "cv_banned.h"
+
+#define TEAM_MAX 256 /* members of a region whose waits are told; the others' bodies are timed only */
+
+struct member {
+	struct cv_wait_detail *wait;
+	uint64_t done_ns;
+};
+
+struct team {
+	void (*body)(void *);
+	void *data;
+	uint32_t members; /* atomic */
+	struct member member[TEAM_MAX];
+};
+
+static uint64_t addr_of(const volatile void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+/* ---- parallel regions ---- */
+
+/* The region's object is its outlined function. The same address serves as its call site: + 1, because
+ * sites are return addresses. */
+static void team_member(void *arg)
+{
+	struct team *team = arg;
+	struct cv_thread *t = cv_thread();
+	uint64_t region = addr_of(team->body), began;
+	struct cv_wait_detail *wait = NULL;
+	uint32_t i;
+
+	if (!t) {
+		team->body(team->data);
+		return;
+	}
+	cv_count(t, region, region + 1, CV_OP_OMP_REGION, false);
+	if (cv_enter(t)) {
+		struct cv_entry *e = cv_detail_get(t, region, cv_stack_capture(), CV_OP_OMP_REGION);
+
+		wait = e ? cv_detail_wait(t, e) : NULL;
+		cv_object_get(region, CV_OBJECT_OMP_REGION);
+		cv_leave(t);
+	}
+	began = cv_now();
+	team->body(team->data);
+	if (!wait)
+		return;
+	i = __atomic_fetch_add(&team->members, 1, __ATOMIC_RELAXED);
+	if (i < TEAM_MAX)
+		team->member[i].done_ns = cv_now();
+	wait->busy_sum_ns += cv_now() - began;
+	if (i < TEAM_MAX)
+		__atomic_store_n(&team->member[i].wait, wait, __ATOMIC_RELEASE);
+}
+
+CV_EXPORT void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags)
+{
+	struct team team;
+	uint64_t end;
+	uint32_t n;
+
+	if (!cv_thread()) {
+		cv_real(GOMP_parallel)(body, data, threads, flags);
+		return;
+	}
+	team.body = body;
+	team.data = data;
+	team.members = 0;
+	memset(team.member, 0, (threads && threads < TEAM_MAX ? threads : TEAM_MAX) * sizeof(team.member[0]));
+	cv_real(GOMP_parallel)(team_member, &team, threads, flags);
+	end = cv_now();
+	n = team.members < TEAM_MAX ? team.members : TEAM_MAX;
+	/* The members idle in libgomp until the next region: their records are ours for now. */
+	for (uint32_t i = 0; i < n; i++)
+		if (team.member[i].wait && end > team.member[i].done_ns)
+			cv_wait_add(team.member[i].wait, end - team.member[i].done_ns, false);
+}
+
+/* ---- explicit barriers, and those that end loops and sections: named by their call site ---- */
+
+static void barrier(uint64_t ra, void (*real)(void))
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_blocking b;
+
+	if (!t) {
+		real();
+		return;
+	}
+	cv_count(t, ra, ra, CV_OP_OMP_BARRIER, false);
+	cv_block_begin(&b, t, ra, CV_OBJECT_OMP_BARRIER, CV_OP_OMP_BARRIER, 0);
+	real();
+	cv_block_commit(&b, cv_block_end(&b), false);
+}
+
+CV_EXPORT void GOMP_barrier(void)
+{
+	barrier(CV_RA, cv_real(GOMP_barrier));
+}
+
+CV_EXPORT void GOMP_loop_end(void)
+{
+	barrier(CV_RA, cv_real(GOMP_loop_end));
+}
+
+CV_EXPORT void GOMP_sections_end(void)
+{
+	barrier(CV_RA, cv_real(GOMP_sections_end));
+}
+
+/* ---- critical sections ----
+ *
+ * A named one keeps its lock in the word that is passed; the unnamed one and the atomic one hide
+ * theirs in libgomp. For all of them the hooks keep the holder here: who is in is known without a
+ * look at libgomp's word. */
+static uint32_t unnamed_holder, atomic_holder;
+
+static void critical_enter(uint64_t obj, uint64_t ra, uint32_t *holder, bool taken, void (*real)(void), void **name)
+{
+	struct cv_thread *t = cv_thread();
+	uint32_t who = holder ? __atomic_load_n(holder, __ATOMIC_RELAXED) : 0;
+	struct cv_entry *detail = NULL;
+	struct cv_blocking b;
+	uint64_t before = 0, now;
+
+	if (!t) {
+		if (name)
+			cv_real(GOMP_critical_name_start)(name);
+		else
+			real();
+		return;
+	}
+	if (cv_count(t, obj, ra, CV_OP_OMP_CRITICAL, false)) {
+		detail = cv_sample(t, obj, CV_OP_OMP_CRITICAL);
+		before = cv_now();
+	}
+	taken = taken || who != 0;
+	if (taken)
+		cv_block_begin(&b, t, obj, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, who);
+	if (name)
+		cv_real(GOMP_critical_name_start)(name);
+	else
+		real();
+	if (holder)
+		__atomic_store_n(holder, t->tid, __ATOMIC_RELAXED);
+	cv_last_set(t, obj, ra);
+	if (taken) {
+		cv_block_held(&b, cv_block_end(&b));
+	} else if (detail) {
+		now = cv_now();
+		cv_hold_sampled(t, obj, CV_OP_OMP_CRITICAL, detail, now, (uint32_t)(now - before));
+	}
+}
+
+static void critical_leave(uint64_t obj, uint32_t *holder, void (*real)(void), void **name)
+{
+	struct cv_thread *t = cv_self;
+	bool timed = cv_hold_any(t) && cv_hold_release(t, obj);
+
+	if (holder)
+		__atomic_store_n(holder, 0, __ATOMIC_RELAXED);
+	if (name)
+		cv_real(GOMP_critical_name_end)(name);
+	else
+		real();
+	if (timed)
+		cv_hold_commit(t, obj);
+}
+
+CV_EXPORT void GOMP_critical_start(void)
+{
+	critical_enter(addr_of(&unnamed_holder), CV_RA, &unnamed_holder, false, cv_real(GOMP_critical_start), NULL);
+}
+
+CV_EXPORT void GOMP_critical_end(void)
+{
+	critical_leave(addr_of(&unnamed_holder), &unnamed_holder, cv_real(GOMP_critical_end), NULL);
+}
+
+CV_EXPORT void GOMP_atomic_start(void)
+{
+	critical_enter(addr_of(&atomic_holder), CV_RA, &atomic_holder, false, cv_real(GOMP_atomic_start), NULL);
+}
+
+CV_EXPORT void GOMP_atomic_end(void)
+{
+	critical_leave(addr_of(&atomic_holder), &atomic_holder, cv_real(GOMP_atomic_end), NULL);
+}
+
+CV_EXPORT void GOMP_critical_name_start(void **name)
+{
+	/* libgomp's lock is an int in the pointer's place: 0 = free */
+	bool taken = __atomic_load_n((int *)name, __ATOMIC_RELAXED) != 0;
+
+	critical_enter(addr_of(name), CV_RA, NULL, taken, NULL, name);
+}
+
+CV_EXPORT void GOMP_critical_name_end(void **name)
+{
+	critical_leave(addr_of(name), NULL, NULL, name);
+}
+
+/* ---- locks ---- */
+
+static void omp_lock(void *l, uint64_t ra, int (*test)(void *), void (*set)(void *))
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_entry *detail = NULL;
+	struct cv_blocking b;
+	uint64_t before = 0, now;
+
+	if (!t) {
+		set(l);
+		return;
+	}
+	if (cv_count(t, addr_of(l), ra, CV_OP_OMP_LOCK, false)) {
+		detail = cv_sample(t, addr_of(l), CV_OP_OMP_LOCK);
+		before = cv_now();
+	}
+	if (test(l)) {
+		cv_last_set(t, addr_of(l), ra);
+		if (detail) {
+			now = cv_now();
+			cv_hold_sampled(t, addr_of(l), CV_OP_OMP_LOCK, detail, now, (uint32_t)(now - before));
+		}
+		return;
+	}
+	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, 0);
+	set(l);
+	now = cv_block_end(&b);
+	cv_last_set(t, addr_of(l), ra);
+	cv_block_held(&b, now);
+}
+
+static void omp_unlock(void *l, void (*unset)(void *))
+{
+	struct cv_thread *t = cv_self;
+	bool timed = cv_hold_any(t) && cv_hold_release(t, addr_of(l));
+
+	unset(l);
+	if (timed)
+		cv_hold_commit(t, addr_of(l));
+}
+
+static int omp_try(void *l, uint64_t ra, int (*test)(void *))
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_try y;
+	int got;
+
+	if (!t)
+		return test(l);
+	cv_try_begin(&y, t, addr_of(l), ra, CV_OP_OMP_TRYLOCK);
+	got = test(l);
+	if (got)
+		cv_try_got(&y, true);
+	else
+		cv_try_failed(&y);
+	return got;
+}
+
+CV_EXPORT void omp_set_lock(void *l)
+{
+	omp_lock(l, CV_RA, cv_real(omp_test_lock), cv_real(omp_set_lock));
+}
+
+CV_EXPORT void omp_unset_lock(void *l)
+{
+	omp_unlock(l, cv_real(omp_unset_lock));
+}
+
+CV_EXPORT int omp_test_lock(void *l)
+{
+	return omp_try(l, CV_RA, cv_real(omp_test_lock));
+}
+
+CV_EXPORT void omp_set_nest_lock(void *l)
+{
+	omp_lock(l, CV_RA, cv_real(omp_test_nest_lock), cv_real(omp_set_nest_lock));
+}
+
+CV_EXPORT void omp_unset_nest_lock(void *l)
+{
+	omp_unlock(l, cv_real(omp_unset_nest_lock));
+}
+
+CV_EXPORT int omp_test_nest_lock(void *l)
+{
+	return omp_try(l, CV_RA, cv_real(omp_test_nest_lock));
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Agent rules: cv_agent.h. What is here runs once a process, or where a system call is being made
+ * anyway. */
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+#include "cv_frames.h"
+#include "cv_modules.h"
+#include "cv_mutex.h"
+#include "cv_object.h"
+#include "cv_process.h"
+#include "cv_real.h"
+#include "cv_thread.h"
+
+#include "cv_banned.h"
+
+#define SESSION_ENV "_CONVOY_SESSION="
+#define SESSION_ENV_LEN (sizeof(SESSION_ENV) - 1)
+
+extern char **environ;
+extern const char cv_text_begin[] __asm__("__executable_start") __attribute__((weak, visibility("hidden")));
+
+/* ---- start ---- */
+
+static const char *session_env(char *const *env)
+{
+	for (; env && *env; env++)
+		if (strncmp(*env, SESSION_ENV, SESSION_ENV_LEN) == 0)
+			return *env + SESSION_ENV_LEN;
+	return NULL;
+}
+
+static long read_file(const char *path, void *buf, size_t size)
+{
+	long fd = cv_syscall(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+	long n;
+
+	if (fd < 0)
+		return fd;
+	n = cv_syscall(SYS_read, fd, (long)buf, (long)size, 0, 0, 0);
+	cv_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
+	return n;
+}
+
+static bool session_load(void)
+{
+	const char *dir = session_env(environ);
+	char path[sizeof(cv_session_dir) + 16];
+	size_t n = dir ? strlen(dir) : 0;
+
+	if (n == 0 || n >= sizeof(cv_session_dir))
+		return false;
+	memcpy(cv_session_dir, dir, n + 1);
+	memcpy(path, dir, n);
+	memcpy(path + n, "/session", 9);
+	return read_file(path, &cv_session, sizeof(cv_session)) == sizeof(cv_session) &&
+	       cv_session.magic == CV_SESSION_MAGIC && cv_session.version == CV_ABI_VERSION &&
+	       cv_session.sample_period > 0 && cv_session.stack_depth > 0;
+}
+
+static void describe(struct cv_arena *a)
+{
+	struct cv_mapping own;
+	long n = cv_syscall(SYS_readlinkat, AT_FDCWD, (long)"/proc/self/exe", (long)a->exe, sizeof(a->exe) - 1, 0,
+			    0);
+
+	a->exe[n > 0 ? n : 0] = '\0';
+	n = read_file("/proc/self/cmdline", a->cmdline, sizeof(a->cmdline) - 1);
+	a->argc_bytes = n > 0 ? (uint32_t)n : 0;
+	if (cv_mapping_find((uint64_t)(uintptr_t)&describe, &own)) {
+		a->agent_base = own.lo;
+		a->agent_end = own.hi;
+	}
+}
+
+/* An arena is open: take up recording in the calling thread. */
+static void begin(void)
+{
+	struct cv_arena *a = cv_arena;
+
+	cv_modules_rescan();
+	describe(a);
+	a->inline_mutex = cv_mutex_init(cv_thread_register());
+	a->state = CV_PROCESS_RUNNING;
+	__atomic_store_n(&a->magic, CV_ARENA_MAGIC, __ATOMIC_RELEASE);
+}
+
+void cv_process_forked(void)
+{
+	int saved = errno;
+
+	if (!cv_arena)
+		return;
+	cv_threads_reset();
+	if (cv_arena_open(true)) {
+		cv_objects_reset();
+		cv_frames_reset();
+		cv_modules_reset();
+		begin();
+	}
+	errno = saved;
+}
+
+__attribute__((constructor(101))) static void start(void)
+{
+	int saved = errno;
+
+	cv_real_init();
+	if (session_load() && cv_threads_init() && cv_arena_open(false)) {
+		pthread_atfork(NULL, NULL, cv_process_forked);
+		begin();
+	}
+	errno = saved;
+}
+
+/* ---- end ---- */
+
+/* False in the child of a vfork, which runs on its parent's memory. */
+static bool own_arena(void)
+{
+	return cv_arena && (uint32_t)cv_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) == cv_arena->pid;
+}
+
+static void process_ends(enum cv_process_state how, int status)
+{
+	if (!own_arena() || cv_arena->end_ns)
+		return;
+	cv_threads_snapshot();
+	cv_arena->exit_status = (uint32_t)status;
+	cv_arena->end_ns = cv_now();
+	__atomic_store_n(&cv_arena->state, (uint32_t)how, __ATOMIC_RELEASE);
+}
+
+/* exit() runs this after the program's own handlers; the others end without them. */
+__attribute__((destructor(101))) static void finish(void)
+{
+	process_ends(CV_PROCESS_EXITED, 0);
+}
+
+CV_EXPORT void _exit(int status)
+{
+	process_ends(CV_PROCESS_EXITED, status);
+	cv_real(_exit)(status);
+	__builtin_unreachable();
+}
+
+CV_EXPORT void _Exit(int status)
+{
+	process_ends(CV_PROCESS_EXITED, status);
+	cv_real(_Exit)(status);
+	__builtin_unreachable();
+}
+
+/* ---- exec: the next image records itself, if its environment lets the agent in ---- */
+
+static void exec_begins(char *const *env)
+{
+	if (!cv_arena)
+		return;
+	if (!session_env(env))
+		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
+	if (own_arena()) {
+		cv_threads_snapshot();
+		__atomic_store_n(&cv_arena->state, CV_PROCESS_EXECED, __ATOMIC_RELEASE);
+		cv_arena->end_ns = cv_now();
+	}
+}
+
+static void exec_failed(void)
+{
+	if (own_arena()) {
+		cv_arena->end_ns = 0;
+		__atomic_store_n(&cv_arena->state, CV_PROCESS_RUNNING, __ATOMIC_RELEASE);
+	}
+}
+
+#define EXEC(env, call)          \
+	({                       \
+		int saved_, r_;  \
+		exec_begins(env); \
+		r_ = (call);     \
+		saved_ = errno;  \
+		exec_failed();   \
+		errno = saved_;  \
+		r_;              \
+	})
+
+CV_EXPORT int execve(const char *path, char *const argv[], char *const env[])
+{
+	return EXEC(env, cv_real(execve)(path, argv, env));
+}
+
+CV_EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
+{
+	return EXEC(env, cv_real(execvpe)(file, argv, env));
+}
+
+CV_EXPORT int fexecve(int fd, char *const argv[], char *const env[])
+{
+	return EXEC(env, cv_real(fexecve)(fd, argv, env));
+}
+
+CV_EXPORT int execv(const char *path, char *const argv[])
+{
+	return EXEC(environ, cv_real(execve)(path, argv, environ));
+}
+
+CV_EXPORT int execvp(const char *file, char *const argv[])
+{
+	return EXEC(environ, cv_real(execvpe)(file, argv, environ));
+}
+
+static void spawning(char *const *env)
+{
+	if (cv_arena && !session_env(env))
+		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
+}
+
+CV_EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+			  const posix_spawnattr_t *attr, char *const argv[], char *const env[])
+{
+	spawning(env);
+	return cv_real(posix_spawn)(pid, path, actions, attr, argv, env);
+}
+
+CV_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+			   const posix_spawnattr_t *attr, char *const argv[], char *const env[])
+{
+	spawning(env);
+	return cv_real(posix_spawnp)(pid, file, actions, attr, argv, env);
+}
+
+/* ---- unloading ---- */
+
+CV_EXPORT int dlclose(void *handle)
+{
+	int r = cv_real(dlclose)(handle);
+	int saved = errno;
+
+	if (r == 0 && cv_arena)
+		cv_modules_unloaded();
+	errno = saved;
+	return r;
+}

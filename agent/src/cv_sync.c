@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Waits for events: condition variables, barriers, semaphores, once, join. Agent rules: cv_agent.h. */
+#include <dlfcn.h>
+
+#include "cv_frames.h"
+#include "cv_real.h"
+#include "cv_try.h"
+#include "cv_wait.h"
+
+#include "cv_banned.h"
+
+static inline uint64_t addr_of(const volatile void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+/* ---- condition variables ---- */
+
+struct cond_wait {
+	enum cv_op op;
+	bool with_clock;
+	clockid_t clock;
+	const struct timespec *deadline; /* NULL = none */
+};
+
+static int cond_real(pthread_cond_t *c, pthread_mutex_t *m, const struct cond_wait *a)
+{
+	if (!a->deadline)
+		return cv_real(pthread_cond_wait)(c, m);
+	if (a->with_clock)
+		return cv_real(pthread_cond_clockwait)(c, m, a->clock, a->deadline);
+	return cv_real(pthread_cond_timedwait)(c, m, a->deadline);
+}
+
+static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const struct cond_wait *a)
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_blocking b;
+	uint64_t wait_ns;
+	int saved = errno;
+	int r;
+
+	if (!t)
+		return cond_real(c, m, a);
+	cv_count(t, addr_of(c), ra, a->op, false);
+	cv_block_begin(&b, t, addr_of(c), CV_OBJECT_COND, a->op, 0);
+	if (cv_hold_any(t))
+		cv_hold_release(t, addr_of(m)); /* the hold ends here; it is recorded at the unlock */
+	errno = saved;
+	r = cond_real(c, m, a);
+	wait_ns = cv_block_end(&b);
+	if (r == ETIMEDOUT)
+		cv_count_failed(t, addr_of(c), ra, a->op);
+	cv_last_set(t, addr_of(m), ra);
+	cv_block_deferred(&b, wait_ns, r != 0, addr_of(m));
+	return r;
+}
+
+CV_EXPORT int pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
+{
+	return cond_wait(c, m, CV_RA, &(struct cond_wait){ .op = CV_OP_COND_WAIT });
+}
+
+CV_EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *deadline)
+{
+	return cond_wait(c, m, CV_RA, &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline });
+}
+
+CV_EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
+				     const struct timespec *deadline)
+{
+	return cond_wait(c, m, CV_RA,
+			 &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT,
+					      .with_clock = true,
+					      .clock = clock,
+					      .deadline = deadline });
+}
+
+static void cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
+{
+	struct cv_thread *t = cv_thread();
+	int saved = errno;
+
+	if (!t)
+		return;
+	cv_count(t, addr_of(c), ra, op, false);
+	/* __wrefs: number of waiters, from bit 3 up (since 2.25) */
+	if (__atomic_load_n(&c->__data.__wrefs, __ATOMIC_RELAXED) >> 3)
+		cv_object_woken(addr_of(c), CV_OBJECT_COND);
+	else
+		cv_count_failed(t, addr_of(c), ra, op);
+	errno = saved;
+}
+
+CV_EXPORT int pthread_cond_signal(pthread_cond_t *c)
+{
+	cond_waking(c, CV_RA, CV_OP_COND_SIGNAL);
+	return cv_real(pthread_cond_signal)(c);
+}
+
+CV_EXPORT int pthread_cond_broadcast(pthread_cond_t *c)
+{
+	cond_waking(c, CV_RA, CV_OP_COND_BROADCAST);
+	return cv_real(pthread_cond_broadcast)(c);
+}
+
+CV_EXPORT int pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *attr)
+{
+	int r = cv_real(pthread_cond_init)(c, attr);
+
+	if (r == 0 && cv_self)
+		cv_object_init(addr_of(c), CV_OBJECT_COND, 0);
+	return r;
+}
+
+CV_EXPORT int pthread_cond_destroy(pthread_cond_t *c)
+{
+	cv_object_destroy(addr_of(c));
+	return cv_real(pthread_cond_destroy)(c);
+}
+
+static int c11_result(int r)
+{
+	return r == 0 ? thrd_success : r == ETIMEDOUT ? thrd_timedout : r == ENOMEM ? thrd_nomem : thrd_error;
+}
+
+CV_EXPORT int cnd_wait(cnd_t *c, mtx_t *m)
+{
+	return c11_result(cond_wait((pthread_cond_t *)c, (pthread_mutex_t *)m, CV_RA,
+				    &(struct cond_wait){ .op = CV_OP_COND_WAIT }));
+}
+
+CV_EXPORT int cnd_timedwait(cnd_t *restrict c, mtx_t *restrict m, const struct timespec *restrict deadline)
+{
+	return c11_result(cond_wait((pthread_cond_t *)c, (pthread_mutex_t *)m, CV_RA,
+				    &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline }));
+}
+
+CV_EXPORT int cnd_signal(cnd_t *c)
+{
+	cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_SIGNAL);
+	return c11_result(cv_real(pthread_cond_signal)((pthread_cond_t *)c));
+}
+
+CV_EXPORT int cnd_broadcast(cnd_t *c)
+{
+	cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_BROADCAST);
+	return c11_result(cv_real(pthread_cond_broadcast)((pthread_cond_t *)c));
+}
+
+CV_EXPORT int cnd_init(cnd_t *c)
+{
+	int r = cv_real(cnd_init)(c);
+
+	if (r == thrd_success && cv_self)
+		cv_object_init(addr_of(c), CV_OBJECT_COND, 0);
+	return r;
+}
+
+CV_EXPORT void cnd_destroy(cnd_t *c)
+{
+	cv_object_destroy(addr_of(c));
+	cv_real(cnd_destroy)(c);
+}
+
+/* Programs linked against glibc before 2.3.2 have another pthread_cond_t, a pointer to this one: not
+ * recorded, passed on by the same version. The other names above are the default version. */
+#if defined(__x86_64__)
+static void *old_version(void **cache, const char *name);
+#define OLD_COND(name, params, args)                                                                     \
+	CV_EXPORT int cv_old_##name params;                                                              \
+	__asm__(".symver cv_old_" #name ", " #name "@GLIBC_2.2.5");                                      \
+	CV_EXPORT int cv_old_##name params                                                               \
+	{                                                                                                \
+		static void *real;                                                                       \
+		return ((int(*) params)old_version(&real, #name)) args;                                  \
+	}
+OLD_COND(pthread_cond_init, (void *c, const void *attr), (c, attr))
+OLD_COND(pthread_cond_destroy, (void *c), (c))
+OLD_COND(pthread_cond_wait, (void *c, void *m), (c, m))
+OLD_COND(pthread_cond_timedwait, (void *c, void *m, const void *deadline), (c, m, deadline))
+OLD_COND(pthread_cond_signal, (void *c), (c))
+OLD_COND(pthread_cond_broadcast, (void *c), (c))
+
+static void *old_version(void **cache, const char *name)
+{
+	void *f = __atomic_load_n(cache, __ATOMIC_RELAXED);
+
+	if (!f) {
+		f = dlvsym(RTLD_NEXT, name, "GLIBC_2.2.5");
+		__atomic_store_n(cache, f, __ATOMIC_RELAXED);
+	}
+	return f;
+}
+#endif
+
+/* ---- barriers ---- */
+
+CV_EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrierattr_t *attr, unsigned count)
+{
+	int r = cv_real(pthread_barrier_init)(barrier, attr, count);
+
+	if (r == 0 && cv_self)
+		cv_object_init(addr_of(barrier), CV_OBJECT_BARRIER, count);
+	return r;
+}
+
+CV_EXPORT int pthread_barrier_destroy(pthread_barrier_t *barrier)
+{
+	cv_object_destroy(addr_of(barrier));
+	return cv_real(pthread_barrier_destroy)(barrier);
+}
+
+CV_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_blocking b;
+	uint64_t wait_ns;
+	int saved = errno;
+	bool last = false;
+	int r;
+
+	if (!t)
+		return cv_real(pthread_barrier_wait)(barrier);
+	cv_count(t, addr_of(barrier), CV_RA, CV_OP_BARRIER_WAIT, false);
+	cv_block_begin(&b, t, addr_of(barrier), CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, 0);
+	/* Arrivals are counted, so that the one who lets the others go is known. */
+	if (b.object && b.object->attr) {
+		uint64_t n = __atomic_add_fetch(&b.object->arrivals, 1, __ATOMIC_RELAXED);
+
+		last = n % b.object->attr == 0;
+		if (last)
+			cv_object_woken(addr_of(barrier), CV_OBJECT_BARRIER);
+	}
+	errno = saved;
+	r = cv_real(pthread_barrier_wait)(barrier);
+	wait_ns = cv_block_end(&b);
+	if (last && b.wait)
+		b.wait->last_arrivals++;
+	else
+		cv_block_commit(&b, wait_ns, false);
+	errno = saved;
+	return r;
+}
+
+/* ---- semaphores: the value is the low half of the first word, the waiters are in the high one ---- */
+
+static inline unsigned sem_value(const sem_t *s)
+{
+	return (unsigned)__atomic_load_n((const uint64_t *)s, __ATOMIC_RELAXED);
+}
+
+static inline unsigned sem_waiters(const sem_t *s)
+{
+	return (unsigned)(__atomic_load_n((const uint64_t *)s, __ATOMIC_RELAXED) >> 32);
+}
+
+struct sem_wait_call {
+	enum cv_op op;
+	bool with_clock;
+	clockid_t clock;
+	const struct timespec *deadline;
+};
+
+static int sem_real(sem_t *s, const struct sem_wait_call *a)
+{
+	if (!a->deadline)
+		return cv_real(sem_wait)(s);
+	if (a->with_clock)
+		return cv_real(sem_clockwait)(s, a->clock, a->deadline);
+	return cv_real(sem_timedwait)(s, a->deadline);
+}
+
+static int sem_acquire(sem_t *s, uint64_t ra, const struct sem_wait_call *a)
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_blocking b;
+	uint64_t wait_ns;
+	int saved = errno;
+	int r;
+
+	if (!t)
+		return sem_real(s, a);
+	if (cv_count(t, addr_of(s), ra, a->op, false))
+		cv_sample(t, addr_of(s), a->op);
+	if (sem_value(s)) {
+		errno = saved;
+		return sem_real(s, a);
+	}
+	cv_block_begin(&b, t, addr_of(s), CV_OBJECT_SEM, a->op, 0);
+	errno = saved;
+	r = sem_real(s, a);
+	saved = errno;
+	wait_ns = cv_block_end(&b);
+	if (r != 0)
+		cv_count_failed(t, addr_of(s), ra, a->op);
+	cv_block_commit(&b, wait_ns, r != 0);
+	errno = saved;
+	return r;
+}
+
+CV_EXPORT int sem_wait(sem_t *s)
+{
+	return sem_acquire(s, CV_RA, &(struct sem_wait_call){ .op = CV_OP_SEM_WAIT });
+}
+
+CV_EXPORT int sem_timedwait(sem_t *restrict s, const struct timespec *restrict deadline)
+{
+	return sem_acquire(s, CV_RA, &(struct sem_wait_call){ .op = CV_OP_SEM_TIMEDWAIT, .deadline = deadline });
+}
+
+CV_EXPORT int sem_clockwait(sem_t *restrict s, clockid_t clock, const struct timespec *restrict deadline)
+{
+	return sem_acquire(s, CV_RA,
+			   &(struct sem_wait_call){ .op = CV_OP_SEM_TIMEDWAIT,
+						    .with_clock = true,
+						    .clock = clock,
+						    .deadline = deadline });
+}
+
+CV_EXPORT int sem_trywait(sem_t *s)
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_try y;
+	int saved, r;
+
+	if (!t)
+		return cv_real(sem_trywait)(s);
+	cv_try_begin(&y, t, addr_of(s), CV_RA, CV_OP_SEM_TRYWAIT);
+	r = cv_real(sem_trywait)(s);
+	saved = errno;
+	if (r == 0)
+		cv_try_got(&y, false);
+	else
+		cv_try_failed(&y);
+	errno = saved;
+	return r;
+}
+
+CV_EXPORT int sem_post(sem_t *s)
+{
+	struct cv_thread *t = cv_thread();
+	int saved = errno;
+
+	if (t) {
+		cv_count(t, addr_of(s), CV_RA, CV_OP_SEM_POST, false);
+		if (sem_waiters(s))
+			cv_object_woken(addr_of(s), CV_OBJECT_SEM);
+		errno = saved;
+	}
+	return cv_real(sem_post)(s);
+}
+
+CV_EXPORT int sem_init(sem_t *s, int shared, unsigned value)
+{
+	int r = cv_real(sem_init)(s, shared, value);
+
+	if (r == 0 && cv_self)
+		cv_object_init(addr_of(s), CV_OBJECT_SEM, value);
+	return r;
+}
+
+CV_EXPORT int sem_destroy(sem_t *s)
+{
+	cv_object_destroy(addr_of(s));
+	return cv_real(sem_destroy)(s);
+}
+
+/* ---- once: bit 0 of the control word: somebody runs the routine ---- */
+
+static bool once_is_waited_for(struct cv_thread *t, struct cv_blocking *b, int *control, uint64_t ra)
+{
+	int saved = errno;
+	int word = __atomic_load_n(control, __ATOMIC_ACQUIRE);
+
+	cv_count(t, addr_of(control), ra, CV_OP_ONCE, false);
+	if (word & 1)
+		cv_block_begin(b, t, addr_of(control), CV_OBJECT_ONCE, CV_OP_ONCE, 0);
+	errno = saved;
+	return word & 1;
+}
+
+CV_EXPORT int pthread_once(pthread_once_t *control, void (*routine)(void))
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_blocking b;
+	int r;
+
+	if (!t || !once_is_waited_for(t, &b, control, CV_RA))
+		return cv_real(pthread_once)(control, routine);
+	r = cv_real(pthread_once)(control, routine);
+	cv_block_commit(&b, cv_block_end(&b), false);
+	return r;
+}
+
+CV_EXPORT void call_once(once_flag *flag, void (*routine)(void))
+{
+	struct cv_thread *t = cv_thread();
+	struct cv_blocking b;
+
+	if (!t || !once_is_waited_for(t, &b, (int *)flag, CV_RA)) {
+		cv_real(call_once)(flag, routine);
+		return;
+	}
+	cv_real(call_once)(flag, routine);
+	cv_block_commit(&b, cv_block_end(&b), false);
+}
+
+/* ---- join ---- */
+
+#define JOIN(thread, ra, call)                                                                    \
+	({                                                                                        \
+		struct cv_thread *t_ = cv_thread();                                               \
+		struct cv_blocking b_;                                                            \
+		int saved_ = errno, r_;                                                           \
+		if (t_) {                                                                         \
+			cv_count(t_, (uint64_t)(thread), ra, CV_OP_JOIN, false);                  \
+			cv_block_begin(&b_, t_, (uint64_t)(thread), CV_OBJECT_THREAD, CV_OP_JOIN, 0); \
+			errno = saved_;                                                           \
+		}                                                                                 \
+		r_ = (call);                                                                      \
+		if (t_)                                                                           \
+			cv_block_commit(&b_, cv_block_end(&b_), r_ != 0);                         \
+		r_;                                                                               \
+	})
+
+CV_EXPORT int pthread_join(pthread_t thread, void **result)
+{
+	return JOIN(thread, CV_RA, cv_real(pthread_join)(thread, result));
+}
+
+CV_EXPORT int pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec *deadline)
+{
+	return JOIN(thread, CV_RA, cv_real(pthread_timedjoin_np)(thread, result, deadline));
+}
+
+CV_EXPORT int pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *deadline)
+{
+	return JOIN(thread, CV_RA, cv_real(pthread_clockjoin_np)(thread, result, clock, deadline));
+}
+
+CV_EXPORT int thrd_join(thrd_t thread, int *result)
+{
+	return JOIN(thread, CV_RA, cv_real(thrd_join)(thread, result));
+}
+
+CV_EXPORT int pthread_tryjoin_np(pthread_t thread, void **result)
+{
+	struct cv_thread *t = cv_thread();
+	int r = cv_real(pthread_tryjoin_np)(thread, result);
+	int saved = errno;
+
+	if (t) {
+		cv_count(t, (uint64_t)thread, CV_RA, CV_OP_JOIN, r != 0);
+		errno = saved;
+	}
+	return r;
+}

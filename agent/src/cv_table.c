@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Agent rules: cv_agent.h. All of this belongs to one thread; cv_enter keeps its signal handlers out. */
+#include "cv_table.h"
+
+#include "cv_frames.h"
+
+#include "cv_banned.h"
+
+#define ENTRY_ITEMS 63   /* with the block header: 4 KiB */
+#define WAIT_ITEMS 21
+#define FIRST_INDEX 256u
+
+static uint32_t next_random(struct cv_work *w)
+{
+	uint32_t x = w->rng;
+
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	return w->rng = x;
+}
+
+void cv_sampler_rearm(struct cv_thread *t)
+{
+	uint32_t period = cv_session.sample_period;
+
+	/* uniform over [1, 2 * period - 1]: the mean is the period */
+	cv_work(t)->countdown = 1 + next_random(cv_work(t)) % (2 * period - 1);
+}
+
+/* ---- entries ---- */
+
+static uint32_t entry_hash(uint64_t obj, uint32_t site, uint32_t kind_op, uint64_t peer)
+{
+	uint64_t h = (obj ^ ((uint64_t)site << 32) ^ ((uint64_t)kind_op << 17)) * 0x9E3779B97F4A7C15ull;
+
+	h = (h ^ (h >> 29) ^ peer) * 0xBF58476D1CE4E5B9ull;
+	return (uint32_t)(h >> 32);
+}
+
+static uint64_t peer_key(const struct cv_peer *p)
+{
+	return p ? ((uint64_t)p->tid << 40) ^ ((uint64_t)p->frame << 20) ^ p->stack : 0;
+}
+
+static uint64_t entry_peer_key(const struct cv_entry *e)
+{
+	struct cv_peer p;
+
+	if (e->kind != CV_ENTRY_PAIR)
+		return 0;
+	p = (struct cv_peer){ e->pair.peer_tid, e->pair.peer_frame, e->pair.peer_stack };
+	return peer_key(&p);
+}
+
+static bool index_grow(struct cv_thread *t)
+{
+	struct cv_work *w = cv_work(t);
+	uint32_t size = w->index ? (w->index_mask + 1) * 2 : FIRST_INDEX;
+	struct cv_block *b = cv_block_alloc(CV_BLOCK_INDEX, size * sizeof(cv_ref), sizeof(cv_ref), t->index);
+	cv_ref *fresh;
+
+	if (!b)
+		return false;
+	fresh = cv_payload(b);
+	for (uint32_t i = 0; w->index && i <= w->index_mask; i++) {
+		const struct cv_entry *e = cv_at(w->index[i]);
+		uint32_t at;
+
+		if (!e)
+			continue;
+		at = entry_hash(e->obj, e->site, (uint32_t)e->kind << 8 | e->op, entry_peer_key(e));
+		while (fresh[at & (size - 1)])
+			at++;
+		fresh[at & (size - 1)] = w->index[i];
+	}
+	w->index = fresh;
+	w->index_mask = size - 1;
+	return true;
+}
+
+static void *thread_append(struct cv_thread *t, struct cv_block **current, enum cv_block_kind kind, uint32_t item_bytes,
+			   uint32_t items)
+{
+	struct cv_block *b = *current;
+
+	if (!b || b->used == items) {
+		b = cv_block_alloc(kind, (size_t)items * item_bytes, item_bytes, t->index);
+		if (!b)
+			return NULL;
+		*current = b;
+	}
+	return (char *)cv_payload(b) + (size_t)b->used++ * item_bytes;
+}
+
+/* Find or make. A made entry's `kind` is written last, after its key. */
+static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t site, enum cv_entry_kind kind,
+				  enum cv_op op, const struct cv_peer *peer)
+{
+	struct cv_work *w = cv_work(t);
+	uint64_t pk = peer_key(peer);
+	struct cv_entry *e;
+	uint32_t at;
+
+	if (cv_unlikely((w->entry_count + 1) * 3 > (w->index ? w->index_mask + 1 : 0) * 2 && !index_grow(t)))
+		return NULL;
+	at = entry_hash(obj, site, (uint32_t)kind << 8 | op, pk);
+	for (;; at++) {
+		e = cv_at(w->index[at & w->index_mask]);
+		if (!e)
+			break;
+		if (e->obj == obj && e->site == site && e->kind == kind && e->op == op && entry_peer_key(e) == pk)
+			return e;
+	}
+	e = thread_append(t, &w->entries, CV_BLOCK_ENTRIES, sizeof(*e), ENTRY_ITEMS);
+	if (!e)
+		return NULL;
+	e->obj = obj;
+	e->site = site;
+	e->op = (uint16_t)op;
+	if (peer) {
+		e->pair.peer_tid = peer->tid;
+		e->pair.peer_frame = peer->frame;
+		e->pair.peer_stack = peer->stack;
+	}
+	__atomic_store_n(&e->kind, (uint16_t)kind, __ATOMIC_RELEASE);
+	w->index[at & w->index_mask] = cv_ref_of(e);
+	w->entry_count++;
+	return e;
+}
+
+struct cv_entry *cv_detail_get(struct cv_thread *t, uint64_t obj, cv_ref stack, enum cv_op op)
+{
+	return entry_get(t, obj, stack, CV_ENTRY_DETAIL, op, NULL);
+}
+
+struct cv_wait_detail *cv_detail_wait(struct cv_thread *t, struct cv_entry *detail)
+{
+	struct cv_wait_detail *d = cv_at(detail->detail.wait);
+
+	if (cv_unlikely(!d)) {
+		/* 21 items of 192 bytes start at multiples of 64: they can be named by a cv_ref */
+		d = thread_append(t, &cv_work(t)->waits, CV_BLOCK_WAITS, sizeof(*d), WAIT_ITEMS);
+		if (d)
+			detail->detail.wait = cv_ref_of(d);
+	}
+	return d;
+}
+
+void cv_pair_add(struct cv_thread *t, uint64_t obj, cv_ref stack, enum cv_op op, const struct cv_peer *peer,
+		 uint64_t wait_ns)
+{
+	struct cv_entry *e = entry_get(t, obj, stack, CV_ENTRY_PAIR, op, peer);
+
+	if (!e)
+		return;
+	e->pair.n++;
+	e->pair.wait_sum_ns += wait_ns;
+	if (wait_ns > e->pair.wait_max_ns)
+		e->pair.wait_max_ns = wait_ns;
+}
+
+void cv_wait_add(struct cv_wait_detail *w, uint64_t wait_ns, bool timeout)
+{
+	unsigned bucket = wait_ns ? 63 - (unsigned)__builtin_clzll(wait_ns) : 0;
+
+	w->n++;
+	w->sum_ns += wait_ns;
+	if (wait_ns > w->max_ns)
+		w->max_ns = wait_ns;
+	if (timeout) {
+		w->timeouts++;
+		w->timeout_sum_ns += wait_ns;
+	}
+	w->hist[bucket < CV_HIST ? bucket : CV_HIST - 1]++;
+}
+
+uint32_t cv_last_frame(const struct cv_thread *holder, uint64_t obj)
+{
+	const struct cv_last *l = &holder->last[cv_slot_hash(obj, 0) & (CV_LAST - 1)];
+	uint64_t ra;
+
+	if (__atomic_load_n(&l->obj, __ATOMIC_RELAXED) != obj)
+		return 0;
+	ra = __atomic_load_n(&l->ra, __ATOMIC_RELAXED);
+	return ra ? cv_frame_intern(ra, 0) : 0;
+}
+
+/* ---- sites: what the cache had no slot for ---- */
+
+static struct cv_site *sites_of(struct cv_thread *t)
+{
+	struct cv_block *b = cv_at(t->sites_table);
+
+	return b ? cv_payload(b) : t->sites;
+}
+
+static struct cv_site *site_slot(struct cv_site *table, uint32_t mask, uint64_t ra, enum cv_op op)
+{
+	uint32_t at = (uint32_t)(((ra ^ op) * 0x9E3779B97F4A7C15ull) >> 33);
+
+	while (table[at & mask].ra && (table[at & mask].ra != ra || table[at & mask].op != op))
+		at++;
+	return &table[at & mask];
+}
+
+static void sites_grow(struct cv_thread *t)
+{
+	struct cv_site *old = sites_of(t), *fresh;
+	uint32_t size = (t->sites_mask + 1) * 2;
+	struct cv_block *b = cv_block_alloc(CV_BLOCK_SITES, size * sizeof(*fresh), sizeof(*fresh), t->index);
+
+	if (!b)
+		return;
+	fresh = cv_payload(b);
+	for (uint32_t i = 0; i <= t->sites_mask; i++)
+		if (old[i].ra)
+			*site_slot(fresh, size - 1, old[i].ra, (enum cv_op)old[i].op) = old[i];
+	b->used = size;
+	t->sites_table = cv_ref_of(b);
+	t->sites_mask = size - 1;
+}
+
+static void site_count(struct cv_thread *t, uint64_t ra, enum cv_op op, bool failed)
+{
+	struct cv_work *w = cv_work(t);
+	struct cv_site *s = site_slot(sites_of(t), t->sites_mask, ra, op);
+
+	if (cv_unlikely(!s->ra)) {
+		if ((w->sites_used + 1) * 4 > (t->sites_mask + 1) * 3) {
+			sites_grow(t);
+			if ((w->sites_used + 1) >= t->sites_mask) { /* could not grow: keep one slot free */
+				cv_drop(CV_DROP_ARENA_FULL);
+				return;
+			}
+			s = site_slot(sites_of(t), t->sites_mask, ra, op);
+		}
+		w->sites_used++;
+		s->op = (uint16_t)op;
+		s->frame = cv_frame_intern(ra, 0);
+		s->ra = ra;
+	}
+	s->n++;
+	s->failed += failed;
+}
+
+/* ---- the cache ---- */
+
+/* Move a slot's counts into its COUNT entry, so that another pair can have the slot. */
+static bool slot_evict(struct cv_thread *t, struct cv_slot *s)
+{
+	uint32_t frame = cv_frame_intern(s->ra, 0);
+	struct cv_entry *e = frame ? entry_get(t, s->obj, frame, CV_ENTRY_COUNT, (enum cv_op)s->op, NULL) : NULL;
+
+	if (!e)
+		return false;
+	e->count.n += s->n;
+	e->count.failed += s->failed;
+	s->obj = 0;
+	s->n = 0;
+	s->failed = 0;
+	return true;
+}
+
+static void slot_claim(struct cv_slot *s, uint64_t obj, uint64_t ra, enum cv_op op)
+{
+	s->ra = ra;
+	s->op = (uint16_t)op;
+	s->n = 0;
+	s->failed = 0;
+	s->obj = obj;
+	/* readers need the call site as a frame, also of a pair that is never sampled */
+	cv_frame_intern(ra, 0);
+}
+
+void cv_count_failed(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op)
+{
+	struct cv_slot *s = cv_slot_of(t, obj, ra);
+
+	if (cv_likely(cv_slot_is(s, obj, ra) && s->op == op)) {
+		s->failed++;
+	} else if (cv_enter(t)) {
+		site_slot(sites_of(t), t->sites_mask, ra, op)->failed++;
+		cv_leave(t);
+	}
+}
+
+bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op, bool failed)
+{
+	struct cv_slot *s = cv_slot_of(t, obj, ra);
+	struct cv_work *w = cv_work(t);
+	bool sampled = false;
+
+	if (!cv_enter(t))
+		return false;
+	if (!s->obj) {
+		/* The first operation of a pair is always looked at, so that rare locks have a stack. */
+		slot_claim(s, obj, ra, op);
+		s->n = 1;
+		s->failed = failed;
+		cv_leave(t);
+		return true;
+	}
+	site_count(t, ra, op, failed);
+	if (--w->countdown == 0) {
+		uint32_t frame = cv_frame_intern(ra, 0);
+		struct cv_entry *e = frame ? entry_get(t, obj, frame, CV_ENTRY_COUNT, op, NULL) : NULL;
+
+		cv_sampler_rearm(t);
+		if (e)
+			e->count.sampled++;
+		if (slot_evict(t, s))
+			slot_claim(s, obj, ra, op);
+		/* With very many objects every sample is a new one: stacks of one in eight will do. */
+		sampled = (w->rng & 7) == 0;
+	}
+	cv_leave(t);
+	return sampled;
+}
