@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Build and run the tests of the agent's unwinder. Usage: run.sh [bench]
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+src=$here/../src
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+CC=${CC:-gcc}
+CXX=${CXX:-g++}
+
+agent="cv_arena cv_modules cv_cfi cv_expr cv_unwind cv_unwind_full cv_frames cv_stacks"
+cflags="-std=gnu11 -Wall -Wextra -g -I$here/../../abi -I$src"
+strict="-Werror -Wvla -Wframe-larger-than=3072"
+
+# agent_objects NAME FLAGS: the files under test
+agent_objects() {
+	name=$1
+	shift
+	objects=
+	for f in $agent; do
+		"$CC" $cflags $strict -O2 -fPIC -fvisibility=hidden "$@" -c "$src/$f.c" -o "$out/$name-$f.o"
+		objects="$objects $out/$name-$f.o"
+	done
+}
+
+shapes() {
+	name=$1
+	shift
+	"$CC" $cflags -fPIC "$@" -DSHAPES="shapes_$name" -c "$here/shapes.c" -o "$out/shapes_$name.o"
+}
+
+shapes o0 -O0
+shapes o2 -O2 -fomit-frame-pointer
+shapes fp -O2 -fno-omit-frame-pointer
+shapes os -Os
+shapes o3 -O3 -march=x86-64-v3 -mstackrealign -fno-plt
+"$CXX" -std=c++17 -O2 -fPIC -I"$here" -c "$here/shapes_cpp.cc" -o "$out/shapes_cpp.o"
+"$CC" $cflags -O2 -c "$here/unwind_test.c" -fPIC -o "$out/test.o"
+
+link() {
+	"$CXX" "$@" "$out"/shapes_*.o "$out/test.o" $objects -pthread -ldl
+}
+
+agent_objects lib
+if objdump -d $objects | grep -q '__tls_get_addr'; then
+	echo "run.sh: the agent's code calls __tls_get_addr" >&2
+	exit 1
+fi
+link -rdynamic -pie -o "$out/test-pie"
+link -rdynamic -no-pie -o "$out/test-nopie"
+agent_objects old -DCV_TEST_SNAPSHOT
+link -rdynamic -pie -o "$out/test-old-glibc"
+for n in 0 1; do
+	flags="-O$n"
+	"$CC" $cflags -fPIC -shared $flags -DSHAPES=shapes_plugin "$here/shapes.c" -o "$out/plugin$n.so"
+done
+
+failed=0
+for program in pie nopie old-glibc; do
+	for case in plain unknown-stack threads signal signal-stack single-step coroutine fork stress; do
+		printf '%-10s' "$program"
+		timeout 300 "$out/test-$program" "$case" 1 "$out" >"$out/log" 2>&1 || failed=1
+		cat "$out/log"
+		[ "$failed" = 0 ] || {
+			cp "$out/test-$program" /tmp/
+			echo "run.sh: failed. Rerun: /tmp/test-$program $case 1 DIR" >&2
+			exit 1
+		}
+	done
+done
