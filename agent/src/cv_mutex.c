@@ -205,14 +205,17 @@ static CV_COLD int lock_slow_plain(pthread_mutex_t *m, uint64_t ra)
 	return lock_slow(m, ra, &plain_lock);
 }
 
-static CV_COLD int lock_sampled_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra)
+static CV_COLD int lock_sampled_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, struct cv_slot *s)
 {
+	s->n++;
 	cv_sampler_rearm(t);
 	return lock_sampled(t, m, ra, &plain_lock);
 }
 
-static CV_COLD int lock_waiting_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra)
+static CV_COLD int lock_waiting_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, struct cv_slot *s)
 {
+	cv_work(t)->countdown--;
+	s->n++;
 	return lock_waiting(t, m, ra, &plain_lock);
 }
 
@@ -227,11 +230,14 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 	s = cv_slot_of(t, addr_of(m), ra);
 	if (cv_unlikely(!cv_slot_is(s, addr_of(m), ra)))
 		return lock_slow_plain(m, ra);
-	s->n++;
-	if (cv_unlikely(--cv_work(t)->countdown == 0))
-		return lock_sampled_plain(t, m, ra);
+	if (cv_unlikely(cv_work(t)->countdown == 1))
+		return lock_sampled_plain(t, m, ra, s);
+	/* The counters are written after the word is had: the locked instruction would wait for them, but
+	 * here they drain while the program works. */
 	if (cv_unlikely(!plain_try(t, m)))
-		return lock_waiting_plain(t, m, ra);
+		return lock_waiting_plain(t, m, ra, s);
+	cv_work(t)->countdown--;
+	s->n++;
 	cv_last_set(t, addr_of(m), ra);
 	return 0;
 }
