@@ -115,7 +115,8 @@ static bool step(struct full *f)
 	f->known |= 1u << CV_RIP;
 	if (!cfa_of(f, &m, &row, &cfa))
 		return end(f, CV_END_NO_RULE);
-	if (!row.signal && cfa <= w->sp)
+	/* Callers are further up. An interrupted function may have popped its return address already. */
+	if (!row.signal && (cfa < w->sp || (cfa == w->sp && !w->exact)))
 		return end(f, CV_END_BOUNDS);
 	for (uint32_t reg = 0; reg < CV_REGS; reg++)
 		if (caller_reg(f, &m, &row, reg, cfa, &caller[reg]))
