@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What a machine can say about style and structure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo fmt --all --check
+cargo clippy --locked --workspace --all-targets -q -- -D warnings
+
+# The agent must compile without a warning, with either compiler where both are there.
+for cc in gcc clang; do
+	command -v $cc >/dev/null || continue
+	for f in agent/src/*.c; do
+		$cc -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -fexceptions -Wall -Wextra -Werror -Wvla -Iabi -Iagent/src \
+			-fsyntax-only "$f"
+	done
+done
+
+# Arrows point down only (ARCHITECTURE.md): no pure crate may reach for the system, no room for another room.
+bad=$(grep -REn --include=*.rs 'std::(env|process|time::(Instant|SystemTime))|println!|eprintln!' \
+	crates/{abi,profile,model,detect,report}/src || true)
+[ -z "$bad" ] || { echo "lint: a pure crate reaches for the system:"; echo "$bad"; exit 1; }
+for crate in abi profile model detect report symbols cli; do
+	grep -qs 'forbid(unsafe_code)' crates/$crate/src/{lib,main}.rs ||
+		{ echo "lint: crates/$crate must forbid unsafe code"; exit 1; }
+done
+
+# A file is one idea.
+long=$(git ls-files '*.rs' '*.c' '*.h' '*.py' '*.sh' | xargs wc -l | awk '$1 > 800 && $2 != "total" { print "  " $2 ": " $1 }')
+[ -z "$long" ] || { echo "lint: files over 800 lines:"; echo "$long"; exit 1; }

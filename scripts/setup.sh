@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Install what is missing on a Debian machine: `setup.sh build` what building needs, `setup.sh test` what
+# the tests and benchmarks need as well. Does nothing, and needs no root, when all is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+MIN_RUST=1.85
+
+rust_is_enough() {
+	local have
+	have=$(cargo --version 2>/dev/null | awk '{print $2}') || return 1
+	[ -n "$have" ] && [ "$(printf '%s\n%s\n' "$MIN_RUST" "$have" | sort -V | head -n 1)" = "$MIN_RUST" ]
+}
+
+# Packages of a list that dpkg does not know as installed.
+missing_of() {
+	local p
+	sed 's/#.*//' "$1" | while read -r p _; do
+		[ -z "$p" ] && continue
+		dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || echo "$p"
+	done
+}
+
+missing=()
+command -v gcc >/dev/null || missing+=(gcc libc6-dev)
+command -v objcopy >/dev/null || missing+=(binutils)
+# Debian 12's own cargo is too old; the one that it keeps for building browsers is not.
+rust_is_enough || missing+=(rustc-web cargo-web)
+if [ "${1:-build}" = test ]; then
+	command -v java >/dev/null || missing+=(default-jdk-headless)
+	command -v node >/dev/null || missing+=(nodejs)
+	command -v go >/dev/null || missing+=(golang-go)
+	while read -r p; do missing+=("$p"); done < <(missing_of scripts/packages.txt)
+fi
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "setup: not a Debian machine; please install the equivalents of: ${missing[*]}" >&2
+	exit 1
+fi
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+	command -v sudo >/dev/null || { echo "setup: root is needed to install: ${missing[*]}" >&2; exit 1; }
+	sudo=(sudo)
+fi
+echo "setup: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq
+# Servers are started by the tests, on ports and directories of their own, and not by the package.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee $policy >/dev/null
+	"${sudo[@]}" chmod +x $policy
+	trap '"${sudo[@]}" rm -f $policy' EXIT
+fi
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
