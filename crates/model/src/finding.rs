@@ -85,6 +85,12 @@ pub struct Gain {
 impl Gain {
     /// No gain to be had.
     pub fn none(method: &str, why: &str) -> Self {
-        Self { low: 1.0, mid: 1.0, high: 1.0, method: method.into(), limited_by: why.into() }
+        Self {
+            low: 1.0,
+            mid: 1.0,
+            high: 1.0,
+            method: method.into(),
+            limited_by: why.into(),
+        }
     }
 }

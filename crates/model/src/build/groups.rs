@@ -1,0 +1,241 @@
+//! Thread groups: threads that do the same job.
+//!
+//! A job is told by start routine, creation site and name pattern. The start routine alone does not
+//! do: every `std::thread`, Rust, GLib and OpenMP thread starts in its library's trampoline.
+
+use std::collections::HashMap;
+
+use convoy_profile::{Process, Thread as Record};
+
+use super::sites::{base_name, Sites};
+use super::threads::Threads;
+use crate::wrappers::passes_on;
+use crate::{path, Group, GroupId, Model, ProcessId, SiteFrame, SiteId};
+
+/// Groups the threads of one process.
+pub(super) fn group(
+    model: &mut Model,
+    process: &Process,
+    id: ProcessId,
+    threads: &Threads,
+    sites: &mut Sites<'_>,
+) {
+    let first = model.groups.len();
+    let mut by_key: HashMap<GroupKey, GroupId> = HashMap::new();
+    for (ix, thread) in threads.iter() {
+        let record = &process.threads[ix];
+        let start = record.start.and_then(|frame| sites.expand(frame).pop());
+        let create_site = sites.known(record.create_stack, &mut model.sites);
+        let frames = create_site.map_or(&[][..], |site| creation_frames(model, site));
+        let name_pattern = if ix == 0 {
+            String::new()
+        } else {
+            name_pattern(record, process)
+        };
+        let key = GroupKey {
+            main: ix == 0,
+            created: created_key(frames, start.as_ref()),
+            start: start.as_ref().map(start_key),
+            name_pattern: name_pattern.clone(),
+        };
+        let group = match by_key.get(&key) {
+            Some(&group) => group,
+            None => {
+                let group = GroupId(model.groups.len() as u32);
+                let name = display_name(&key, start.as_ref(), frames.first());
+                let threads = Vec::new();
+                let process = id;
+                model.groups.push(Group {
+                    process,
+                    name,
+                    start,
+                    create_site,
+                    name_pattern,
+                    threads,
+                });
+                by_key.insert(key, group);
+                group
+            }
+        };
+        model.threads[thread.0 as usize].group = group;
+        model.groups[group.0 as usize].threads.push(thread);
+    }
+    tell_apart(model, first);
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct GroupKey {
+    main: bool,
+    start: Option<String>,
+    created: Vec<String>,
+    name_pattern: String,
+}
+
+/// A name that somebody gave, else what the threads run, else where they come from.
+fn display_name(key: &GroupKey, start: Option<&SiteFrame>, creator: Option<&SiteFrame>) -> String {
+    match (start, creator) {
+        _ if key.main => "main".into(),
+        _ if !key.name_pattern.is_empty() => key.name_pattern.clone(),
+        (Some(start), _) if !is_trampoline(start) => start_name(start),
+        (_, Some(creator)) => format!("threads created at {}", creator.label()),
+        (Some(start), None) => start_name(start),
+        (None, None) => "other threads".into(),
+    }
+}
+
+/// The frame that created the thread, and those around it.
+fn creation_frames(model: &Model, site: SiteId) -> &[SiteFrame] {
+    model
+        .sites
+        .get(site.0 as usize)
+        .map_or(&[], |site| site.frames.get(site.shown..).unwrap_or(&[]))
+}
+
+fn start_key(start: &SiteFrame) -> String {
+    match start.function.as_str() {
+        "" => format!("{}+{:x}", start.module, start.offset),
+        function => format!("{}!{function}", start.module),
+    }
+}
+
+/// The creating function and who called it. Outer frames do not count, nor does recursion: a tree of
+/// tasks that spawns from every depth is one job, but `spawn()` called at two lines makes two.
+fn created_key(frames: &[SiteFrame], start: Option<&SiteFrame>) -> Vec<String> {
+    let Some(creator) = frames.first() else {
+        return Vec::new();
+    };
+    let same =
+        |frame: &&SiteFrame| !creator.function.is_empty() && frame.function == creator.function;
+    let caller = frames.iter().skip(1).find(|frame| !same(frame));
+    // Several calls in one function with one start routine make one kind of thread. With a
+    // trampoline, each call may start another function.
+    let decided = start.is_some_and(|start| !is_trampoline(start) && !creator.function.is_empty());
+    let creator = if decided {
+        start_key(creator)
+    } else {
+        place_key(creator)
+    };
+    std::iter::once(creator)
+        .chain(caller.map(place_key))
+        .collect()
+}
+
+fn place_key(frame: &SiteFrame) -> String {
+    match frame.line {
+        0 => format!("{}+{:x}", frame.module, frame.offset),
+        line => format!("{} {}:{line}", frame.function, frame.file),
+    }
+}
+
+/// Start routines of thread libraries: they say nothing of the thread's job.
+const TRAMPOLINES: [&str; 20] = [
+    "execute_native_thread_routine",
+    "execute_native_thread_routine_compat",
+    "g_thread_proxy",
+    "gomp_thread_start",
+    "thread_proxy",
+    "__thread_proxy",
+    "thread_start",
+    "thread_native_entry",
+    "java_start",
+    "pythread_wrapper",
+    "pfs_spawn_thread",
+    "_pt_root",
+    "dummy_worker",
+    "threadentry",
+    "thread_entry",
+    "uv__thread_start",
+    "__kmp_launch_worker",
+    "boost_asio_detail_posix_thread_function",
+    "asio_detail_posix_thread_function",
+    "thrd_trampoline",
+];
+
+fn is_trampoline(start: &SiteFrame) -> bool {
+    let path = path::components(&start.function);
+    passes_on(start)
+        || path
+            .last()
+            .is_some_and(|name| TRAMPOLINES.contains(&name.as_str()))
+        || path.ends_with(&["QThreadPrivate".into(), "start".into()])
+}
+
+fn start_name(start: &SiteFrame) -> String {
+    match start.function.as_str() {
+        "" => start.label(),
+        function => format!("{}()", path::short(function)),
+    }
+}
+
+/// The name with numbers as `#`; empty if it was not given but inherited from the process.
+fn name_pattern(record: &Record, process: &Process) -> String {
+    // The kernel keeps 15 bytes of a name.
+    let exe = base_name(&process.exe);
+    let cut = exe.get(..15).unwrap_or(exe);
+    let main = process
+        .threads
+        .first()
+        .map_or("", |main| main.name.as_str());
+    if record.name == cut || record.name == main {
+        return String::new();
+    }
+    let mut pattern = String::with_capacity(record.name.len());
+    for c in record.name.chars() {
+        if !c.is_ascii_digit() {
+            pattern.push(c);
+        } else if !pattern.ends_with('#') {
+            pattern.push('#');
+        }
+    }
+    pattern
+}
+
+/// Groups of one process with the same name get what makes them different: start routine, creation
+/// site, the caller of that, else a number.
+fn tell_apart(model: &mut Model, first: usize) {
+    let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, group) in model.groups.iter().enumerate().skip(first) {
+        by_name.entry(group.name.clone()).or_default().push(at);
+    }
+    for same in by_name.into_values().filter(|same| same.len() > 1) {
+        let choices: [fn(&Model, usize) -> Option<String>; 3] = [by_start, by_creator, by_caller];
+        let told = choices.iter().find_map(|choice| {
+            let mut names: Vec<String> = same
+                .iter()
+                .map(|&at| choice(model, at))
+                .collect::<Option<_>>()?;
+            let all = names.clone();
+            names.sort_unstable();
+            names.dedup();
+            (names.len() == same.len()).then_some(all)
+        });
+        for (nth, &at) in same.iter().enumerate() {
+            let suffix = match &told {
+                Some(names) => format!(" ({})", names[nth]),
+                None if nth == 0 => continue,
+                None => format!(" #{}", nth + 1),
+            };
+            model.groups[at].name.push_str(&suffix);
+        }
+    }
+}
+
+fn by_start(model: &Model, at: usize) -> Option<String> {
+    model.groups[at].start.as_ref().map(start_name)
+}
+
+fn by_creator(model: &Model, at: usize) -> Option<String> {
+    let frames = creation_frames(model, model.groups[at].create_site?);
+    frames
+        .first()
+        .map(|frame| format!("created at {}", frame.label()))
+}
+
+fn by_caller(model: &Model, at: usize) -> Option<String> {
+    let frames = creation_frames(model, model.groups[at].create_site?);
+    let creator = frames.first()?;
+    let caller = frames
+        .iter()
+        .find(|frame| frame.function != creator.function)?;
+    Some(format!("created from {}", caller.label()))
+}

@@ -1,0 +1,95 @@
+//! Makes the model of a profile: joins records, spreads counts over call stacks, finds names.
+
+mod apportion;
+mod counts;
+mod futex;
+mod groups;
+mod names;
+mod objects;
+mod pairs;
+mod sites;
+mod threads;
+mod uses;
+mod waits;
+
+use convoy_profile::{ObjectKind, Profile};
+
+use crate::kinds::kind_of;
+use crate::{Model, Object, Process, ProcessId, Thread, Use};
+use objects::Objects;
+use sites::{base_name, Sites};
+use threads::Threads;
+
+impl Model {
+    /// Joins what a profile holds. Rows whose indices lead nowhere are ignored: reading a file has
+    /// dropped and counted them already.
+    pub fn build(profile: &Profile) -> Self {
+        let mut model = Self {
+            meta: profile.meta.clone(),
+            ..Self::default()
+        };
+        for process in &profile.processes {
+            model.add_process(process);
+        }
+        model
+    }
+
+    fn add_process(&mut self, process: &convoy_profile::Process) {
+        let id = ProcessId(self.processes.len() as u32);
+        let mut sites = Sites::new(process, id);
+        let threads = Threads::add(process, id, &mut self.threads);
+        let mut objects = Objects::add(process, id, &mut self.objects);
+
+        let counts = counts::collect(process, &mut objects, &mut self.objects);
+        let waits = waits::collect(process, &objects);
+        let period = self.meta.sample_period;
+        let uses = uses::join(
+            process,
+            period,
+            &counts,
+            waits,
+            &mut sites,
+            &mut self.sites,
+            &threads,
+        );
+        for row in &uses {
+            settle_kind(&mut self.objects[row.object.0 as usize], row);
+            add_wait(&mut self.threads[row.thread.0 as usize], row);
+        }
+        self.uses.extend(uses);
+        let pairs = pairs::collect(process, &objects, &threads, &mut sites, &mut self.sites);
+        self.pairs.extend(pairs);
+
+        for object in objects.range() {
+            let stack = objects.init_stack(object, process);
+            self.objects[object.0 as usize].init_site = sites.known(stack, &mut self.sites);
+        }
+        groups::group(self, process, id, &threads, &mut sites);
+        names::name(self, process, &objects, &threads);
+
+        self.processes.push(Process {
+            pid: process.pid,
+            ppid: process.ppid,
+            name: base_name(&process.exe).to_owned(),
+            exe: process.exe.clone(),
+            wall_ns: process.end_ns.saturating_sub(process.start_ns),
+            drops: process.drops.iter().cloned().collect(),
+            threads: threads.iter().map(|(_, id)| id).collect(),
+        });
+    }
+}
+
+/// An object that no call initialised is what it was used as.
+fn settle_kind(object: &mut Object, row: &Use) {
+    if let (ObjectKind::Unknown, Some(op)) = (object.kind, row.op) {
+        object.kind = kind_of(op);
+    }
+}
+
+fn add_wait(thread: &mut Thread, row: &Use) {
+    if row.wait_ns > 0 {
+        let kind = row.op.map_or(ObjectKind::Unknown, kind_of);
+        let sum = thread.wait_ns.entry(kind).or_default();
+        *sum = sum.saturating_add(row.wait_ns);
+    }
+}

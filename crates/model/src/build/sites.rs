@@ -1,0 +1,139 @@
+//! Call stacks for people: inlined functions expanded, and the frame to show.
+
+use std::collections::HashMap;
+
+use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
+
+use crate::wrappers::passes_on;
+use crate::{ProcessId, Site, SiteFrame, SiteId};
+
+/// Makes sites of a process's stacks, each when it is first asked for.
+pub(super) struct Sites<'p> {
+    process: &'p Process,
+    id: ProcessId,
+    by_stack: HashMap<StackIx, SiteId>,
+    by_frames: HashMap<Vec<FrameIx>, SiteId>,
+}
+
+impl<'p> Sites<'p> {
+    pub(super) fn new(process: &'p Process, id: ProcessId) -> Self {
+        Self {
+            process,
+            id,
+            by_stack: HashMap::new(),
+            by_frames: HashMap::new(),
+        }
+    }
+
+    /// The frames of a stack, leaf first; none if it is unknown.
+    pub(super) fn frames_of(&self, stack: StackIx) -> &'p [FrameIx] {
+        self.process
+            .stacks
+            .get(stack as usize)
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// The site of a stack.
+    pub(super) fn of_stack(&mut self, stack: StackIx, sites: &mut Vec<Site>) -> SiteId {
+        if let Some(&id) = self.by_stack.get(&stack) {
+            return id;
+        }
+        let id = self.of_frames(self.frames_of(stack), sites);
+        self.by_stack.insert(stack, id);
+        id
+    }
+
+    /// The same, `None` for the unknown stack.
+    pub(super) fn known(&mut self, stack: StackIx, sites: &mut Vec<Site>) -> Option<SiteId> {
+        (!self.frames_of(stack).is_empty()).then(|| self.of_stack(stack, sites))
+    }
+
+    /// The site of these frames, leaf first.
+    pub(super) fn of_frames(&mut self, frames: &[FrameIx], sites: &mut Vec<Site>) -> SiteId {
+        if let Some(&id) = self.by_frames.get(frames) {
+            return id;
+        }
+        let expanded: Vec<_> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
+        let id = SiteId(sites.len() as u32);
+        sites.push(Site {
+            process: self.id,
+            shown: shown(&expanded),
+            frames: expanded,
+        });
+        self.by_frames.insert(frames.to_vec(), id);
+        id
+    }
+
+    /// One code address with the functions inlined there, innermost first.
+    pub(super) fn expand(&self, ix: FrameIx) -> Vec<SiteFrame> {
+        match self.process.frames.get(ix as usize) {
+            Some(frame) => expand(frame, self.module_name(frame)),
+            None => Vec::new(),
+        }
+    }
+
+    fn module_name(&self, frame: &Frame) -> String {
+        frame
+            .module
+            .and_then(|ix| self.process.modules.get(ix as usize))
+            .map_or_else(String::new, |module| base_name(&module.path).to_owned())
+    }
+}
+
+/// The last component of a path. A file that was deleted meanwhile is still called by its name.
+pub(super) fn base_name(path: &str) -> &str {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn expand(frame: &Frame, module: String) -> Vec<SiteFrame> {
+    let locations = match &frame.symbol {
+        Symbol::Known(locations) if !locations.is_empty() => locations,
+        Symbol::Known(_) => return vec![unknown(frame, module, Reason::NoSymbol)],
+        Symbol::Unknown(reason) => return vec![unknown(frame, module, *reason)],
+    };
+    let real = locations.len() - 1;
+    let site_frame = |(at, location): (usize, &convoy_profile::Location)| SiteFrame {
+        function: location.function.clone(),
+        file: location.file.clone().unwrap_or_default(),
+        line: location.line.unwrap_or(0),
+        module: module.clone(),
+        offset: frame.offset,
+        inlined: at < real,
+        unknown: String::new(),
+    };
+    locations.iter().enumerate().map(site_frame).collect()
+}
+
+fn unknown(frame: &Frame, module: String, reason: Reason) -> SiteFrame {
+    let why = match reason {
+        Reason::NotResolved => "symbols were not read",
+        Reason::NoModule => "generated code, in no file",
+        Reason::ModuleUnreadable => "the file is gone or not readable",
+        Reason::ModuleChanged => "the file on disk is another build",
+        Reason::NoSymbol => "the file has no symbol for it",
+        Reason::BadSymbols => "the file's symbols could not be read",
+    };
+    SiteFrame {
+        // Without a module the address itself is all that identifies it.
+        offset: if frame.module.is_some() {
+            frame.offset
+        } else {
+            frame.pc
+        },
+        module,
+        unknown: why.into(),
+        ..SiteFrame::default()
+    }
+}
+
+/// The innermost frame that says who wanted the lock, else the innermost one that has a name.
+pub(super) fn shown(frames: &[SiteFrame]) -> usize {
+    let telling = |frame: &SiteFrame| !passes_on(frame);
+    let named = |frame: &SiteFrame| !frame.function.is_empty();
+    frames
+        .iter()
+        .position(telling)
+        .or_else(|| frames.iter().position(named))
+        .unwrap_or(0)
+}
