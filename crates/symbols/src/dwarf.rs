@@ -87,32 +87,26 @@ impl<'a> Dwarf<'a> {
     /// The functions at `address`, innermost inlined one first; empty where DWARF knows none and `symbol`
     /// does not name one either. `symbol` names the real function where DWARF does so only in part.
     pub(crate) fn find(&self, address: u64, symbol: Option<Hit<'_>>) -> Vec<Location> {
-        let mut locations = self.frames(address).unwrap_or_default();
-        let known = symbol.map(|hit| demangle(hit.name));
-        match locations.last_mut() {
-            Some(real) if real.function.is_empty() => match known {
-                Some(name) => real.function = name,
-                None => return Vec::new(),
-            },
-            Some(real) => {
-                // A plain name of a function whose symbol is mangled is a member without its class.
-                let qualified =
-                    symbol.is_some_and(|hit| is_mangled(hit.name)) && !real.function.contains("::");
-                if let (true, Some(name)) = (qualified, known) {
-                    real.function = name;
-                }
-            }
-            None => {}
-        }
-        for location in &mut locations {
-            if location.function.is_empty() {
-                location.function = "<unnamed>".to_owned();
+        let mut frames = self.frames(address).unwrap_or_default();
+        if let Some(real) = frames.last_mut() {
+            // Local functions and instances of templates over lambdas have a bare name in DWARF; their
+            // symbol has the full one.
+            let better = symbol.filter(|hit| {
+                real.name.is_empty() || is_mangled(hit.name) && !is_mangled(real.name)
+            });
+            match better {
+                Some(hit) => real.name = hit.name,
+                None if real.name.is_empty() => return Vec::new(),
+                None => {}
             }
         }
-        locations
+        frames.into_iter().map(Raw::location).collect()
     }
 
-    fn frames(&self, address: u64) -> Result<Vec<Location>, gimli::Error> {
+    fn frames<'s>(&'s self, address: u64) -> Result<Vec<Raw<'s>>, gimli::Error>
+    where
+        'a: 's,
+    {
         let mut lookup = self.context.find_frames(address);
         let frames = loop {
             match lookup {
@@ -126,17 +120,17 @@ impl<'a> Dwarf<'a> {
         let Ok(mut frames) = frames else {
             let line = self.context.find_location(address)?;
             return Ok(line
-                .map(|at| location(String::new(), Some(at)))
+                .map(|at| Raw::new(b"", Some(at)))
                 .into_iter()
                 .collect());
         };
         let mut out = Vec::new();
         while let Some(frame) = frames.next()? {
-            let name = match &frame.function {
-                Some(function) => demangle(function.name.slice()),
-                None => String::new(),
-            };
-            out.push(location(name, frame.location));
+            let name = frame
+                .function
+                .as_ref()
+                .map_or(&b""[..], |function| function.name.slice());
+            out.push(Raw::new(name, frame.location));
         }
         Ok(out)
     }
@@ -233,11 +227,30 @@ fn package<'a>(store: &'a Store, file: &Path) -> Option<DwarfPackage<Reader<'a>>
     DwarfPackage::load(section, EndianSlice::new(&[], LittleEndian)).ok()
 }
 
-fn location(function: String, at: Option<addr2line::Location<'_>>) -> Location {
-    let (file, line) = at.map_or((None, None), |at| (at.file, at.line));
-    Location {
-        function,
-        file: file.filter(|f| !f.is_empty()).map(|f| clean(f.as_bytes())),
-        line: line.filter(|&l| l > 0),
+/// One level of inlining as DWARF has it.
+struct Raw<'a> {
+    name: &'a [u8],
+    file: Option<&'a str>,
+    line: Option<u32>,
+}
+
+impl<'a> Raw<'a> {
+    fn new(name: &'a [u8], at: Option<addr2line::Location<'a>>) -> Self {
+        let (file, line) = at.map_or((None, None), |at| (at.file, at.line));
+        Self { name, file, line }
+    }
+
+    fn location(self) -> Location {
+        Location {
+            function: match self.name {
+                b"" => "<unnamed>".to_owned(),
+                name => demangle(name),
+            },
+            file: self
+                .file
+                .filter(|f| !f.is_empty())
+                .map(|f| clean(f.as_bytes())),
+            line: self.line.filter(|&l| l > 0),
+        }
     }
 }
