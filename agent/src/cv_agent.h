@@ -48,17 +48,17 @@ struct cv_work {
 	cv_ref *index;        /* open-addressing index of this thread's entries */
 	struct cv_block *entries; /* blocks being filled */
 	struct cv_block *waits;
+	struct cv_site *site; /* the site counted last in the site table */
 	uint64_t spin_obj;    /* lock this thread tries in vain, see cv_try.h */
 	uint64_t spin_last_ns;
 	uint64_t spin_busy_ns;
 	cv_ref spin_detail;
-	uint32_t omp_reserved;
+	uint32_t reserved;
 	uint64_t cpu_base_ns, user_base_ns, sys_base_ns, delay_base_ns; /* of earlier lives of the record */
 	uint64_t vol_base, invol_base;
 	void *(*start)(void *);
 	void *arg;
 	int (*start_c11)(void *);
-	uint64_t omp_region;  /* CV_OP_OMP_REGION: ... of the body being run */
 	uint64_t memo[10];    /* cv_unwind.c's memory of the latest stack */
 };
 _Static_assert(sizeof(struct cv_work) <= sizeof(((struct cv_thread *)0)->scratch), "scratch");

@@ -179,10 +179,15 @@ void cv_frames_doubt(void)
 	}
 }
 
+void cv_forget_pages(void *table, size_t bytes)
+{
+	if (cv_syscall(SYS_madvise, (long)table, (long)bytes, MADV_DONTNEED, 0, 0, 0) < 0)
+		memset(table, 0, bytes);
+}
+
 void cv_frames_reset(void)
 {
-	if (cv_syscall(SYS_madvise, (long)frame_index, sizeof(frame_index), MADV_DONTNEED, 0, 0, 0) < 0)
-		memset(frame_index, 0, sizeof(frame_index));
+	cv_forget_pages(frame_index, sizeof(frame_index));
 	memset(blocks, 0, sizeof(blocks));
 	spare = NULL;
 	filling = 0;

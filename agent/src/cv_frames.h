@@ -35,4 +35,7 @@ void cv_stacks_doubt(void);
 /* For cv_frames.c: see cv_frames_reset. */
 void cv_stacks_reset(void);
 
+/* Zero a page-aligned table without touching the pages of it that were never used. */
+void cv_forget_pages(void *table, size_t bytes);
+
 #endif

@@ -18,22 +18,19 @@
 #define MODULES 4096
 #define BLOCK_ITEMS 31 /* with the block header: just under 16 KiB */
 
-static struct cv_module *modules[MODULES]; /* by id; NULL = free */
+static struct cv_module *modules[MODULES] __attribute__((aligned(4096))); /* by id; NULL = free */
 static struct cv_block *current;
 static struct cv_module *spare; /* a record that lost the race to be published */
 
 /* ---- asking the loader ------------------------------------------------------------------ */
 
-/* struct dl_find_object of <dlfcn.h>, which older headers do not have. */
+/* struct dl_find_object of <dlfcn.h> on 64-bit machines; older headers have none. */
 struct loader_answer {
 	unsigned long long flags;
 	void *lo;
 	void *hi;
 	struct link_map *map;
 	void *eh_hdr;
-#if defined(__i386__)
-#error "unsupported architecture"
-#endif
 	unsigned long long reserved[7];
 };
 
@@ -334,5 +331,5 @@ void cv_modules_reset(void)
 {
 	__atomic_store_n(&current, NULL, __ATOMIC_RELAXED);
 	__atomic_store_n(&spare, NULL, __ATOMIC_RELAXED);
-	memset(modules, 0, sizeof(modules));
+	cv_forget_pages(modules, sizeof(modules));
 }

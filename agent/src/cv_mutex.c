@@ -205,17 +205,10 @@ static CV_COLD int lock_slow_plain(pthread_mutex_t *m, uint64_t ra)
 	return lock_slow(m, ra, &plain_lock);
 }
 
-static CV_COLD int lock_sampled_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, struct cv_slot *s)
-{
-	s->n++;
-	cv_sampler_rearm(t);
-	return lock_sampled(t, m, ra, &plain_lock);
-}
-
-static CV_COLD int lock_waiting_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, struct cv_slot *s)
+static CV_COLD int lock_waiting_plain(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, uint64_t *n)
 {
 	cv_work(t)->countdown--;
-	s->n++;
+	++*n;
 	return lock_waiting(t, m, ra, &plain_lock);
 }
 
@@ -223,21 +216,20 @@ static CV_COLD int lock_waiting_plain(struct cv_thread *t, pthread_mutex_t *m, u
 static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, uint64_t ra)
 {
 	struct cv_thread *t = cv_self;
-	struct cv_slot *s;
+	uint64_t *n;
 
+	__builtin_prefetch(m, 1); /* the word is about to be written: fetch it once, and while we count */
 	if (cv_unlikely(!t || m->__data.__kind != inline_kind))
 		return lock_slow_plain(m, ra);
-	s = cv_slot_of(t, addr_of(m), ra);
-	if (cv_unlikely(!cv_slot_is(s, addr_of(m), ra)))
+	n = cv_counter(t, addr_of(m), ra);
+	if (cv_unlikely(!n || cv_work(t)->countdown == 1))
 		return lock_slow_plain(m, ra);
-	if (cv_unlikely(cv_work(t)->countdown == 1))
-		return lock_sampled_plain(t, m, ra, s);
 	/* The counters are written after the word is had: the locked instruction would wait for them, but
 	 * here they drain while the program works. */
 	if (cv_unlikely(!plain_try(t, m)))
-		return lock_waiting_plain(t, m, ra, s);
+		return lock_waiting_plain(t, m, ra, n);
 	cv_work(t)->countdown--;
-	s->n++;
+	++*n;
 	cv_last_set(t, addr_of(m), ra);
 	return 0;
 }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Agent rules: cv_agent.h. */
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include "cv_frames.h"
 #include "cv_unwind.h"
 
@@ -121,7 +118,8 @@ struct memo {
 
 #define MEMO_BITS 10
 
-static struct memo memos[1u << MEMO_BITS] __attribute__((aligned(64)));
+static struct memo memos[1u << MEMO_BITS] __attribute__((aligned(4096)));
+_Static_assert(sizeof(memos) % 4096 == 0, "cv_forget_pages clears whole pages");
 static uint32_t epoch = 1;
 
 void cv_stacks_doubt(void)
@@ -248,9 +246,8 @@ cv_ref cv_stack_capture(void)
 
 void cv_stacks_reset(void)
 {
-	if (cv_syscall(SYS_madvise, (long)stack_index, sizeof(stack_index), MADV_DONTNEED, 0, 0, 0) < 0)
-		memset(stack_index, 0, sizeof(stack_index));
-	memset(memos, 0, sizeof(memos));
+	cv_forget_pages(stack_index, sizeof(stack_index));
+	cv_forget_pages(memos, sizeof(memos));
 	epoch++;
 	filling = NULL;
 	spare = NULL;

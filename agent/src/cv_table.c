@@ -217,6 +217,7 @@ static void sites_grow(struct cv_thread *t)
 		if (old[i].ra)
 			*site_slot(fresh, size - 1, old[i].ra, (enum cv_op)old[i].op) = old[i];
 	b->used = size;
+	cv_work(t)->site = NULL;
 	t->sites_table = cv_ref_of(b);
 	t->sites_mask = size - 1;
 }
@@ -242,6 +243,7 @@ static void site_count(struct cv_thread *t, uint64_t ra, enum cv_op op, bool fai
 	}
 	s->n++;
 	s->failed += failed;
+	w->site = s;
 }
 
 /* ---- the cache ---- */
@@ -307,9 +309,9 @@ bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op
 		struct cv_entry *e = frame ? entry_get(t, obj, frame, CV_ENTRY_COUNT, op, NULL) : NULL;
 
 		cv_sampler_rearm(t);
-		if (e)
-			e->count.sampled++;
-		if (slot_evict(t, s))
+		/* A pair that is drawn a second time is worth a slot. With very many locks hardly any is,
+		 * and moving counters to and fro would cost more than it tells. */
+		if (e && e->count.sampled++ && slot_evict(t, s))
 			slot_claim(s, obj, ra, op);
 		/* With very many objects every sample is a new one: stacks of one in eight will do. */
 		sampled = (w->rng & 7) == 0;

@@ -37,6 +37,19 @@ bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op
 /* Start the countdown to the next sample. */
 void cv_sampler_rearm(struct cv_thread *t);
 
+/* The counter of a pair that is known: its slot's, or, if another pair has the slot, its call site's.
+ * NULL = ask cv_count. */
+static inline uint64_t *cv_counter(struct cv_thread *t, uint64_t obj, uint64_t ra)
+{
+	struct cv_slot *s = cv_slot_of(t, obj, ra);
+	struct cv_site *site;
+
+	if (cv_likely(cv_slot_is(s, obj, ra)))
+		return &s->n;
+	site = cv_work(t)->site;
+	return site && site->ra == ra && s->obj ? &site->n : NULL;
+}
+
 /* Count one operation. True = it was drawn as a sample. */
 static inline bool cv_count(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op, bool failed)
 {

@@ -28,7 +28,9 @@ static inline struct cv_thread *cv_thread(void)
 {
 	struct cv_thread *t = cv_self;
 
-	return cv_likely(t != NULL) ? t : cv_thread_register();
+	if (cv_likely(t != NULL))
+		return t;
+	return cv_arena ? cv_thread_register() : NULL;
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "cv_banned.h"
 
 #define PAGE 4096ull
+#define STACK_LO_MARGIN (16 * PAGE)
 
 /* Weak, so that the unwinder can be tested by itself. */
 uint64_t cv_stack_hi(void) __attribute__((weak));
@@ -18,16 +19,19 @@ uint64_t cv_stack_lo(void) __attribute__((weak));
 
 bool cv_readable(uint64_t addr)
 {
-	/* The kernel reads the set before it refuses the operation: EFAULT if it cannot. This call is
-	 * allowed in every sandbox that can handle signals at all. */
+	/* The kernel reads the set before it refuses the operation: EFAULT if it cannot. Sandboxes
+	 * allow this call, as every C library needs it. */
 	return cv_syscall(SYS_rt_sigprocmask, ~0L, (long)addr, 0, 8, 0, 0) != -EFAULT;
 }
 
 void cv_stack_bounds(uint64_t *lo, uint64_t *hi)
 {
-	/* With only one end there is no telling the thread's stack from one of the program's making. */
+	/* With only one end there is no telling the thread's stack from one of the program's making. Nor is
+	 * there close to the low end, which is an estimate: below the guard page the next mapping
+	 * follows, and that may be a coroutine's stack. */
 	*lo = cv_stack_lo && cv_stack_hi ? cv_stack_lo() : 0;
 	*hi = *lo ? cv_stack_hi() : 0;
+	*lo += *lo ? STACK_LO_MARGIN : 0;
 }
 
 /* The known stack is readable from any stack pointer in it up to its end. */
@@ -67,14 +71,38 @@ bool cv_walk_extend(struct cv_walk *w, uint64_t addr)
 	return true;
 }
 
+#if defined(__x86_64__)
+/* Is there a call before `pc`, in a function that is known? */
+static bool after_call(uint64_t pc)
+{
+	const uint8_t *p = (const uint8_t *)pc;
+	struct cv_cfi_row row;
+	struct cv_mapping m;
+
+	if (!cv_mapping_find(pc - 1, &m) || !cv_cfi_find(&m, pc - 1, &row) || !cv_readable(pc - 8))
+		return false;
+	if (p[-5] == 0xe8) /* call rel32 */
+		return true;
+	for (int length = 2; length <= 7; length++) /* call r/m64: ff /2, with or without displacement */
+		if (p[-length] == 0xff && (p[1 - length] >> 3 & 7) == 2)
+			return true;
+	return false;
+}
+#else
+static bool after_call(uint64_t pc)
+{
+	(void)pc;
+	return false;
+}
+#endif
+
 bool cv_walk_guess(struct cv_walk *w, uint64_t *bp)
 {
 	uint64_t caller_bp, caller;
-	struct cv_mapping m;
 
 	if (*bp < w->sp || !cv_walk_read(w, *bp, &caller_bp) || !cv_walk_read(w, *bp + 8, &caller))
 		return false;
-	if (!cv_mapping_find(caller, &m))
+	if (!after_call(caller))
 		return false;
 	if (w->t->n)
 		w->t->flags[w->t->n - 1] |= CV_FRAME_NO_RULE;
@@ -216,8 +244,13 @@ static CV_COLD uint32_t rule_learn(uint64_t at, uint64_t *entry, uint64_t tag)
 		return RULE_NONE;
 	if (cv_cfi_find(&m, at, &row))
 		rule = rule_from(&m, &row);
+	else if (cv_is_sigreturn(at) || cv_is_sigreturn(at + 1))
+		rule = RULE_SIGNAL;
+	else if (cv_cfi_find(&m, at + 1, &row))
+		rule = RULE_LAST; /* a function's start: it made no call, but was put there to be returned
+				     to, as makecontext() does */
 	else
-		rule = cv_is_sigreturn(at) || cv_is_sigreturn(at + 1) ? RULE_SIGNAL : RULE_NONE;
+		rule = RULE_NONE;
 	__atomic_store_n(entry, tag << RULE_BITS | rule, __ATOMIC_RELAXED);
 	return rule;
 }

@@ -107,8 +107,13 @@ static bool step(struct full *f)
 
 	if (!cv_mapping_find(at, &m))
 		return step_guess(f);
-	if (!cv_cfi_find(&m, at, &row))
-		return cv_is_sigreturn(w->pc) ? step_sigreturn(f) : step_guess(f);
+	if (!cv_cfi_find(&m, at, &row)) {
+		if (cv_is_sigreturn(w->pc))
+			return step_sigreturn(f);
+		if (!w->exact && cv_cfi_find(&m, w->pc, &row))
+			return end(f, CV_END_LAST); /* as in cv_unwind.c */
+		return step_guess(f);
+	}
 	if (row.how[CV_RIP] == CV_CFI_UNDEFINED)
 		return end(f, CV_END_LAST);
 	f->regs[CV_RIP] = w->pc;
