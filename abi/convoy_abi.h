@@ -67,7 +67,7 @@ enum cv_drop {
 	CV_DROP_NO_MEMORY,          /* tmpfs full: the arena stopped growing */
 	CV_DROP_REENTRANT,          /* operation in a signal handler that interrupted a hook's own table work */
 	CV_DROP_UNREGISTERED,       /* operation of a thread that has no record (not made by pthread_create) */
-	CV_DROP_HELD_OVERFLOW,      /* more than CV_HELD locks held and timed at once: hold time not taken */
+	CV_DROP_HELD_OVERFLOW,      /* more than CV_HELD locks held and timed at once: the oldest hold is not recorded */
 	CV_DROP_STACK_TRUNCATED,    /* stack deeper than stack_depth, or cut at the thread's stack end */
 	CV_DROP_STACK_NO_RULE,      /* frame without unwind information: the outer frames are missing */
 	CV_DROP_OBJECT_TABLE_FULL,  /* object not named */

@@ -143,6 +143,12 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 	return r;
 }
 
+/* One's own recursive mutex, taken once more: the hold has begun before. */
+static bool nested(const pthread_mutex_t *m)
+{
+	return KIND_TYPE(m->__data.__kind) == PTHREAD_MUTEX_RECURSIVE_NP && m->__data.__count > 1;
+}
+
 /* The call was counted and drawn: take its stack now, while nothing is held yet, and time it. */
 static CV_COLD int lock_sampled(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, const struct acquire *a)
 {
@@ -165,7 +171,7 @@ static CV_COLD int lock_sampled(struct cv_thread *t, pthread_mutex_t *m, uint64_
 		r = real_acquire(m, a);
 	}
 	after = cv_now();
-	if (acquired(r)) {
+	if (acquired(r) && !nested(m)) {
 		cv_last_set(t, addr_of(m), ra);
 		cv_hold_sampled(t, addr_of(m), a->op, detail, after, (uint32_t)(after - before));
 	}

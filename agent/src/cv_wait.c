@@ -58,28 +58,36 @@ void cv_block_commit(struct cv_blocking *b, uint64_t wait_ns, bool timeout)
 	cv_leave(b->t);
 }
 
-static void held_push(struct cv_thread *t, const struct cv_held *h)
+/* Room for one more hold. A lock that is held already and acquired again was released behind our back (by
+ * another thread, or with its memory): its old record is void. So is the oldest when all are taken. */
+static struct cv_held *held_room(struct cv_thread *t, uint64_t obj, bool wait_only)
 {
 	uint32_t n = t->held_count;
 
-	if (n >= CV_HELD) {
-		cv_drop(CV_DROP_HELD_OVERFLOW);
-		return;
-	}
-	t->held[n] = *h;
+	for (uint32_t i = 0; !wait_only && i < n; i++)
+		if (t->held[i].obj == obj && !t->held[i].released_ns && !(t->held[i].flags & CV_HELD_WAIT_ONLY))
+			return &t->held[i];
+	if (n < CV_HELD)
+		return &t->held[n];
+	cv_drop(CV_DROP_HELD_OVERFLOW);
+	memmove(&t->held[0], &t->held[1], (CV_HELD - 1) * sizeof(t->held[0]));
+	return &t->held[CV_HELD - 1];
+}
+
+static void held_push(struct cv_thread *t, const struct cv_held *h)
+{
+	struct cv_held *room = held_room(t, h->obj, h->flags & CV_HELD_WAIT_ONLY);
+
+	*room = *h;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	t->held_count = n + 1;
+	if (room == &t->held[t->held_count])
+		t->held_count++;
 }
 
 void cv_block_held(struct cv_blocking *b, uint64_t wait_ns)
 {
 	if (!b->detail)
 		return;
-	if (b->t->held_count >= CV_HELD) { /* no room to defer: the wait itself must not be lost */
-		cv_drop(CV_DROP_HELD_OVERFLOW);
-		cv_block_commit(b, wait_ns, false);
-		return;
-	}
 	held_push(b->t, &(struct cv_held){
 				.obj = b->obj,
 				.acquired_ns = b->since_ns + wait_ns,
@@ -96,11 +104,6 @@ void cv_block_deferred(struct cv_blocking *b, uint64_t wait_ns, bool timeout, ui
 {
 	if (!b->detail)
 		return;
-	if (b->t->held_count >= CV_HELD) {
-		cv_drop(CV_DROP_HELD_OVERFLOW);
-		cv_block_commit(b, wait_ns, timeout);
-		return;
-	}
 	held_push(b->t, &(struct cv_held){
 				.obj = mutex,
 				.wait_ns = wait_ns ? wait_ns : 1,
