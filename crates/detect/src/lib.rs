@@ -4,15 +4,142 @@
 
 #![forbid(unsafe_code)]
 
+mod assignment;
+mod asymmetry;
+mod causes;
+mod chain;
+mod contended;
+mod family;
+mod gain;
+mod groups;
+mod idle;
+mod imbalance;
+mod lock_rows;
+mod ops;
+mod pool;
+mod quadrant;
+mod rank;
 mod rows;
+mod serial;
+mod straggler;
+mod text;
 mod thresholds;
+mod trylock;
+mod verdict;
+mod view;
+mod waits_for;
 
 pub use rows::*;
 pub use thresholds::Thresholds;
 
-use convoy_model::Model;
+use convoy_model::finding::Finding;
+use convoy_model::{Model, ObjectId, ProcessId};
 
-/// Judges a recording.
-pub fn analyze(_model: &Model, _t: &Thresholds) -> Analysis {
-    Analysis::default()
+use crate::chain::Chains;
+use crate::family::Families;
+use crate::gain::{stations, Station};
+use crate::idle::Links;
+use crate::ops::{Locks, Role};
+use crate::view::View;
+use crate::waits_for::Pairs;
+
+/// Judges a recording: every process by itself, the findings ranked over all of them.
+pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
+    let locks = Locks::of(model);
+    let pairs = Pairs::of(&model.pairs);
+    let mut all = Analysis::default();
+    let mut findings = Vec::new();
+    for process in 0..model.processes.len() {
+        let view = View::new(model, ProcessId(process as u32), &locks);
+        if !view.threads.is_empty() {
+            findings.extend(judge(view, &pairs, t, &mut all));
+        }
+    }
+    lock_rows::sort_by_wait(&mut all.locks, |r| (&r.stats, r.object.0));
+    lock_rows::sort_by_wait(&mut all.sites, |r| (&r.stats, r.site.0));
+    all.events.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.object.cmp(&b.object)));
+    (all.findings, all.dismissed) = rank::rank(findings, t);
+    all.verdict = verdict::verdict(&all.findings, &all.locks, &all.parallelism, t);
+    all
+}
+
+/// Adds the tables of one process and returns its findings.
+fn judge(mut view: View, pairs: &Pairs, t: &Thresholds, all: &mut Analysis) -> Vec<Finding> {
+    let (events, links) = idle::event_rows(&view, pairs);
+    idle::mark_elastic(&mut view, &events);
+    let families = Families::of_view(&view, t);
+    let locks = lock_rows::lock_rows(&view, pairs, &families, t);
+    let cx = Context {
+        stations: &stations(&view, t),
+        chains: Chains::of(&view, &locks),
+        event_functions: event_functions(&view, &events),
+        view: &view,
+        links: &links,
+        pairs,
+        t,
+    };
+    let mut findings = contended::findings(&cx, &locks, &families.rows);
+    findings.extend(trylock::findings(&cx, &locks));
+    findings.extend(straggler::findings(&cx, &events));
+    findings.extend(pool::findings(&cx, &events));
+    findings.extend(serial::finding(&cx));
+    let (imbalances, assignments) = imbalance::findings(&cx);
+    findings.extend(imbalances);
+
+    all.parallelism.push(groups::parallelism(&view));
+    all.groups.extend(groups::group_rows(&view, &links));
+    all.sites.extend(lock_rows::site_rows(&view, t));
+    let before = all.families.len();
+    all.locks.extend(locks.into_iter().map(|mut l| {
+        l.family = l.family.map(|i| i + before);
+        l
+    }));
+    all.families.extend(families.rows);
+    all.events.extend(events);
+    all.assignments.extend(assignments);
+    findings
+}
+
+/// What the findings of one process are made from.
+struct Context<'a> {
+    view: &'a View<'a>,
+    stations: &'a [Station],
+    chains: Chains,
+    links: &'a Links,
+    pairs: &'a Pairs<'a>,
+    /// Functions that wait for events.
+    event_functions: Vec<&'a str>,
+    t: &'a Thresholds,
+}
+
+impl Context<'_> {
+    /// Threads that acquire one of the locks to speak of: local indices.
+    fn users(&self, locks: &[ObjectId]) -> Vec<usize> {
+        let mut calls = std::collections::BTreeMap::new();
+        for u in locks.iter().flat_map(|id| self.view.uses_of(*id)) {
+            let lock_role = matches!(self.view.role(u), Some(Role::Acquire | Role::AcquireShared | Role::Try));
+            if let Some(i) = self.view.thread(u.thread).filter(|_| lock_role) {
+                *calls.entry(i).or_insert(0) += u.calls.max(u.waits);
+            }
+        }
+        let most = calls.values().copied().max().unwrap_or(0);
+        calls.into_iter().filter(|(_, n)| n * 100 >= most).map(|(i, _)| i).collect()
+    }
+
+    /// Sum of the life spans of those threads, nanoseconds.
+    fn users_life(&self, locks: &[ObjectId]) -> f64 {
+        self.users(locks).into_iter().map(|i| self.view.threads[i].life).sum()
+    }
+}
+
+fn event_functions<'a>(view: &View<'a>, events: &[EventRow]) -> Vec<&'a str> {
+    let queues = events.iter().filter(|e| !matches!(e.class, EventClass::Straggler | EventClass::Pool));
+    let mut names: Vec<&str> = queues
+        .flat_map(|e| e.sites.iter())
+        .map(|s| text::function(view, s.site))
+        .filter(|f| !f.is_empty())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }

@@ -220,7 +220,9 @@ pub enum EventClass {
     SlowPeer,
     /// The thread that should have woken them was itself delayed by a lock.
     DelayedPeer,
-    /// Who ended the waits is not known.
+    /// A pool of tokens (semaphore) is too small: whoever waits also gives back.
+    Pool,
+    /// Who ended the waits, or what they were for, is not known.
     Unknown,
 }
 

@@ -1,0 +1,170 @@
+//! What the run time cannot fall below, whatever is fixed.
+
+use convoy_model::{GroupId, ObjectId};
+
+use super::predict::Change;
+use crate::lock_rows::Sum;
+use crate::ops::Role;
+use crate::view::View;
+use crate::Thresholds;
+
+/// A lock that others would queue for if the one in question were gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Station {
+    pub object: ObjectId,
+    /// Exclusive holds of all threads together, nanoseconds.
+    pub hold: f64,
+    /// Waits of all threads together, nanoseconds.
+    pub wait: f64,
+}
+
+/// Locks that matter as a next limit, at most eight: held for 5 % of the run, or waited for.
+pub(crate) fn stations(view: &View, t: &Thresholds) -> Vec<Station> {
+    let mut all = Vec::new();
+    for uses in view.uses().chunk_by(|a, b| a.object == b.object) {
+        let object = uses[0].object;
+        if !view.locks.contains(object) {
+            continue;
+        }
+        let mut exclusive = Sum::default();
+        let mut wait = 0.0;
+        for u in uses {
+            if matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared)) {
+                wait += u.wait_ns as f64;
+            }
+            if matches!(view.role(u), Some(Role::Acquire | Role::Try)) {
+                exclusive.add(view, u);
+            }
+        }
+        let hold = exclusive.finish(view, t).hold_total_ns;
+        if hold > 0.05 * view.wall() {
+            // More than the whole run is an error of the hold samples.
+            all.push(Station { object, hold: hold.min(view.wall()), wait });
+        }
+    }
+    all.sort_by(|a, b| b.hold.total_cmp(&a.hold).then(a.object.cmp(&b.object)));
+    all.truncate(8);
+    all
+}
+
+/// What the threads of one group do during the time in question, all threads together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Load {
+    pub group: GroupId,
+    /// Life within the time in question.
+    pub life: f64,
+    pub cpu: f64,
+    pub run_delay: f64,
+    /// Waits for other groups.
+    pub elastic: f64,
+    /// Taken away by the change: waiting, of which on CPU, and overhead (low, mid, high).
+    pub wait: f64,
+    pub spin: f64,
+    pub overhead: [f64; 3],
+    /// CPU time that becomes sleeping.
+    pub freed: f64,
+    /// Share of the time taken away from the thread that loses most of those that live longest.
+    pub longest_loss: f64,
+}
+
+impl Load {
+    /// Share of its life that it loses.
+    pub(crate) fn loss(&self, variant: usize) -> f64 {
+        ((self.wait + self.overhead[variant]) / self.life).min(1.0)
+    }
+
+    /// Share of its life that it does not wait for other groups.
+    pub(crate) fn active(&self) -> f64 {
+        1.0 - self.elastic / self.life
+    }
+}
+
+/// The time in question: while any thread that the change touches is alive.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    /// Length, nanoseconds.
+    pub length: f64,
+    pub loads: Vec<Load>,
+}
+
+impl Window {
+    pub(crate) fn of(view: &View, change: &Change) -> Self {
+        let touched = |i: usize| change.deltas[i].size() > 0.0005 * view.threads[i].life;
+        let mut lives: Vec<(f64, f64)> =
+            view.threads.iter().enumerate().filter(|(i, _)| touched(*i)).map(|(_, t)| (t.start, t.end)).collect();
+        lives.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let union = merge(lives);
+        let mut this = Self { length: union.iter().map(|(a, b)| b - a).sum(), loads: Vec::new() };
+        for g in view.groups() {
+            let mut load = Load { group: g, ..Default::default() };
+            let longest = view.group_threads(g).map(|t| t.life).fold(0.0, f64::max);
+            for (i, t) in view.threads.iter().enumerate().filter(|(_, t)| t.group == g) {
+                let first = union.partition_point(|(_, b)| *b <= t.start);
+                let inside: f64 =
+                    union[first..].iter().take_while(|(a, _)| *a < t.end).map(|(a, b)| b.min(t.end) - a.max(t.start)).sum();
+                let part = inside / t.life;
+                if part <= 0.0 {
+                    continue;
+                }
+                let d = &change.deltas[i];
+                load.life += inside;
+                load.cpu += part * t.cpu;
+                load.run_delay += part * t.run_delay;
+                load.elastic += part * t.elastic;
+                load.wait += d.wait;
+                load.spin += d.spin;
+                load.freed += d.freed;
+                for (sum, x) in load.overhead.iter_mut().zip(d.overhead) {
+                    *sum += x;
+                }
+                if t.life >= 0.95 * longest {
+                    load.longest_loss = load.longest_loss.max((d.wait + d.overhead[2]) / t.life);
+                }
+            }
+            if load.life > 0.0 {
+                this.loads.push(load);
+            }
+        }
+        this
+    }
+
+    /// CPU time after the change.
+    pub(crate) fn cpu_after(&self, variant: usize) -> f64 {
+        self.loads.iter().map(|l| (l.cpu - l.spin - l.freed - l.overhead[variant]).max(0.0)).sum()
+    }
+
+    /// Nobody gets faster than by what is taken away, once from each group (their waits for one
+    /// another may hide one another's losses), nor than the work of its busiest group allows.
+    pub(crate) fn best_case(&self, linked: impl Fn(GroupId) -> bool) -> f64 {
+        let all: f64 = self.loads.iter().map(|l| l.loss(2).max(l.longest_loss)).sum();
+        let floor = self
+            .loads
+            .iter()
+            .filter(|l| linked(l.group))
+            .map(|l| l.active() - l.loss(2).max(l.longest_loss))
+            .fold(0.0, f64::max);
+        (1.0 - all).max(floor).max(0.0)
+    }
+}
+
+/// Joins overlapping intervals that are sorted by start.
+fn merge(sorted: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let mut union: Vec<(f64, f64)> = Vec::new();
+    for (a, b) in sorted {
+        match union.last_mut() {
+            Some(last) if a <= last.1 => last.1 = last.1.max(b),
+            _ => union.push((a, b)),
+        }
+    }
+    union
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_lives_are_one() {
+        assert_eq!(merge(vec![(0.0, 5.0), (2.0, 3.0), (4.0, 8.0), (9.0, 10.0)]), vec![(0.0, 8.0), (9.0, 10.0)]);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a lock costs besides its waits: system calls to park and wake, and the transfer of its
+//! cache line from core to core.
+//!
+//! Both are CPU time of the threads that use it, so they go away with the contention, and with
+//! full CPUs they are most of the gain: SQLite's statistics mutex halves the throughput of four
+//! threads on two CPUs, although the CPUs are busy before and after.
+
+use std::collections::BTreeSet;
+
+use convoy_model::ObjectId;
+
+use super::predict::{Change, Delta};
+use crate::ops::{spins, Role};
+use crate::view::View;
+
+/// System time of one contended acquisition: wait, wake and the switches between, pessimistic,
+/// expected, optimistic. Nanoseconds. FACTS: 2-6 us measured, more where an idle CPU must be
+/// woken by an interrupt (virtual machines).
+const PARK_NS: [f64; 3] = [1000.0, 4000.0, 15_000.0];
+/// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
+/// What is beyond is preemption caught by the sampler. Nanoseconds.
+const TRANSFER_MAX_NS: f64 = 400.0;
+/// Samples that an object needs to be a baseline or to have an excess.
+const SAMPLES_MIN: u64 = 16;
+
+/// What an acquire costs here if the lock is in the thread's own cache, nanoseconds.
+///
+/// The sampled cost includes the clock reads around it, so the best baseline are locks of this
+/// very run that one thread alone uses; without any, half of the machine's lock-unlock pair and
+/// two clock reads.
+pub(crate) fn local_acquire_ns(view: &View) -> f64 {
+    const CLOCK_READS_NS: f64 = 25.0;
+    let mut best = f64::INFINITY;
+    for uses in view.uses().chunk_by(|a, b| a.object == b.object) {
+        if !view.locks.contains(uses[0].object) {
+            continue;
+        }
+        let (mut n, mut ns, mut shared) = (0, 0, false);
+        for u in uses.iter().filter(|u| view.role(u) == Some(Role::Acquire)) {
+            shared |= u.thread != uses[0].thread;
+            n += u.acquire_n;
+            ns += u.acquire_ns;
+        }
+        if !shared && n >= SAMPLES_MIN {
+            best = best.min(ns as f64 / n as f64);
+        }
+    }
+    let pair = view.model.meta.machine.mutex_pair_ns;
+    let nominal = if pair > 0.0 { pair / 2.0 } else { 10.0 } + CLOCK_READS_NS;
+    if best.is_finite() { best.max(if pair > 0.0 { pair / 2.0 } else { 5.0 }) } else { nominal }
+}
+
+/// Takes some locks away altogether: their waits, their parking, their cache line transfers.
+pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -> Change {
+    let mut change = Change::none(view);
+    change.removed = locks.iter().copied().collect::<BTreeSet<_>>();
+    let mut parks = vec![0.0; view.threads.len()];
+    let mut acquired = vec![0.0; view.threads.len()];
+    let mut all_parks = 0.0;
+    for id in locks {
+        let uses = view.uses_of(*id);
+        let spinning = view.object(*id).is_some_and(|o| spins(o.kind));
+        let excess = transfer_ns(view, *id, baseline_ns);
+        for u in uses {
+            let Some(i) = view.thread(u.thread) else { continue };
+            if !matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
+                continue;
+            }
+            let d = &mut change.deltas[i];
+            if view.role(u) != Some(Role::Try) {
+                d.wait += u.wait_ns as f64;
+                if spinning {
+                    d.spin += u.wait_ns as f64;
+                } else {
+                    parks[i] += u.waits as f64;
+                    all_parks += u.waits as f64;
+                }
+            }
+            let calls = u.calls as f64;
+            acquired[i] += calls;
+            // The word is fetched to acquire it, and once more to release it if a waiter touched it.
+            for (sum, factor) in d.overhead.iter_mut().zip([0.3, 1.0, 2.0]) {
+                *sum += calls * excess * factor;
+            }
+        }
+    }
+    let all_acquired: f64 = acquired.iter().sum();
+    for (i, d) in change.deltas.iter_mut().enumerate() {
+        let t = &view.threads[i];
+        // A waiter pays for going to sleep, a holder for waking it: holders by their share of acquisitions.
+        let woken = if all_acquired > 0.0 { all_parks * acquired[i] / all_acquired } else { parks[i] };
+        let events = (parks[i] + woken) / 2.0;
+        let of_all = if t.waits > 0.0 { (parks[i] / t.waits).clamp(0.0, 1.0) } else { 1.0 };
+        for (sum, park) in d.overhead.iter_mut().zip(PARK_NS) {
+            *sum += (events * park).min(t.sys * of_all);
+        }
+        let spare = (t.cpu - d.spin).max(0.0) * 0.9;
+        for x in &mut d.overhead {
+            *x = x.min(spare);
+        }
+        d.clamp(t.life);
+    }
+    change
+}
+
+/// What acquiring a lock costs more than in a thread's own cache, nanoseconds per acquisition.
+pub(crate) fn transfer_ns(view: &View, id: ObjectId, baseline_ns: f64) -> f64 {
+    let (mut n, mut ns) = (0, 0);
+    for u in view.uses_of(id) {
+        if matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared)) {
+            n += u.acquire_n;
+            ns += u.acquire_ns;
+        }
+    }
+    if n < SAMPLES_MIN {
+        return 0.0;
+    }
+    (ns as f64 / n as f64 - baseline_ns).clamp(0.0, TRANSFER_MAX_NS)
+}
+
+impl Delta {
+    /// No thread loses more than it has.
+    fn clamp(&mut self, life: f64) {
+        self.wait = self.wait.min(life);
+        self.spin = self.spin.min(self.wait);
+        for x in &mut self.overhead {
+            *x = x.min((life - self.wait).max(0.0));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Load imbalance between groups that work for one another: stages of a pipeline, producers and
+//! consumers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::GroupId;
+
+use crate::assignment::Demands;
+use crate::causes::cause;
+use crate::idle::SATURATED;
+use crate::rows::{Assignment, AssignmentOption};
+use crate::text::{evidence, percent};
+use crate::view::View;
+use crate::Context;
+
+/// Wake-ups between two groups that make them partners: a few at start or end are not a pipeline.
+const LINK_WAKES: u64 = 20;
+/// Share of a group's life that it must wait for the partner: less, and neither limits the other.
+const LINK_SHARE: f64 = 0.02;
+const METHOD: &str = "work of each group over its threads, bounded by CPUs (asymptotic bound)";
+
+/// Groups of the process that wake one another, each set with its assignments, and the findings.
+pub(crate) fn findings(cx: &Context) -> (Vec<Finding>, Vec<Assignment>) {
+    let mut all = (Vec::new(), Vec::new());
+    for groups in linked(cx) {
+        let Some(stages) = Stages::of(cx.view, groups) else { continue };
+        let (finding, assignment) = stages.judge(cx);
+        all.0.extend(finding);
+        all.1.push(assignment);
+    }
+    all
+}
+
+/// Connected sets of two or more groups.
+fn linked(cx: &Context) -> Vec<Vec<GroupId>> {
+    let mut life: BTreeMap<GroupId, f64> = BTreeMap::new();
+    for t in &cx.view.threads {
+        *life.entry(t.group).or_default() += t.life;
+    }
+    let strong = cx.links.iter().filter(|((waiter, _), (n, ns))| {
+        *n >= LINK_WAKES && *ns as f64 >= LINK_SHARE * life.get(waiter).copied().unwrap_or(f64::INFINITY)
+    });
+    let mut sets: Vec<BTreeSet<GroupId>> = Vec::new();
+    for ((a, b), _) in strong {
+        let mut joined: BTreeSet<GroupId> = [*a, *b].into();
+        sets.retain(|s| {
+            let touches = s.contains(a) || s.contains(b);
+            if touches {
+                joined.extend(s);
+            }
+            !touches
+        });
+        sets.push(joined);
+    }
+    sets.into_iter().map(|s| s.into_iter().collect()).collect()
+}
+
+struct Stages {
+    groups: Vec<GroupId>,
+    demands: Demands,
+    /// Share of its life that each group waits for locks.
+    lock_wait: Vec<f64>,
+    /// Largest and smallest share of life at work.
+    busiest: f64,
+    laziest: f64,
+}
+
+impl Stages {
+    fn of(view: &View, groups: Vec<GroupId>) -> Option<Self> {
+        // While the group that came last and the group that went first are both there.
+        let span = |g: GroupId| {
+            view.group_threads(g).fold((f64::INFINITY, 0.0_f64), |a, t| (a.0.min(t.start), a.1.max(t.end)))
+        };
+        let start = groups.iter().map(|g| span(*g).0).fold(0.0, f64::max);
+        let end = groups.iter().map(|g| span(*g).1).fold(f64::INFINITY, f64::min);
+        let length = end - start;
+        if length <= 0.0 {
+            return None;
+        }
+        let mut this = Self {
+            groups,
+            demands: Demands { cpus: view.cpus, ..Default::default() },
+            lock_wait: Vec::new(),
+            busiest: 0.0,
+            laziest: f64::INFINITY,
+        };
+        for g in &this.groups {
+            let (mut work, mut life, mut locks, mut main) = (0.0, 0.0, 0.0, false);
+            for t in view.group_threads(*g) {
+                let inside = (t.end.min(end) - t.start.max(start)).max(0.0);
+                let part = inside / t.life;
+                // A group that was there before or stays after has done its work in this time: the main thread
+                // that then only waits for the others to end.
+                work += t.busy() * if t.main { 1.0 } else { part };
+                life += inside;
+                locks += t.lock_wait * part;
+                main |= t.main;
+            }
+            let threads = (life / length).round().max(1.0) as u32;
+            this.demands.work.push(work.min(life) / length);
+            this.demands.now.push(threads);
+            this.demands.movable.push(!main);
+            this.lock_wait.push(if life > 0.0 { locks / life } else { 0.0 });
+            let ratio = work.min(life) / length / f64::from(threads);
+            this.busiest = this.busiest.max(ratio);
+            this.laziest = this.laziest.min(ratio);
+        }
+        this.demands.cpu = view
+            .threads
+            .iter()
+            .map(|t| (t.cpu - t.spin).max(0.0) * (t.end.min(end) - t.start.max(start)).max(0.0) / t.life)
+            .sum::<f64>()
+            / length;
+        Some(this)
+    }
+
+    fn judge(&self, cx: &Context) -> (Option<Finding>, Assignment) {
+        let d = &self.demands;
+        let best = d.best();
+        let now = d.throughput(&d.now);
+        let relative = |n: &[u32]| if now > 0.0 { d.throughput(n) / now } else { 1.0 };
+        let mut options: Vec<AssignmentOption> = Vec::new();
+        for n in [vec![best.clone()], d.neighbours(&best), vec![d.now.clone()]].concat() {
+            if !options.iter().any(|o| o.threads == n) {
+                options.push(AssignmentOption { throughput: relative(&n), threads: n });
+            }
+        }
+        if let Some((_, rest)) = options.split_first_mut() {
+            rest.sort_by(|a, b| b.throughput.total_cmp(&a.throughput));
+        }
+        let limited_by = self.limit(cx.view, &best);
+        let assignment = Assignment {
+            process: cx.view.process,
+            groups: self.groups.clone(),
+            now: d.now.clone(),
+            ideal: d.ideal(),
+            options,
+            limited_by: limited_by.clone(),
+        };
+
+        // Nobody is at work all the time: something outside of these groups sets the pace.
+        let uneven = self.busiest - self.laziest > cx.t.imbalance_ratio * self.busiest;
+        if self.busiest < SATURATED * 0.75 || !uneven {
+            return (None, assignment);
+        }
+        let slow = d.bottleneck(&d.now);
+        let finding = if relative(&best) >= cx.t.gain_mid && best != d.now {
+            self.imbalance(cx, slow, &best, relative(&best), limited_by)
+        } else {
+            self.slow_stage(cx, slow)
+        };
+        (Some(finding), assignment)
+    }
+
+    /// The same threads, spread otherwise, pass more.
+    fn imbalance(&self, cx: &Context, slow: usize, best: &[u32], gain: f64, limited_by: String) -> Finding {
+        let d = &self.demands;
+        let names: Vec<String> = self.groups.iter().map(|g| cx.view.group_name(*g)).collect();
+        let list = |n: &[u32]| n.iter().map(u32::to_string).collect::<Vec<_>>().join(" : ");
+        let high = d.throughput(best).max(gain);
+        Finding {
+            id: "load-imbalance",
+            subject: Subject::Groups(self.groups.clone()),
+            title: format!("{} is at work {} of its time, the groups it works with {} at least", names[slow], percent(self.busiest.min(1.0)), percent(self.laziest)),
+            evidence: self.evidence(&names),
+            causes: vec![cause(
+                "wrong-thread-assignment",
+                "threads are not spread over the groups in proportion to their work",
+                format!("{} threads {} instead of {} ({})", best.iter().sum::<u32>(), list(best), list(&d.now), names.join(" : ")),
+            )],
+            undecided: String::new(),
+            gain: Gain { low: 1.0 + 0.4 * (gain - 1.0), mid: gain, high, method: METHOD.into(), limited_by },
+            share_of_thread_time: 1.0 - self.laziest.min(1.0),
+            caveats: self.caveats(cx, slow),
+        }
+    }
+
+    /// The threads are where they should be, or CPUs are short, or there is one each: the stage itself is slow.
+    fn slow_stage(&self, cx: &Context, slow: usize) -> Finding {
+        let d = &self.demands;
+        let names: Vec<String> = self.groups.iter().map(|g| cx.view.group_name(*g)).collect();
+        let mut more = d.now.clone();
+        more[slow] += 1;
+        let now = d.throughput(&d.now);
+        let with_one_more = if now > 0.0 { (d.throughput(&more) / now).max(1.0) } else { 1.0 };
+        // The stage gone altogether: the next one or the CPUs limit.
+        let mut without = d.clone();
+        without.work[slow] = 0.0;
+        let limit = without.throughput(&d.now).min(d.cpu_bound()).max(1.0);
+        let (mid, fix) = if d.movable[slow] {
+            (with_one_more, format!("one thread more for {}, or less work in it", names[slow]))
+        } else {
+            (1.0 + 0.3 * (with_one_more - 1.0), format!("less work in {}: hand part of it to the threads that wait", names[slow]))
+        };
+        Finding {
+            id: "slow-stage",
+            subject: Subject::Group(self.groups[slow]),
+            title: format!("{} is at work {} of its time, the groups it works with {} at least", names[slow], percent(self.busiest.min(1.0)), percent(self.laziest)),
+            evidence: self.evidence(&names),
+            causes: vec![cause("slow-stage", "one stage works all the time while those before and after it wait", fix)],
+            undecided: String::new(),
+            gain: Gain { low: 1.0, mid: mid.min(limit.max(1.0)), high: limit.max(mid), method: METHOD.into(), limited_by: self.limit(cx.view, &more) },
+            share_of_thread_time: 1.0 - self.laziest.min(1.0),
+            caveats: self.caveats(cx, slow),
+        }
+    }
+
+    fn evidence(&self, names: &[String]) -> Vec<convoy_model::finding::Evidence> {
+        let d = &self.demands;
+        let row = |i: usize| {
+            let ratio = d.work[i] / f64::from(d.now[i]);
+            evidence("busy_ratio", ratio, format!("{}: {} x {} at work", names[i], d.now[i], percent(ratio.min(1.0))))
+        };
+        let mut list: Vec<_> = (0..names.len()).map(row).collect();
+        list.sort_by(|a, b| b.value.total_cmp(&a.value));
+        if d.cpus.is_finite() {
+            let ratio = (d.cpu / d.cpus).min(1.0);
+            list.push(evidence("cpu_ratio", ratio, format!("{} of the CPUs' time is used", percent(ratio))));
+        }
+        list
+    }
+
+    fn limit(&self, view: &View, n: &[u32]) -> String {
+        let d = &self.demands;
+        if d.cpu_bound() < d.stage_bound(n) {
+            format!("CPUs: {:.0} of them would be busy all the time", d.cpus)
+        } else {
+            view.group_name(self.groups[d.bottleneck(n)])
+        }
+    }
+
+    fn caveats(&self, cx: &Context, slow: usize) -> Vec<String> {
+        let mut list = Vec::new();
+        if self.lock_wait[slow] > 0.1 {
+            list.push(format!("it also waits for locks {} of its time: fix those first", percent(self.lock_wait[slow])));
+        }
+        if !self.demands.movable[slow] {
+            list.push("it is the main thread: there is only one of it".into());
+        }
+        let busy = self.demands.cpu / self.demands.cpus;
+        if busy > 0.9 {
+            list.push(format!("the {:.0} CPUs are {} busy already: no assignment buys much here", cx.view.cpus, percent(busy.min(1.0))));
+        }
+        list
+    }
+}

@@ -1,0 +1,55 @@
+//! Serial phases: the main thread works alone before, between or after the others (Amdahl).
+
+use convoy_model::finding::{Finding, Subject};
+
+use crate::causes::cause;
+use crate::gain::Saving;
+use crate::text::{duration, evidence, percent};
+use crate::Context;
+
+/// Share of the run that must be serial for a finding.
+const SERIAL_SHARE: f64 = 0.2;
+/// Nothing says that the serial part can be made parallel.
+const SURE: f64 = 0.0;
+
+/// The serial phase of the process, if one is evident from life spans and CPU time.
+pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+    let view = cx.view;
+    let main = view.threads.iter().find(|t| t.main)?;
+    let others: Vec<_> = view.threads.iter().filter(|t| !t.main).collect();
+    if others.len() < 2 || view.cpus < 1.5 {
+        return None;
+    }
+    let mut lives: Vec<(f64, f64)> = others.iter().map(|t| (t.start, t.end)).collect();
+    lives.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut accompanied, mut until) = (0.0, f64::NEG_INFINITY);
+    for (a, b) in lives {
+        accompanied += (b - a.max(until)).max(0.0);
+        until = until.max(b);
+    }
+    let alone = (main.life - accompanied).max(0.0);
+    // Work that cannot have been done beside the others: beside them it waited.
+    let beside = (accompanied - main.lock_wait - main.event_wait).max(0.0);
+    let serial = (main.busy() - beside).min(alone).max(0.0);
+    if serial < SERIAL_SHARE * view.wall() {
+        return None;
+    }
+    let on_cpu = (main.cpu - main.spin).max(0.0) * serial / main.busy().max(1.0);
+    let ideal = serial - on_cpu / view.cpus;
+    let saving = Saving { stretch: serial, cpu: on_cpu, saved: 0.2 * ideal, saved_max: ideal, sure: SURE };
+    let share = serial / view.wall();
+    Some(Finding {
+        id: "serial-phase",
+        subject: Subject::Thread(main.id),
+        title: format!("the main thread works alone for {} of the run", percent(share)),
+        evidence: vec![
+            evidence("serial_ratio", share, format!("{} of work while no other thread was there", duration(serial))),
+            evidence("accompanied_ns", accompanied, format!("other threads were there for {}", duration(accompanied))),
+        ],
+        causes: vec![cause("serial-phase", "part of the work is done by one thread while there are no others", "give that part to the threads as well, or overlap it with theirs")],
+        undecided: String::new(),
+        gain: saving.gain(view, "Amdahl's law over the life spans of the threads", "whether that work can be split at all"),
+        share_of_thread_time: share,
+        caveats: vec!["whether it can be split is not known: the expected gain assumes a fifth of it".into()],
+    })
+}

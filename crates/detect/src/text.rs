@@ -1,0 +1,90 @@
+//! Words of findings: numbers and places as a person reads them.
+
+use convoy_model::finding::Evidence;
+use convoy_model::{SiteFrame, SiteId};
+
+use crate::view::View;
+
+/// `42 %`, `4.2 %`, `0.42 %`: two figures that mean something.
+pub(crate) fn percent(ratio: f64) -> String {
+    let p = 100.0 * ratio;
+    if p >= 10.0 || p == 0.0 {
+        format!("{p:.0} %")
+    } else if p >= 1.0 {
+        format!("{p:.1} %")
+    } else if p >= 0.005 {
+        format!("{p:.2} %")
+    } else {
+        "under 0.01 %".into()
+    }
+}
+
+/// `850 ns`, `12 us`, `3.4 ms`, `1.2 s`.
+pub(crate) fn duration(ns: f64) -> String {
+    let (value, unit) = match ns {
+        x if x < 1e3 => (x, "ns"),
+        x if x < 1e6 => (x / 1e3, "us"),
+        x if x < 1e9 => (x / 1e6, "ms"),
+        x => (x / 1e9, "s"),
+    };
+    if value < 10.0 && unit != "ns" { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// `980`, `12 k`, `2.1 M`.
+pub(crate) fn count(n: f64) -> String {
+    let (value, unit) = match n {
+        x if x < 1e4 => return format!("{x:.0}"),
+        x if x < 1e6 => (x / 1e3, "k"),
+        x if x < 1e9 => (x / 1e6, "M"),
+        x => (x / 1e9, "G"),
+    };
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// `1 thread`, `4 threads`.
+pub(crate) fn plural(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// A function with its line, as far as known.
+pub(crate) fn frame_place(frame: &SiteFrame) -> String {
+    let file = frame.file.rsplit('/').next().unwrap_or_default();
+    match (frame.function.is_empty(), file.is_empty()) {
+        (false, false) if frame.line > 0 => format!("{} ({file}:{})", frame.function, frame.line),
+        (false, _) => frame.function.clone(),
+        (true, _) if !frame.module.is_empty() => format!("{}+{:#x}", frame.module, frame.offset),
+        (true, _) => "an unknown place".into(),
+    }
+}
+
+/// The frame of a site that is shown to people.
+pub(crate) fn shown<'a>(view: &View<'a>, site: SiteId) -> Option<&'a SiteFrame> {
+    let site = view.model.sites.get(site.0 as usize)?;
+    site.frames.get(site.shown).or(site.frames.first())
+}
+
+/// Where a site is, for people.
+pub(crate) fn place(view: &View, site: SiteId) -> String {
+    shown(view, site).map_or_else(|| "an unknown place".into(), frame_place)
+}
+
+/// The function of a site; empty if unknown.
+pub(crate) fn function<'a>(view: &View<'a>, site: SiteId) -> &'a str {
+    shown(view, site).map_or("", |f| f.function.as_str())
+}
+
+pub(crate) fn evidence(key: &'static str, value: f64, text: String) -> Evidence {
+    Evidence { key, value, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([percent(0.41), percent(0.0162), percent(0.002), percent(1e-6)], ["41 %", "1.6 %", "0.20 %", "under 0.01 %"]);
+        assert_eq!([duration(850.0), duration(1500.0), duration(2.5e7), duration(3e9)], ["850 ns", "1.5 us", "25 ms", "3.0 s"]);
+        assert_eq!([count(9999.0), count(12_000.0), count(2_100_000.0)], ["9999", "12 k", "2.1 M"]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Trylock loops: CPU time burnt in failed tries (SyncPerf section 3.2.2).
+//!
+//! A thread that spins gets nothing done while it does, but it would get nothing done asleep
+//! either: what it waits for takes as long. Removing the loop only helps others, and only if they are
+//! short of CPUs. (A loop that failed 9.7 million times a second bought nothing on two CPUs.)
+
+use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::SiteId;
+
+use crate::causes::cause;
+use crate::gain::{predict, Change};
+use crate::ops::Role;
+use crate::rows::LockRow;
+use crate::text::{count, evidence, percent, place, plural};
+use crate::view::{try_spin_ns, View};
+use crate::Context;
+
+/// Failed tries a second below which a loop is a poll, not a spin.
+const SPIN_HZ: f64 = 1000.0;
+/// What the spinners' fight for the cache line may cost those at work, as a share of the spun
+/// time: only an upper bound, it is not observable from counts.
+const INTERFERENCE: f64 = 0.10;
+
+pub(crate) fn findings(cx: &Context, locks: &[LockRow]) -> Vec<Finding> {
+    locks.iter().filter_map(|row| finding(cx, row)).collect()
+}
+
+fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
+    let view = cx.view;
+    let s = &row.stats;
+    if s.try_calls == 0 || view.wall() <= 0.0 {
+        return None;
+    }
+    let failure = s.try_failed as f64 / s.try_calls as f64;
+    let failed_hz = s.try_failed as f64 / view.wall() * 1e9;
+    if failure < cx.t.trylock_failure_ratio || failed_hz < SPIN_HZ {
+        return None;
+    }
+    let mut change = Change::none(view);
+    let mut spinners = 0;
+    let mut life = 0.0;
+    for u in view.uses_of(row.object).iter().filter(|u| view.role(u) == Some(Role::Try) && u.failed > 0) {
+        let Some(i) = view.thread(u.thread) else { continue };
+        if change.deltas[i].freed == 0.0 {
+            spinners += 1;
+            life += view.threads[i].life;
+        }
+        change.deltas[i].freed = (change.deltas[i].freed + try_spin_ns(u)).min(view.threads[i].cpu);
+    }
+    let spun: f64 = change.deltas.iter().map(|d| d.freed).sum();
+    let share = spun / life.max(1.0);
+    if share < cx.t.waited_ratio {
+        return None;
+    }
+    change.sure = 0.3;
+    let site = spinning_site(view, row);
+    let here = site.map_or_else(|| "an unknown place".into(), |s| place(view, s));
+    let gain = gain(cx, &change, share);
+    let mut caveats = Vec::new();
+    if gain.mid < cx.t.gain_mid {
+        caveats.push(format!(
+            "sleeping instead would free {:.1} CPUs, but nothing in this program is short of one: what the spinners wait for takes as long",
+            spun / view.wall()
+        ));
+    }
+    Some(Finding {
+        id: "trylock-spin",
+        subject: site.map_or(Subject::Object(row.object), |site| Subject::Site(row.object, site)),
+        title: format!(
+            "{}: {} spin on trylock {} of their time",
+            view.object_name(row.object),
+            plural(spinners, "thread"),
+            percent(share)
+        ),
+        evidence: vec![
+            evidence("trylock_failure_ratio", failure, format!("{} of {} trylock calls failed", percent(failure), count(s.try_calls as f64))),
+            evidence("failed_tries_hz", failed_hz, format!("{} failed tries a second", count(failed_hz))),
+            evidence("spun_ratio", share, format!("trying took {} of the time of {}", percent(share), plural(spinners, "thread"))),
+        ],
+        causes: vec![cause(
+            "trylock-instead-of-block",
+            "a loop tries for a lock or a condition instead of sleeping until it is there",
+            format!("a blocking lock, a condition variable or a barrier instead of the loop at {here}"),
+        )],
+        undecided: String::new(),
+        share_of_thread_time: share,
+        caveats,
+        gain,
+    })
+}
+
+fn gain(cx: &Context, change: &Change, share: f64) -> Gain {
+    let mut gain = predict(cx.view, cx.stations, cx.links, change);
+    // Only somebody who queues for a CPU can use one that is set free.
+    let delay: f64 = cx.view.threads.iter().map(|t| t.run_delay).sum();
+    if delay < 0.02 * cx.view.cpu() {
+        gain.mid = 1.0;
+        gain.high = gain.high.min(1.0 + INTERFERENCE * share);
+        gain.limited_by = "what the spinners wait for takes as long, and nobody queues for a CPU".into();
+    }
+    gain.low = 1.0;
+    gain.high = gain.high.max(gain.mid).max(1.0 + INTERFERENCE * share);
+    gain
+}
+
+/// The site with most failed tries.
+fn spinning_site(view: &View, row: &LockRow) -> Option<SiteId> {
+    let mut by_site: std::collections::BTreeMap<SiteId, u64> = Default::default();
+    for u in view.uses_of(row.object).iter().filter(|u| view.role(u) == Some(Role::Try)) {
+        *by_site.entry(u.site).or_default() += u.failed;
+    }
+    by_site.into_iter().max_by_key(|(_, n)| *n).map(|(s, _)| s)
+}

@@ -1,0 +1,257 @@
+//! One process of a model, with the time of each of its threads taken apart.
+
+use std::collections::BTreeMap;
+
+use convoy_model::{GroupId, Model, Object, ObjectId, ProcessId, ThreadId, Use};
+use convoy_profile::Op;
+
+use crate::ops::{role, spins, Locks, Role};
+
+/// Where the time of a thread went. Nanoseconds; the parts add up to `life`, up to clock noise.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ThreadTime {
+    pub id: ThreadId,
+    pub group: GroupId,
+    pub main: bool,
+    pub start: f64,
+    pub end: f64,
+    pub life: f64,
+    /// On a CPU, `spin` included.
+    pub cpu: f64,
+    /// Of `cpu`, in the kernel.
+    pub sys: f64,
+    /// Of `cpu`, spent waiting: spin locks, trylock loops, libraries that spin before they park.
+    pub spin: f64,
+    /// Waits for locks.
+    pub lock_wait: f64,
+    /// Waits for events, all classes.
+    pub event_wait: f64,
+    /// Of `event_wait`, the part that shrinks when others get faster (empty queue, join, slow
+    /// peer), as opposed to waits for threads of the same kind.
+    pub elastic: f64,
+    /// Of `elastic`, waits that nobody could shorten.
+    pub idle: f64,
+    /// Runnable without a CPU, outside of waits.
+    pub run_delay: f64,
+    /// None of these: I/O, sleep, epoll.
+    pub off: f64,
+    /// Waits of any kind, counted.
+    pub waits: f64,
+}
+
+impl ThreadTime {
+    /// Work: what would be left if it never had to wait for anybody or for a CPU.
+    pub(crate) fn busy(&self) -> f64 {
+        (self.cpu - self.spin).max(0.0) + self.off
+    }
+}
+
+/// A process as the analyses see it.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub model: &'a Model,
+    pub process: ProcessId,
+    pub locks: &'a Locks,
+    /// Threads that ran, in model order.
+    pub threads: Vec<ThreadTime>,
+    index: BTreeMap<ThreadId, usize>,
+    /// Uses of this process, by object.
+    uses: Vec<&'a Use>,
+    /// First start and last end.
+    pub start: f64,
+    pub end: f64,
+    /// CPUs that this process could use, other recorded processes' share taken off; infinite if unknown.
+    pub cpus: f64,
+    /// CPUs that it was allowed to use at most; infinite if unknown.
+    pub cpus_allowed: f64,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(model: &'a Model, process: ProcessId, locks: &'a Locks) -> Self {
+        let mut threads = Vec::new();
+        let mut index = BTreeMap::new();
+        for (i, t) in model.threads.iter().enumerate().filter(|(_, t)| t.process == process && t.wall_ns() > 0) {
+            let id = ThreadId(i as u32);
+            index.insert(id, threads.len());
+            threads.push(ThreadTime {
+                id,
+                group: t.group,
+                main: t.main,
+                start: t.start_ns as f64,
+                end: t.end_ns as f64,
+                life: t.wall_ns() as f64,
+                cpu: t.cpu_ns.min(t.wall_ns()) as f64,
+                sys: t.sys_ns.min(t.cpu_ns) as f64,
+                ..Default::default()
+            });
+        }
+        let mut uses: Vec<&Use> = model.uses.iter().filter(|u| index.contains_key(&u.thread)).collect();
+        uses.sort_by_key(|u| (u.object, u.site, u.thread, u.op));
+        let start = threads.iter().map(|t| t.start).fold(f64::INFINITY, f64::min);
+        let end = threads.iter().map(|t| t.end).fold(0.0, f64::max);
+        let allowed = match (model.meta.machine.cpus_allowed, model.meta.machine.cpus_online) {
+            (0, 0) => f64::INFINITY,
+            (0, n) | (n, _) => f64::from(n),
+        };
+        let mut this = Self {
+            model,
+            process,
+            locks,
+            threads,
+            index,
+            uses,
+            start: start.min(end),
+            end,
+            cpus: allowed,
+            cpus_allowed: allowed,
+        };
+        this.leave_cpus_to_others();
+        this.take_time_apart();
+        this
+    }
+
+    /// Wall time of the process: first start to last end of its threads.
+    pub(crate) fn wall(&self) -> f64 {
+        self.end - self.start
+    }
+
+    /// CPU time of all its threads.
+    pub(crate) fn cpu(&self) -> f64 {
+        self.threads.iter().map(|t| t.cpu).sum()
+    }
+
+    /// Share of the usable CPUs that was used; 0 if unknown.
+    pub(crate) fn cpu_ratio(&self) -> f64 {
+        if self.cpus.is_finite() && self.wall() > 0.0 {
+            (self.cpu() / self.wall() / self.cpus).min(1.0)
+        } else {
+            0.0
+        }
+    }
+
+    pub(crate) fn thread(&self, id: ThreadId) -> Option<usize> {
+        self.index.get(&id).copied()
+    }
+
+    pub(crate) fn object(&self, id: ObjectId) -> Option<&'a Object> {
+        self.model.objects.get(id.0 as usize)
+    }
+
+    pub(crate) fn object_name(&self, id: ObjectId) -> String {
+        match self.object(id) {
+            Some(o) if !o.name.is_empty() => o.name.clone(),
+            Some(o) => format!("{:?} at {:#x}", o.kind, o.addr).to_lowercase(),
+            None => "unknown object".into(),
+        }
+    }
+
+    /// Its uses, ordered by object.
+    pub(crate) fn uses(&self) -> &[&'a Use] {
+        &self.uses
+    }
+
+    /// The uses of one object.
+    pub(crate) fn uses_of(&self, id: ObjectId) -> &[&'a Use] {
+        let lo = self.uses.partition_point(|u| u.object < id);
+        let hi = self.uses.partition_point(|u| u.object <= id);
+        &self.uses[lo..hi]
+    }
+
+    /// The role of a use; `None` for a use without an operation.
+    pub(crate) fn role(&self, u: &Use) -> Option<Role> {
+        u.op.map(|op| role(op, self.locks.contains(u.object)))
+    }
+
+    /// Groups of this process that have threads.
+    pub(crate) fn groups(&self) -> Vec<GroupId> {
+        let mut groups: Vec<GroupId> = self.threads.iter().map(|t| t.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    pub(crate) fn group_threads(&self, g: GroupId) -> impl Iterator<Item = &ThreadTime> + '_ {
+        self.threads.iter().filter(move |t| t.group == g)
+    }
+
+    pub(crate) fn group_name(&self, g: GroupId) -> String {
+        match self.model.groups.get(g.0 as usize) {
+            Some(group) if !group.name.is_empty() => group.name.clone(),
+            _ => format!("group {}", g.0),
+        }
+    }
+
+    /// Other recorded processes (a load generator, say) ran on the same CPUs at the same time.
+    fn leave_cpus_to_others(&mut self) {
+        let wall = self.wall();
+        if !self.cpus.is_finite() || wall <= 0.0 {
+            return;
+        }
+        let others: f64 = self
+            .model
+            .threads
+            .iter()
+            .filter(|t| t.process != self.process)
+            .map(|t| {
+                let life = t.wall_ns() as f64;
+                let shared = (self.end.min(t.end_ns as f64) - self.start.max(t.start_ns as f64)).max(0.0);
+                if life > 0.0 { t.cpu_ns as f64 * (shared / life) } else { 0.0 }
+            })
+            .sum();
+        self.cpus = (self.cpus - others / wall).max(self.cpu() / wall).max(0.1).min(self.cpus_allowed);
+    }
+
+    fn take_time_apart(&mut self) {
+        let mut spun_at_locks = vec![0.0; self.threads.len()];
+        for u in &self.uses {
+            let Some(i) = self.index.get(&u.thread).copied() else { continue };
+            let spin_kind = self.object(u.object).is_some_and(|o| spins(o.kind));
+            let (role, wait) = (self.role(u), u.wait_ns as f64);
+            let t = &mut self.threads[i];
+            match role {
+                Some(Role::Acquire | Role::AcquireShared) => {
+                    t.lock_wait += wait;
+                    t.waits += u.waits as f64;
+                    if spin_kind {
+                        spun_at_locks[i] += wait;
+                    }
+                }
+                Some(Role::Wait) => {
+                    t.event_wait += wait;
+                    t.waits += u.waits as f64;
+                }
+                Some(Role::Try) => t.spin += try_spin_ns(u),
+                Some(Role::Wake) | None => {}
+            }
+        }
+        let (saturated, unknown_delay) = (self.cpu_ratio() > 0.9, self.model.threads.iter().all(|t| t.run_delay_ns.is_none()));
+        for (t, spun_at_locks) in self.threads.iter_mut().zip(spun_at_locks) {
+            let recorded = self.model.threads.get(t.id.0 as usize).and_then(|m| m.run_delay_ns);
+            let waited = (t.lock_wait + t.event_wait).min(t.life);
+            // Waits that burnt CPU are in both: what does not fit into the life span was spun.
+            let spun_in_waits = (t.cpu + waited - t.life).max(spun_at_locks).min(t.cpu).min(waited);
+            t.spin = (t.spin + spun_in_waits).min(t.cpu);
+            let rest = (t.life - t.cpu - (waited - spun_in_waits)).max(0.0);
+            t.run_delay = match recorded {
+                Some(ns) => (ns as f64).min(rest),
+                // Without the kernel's word: on full CPUs the rest is most likely queueing for one.
+                None if unknown_delay && saturated => rest,
+                None => 0.0,
+            };
+            t.off = rest - t.run_delay;
+        }
+    }
+}
+
+/// CPU time that a trylock loop burnt, nanoseconds: the time spent trying as recorded, but not more
+/// than a failed try can cost (2 us: a try, a pause, a yield); a thread that tries and then does
+/// something else is not spinning.
+pub(crate) fn try_spin_ns(u: &Use) -> f64 {
+    const FAILED_TRY_MIN_NS: f64 = 20.0;
+    const FAILED_TRY_MAX_NS: f64 = 2000.0;
+    let failed = u.failed as f64;
+    if matches!(u.op, Some(Op::SemTrywait)) && u.busy_ns == 0 {
+        return failed * FAILED_TRY_MIN_NS;
+    }
+    (u.busy_ns as f64).min(failed * FAILED_TRY_MAX_NS).max(failed * FAILED_TRY_MIN_NS)
+}
