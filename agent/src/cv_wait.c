@@ -58,18 +58,64 @@ void cv_block_commit(struct cv_blocking *b, uint64_t wait_ns, bool timeout)
 	cv_leave(b->t);
 }
 
+static void hold_record(struct cv_thread *t, const struct cv_held *h)
+{
+	struct cv_entry *e = cv_at(h->detail);
+	uint64_t hold_ns = h->released_ns > h->acquired_ns ? h->released_ns - h->acquired_ns : 0;
+	uint64_t hold_us = hold_ns / 1000;
+	struct cv_peer peer = { h->peer_tid, h->peer_frame, h->peer_stack };
+	struct cv_wait_detail *w;
+
+	if (!(h->flags & CV_HELD_WAIT_ONLY)) {
+		e->detail.hold_n++;
+		e->detail.hold_sum_ns += hold_ns;
+		if (hold_us > e->detail.hold_max_us)
+			e->detail.hold_max_us = hold_us < UINT32_MAX ? (uint32_t)hold_us : UINT32_MAX;
+	}
+	if (h->flags & CV_HELD_SAMPLED) {
+		e->detail.hold_sampled_n++;
+		e->detail.hold_sampled_sum_ns += hold_ns;
+		e->detail.acquire_n++;
+		e->detail.acquire_sum_ns += h->acquire_ns;
+	}
+	if (!h->wait_ns && !h->spun_ns)
+		return;
+	w = cv_detail_wait(t, e);
+	if (w) {
+		w->busy_sum_ns += h->spun_ns;
+		if (h->wait_ns)
+			cv_wait_add(w, h->wait_ns, h->flags & CV_HELD_TIMEOUT);
+	}
+	if (peer.tid && h->wait_ns)
+		cv_pair_add(t, e->obj, e->site, (enum cv_op)h->op, &peer, h->wait_ns);
+}
+
+/* How long this hold lasted will not be known, but the wait before it is. Rare enough to be done while the
+ * program holds a lock. */
+static void hold_give_up(struct cv_thread *t, struct cv_held *h)
+{
+	if (!h->wait_ns || !cv_enter(t))
+		return;
+	h->flags |= CV_HELD_WAIT_ONLY;
+	hold_record(t, h);
+	cv_leave(t);
+}
+
 /* Room for one more hold. A lock that is held already and acquired again was released behind our back (by
- * another thread, or with its memory): its old record is void. So is the oldest when all are taken. */
+ * another thread, or with its memory): its old record ends here. So does the oldest when all are taken. */
 static struct cv_held *held_room(struct cv_thread *t, uint64_t obj, bool wait_only)
 {
 	uint32_t n = t->held_count;
 
 	for (uint32_t i = 0; !wait_only && i < n; i++)
-		if (t->held[i].obj == obj && !t->held[i].released_ns && !(t->held[i].flags & CV_HELD_WAIT_ONLY))
+		if (t->held[i].obj == obj && !t->held[i].released_ns && !(t->held[i].flags & CV_HELD_WAIT_ONLY)) {
+			hold_give_up(t, &t->held[i]);
 			return &t->held[i];
+		}
 	if (n < CV_HELD)
 		return &t->held[n];
 	cv_drop(CV_DROP_HELD_OVERFLOW);
+	hold_give_up(t, &t->held[0]);
 	memmove(&t->held[0], &t->held[1], (CV_HELD - 1) * sizeof(t->held[0]));
 	return &t->held[CV_HELD - 1];
 }
@@ -174,38 +220,6 @@ bool cv_hold_release(struct cv_thread *t, uint64_t obj)
 			h->released_ns = cv_now();
 	}
 	return any;
-}
-
-static void hold_record(struct cv_thread *t, const struct cv_held *h)
-{
-	struct cv_entry *e = cv_at(h->detail);
-	uint64_t hold_ns = h->released_ns > h->acquired_ns ? h->released_ns - h->acquired_ns : 0;
-	uint64_t hold_us = hold_ns / 1000;
-	struct cv_peer peer = { h->peer_tid, h->peer_frame, h->peer_stack };
-	struct cv_wait_detail *w;
-
-	if (!(h->flags & CV_HELD_WAIT_ONLY)) {
-		e->detail.hold_n++;
-		e->detail.hold_sum_ns += hold_ns;
-		if (hold_us > e->detail.hold_max_us)
-			e->detail.hold_max_us = hold_us < UINT32_MAX ? (uint32_t)hold_us : UINT32_MAX;
-	}
-	if (h->flags & CV_HELD_SAMPLED) {
-		e->detail.hold_sampled_n++;
-		e->detail.hold_sampled_sum_ns += hold_ns;
-		e->detail.acquire_n++;
-		e->detail.acquire_sum_ns += h->acquire_ns;
-	}
-	if (!h->wait_ns && !h->spun_ns)
-		return;
-	w = cv_detail_wait(t, e);
-	if (w) {
-		w->busy_sum_ns += h->spun_ns;
-		if (h->wait_ns)
-			cv_wait_add(w, h->wait_ns, h->flags & CV_HELD_TIMEOUT);
-	}
-	if (peer.tid && h->wait_ns)
-		cv_pair_add(t, e->obj, e->site, (enum cv_op)h->op, &peer, h->wait_ns);
 }
 
 void cv_hold_commit(struct cv_thread *t, uint64_t obj)
