@@ -1,8 +1,28 @@
 //! What an analysis found, as text for a person and as JSON for a program. Pure: a model and an
 //! analysis in, a string out; whoever calls knows the terminal and the locale.
+//!
+//! The text is described in docs/report.md, the JSON in docs/json.md.
 
 #![forbid(unsafe_code)]
 
+mod find;
 pub mod human;
+pub mod json;
 pub mod names;
+mod quality;
+mod subject;
 pub mod text;
+
+use convoy_detect::{Analysis, Thresholds};
+use convoy_model::Model;
+
+/// Everything that a report is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    /// What was recorded.
+    pub model: &'a Model,
+    /// What was found in it. Its ids point into `model`.
+    pub analysis: &'a Analysis,
+    /// What the analysis compared with.
+    pub thresholds: &'a Thresholds,
+}

@@ -1,3 +1,94 @@
-//! The report for a person.
+//! The report for a person: one screen that answers "what serializes it, why, what would fixing it
+//! buy, what do I do", and pages with the details on demand.
 
+mod findings;
+mod groups;
+mod head;
+mod lock;
 pub mod page;
+mod tables;
+mod tail;
+
+use crate::Report;
+use page::Page;
+
+/// How to write, and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Columns.
+    pub width: usize,
+    /// Lines that the findings may take together before they get shorter.
+    pub findings_lines: usize,
+    /// Use terminal colours.
+    pub color: bool,
+    /// The reader's locale is UTF-8.
+    pub unicode: bool,
+    /// Which page.
+    pub view: View,
+    /// How the reader gets at more.
+    pub source: Source,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            width: 100,
+            findings_lines: 30,
+            color: false,
+            unicode: false,
+            view: View::Summary,
+            source: Source::Live,
+        }
+    }
+}
+
+/// The pages of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum View {
+    /// One screen.
+    Summary,
+    /// All findings, also those that are not worth it, and all tables.
+    All,
+    /// All about the locks (or other objects) that match: name, address, site or expression.
+    Lock(String),
+    /// Groups and threads: where their time went, and the best assignment.
+    ThreadGroups,
+}
+
+/// Where the profile is, for the hints on the last lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Nowhere: recorded and reported in one go.
+    Live,
+    /// In this file.
+    File(String),
+}
+
+/// Writes the page that the options ask for.
+///
+/// # Errors
+/// [`View::Lock`] with an expression that cannot be read, or that nothing matches: what to do.
+pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> {
+    let mut page = Page::new(options.width, options.color, options.unicode);
+    match &options.view {
+        View::Summary => {
+            head::write(&mut page, report);
+            findings::write(&mut page, report, options.findings_lines);
+            tail::hints(&mut page, report, options);
+            tail::quality(&mut page, report);
+        }
+        View::All => {
+            head::write(&mut page, report);
+            findings::write_all(&mut page, report);
+            tables::write(&mut page, report);
+            groups::write(&mut page, report);
+            tail::quality(&mut page, report);
+        }
+        View::Lock(pattern) => lock::write(&mut page, report, pattern)?,
+        View::ThreadGroups => {
+            head::write(&mut page, report);
+            groups::write(&mut page, report);
+        }
+    }
+    Ok(page.finish())
+}

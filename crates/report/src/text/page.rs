@@ -53,7 +53,10 @@ pub fn plain(text: impl Into<String>) -> Span {
 
 /// Text in a tone.
 pub fn toned(tone: Tone, text: impl Into<String>) -> Span {
-    Span { text: text.into(), tone }
+    Span {
+        text: text.into(),
+        tone,
+    }
 }
 
 /// A text under construction.
@@ -68,7 +71,12 @@ pub struct Page {
 impl Page {
     /// An empty page. Narrower than 40 columns nothing readable fits, so that is the least.
     pub fn new(width: usize, color: bool, unicode: bool) -> Self {
-        Self { out: String::new(), width: width.max(40), color, unicode }
+        Self {
+            out: String::new(),
+            width: width.max(40),
+            color,
+            unicode,
+        }
     }
 
     /// Columns to be filled.
@@ -79,6 +87,13 @@ impl Page {
     /// What was written.
     pub fn finish(self) -> String {
         self.out
+    }
+
+    /// Lines that `write` would add.
+    pub fn measure(&self, write: impl FnOnce(&mut Self)) -> usize {
+        let mut scratch = Self::new(self.width, false, self.unicode);
+        write(&mut scratch);
+        scratch.out.lines().count()
     }
 
     /// An empty line, unless there is one already.
@@ -158,7 +173,11 @@ impl Page {
     /// A bar of `columns` filled to `share` (0..1).
     pub fn bar(&self, share: f64, columns: usize) -> String {
         let filled = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
-        let (full, empty) = if self.unicode { ("█", "░") } else { ("#", ".") };
+        let (full, empty) = if self.unicode {
+            ("█", "░")
+        } else {
+            ("#", ".")
+        };
         full.repeat(filled) + &empty.repeat(columns - filled)
     }
 
@@ -284,16 +303,32 @@ mod tests {
     #[test]
     fn colour_never_leaks_and_control_characters_never_pass() {
         let mut page = Page::new(80, true, true);
-        page.line(0, vec![toned(Tone::Bad, "a\x1b[2Jb\u{202e}c\n"), plain(" d")]);
+        page.line(
+            0,
+            vec![toned(Tone::Bad, "a\x1b[2Jb\u{202e}c\n"), plain(" d")],
+        );
         assert_eq!(page.finish(), "\x1b[31ma?[2Jb?c?\x1b[0m d\n");
     }
 
     #[test]
     fn without_unicode_all_is_ascii() {
         let mut page = ascii(80);
-        let (bar, tally, arrow, dot) =
-            (page.bar(0.5, 4), page.tally(0.01, 4), page.arrow(), page.dot());
-        page.line(0, vec![plain("größe "), plain(bar), plain(tally), plain(arrow), plain(dot)]);
+        let (bar, tally, arrow, dot) = (
+            page.bar(0.5, 4),
+            page.tally(0.01, 4),
+            page.arrow(),
+            page.dot(),
+        );
+        page.line(
+            0,
+            vec![
+                plain("größe "),
+                plain(bar),
+                plain(tally),
+                plain(arrow),
+                plain(dot),
+            ],
+        );
         let text = page.finish();
         assert!(text.is_ascii(), "{text}");
         assert_eq!(text, "gr??e ##..#->,\n");
@@ -301,7 +336,13 @@ mod tests {
 
     #[test]
     fn cells_are_exactly_as_wide_as_asked() {
-        for (text, width) in [("", 3), ("abc", 3), ("abcdef", 4), ("größe", 5), ("日本語", 4)] {
+        for (text, width) in [
+            ("", 3),
+            ("abc", 3),
+            ("abcdef", 4),
+            ("größe", 5),
+            ("日本語", 4),
+        ] {
             assert_eq!(cell(text, width).width(), width, "{text}");
             assert_eq!(cell_right(text, width).width(), width, "{text}");
         }

@@ -1,0 +1,72 @@
+//! Findings.
+
+use convoy_model::finding::{Cause, Evidence, Finding};
+use serde::Serialize;
+
+use crate::subject;
+
+#[derive(Serialize)]
+pub struct FindingOut<'a> {
+    rank: usize,
+    id: &'static str,
+    title: &'a str,
+    subject: SubjectOut,
+    gain: GainOut<'a>,
+    share_of_thread_time_ratio: f64,
+    evidence: &'a [Evidence],
+    causes: &'a [Cause],
+    undecided: &'a str,
+    caveats: &'a [String],
+}
+
+#[derive(Serialize)]
+struct SubjectOut {
+    kind: &'static str,
+    objects: Vec<u32>,
+    stacks: Vec<u32>,
+    groups: Vec<u32>,
+    threads: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct GainOut<'a> {
+    low_ratio: f64,
+    mid_ratio: f64,
+    high_ratio: f64,
+    method: &'a str,
+    limited_by: &'a str,
+}
+
+pub fn findings(findings: &[Finding], first_rank: usize) -> Vec<FindingOut<'_>> {
+    findings
+        .iter()
+        .enumerate()
+        .map(|(i, f)| {
+            let ids = subject::ids(&f.subject);
+            FindingOut {
+                rank: first_rank + i,
+                id: f.id,
+                title: &f.title,
+                subject: SubjectOut {
+                    kind: subject::kind(&f.subject),
+                    objects: ids.objects.iter().map(|id| id.0).collect(),
+                    stacks: ids.sites.iter().map(|id| id.0).collect(),
+                    groups: ids.groups.iter().map(|id| id.0).collect(),
+                    threads: ids.threads.iter().map(|id| id.0).collect(),
+                },
+                gain: GainOut {
+                    low_ratio: f.gain.low,
+                    mid_ratio: f.gain.mid,
+                    high_ratio: f.gain.high,
+                    method: &f.gain.method,
+                    limited_by: &f.gain.limited_by,
+                },
+                share_of_thread_time_ratio: f.share_of_thread_time,
+                evidence: &f.evidence,
+                causes: &f.causes,
+                undecided: &f.undecided,
+                caveats: &f.caveats,
+            }
+        })
+        .collect()
+}

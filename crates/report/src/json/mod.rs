@@ -1,0 +1,81 @@
+//! The report for a program: one JSON document, described in docs/json.md.
+//!
+//! Keys carry their unit (`_ns`, `_ratio`, `_hz`, `_bytes`); ids are indices into the arrays of the
+//! same document. A number that was not observable is `null`, never 0. `version` grows when a key
+//! changes its meaning or goes away; new keys do not change it.
+
+mod find;
+mod frame;
+mod nouns;
+mod run;
+mod tables;
+mod threads;
+
+use serde::Serialize;
+
+use crate::{quality, Report};
+
+/// Name of the document type.
+pub const SCHEMA: &str = "convoy.report";
+
+/// Version of the document type.
+pub const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: u32,
+    run: run::Run<'a>,
+    thresholds: run::Limits,
+    verdict: &'a str,
+    findings: Vec<find::FindingOut<'a>>,
+    dismissed: Vec<find::FindingOut<'a>>,
+    processes: Vec<run::ProcessOut<'a>>,
+    groups: Vec<threads::GroupOut<'a>>,
+    assignments: Vec<threads::AssignmentOut<'a>>,
+    threads: Vec<threads::ThreadOut<'a>>,
+    locks: Vec<tables::LockOut<'a>>,
+    sites: Vec<tables::SiteRowOut>,
+    families: Vec<tables::FamilyOut>,
+    events: Vec<tables::EventOut<'a>>,
+    uses: Vec<nouns::UseOut>,
+    pairs: Vec<nouns::PairOut<'a>>,
+    objects: Vec<nouns::ObjectOut<'a>>,
+    stacks: Vec<nouns::StackOut<'a>>,
+    quality: run::QualityOut,
+}
+
+/// Writes the document, with a line feed at its end.
+pub fn render(report: &Report<'_>) -> String {
+    let Report {
+        model,
+        analysis,
+        thresholds,
+    } = report;
+    let document = Document {
+        schema: SCHEMA,
+        version: VERSION,
+        run: run::run(&model.meta),
+        thresholds: run::limits(thresholds),
+        verdict: &analysis.verdict,
+        findings: find::findings(&analysis.findings, 1),
+        dismissed: find::findings(&analysis.dismissed, analysis.findings.len() + 1),
+        processes: run::processes(model, analysis),
+        groups: threads::groups(model, analysis),
+        assignments: threads::assignments(analysis),
+        threads: threads::threads(model),
+        locks: tables::locks(analysis),
+        sites: tables::sites(analysis),
+        families: tables::families(analysis),
+        events: tables::events(analysis),
+        uses: nouns::uses(model),
+        pairs: nouns::pairs(model),
+        objects: nouns::objects(model),
+        stacks: nouns::stacks(model),
+        quality: run::quality(&quality::of(model)),
+    };
+    // Only maps with keys that are no strings, and writers that fail, make serde_json fail.
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,92 @@
+//! From a finding to the rows of the analysis that it is about.
+
+use convoy_detect::{Analysis, Assignment, EventRow, LockRow};
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::{GroupId, Model, ObjectId, ProcessId, SiteId, ThreadId};
+
+/// The ids that a subject names, by noun.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Objects.
+    pub objects: Vec<ObjectId>,
+    /// Sites.
+    pub sites: Vec<SiteId>,
+    /// Groups.
+    pub groups: Vec<GroupId>,
+    /// Threads.
+    pub threads: Vec<ThreadId>,
+}
+
+/// Takes a subject apart.
+pub fn ids(subject: &Subject) -> Ids {
+    let mut ids = Ids::default();
+    match subject {
+        Subject::Object(object) => ids.objects.push(*object),
+        Subject::Objects(objects) => ids.objects.clone_from(objects),
+        Subject::Site(object, site) => {
+            ids.objects.push(*object);
+            ids.sites.push(*site);
+        }
+        Subject::Group(group) => ids.groups.push(*group),
+        Subject::Groups(groups) => ids.groups.clone_from(groups),
+        Subject::Thread(thread) => ids.threads.push(*thread),
+    }
+    ids
+}
+
+/// What kind of thing a subject is, for the JSON.
+pub fn kind(subject: &Subject) -> &'static str {
+    match subject {
+        Subject::Object(_) => "object",
+        Subject::Objects(_) => "objects",
+        Subject::Site(..) => "site",
+        Subject::Group(_) => "group",
+        Subject::Groups(_) => "groups",
+        Subject::Thread(_) => "thread",
+    }
+}
+
+/// The process that a finding is in.
+pub fn process(model: &Model, finding: &Finding) -> Option<ProcessId> {
+    let ids = ids(&finding.subject);
+    let object = ids
+        .objects
+        .first()
+        .and_then(|id| model.objects.get(id.0 as usize));
+    let group = ids
+        .groups
+        .first()
+        .and_then(|id| model.groups.get(id.0 as usize));
+    let thread = ids
+        .threads
+        .first()
+        .and_then(|id| model.threads.get(id.0 as usize));
+    object
+        .map(|o| o.process)
+        .or_else(|| group.map(|g| g.process))
+        .or_else(|| thread.map(|t| t.process))
+}
+
+/// The row of the first lock that a finding is about.
+pub fn lock<'a>(analysis: &'a Analysis, ids: &Ids) -> Option<&'a LockRow> {
+    analysis
+        .locks
+        .iter()
+        .find(|row| ids.objects.contains(&row.object))
+}
+
+/// The row of the first event object that a finding is about.
+pub fn event<'a>(analysis: &'a Analysis, ids: &Ids) -> Option<&'a EventRow> {
+    analysis
+        .events
+        .iter()
+        .find(|row| ids.objects.contains(&row.object))
+}
+
+/// The best assignment of threads to the groups that a finding is about.
+pub fn assignment<'a>(analysis: &'a Analysis, ids: &Ids) -> Option<&'a Assignment> {
+    analysis
+        .assignments
+        .iter()
+        .find(|a| ids.groups.iter().any(|group| a.groups.contains(group)))
+}

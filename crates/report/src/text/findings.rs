@@ -1,0 +1,287 @@
+//! The ranked findings.
+
+use convoy_detect::{Assignment, WaitsFor};
+use convoy_model::finding::{Finding, Gain};
+
+use super::page::{plain, toned, Page, Span, Tone};
+use crate::human::{duration, factor, percent};
+use crate::{names, subject, Report};
+
+const INDENT: usize = 4;
+const LABEL: usize = 8;
+const GAIN: usize = 19;
+
+/// The findings in about `lines` lines: the first ones in full, the others in a line each.
+pub fn write(page: &mut Page, report: &Report<'_>, lines: usize) {
+    let findings = &report.analysis.findings;
+    if findings.is_empty() {
+        return;
+    }
+    heading(page, findings.len());
+    let mut used = 0;
+    let mut folded = 0;
+    for (i, finding) in findings.iter().enumerate() {
+        let full = page.measure(|page| one(page, report, i + 1, finding, Depth::Normal));
+        if i == 0 || (folded == 0 && used + full <= lines) {
+            one(page, report, i + 1, finding, Depth::Normal);
+            used += full;
+        } else if used < lines {
+            if folded == 0 {
+                page.gap();
+            }
+            first_line(page, i + 1, finding);
+            used += 1;
+            folded += 1;
+        } else {
+            let rest = findings.len() - i;
+            let text = format!("and {rest} more, each with a smaller gain: --all shows them");
+            page.line(INDENT, vec![toned(Tone::Dim, text)]);
+            break;
+        }
+    }
+}
+
+/// All findings in full, and what was looked at and found harmless.
+pub fn write_all(page: &mut Page, report: &Report<'_>) {
+    let analysis = report.analysis;
+    if !analysis.findings.is_empty() {
+        heading(page, analysis.findings.len());
+    }
+    for (i, finding) in analysis.findings.iter().enumerate() {
+        one(page, report, i + 1, finding, Depth::Full);
+    }
+    if !analysis.dismissed.is_empty() {
+        page.title("Looked at and not worth it");
+        for (i, finding) in analysis.dismissed.iter().enumerate() {
+            one(
+                page,
+                report,
+                analysis.findings.len() + i + 1,
+                finding,
+                Depth::Normal,
+            );
+        }
+    }
+}
+
+fn heading(page: &mut Page, n: usize) {
+    page.title(&format!(
+        "{n} {}, most gain first (gain: throughput after the fix / now)",
+        if n == 1 { "finding" } else { "findings" }
+    ));
+}
+
+/// How much of a finding is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Normal,
+    Full,
+}
+
+impl Depth {
+    fn of<T>(self, items: &[T], normally: usize) -> &[T] {
+        match self {
+            Self::Normal => &items[..items.len().min(normally)],
+            Self::Full => items,
+        }
+    }
+}
+
+fn one(page: &mut Page, report: &Report<'_>, number: usize, finding: &Finding, depth: Depth) {
+    page.gap();
+    first_line(page, number, finding);
+    facts(page, finding, depth);
+    where_and_who(page, report, finding, depth);
+    causes(page, finding);
+    for caveat in depth.of(&finding.caveats, 2) {
+        detail(page, toned(Tone::Warn, "but"), vec![plain(caveat.clone())]);
+    }
+    limits(page, finding);
+}
+
+fn first_line(page: &mut Page, number: usize, finding: &Finding) {
+    let gain = gain(&finding.gain);
+    let pad = " ".repeat(GAIN.saturating_sub(gain.chars().count()).max(1));
+    let spans = vec![
+        toned(Tone::Good, gain),
+        plain(pad),
+        toned(Tone::Strong, finding.title.clone()),
+        toned(Tone::Dim, format!("  [{}]", finding.id)),
+    ];
+    page.hang(
+        0,
+        toned(Tone::Strong, format!("{number:>2}")),
+        INDENT,
+        spans,
+    );
+}
+
+/// `1.9x (1.4-2.1x)`.
+fn gain(gain: &Gain) -> String {
+    if gain.high < 1.005 {
+        return "no gain".into();
+    }
+    let low = factor(gain.low);
+    format!(
+        "{} ({}-{})",
+        factor(gain.mid),
+        low.trim_end_matches('x'),
+        factor(gain.high)
+    )
+}
+
+fn facts(page: &mut Page, finding: &Finding, depth: Depth) {
+    let evidence: Vec<_> = depth
+        .of(&finding.evidence, 4)
+        .iter()
+        .map(|e| e.text.as_str())
+        .collect();
+    if !evidence.is_empty() {
+        detail(page, plain("seen"), vec![plain(evidence.join("; "))]);
+    }
+}
+
+fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth: Depth) {
+    let ids = subject::ids(&finding.subject);
+    let waits_for = match (
+        subject::lock(report.analysis, &ids),
+        subject::event(report.analysis, &ids),
+    ) {
+        (Some(lock), _) => lock.waits_for.as_slice(),
+        (None, Some(event)) => event.waits_for.as_slice(),
+        (None, None) => &[],
+    };
+    let relevant: Vec<_> = waits_for
+        .iter()
+        .filter(|w| ids.sites.is_empty() || ids.sites.contains(&w.waiter))
+        .collect();
+    let is_lock = subject::lock(report.analysis, &ids).is_some();
+    for (i, waits) in depth.of(&relevant, 2).iter().enumerate() {
+        let label = if i == 0 { "waits" } else { "" };
+        detail(page, plain(label), waits_line(report, waits, is_lock));
+    }
+    if let Some(best) = subject::assignment(report.analysis, &ids) {
+        detail(page, plain("threads"), assignment(report, best));
+    }
+}
+
+/// `insert a.c:12 for the holder from rebuild a.c:40 (38 % of the wait)`.
+pub(super) fn waits_line(report: &Report<'_>, waits: &WaitsFor, is_lock: bool) -> Vec<Span> {
+    let at = names::site_of(report.model, waits.waiter);
+    let mut spans = vec![plain("at "), toned(Tone::Strong, at)];
+    let holder = waits.holder.first().map(names::frame);
+    let by = waits
+        .released_at
+        .map(|site| names::site_of(report.model, site));
+    if is_lock {
+        match holder {
+            Some(holder) => {
+                spans.push(plain(" while another thread held it from "));
+                spans.push(toned(Tone::Strong, holder));
+            }
+            None => spans.push(plain(", holder not seen")),
+        }
+        if let Some(by) = by {
+            spans.push(plain(" to "));
+            spans.push(plain(by));
+        }
+    } else if let Some(by) = by {
+        spans.push(plain(" until woken at "));
+        spans.push(toned(Tone::Strong, by));
+    }
+    let amount = format!(
+        " ({}, {} of its waits)",
+        duration(waits.wait_ns as f64),
+        percent(waits.share)
+    );
+    spans.push(plain(amount));
+    spans
+}
+
+/// `now reader 1, encoder 2, writer 1: best 1, 5, 1 (2.1x)`.
+fn assignment(report: &Report<'_>, best: &Assignment) -> Vec<Span> {
+    let now: Vec<_> = best
+        .groups
+        .iter()
+        .zip(&best.now)
+        .map(|(id, n)| {
+            let name = report.model.groups.get(id.0 as usize).map(names::group);
+            format!("{n} {}", name.unwrap_or_else(|| "unknown".into()))
+        })
+        .collect();
+    let mut spans = vec![plain(format!("now {}", now.join(" + ")))];
+    if let Some(option) = best.options.first() {
+        let threads: Vec<_> = option.threads.iter().map(u32::to_string).collect();
+        spans.push(plain("; best "));
+        spans.push(toned(Tone::Strong, threads.join(" + ")));
+        spans.push(plain(format!(" ({})", factor(option.throughput))));
+    }
+    spans
+}
+
+fn causes(page: &mut Page, finding: &Finding) {
+    for (i, cause) in finding.causes.iter().enumerate() {
+        let label = if i == 0 { "why" } else { "or" };
+        detail(page, plain(label), vec![plain(cause.text.clone())]);
+        if !cause.fix.is_empty() {
+            detail(
+                page,
+                toned(Tone::Good, "fix"),
+                vec![plain(cause.fix.clone())],
+            );
+        }
+    }
+    if !finding.undecided.is_empty() {
+        detail(
+            page,
+            plain("decide"),
+            vec![plain(finding.undecided.clone())],
+        );
+    }
+}
+
+fn limits(page: &mut Page, finding: &Finding) {
+    let Gain {
+        method, limited_by, ..
+    } = &finding.gain;
+    let mut text = Vec::new();
+    if !method.is_empty() {
+        text.push(format!("by {method}"));
+    }
+    if !limited_by.is_empty() {
+        text.push(format!("limited by {limited_by}"));
+    }
+    if !text.is_empty() {
+        detail(
+            page,
+            toned(Tone::Dim, "gain"),
+            vec![toned(Tone::Dim, text.join("; "))],
+        );
+    }
+}
+
+fn detail(page: &mut Page, label: Span, spans: Vec<Span>) {
+    page.hang(INDENT, label, LABEL, spans);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_are_a_middle_and_an_interval() {
+        let of = |low, mid, high| {
+            gain(&Gain {
+                low,
+                mid,
+                high,
+                method: String::new(),
+                limited_by: String::new(),
+            })
+        };
+        assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4-2.1x)");
+        assert_eq!(of(1.0, 1.02, 1.3), "1.02x (1.00-1.3x)");
+        assert_eq!(of(1.0, 1.0, 1.0), "no gain");
+        assert_eq!(of(1.0, f64::INFINITY, f64::INFINITY), ">100x (1.00->100x)");
+    }
+}

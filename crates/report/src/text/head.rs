@@ -1,0 +1,213 @@
+//! What ran, and how parallel it was.
+
+use convoy_detect::Parallelism;
+use convoy_model::ProcessId;
+use convoy_profile::Exit;
+
+use super::page::{plain, toned, Page, Tone};
+use crate::human::{count, count_of, duration, few, percent};
+use crate::{names, subject, Report};
+
+const LABEL: usize = 9;
+
+/// The lines above the findings, the verdict included.
+pub fn write(page: &mut Page, report: &Report<'_>) {
+    run(page, report);
+    if let Some(main) = most_telling(report) {
+        parallelism(page, report, main);
+    }
+    page.gap();
+    if !report.analysis.verdict.is_empty() {
+        let verdict = vec![toned(Tone::Strong, report.analysis.verdict.clone())];
+        page.hang(0, toned(Tone::Title, "Verdict"), LABEL, verdict);
+    }
+}
+
+fn run(page: &mut Page, report: &Report<'_>) {
+    let meta = &report.model.meta;
+    let command = names::clip(&meta.command.join(" "), page.width() * 2);
+    page.hang(
+        0,
+        toned(Tone::Title, "convoy"),
+        LABEL,
+        vec![toned(Tone::Strong, command)],
+    );
+
+    let machine = &meta.machine;
+    let mut cpus = count_of(machine.cpus_allowed.into(), "CPU", "CPUs");
+    if machine.cpus_online > machine.cpus_allowed {
+        cpus += &format!(" (of {})", machine.cpus_online);
+    }
+    let wall = duration(meta.end_ns.saturating_sub(meta.start_ns) as f64);
+    let threads = report.model.threads.len() as u64;
+    let mut facts = vec![
+        format!("{wall} on {cpus}"),
+        count_of(threads, "thread", "threads"),
+    ];
+    if report.model.processes.len() > 1 {
+        facts.push(format!("{} processes", report.model.processes.len()));
+    }
+    let mut line = vec![plain(facts.join(page.dot()))];
+    line.push(plain(page.dot()));
+    line.push(exit(meta.exit));
+    page.hang(0, plain("ran"), LABEL, line);
+}
+
+fn exit(exit: Exit) -> super::page::Span {
+    match exit {
+        Exit::Status(0) => plain("exit status 0"),
+        Exit::Status(status) => toned(Tone::Warn, format!("exit status {status}")),
+        Exit::Signal(signal) => toned(Tone::Bad, format!("killed by {}", signal_name(signal))),
+        Exit::Unknown => toned(Tone::Warn, "end not seen"),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    name.into()
+}
+
+/// The process of the first finding, else the one with most thread time.
+fn most_telling<'a>(report: &Report<'a>) -> Option<&'a Parallelism> {
+    let rows = &report.analysis.parallelism;
+    let wanted: Option<ProcessId> = report
+        .analysis
+        .findings
+        .first()
+        .and_then(|finding| subject::process(report.model, finding));
+    rows.iter()
+        .find(|row| Some(row.process) == wanted)
+        .or_else(|| rows.iter().max_by_key(|row| row.thread_time_ns))
+}
+
+fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
+    if report.analysis.parallelism.len() > 1 {
+        if let Some(process) = report.model.processes.get(row.process.0 as usize) {
+            let text = format!(
+                "{} (pid {}), {} of {}",
+                process.name,
+                process.pid,
+                count_of(row.threads as u64, "thread", "threads"),
+                count(report.model.threads.len() as u64)
+            );
+            page.hang(0, plain("here"), LABEL, vec![plain(text)]);
+        }
+    }
+    if row.cpus > 0 {
+        let text = format!(
+            "{}  {} of {} busy on average ({})",
+            page.bar(row.cpu_ratio, 20),
+            few(row.cpus_busy),
+            row.cpus,
+            percent(row.cpu_ratio)
+        );
+        page.hang(0, plain("CPUs"), LABEL, vec![plain(text)]);
+    }
+    page.hang(0, plain("threads"), LABEL, thread_time(page, row));
+    page.hang(
+        0,
+        plain("locks"),
+        LABEL,
+        vec![plain(lock_totals(report, row.process))],
+    );
+}
+
+/// Where the threads' time went, largest part first.
+fn thread_time(page: &Page, row: &Parallelism) -> Vec<super::page::Span> {
+    let total = row.thread_time_ns.max(1) as f64;
+    let mut parts = vec![
+        (row.cpu_ns, "running", Tone::Plain),
+        (
+            row.run_delay_ns.unwrap_or(0),
+            "runnable without a CPU",
+            Tone::Plain,
+        ),
+        (row.lock_wait_ns, "waiting for locks", Tone::Bad),
+        (row.event_wait_ns, "waiting for slower threads", Tone::Bad),
+        (row.idle_wait_ns, "idle", Tone::Plain),
+        (row.off_cpu_ns, "in I/O or asleep", Tone::Plain),
+    ];
+    parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+    let mut spans = Vec::new();
+    for (ns, what, tone) in parts {
+        let share = ns as f64 / total;
+        if share < 0.005 {
+            continue;
+        }
+        if !spans.is_empty() {
+            spans.push(plain(page.dot()));
+        }
+        let tone = if share < 0.05 { Tone::Plain } else { tone };
+        spans.push(toned(tone, format!("{} {what}", percent(share))));
+    }
+    spans.push(toned(
+        Tone::Dim,
+        format!("  (of {} thread time)", duration(total)),
+    ));
+    spans
+}
+
+/// Says that locks were seen also when nothing is wrong with them.
+pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
+    let rows = report.analysis.locks.iter().filter(|row| {
+        report
+            .model
+            .objects
+            .get(row.object.0 as usize)
+            .is_some_and(|o| o.process == process)
+    });
+    let (mut locks, mut acquisitions, mut contended, mut wait_ns, mut hidden) = (0, 0, 0, 0, 0u64);
+    for row in rows {
+        locks += 1;
+        wait_ns += row.stats.wait_ns;
+        contended += row.stats.contended;
+        // Of raw futexes only the calls that had to wait are seen.
+        if row.stats.contention_ratio.is_some() {
+            acquisitions += row.stats.acquisitions;
+        } else {
+            hidden += 1;
+        }
+    }
+    if locks == 0 {
+        return "none was used".into();
+    }
+    let mut text = format!(
+        "{} contended of {} on {}",
+        count(contended),
+        count_of(acquisitions, "acquisition", "acquisitions"),
+        count_of(locks, "lock", "locks"),
+    );
+    if wait_ns > 0 {
+        text += &format!(", {} waited", duration(wait_ns as f64));
+    }
+    if hidden > 0 {
+        text += &format!(" ({} with only the contended calls visible)", count(hidden));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_names() {
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(42), "signal 42");
+    }
+}

@@ -1,0 +1,181 @@
+//! The last lines: how to see more, and how far to trust what is above.
+
+use super::page::{plain, toned, Page, Span, Tone};
+use super::{Options, Source};
+use crate::human::{count, count_of, percent};
+use crate::quality::{self, Loss, Quality};
+use crate::{names, subject, Report};
+
+const LABEL: usize = 9;
+
+/// What to type next; adapts to what was found and to where the profile is.
+pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
+    let analysis = report.analysis;
+    let mut flags = Vec::new();
+    let lock = analysis.findings.iter().find_map(|finding| {
+        let ids = subject::ids(&finding.subject);
+        ids.objects
+            .first()
+            .map(|id| names::object_of(report.model, *id))
+    });
+    if let Some(lock) = lock {
+        flags.push(format!("--lock {}", quoted(&lock)));
+    }
+    if analysis.groups.len() > 1 || analysis.groups.iter().any(|group| group.threads > 1) {
+        flags.push("--thread-groups".into());
+    }
+    if !analysis.locks.is_empty() || !analysis.events.is_empty() {
+        flags.push("--all".into());
+    }
+    if flags.is_empty() {
+        return;
+    }
+    page.gap();
+    let spans = match &options.source {
+        Source::File(file) => {
+            vec![
+                plain(format!("convoy report {} ", quoted(file))),
+                plain(flags.join(" | ")),
+            ]
+        }
+        Source::Live => vec![
+            plain("record once, look often: convoy record -o run.convoy -- "),
+            plain(names::clip(&report.model.meta.command.join(" "), 40)),
+            plain(format!(
+                "; then convoy report run.convoy {}",
+                flags.join(" | ")
+            )),
+        ],
+    };
+    page.hang(0, toned(Tone::Title, "More"), LABEL, spans);
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "_-./:=+@%,".contains(c);
+    if !word.is_empty() && word.chars().all(safe) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// What was lost, what the recording cost, what has no name, what was not observable.
+pub fn quality(page: &mut Page, report: &Report<'_>) {
+    let quality = quality::of(report.model);
+    page.gap();
+    page.hang(
+        0,
+        toned(Tone::Title, "Quality"),
+        LABEL,
+        summary(page, &quality),
+    );
+    let line = |page: &mut Page, tone, label: &str, text: String| {
+        page.hang(0, toned(tone, label), LABEL, vec![plain(text)]);
+    };
+    for loss in &quality.losses {
+        let tone = if loss.numbers_are_missing {
+            Tone::Bad
+        } else {
+            Tone::Warn
+        };
+        let Loss {
+            reason,
+            count: n,
+            meaning,
+            ..
+        } = loss;
+        line(
+            page,
+            tone,
+            "lost",
+            format!("{} {meaning} [{reason}]", count(*n)),
+        );
+    }
+    if let Some((module, why, sites)) = quality.stacks.unnamed_by_module.first() {
+        let module = if module.is_empty() {
+            "generated code"
+        } else {
+            module
+        };
+        let why = if why.is_empty() { "no symbol" } else { why };
+        let sites = count_of(*sites as u64, "site", "sites");
+        line(
+            page,
+            Tone::Warn,
+            "names",
+            format!("{sites} in {module} without a name: {why}"),
+        );
+    }
+    if let Some((module, sites)) = quality.stacks.no_line_by_module.first() {
+        let text = format!(
+            "{} in {module} without a line: build it with -g or install its debug symbols",
+            count_of(*sites as u64, "site", "sites")
+        );
+        line(page, Tone::Dim, "names", text);
+    }
+    for collector in report.model.meta.collectors.iter().filter(|c| !c.active) {
+        let mut text = format!("{}: {}", collector.name, collector.lost);
+        if !collector.enable.is_empty() {
+            text += &format!("; to enable: {}", collector.enable);
+        }
+        line(page, Tone::Dim, "unseen", text);
+    }
+    for note in &report.model.meta.notes {
+        line(page, Tone::Warn, "note", note.clone());
+    }
+}
+
+fn summary(page: &Page, quality: &Quality) -> Vec<Span> {
+    let mut spans = Vec::new();
+    spans.push(if quality.losses.is_empty() {
+        toned(Tone::Good, "nothing lost")
+    } else if quality.losses.iter().any(|loss| loss.numbers_are_missing) {
+        toned(Tone::Bad, "numbers are missing")
+    } else {
+        toned(Tone::Warn, "all counted, some details lost")
+    });
+    let cost = &quality.cost;
+    if cost.calls > 0 {
+        let share = if cost.cpu_ratio > 0.0 {
+            format!("about {} of the CPU time", percent(cost.cpu_ratio))
+        } else {
+            format!("about {}", crate::human::duration(cost.cpu_ns))
+        };
+        spans.push(plain(format!(
+            "{}convoy's own cost {share} ({}, {})",
+            page.dot(),
+            count_of(cost.calls, "call", "calls"),
+            count_of(cost.stacks, "stack", "stacks"),
+        )));
+    }
+    let stacks = &quality.stacks;
+    if stacks.sites > 0 {
+        let bad = stacks.without_frames + stacks.unnamed;
+        let text = if bad == 0 {
+            format!(
+                "{}all {} sites have names",
+                page.dot(),
+                count(stacks.sites as u64)
+            )
+        } else {
+            let (bad, all) = (count(bad as u64), count(stacks.sites as u64));
+            format!("{}{bad} of {all} sites without a name", page.dot())
+        };
+        spans.push(plain(text));
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        assert_eq!(quoted("mem0.mutex"), "mem0.mutex");
+        assert_eq!(quoted("mutex from f() a.c:1"), "'mutex from f() a.c:1'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}
