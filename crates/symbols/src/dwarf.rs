@@ -119,10 +119,7 @@ impl<'a> Dwarf<'a> {
         // A broken function table leaves the line table, and the reverse.
         let Ok(mut frames) = frames else {
             let line = self.context.find_location(address)?;
-            return Ok(line
-                .map(|at| Raw::new(b"", Some(at)))
-                .into_iter()
-                .collect());
+            return Ok(line.map(|at| Raw::new(b"", Some(at))).into_iter().collect());
         };
         let mut out = Vec::new();
         while let Some(frame) = frames.next()? {

@@ -107,12 +107,18 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// `operator()`, `operator<<`, `operator bool`: everything up to the parameters is the name.
+    /// `operator()`, `operator<<`, `operator bool`: brackets may be part of the name.
     fn operator(&mut self) {
-        let from = if self.rest.starts_with("()") { 2 } else { 0 };
-        let end = self.rest[from..]
-            .find('(')
-            .map_or(self.rest.len(), |at| from + at);
+        const BRACKETS: [&str; 11] = [
+            "()", "[]", "<=>", "<<=", "<<", "<=", ">>=", ">>", "<", ">", "->",
+        ];
+        let symbol = BRACKETS
+            .iter()
+            .find(|symbol| self.rest.starts_with(**symbol));
+        let end = match symbol {
+            Some(symbol) => symbol.len(),
+            None => self.rest.find(['(', '<', '[']).unwrap_or(self.rest.len()),
+        };
         self.word.push_str(self.rest[..end].trim_end());
         if self.parts.last().is_some_and(|p| p == CLOSURE) {
             // A lambda has no other member worth a word.
@@ -205,6 +211,15 @@ mod tests {
             ),
             ("Foo::operator bool() const", "Foo::operator bool"),
             ("operator new(unsigned long)", "operator new"),
+            ("operator new[](unsigned long)", "operator new"),
+            (
+                "bool std::less<void>::operator()<int, int>(int&&, int&&) const",
+                "std::less::operator()",
+            ),
+            (
+                "bool operator< <int>(A<int> const&, A<int> const&)",
+                "operator<",
+            ),
             ("Box::operator->() const", "Box::operator->"),
             ("Foo::~Foo()", "Foo::~Foo"),
             ("grow(int) [clone .cold]", "grow"),

@@ -92,7 +92,7 @@ pub fn nm(file: &Path) -> Vec<Nm> {
 pub fn code_addresses(file: &Path, max: usize) -> Vec<u64> {
     let functions: Vec<Nm> = nm(file)
         .into_iter()
-        .filter(|s| "tTwWiu".contains(s.kind) && s.size > 0)
+        .filter(|s| "tTwWi".contains(s.kind) && s.size > 0)
         .collect();
     let bytes: u64 = functions.iter().map(|s| s.size).sum();
     let step = (bytes / max as u64).max(1);
