@@ -32,14 +32,36 @@ fn main() {
 fn compile(root: &Path, agent: &Path) {
     let compiler = env::var_os("CC").unwrap_or_else(|| "gcc".into());
     let mut command = Command::new(&compiler);
-    command.args(["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"]);
-    command.args(["-fexceptions", "-ftls-model=initial-exec", "-Wall", "-Wextra", "-Wvla"]);
+    command.args([
+        "-std=gnu11",
+        "-D_GNU_SOURCE",
+        "-O2",
+        "-g",
+        "-fPIC",
+        "-shared",
+        "-fvisibility=hidden",
+    ]);
+    command.args([
+        "-fexceptions",
+        "-ftls-model=initial-exec",
+        "-Wall",
+        "-Wextra",
+        "-Wvla",
+    ]);
     // A compiler newer than ours may know new warnings: they must not break a release build.
     if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
         command.arg("-Werror");
     }
-    command.args(["-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-soname,libconvoy.so"]);
-    command.arg(format!("-Wl,--version-script={}", root.join("agent/exports.map").display()));
+    command.args([
+        "-Wl,-z,now",
+        "-Wl,-z,relro",
+        "-Wl,-z,noexecstack",
+        "-Wl,-soname,libconvoy.so",
+    ]);
+    command.arg(format!(
+        "-Wl,--version-script={}",
+        root.join("agent/exports.map").display()
+    ));
     command.arg("-I").arg(root.join("abi"));
     command.args(sources(&root.join("agent/src")));
     command.arg("-o").arg(agent);
@@ -49,7 +71,11 @@ fn compile(root: &Path, agent: &Path) {
 fn sources(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.unwrap_or_else(|e| panic!("{}: {e}", dir.display())).path())
+        .map(|entry| {
+            entry
+                .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+                .path()
+        })
         .filter(|path| path.extension().is_some_and(|x| x == "c" || x == "S"))
         .collect();
     files.sort(); // the same order everywhere: the same bytes everywhere

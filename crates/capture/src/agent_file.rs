@@ -1,0 +1,199 @@
+//! Puts the agent's library where the program can load it: docs/design/0001-agent-as-a-cached-file.md.
+
+use std::fs::{self, DirBuilder};
+use std::hash::Hasher;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{statvfs, StatVfsMountFlags};
+
+use crate::error::{Error, ErrorKind, Trouble};
+
+static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy.so"));
+
+/// The library as a file that this user's programs can load, made if it is not there.
+pub fn install() -> Result<PathBuf, Error> {
+    let mut reasons = Vec::new();
+    for parent in parents() {
+        match install_in(&parent, AGENT) {
+            Ok(path) => return Ok(path),
+            Err(reason) => reasons.push(format!("{}: {reason}", parent.display())),
+        }
+    }
+    Err(Error::new(
+        ErrorKind::Agent,
+        Trouble::new(
+            format!("no place for the agent's library ({})", reasons.join("; ")),
+            "the program could not load it and was not started",
+            "make one of them writable, on a file system mounted without noexec",
+        ),
+    ))
+}
+
+/// Where it may be, best first: the user's own places, then those that everybody has.
+pub(crate) fn parents() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let mut all = Vec::new();
+    // Root's programs may drop their uid, and others cannot enter root's home.
+    if !rustix::process::geteuid().is_root() {
+        all.extend(variable("XDG_CACHE_HOME"));
+        all.extend(variable("HOME").map(|home| home.join(".cache")));
+        all.extend(variable("XDG_RUNTIME_DIR"));
+    }
+    all.extend([PathBuf::from("/var/tmp"), PathBuf::from("/tmp")]);
+    all.retain(|dir| dir.is_absolute());
+    all
+}
+
+fn install_in(parent: &Path, agent: &[u8]) -> Result<PathBuf, String> {
+    usable(parent)?;
+    let uid = rustix::process::geteuid().as_raw();
+    let dir = parent.join(format!("convoy-{uid}"));
+    match DirBuilder::new().mode(0o755).create(&dir) {
+        // whatever the umask made of it
+        Ok(()) => fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).map_err(text)?,
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(text(e)),
+    }
+    // /tmp belongs to everybody: somebody else may have made the directory, or a link in its place.
+    let found = fs::symlink_metadata(&dir).map_err(text)?;
+    if !found.is_dir() || found.uid() != uid || found.mode() & 0o022 != 0 {
+        return Err(format!(
+            "{} is not a directory of uid {uid} that only it can write (uid {}, mode {:o})",
+            dir.display(),
+            found.uid(),
+            found.mode() & 0o7777
+        ));
+    }
+    let path = dir.join(format!("libconvoy-{:016x}.so", digest(agent)));
+    if !is_ours(&path, agent, uid) {
+        write_atomically(&dir, &path, agent).map_err(text)?;
+        if !is_ours(&path, agent, uid) {
+            return Err(format!(
+                "{} does not hold what was written to it",
+                path.display()
+            ));
+        }
+    }
+    Ok(path)
+}
+
+/// The loader splits LD_PRELOAD at blanks and colons, expands `$`, and maps the file executable.
+fn usable(parent: &Path) -> Result<(), String> {
+    if parent
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|b| b" :;$\t\n\r".contains(b))
+    {
+        return Err("the path has characters that LD_PRELOAD cannot hold".into());
+    }
+    let flags = statvfs(parent).map_err(|e| e.to_string())?.f_flag;
+    if flags.contains(StatVfsMountFlags::NOEXEC) {
+        return Err("mounted noexec".into());
+    }
+    if rustix::process::geteuid().is_root() {
+        for ancestor in parent.ancestors() {
+            let mode = fs::metadata(ancestor).map_err(text)?.mode();
+            if mode & 0o001 == 0 {
+                return Err(format!("other users cannot enter {}", ancestor.display()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(path: &Path, agent: &[u8], uid: u32) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|m| m.is_file() && m.uid() == uid && m.mode() & 0o7777 == 0o755)
+        && fs::read(path).is_ok_and(|bytes| bytes == agent)
+}
+
+/// Programs that start right now see the old file or the new one, never half of one; a program that
+/// has the old one mapped keeps it.
+fn write_atomically(dir: &Path, path: &Path, agent: &[u8]) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".libconvoy-")
+        .tempfile_in(dir)?;
+    file.write_all(agent)?;
+    file.as_file()
+        .set_permissions(fs::Permissions::from_mode(0o755))?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Names the content, so that versions of convoy do not take each other's agent away. No protection: the
+/// content itself is compared on every use.
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = std::collections::hash_map::DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+fn text(e: std::io::Error) -> String {
+    e.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        dir
+    }
+
+    #[test]
+    fn file_is_made_once_and_used_again() {
+        let parent = parent();
+        let path = install_in(parent.path(), b"agent").unwrap();
+        let made = fs::metadata(&path).unwrap();
+        assert_eq!(made.mode() & 0o7777, 0o755);
+        assert_eq!(install_in(parent.path(), b"agent").unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), made.ino());
+        assert_ne!(install_in(parent.path(), b"other").unwrap(), path);
+    }
+
+    #[test]
+    fn damaged_file_is_replaced() {
+        let parent = parent();
+        let path = install_in(parent.path(), b"agent").unwrap();
+        fs::write(&path, "planted").unwrap();
+        assert_eq!(install_in(parent.path(), b"agent").unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"agent");
+    }
+
+    #[test]
+    fn planted_directory_is_refused() {
+        let parent = parent();
+        let dir = parent
+            .path()
+            .join(format!("convoy-{}", rustix::process::geteuid().as_raw()));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(install_in(parent.path(), b"agent")
+            .unwrap_err()
+            .contains("mode 777"));
+        fs::remove_dir(&dir).unwrap();
+        std::os::unix::fs::symlink("/", &dir).unwrap();
+        assert!(install_in(parent.path(), b"agent").is_err());
+    }
+
+    #[test]
+    fn paths_that_the_loader_would_split_are_refused() {
+        for name in ["with space", "a:b", "$ORIGIN"] {
+            let parent = parent().path().join(name);
+            fs::create_dir_all(&parent).unwrap();
+            assert!(install_in(&parent, b"agent").is_err(), "{name}");
+            fs::remove_dir_all(parent.parent().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn built_agent_is_a_library() {
+        assert_eq!(AGENT.get(..4), Some(b"\x7fELF".as_slice()));
+    }
+}

@@ -1,0 +1,101 @@
+//! Reads all arenas of a session.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use convoy_profile::Process;
+
+use crate::arena::{self, Context, NoArena};
+use crate::poll::Poller;
+use crate::procfs;
+use crate::session::{self, ArenaFile};
+
+/// What a session holds.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    /// In order of start.
+    pub processes: Vec<Process>,
+    /// Remarks for the profile.
+    pub notes: Vec<String>,
+}
+
+struct Loaded {
+    file: ArenaFile,
+    bytes: Vec<u8>,
+    life: arena::Life,
+}
+
+/// Reads the arenas in `dir`. `end_ns`: when the recording stopped, `None` = not known (recovery).
+/// `main`: the main child and when it ended.
+pub(crate) fn collect(
+    dir: &Path,
+    poller: &Poller,
+    end_ns: Option<u64>,
+    main: Option<(u32, u64)>,
+) -> Collected {
+    let mut collected = Collected::default();
+    let mut loaded = Vec::new();
+    let mut not_ready = 0u32;
+    for file in session::arenas(dir) {
+        match arena::load(&file.path) {
+            Ok(bytes) => match arena::life(&bytes) {
+                Ok(life) => loaded.push(Loaded { file, bytes, life }),
+                Err(NoArena::NotReady) => not_ready += 1,
+                Err(NoArena::OtherVersion(v)) => {
+                    collected.notes.push(format!(
+                        "process {}: arena of another version ({v}), left out",
+                        file.pid
+                    ));
+                }
+            },
+            Err(e) => collected
+                .notes
+                .push(format!("process {}: arena not readable: {e}", file.pid)),
+        }
+    }
+    let nothing_polled = HashMap::new();
+    let mut running = 0u32;
+    for (i, this) in loaded.iter().enumerate() {
+        let pid = this.file.pid;
+        let next = loaded.get(i + 1).filter(|next| next.file.pid == pid);
+        let seen = poller.seen.get(&pid);
+        let seen_end_ns = if let Some(next) = next {
+            next.life.start_ns // another image has taken its place
+        } else if let Some((_, at_ns)) = main.filter(|(main_pid, _)| *main_pid == pid) {
+            at_ns
+        } else if let Some(gone_ns) = seen.and_then(|s| s.gone_ns) {
+            gone_ns
+        } else if let Some(end_ns) = end_ns {
+            running += u32::from(!this.life.ended && procfs::is_running(pid));
+            end_ns
+        } else {
+            arena::latest_ns(&this.bytes, u64::MAX).unwrap_or(this.life.start_ns)
+        };
+        // What was polled is of the last image of a pid.
+        let polled = seen
+            .filter(|_| next.is_none())
+            .map_or(&nothing_polled, |s| &s.threads);
+        match arena::read(
+            &this.bytes,
+            Context {
+                seen_end_ns,
+                polled,
+            },
+        ) {
+            Ok(process) => collected.processes.push(process),
+            Err(_) => not_ready += 1,
+        }
+    }
+    collected.processes.sort_by_key(|p| (p.start_ns, p.pid));
+    if not_ready > 0 {
+        collected.notes.push(format!(
+            "{not_ready} process(es) ended before their agent was ready"
+        ));
+    }
+    if running > 0 {
+        collected.notes.push(format!(
+            "{running} process(es) still ran when the command ended: recorded until then"
+        ));
+    }
+    collected
+}

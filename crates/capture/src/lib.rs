@@ -1,0 +1,43 @@
+//! Launches a program under the agent, waits for it, and turns what the agent wrote into a profile.
+//!
+//! The program is sacred: it gets the environment, signal state, descriptors, process group and
+//! terminal that it would have got without convoy, and two variables more.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), convoy_capture::Error> {
+//! use convoy_capture::{Options, Recorder};
+//!
+//! let command = ["./server".into(), "--threads".into(), "16".into()];
+//! let recording = Recorder::new(Options::default())?.launch(&command)?.wait();
+//! println!("{} processes", recording.profile.processes.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod agent_file;
+mod arena;
+mod clock;
+mod collect;
+mod command;
+pub mod doctor;
+mod elf_check;
+mod error;
+mod inherited;
+mod launch;
+mod machine;
+mod poll;
+mod procfs;
+mod recorder;
+mod recover;
+mod session;
+mod signals;
+mod store;
+mod wait;
+
+pub use command::{Command, Program};
+pub use elf_check::Elf;
+pub use error::{Error, ErrorKind, Refusal, Trouble};
+pub use recorder::{Options, Recorder, Recording, Running};
+pub use recover::{discard, recover};
+pub use session::{leftovers, Leftover, Session};
+pub use store::write_profile;

@@ -1,0 +1,140 @@
+//! What /proc says of a process and its threads.
+
+use std::fs;
+
+/// Figures of a thread, cumulative since it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadFigures {
+    pub name: String,
+    /// On a processor, nanoseconds.
+    pub cpu_ns: u64,
+    pub user_ns: u64,
+    pub sys_ns: u64,
+    /// Runnable but not running, nanoseconds; `None` where the kernel does not say.
+    pub run_delay_ns: Option<u64>,
+    pub voluntary_switches: u64,
+    pub involuntary_switches: u64,
+}
+
+/// Start of a process in clock ticks since boot; `None` if there is no such process.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.start_ticks)
+}
+
+/// Whether the process is there and not a zombie.
+pub fn is_running(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|text| stat(&text))
+        .is_some_and(|s| s.state != 'Z' && s.state != 'X')
+}
+
+/// The threads of a process; empty if it is gone.
+pub fn threads(pid: u32) -> Vec<u32> {
+    fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Figures of a thread; `None` if it is gone.
+pub fn thread(pid: u32, tid: u32) -> Option<ThreadFigures> {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).ok();
+    let stat = stat(&read("stat")?)?;
+    let schedstat = read("schedstat").and_then(|text| schedstat(&text));
+    let (user_ns, sys_ns) = (ticks_ns(stat.user_ticks), ticks_ns(stat.sys_ticks));
+    let status = read("status").unwrap_or_default();
+    Some(ThreadFigures {
+        name: stat.name,
+        // The scheduler's own count is exact; ticks have a resolution of some milliseconds.
+        cpu_ns: schedstat.map_or(user_ns.saturating_add(sys_ns), |s| s.0),
+        user_ns,
+        sys_ns,
+        run_delay_ns: schedstat.map(|s| s.1),
+        voluntary_switches: field(&status, "voluntary_ctxt_switches:"),
+        involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:"),
+    })
+}
+
+struct Stat {
+    name: String,
+    state: char,
+    user_ticks: u64,
+    sys_ticks: u64,
+    start_ticks: u64,
+}
+
+/// `pid (name) state ppid ...`; the name may hold blanks and brackets, so it ends at the last one.
+fn stat(text: &str) -> Option<Stat> {
+    let (head, tail) = text.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    let number = |i: usize| fields.get(i).and_then(|f| f.parse().ok());
+    Some(Stat {
+        name,
+        state: fields.first()?.chars().next()?,
+        user_ticks: number(11)?,
+        sys_ticks: number(12)?,
+        start_ticks: number(19)?,
+    })
+}
+
+fn schedstat(text: &str) -> Option<(u64, u64)> {
+    let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
+fn field(status: &str, name: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn ticks_ns(ticks: u64) -> u64 {
+    ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_survives_hostile_names() {
+        let text = "7 (a) Z (b) R 1 7 7 0 -1 4194304 1 2 3 4 50 60 0 0 20 0 1 0 777 8 9";
+        let stat = stat(text).unwrap();
+        assert_eq!(stat.name, "a) Z (b");
+        assert_eq!(
+            (
+                stat.state,
+                stat.user_ticks,
+                stat.sys_ticks,
+                stat.start_ticks
+            ),
+            ('R', 50, 60, 777)
+        );
+        assert!(super::stat("7 (a").is_none());
+        assert!(super::stat("7 (a) R 1 2").is_none());
+    }
+
+    #[test]
+    fn fields_of_similar_names_are_told_apart() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t3\nnonvoluntary_ctxt_switches:\t4\n";
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), 3);
+        assert_eq!(field(status, "nonvoluntary_ctxt_switches:"), 4);
+        assert_eq!(field(status, "other:"), 0);
+    }
+
+    #[test]
+    fn own_thread_is_found() {
+        let pid = std::process::id();
+        assert!(is_running(pid) && start_ticks(pid).is_some());
+        let tids = threads(pid);
+        assert!(tids.contains(&pid));
+        assert!(thread(pid, pid).is_some());
+        assert!(thread(pid, u32::MAX).is_none() && threads(u32::MAX).is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! The recording from start to end.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use convoy_abi as abi;
+use convoy_profile::{Collector, Exit, Meta, Profile};
+
+use crate::agent_file;
+use crate::clock::{realtime_ns, Clock};
+use crate::collect::collect;
+use crate::command::Command;
+use crate::error::{Error, Trouble};
+use crate::launch;
+use crate::machine::machine;
+use crate::poll::Poller;
+use crate::session::Session;
+use crate::signals::Forwarding;
+use crate::store;
+use crate::wait;
+
+/// How to record. The defaults are right for nearly everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// One operation in this many is sampled, at random.
+    pub sample_period: u32,
+    /// Frames kept per call stack, at most 64.
+    pub stack_depth: u32,
+    /// Thread records per process; later threads reuse those of ended ones.
+    pub max_threads: u32,
+    /// Address space for the tables of one process; memory is used as needed.
+    pub arena_bytes: u64,
+    /// Where the session directory is made; `None` = the best place of this machine.
+    pub session_parent: Option<PathBuf>,
+    /// Start the command even if nothing, or not all of it, can be recorded.
+    pub force: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sample_period: 64,
+            stack_depth: 24,
+            max_threads: 8192,
+            arena_bytes: 1 << 30,
+            session_parent: None,
+            force: false,
+        }
+    }
+}
+
+/// Everything that is needed before a program can start.
+#[derive(Debug)]
+pub struct Recorder {
+    options: Options,
+    session: Session,
+    agent: PathBuf,
+    clock: Clock,
+    meta: Meta,
+    warnings: Vec<Trouble>,
+}
+
+/// A program that runs and is recorded.
+#[derive(Debug)]
+pub struct Running {
+    session: Session,
+    clock: Clock,
+    meta: Meta,
+    warnings: Vec<Trouble>,
+    signals: Forwarding,
+    pid: i32,
+}
+
+/// What was recorded. Its session directory goes away with it.
+#[derive(Debug)]
+pub struct Recording {
+    /// Not symbolized yet.
+    pub profile: Profile,
+    /// How the command ended.
+    pub exit: Exit,
+    /// What the user should know.
+    pub warnings: Vec<Trouble>,
+    session: Session,
+}
+
+impl Recorder {
+    /// Makes the session directory, puts the agent in place and measures the machine (about 15 ms).
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let (session, warnings) = Session::create(options.session_parent.as_deref())?;
+        let agent = agent_file::install()?;
+        let clock = Clock::calibrate();
+        let meta = Meta {
+            convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: machine(),
+            sample_period: options.sample_period.max(1),
+            ..Meta::default()
+        };
+        Ok(Self {
+            options,
+            session,
+            agent,
+            clock,
+            meta,
+            warnings,
+        })
+    }
+
+    /// Starts a command. `Err` with [`crate::ErrorKind::NotFound`], `NotExecutable` or `Refused` if it
+    /// cannot run or be recorded; then nothing was started.
+    pub fn launch(mut self, command: &[OsString]) -> Result<Running, Error> {
+        let command = Command::resolve(command)?;
+        if let Some(refusal) = command.refusal() {
+            if !self.options.force {
+                return Err(refusal);
+            }
+            self.warnings.push(refusal.trouble().clone());
+        }
+        self.meta.command = command
+            .arguments
+            .iter()
+            .map(|a| a.to_string_lossy().into_owned())
+            .collect();
+        self.meta.cwd = std::env::current_dir()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        self.meta.started_unix_ns = realtime_ns();
+        self.meta.start_ns = self.clock.now_ns();
+        self.session.write_session(&self.session_facts())?;
+        self.session.write_owner(&self.meta)?;
+
+        let environment = launch::environment(&command, &self.agent, self.session.dir());
+        let signals = Forwarding::start();
+        let pid = launch::spawn(&command, environment, &signals)?;
+        signals.program_is(pid);
+        let Self {
+            session,
+            clock,
+            meta,
+            warnings,
+            ..
+        } = self;
+        Ok(Running {
+            session,
+            clock,
+            meta,
+            warnings,
+            signals,
+            pid,
+        })
+    }
+
+    /// Where the session is.
+    pub fn session_dir(&self) -> &Path {
+        self.session.dir()
+    }
+
+    fn session_facts(&self) -> abi::Session {
+        let options = &self.options;
+        let mut facts = abi::Session {
+            magic: abi::CV_SESSION_MAGIC,
+            version: abi::CV_ABI_VERSION,
+            arena_bytes: options.arena_bytes.max(1 << 20),
+            sample_period: options.sample_period.max(1),
+            stack_depth: options.stack_depth.clamp(1, abi::CV_STACK_MAX as u32),
+            max_threads: options.max_threads.max(1),
+            ..abi::Session::default()
+        };
+        self.clock.store(&mut facts);
+        facts
+    }
+}
+
+impl Running {
+    /// The program.
+    pub fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// Returns when the program has ended. Processes that it leaves behind are recorded up to then.
+    pub fn wait(self) -> Recording {
+        let Self {
+            session,
+            clock,
+            mut meta,
+            mut warnings,
+            signals,
+            pid,
+        } = self;
+        let mut poller = Poller::default();
+        let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
+        drop(signals); // from here on Ctrl-C ends convoy
+        let main = (pid.unsigned_abs(), ended.at_ns);
+        let collected = collect(session.dir(), &poller, Some(clock.now_ns()), Some(main));
+
+        meta.end_ns = ended.at_ns;
+        meta.exit = ended.exit;
+        meta.cpu_user_ns = ended.user_ns;
+        meta.cpu_sys_ns = ended.sys_ns;
+        meta.collectors = vec![agent_collector(!collected.processes.is_empty())];
+        meta.notes.extend(collected.notes);
+        meta.notes.extend(clock.drift_note());
+        if collected.processes.is_empty() {
+            warnings.push(Trouble::new(
+                "no process of the command wrote anything",
+                "the agent was not loaded, or could not make its tables: there is nothing to report",
+                format!("convoy doctor -- {}", meta.command.first().map_or("", String::as_str)),
+            ));
+        }
+        let profile = Profile {
+            meta,
+            processes: collected.processes,
+        };
+        Recording {
+            profile,
+            exit: ended.exit,
+            warnings,
+            session,
+        }
+    }
+}
+
+impl Recording {
+    /// Writes an encoded profile to a file. If that fails, the session directory stays, and the error says
+    /// how to get the profile from it.
+    pub fn save(&mut self, path: &Path, encoded: &[u8]) -> Result<(), Error> {
+        store::write_profile(path, encoded).map_err(|e| store::kept(&e, self.session.keep()))
+    }
+}
+
+pub(crate) fn agent_collector(active: bool) -> Collector {
+    let (lost, enable) = if active {
+        (String::new(), String::new())
+    } else {
+        (
+            "all locks, waits and threads".to_owned(),
+            "convoy doctor -- COMMAND".to_owned(),
+        )
+    };
+    Collector {
+        name: "agent".into(),
+        active,
+        lost,
+        enable,
+    }
+}

@@ -1,0 +1,117 @@
+//! Puts a profile on disk: all of it or nothing.
+
+use std::io::{ErrorKind as IoKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::error::{os_text, Error, ErrorKind, Trouble};
+
+/// Writes an encoded profile beside its destination, then renames it: a reader sees the old file or the whole
+/// new one.
+pub fn write_profile(path: &Path, encoded: &[u8]) -> Result<(), Error> {
+    let failed = |e: std::io::Error| {
+        let fix = match e.kind() {
+            IoKind::StorageFull | IoKind::QuotaExceeded => {
+                format!(
+                    "free {} KB there, or write elsewhere with -o",
+                    encoded.len().div_ceil(1024)
+                )
+            }
+            IoKind::PermissionDenied | IoKind::ReadOnlyFilesystem => {
+                "write elsewhere with -o".to_owned()
+            }
+            IoKind::NotFound => "make the directory first".to_owned(),
+            _ => "write elsewhere with -o".to_owned(),
+        };
+        let found = format!("{}: {}", path.display(), os_text(&e));
+        Error::new(
+            ErrorKind::Write,
+            Trouble::new(found, "the profile was not written", fix),
+        )
+    };
+    if path.is_dir() {
+        return Err(failed(std::io::Error::from_raw_os_error(libc::EISDIR)));
+    }
+    // A device or pipe (/dev/stdout) cannot be replaced by a rename, and must not be.
+    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .map_err(failed)?;
+        return file.write_all(encoded).map_err(failed);
+    }
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .prefix(".convoy-")
+        .permissions(std::fs::Permissions::from_mode(0o666)) // cut by the umask, as for any output
+        .tempfile_in(dir)
+        .map_err(failed)?;
+    file.write_all(encoded).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}
+
+/// The same error, told together with where the data still are.
+pub(crate) fn kept(error: &Error, session_dir: &Path) -> Error {
+    let trouble = error.trouble();
+    let effect = format!(
+        "{}, but nothing is lost: the data are in {}",
+        trouble.effect,
+        session_dir.display()
+    );
+    let fix = format!(
+        "{}; then: convoy recover {}",
+        trouble.fix,
+        session_dir.display()
+    );
+    Error::new(
+        error.kind(),
+        Trouble::new(trouble.found.clone(), effect, fix),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profile_replaces_the_old_one_and_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.convoy");
+        write_profile(&path, b"old").unwrap();
+        write_profile(&path, b"new").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn full_disk_names_value_and_fix() {
+        let error = write_profile(Path::new("/dev/full"), &[0; 4096]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Write);
+        assert!(
+            error.trouble().found.contains("No space left on device"),
+            "{error}"
+        );
+        assert!(error.trouble().fix.contains("free 4 KB"), "{error}");
+        let kept = kept(&error, Path::new("/dev/shm/x"));
+        assert!(
+            kept.trouble().fix.ends_with("convoy recover /dev/shm/x"),
+            "{kept}"
+        );
+    }
+
+    #[test]
+    fn impossible_places_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [dir.path(), &dir.path().join("no/such/dir/run.convoy")] {
+            assert_eq!(
+                write_profile(path, b"x").unwrap_err().kind(),
+                ErrorKind::Write
+            );
+        }
+    }
+}
