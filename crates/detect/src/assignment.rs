@@ -32,19 +32,34 @@ impl Demands {
 
     /// What the groups alone would allow.
     pub(crate) fn stage_bound(&self, n: &[u32]) -> f64 {
-        let bound = |(n, work): (&u32, &f64)| if *work > 0.0 { f64::from(*n) / work } else { f64::INFINITY };
-        n.iter().zip(&self.work).map(bound).fold(f64::INFINITY, f64::min)
+        let bound = |(n, work): (&u32, &f64)| {
+            if *work > 0.0 {
+                f64::from(*n) / work
+            } else {
+                f64::INFINITY
+            }
+        };
+        n.iter()
+            .zip(&self.work)
+            .map(bound)
+            .fold(f64::INFINITY, f64::min)
     }
 
     /// What the CPUs alone would allow.
     pub(crate) fn cpu_bound(&self) -> f64 {
-        if self.cpu > 0.0 { self.cpus / self.cpu } else { f64::INFINITY }
+        if self.cpu > 0.0 {
+            self.cpus / self.cpu
+        } else {
+            f64::INFINITY
+        }
     }
 
     /// The group that limits an assignment.
     pub(crate) fn bottleneck(&self, n: &[u32]) -> usize {
         let load = |i: usize| self.work[i] / f64::from(n[i].max(1));
-        (0..n.len()).max_by(|a, b| load(*a).total_cmp(&load(*b))).unwrap_or(0)
+        (0..n.len())
+            .max_by(|a, b| load(*a).total_cmp(&load(*b)))
+            .unwrap_or(0)
     }
 
     /// Shares of the movable threads in proportion to work, not rounded.
@@ -52,20 +67,28 @@ impl Demands {
         let threads: f64 = self.movable().map(|i| f64::from(self.now[i])).sum();
         let work: f64 = self.movable().map(|i| self.work[i]).sum();
         (0..self.now.len())
-            .map(|i| if self.movable[i] && work > 0.0 { threads * self.work[i] / work } else { f64::from(self.now[i]) })
+            .map(|i| {
+                if self.movable[i] && work > 0.0 {
+                    threads * self.work[i] / work
+                } else {
+                    f64::from(self.now[i])
+                }
+            })
             .collect()
     }
 
     /// The best whole-numbered assignment of as many threads: every group one, each further thread to
     /// the group that is slowest so far. (Greedy is optimal for the least of monotone terms.)
     pub(crate) fn best(&self) -> Vec<u32> {
-        let mut n: Vec<u32> = (0..self.now.len()).map(|i| if self.movable[i] { 1 } else { self.now[i] }).collect();
+        let mut n: Vec<u32> = (0..self.now.len())
+            .map(|i| if self.movable[i] { 1 } else { self.now[i] })
+            .collect();
         let threads: u32 = self.movable().map(|i| self.now[i]).sum();
         let spare = threads.saturating_sub(self.movable().count() as u32);
         for _ in 0..spare.min(4096) {
-            let slowest = self
-                .movable()
-                .max_by(|a, b| (self.work[*a] / f64::from(n[*a])).total_cmp(&(self.work[*b] / f64::from(n[*b]))));
+            let slowest = self.movable().max_by(|a, b| {
+                (self.work[*a] / f64::from(n[*a])).total_cmp(&(self.work[*b] / f64::from(n[*b])))
+            });
             match slowest {
                 Some(i) => n[i] += 1,
                 None => break,
@@ -98,7 +121,13 @@ mod tests {
     use super::*;
 
     fn demands(work: &[f64], now: &[u32], cpus: f64) -> Demands {
-        Demands { work: work.to_vec(), cpu: work.iter().sum(), cpus, now: now.to_vec(), movable: vec![true; now.len()] }
+        Demands {
+            work: work.to_vec(),
+            cpu: work.iter().sum(),
+            cpus,
+            now: now.to_vec(),
+            movable: vec![true; now.len()],
+        }
     }
 
     #[test]

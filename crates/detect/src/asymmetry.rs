@@ -27,7 +27,12 @@ pub(crate) fn judge(row: &mut FamilyRow, locks: &[(ObjectId, LockStats)], t: &Th
     let mut rates: Vec<(f64, f64)> = locks
         .iter()
         .filter(|(_, s)| s.acquisitions as f64 * mean_rate >= EXPECTED_WAITS_MIN)
-        .map(|(_, s)| (s.contended as f64 / s.acquisitions as f64, s.acquisitions as f64))
+        .map(|(_, s)| {
+            (
+                s.contended as f64 / s.acquisitions as f64,
+                s.acquisitions as f64,
+            )
+        })
         .collect();
     rates.sort_by(|a, b| a.0.total_cmp(&b.0));
     row.judged = rates.len();
@@ -37,7 +42,10 @@ pub(crate) fn judge(row: &mut FamilyRow, locks: &[(ObjectId, LockStats)], t: &Th
         row.contention_max = last.0;
     }
     let tenth = locks.len().div_ceil(10);
-    let mut taken: Vec<(u64, u64)> = locks.iter().map(|(_, s)| (s.acquisitions, s.wait_ns)).collect();
+    let mut taken: Vec<(u64, u64)> = locks
+        .iter()
+        .map(|(_, s)| (s.acquisitions, s.wait_ns))
+        .collect();
     taken.sort_unstable_by(|a, b| b.cmp(a));
     let top = &taken[..tenth];
     row.top_tenth_acquisitions = top.iter().map(|x| x.0 as f64).sum::<f64>() / total_taken;
@@ -72,9 +80,19 @@ mod tests {
             wait_ns: contended * 1000,
             ..Default::default()
         };
-        let rows: Vec<_> = locks.iter().enumerate().map(|(i, x)| (ObjectId(i as u32), one(*x))).collect();
+        let rows: Vec<_> = locks
+            .iter()
+            .enumerate()
+            .map(|(i, x)| (ObjectId(i as u32), one(*x)))
+            .collect();
         let sum = locks.iter().fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        let mut row = FamilyRow { stats: LockStats { waited_ratio: 0.2, ..one(sum) }, ..Default::default() };
+        let mut row = FamilyRow {
+            stats: LockStats {
+                waited_ratio: 0.2,
+                ..one(sum)
+            },
+            ..Default::default()
+        };
         judge(&mut row, &rows, &Thresholds::default());
         row
     }

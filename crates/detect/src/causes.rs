@@ -20,7 +20,11 @@ const LARGE_SECTION_NS: f64 = 2000.0;
 const SITE_SHARE: f64 = 0.05;
 
 pub(crate) fn cause(id: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Cause {
-    Cause { id, text: text.into(), fix: fix.into() }
+    Cause {
+        id,
+        text: text.into(),
+        fix: fix.into(),
+    }
 }
 
 /// What is known about the locks of one finding.
@@ -65,7 +69,10 @@ impl Case<'_> {
             ));
         }
         let functions = self.contending_functions();
-        if functions.len() > 1 || self.stats.quadrant == Quadrant::Q2 || hold.is_none_or(|h| h <= LARGE_SECTION_NS) {
+        if functions.len() > 1
+            || self.stats.quadrant == Quadrant::Q2
+            || hold.is_none_or(|h| h <= LARGE_SECTION_NS)
+        {
             causes.push(cause(
                 "too-many-data-under-one-lock",
                 if functions.len() > 1 {
@@ -112,7 +119,9 @@ impl Case<'_> {
         causes.push(cause(
             "lock-too-fine",
             "it is taken for every small step",
-            format!("take it once for several steps at {here}, or work on a private copy and merge"),
+            format!(
+                "take it once for several steps at {here}, or work on a private copy and merge"
+            ),
         ));
         if self.hold_ns().is_none_or(|h| h <= TINY_SECTION_NS) {
             causes.push(cause(
@@ -126,11 +135,15 @@ impl Case<'_> {
     }
 
     fn place(&self) -> String {
-        self.sites.first().map_or_else(|| "an unknown place".into(), |s| place(self.view, s.site))
+        self.sites
+            .first()
+            .map_or_else(|| "an unknown place".into(), |s| place(self.view, s.site))
     }
 
     fn has(&self, kind: ObjectKind) -> bool {
-        self.locks.iter().any(|id| self.view.object(*id).is_some_and(|o| o.kind == kind))
+        self.locks
+            .iter()
+            .any(|id| self.view.object(*id).is_some_and(|o| o.kind == kind))
     }
 
     fn hold_ns(&self) -> Option<f64> {
@@ -140,7 +153,10 @@ impl Case<'_> {
     /// The holders sleep or do I/O inside: the locks are held for longer than their users ran.
     fn blocking_inside(&self, here: &str) -> Option<Cause> {
         let held = self.stats.hold_total_ns;
-        let mean = self.stats.hold_contended_ns.or(self.stats.hold_sampled_ns)?;
+        let mean = self
+            .stats
+            .hold_contended_ns
+            .or(self.stats.hold_sampled_ns)?;
         let on_cpu = self.users_cpu + self.users_run_delay;
         (mean > 20_000.0 && held > 1.5 * on_cpu && self.users_off > 0.3 * held).then(|| {
             cause(
@@ -178,7 +194,13 @@ impl Case<'_> {
 
     /// Functions that make a real part of the wait, or of the use where nobody waits.
     fn contending_functions(&self) -> Vec<&str> {
-        let wait = |s: &SiteShare| if self.stats.wait_ns > 0 { s.wait_ns } else { s.acquisitions };
+        let wait = |s: &SiteShare| {
+            if self.stats.wait_ns > 0 {
+                s.wait_ns
+            } else {
+                s.acquisitions
+            }
+        };
         let all: u64 = self.sites.iter().map(wait).sum();
         let mut names: Vec<&str> = self
             .sites
@@ -188,7 +210,12 @@ impl Case<'_> {
             .filter(|f| !f.is_empty())
             .collect();
         for w in self.waits_for.iter().filter(|w| w.share >= SITE_SHARE) {
-            names.extend(w.holder.last().map(|f| f.function.as_str()).filter(|f| !f.is_empty()));
+            names.extend(
+                w.holder
+                    .last()
+                    .map(|f| f.function.as_str())
+                    .filter(|f| !f.is_empty()),
+            );
         }
         names.sort_unstable();
         names.dedup();
@@ -209,8 +236,12 @@ impl Case<'_> {
     /// Several places of one function take the lock again and again.
     fn several_in_one_function(&self) -> Option<Cause> {
         let all: u64 = self.sites.iter().map(|s| s.acquisitions).sum();
-        let often: Vec<SiteId> =
-            self.sites.iter().filter(|s| s.acquisitions * 5 >= all && all > 0).map(|s| s.site).collect();
+        let often: Vec<SiteId> = self
+            .sites
+            .iter()
+            .filter(|s| s.acquisitions * 5 >= all && all > 0)
+            .map(|s| s.site)
+            .collect();
         let first = *often.first()?;
         let name = function(self.view, first);
         let lines: std::collections::BTreeSet<(u32, u64)> = often
@@ -221,7 +252,10 @@ impl Case<'_> {
         (!name.is_empty() && lines.len() > 1).then(|| {
             cause(
                 "several-small-sections",
-                format!("{name} takes it at {} places, one after the other", lines.len()),
+                format!(
+                    "{name} takes it at {} places, one after the other",
+                    lines.len()
+                ),
                 format!("one section around them in {name}, if nothing long lies between"),
             )
         })

@@ -25,7 +25,11 @@ pub(crate) struct Chains {
 impl Chains {
     /// `locks`: most waited for first.
     pub(crate) fn of(view: &View, locks: &[LockRow]) -> Self {
-        let top: Vec<&LockRow> = locks.iter().filter(|r| r.stats.wait_ns > 0).take(LOCKS_MAX).collect();
+        let top: Vec<&LockRow> = locks
+            .iter()
+            .filter(|r| r.stats.wait_ns > 0)
+            .take(LOCKS_MAX)
+            .collect();
         let mut share: BTreeMap<ObjectId, Vec<(ObjectId, f64)>> = BTreeMap::new();
         for held in &top {
             for awaited in top.iter().filter(|r| r.object != held.object) {
@@ -33,7 +37,10 @@ impl Chains {
                 let hold = held.stats.hold_total_ns;
                 // A fifth for what sampling of holds may miss.
                 if hold > 0.0 && inside > 0.05 * hold && inside <= 1.2 * hold {
-                    share.entry(held.object).or_default().push((awaited.object, (inside / hold).min(1.0)));
+                    share
+                        .entry(held.object)
+                        .or_default()
+                        .push((awaited.object, (inside / hold).min(1.0)));
                 }
             }
         }
@@ -42,7 +49,9 @@ impl Chains {
 
     /// Share of the waits for `lock` that is really for locks its holders wait for.
     pub(crate) fn passed_on(&self, lock: ObjectId) -> f64 {
-        self.share.get(&lock).map_or(0.0, |v| v.iter().map(|(_, s)| s).sum::<f64>().min(1.0))
+        self.share
+            .get(&lock)
+            .map_or(0.0, |v| v.iter().map(|(_, s)| s).sum::<f64>().min(1.0))
     }
 
     /// Share of the waits for `from` that is really for `to`.
@@ -52,20 +61,38 @@ impl Chains {
 
     /// Locks whose waits are partly for `to`.
     pub(crate) fn waiting_for(&self, to: ObjectId) -> Vec<(ObjectId, f64)> {
-        let reach = self.share.keys().filter(|from| **from != to).map(|from| (*from, self.reaches(*from, to)));
+        let reach = self
+            .share
+            .keys()
+            .filter(|from| **from != to)
+            .map(|from| (*from, self.reaches(*from, to)));
         reach.filter(|(_, s)| *s > 0.05).collect()
     }
 
     fn walk(&self, from: ObjectId, to: ObjectId, depth: usize) -> f64 {
-        let Some(next) = self.share.get(&from).filter(|_| depth > 0) else { return 0.0 };
-        next.iter().map(|(id, s)| if *id == to { *s } else { s * self.walk(*id, to, depth - 1) }).sum()
+        let Some(next) = self.share.get(&from).filter(|_| depth > 0) else {
+            return 0.0;
+        };
+        next.iter()
+            .map(|(id, s)| {
+                if *id == to {
+                    *s
+                } else {
+                    s * self.walk(*id, to, depth - 1)
+                }
+            })
+            .sum()
     }
 }
 
 /// Time that threads waited for `awaited` inside of sections of `held`, nanoseconds.
 fn waited_inside(view: &View, held: ObjectId, awaited: ObjectId) -> f64 {
     let mut sites: Vec<SiteId> = Vec::new();
-    for u in view.uses_of(held).iter().filter(|u| matches!(view.role(u), Some(Role::Acquire))) {
+    for u in view
+        .uses_of(held)
+        .iter()
+        .filter(|u| matches!(view.role(u), Some(Role::Acquire)))
+    {
         if !sites.contains(&u.site) {
             sites.push(u.site);
         }
@@ -85,9 +112,18 @@ fn waited_inside(view: &View, held: ObjectId, awaited: ObjectId) -> f64 {
 
 /// The stack of `inner` goes through the function of `outer`, past its call.
 fn is_inside(view: &View, outer: SiteId, inner: SiteId) -> bool {
-    let frames = |s: SiteId| view.model.sites.get(s.0 as usize).map(|s| (s.frames.as_slice(), s.shown));
-    let (Some((outer, shown)), Some((inner, _))) = (frames(outer), frames(inner)) else { return false };
-    let Some(caller) = outer.get(shown) else { return false };
+    let frames = |s: SiteId| {
+        view.model
+            .sites
+            .get(s.0 as usize)
+            .map(|s| (s.frames.as_slice(), s.shown))
+    };
+    let (Some((outer, shown)), Some((inner, _))) = (frames(outer), frames(inner)) else {
+        return false;
+    };
+    let Some(caller) = outer.get(shown) else {
+        return false;
+    };
     let outside: &[SiteFrame] = outer.get(shown + 1..).unwrap_or(&[]);
     inner.iter().enumerate().any(|(i, f)| {
         !f.function.is_empty()

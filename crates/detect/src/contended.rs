@@ -23,16 +23,30 @@ const ONE_LOCK_SHARE: f64 = 0.8;
 pub(crate) fn findings(cx: &Context, locks: &[LockRow], families: &[FamilyRow]) -> Vec<Finding> {
     let baseline = local_acquire_ns(cx.view);
     let mut units = units(cx, locks, families);
-    let waits: BTreeMap<ObjectId, f64> = locks.iter().map(|r| (r.object, r.stats.wait_ns as f64)).collect();
+    let waits: BTreeMap<ObjectId, f64> = locks
+        .iter()
+        .map(|r| (r.object, r.stats.wait_ns as f64))
+        .collect();
     for u in &mut units {
-        u.passed = u.locks.iter().flat_map(|id| cx.chains.waiting_for(*id)).collect();
-        u.passed.sort_by(|a, b| (b.1 * waits[&b.0]).total_cmp(&(a.1 * waits[&a.0])));
+        u.passed = u
+            .locks
+            .iter()
+            .flat_map(|id| cx.chains.waiting_for(*id))
+            .collect();
+        u.passed
+            .sort_by(|a, b| (b.1 * waits[&b.0]).total_cmp(&(a.1 * waits[&a.0])));
     }
-    let passed = |u: &Unit| u.passed.iter().map(|(id, share)| waits[id] * share).sum::<f64>();
+    let passed = |u: &Unit| {
+        u.passed
+            .iter()
+            .map(|(id, share)| waits[id] * share)
+            .sum::<f64>()
+    };
     let stake = |u: &Unit| u.stats.wait_ns as f64 + passed(u) + u.acquire_price(cx, baseline).1;
     units.retain(|u| {
         let life = cx.users_life(&u.locks);
-        u.stats.waited_ratio >= cx.t.waited_ratio || (life > 0.0 && stake(u) >= cx.t.waited_ratio * life)
+        u.stats.waited_ratio >= cx.t.waited_ratio
+            || (life > 0.0 && stake(u) >= cx.t.waited_ratio * life)
     });
     units.sort_by(|a, b| stake(b).total_cmp(&stake(a)));
     units.truncate(PRICED_MAX);
@@ -52,7 +66,9 @@ struct Unit<'a> {
 
 fn units<'a>(cx: &Context, locks: &'a [LockRow], families: &'a [FamilyRow]) -> Vec<Unit<'a>> {
     let whole_family = |f: &FamilyRow, top: &LockRow| {
-        f.asymmetric || (top.stats.wait_ns as f64) < ONE_LOCK_SHARE * f.stats.wait_ns as f64 || f.stats.wait_ns == 0
+        f.asymmetric
+            || (top.stats.wait_ns as f64) < ONE_LOCK_SHARE * f.stats.wait_ns as f64
+            || f.stats.wait_ns == 0
     };
     let mut by_family: Vec<Option<&LockRow>> = vec![None; families.len()];
     let mut units = Vec::new();
@@ -80,7 +96,13 @@ fn units<'a>(cx: &Context, locks: &'a [LockRow], families: &'a [FamilyRow]) -> V
                             contended: f.stats.contended,
                             wait_ns: f.stats.wait_ns,
                         }],
-                        waits_for: waits_for(f.locks.iter().take(1000).flat_map(|id| cx.pairs.get(*id)).copied()),
+                        waits_for: waits_for(
+                            f.locks
+                                .iter()
+                                .take(1000)
+                                .flat_map(|id| cx.pairs.get(*id))
+                                .copied(),
+                        ),
                         family: Some(f),
                         passed: Vec::new(),
                     });
@@ -99,7 +121,10 @@ impl Unit<'_> {
     /// excess over a local lock, and that together with the pair of operations itself.
     fn acquire_price(&self, cx: &Context, baseline: f64) -> (f64, f64) {
         let calls = (self.stats.acquisitions + self.stats.try_calls) as f64;
-        let excess = self.stats.acquire_ns.map_or(0.0, |ns| (ns - baseline).clamp(0.0, 400.0));
+        let excess = self
+            .stats
+            .acquire_ns
+            .map_or(0.0, |ns| (ns - baseline).clamp(0.0, 400.0));
         let pair = match cx.view.model.meta.machine.mutex_pair_ns {
             ns if ns > 0.0 => ns,
             _ => 15.0,
@@ -109,18 +134,34 @@ impl Unit<'_> {
 
     fn contended(&self, t: &Thresholds) -> bool {
         self.stats.waited_ratio >= t.waited_ratio
-            || (self.stats.contended >= t.asymmetry_min_waits && self.stats.contention_ratio.is_some_and(|r| r > t.contention_ratio))
+            || (self.stats.contended >= t.asymmetry_min_waits
+                && self
+                    .stats
+                    .contention_ratio
+                    .is_some_and(|r| r > t.contention_ratio))
     }
 
     fn finding(&self, cx: &Context, baseline: f64) -> Finding {
         let asymmetric = self.family.is_some_and(|f| f.asymmetric);
         let case = self.case(cx);
         let (id, mut change, (causes, undecided)) = if asymmetric {
-            ("asymmetric-contention", self.spread_evenly(cx, baseline), self.uneven())
+            (
+                "asymmetric-contention",
+                self.spread_evenly(cx, baseline),
+                self.uneven(),
+            )
         } else if self.contended(cx.t) {
-            ("contended-lock", self.without_waits(cx, baseline), case.contended())
+            (
+                "contended-lock",
+                self.without_waits(cx, baseline),
+                case.contended(),
+            )
         } else {
-            ("frequent-lock", self.without_price(cx, baseline), case.frequent())
+            (
+                "frequent-lock",
+                self.without_price(cx, baseline),
+                case.frequent(),
+            )
         };
         if self.locks.iter().any(|id| cx.view.locks.guessed(*id)) {
             change.sure = 0.0;
@@ -147,7 +188,9 @@ impl Unit<'_> {
 
     fn case<'a>(&'a self, cx: &'a Context) -> Case<'a> {
         let users = cx.users(&self.locks);
-        let sum = |f: &dyn Fn(&crate::view::ThreadTime) -> f64| users.iter().map(|i| f(&cx.view.threads[*i])).sum();
+        let sum = |f: &dyn Fn(&crate::view::ThreadTime) -> f64| {
+            users.iter().map(|i| f(&cx.view.threads[*i])).sum()
+        };
         Case {
             view: cx.view,
             locks: &self.locks,
@@ -174,7 +217,9 @@ impl Unit<'_> {
         }
         for (id, share) in &self.passed {
             for u in cx.view.uses_of(*id) {
-                let Some(i) = cx.view.thread(u.thread) else { continue };
+                let Some(i) = cx.view.thread(u.thread) else {
+                    continue;
+                };
                 let d = &mut change.deltas[i];
                 d.wait = (d.wait + share * u.wait_ns as f64).min(cx.view.threads[i].life);
             }
@@ -203,7 +248,14 @@ impl Unit<'_> {
 
     fn uneven(&self) -> (Vec<Cause>, String) {
         let fix = "spread the work over all locks of the family: another hash function, smaller parts, or another key";
-        (vec![cause("uneven-partition", "a few locks of the family get most of the work", fix)], String::new())
+        (
+            vec![cause(
+                "uneven-partition",
+                "a few locks of the family get most of the work",
+                fix,
+            )],
+            String::new(),
+        )
     }
 
     /// A lock without contention costs its own operations and the transfer of its cache line.
@@ -215,7 +267,9 @@ impl Unit<'_> {
         };
         for id in &self.locks {
             for u in cx.view.uses_of(*id) {
-                let Some(i) = cx.view.thread(u.thread) else { continue };
+                let Some(i) = cx.view.thread(u.thread) else {
+                    continue;
+                };
                 let d = &mut change.deltas[i];
                 // An atomic operation or a larger section in its place costs about two thirds of it.
                 for (sum, factor) in d.overhead.iter_mut().zip([0.0, 0.3, 1.0]) {
@@ -241,42 +295,111 @@ impl Unit<'_> {
         let s = self.stats;
         let name = match self.locks.as_slice() {
             [one] => cx.view.object_name(*one),
-            many => format!("{} locks taken at {}", many.len(), self.sites.first().map_or(String::new(), |x| place(cx.view, x.site))),
+            many => format!(
+                "{} locks taken at {}",
+                many.len(),
+                self.sites
+                    .first()
+                    .map_or(String::new(), |x| place(cx.view, x.site))
+            ),
         };
         match id {
             "asymmetric-contention" => {
                 let f = self.family.map_or(0.0, |f| f.top_tenth_waits);
                 format!("{name}: a tenth of them gets {} of the waits", percent(f))
             }
-            "frequent-lock" => format!("{name} is taken {} times a second, hardly contended", count(s.frequency_hz)),
-            _ => format!("{name}: {} lose {} of their time waiting for {}", plural(s.threads, "thread"), percent(s.waited_ratio), match self.locks.len() {
-                1 => "it",
-                _ => "them",
-            }),
+            "frequent-lock" => format!(
+                "{name} is taken {} times a second, hardly contended",
+                count(s.frequency_hz)
+            ),
+            _ => format!(
+                "{name}: {} lose {} of their time waiting for {}",
+                plural(s.threads, "thread"),
+                percent(s.waited_ratio),
+                match self.locks.len() {
+                    1 => "it",
+                    _ => "them",
+                }
+            ),
         }
     }
 
     fn evidence(&self, cx: &Context, baseline: f64) -> Vec<Evidence> {
         let s = self.stats;
         let mut list = vec![
-            evidence("waited_ratio", s.waited_ratio, format!("waits took {} of the time of {}", percent(s.waited_ratio), plural(s.threads, "thread"))),
-            evidence("wait_ns", s.wait_ns as f64, format!("waited {} in all, {} at most", duration(s.wait_ns as f64), duration(s.wait_max_ns as f64))),
+            evidence(
+                "waited_ratio",
+                s.waited_ratio,
+                format!(
+                    "waits took {} of the time of {}",
+                    percent(s.waited_ratio),
+                    plural(s.threads, "thread")
+                ),
+            ),
+            evidence(
+                "wait_ns",
+                s.wait_ns as f64,
+                format!(
+                    "waited {} in all, {} at most",
+                    duration(s.wait_ns as f64),
+                    duration(s.wait_max_ns as f64)
+                ),
+            ),
         ];
         if let Some(r) = s.contention_ratio {
-            list.push(evidence("contention_ratio", r, format!("{} of {} acquisitions contended", percent(r), count(s.acquisitions as f64))));
+            list.push(evidence(
+                "contention_ratio",
+                r,
+                format!(
+                    "{} of {} acquisitions contended",
+                    percent(r),
+                    count(s.acquisitions as f64)
+                ),
+            ));
         } else {
-            list.push(evidence("contended", s.contended as f64, format!("{} contended acquisitions; the others are not seen (raw futex)", count(s.contended as f64))));
+            list.push(evidence(
+                "contended",
+                s.contended as f64,
+                format!(
+                    "{} contended acquisitions; the others are not seen (raw futex)",
+                    count(s.contended as f64)
+                ),
+            ));
         }
-        list.push(evidence("frequency_hz", s.frequency_hz, format!("acquired {} times a second ({})", count(s.frequency_hz), quadrant_name(s.quadrant))));
+        list.push(evidence(
+            "frequency_hz",
+            s.frequency_hz,
+            format!(
+                "acquired {} times a second ({})",
+                count(s.frequency_hz),
+                quadrant_name(s.quadrant)
+            ),
+        ));
         if let Some(ns) = s.hold_sampled_ns.or(s.hold_contended_ns) {
-            list.push(evidence("hold_mean_ns", ns, format!("held for {} (mean of samples), {} at most", duration(ns), duration(s.hold_max_ns as f64))));
+            list.push(evidence(
+                "hold_mean_ns",
+                ns,
+                format!(
+                    "held for {} (mean of samples), {} at most",
+                    duration(ns),
+                    duration(s.hold_max_ns as f64)
+                ),
+            ));
             let share = (s.hold_total_ns / cx.view.wall()).max(0.0);
             if self.locks.len() == 1 && !shared_only(cx.view, &self.locks) {
-                list.push(evidence("held_ratio", share.min(1.0), format!("held {} of the run", percent(share.min(1.0)))));
+                list.push(evidence(
+                    "held_ratio",
+                    share.min(1.0),
+                    format!("held {} of the run", percent(share.min(1.0))),
+                ));
             }
         }
         let (excess, _) = self.acquire_price(cx, baseline);
-        let cpu: f64 = cx.users(&self.locks).iter().map(|i| cx.view.threads[*i].cpu).sum();
+        let cpu: f64 = cx
+            .users(&self.locks)
+            .iter()
+            .map(|i| cx.view.threads[*i].cpu)
+            .sum();
         if cpu > 0.0 && excess > 0.01 * cpu {
             list.push(evidence(
                 "transfer_ratio",
@@ -285,14 +408,42 @@ impl Unit<'_> {
             ));
         }
         if let Some(w) = self.waits_for.first() {
-            let holder = w.holder.first().map_or("an unknown place".into(), crate::text::frame_place);
-            list.push(evidence("pair_share", w.share, format!("{} of the wait: {} waits for {holder}", percent(w.share), place(cx.view, w.waiter))));
+            let holder = w
+                .holder
+                .first()
+                .map_or("an unknown place".into(), crate::text::frame_place);
+            list.push(evidence(
+                "pair_share",
+                w.share,
+                format!(
+                    "{} of the wait: {} waits for {holder}",
+                    percent(w.share),
+                    place(cx.view, w.waiter)
+                ),
+            ));
         }
         if let Some((id, share)) = self.passed.first() {
-            list.push(evidence("passed_ratio", *share, format!("{} of the waits for {} are for this lock: holders of that one wait here", percent(*share), cx.view.object_name(*id))));
+            list.push(evidence(
+                "passed_ratio",
+                *share,
+                format!(
+                    "{} of the waits for {} are for this lock: holders of that one wait here",
+                    percent(*share),
+                    cx.view.object_name(*id)
+                ),
+            ));
         }
         if let Some(f) = self.family {
-            list.push(evidence("locks", f.locks.len() as f64, format!("contention rate of its locks: {} to {}, median {}", percent(f.contention_min), percent(f.contention_max), percent(f.contention_median))));
+            list.push(evidence(
+                "locks",
+                f.locks.len() as f64,
+                format!(
+                    "contention rate of its locks: {} to {}, median {}",
+                    percent(f.contention_min),
+                    percent(f.contention_max),
+                    percent(f.contention_median)
+                ),
+            ));
         }
         list
     }
@@ -301,10 +452,17 @@ impl Unit<'_> {
         let mut list = Vec::new();
         let s = self.stats;
         if gain.mid < cx.t.gain_mid && s.waited_ratio >= 0.05 && id != "frequent-lock" {
-            list.push(format!("the waits are real, but taking them away buys nothing: {}", gain.limited_by));
+            list.push(format!(
+                "the waits are real, but taking them away buys nothing: {}",
+                gain.limited_by
+            ));
         }
         if let (Some(c), Some(u)) = (s.hold_contended_ns, s.hold_sampled_ns) {
-            let delay: f64 = cx.users(&self.locks).iter().map(|i| cx.view.threads[*i].run_delay).sum();
+            let delay: f64 = cx
+                .users(&self.locks)
+                .iter()
+                .map(|i| cx.view.threads[*i].run_delay)
+                .sum();
             if c > 5.0 * u && delay > 0.05 * cx.users_life(&self.locks) {
                 list.push(format!(
                     "holders of contended acquisitions held it {} against {} otherwise: they were preempted, there are more threads than CPUs",
@@ -315,11 +473,16 @@ impl Unit<'_> {
         if let [lock] = self.locks.as_slice() {
             let on = cx.chains.passed_on(*lock);
             if on > 0.2 {
-                list.push(format!("{} of its hold time its holders wait for another lock: fix that one first", percent(on)));
+                list.push(format!(
+                    "{} of its hold time its holders wait for another lock: fix that one first",
+                    percent(on)
+                ));
             }
         }
         if s.estimated {
-            list.push("the share of each lock in its site's acquisitions comes from samples".into());
+            list.push(
+                "the share of each lock in its site's acquisitions comes from samples".into(),
+            );
         }
         if self.locks.iter().any(|id| cx.view.locks.guessed(*id)) {
             list.push("taken for a lock from the way that threads use it, not from a name".into());
@@ -331,7 +494,12 @@ impl Unit<'_> {
 /// The price of a lock that one thread alone takes is real, but such locks are mostly there on
 /// purpose (one per thread or shard instead of a shared one): no gain is promised.
 fn unused_price(gain: Gain) -> Gain {
-    Gain { low: 1.0, mid: 1.0, limited_by: "nobody else takes it: it may be there on purpose".into(), ..gain }
+    Gain {
+        low: 1.0,
+        mid: 1.0,
+        limited_by: "nobody else takes it: it may be there on purpose".into(),
+        ..gain
+    }
 }
 
 fn quadrant_name(q: Quadrant) -> &'static str {

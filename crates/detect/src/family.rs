@@ -27,9 +27,18 @@ pub(crate) struct Families {
 impl Families {
     pub(crate) fn of_view(view: &View, t: &Thresholds) -> Self {
         let members = members(view);
-        let mut rows: Vec<FamilyRow> = members.into_iter().map(|locks| row(view, locks, t)).collect();
-        sort_by_wait(&mut rows, |r| (&r.stats, r.locks.first().map_or(0, |id| id.0)));
-        let of = rows.iter().enumerate().flat_map(|(i, r)| r.locks.iter().map(move |id| (*id, i))).collect();
+        let mut rows: Vec<FamilyRow> = members
+            .into_iter()
+            .map(|locks| row(view, locks, t))
+            .collect();
+        sort_by_wait(&mut rows, |r| {
+            (&r.stats, r.locks.first().map_or(0, |id| id.0))
+        });
+        let of = rows
+            .iter()
+            .enumerate()
+            .flat_map(|(i, r)| r.locks.iter().map(move |id| (*id, i)))
+            .collect();
         Self { rows, of }
     }
 
@@ -55,7 +64,11 @@ fn members(view: &View) -> Vec<Vec<ObjectId>> {
     let mut parent: Vec<usize> = (0..ids.len()).collect();
     let mut at_site: Option<(SiteId, usize)> = None;
     for ((site, object), n) in &taken_at {
-        let known = view.model.sites.get(site.0 as usize).is_none_or(|s| !s.frames.is_empty());
+        let known = view
+            .model
+            .sites
+            .get(site.0 as usize)
+            .is_none_or(|s| !s.frames.is_empty());
         if !known || *n < TIE_SHARE * taken[object] {
             continue;
         }
@@ -93,7 +106,10 @@ fn row(view: &View, locks: Vec<ObjectId>, t: &Thresholds) -> FamilyRow {
         for u in view.uses_of(id) {
             all.add(view, u);
             one.add(view, u);
-            if matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
+            if matches!(
+                view.role(u),
+                Some(Role::Acquire | Role::AcquireShared | Role::Try)
+            ) {
                 *sites.entry(u.site).or_default() += u.calls.max(u.waits);
             }
         }
@@ -102,7 +118,11 @@ fn row(view: &View, locks: Vec<ObjectId>, t: &Thresholds) -> FamilyRow {
     sort_by_wait(&mut per_lock, |(id, s)| (s, id.0));
     let mut row = FamilyRow {
         stats: all.finish(view, t),
-        site: sites.iter().max_by_key(|(_, n)| **n).map(|(s, _)| *s).unwrap_or_default(),
+        site: sites
+            .iter()
+            .max_by_key(|(_, n)| **n)
+            .map(|(s, _)| *s)
+            .unwrap_or_default(),
         ..Default::default()
     };
     asymmetry::judge(&mut row, &per_lock, t);

@@ -13,17 +13,32 @@ use crate::view::View;
 pub(crate) fn group_rows(view: &View, links: &Links) -> Vec<GroupRow> {
     let mut waits: BTreeMap<(GroupId, ObjectId), u64> = BTreeMap::new();
     for u in view.uses().iter().filter(|u| u.wait_ns > 0) {
-        if let (Some(i), Some(Role::Acquire | Role::AcquireShared | Role::Wait)) = (view.thread(u.thread), view.role(u)) {
+        if let (Some(i), Some(Role::Acquire | Role::AcquireShared | Role::Wait)) =
+            (view.thread(u.thread), view.role(u))
+        {
             *waits.entry((view.threads[i].group, u.object)).or_default() += u.wait_ns;
         }
     }
-    let mut rows: Vec<GroupRow> = view.groups().into_iter().map(|g| row(view, links, &waits, g)).collect();
+    let mut rows: Vec<GroupRow> = view
+        .groups()
+        .into_iter()
+        .map(|g| row(view, links, &waits, g))
+        .collect();
     rows.sort_by(|a, b| b.cpu_ns.cmp(&a.cpu_ns).then(a.group.cmp(&b.group)));
     rows
 }
 
-fn row(view: &View, links: &Links, waits: &BTreeMap<(GroupId, ObjectId), u64>, group: GroupId) -> GroupRow {
-    let mut r = GroupRow { group, thread_busy_min_ns: u64::MAX, ..Default::default() };
+fn row(
+    view: &View,
+    links: &Links,
+    waits: &BTreeMap<(GroupId, ObjectId), u64>,
+    group: GroupId,
+) -> GroupRow {
+    let mut r = GroupRow {
+        group,
+        thread_busy_min_ns: u64::MAX,
+        ..Default::default()
+    };
     let mut run_delay = None;
     for t in view.group_threads(group) {
         let model = view.model.threads.get(t.id.0 as usize);
@@ -43,12 +58,24 @@ fn row(view: &View, links: &Links, waits: &BTreeMap<(GroupId, ObjectId), u64>, g
     }
     r.run_delay_ns = run_delay;
     r.thread_busy_min_ns = r.thread_busy_min_ns.min(r.thread_busy_max_ns);
-    r.busy_ratio = if r.life_ns > 0 { r.busy_ns as f64 / r.life_ns as f64 } else { 0.0 };
-    r.top_waits = waits.range((group, ObjectId(0))..=(group, ObjectId(u32::MAX))).map(|((_, o), ns)| (*o, *ns)).collect();
-    r.top_waits.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    r.busy_ratio = if r.life_ns > 0 {
+        r.busy_ns as f64 / r.life_ns as f64
+    } else {
+        0.0
+    };
+    r.top_waits = waits
+        .range((group, ObjectId(0))..=(group, ObjectId(u32::MAX)))
+        .map(|((_, o), ns)| (*o, *ns))
+        .collect();
+    r.top_waits
+        .sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     r.top_waits.truncate(5);
     for (a, b) in links.keys() {
-        r.linked.extend([(*a == group).then_some(*b), (*b == group).then_some(*a)].into_iter().flatten());
+        r.linked.extend(
+            [(*a == group).then_some(*b), (*b == group).then_some(*a)]
+                .into_iter()
+                .flatten(),
+        );
     }
     r.linked.sort_unstable();
     r.linked.dedup();
@@ -57,10 +84,20 @@ fn row(view: &View, links: &Links, waits: &BTreeMap<(GroupId, ObjectId), u64>, g
 
 /// How parallel the process was.
 pub(crate) fn parallelism(view: &View) -> Parallelism {
-    let sum = |f: fn(&crate::view::ThreadTime) -> f64| view.threads.iter().map(f).sum::<f64>() as u64;
-    let delays = view.threads.iter().map(|t| view.model.threads.get(t.id.0 as usize).and_then(|m| m.run_delay_ns));
+    let sum =
+        |f: fn(&crate::view::ThreadTime) -> f64| view.threads.iter().map(f).sum::<f64>() as u64;
+    let delays = view.threads.iter().map(|t| {
+        view.model
+            .threads
+            .get(t.id.0 as usize)
+            .and_then(|m| m.run_delay_ns)
+    });
     let (wall, cpu) = (view.wall(), view.cpu());
-    let cpus = if view.cpus_allowed.is_finite() { view.cpus_allowed as u32 } else { 0 };
+    let cpus = if view.cpus_allowed.is_finite() {
+        view.cpus_allowed as u32
+    } else {
+        0
+    };
     Parallelism {
         process: view.process,
         wall_ns: wall as u64,
@@ -69,7 +106,11 @@ pub(crate) fn parallelism(view: &View) -> Parallelism {
         cpus,
         cpu_ns: cpu as u64,
         cpus_busy: if wall > 0.0 { cpu / wall } else { 0.0 },
-        cpu_ratio: if wall > 0.0 && cpus > 0 { (cpu / wall / f64::from(cpus)).min(1.0) } else { 0.0 },
+        cpu_ratio: if wall > 0.0 && cpus > 0 {
+            (cpu / wall / f64::from(cpus)).min(1.0)
+        } else {
+            0.0
+        },
         thread_time_ns: sum(|t| t.life),
         run_delay_ns: delays.fold(None, |a, b| b.map_or(a, |ns| Some(a.unwrap_or(0) + ns))),
         lock_wait_ns: sum(|t| t.lock_wait),
@@ -80,9 +121,21 @@ pub(crate) fn parallelism(view: &View) -> Parallelism {
 }
 
 fn most_at_once(view: &View) -> usize {
-    let mut edges: Vec<(f64, i32)> = view.threads.iter().flat_map(|t| [(t.start, 1), (t.end, -1)]).collect();
+    let mut edges: Vec<(f64, i32)> = view
+        .threads
+        .iter()
+        .flat_map(|t| [(t.start, 1), (t.end, -1)])
+        .collect();
     // Ends first: one that begins when another ends did not run beside it.
     edges.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let mut now = 0;
-    edges.iter().map(|(_, d)| { now += d; now }).max().unwrap_or(0).max(0) as usize
+    edges
+        .iter()
+        .map(|(_, d)| {
+            now += d;
+            now
+        })
+        .max()
+        .unwrap_or(0)
+        .max(0) as usize
 }

@@ -56,10 +56,13 @@ pub(crate) fn event_rows(view: &View, pairs: &Pairs) -> (Vec<EventRow>, Links) {
 
 /// Writes what the classes mean into the threads' times.
 pub(crate) fn mark_elastic(view: &mut View, rows: &[EventRow]) {
-    let classes: BTreeMap<ObjectId, EventClass> = rows.iter().map(|r| (r.object, r.class)).collect();
+    let classes: BTreeMap<ObjectId, EventClass> =
+        rows.iter().map(|r| (r.object, r.class)).collect();
     let mut parts = vec![(0.0, 0.0); view.threads.len()];
     for u in view.uses() {
-        let (Some(class), Some(i)) = (classes.get(&u.object), view.thread(u.thread)) else { continue };
+        let (Some(class), Some(i)) = (classes.get(&u.object), view.thread(u.thread)) else {
+            continue;
+        };
         if view.role(u) != Some(Role::Wait) {
             continue;
         }
@@ -68,7 +71,9 @@ pub(crate) fn mark_elastic(view: &mut View, rows: &[EventRow]) {
                 parts[i].0 += u.wait_ns as f64;
                 parts[i].1 += u.wait_ns as f64;
             }
-            EventClass::SlowPeer | EventClass::DelayedPeer | EventClass::Unknown => parts[i].0 += u.wait_ns as f64,
+            EventClass::SlowPeer | EventClass::DelayedPeer | EventClass::Unknown => {
+                parts[i].0 += u.wait_ns as f64
+            }
             EventClass::Straggler | EventClass::Pool => {}
         }
     }
@@ -79,7 +84,10 @@ pub(crate) fn mark_elastic(view: &mut View, rows: &[EventRow]) {
 }
 
 fn totals(view: &View, object: ObjectId, uses: &[&Use]) -> EventRow {
-    let mut row = EventRow { object, ..Default::default() };
+    let mut row = EventRow {
+        object,
+        ..Default::default()
+    };
     let mut waiters: BTreeMap<usize, u64> = BTreeMap::new();
     for u in uses {
         match view.role(u) {
@@ -99,7 +107,11 @@ fn totals(view: &View, object: ObjectId, uses: &[&Use]) -> EventRow {
         }
     }
     let life: f64 = waiters.keys().map(|i| view.threads[*i].life).sum();
-    row.waited_ratio = if life > 0.0 { (row.wait_ns as f64 / life).min(1.0) } else { 0.0 };
+    row.waited_ratio = if life > 0.0 {
+        (row.wait_ns as f64 / life).min(1.0)
+    } else {
+        0.0
+    };
     row.threads = waiters.len();
     row.sites = site_shares(view, uses);
     row
@@ -114,10 +126,20 @@ struct Wakers {
 
 impl Wakers {
     fn of(view: &View, pairs: &Pairs, object: ObjectId) -> Self {
-        let mut this = Self { by_group: BTreeMap::new(), known_ns: 0 };
+        let mut this = Self {
+            by_group: BTreeMap::new(),
+            known_ns: 0,
+        };
         for p in own_pairs(view, pairs, object) {
-            let (Some(waiter), Some(peer)) = (view.thread(p.thread), p.peer.and_then(|id| view.thread(id))) else { continue };
-            let sum = this.by_group.entry((view.threads[waiter].group, view.threads[peer].group)).or_default();
+            let (Some(waiter), Some(peer)) =
+                (view.thread(p.thread), p.peer.and_then(|id| view.thread(id)))
+            else {
+                continue;
+            };
+            let sum = this
+                .by_group
+                .entry((view.threads[waiter].group, view.threads[peer].group))
+                .or_default();
             sum.0 += p.waits;
             sum.1 += p.wait_ns;
             this.known_ns += p.wait_ns;
@@ -127,8 +149,17 @@ impl Wakers {
 
     /// Share of the wait ended by threads of the waiter's own group.
     fn own_share(&self) -> f64 {
-        let own: u64 = self.by_group.iter().filter(|((a, b), _)| a == b).map(|(_, (_, ns))| ns).sum();
-        if self.known_ns > 0 { own as f64 / self.known_ns as f64 } else { 0.0 }
+        let own: u64 = self
+            .by_group
+            .iter()
+            .filter(|((a, b), _)| a == b)
+            .map(|(_, (_, ns))| ns)
+            .sum();
+        if self.known_ns > 0 {
+            own as f64 / self.known_ns as f64
+        } else {
+            0.0
+        }
     }
 
     /// The group that ended most of the waits of other groups.
@@ -144,46 +175,86 @@ impl Wakers {
 }
 
 fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (EventClass, String) {
-    let Some(object) = view.object(row.object) else { return (EventClass::Unknown, String::new()) };
+    let Some(object) = view.object(row.object) else {
+        return (EventClass::Unknown, String::new());
+    };
     if is_meeting(object) {
-        return (EventClass::Straggler, "threads meet here: all wait for the last one".into());
+        return (
+            EventClass::Straggler,
+            "threads meet here: all wait for the last one".into(),
+        );
     }
     if object.kind == ObjectKind::Thread {
         return (EventClass::Idle, "waits for a thread to end".into());
     }
     let timeout_ns: u64 = uses.iter().map(|u| u.timeout_ns).sum();
     if row.wait_ns > 0 && timeout_ns * 10 >= row.wait_ns * 9 {
-        return (EventClass::Idle, "nearly all of it ended by timeout: a timer".into());
+        return (
+            EventClass::Idle,
+            "nearly all of it ended by timeout: a timer".into(),
+        );
     }
     if is_pool(view, object.kind, uses) {
-        return (EventClass::Pool, "the threads that wait are the ones that post: a pool of tokens that is too small".into());
+        return (
+            EventClass::Pool,
+            "the threads that wait are the ones that post: a pool of tokens that is too small"
+                .into(),
+        );
     }
     if wakers.known_ns * 2 < row.wait_ns {
-        return (EventClass::Unknown, "most of these waits were ended by somebody who was not seen".into());
+        return (
+            EventClass::Unknown,
+            "most of these waits were ended by somebody who was not seen".into(),
+        );
     }
     if wakers.own_share() >= 0.6 {
         let (mut broadcasts, mut wakes) = (0, 0);
         for u in uses.iter().filter(|u| view.role(u) == Some(Role::Wake)) {
             wakes += u.calls;
-            broadcasts += if matches!(u.op, Some(Op::CondBroadcast)) { u.calls } else { 0 };
+            broadcasts += if matches!(u.op, Some(Op::CondBroadcast)) {
+                u.calls
+            } else {
+                0
+            };
         }
         return if broadcasts > 0 && broadcasts * 2 >= wakes {
             (EventClass::Straggler, "ended by a broadcast of the same kind of thread: a barrier made of a condition variable".into())
         } else {
-            (EventClass::Unknown, "ended by threads of the same kind".into())
+            (
+                EventClass::Unknown,
+                "ended by threads of the same kind".into(),
+            )
         };
     }
-    let Some(waker) = wakers.main_waker() else { return (EventClass::Unknown, String::new()) };
+    let Some(waker) = wakers.main_waker() else {
+        return (EventClass::Unknown, String::new());
+    };
     let name = view.group_name(waker);
-    let (life, busy, locked) = view
-        .group_threads(waker)
-        .fold((0.0, 0.0, 0.0), |a, t| (a.0 + t.life, a.1 + t.busy() + t.run_delay, a.2 + t.lock_wait));
+    let (life, busy, locked) = view.group_threads(waker).fold((0.0, 0.0, 0.0), |a, t| {
+        (
+            a.0 + t.life,
+            a.1 + t.busy() + t.run_delay,
+            a.2 + t.lock_wait,
+        )
+    });
     if life <= 0.0 {
         (EventClass::Unknown, String::new())
     } else if busy / life >= SATURATED {
-        (EventClass::SlowPeer, format!("{name}, who ends these waits, is at work {:.0} % of its time", 100.0 * busy / life))
+        (
+            EventClass::SlowPeer,
+            format!(
+                "{name}, who ends these waits, is at work {:.0} % of its time",
+                100.0 * busy / life
+            ),
+        )
     } else if locked / life >= DELAYED {
-        (EventClass::DelayedPeer, format!("{name}, who ends these waits, waits for locks {:.0} % of its time", 100.0 * locked / life))
+        (
+            EventClass::DelayedPeer,
+            format!(
+                "{name}, who ends these waits, waits for locks {:.0} % of its time",
+                100.0 * locked / life
+            ),
+        )
     } else {
         (EventClass::Idle, format!("{name}, who ends these waits, was not held up and had time to spare: there was nothing to do"))
     }
@@ -196,7 +267,9 @@ fn is_pool(view: &View, kind: ObjectKind, uses: &[&Use]) -> bool {
     }
     let mut calls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for u in uses {
-        let Some(i) = view.thread(u.thread) else { continue };
+        let Some(i) = view.thread(u.thread) else {
+            continue;
+        };
         let c = calls.entry(i).or_default();
         match view.role(u) {
             Some(Role::Wait | Role::Try) => c.0 += u.calls.saturating_sub(u.failed),
@@ -205,8 +278,11 @@ fn is_pool(view: &View, kind: ObjectKind, uses: &[&Use]) -> bool {
         }
     }
     let waits: u64 = calls.values().map(|c| c.0).sum();
-    let balanced: u64 =
-        calls.values().filter(|(w, p)| *w > 0 && *p * 5 >= *w * 4 && *p * 4 <= *w * 5).map(|c| c.0).sum();
+    let balanced: u64 = calls
+        .values()
+        .filter(|(w, p)| *w > 0 && *p * 5 >= *w * 4 && *p * 4 <= *w * 5)
+        .map(|c| c.0)
+        .sum();
     let users = calls.values().filter(|c| c.0 > 0).count();
     users >= 2 && waits > 0 && balanced * 10 >= waits * 9
 }

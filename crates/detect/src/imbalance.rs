@@ -24,7 +24,9 @@ const METHOD: &str = "work of each group over its threads, bounded by CPUs (asym
 pub(crate) fn findings(cx: &Context) -> (Vec<Finding>, Vec<Assignment>) {
     let mut all = (Vec::new(), Vec::new());
     for groups in linked(cx) {
-        let Some(stages) = Stages::of(cx.view, groups) else { continue };
+        let Some(stages) = Stages::of(cx.view, groups) else {
+            continue;
+        };
         let (finding, assignment) = stages.judge(cx);
         all.0.extend(finding);
         all.1.push(assignment);
@@ -39,7 +41,8 @@ fn linked(cx: &Context) -> Vec<Vec<GroupId>> {
         *life.entry(t.group).or_default() += t.life;
     }
     let strong = cx.links.iter().filter(|((waiter, _), (n, ns))| {
-        *n >= LINK_WAKES && *ns as f64 >= LINK_SHARE * life.get(waiter).copied().unwrap_or(f64::INFINITY)
+        *n >= LINK_WAKES
+            && *ns as f64 >= LINK_SHARE * life.get(waiter).copied().unwrap_or(f64::INFINITY)
     });
     let mut sets: Vec<BTreeSet<GroupId>> = Vec::new();
     for ((a, b), _) in strong {
@@ -70,17 +73,26 @@ impl Stages {
     fn of(view: &View, groups: Vec<GroupId>) -> Option<Self> {
         // While the group that came last and the group that went first are both there.
         let span = |g: GroupId| {
-            view.group_threads(g).fold((f64::INFINITY, 0.0_f64), |a, t| (a.0.min(t.start), a.1.max(t.end)))
+            view.group_threads(g)
+                .fold((f64::INFINITY, 0.0_f64), |a, t| {
+                    (a.0.min(t.start), a.1.max(t.end))
+                })
         };
         let start = groups.iter().map(|g| span(*g).0).fold(0.0, f64::max);
-        let end = groups.iter().map(|g| span(*g).1).fold(f64::INFINITY, f64::min);
+        let end = groups
+            .iter()
+            .map(|g| span(*g).1)
+            .fold(f64::INFINITY, f64::min);
         let length = end - start;
         if length <= 0.0 {
             return None;
         }
         let mut this = Self {
             groups,
-            demands: Demands { cpus: view.cpus, ..Default::default() },
+            demands: Demands {
+                cpus: view.cpus,
+                ..Default::default()
+            },
             lock_wait: Vec::new(),
             busiest: 0.0,
             laziest: f64::INFINITY,
@@ -101,7 +113,8 @@ impl Stages {
             this.demands.work.push(work.min(life) / length);
             this.demands.now.push(threads);
             this.demands.movable.push(!main);
-            this.lock_wait.push(if life > 0.0 { locks / life } else { 0.0 });
+            this.lock_wait
+                .push(if life > 0.0 { locks / life } else { 0.0 });
             let ratio = work.min(life) / length / f64::from(threads);
             this.busiest = this.busiest.max(ratio);
             this.laziest = this.laziest.min(ratio);
@@ -109,7 +122,9 @@ impl Stages {
         this.demands.cpu = view
             .threads
             .iter()
-            .map(|t| (t.cpu - t.spin).max(0.0) * (t.end.min(end) - t.start.max(start)).max(0.0) / t.life)
+            .map(|t| {
+                (t.cpu - t.spin).max(0.0) * (t.end.min(end) - t.start.max(start)).max(0.0) / t.life
+            })
             .sum::<f64>()
             / length;
         Some(this)
@@ -119,11 +134,20 @@ impl Stages {
         let d = &self.demands;
         let best = d.best();
         let now = d.throughput(&d.now);
-        let relative = |n: &[u32]| if now > 0.0 { d.throughput(n) / now } else { 1.0 };
+        let relative = |n: &[u32]| {
+            if now > 0.0 {
+                d.throughput(n) / now
+            } else {
+                1.0
+            }
+        };
         let mut options: Vec<AssignmentOption> = Vec::new();
         for n in [vec![best.clone()], d.neighbours(&best), vec![d.now.clone()]].concat() {
             if !options.iter().any(|o| o.threads == n) {
-                options.push(AssignmentOption { throughput: relative(&n), threads: n });
+                options.push(AssignmentOption {
+                    throughput: relative(&n),
+                    threads: n,
+                });
             }
         }
         if let Some((_, rest)) = options.split_first_mut() {
@@ -154,7 +178,14 @@ impl Stages {
     }
 
     /// The same threads, spread otherwise, pass more.
-    fn imbalance(&self, cx: &Context, slow: usize, best: &[u32], gain: f64, limited_by: String) -> Finding {
+    fn imbalance(
+        &self,
+        cx: &Context,
+        slow: usize,
+        best: &[u32],
+        gain: f64,
+        limited_by: String,
+    ) -> Finding {
         let d = &self.demands;
         let names: Vec<String> = self.groups.iter().map(|g| cx.view.group_name(*g)).collect();
         let list = |n: &[u32]| n.iter().map(u32::to_string).collect::<Vec<_>>().join(" : ");
@@ -162,15 +193,32 @@ impl Stages {
         Finding {
             id: "load-imbalance",
             subject: Subject::Groups(self.groups.clone()),
-            title: format!("{} is at work {} of its time, the groups it works with {} at least", names[slow], percent(self.busiest.min(1.0)), percent(self.laziest)),
+            title: format!(
+                "{} is at work {} of its time, the groups it works with {} at least",
+                names[slow],
+                percent(self.busiest.min(1.0)),
+                percent(self.laziest)
+            ),
             evidence: self.evidence(&names),
             causes: vec![cause(
                 "wrong-thread-assignment",
                 "threads are not spread over the groups in proportion to their work",
-                format!("{} threads {} instead of {} ({})", best.iter().sum::<u32>(), list(best), list(&d.now), names.join(" : ")),
+                format!(
+                    "{} threads {} instead of {} ({})",
+                    best.iter().sum::<u32>(),
+                    list(best),
+                    list(&d.now),
+                    names.join(" : ")
+                ),
             )],
             undecided: String::new(),
-            gain: Gain { low: 1.0 + 0.4 * (gain - 1.0), mid: gain, high, method: METHOD.into(), limited_by },
+            gain: Gain {
+                low: 1.0 + 0.4 * (gain - 1.0),
+                mid: gain,
+                high,
+                method: METHOD.into(),
+                limited_by,
+            },
             share_of_thread_time: 1.0 - self.laziest.min(1.0),
             caveats: self.caveats(cx, slow),
         }
@@ -183,24 +231,52 @@ impl Stages {
         let mut more = d.now.clone();
         more[slow] += 1;
         let now = d.throughput(&d.now);
-        let with_one_more = if now > 0.0 { (d.throughput(&more) / now).max(1.0) } else { 1.0 };
+        let with_one_more = if now > 0.0 {
+            (d.throughput(&more) / now).max(1.0)
+        } else {
+            1.0
+        };
         // The stage gone altogether: the next one or the CPUs limit.
         let mut without = d.clone();
         without.work[slow] = 0.0;
         let limit = without.throughput(&d.now).min(d.cpu_bound()).max(1.0);
         let (mid, fix) = if d.movable[slow] {
-            (with_one_more, format!("one thread more for {}, or less work in it", names[slow]))
+            (
+                with_one_more,
+                format!("one thread more for {}, or less work in it", names[slow]),
+            )
         } else {
-            (1.0 + 0.3 * (with_one_more - 1.0), format!("less work in {}: hand part of it to the threads that wait", names[slow]))
+            (
+                1.0 + 0.3 * (with_one_more - 1.0),
+                format!(
+                    "less work in {}: hand part of it to the threads that wait",
+                    names[slow]
+                ),
+            )
         };
         Finding {
             id: "slow-stage",
             subject: Subject::Group(self.groups[slow]),
-            title: format!("{} is at work {} of its time, the groups it works with {} at least", names[slow], percent(self.busiest.min(1.0)), percent(self.laziest)),
+            title: format!(
+                "{} is at work {} of its time, the groups it works with {} at least",
+                names[slow],
+                percent(self.busiest.min(1.0)),
+                percent(self.laziest)
+            ),
             evidence: self.evidence(&names),
-            causes: vec![cause("slow-stage", "one stage works all the time while those before and after it wait", fix)],
+            causes: vec![cause(
+                "slow-stage",
+                "one stage works all the time while those before and after it wait",
+                fix,
+            )],
             undecided: String::new(),
-            gain: Gain { low: 1.0, mid: mid.min(limit.max(1.0)), high: limit.max(mid), method: METHOD.into(), limited_by: self.limit(cx.view, &more) },
+            gain: Gain {
+                low: 1.0,
+                mid: mid.min(limit.max(1.0)),
+                high: limit.max(mid),
+                method: METHOD.into(),
+                limited_by: self.limit(cx.view, &more),
+            },
             share_of_thread_time: 1.0 - self.laziest.min(1.0),
             caveats: self.caveats(cx, slow),
         }
@@ -210,13 +286,26 @@ impl Stages {
         let d = &self.demands;
         let row = |i: usize| {
             let ratio = d.work[i] / f64::from(d.now[i]);
-            evidence("busy_ratio", ratio, format!("{}: {} x {} at work", names[i], d.now[i], percent(ratio.min(1.0))))
+            evidence(
+                "busy_ratio",
+                ratio,
+                format!(
+                    "{}: {} x {} at work",
+                    names[i],
+                    d.now[i],
+                    percent(ratio.min(1.0))
+                ),
+            )
         };
         let mut list: Vec<_> = (0..names.len()).map(row).collect();
         list.sort_by(|a, b| b.value.total_cmp(&a.value));
         if d.cpus.is_finite() {
             let ratio = (d.cpu / d.cpus).min(1.0);
-            list.push(evidence("cpu_ratio", ratio, format!("{} of the CPUs' time is used", percent(ratio))));
+            list.push(evidence(
+                "cpu_ratio",
+                ratio,
+                format!("{} of the CPUs' time is used", percent(ratio)),
+            ));
         }
         list
     }
@@ -233,14 +322,21 @@ impl Stages {
     fn caveats(&self, cx: &Context, slow: usize) -> Vec<String> {
         let mut list = Vec::new();
         if self.lock_wait[slow] > 0.1 {
-            list.push(format!("it also waits for locks {} of its time: fix those first", percent(self.lock_wait[slow])));
+            list.push(format!(
+                "it also waits for locks {} of its time: fix those first",
+                percent(self.lock_wait[slow])
+            ));
         }
         if !self.demands.movable[slow] {
             list.push("it is the main thread: there is only one of it".into());
         }
         let busy = self.demands.cpu / self.demands.cpus;
         if busy > 0.9 {
-            list.push(format!("the {:.0} CPUs are {} busy already: no assignment buys much here", cx.view.cpus, percent(busy.min(1.0))));
+            list.push(format!(
+                "the {:.0} CPUs are {} busy already: no assignment buys much here",
+                cx.view.cpus,
+                percent(busy.min(1.0))
+            ));
         }
         list
     }

@@ -57,7 +57,8 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
     }
     lock_rows::sort_by_wait(&mut all.locks, |r| (&r.stats, r.object.0));
     lock_rows::sort_by_wait(&mut all.sites, |r| (&r.stats, r.site.0));
-    all.events.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.object.cmp(&b.object)));
+    all.events
+        .sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.object.cmp(&b.object)));
     (all.findings, all.dismissed) = rank::rank(findings, t);
     all.verdict = verdict::verdict(&all.findings, &all.locks, &all.parallelism, t);
     all
@@ -117,23 +118,35 @@ impl Context<'_> {
     fn users(&self, locks: &[ObjectId]) -> Vec<usize> {
         let mut calls = std::collections::BTreeMap::new();
         for u in locks.iter().flat_map(|id| self.view.uses_of(*id)) {
-            let lock_role = matches!(self.view.role(u), Some(Role::Acquire | Role::AcquireShared | Role::Try));
+            let lock_role = matches!(
+                self.view.role(u),
+                Some(Role::Acquire | Role::AcquireShared | Role::Try)
+            );
             if let Some(i) = self.view.thread(u.thread).filter(|_| lock_role) {
                 *calls.entry(i).or_insert(0) += u.calls.max(u.waits);
             }
         }
         let most = calls.values().copied().max().unwrap_or(0);
-        calls.into_iter().filter(|(_, n)| n * 100 >= most).map(|(i, _)| i).collect()
+        calls
+            .into_iter()
+            .filter(|(_, n)| n * 100 >= most)
+            .map(|(i, _)| i)
+            .collect()
     }
 
     /// Sum of the life spans of those threads, nanoseconds.
     fn users_life(&self, locks: &[ObjectId]) -> f64 {
-        self.users(locks).into_iter().map(|i| self.view.threads[i].life).sum()
+        self.users(locks)
+            .into_iter()
+            .map(|i| self.view.threads[i].life)
+            .sum()
     }
 }
 
 fn event_functions<'a>(view: &View<'a>, events: &[EventRow]) -> Vec<&'a str> {
-    let queues = events.iter().filter(|e| !matches!(e.class, EventClass::Straggler | EventClass::Pool));
+    let queues = events
+        .iter()
+        .filter(|e| !matches!(e.class, EventClass::Straggler | EventClass::Pool));
     let mut names: Vec<&str> = queues
         .flat_map(|e| e.sites.iter())
         .map(|s| text::function(view, s.site))

@@ -78,15 +78,31 @@ impl Sum {
             .then(|| (s.contended as f64 / s.acquisitions as f64).min(1.0));
         let seconds = view.wall() / 1e9;
         let taken = s.acquisitions + s.try_calls.saturating_sub(s.try_failed);
-        s.frequency_hz = if seconds > 0.0 { taken as f64 / seconds } else { 0.0 };
+        s.frequency_hz = if seconds > 0.0 {
+            taken as f64 / seconds
+        } else {
+            0.0
+        };
         // A thread that initialised or tore down the lock does not dilute the share of its users.
         let most = self.threads.values().copied().max().unwrap_or(0);
         let users = self.threads.iter().filter(|(_, n)| **n * 100 >= most);
         let life: f64 = users.map(|(i, _)| view.threads[*i].life).sum();
-        s.waited_ratio = if life > 0.0 { (s.wait_ns as f64 / life).min(1.0) } else { 0.0 };
+        s.waited_ratio = if life > 0.0 {
+            (s.wait_ns as f64 / life).min(1.0)
+        } else {
+            0.0
+        };
         s.threads = self.threads.len();
         let unseen = self.any && !self.observable;
-        s.quadrant = quadrant(if unseen { None } else { Some(s.contention_ratio.unwrap_or(0.0)) }, s.frequency_hz, t);
+        s.quadrant = quadrant(
+            if unseen {
+                None
+            } else {
+                Some(s.contention_ratio.unwrap_or(0.0))
+            },
+            s.frequency_hz,
+            t,
+        );
         self.stats
     }
 }
@@ -105,21 +121,34 @@ pub(crate) fn add_hist(to: &mut Vec<u64>, from: &[u64]) {
 pub(crate) fn site_shares(view: &View, uses: &[&Use]) -> Vec<SiteShare> {
     let mut by_site: BTreeMap<SiteId, SiteShare> = BTreeMap::new();
     for u in uses {
-        if !matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared | Role::Try | Role::Wait)) {
+        if !matches!(
+            view.role(u),
+            Some(Role::Acquire | Role::AcquireShared | Role::Try | Role::Wait)
+        ) {
             continue;
         }
-        let share = by_site.entry(u.site).or_insert(SiteShare { site: u.site, ..Default::default() });
+        let share = by_site.entry(u.site).or_insert(SiteShare {
+            site: u.site,
+            ..Default::default()
+        });
         share.acquisitions += u.calls;
         share.contended += u.waits;
         share.wait_ns += u.wait_ns;
     }
     let mut shares: Vec<SiteShare> = by_site.into_values().collect();
-    shares.sort_by(|a, b| (b.wait_ns, b.acquisitions, a.site).cmp(&(a.wait_ns, a.acquisitions, b.site)));
+    shares.sort_by(|a, b| {
+        (b.wait_ns, b.acquisitions, a.site).cmp(&(a.wait_ns, a.acquisitions, b.site))
+    });
     shares
 }
 
 /// One row per lock, most waited for first.
-pub(crate) fn lock_rows(view: &View, pairs: &Pairs, families: &Families, t: &Thresholds) -> Vec<LockRow> {
+pub(crate) fn lock_rows(
+    view: &View,
+    pairs: &Pairs,
+    families: &Families,
+    t: &Thresholds,
+) -> Vec<LockRow> {
     let mut rows = Vec::new();
     for uses in view.uses().chunk_by(|a, b| a.object == b.object) {
         let object = uses[0].object;
@@ -135,7 +164,11 @@ pub(crate) fn lock_rows(view: &View, pairs: &Pairs, families: &Families, t: &Thr
         rows.push(LockRow {
             object,
             sites: site_shares(view, uses),
-            waits_for: if stats.wait_ns > 0 { waits_for(own_pairs(view, pairs, object)) } else { Vec::new() },
+            waits_for: if stats.wait_ns > 0 {
+                waits_for(own_pairs(view, pairs, object))
+            } else {
+                Vec::new()
+            },
             family: families.of(object),
             stats,
         });
@@ -161,7 +194,11 @@ pub(crate) fn site_rows(view: &View, t: &Thresholds) -> Vec<SiteRow> {
             site,
             stats: sum.finish(view, t),
             locks: locks.len(),
-            top_lock: locks.iter().max_by_key(|(_, ns)| **ns).map(|(id, _)| *id).unwrap_or_default(),
+            top_lock: locks
+                .iter()
+                .max_by_key(|(_, ns)| **ns)
+                .map(|(id, _)| *id)
+                .unwrap_or_default(),
         })
         .collect();
     sort_by_wait(&mut rows, |r| (&r.stats, r.site.0));
@@ -169,13 +206,23 @@ pub(crate) fn site_rows(view: &View, t: &Thresholds) -> Vec<SiteRow> {
 }
 
 /// Pairs of an object whose waiter is a thread of this process.
-pub(crate) fn own_pairs<'a>(view: &'a View, pairs: &'a Pairs<'a>, id: ObjectId) -> impl Iterator<Item = &'a Pair> + 'a {
-    pairs.get(id).iter().copied().filter(|p| view.thread(p.thread).is_some())
+pub(crate) fn own_pairs<'a>(
+    view: &'a View,
+    pairs: &'a Pairs<'a>,
+    id: ObjectId,
+) -> impl Iterator<Item = &'a Pair> + 'a {
+    pairs
+        .get(id)
+        .iter()
+        .copied()
+        .filter(|p| view.thread(p.thread).is_some())
 }
 
 pub(crate) fn sort_by_wait<T>(rows: &mut [T], key: impl Fn(&T) -> (&LockStats, u32)) {
     rows.sort_by(|a, b| {
         let ((a, a_id), (b, b_id)) = (key(a), key(b));
-        (b.wait_ns, b.try_busy_ns, b.acquisitions).cmp(&(a.wait_ns, a.try_busy_ns, a.acquisitions)).then(a_id.cmp(&b_id))
+        (b.wait_ns, b.try_busy_ns, b.acquisitions)
+            .cmp(&(a.wait_ns, a.try_busy_ns, a.acquisitions))
+            .then(a_id.cmp(&b_id))
     });
 }

@@ -23,11 +23,20 @@ pub(crate) enum Role {
 /// The role of an operation. A futex wait is an acquire or a wait: that depends on the object.
 pub(crate) fn role(op: Op, lock: bool) -> Role {
     match op {
-        Op::MutexLock | Op::MutexTimedlock | Op::RwlockWr | Op::RwlockTimedwr | Op::SpinLock | Op::OmpLock | Op::OmpCritical => {
-            Role::Acquire
-        }
+        Op::MutexLock
+        | Op::MutexTimedlock
+        | Op::RwlockWr
+        | Op::RwlockTimedwr
+        | Op::SpinLock
+        | Op::OmpLock
+        | Op::OmpCritical => Role::Acquire,
         Op::RwlockRd | Op::RwlockTimedrd => Role::AcquireShared,
-        Op::MutexTrylock | Op::RwlockTryrd | Op::RwlockTrywr | Op::SpinTrylock | Op::SemTrywait | Op::OmpTrylock => Role::Try,
+        Op::MutexTrylock
+        | Op::RwlockTryrd
+        | Op::RwlockTrywr
+        | Op::SpinTrylock
+        | Op::SemTrywait
+        | Op::OmpTrylock => Role::Try,
         Op::FutexWait if lock => Role::Acquire,
         Op::CondWait
         | Op::CondTimedwait
@@ -45,8 +54,10 @@ pub(crate) fn role(op: Op, lock: bool) -> Role {
 
 /// Threads meet at it: nobody goes on before all have come.
 pub(crate) fn is_meeting(object: &Object) -> bool {
-    matches!(object.kind, ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion)
-        || matches!(object.futex_of, Some(FutexOf::CxxBarrier))
+    matches!(
+        object.kind,
+        ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion
+    ) || matches!(object.futex_of, Some(FutexOf::CxxBarrier))
 }
 
 /// The waits of such a lock burn CPU time instead of sleeping.
@@ -64,7 +75,10 @@ pub(crate) struct Locks {
 
 impl Locks {
     pub(crate) fn of(model: &Model) -> Self {
-        let mut this = Self { lock: model.objects.iter().map(is_lock_by_type).collect(), guessed: BTreeSet::new() };
+        let mut this = Self {
+            lock: model.objects.iter().map(is_lock_by_type).collect(),
+            guessed: BTreeSet::new(),
+        };
         for id in unnamed_futexes_used_like_locks(model) {
             this.lock[id.0 as usize] = true;
             this.guessed.insert(id);
@@ -83,7 +97,11 @@ impl Locks {
 
 fn is_lock_by_type(object: &Object) -> bool {
     match object.kind {
-        ObjectKind::Mutex | ObjectKind::RwLock | ObjectKind::Spin | ObjectKind::OmpLock | ObjectKind::OmpCritical => true,
+        ObjectKind::Mutex
+        | ObjectKind::RwLock
+        | ObjectKind::Spin
+        | ObjectKind::OmpLock
+        | ObjectKind::OmpCritical => true,
         ObjectKind::Futex => matches!(
             object.futex_of,
             Some(
@@ -104,24 +122,35 @@ fn is_lock_by_type(object: &Object) -> bool {
 /// words of queues and events are woken by another kind of thread, or by one thread only.
 fn unnamed_futexes_used_like_locks(model: &Model) -> Vec<ObjectId> {
     let unnamed = |id: ObjectId| {
-        model.objects.get(id.0 as usize).is_some_and(|o| o.kind == ObjectKind::Futex && o.futex_of.is_none())
+        model
+            .objects
+            .get(id.0 as usize)
+            .is_some_and(|o| o.kind == ObjectKind::Futex && o.futex_of.is_none())
     };
     let mut waiters: BTreeSet<(ObjectId, ThreadId)> = BTreeSet::new();
-    for u in model.uses.iter().filter(|u| unnamed(u.object) && u.op == Some(Op::FutexWait) && u.waits > 0) {
+    for u in model
+        .uses
+        .iter()
+        .filter(|u| unnamed(u.object) && u.op == Some(Op::FutexWait) && u.waits > 0)
+    {
         waiters.insert((u.object, u.thread));
     }
     let mut by_object: std::collections::BTreeMap<ObjectId, (u64, u64)> = Default::default();
     for p in model.pairs.iter().filter(|p| unnamed(p.object)) {
         let known = by_object.entry(p.object).or_default();
         known.1 += p.waits;
-        if p.peer.is_some_and(|peer| peer != p.thread && waiters.contains(&(p.object, peer))) {
+        if p.peer
+            .is_some_and(|peer| peer != p.thread && waiters.contains(&(p.object, peer)))
+        {
             known.0 += p.waits;
         }
     }
     by_object
         .into_iter()
         .filter(|(id, (mutual, all))| {
-            let threads = waiters.range((*id, ThreadId(0))..=(*id, ThreadId(u32::MAX))).count();
+            let threads = waiters
+                .range((*id, ThreadId(0))..=(*id, ThreadId(u32::MAX)))
+                .count();
             threads >= 3 && *all >= 20 && *mutual * 10 >= *all * 8
         })
         .map(|(id, _)| id)

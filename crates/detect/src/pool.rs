@@ -10,13 +10,21 @@ use crate::text::{count, duration, evidence, percent, place, plural};
 use crate::Context;
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
-    events.iter().filter(|e| e.class == EventClass::Pool && e.waited_ratio >= cx.t.waited_ratio).map(|e| finding(cx, e)).collect()
+    events
+        .iter()
+        .filter(|e| e.class == EventClass::Pool && e.waited_ratio >= cx.t.waited_ratio)
+        .map(|e| finding(cx, e))
+        .collect()
 }
 
 fn finding(cx: &Context, event: &EventRow) -> Finding {
     let view = cx.view;
     let mut change = Change::none(view);
-    for u in view.uses_of(event.object).iter().filter(|u| view.role(u) == Some(Role::Wait)) {
+    for u in view
+        .uses_of(event.object)
+        .iter()
+        .filter(|u| view.role(u) == Some(Role::Wait))
+    {
         if let Some(i) = view.thread(u.thread) {
             let d = &mut change.deltas[i];
             d.wait = (d.wait + u.wait_ns as f64).min(view.threads[i].life);
@@ -24,7 +32,10 @@ fn finding(cx: &Context, event: &EventRow) -> Finding {
     }
     // What the tokens stand for may itself be scarce.
     change.sure = 0.2;
-    let here = event.sites.first().map_or_else(|| "an unknown place".into(), |s| place(view, s.site));
+    let here = event
+        .sites
+        .first()
+        .map_or_else(|| "an unknown place".into(), |s| place(view, s.site));
     Finding {
         id: "small-pool",
         subject: Subject::Object(event.object),

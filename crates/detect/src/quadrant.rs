@@ -4,8 +4,14 @@ use crate::rows::Quadrant;
 use crate::Thresholds;
 
 /// The quadrant of a contention rate (`None`: not observable) and a frequency.
-pub(crate) fn quadrant(contention_ratio: Option<f64>, frequency_hz: f64, t: &Thresholds) -> Quadrant {
-    let Some(ratio) = contention_ratio else { return Quadrant::Unknown };
+pub(crate) fn quadrant(
+    contention_ratio: Option<f64>,
+    frequency_hz: f64,
+    t: &Thresholds,
+) -> Quadrant {
+    let Some(ratio) = contention_ratio else {
+        return Quadrant::Unknown;
+    };
     match (ratio > t.contention_ratio, frequency_hz > t.frequency_hz) {
         (true, false) => Quadrant::Q1,
         (true, true) => Quadrant::Q2,

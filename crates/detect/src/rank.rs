@@ -12,8 +12,14 @@ pub(crate) fn rank(mut all: Vec<Finding>, t: &Thresholds) -> (Vec<Finding>, Vec<
     all.sort_by(|a, b| {
         let key = |f: &Finding| [f.gain.mid, f.gain.high, f.share_of_thread_time];
         let (a_key, b_key) = (key(a), key(b));
-        let order = a_key.iter().zip(&b_key).map(|(a, b)| b.total_cmp(a)).find(|o| o.is_ne());
-        order.unwrap_or(std::cmp::Ordering::Equal).then_with(|| a.title.cmp(&b.title))
+        let order = a_key
+            .iter()
+            .zip(&b_key)
+            .map(|(a, b)| b.total_cmp(a))
+            .find(|o| o.is_ne());
+        order
+            .unwrap_or(std::cmp::Ordering::Equal)
+            .then_with(|| a.title.cmp(&b.title))
     });
     all.into_iter().partition(|f| worth(f, t))
 }
@@ -23,6 +29,10 @@ fn worth(f: &Finding, t: &Thresholds) -> bool {
         return true;
     }
     // Waits or burnt CPU that anybody would ask about: said, with the reason why nothing is gained.
-    let asked = matches!(f.id, "contended-lock" | "asymmetric-contention" | "trylock-spin" | "small-pool");
-    (asked && f.share_of_thread_time >= WORTH_SAYING) || (f.id == "slow-stage" && f.gain.high >= t.gain_high)
+    let asked = matches!(
+        f.id,
+        "contended-lock" | "asymmetric-contention" | "trylock-spin" | "small-pool"
+    );
+    (asked && f.share_of_thread_time >= WORTH_SAYING)
+        || (f.id == "slow-stage" && f.gain.high >= t.gain_high)
 }

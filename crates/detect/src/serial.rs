@@ -36,20 +36,50 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     }
     let on_cpu = (main.cpu - main.spin).max(0.0) * serial / main.busy().max(1.0);
     let ideal = serial - on_cpu / view.cpus;
-    let saving = Saving { stretch: serial, cpu: on_cpu, saved: 0.2 * ideal, saved_max: ideal, sure: SURE };
+    let saving = Saving {
+        stretch: serial,
+        cpu: on_cpu,
+        saved: 0.2 * ideal,
+        saved_max: ideal,
+        sure: SURE,
+    };
     let share = serial / view.wall();
     Some(Finding {
         id: "serial-phase",
         subject: Subject::Thread(main.id),
-        title: format!("the main thread works alone for {} of the run", percent(share)),
+        title: format!(
+            "the main thread works alone for {} of the run",
+            percent(share)
+        ),
         evidence: vec![
-            evidence("serial_ratio", share, format!("{} of work while no other thread was there", duration(serial))),
-            evidence("accompanied_ns", accompanied, format!("other threads were there for {}", duration(accompanied))),
+            evidence(
+                "serial_ratio",
+                share,
+                format!(
+                    "{} of work while no other thread was there",
+                    duration(serial)
+                ),
+            ),
+            evidence(
+                "accompanied_ns",
+                accompanied,
+                format!("other threads were there for {}", duration(accompanied)),
+            ),
         ],
-        causes: vec![cause("serial-phase", "part of the work is done by one thread while there are no others", "give that part to the threads as well, or overlap it with theirs")],
+        causes: vec![cause(
+            "serial-phase",
+            "part of the work is done by one thread while there are no others",
+            "give that part to the threads as well, or overlap it with theirs",
+        )],
         undecided: String::new(),
-        gain: saving.gain(view, "Amdahl's law over the life spans of the threads", "whether that work can be split at all"),
+        gain: saving.gain(
+            view,
+            "Amdahl's law over the life spans of the threads",
+            "whether that work can be split at all",
+        ),
         share_of_thread_time: share,
-        caveats: vec!["whether it can be split is not known: the expected gain assumes a fifth of it".into()],
+        caveats: vec![
+            "whether it can be split is not known: the expected gain assumes a fifth of it".into(),
+        ],
     })
 }

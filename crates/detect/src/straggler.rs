@@ -27,12 +27,20 @@ const WAKE_UP_NS: f64 = 8000.0;
 const ALWAYS_LAST: f64 = 0.6;
 /// Even work cannot be had to the last bit.
 const SURE: f64 = 0.4;
-const METHOD: &str = "mean wait at the meeting point: the distance from the mean to the slowest thread";
+const METHOD: &str =
+    "mean wait at the meeting point: the distance from the mean to the slowest thread";
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     let meetings = events.iter().filter(|e| e.class == EventClass::Straggler);
-    let mut all: Vec<Finding> = meetings.filter_map(|e| Meeting::of(cx.view, e).finding(cx, e)).collect();
-    all.extend(cx.view.groups().into_iter().filter_map(|g| at_the_end(cx, g)));
+    let mut all: Vec<Finding> = meetings
+        .filter_map(|e| Meeting::of(cx.view, e).finding(cx, e))
+        .collect();
+    all.extend(
+        cx.view
+            .groups()
+            .into_iter()
+            .filter_map(|g| at_the_end(cx, g)),
+    );
     all
 }
 
@@ -57,22 +65,35 @@ impl Meeting {
     fn of(view: &View, event: &EventRow) -> Self {
         let mut members: BTreeMap<usize, Member> = BTreeMap::new();
         for u in view.uses_of(event.object) {
-            let Some(thread) = view.thread(u.thread) else { continue };
+            let Some(thread) = view.thread(u.thread) else {
+                continue;
+            };
             if view.role(u) == Some(Role::Wait) {
-                let m = members.entry(thread).or_insert(Member { thread, ..Default::default() });
+                let m = members.entry(thread).or_insert(Member {
+                    thread,
+                    ..Default::default()
+                });
                 m.wait += u.wait_ns as f64;
                 m.meetings += u.calls as f64;
                 m.last += u.last_arrivals as f64;
                 m.body += u.busy_ns as f64;
             } else if matches!(u.op, Some(Op::CondBroadcast)) {
                 // A barrier made of a condition variable: whoever broadcasts came last.
-                let m = members.entry(thread).or_insert(Member { thread, ..Default::default() });
+                let m = members.entry(thread).or_insert(Member {
+                    thread,
+                    ..Default::default()
+                });
                 m.meetings += u.calls as f64;
                 m.last += u.calls as f64;
             }
         }
-        let region = view.object(event.object).is_some_and(|o| o.kind == ObjectKind::OmpRegion);
-        Self { members: members.into_values().collect(), region }
+        let region = view
+            .object(event.object)
+            .is_some_and(|o| o.kind == ObjectKind::OmpRegion);
+        Self {
+            members: members.into_values().collect(),
+            region,
+        }
     }
 
     /// Time that even work would take off all phases together: expected, and at most. Nanoseconds.
@@ -84,14 +105,22 @@ impl Meeting {
         let phases = self.members.iter().map(|m| m.meetings).fold(0.0, f64::max);
         if self.region {
             // Workers wait inside the runtime, unseen: the region's time is that of whoever was longest in it.
-            let whole = self.members.iter().map(|m| m.body + m.wait).fold(0.0, f64::max);
+            let whole = self
+                .members
+                .iter()
+                .map(|m| m.body + m.wait)
+                .fold(0.0, f64::max);
             let mean = self.members.iter().map(|m| m.body).sum::<f64>() / n;
             let most = (whole - mean).max(0.0);
             return ((most - phases * WAKE_UP_NS).max(0.0), most);
         }
         let most = self.members.iter().map(|m| m.wait).sum::<f64>() / n;
-        let expected =
-            self.members.iter().map(|m| (m.wait - m.meetings * WAKE_UP_NS).max(0.0)).sum::<f64>() / n;
+        let expected = self
+            .members
+            .iter()
+            .map(|m| (m.wait - m.meetings * WAKE_UP_NS).max(0.0))
+            .sum::<f64>()
+            / n;
         (expected, most)
     }
 
@@ -100,21 +129,40 @@ impl Meeting {
         let all: f64 = self.members.iter().map(|m| m.last).sum();
         let body: f64 = self.members.iter().map(|m| m.body).sum();
         if all >= 5.0 {
-            let m = self.members.iter().max_by(|a, b| a.last.total_cmp(&b.last))?;
+            let m = self
+                .members
+                .iter()
+                .max_by(|a, b| a.last.total_cmp(&b.last))?;
             return (m.last >= ALWAYS_LAST * all).then_some((m.thread, m.last / all));
         }
-        let longest = self.members.iter().max_by(|a, b| a.body.total_cmp(&b.body))?;
+        let longest = self
+            .members
+            .iter()
+            .max_by(|a, b| a.body.total_cmp(&b.body))?;
         let others = (body - longest.body) / (self.members.len() as f64 - 1.0).max(1.0);
-        (self.region && longest.body > 1.2 * others && others > 0.0).then(|| (longest.thread, longest.body / body))
+        (self.region && longest.body > 1.2 * others && others > 0.0)
+            .then(|| (longest.thread, longest.body / body))
     }
 
     fn finding(&self, cx: &Context, event: &EventRow) -> Option<Finding> {
         let view = cx.view;
         let (saved, saved_max) = self.saved();
-        let start = self.members.iter().map(|m| view.threads[m.thread].start).fold(f64::INFINITY, f64::min);
-        let end = self.members.iter().map(|m| view.threads[m.thread].end).fold(0.0, f64::max);
+        let start = self
+            .members
+            .iter()
+            .map(|m| view.threads[m.thread].start)
+            .fold(f64::INFINITY, f64::min);
+        let end = self
+            .members
+            .iter()
+            .map(|m| view.threads[m.thread].end)
+            .fold(0.0, f64::max);
         let stretch = if self.region {
-            self.members.iter().map(|m| m.body + m.wait).fold(0.0, f64::max).min(end - start)
+            self.members
+                .iter()
+                .map(|m| m.body + m.wait)
+                .fold(0.0, f64::max)
+                .min(end - start)
         } else {
             end - start
         };
@@ -123,33 +171,92 @@ impl Meeting {
         }
         let in_stretch = |m: &Member| {
             let t = &view.threads[m.thread];
-            if self.region { m.body.min(t.cpu) } else { (t.cpu - t.spin).max(0.0) }
+            if self.region {
+                m.body.min(t.cpu)
+            } else {
+                (t.cpu - t.spin).max(0.0)
+            }
         };
-        let saving = Saving { stretch, cpu: self.members.iter().map(in_stretch).sum(), saved, saved_max, sure: SURE };
+        let saving = Saving {
+            stretch,
+            cpu: self.members.iter().map(in_stretch).sum(),
+            saved,
+            saved_max,
+            sure: SURE,
+        };
         let name = view.object_name(event.object);
-        let here = event.sites.first().map_or_else(|| name.clone(), |s| place(view, s.site));
+        let here = event
+            .sites
+            .first()
+            .map_or_else(|| name.clone(), |s| place(view, s.site));
         let n = self.members.len();
         let share = saved_max / stretch;
         let straggler = self.straggler();
         let mut list = vec![
-            evidence("mean_wait_ratio", share, format!("{} wait {} of the time for the last one", plural(n, "thread"), percent(share))),
-            evidence("wait_ns", event.wait_ns as f64, format!("waited {} in all, {} at most", duration(event.wait_ns as f64), duration(event.wait_max_ns as f64))),
+            evidence(
+                "mean_wait_ratio",
+                share,
+                format!(
+                    "{} wait {} of the time for the last one",
+                    plural(n, "thread"),
+                    percent(share)
+                ),
+            ),
+            evidence(
+                "wait_ns",
+                event.wait_ns as f64,
+                format!(
+                    "waited {} in all, {} at most",
+                    duration(event.wait_ns as f64),
+                    duration(event.wait_max_ns as f64)
+                ),
+            ),
         ];
         if let Some((thread, often)) = straggler {
-            let tid = view.model.threads.get(view.threads[thread].id.0 as usize).map_or(0, |t| t.tid);
-            let what = if self.region { "of the work is done by" } else { "of the time the last to come is" };
-            list.push(evidence("last_ratio", often, format!("{} {what} thread {tid}", percent(often))));
+            let tid = view
+                .model
+                .threads
+                .get(view.threads[thread].id.0 as usize)
+                .map_or(0, |t| t.tid);
+            let what = if self.region {
+                "of the work is done by"
+            } else {
+                "of the time the last to come is"
+            };
+            list.push(evidence(
+                "last_ratio",
+                often,
+                format!("{} {what} thread {tid}", percent(often)),
+            ));
         }
         let (id, title, subject) = match straggler {
-            Some((thread, _)) => {
-                ("straggler", format!("{name}: {} wait {} of the time for one of them", plural(n, "thread"), percent(share)), Subject::Thread(view.threads[thread].id))
-            }
-            None => ("barrier-imbalance", format!("{name}: {} wait {} of the time for whoever is last", plural(n, "thread"), percent(share)), Subject::Object(event.object)),
+            Some((thread, _)) => (
+                "straggler",
+                format!(
+                    "{name}: {} wait {} of the time for one of them",
+                    plural(n, "thread"),
+                    percent(share)
+                ),
+                Subject::Thread(view.threads[thread].id),
+            ),
+            None => (
+                "barrier-imbalance",
+                format!(
+                    "{name}: {} wait {} of the time for whoever is last",
+                    plural(n, "thread"),
+                    percent(share)
+                ),
+                Subject::Object(event.object),
+            ),
         };
         let gain = saving.gain(view, METHOD, "the mean of the work");
         let mut caveats = Vec::new();
         if n as f64 > view.cpus + 0.5 {
-            caveats.push(format!("{} on {:.0} CPUs: some always come late, however even the work is", plural(n, "thread"), view.cpus));
+            caveats.push(format!(
+                "{} on {:.0} CPUs: some always come late, however even the work is",
+                plural(n, "thread"),
+                view.cpus
+            ));
         }
         Some(Finding {
             id,
@@ -182,41 +289,80 @@ fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
     for batch in batches(&threads) {
         let length = batch.end - batch.start;
         let n = batch.threads.len() as f64;
-        let Some(slowest) = batch.threads.iter().max_by(|a, b| a.end.total_cmp(&b.end)) else { continue };
+        let Some(slowest) = batch.threads.iter().max_by(|a, b| a.end.total_cmp(&b.end)) else {
+            continue;
+        };
         let mean = batch.threads.iter().map(|t| t.busy()).sum::<f64>() / n;
         let early = batch.threads.iter().map(|t| batch.end - t.end).sum::<f64>() / n;
         // Uneven ends alone may be threads that had to wait: it must be the work that is uneven.
         let uneven = (slowest.busy() - mean).max(0.0).min(early);
-        if n < 2.0 || early < 0.5 * cx.t.imbalance_ratio * length || uneven < 0.5 * cx.t.imbalance_ratio * length {
+        if n < 2.0
+            || early < 0.5 * cx.t.imbalance_ratio * length
+            || uneven < 0.5 * cx.t.imbalance_ratio * length
+        {
             continue;
         }
         saved += uneven;
         saved_max += early;
         stretch += length;
-        cpu += batch.threads.iter().map(|t| (t.cpu - t.spin).max(0.0)).sum::<f64>();
+        cpu += batch
+            .threads
+            .iter()
+            .map(|t| (t.cpu - t.spin).max(0.0))
+            .sum::<f64>();
         last = Some(slowest.id);
     }
     let n = threads.len();
-    let saving = Saving { stretch, cpu, saved, saved_max, sure: SURE };
+    let saving = Saving {
+        stretch,
+        cpu,
+        saved,
+        saved_max,
+        sure: SURE,
+    };
     let thread = last?;
     if saved < cx.t.waited_ratio * view.wall() {
         return None;
     }
     let name = view.group_name(group);
     let share = saved / stretch;
-    let row = |f: fn(f64, f64) -> f64, start| view.group_threads(group).map(|t| t.busy()).fold(start, f);
+    let row =
+        |f: fn(f64, f64) -> f64, start| view.group_threads(group).map(|t| t.busy()).fold(start, f);
     let (least, most) = (row(f64::min, f64::INFINITY), row(f64::max, 0.0));
     Some(Finding {
         id: "straggler",
         subject: Subject::Thread(thread),
-        title: format!("{name}: {} begin together, but the last one ends {} of the time after the mean", plural(n, "thread"), percent(share)),
+        title: format!(
+            "{name}: {} begin together, but the last one ends {} of the time after the mean",
+            plural(n, "thread"),
+            percent(share)
+        ),
         evidence: vec![
-            evidence("early_ratio", saved_max / stretch, format!("threads are gone for {} of the time until the last one ends", percent(saved_max / stretch))),
-            evidence("busy_max_ns", most, format!("work of a thread: {} to {}", duration(least), duration(most))),
+            evidence(
+                "early_ratio",
+                saved_max / stretch,
+                format!(
+                    "threads are gone for {} of the time until the last one ends",
+                    percent(saved_max / stretch)
+                ),
+            ),
+            evidence(
+                "busy_max_ns",
+                most,
+                format!(
+                    "work of a thread: {} to {}",
+                    duration(least),
+                    duration(most)
+                ),
+            ),
         ],
         causes: vec![uneven_work(&name, true)],
         undecided: String::new(),
-        gain: saving.gain(view, "work of the slowest thread against the mean of those created with it", "the mean of the work"),
+        gain: saving.gain(
+            view,
+            "work of the slowest thread against the mean of those created with it",
+            "the mean of the work",
+        ),
         share_of_thread_time: share,
         caveats: Vec::new(),
     })
@@ -237,10 +383,18 @@ fn batches<'a>(sorted: &[&'a crate::view::ThreadTime]) -> Vec<Batch<'a>> {
                 b.end = b.end.max(t.end);
                 b.threads.push(t);
             }
-            _ => all.push(Batch { start: t.start, end: t.end, threads: vec![t] }),
+            _ => all.push(Batch {
+                start: t.start,
+                end: t.end,
+                threads: vec![t],
+            }),
         }
     }
     // A pool whose threads come and go at will is no batch: those start together.
-    all.retain(|b| b.threads.iter().all(|t| t.start - b.start <= 0.2 * (b.end - b.start)));
+    all.retain(|b| {
+        b.threads
+            .iter()
+            .all(|t| t.start - b.start <= 0.2 * (b.end - b.start))
+    });
     all
 }

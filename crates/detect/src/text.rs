@@ -27,7 +27,11 @@ pub(crate) fn duration(ns: f64) -> String {
         x if x < 1e9 => (x / 1e6, "ms"),
         x => (x / 1e9, "s"),
     };
-    if value < 10.0 && unit != "ns" { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+    if value < 10.0 && unit != "ns" {
+        format!("{value:.1} {unit}")
+    } else {
+        format!("{value:.0} {unit}")
+    }
 }
 
 /// `980`, `12 k`, `2.1 M`.
@@ -38,12 +42,20 @@ pub(crate) fn count(n: f64) -> String {
         x if x < 1e9 => (x / 1e6, "M"),
         x => (x / 1e9, "G"),
     };
-    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+    if value < 10.0 {
+        format!("{value:.1} {unit}")
+    } else {
+        format!("{value:.0} {unit}")
+    }
 }
 
 /// `1 thread`, `4 threads`.
 pub(crate) fn plural(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+    if n == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{n} {what}s")
+    }
 }
 
 /// A function with its line, as far as known.
@@ -83,8 +95,27 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!([percent(0.41), percent(0.0162), percent(0.002), percent(1e-6)], ["41 %", "1.6 %", "0.20 %", "under 0.01 %"]);
-        assert_eq!([duration(850.0), duration(1500.0), duration(2.5e7), duration(3e9)], ["850 ns", "1.5 us", "25 ms", "3.0 s"]);
-        assert_eq!([count(9999.0), count(12_000.0), count(2_100_000.0)], ["9999", "12 k", "2.1 M"]);
+        assert_eq!(
+            [
+                percent(0.41),
+                percent(0.0162),
+                percent(0.002),
+                percent(1e-6)
+            ],
+            ["41 %", "1.6 %", "0.20 %", "under 0.01 %"]
+        );
+        assert_eq!(
+            [
+                duration(850.0),
+                duration(1500.0),
+                duration(2.5e7),
+                duration(3e9)
+            ],
+            ["850 ns", "1.5 us", "25 ms", "3.0 s"]
+        );
+        assert_eq!(
+            [count(9999.0), count(12_000.0), count(2_100_000.0)],
+            ["9999", "12 k", "2.1 M"]
+        );
     }
 }

@@ -39,8 +39,14 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     let mut change = Change::none(view);
     let mut spinners = 0;
     let mut life = 0.0;
-    for u in view.uses_of(row.object).iter().filter(|u| view.role(u) == Some(Role::Try) && u.failed > 0) {
-        let Some(i) = view.thread(u.thread) else { continue };
+    for u in view
+        .uses_of(row.object)
+        .iter()
+        .filter(|u| view.role(u) == Some(Role::Try) && u.failed > 0)
+    {
+        let Some(i) = view.thread(u.thread) else {
+            continue;
+        };
         if change.deltas[i].freed == 0.0 {
             spinners += 1;
             life += view.threads[i].life;
@@ -65,7 +71,9 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     }
     Some(Finding {
         id: "trylock-spin",
-        subject: site.map_or(Subject::Object(row.object), |site| Subject::Site(row.object, site)),
+        subject: site.map_or(Subject::Object(row.object), |site| {
+            Subject::Site(row.object, site)
+        }),
         title: format!(
             "{}: {} spin on trylock {} of their time",
             view.object_name(row.object),
@@ -73,14 +81,36 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
             percent(share)
         ),
         evidence: vec![
-            evidence("trylock_failure_ratio", failure, format!("{} of {} trylock calls failed", percent(failure), count(s.try_calls as f64))),
-            evidence("failed_tries_hz", failed_hz, format!("{} failed tries a second", count(failed_hz))),
-            evidence("spun_ratio", share, format!("trying took {} of the time of {}", percent(share), plural(spinners, "thread"))),
+            evidence(
+                "trylock_failure_ratio",
+                failure,
+                format!(
+                    "{} of {} trylock calls failed",
+                    percent(failure),
+                    count(s.try_calls as f64)
+                ),
+            ),
+            evidence(
+                "failed_tries_hz",
+                failed_hz,
+                format!("{} failed tries a second", count(failed_hz)),
+            ),
+            evidence(
+                "spun_ratio",
+                share,
+                format!(
+                    "trying took {} of the time of {}",
+                    percent(share),
+                    plural(spinners, "thread")
+                ),
+            ),
         ],
         causes: vec![cause(
             "trylock-instead-of-block",
             "a loop tries for a lock or a condition instead of sleeping until it is there",
-            format!("a blocking lock, a condition variable or a barrier instead of the loop at {here}"),
+            format!(
+                "a blocking lock, a condition variable or a barrier instead of the loop at {here}"
+            ),
         )],
         undecided: String::new(),
         share_of_thread_time: share,
@@ -96,7 +126,8 @@ fn gain(cx: &Context, change: &Change, share: f64) -> Gain {
     if delay < 0.02 * cx.view.cpu() {
         gain.mid = 1.0;
         gain.high = gain.high.min(1.0 + INTERFERENCE * share);
-        gain.limited_by = "what the spinners wait for takes as long, and nobody queues for a CPU".into();
+        gain.limited_by =
+            "what the spinners wait for takes as long, and nobody queues for a CPU".into();
     }
     gain.low = 1.0;
     gain.high = gain.high.max(gain.mid).max(1.0 + INTERFERENCE * share);
@@ -106,7 +137,11 @@ fn gain(cx: &Context, change: &Change, share: f64) -> Gain {
 /// The site with most failed tries.
 fn spinning_site(view: &View, row: &LockRow) -> Option<SiteId> {
     let mut by_site: std::collections::BTreeMap<SiteId, u64> = Default::default();
-    for u in view.uses_of(row.object).iter().filter(|u| view.role(u) == Some(Role::Try)) {
+    for u in view
+        .uses_of(row.object)
+        .iter()
+        .filter(|u| view.role(u) == Some(Role::Try))
+    {
         *by_site.entry(u.site).or_default() += u.failed;
     }
     by_site.into_iter().max_by_key(|(_, n)| *n).map(|(s, _)| s)

@@ -10,12 +10,23 @@ use crate::Thresholds;
 const CPU_BOUND: f64 = 0.9;
 
 /// Says what limits the program, or that nothing that Convoy sees does.
-pub(crate) fn verdict(findings: &[Finding], locks: &[LockRow], parallelism: &[Parallelism], t: &Thresholds) -> String {
+pub(crate) fn verdict(
+    findings: &[Finding],
+    locks: &[LockRow],
+    parallelism: &[Parallelism],
+    t: &Thresholds,
+) -> String {
     let Some(main) = parallelism.iter().max_by_key(|p| p.thread_time_ns) else {
         return "No thread was seen to run: there is nothing to judge.".into();
     };
     if let Some(f) = findings.first().filter(|f| f.gain.mid >= t.gain_mid) {
-        return format!("{}. Fixing it: {} (at least {:.2}x, at most {:.2}x).", f.title, gain(f.gain.mid), f.gain.low, f.gain.high);
+        return format!(
+            "{}. Fixing it: {} (at least {:.2}x, at most {:.2}x).",
+            f.title,
+            gain(f.gain.mid),
+            f.gain.low,
+            f.gain.high
+        );
     }
     let acquisitions: u64 = locks.iter().map(|l| l.stats.acquisitions).sum();
     let contended = locks.iter().filter(|l| l.stats.contended > 0).count();
@@ -30,7 +41,10 @@ pub(crate) fn verdict(findings: &[Finding], locks: &[LockRow], parallelism: &[Pa
             percent(waited as f64 / (main.thread_time_ns.max(1)) as f64)
         )
     };
-    format!("{seen}: locks are not what limits this program; {}.", limit(main))
+    format!(
+        "{seen}: locks are not what limits this program; {}.",
+        limit(main)
+    )
 }
 
 fn gain(mid: f64) -> String {
@@ -45,10 +59,17 @@ fn gain(mid: f64) -> String {
 fn limit(p: &Parallelism) -> String {
     let time = p.thread_time_ns.max(1) as f64;
     if p.cpu_ratio >= CPU_BOUND {
-        return format!("its {} CPUs were busy {} of the time: it is CPU bound", p.cpus, percent(p.cpu_ratio));
+        return format!(
+            "its {} CPUs were busy {} of the time: it is CPU bound",
+            p.cpus,
+            percent(p.cpu_ratio)
+        );
     }
     if p.threads_max <= 1 {
-        return format!("it has one thread, on a CPU {} of the time", percent(p.cpus_busy.min(1.0)));
+        return format!(
+            "it has one thread, on a CPU {} of the time",
+            percent(p.cpus_busy.min(1.0))
+        );
     }
     let idle = p.idle_wait_ns as f64 / time;
     let off = p.off_cpu_ns as f64 / time;
@@ -58,9 +79,15 @@ fn limit(p: &Parallelism) -> String {
         format!("{:.1} CPUs were busy", p.cpus_busy)
     };
     if off > 0.5 {
-        format!("{used}, threads spent {} of their time in I/O, sleep or other waits in the kernel", percent(off))
+        format!(
+            "{used}, threads spent {} of their time in I/O, sleep or other waits in the kernel",
+            percent(off)
+        )
     } else if idle > 0.5 {
-        format!("{used}, threads had nothing to do {} of their time", percent(idle))
+        format!(
+            "{used}, threads had nothing to do {} of their time",
+            percent(idle)
+        )
     } else {
         used
     }

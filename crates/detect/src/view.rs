@@ -37,6 +37,8 @@ pub(crate) struct ThreadTime {
     pub off: f64,
     /// Waits of any kind, counted.
     pub waits: f64,
+    /// Times it gave up the CPU by itself.
+    pub switches: f64,
 }
 
 impl ThreadTime {
@@ -70,7 +72,12 @@ impl<'a> View<'a> {
     pub(crate) fn new(model: &'a Model, process: ProcessId, locks: &'a Locks) -> Self {
         let mut threads = Vec::new();
         let mut index = BTreeMap::new();
-        for (i, t) in model.threads.iter().enumerate().filter(|(_, t)| t.process == process && t.wall_ns() > 0) {
+        for (i, t) in model
+            .threads
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| t.process == process && t.wall_ns() > 0)
+        {
             let id = ThreadId(i as u32);
             index.insert(id, threads.len());
             threads.push(ThreadTime {
@@ -82,14 +89,25 @@ impl<'a> View<'a> {
                 life: t.wall_ns() as f64,
                 cpu: t.cpu_ns.min(t.wall_ns()) as f64,
                 sys: t.sys_ns.min(t.cpu_ns) as f64,
+                switches: t.voluntary_switches as f64,
                 ..Default::default()
             });
         }
-        let mut uses: Vec<&Use> = model.uses.iter().filter(|u| index.contains_key(&u.thread)).collect();
+        let mut uses: Vec<&Use> = model
+            .uses
+            .iter()
+            .filter(|u| index.contains_key(&u.thread))
+            .collect();
         uses.sort_by_key(|u| (u.object, u.site, u.thread, u.op));
-        let start = threads.iter().map(|t| t.start).fold(f64::INFINITY, f64::min);
+        let start = threads
+            .iter()
+            .map(|t| t.start)
+            .fold(f64::INFINITY, f64::min);
         let end = threads.iter().map(|t| t.end).fold(0.0, f64::max);
-        let allowed = match (model.meta.machine.cpus_allowed, model.meta.machine.cpus_online) {
+        let allowed = match (
+            model.meta.machine.cpus_allowed,
+            model.meta.machine.cpus_online,
+        ) {
             (0, 0) => f64::INFINITY,
             (0, n) | (n, _) => f64::from(n),
         };
@@ -194,17 +212,27 @@ impl<'a> View<'a> {
             .filter(|t| t.process != self.process)
             .map(|t| {
                 let life = t.wall_ns() as f64;
-                let shared = (self.end.min(t.end_ns as f64) - self.start.max(t.start_ns as f64)).max(0.0);
-                if life > 0.0 { t.cpu_ns as f64 * (shared / life) } else { 0.0 }
+                let shared =
+                    (self.end.min(t.end_ns as f64) - self.start.max(t.start_ns as f64)).max(0.0);
+                if life > 0.0 {
+                    t.cpu_ns as f64 * (shared / life)
+                } else {
+                    0.0
+                }
             })
             .sum();
-        self.cpus = (self.cpus - others / wall).max(self.cpu() / wall).max(0.1).min(self.cpus_allowed);
+        self.cpus = (self.cpus - others / wall)
+            .max(self.cpu() / wall)
+            .max(0.1)
+            .min(self.cpus_allowed);
     }
 
     fn take_time_apart(&mut self) {
         let mut spun_at_locks = vec![0.0; self.threads.len()];
         for u in &self.uses {
-            let Some(i) = self.index.get(&u.thread).copied() else { continue };
+            let Some(i) = self.index.get(&u.thread).copied() else {
+                continue;
+            };
             let spin_kind = self.object(u.object).is_some_and(|o| spins(o.kind));
             let (role, wait) = (self.role(u), u.wait_ns as f64);
             let t = &mut self.threads[i];
@@ -224,12 +252,22 @@ impl<'a> View<'a> {
                 Some(Role::Wake) | None => {}
             }
         }
-        let (saturated, unknown_delay) = (self.cpu_ratio() > 0.9, self.model.threads.iter().all(|t| t.run_delay_ns.is_none()));
+        let (saturated, unknown_delay) = (
+            self.cpu_ratio() > 0.9,
+            self.model.threads.iter().all(|t| t.run_delay_ns.is_none()),
+        );
         for (t, spun_at_locks) in self.threads.iter_mut().zip(spun_at_locks) {
-            let recorded = self.model.threads.get(t.id.0 as usize).and_then(|m| m.run_delay_ns);
+            let recorded = self
+                .model
+                .threads
+                .get(t.id.0 as usize)
+                .and_then(|m| m.run_delay_ns);
             let waited = (t.lock_wait + t.event_wait).min(t.life);
             // Waits that burnt CPU are in both: what does not fit into the life span was spun.
-            let spun_in_waits = (t.cpu + waited - t.life).max(spun_at_locks).min(t.cpu).min(waited);
+            let spun_in_waits = (t.cpu + waited - t.life)
+                .max(spun_at_locks)
+                .min(t.cpu)
+                .min(waited);
             t.spin = (t.spin + spun_in_waits).min(t.cpu);
             let rest = (t.life - t.cpu - (waited - spun_in_waits)).max(0.0);
             t.run_delay = match recorded {
@@ -253,5 +291,7 @@ pub(crate) fn try_spin_ns(u: &Use) -> f64 {
     if matches!(u.op, Some(Op::SemTrywait)) && u.busy_ns == 0 {
         return failed * FAILED_TRY_MIN_NS;
     }
-    (u.busy_ns as f64).min(failed * FAILED_TRY_MAX_NS).max(failed * FAILED_TRY_MIN_NS)
+    (u.busy_ns as f64)
+        .min(failed * FAILED_TRY_MAX_NS)
+        .max(failed * FAILED_TRY_MIN_NS)
 }

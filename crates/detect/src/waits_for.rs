@@ -38,7 +38,9 @@ pub(crate) fn waits_for<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> Vec<Wa
     let mut sums: BTreeMap<(SiteId, &[SiteFrame]), Sum> = BTreeMap::new();
     let mut all_ns = 0u64;
     for p in pairs {
-        let sum = sums.entry((p.site, p.peer_acquired_at.as_slice())).or_default();
+        let sum = sums
+            .entry((p.site, p.peer_acquired_at.as_slice()))
+            .or_default();
         sum.waits += p.waits;
         sum.wait_ns += p.wait_ns;
         sum.wait_max_ns = sum.wait_max_ns.max(p.wait_max_ns);
@@ -52,11 +54,19 @@ pub(crate) fn waits_for<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> Vec<Wa
         .map(|((waiter, holder), sum)| WaitsFor {
             waiter,
             holder: holder.to_vec(),
-            released_at: sum.released.iter().max_by_key(|(_, ns)| **ns).map(|(site, _)| *site),
+            released_at: sum
+                .released
+                .iter()
+                .max_by_key(|(_, ns)| **ns)
+                .map(|(site, _)| *site),
             waits: sum.waits,
             wait_ns: sum.wait_ns,
             wait_max_ns: sum.wait_max_ns,
-            share: if all_ns > 0 { sum.wait_ns as f64 / all_ns as f64 } else { 0.0 },
+            share: if all_ns > 0 {
+                sum.wait_ns as f64 / all_ns as f64
+            } else {
+                0.0
+            },
         })
         .collect();
     rows.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.waiter.cmp(&b.waiter)));
@@ -68,7 +78,10 @@ mod tests {
     use super::*;
 
     fn frame(function: &str) -> Vec<SiteFrame> {
-        vec![SiteFrame { function: function.into(), ..Default::default() }]
+        vec![SiteFrame {
+            function: function.into(),
+            ..Default::default()
+        }]
     }
 
     #[test]
@@ -82,10 +95,17 @@ mod tests {
             wait_max_ns: wait_ns,
             ..Default::default()
         };
-        let pairs = [pair(1, "put", 7, 50), pair(1, "put", 8, 10), pair(2, "get", 7, 40)];
+        let pairs = [
+            pair(1, "put", 7, 50),
+            pair(1, "put", 8, 10),
+            pair(2, "get", 7, 40),
+        ];
         let rows = waits_for(&pairs);
         assert_eq!(rows.len(), 2);
-        assert_eq!((rows[0].waiter, rows[0].wait_ns, rows[0].waits), (SiteId(1), 60, 2));
+        assert_eq!(
+            (rows[0].waiter, rows[0].wait_ns, rows[0].waits),
+            (SiteId(1), 60, 2)
+        );
         assert_eq!(rows[0].released_at, Some(SiteId(7)));
         assert_eq!((rows[0].share, rows[1].share), (0.6, 0.4));
         assert_eq!(rows[1].holder[0].function, "get");

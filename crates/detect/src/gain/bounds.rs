@@ -14,6 +14,8 @@ pub(crate) struct Station {
     pub object: ObjectId,
     /// Exclusive holds of all threads together, nanoseconds.
     pub hold: f64,
+    /// Exclusive acquisitions.
+    pub calls: f64,
     /// Waits of all threads together, nanoseconds.
     pub wait: f64,
 }
@@ -36,10 +38,18 @@ pub(crate) fn stations(view: &View, t: &Thresholds) -> Vec<Station> {
                 exclusive.add(view, u);
             }
         }
-        let hold = exclusive.finish(view, t).hold_total_ns;
+        let stats = exclusive.finish(view, t);
+        let hold = stats.hold_total_ns;
+        let calls =
+            (stats.acquisitions + stats.try_calls - stats.try_failed.min(stats.try_calls)) as f64;
         if hold > 0.05 * view.wall() {
             // More than the whole run is an error of the hold samples.
-            all.push(Station { object, hold: hold.min(view.wall()), wait });
+            all.push(Station {
+                object,
+                hold: hold.min(view.wall()),
+                calls,
+                wait,
+            });
         }
     }
     all.sort_by(|a, b| b.hold.total_cmp(&a.hold).then(a.object.cmp(&b.object)));
@@ -61,6 +71,8 @@ pub(crate) struct Load {
     pub wait: f64,
     pub spin: f64,
     pub overhead: [f64; 3],
+    /// Waiting and overhead together: system calls to park are in both.
+    pub lost: [f64; 3],
     /// CPU time that becomes sleeping.
     pub freed: f64,
     /// Share of the time taken away from the thread that loses most of those that live longest.
@@ -70,7 +82,7 @@ pub(crate) struct Load {
 impl Load {
     /// Share of its life that it loses.
     pub(crate) fn loss(&self, variant: usize) -> f64 {
-        ((self.wait + self.overhead[variant]) / self.life).min(1.0)
+        (self.lost[variant] / self.life).min(1.0)
     }
 
     /// Share of its life that it does not wait for other groups.
@@ -90,18 +102,37 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn of(view: &View, change: &Change) -> Self {
         let touched = |i: usize| change.deltas[i].size() > 0.0005 * view.threads[i].life;
-        let mut lives: Vec<(f64, f64)> =
-            view.threads.iter().enumerate().filter(|(i, _)| touched(*i)).map(|(_, t)| (t.start, t.end)).collect();
+        let mut lives: Vec<(f64, f64)> = view
+            .threads
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| touched(*i))
+            .map(|(_, t)| (t.start, t.end))
+            .collect();
         lives.sort_by(|a, b| a.0.total_cmp(&b.0));
         let union = merge(lives);
-        let mut this = Self { length: union.iter().map(|(a, b)| b - a).sum(), loads: Vec::new() };
+        let mut this = Self {
+            length: union.iter().map(|(a, b)| b - a).sum(),
+            loads: Vec::new(),
+        };
         for g in view.groups() {
-            let mut load = Load { group: g, ..Default::default() };
+            let mut load = Load {
+                group: g,
+                ..Default::default()
+            };
             let longest = view.group_threads(g).map(|t| t.life).fold(0.0, f64::max);
-            for (i, t) in view.threads.iter().enumerate().filter(|(_, t)| t.group == g) {
+            for (i, t) in view
+                .threads
+                .iter()
+                .enumerate()
+                .filter(|(_, t)| t.group == g)
+            {
                 let first = union.partition_point(|(_, b)| *b <= t.start);
-                let inside: f64 =
-                    union[first..].iter().take_while(|(a, _)| *a < t.end).map(|(a, b)| b.min(t.end) - a.max(t.start)).sum();
+                let inside: f64 = union[first..]
+                    .iter()
+                    .take_while(|(a, _)| *a < t.end)
+                    .map(|(a, b)| b.min(t.end) - a.max(t.start))
+                    .sum();
                 let part = inside / t.life;
                 if part <= 0.0 {
                     continue;
@@ -114,11 +145,14 @@ impl Window {
                 load.wait += d.wait;
                 load.spin += d.spin;
                 load.freed += d.freed;
-                for (sum, x) in load.overhead.iter_mut().zip(d.overhead) {
-                    *sum += x;
+                for (v, x) in d.overhead.into_iter().enumerate() {
+                    load.overhead[v] += x;
+                    load.lost[v] += (d.wait + x).min(t.life);
                 }
                 if t.life >= 0.95 * longest {
-                    load.longest_loss = load.longest_loss.max((d.wait + d.overhead[2]) / t.life);
+                    load.longest_loss = load
+                        .longest_loss
+                        .max(((d.wait + d.overhead[2]) / t.life).min(1.0));
                 }
             }
             if load.life > 0.0 {
@@ -130,13 +164,20 @@ impl Window {
 
     /// CPU time after the change.
     pub(crate) fn cpu_after(&self, variant: usize) -> f64 {
-        self.loads.iter().map(|l| (l.cpu - l.spin - l.freed - l.overhead[variant]).max(0.0)).sum()
+        self.loads
+            .iter()
+            .map(|l| (l.cpu - l.spin - l.freed - l.overhead[variant]).max(0.0))
+            .sum()
     }
 
     /// Nobody gets faster than by what is taken away, once from each group (their waits for one
     /// another may hide one another's losses), nor than the work of its busiest group allows.
     pub(crate) fn best_case(&self, linked: impl Fn(GroupId) -> bool) -> f64 {
-        let all: f64 = self.loads.iter().map(|l| l.loss(2).max(l.longest_loss)).sum();
+        let all: f64 = self
+            .loads
+            .iter()
+            .map(|l| l.loss(2).max(l.longest_loss))
+            .sum();
         let floor = self
             .loads
             .iter()
@@ -165,6 +206,9 @@ mod tests {
 
     #[test]
     fn overlapping_lives_are_one() {
-        assert_eq!(merge(vec![(0.0, 5.0), (2.0, 3.0), (4.0, 8.0), (9.0, 10.0)]), vec![(0.0, 8.0), (9.0, 10.0)]);
+        assert_eq!(
+            merge(vec![(0.0, 5.0), (2.0, 3.0), (4.0, 8.0), (9.0, 10.0)]),
+            vec![(0.0, 8.0), (9.0, 10.0)]
+        );
     }
 }

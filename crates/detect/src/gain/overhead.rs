@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 
 use convoy_model::ObjectId;
 
-use super::predict::{Change, Delta};
+use super::predict::Change;
 use crate::ops::{spins, Role};
-use crate::view::View;
+use crate::view::{ThreadTime, View};
 
 /// System time of one contended acquisition: wait, wake and the switches between, pessimistic,
-/// expected, optimistic. Nanoseconds. FACTS: 2-6 us measured, more where an idle CPU must be
-/// woken by an interrupt (virtual machines).
-const PARK_NS: [f64; 3] = [1000.0, 4000.0, 15_000.0];
+/// expected, optimistic. Nanoseconds. A wait and its wake take 2-6 us together; a waiter may be
+/// woken and find the lock taken again several times, and to wake an idle CPU takes an interrupt,
+/// which is slow in virtual machines.
+const PARK_NS: [f64; 3] = [1000.0, 6000.0, 40_000.0];
 /// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
 /// What is beyond is preemption caught by the sampler. Nanoseconds.
 const TRANSFER_MAX_NS: f64 = 400.0;
@@ -47,7 +48,11 @@ pub(crate) fn local_acquire_ns(view: &View) -> f64 {
     }
     let pair = view.model.meta.machine.mutex_pair_ns;
     let nominal = if pair > 0.0 { pair / 2.0 } else { 10.0 } + CLOCK_READS_NS;
-    if best.is_finite() { best.max(if pair > 0.0 { pair / 2.0 } else { 5.0 }) } else { nominal }
+    if best.is_finite() {
+        best.max(if pair > 0.0 { pair / 2.0 } else { 5.0 })
+    } else {
+        nominal
+    }
 }
 
 /// Takes some locks away altogether: their waits, their parking, their cache line transfers.
@@ -56,14 +61,18 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
     change.removed = locks.iter().copied().collect::<BTreeSet<_>>();
     let mut parks = vec![0.0; view.threads.len()];
     let mut acquired = vec![0.0; view.threads.len()];
-    let mut all_parks = 0.0;
     for id in locks {
         let uses = view.uses_of(*id);
         let spinning = view.object(*id).is_some_and(|o| spins(o.kind));
         let excess = transfer_ns(view, *id, baseline_ns);
         for u in uses {
-            let Some(i) = view.thread(u.thread) else { continue };
-            if !matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
+            let Some(i) = view.thread(u.thread) else {
+                continue;
+            };
+            if !matches!(
+                view.role(u),
+                Some(Role::Acquire | Role::AcquireShared | Role::Try)
+            ) {
                 continue;
             }
             let d = &mut change.deltas[i];
@@ -73,7 +82,6 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
                     d.spin += u.wait_ns as f64;
                 } else {
                     parks[i] += u.waits as f64;
-                    all_parks += u.waits as f64;
                 }
             }
             let calls = u.calls as f64;
@@ -84,13 +92,22 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
             }
         }
     }
+    for (i, d) in change.deltas.iter().enumerate() {
+        parks[i] = parked(&view.threads[i], parks[i], d.wait - d.spin);
+    }
+    let all_parks: f64 = parks.iter().sum();
     let all_acquired: f64 = acquired.iter().sum();
     for (i, d) in change.deltas.iter_mut().enumerate() {
         let t = &view.threads[i];
         // A waiter pays for going to sleep, a holder for waking it: holders by their share of acquisitions.
-        let woken = if all_acquired > 0.0 { all_parks * acquired[i] / all_acquired } else { parks[i] };
+        let woken = if all_acquired > 0.0 {
+            all_parks * acquired[i] / all_acquired
+        } else {
+            parks[i]
+        };
         let events = (parks[i] + woken) / 2.0;
-        let of_all = if t.waits > 0.0 { (parks[i] / t.waits).clamp(0.0, 1.0) } else { 1.0 };
+        // System calls for other waits and their switches are not this lock's.
+        let of_all = (parks[i] + woken) / (t.waits.max(t.switches).max(parks[i]) + woken).max(1.0);
         for (sum, park) in d.overhead.iter_mut().zip(PARK_NS) {
             *sum += (events * park).min(t.sys * of_all);
         }
@@ -98,9 +115,26 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
         for x in &mut d.overhead {
             *x = x.min(spare);
         }
-        d.clamp(t.life);
+        d.wait = d.wait.min(t.life);
+        d.spin = d.spin.min(d.wait);
     }
     change
+}
+
+/// Times that a thread went to sleep for a lock. One wait can take many: the waiter is woken, finds
+/// the lock taken again and sleeps again. Its switches tell, shared out by time.
+fn parked(t: &ThreadTime, waits: f64, waited: f64) -> f64 {
+    let asleep = t.lock_wait + t.event_wait + t.off;
+    let by_switches = if asleep > 0.0 {
+        t.switches * (waited / asleep).min(1.0)
+    } else {
+        0.0
+    };
+    if waits > 0.0 {
+        waits.max(by_switches)
+    } else {
+        0.0
+    }
 }
 
 /// What acquiring a lock costs more than in a thread's own cache, nanoseconds per acquisition.
@@ -116,15 +150,4 @@ pub(crate) fn transfer_ns(view: &View, id: ObjectId, baseline_ns: f64) -> f64 {
         return 0.0;
     }
     (ns as f64 / n as f64 - baseline_ns).clamp(0.0, TRANSFER_MAX_NS)
-}
-
-impl Delta {
-    /// No thread loses more than it has.
-    fn clamp(&mut self, life: f64) {
-        self.wait = self.wait.min(life);
-        self.spin = self.spin.min(self.wait);
-        for x in &mut self.overhead {
-            *x = x.min((life - self.wait).max(0.0));
-        }
-    }
 }

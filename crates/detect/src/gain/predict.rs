@@ -42,7 +42,11 @@ pub(crate) struct Change {
 
 impl Change {
     pub(crate) fn none(view: &View) -> Self {
-        Self { deltas: vec![Delta::default(); view.threads.len()], removed: BTreeSet::new(), sure: 0.5 }
+        Self {
+            deltas: vec![Delta::default(); view.threads.len()],
+            removed: BTreeSet::new(),
+            sure: 0.5,
+        }
     }
 }
 
@@ -50,6 +54,9 @@ impl Change {
 const LOW: usize = 0;
 const MID: usize = 1;
 const HIGH: usize = 2;
+
+/// Bounds are made from measured times: this much of the gain is allowed for their error.
+const MODEL_ERROR: f64 = 1.1;
 
 /// A group whose share of life not spent waiting for other groups is this near to the highest one
 /// is on the critical path.
@@ -62,16 +69,25 @@ pub(crate) fn predict(view: &View, stations: &[Station], links: &Links, change: 
     if wall <= 0.0 || window.length <= 0.0 {
         return Gain::none("nothing to take away", "");
     }
-    let p = Prediction { view, stations, links, change, window: &window };
+    let p = Prediction {
+        view,
+        stations,
+        links,
+        change,
+        window: &window,
+    };
     let outside = (wall - window.length).max(0.0);
     let ratio = |x: f64| (wall / (outside + window.length * x)).max(1.0);
 
     let (x_mid, limited_by) = p.expected();
     let mid = ratio(x_mid);
-    let high = ratio(p.best_case()).max(mid);
+    let high = 1.0 + MODEL_ERROR * (ratio(p.best_case()).max(mid) - 1.0);
     let low = 1.0 + change.sure * (ratio(p.worst_case().max(x_mid)) - 1.0);
     let limited_by = if outside > 0.2 * wall {
-        format!("{limited_by}; {:.0} % of the run is outside of it", 100.0 * outside / wall)
+        format!(
+            "{limited_by}; {:.0} % of the run is outside of it",
+            100.0 * outside / wall
+        )
     } else {
         limited_by
     };
@@ -108,13 +124,21 @@ impl Prediction<'_> {
         let critical: Vec<_> = w
             .loads
             .iter()
-            .filter(|l| l.active() >= CRITICAL * most_active && (linked.contains(&l.group) || l.loss(MID) + l.freed > 0.0))
+            .filter(|l| {
+                l.active() >= CRITICAL * most_active
+                    && (linked.contains(&l.group) || l.loss(MID) + l.freed > 0.0)
+            })
             .collect();
         let life: f64 = critical.iter().map(|l| l.life).sum();
         if life <= 0.0 {
-            return (1.0, "the threads concerned wait for others most of the time".into());
+            return (
+                1.0,
+                "the threads concerned wait for others most of the time".into(),
+            );
         }
-        let sum = |f: &dyn Fn(&super::bounds::Load) -> f64| critical.iter().map(|l| f(l)).sum::<f64>() / life;
+        let sum = |f: &dyn Fn(&super::bounds::Load) -> f64| {
+            critical.iter().map(|l| f(l)).sum::<f64>() / life
+        };
 
         // Mean thread of the critical groups, in shares of its life.
         let threads = (life / w.length).max(1.0);
@@ -124,11 +148,16 @@ impl Prediction<'_> {
         let gone_cpu = sum(&|l| l.spin + l.freed + l.overhead[MID]);
         let freed = sum(&|l| l.freed);
         let delay = (1.0 - cpu - run_delay).max(0.0);
-        let others_cpu = (w.cpu_after(MID) / w.length - threads * (cpu - gone_cpu).max(0.0)).max(0.0);
+        let others_cpu =
+            (w.cpu_after(MID) / w.length - threads * (cpu - gone_cpu).max(0.0)).max(0.0);
         let cpus = self.view.cpus;
 
         // Other hot locks: what threads queue for them today, and how that grows.
-        let next: Vec<&Station> = self.stations.iter().filter(|s| !self.change.removed.contains(&s.object)).collect();
+        let next: Vec<&Station> = self
+            .stations
+            .iter()
+            .filter(|s| !self.change.removed.contains(&s.object))
+            .collect();
         let holds: Vec<f64> = next.iter().map(|s| s.hold / w.length / threads).collect();
         let held: f64 = holds.iter().sum();
         let held_on_cpu = held.min(0.95 * cpu);
@@ -137,7 +166,13 @@ impl Prediction<'_> {
         let on_cpu = |cpu: f64| (cpu - held_on_cpu).max(0.0);
         let off_lock = |delay: f64| (delay - waits - (held - held_on_cpu)).max(0.0);
         let free_cpus = |x: f64| (cpus - others_cpu / x).max(cpus / 10.0).max(1.0);
-        let before = solve(threads, free_cpus(1.0), off_lock(delay), on_cpu(cpu), &holds);
+        let before = solve(
+            threads,
+            free_cpus(1.0),
+            off_lock(delay),
+            on_cpu(cpu),
+            &holds,
+        );
         let mut x = 1.0;
         // The others' share of the CPUs grows as the run shrinks: a fixed point, reached quickly.
         for _ in 0..4 {
@@ -148,38 +183,76 @@ impl Prediction<'_> {
                 on_cpu((cpu - gone_cpu).max(0.0)),
                 &holds,
             );
-            let run_delay_after = after.cpu_delay + (run_delay - before.cpu_delay).clamp(0.0, run_delay);
+            let run_delay_after =
+                after.cpu_delay + (run_delay - before.cpu_delay).clamp(0.0, run_delay);
             let lock_waits: f64 = next
                 .iter()
                 .enumerate()
                 .map(|(i, s)| {
                     let now = s.wait / w.length / threads;
-                    let growth = if before.lock_delays[i] > 1e-9 { after.lock_delays[i] / before.lock_delays[i] } else { 1.0 };
+                    let growth = if before.lock_delays[i] > 1e-9 {
+                        after.lock_delays[i] / before.lock_delays[i]
+                    } else {
+                        1.0
+                    };
                     now * growth.clamp(1.0, 10.0)
                 })
                 .sum();
-            x = (delay - wait - waits).max(0.0) + freed + (cpu - gone_cpu).max(0.0) + run_delay_after + lock_waits;
+            x = (delay - wait - waits).max(0.0)
+                + freed
+                + (cpu - gone_cpu).max(0.0)
+                + run_delay_after
+                + lock_waits;
             x = x.clamp(0.01, 1.0);
         }
 
         let mut limits = vec![(x, self.what_remains(wait, delay, freed))];
         if cpus.is_finite() {
             let busy = w.cpu_after(MID) / (cpus * w.length);
-            limits.push((busy, format!("CPUs: {} of them would be busy all the time", round_cpus(cpus))));
+            limits.push((
+                busy,
+                format!(
+                    "CPUs: {} of them would be busy all the time",
+                    round_cpus(cpus)
+                ),
+            ));
         }
         for s in next {
-            let full = s.hold / w.length * cpu / (cpu + run_delay).max(1e-9);
-            limits.push((full, format!("{} is held {:.0} % of the time", self.view.object_name(s.object), 100.0 * full)));
+            let held = s.hold / w.length * cpu / (cpu + run_delay).max(1e-9);
+            // A lock that is nearly always wanted is handed over from waiter to waiter.
+            let full = if held > 0.5 * x {
+                held + 0.5 * s.calls * self.handover() / w.length
+            } else {
+                held
+            };
+            limits.push((
+                full,
+                format!(
+                    "{} is held {:.0} % of the time",
+                    self.view.object_name(s.object),
+                    100.0 * held
+                ),
+            ));
         }
         for l in &w.loads {
             let own = l.active() - l.loss(MID);
             // A group that waits for nobody and loses nothing sets the pace of those linked to it.
             if linked.contains(&l.group) && l.active() >= CRITICAL * most_active {
-                let own = if l.active() >= 0.9 { 1.0 - l.loss(MID) } else { own };
-                limits.push((own, format!("{} has no time to spare", self.view.group_name(l.group))));
+                let own = if l.active() >= 0.9 {
+                    1.0 - l.loss(MID)
+                } else {
+                    own
+                };
+                limits.push((
+                    own,
+                    format!("{} has no time to spare", self.view.group_name(l.group)),
+                ));
             }
         }
-        let (x, why) = limits.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((1.0, String::new()));
+        let (x, why) = limits
+            .into_iter()
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .unwrap_or((1.0, String::new()));
         (x.clamp(0.01, 1.0), why)
     }
 
@@ -198,23 +271,46 @@ impl Prediction<'_> {
             .stations
             .iter()
             .filter(|s| !self.change.removed.contains(&s.object))
-            .map(|s| s.hold / w.length)
+            .map(|s| (s.hold + s.calls * self.handover()) / w.length)
             .fold(0.0, f64::max);
         let freed = w.loads.iter().map(|l| l.freed).sum::<f64>() > 0.0;
-        (1.0 - loss).max(if freed { 1.0 } else { cpus }).max(serial).min(1.0)
+        (1.0 - loss)
+            .max(if freed { 1.0 } else { cpus })
+            .max(serial)
+            .min(1.0)
+    }
+
+    /// Time from a release until the next waiter holds, where the lock in question is wanted all the
+    /// time: what its holds leave of the run, per acquisition. The next lock will have it as well.
+    fn handover(&self) -> f64 {
+        let own = self
+            .stations
+            .iter()
+            .filter(|s| self.change.removed.contains(&s.object));
+        own.filter(|s| s.wait > self.window.length && s.calls > 0.0)
+            .map(|s| (self.window.length - s.hold).max(0.0) / s.calls)
+            .fold(0.0, f64::max)
     }
 
     /// Groups that exchange wake-ups with one that the change touches, themselves included.
     fn linked_to_change(&self) -> BTreeSet<GroupId> {
-        let mut set: BTreeSet<GroupId> =
-            self.window.loads.iter().filter(|l| l.loss(HIGH) + l.freed > 0.0).map(|l| l.group).collect();
+        let mut set: BTreeSet<GroupId> = self
+            .window
+            .loads
+            .iter()
+            .filter(|l| l.loss(HIGH) + l.freed > 0.0)
+            .map(|l| l.group)
+            .collect();
         loop {
             let more: Vec<GroupId> = self
                 .links
                 .iter()
                 .filter(|(_, (waits, _))| *waits >= 10)
                 .flat_map(|((a, b), _)| {
-                    [(set.contains(a) && !set.contains(b)).then_some(*b), (set.contains(b) && !set.contains(a)).then_some(*a)]
+                    [
+                        (set.contains(a) && !set.contains(b)).then_some(*b),
+                        (set.contains(b) && !set.contains(a)).then_some(*a),
+                    ]
                 })
                 .flatten()
                 .collect();
@@ -235,5 +331,9 @@ impl Prediction<'_> {
 }
 
 fn round_cpus(cpus: f64) -> String {
-    if (cpus - cpus.round()).abs() < 0.05 { format!("{cpus:.0}") } else { format!("{cpus:.1}") }
+    if (cpus - cpus.round()).abs() < 0.05 {
+        format!("{cpus:.0}")
+    } else {
+        format!("{cpus:.1}")
+    }
 }

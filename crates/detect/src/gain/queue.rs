@@ -35,13 +35,23 @@ pub(crate) fn solve(threads: f64, cpus: f64, delay: f64, cpu: f64, holds: &[f64]
     let mut p = vec![0.0; servers];
     p[0] = 1.0;
     let mut queue = vec![0.0; holds.len()];
-    let mut solution = Solution { cycle: delay + cpu, cpu_delay: 0.0, lock_delays: vec![0.0; holds.len()] };
+    let mut solution = Solution {
+        cycle: delay + cpu,
+        cpu_delay: 0.0,
+        lock_delays: vec![0.0; holds.len()],
+    };
     for n in 1..=n_max {
-        let waiting: f64 = (0..servers.saturating_sub(1)).map(|j| (servers - 1 - j) as f64 * p[j]).sum();
+        let waiting: f64 = (0..servers.saturating_sub(1))
+            .map(|j| (servers - 1 - j) as f64 * p[j])
+            .sum();
         let mean_at_cpus = queue_at_cpus(&solution, cpu, n - 1);
         let cpu_residence = cpu / servers as f64 * (1.0 + mean_at_cpus + waiting);
         let cpu_residence = cpu_residence.max(cpu);
-        let residences: Vec<f64> = holds.iter().zip(&queue).map(|(h, q)| h * (1.0 + q)).collect();
+        let residences: Vec<f64> = holds
+            .iter()
+            .zip(&queue)
+            .map(|(h, q)| h * (1.0 + q))
+            .collect();
         let cycle = delay + cpu_residence + residences.iter().sum::<f64>();
         let x = if cycle > 0.0 { n as f64 / cycle } else { 0.0 };
         for (q, r) in queue.iter_mut().zip(&residences) {
@@ -50,12 +60,19 @@ pub(crate) fn solve(threads: f64, cpus: f64, delay: f64, cpu: f64, holds: &[f64]
         for j in (1..servers).rev() {
             p[j] = (x * cpu / j as f64 * p[j - 1]).clamp(0.0, 1.0);
         }
-        let used = x * cpu + (1..servers).map(|j| (servers - j) as f64 * p[j]).sum::<f64>();
+        let used = x * cpu
+            + (1..servers)
+                .map(|j| (servers - j) as f64 * p[j])
+                .sum::<f64>();
         p[0] = (1.0 - used / servers as f64).clamp(0.0, 1.0);
         solution = Solution {
             cycle,
             cpu_delay: cpu_residence - cpu,
-            lock_delays: residences.iter().zip(&holds).map(|(r, h)| (r - h) / scale).collect(),
+            lock_delays: residences
+                .iter()
+                .zip(&holds)
+                .map(|(r, h)| (r - h) / scale)
+                .collect(),
         };
     }
     solution
@@ -63,7 +80,11 @@ pub(crate) fn solve(threads: f64, cpus: f64, delay: f64, cpu: f64, holds: &[f64]
 
 /// Mean number of threads at the CPUs with `n` threads, by Little's law.
 fn queue_at_cpus(of_n: &Solution, cpu: f64, n: usize) -> f64 {
-    if n == 0 || of_n.cycle <= 0.0 { 0.0 } else { n as f64 * (cpu + of_n.cpu_delay) / of_n.cycle }
+    if n == 0 || of_n.cycle <= 0.0 {
+        0.0
+    } else {
+        n as f64 * (cpu + of_n.cpu_delay) / of_n.cycle
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +123,11 @@ mod tests {
             for cpus in [1.0, 2.0, 5.0, 16.0] {
                 let s = solve(n, cpus, 0.7, 1.0, &[0.2, 0.1]);
                 let bound = (0.7_f64 + 1.0 + 0.3).max(n * 1.0 / cpus).max(n * 0.2);
-                assert!(s.cycle >= bound - 1e-6, "{n} threads, {cpus} CPUs: {} < {bound}", s.cycle);
+                assert!(
+                    s.cycle >= bound - 1e-6,
+                    "{n} threads, {cpus} CPUs: {} < {bound}",
+                    s.cycle
+                );
                 assert!(s.cycle <= 2.0 + (n - 1.0) * 1.3 + 1e-6);
             }
         }

@@ -29,7 +29,9 @@ impl Saving {
         }
         let floor = |cpus: f64| self.cpu / cpus;
         let ratio = |saved: f64, cpus: f64| {
-            let left = (self.stretch - saved).max(floor(cpus)).clamp(0.01 * self.stretch, self.stretch);
+            let left = (self.stretch - saved)
+                .max(floor(cpus))
+                .clamp(0.01 * self.stretch, self.stretch);
             wall / (wall - self.stretch + left).max(0.01 * wall)
         };
         let mid = ratio(self.saved, view.cpus);
@@ -41,7 +43,10 @@ impl Saving {
             high,
             method: method.into(),
             limited_by: if by_cpus {
-                format!("CPUs: they are busy {} of that time already", percent((floor(view.cpus) / self.stretch).min(1.0)))
+                format!(
+                    "CPUs: they are busy {} of that time already",
+                    percent((floor(view.cpus) / self.stretch).min(1.0))
+                )
             } else {
                 limited_by.into()
             },

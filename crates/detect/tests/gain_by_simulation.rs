@@ -1,0 +1,125 @@
+//! Predictions against the truth: simulate a program, judge its profile, simulate it fixed.
+#![forbid(unsafe_code)]
+
+mod sim;
+
+use convoy_detect::{analyze, Analysis, Thresholds};
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::ObjectId;
+use sim::model::model;
+use sim::{Kind, Program, Sim, Step};
+
+/// A reproducible stream of numbers in 0..1.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn log(&mut self, lo: f64, hi: f64) -> f64 {
+        lo * (hi / lo).powf(self.next())
+    }
+
+    fn pick(&mut self, of: &[usize]) -> usize {
+        of[(self.next() * of.len() as f64) as usize % of.len()]
+    }
+
+    fn chance(&mut self, p: f64) -> bool {
+        self.next() < p
+    }
+}
+
+/// One case of the grid: lock 0 is the one that is fixed by splitting it.
+fn program(r: &mut Random, seed: u64) -> Program {
+    let section = r.log(100.0, 300_000.0);
+    let outside = section * r.log(0.05, 40.0);
+    let mut turn = vec![Step::Lock(0)];
+    turn.push(if r.chance(0.2) && section > 20_000.0 {
+        Step::Sleep(section)
+    } else {
+        Step::Compute(section)
+    });
+    turn.push(Step::Unlock(0));
+    turn.push(if r.chance(0.2) {
+        Step::Kernel(outside)
+    } else {
+        Step::Compute(outside)
+    });
+    if r.chance(0.3) {
+        turn.push(Step::Sleep(r.log(10_000.0, 1_000_000.0)));
+    }
+    let second = r.chance(0.4);
+    if second {
+        let other = section * r.log(0.1, 3.0);
+        turn.extend([
+            Step::Lock(1),
+            Step::Compute(other),
+            Step::Unlock(1),
+            Step::Compute(outside * 0.3),
+        ]);
+    }
+    let threads = r.pick(&[2, 3, 4, 6, 8, 12]);
+    Program {
+        cpus: r.pick(&[1, 2, 2, 4, 8, 16]),
+        locks: 1 + usize::from(second),
+        split: vec![],
+        kinds: vec![Kind { threads, turn }],
+        jitter: r.pick(&[0, 3, 9]) as f64 / 10.0,
+        park_scale: r.log(0.4, 3.0),
+        seed,
+    }
+}
+
+fn finding_on(a: &Analysis, lock: u32) -> Option<&Finding> {
+    a.findings
+        .iter()
+        .chain(&a.dismissed)
+        .find(|f| f.subject == Subject::Object(ObjectId(lock)))
+}
+
+#[test]
+fn predicted_intervals_contain_the_truth() {
+    const TURNS: u64 = 6000;
+    const CASES: u64 = 400;
+    let mut r = Random(20_240_607);
+    let (mut judged, mut hit, mut mid_close, mut missed) = (0, 0, 0, Vec::new());
+    let mut widths = Vec::new();
+    for case in 0..CASES {
+        let before = program(&mut r, 1000 + case);
+        let run = Sim::run(&before, TURNS);
+        let fixed = Program {
+            split: vec![0],
+            ..before.clone()
+        };
+        let truth = Sim::run(&fixed, TURNS).throughput() / run.throughput();
+        let analysis = analyze(&model(&before, &run), &Thresholds::default());
+        let (low, mid, high) = finding_on(&analysis, 0)
+            .map_or((1.0, 1.0, 1.02), |f| (f.gain.low, f.gain.mid, f.gain.high));
+        judged += 1;
+        widths.push(high / low);
+        let close = (mid / truth - 1.0).abs();
+        mid_close += usize::from(close < 0.15);
+        if low * 0.97 <= truth && truth <= high * 1.03 {
+            hit += 1;
+        } else {
+            missed.push(format!(
+                "case {case}: truth {truth:.2}, said {low:.2} {mid:.2} {high:.2}: {before:?}"
+            ));
+        }
+    }
+    widths.sort_by(f64::total_cmp);
+    println!("{hit} of {judged} inside, {mid_close} within 15 % of the expected; width median {:.2}, 90 % {:.2}", widths[widths.len() / 2], widths[widths.len() * 9 / 10]);
+    for m in missed.iter().take(25) {
+        println!("{m}");
+    }
+    assert!(
+        hit * 100 >= judged * 95,
+        "only {hit} of {judged} predictions hold:\n{}",
+        missed.join("\n")
+    );
+}
