@@ -208,18 +208,14 @@ fn load_dwo<'a>(image: &Image<'a>, id: SectionId) -> Result<Reader<'a>, gimli::E
     }
 }
 
-/// `<file>.dwp`
+/// `<file>.dwp`. All its sections are read: its index cuts a unit's part out of each.
 fn package<'a>(store: &'a Store, file: &Path) -> Option<DwarfPackage<Reader<'a>>> {
     let mut path = OsString::from(file);
     path.push(".dwp");
     let image = store.open(&PathBuf::from(path)).ok()?;
-    let index = [SectionId::DebugCuIndex, SectionId::DebugTuIndex];
-    let section = |id: SectionId| match id.dwo_name() {
-        Some(name) if index.contains(&id) => Ok(EndianSlice::new(
-            image.section(name).unwrap_or(&[]),
-            LittleEndian,
-        )),
-        _ => load_dwo(&image, id),
+    let section = |id: SectionId| -> Result<Reader<'a>, gimli::Error> {
+        let data = id.dwo_name().and_then(|name| image.section(name).ok());
+        Ok(EndianSlice::new(data.unwrap_or(&[]), LittleEndian))
     };
     DwarfPackage::load(section, EndianSlice::new(&[], LittleEndian)).ok()
 }

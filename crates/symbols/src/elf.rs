@@ -134,7 +134,7 @@ impl<'a> Image<'a> {
     }
 
     /// The small symbol table that some distributions leave in stripped files, compressed with xz.
-    pub(crate) fn mini_debug_info(&self) -> Option<Result<Image<'a>, String>> {
+    pub(crate) fn mini_debug_info(&self) -> Option<Result<Self, String>> {
         /// Such a table is a few percent of its module: more is no table.
         const MAX_BYTES: u64 = 256 << 20;
 

@@ -13,6 +13,9 @@ use convoy_profile::{Module, Reason};
 use crate::elf::{Image, OpenError, Store};
 use crate::{vdso, Options};
 
+/// Path of the module that has no file.
+const VDSO: &str = "[vdso]";
+
 /// An image and the file that it was read from.
 pub(crate) struct Found<'a> {
     pub(crate) image: Image<'a>,
@@ -56,7 +59,7 @@ fn own<'a>(
     options: &Options,
 ) -> Result<Found<'a>, (Reason, String)> {
     let path = plain_path(module);
-    let opened = if module.path == "[vdso]" {
+    let opened = if module.path == VDSO {
         vdso::image()
             .map_err(OpenError::Io)
             .and_then(|bytes| store.parse(bytes))
@@ -71,18 +74,13 @@ fn own<'a>(
         (reason, e.to_string())
     })?;
     let changed = |why: &str| Err((Reason::ModuleChanged, why.to_owned()));
-    match image.build_id() {
-        Some(id) if !module.build_id.is_empty() => {
-            if id != module.build_id {
-                return changed(
-                    "the file is another build than the one that ran (build-ids differ)",
-                );
-            }
+    let recorded = Some(&module.build_id).filter(|id| !id.is_empty());
+    match recorded.and_then(|id| Some(image.build_id()? == id)) {
+        Some(false) => {
+            return changed("the file is another build than the one that ran (build-ids differ)")
         }
-        _ if module.path != "[vdso]" && younger(path, options.started) => {
-            return changed(
-                "the file changed after the program had started, and has no build-id to compare",
-            );
+        None if module.path != VDSO && younger(path, options.started) => {
+            return changed("the file changed after the program had started, and has no build-id");
         }
         _ => {}
     }
