@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Build and run the tests of the agent's unwinder. Usage: run.sh [bench]
+# Build and run the tests of the agent's unwinder; SEED=n makes other stacks. Usage: run.sh [bench]
+# What failed is kept, and the command to run it again is printed.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,6 +26,13 @@ agent_objects() {
 	done
 }
 
+if [ "${1:-}" = bench ]; then
+	agent_objects bench
+	"$CC" $cflags -O2 "$here/unwind_bench.c" $objects -pthread -ldl -o "$out/bench"
+	"$out/bench"
+	exit
+fi
+
 shapes() {
 	name=$1
 	shift
@@ -37,10 +45,12 @@ shapes fp -O2 -fno-omit-frame-pointer
 shapes os -Os
 shapes o3 -O3 -march=x86-64-v3 -mstackrealign -fno-plt
 "$CXX" -std=c++17 -O2 -fPIC -I"$here" -c "$here/shapes_cpp.cc" -o "$out/shapes_cpp.o"
-"$CC" $cflags -O2 -c "$here/unwind_test.c" -fPIC -o "$out/test.o"
 
+# link OBJECT FLAGS
 link() {
-	"$CXX" "$@" "$out"/shapes_*.o "$out/test.o" $objects -pthread -ldl
+	test=$1
+	shift
+	"$CXX" -rdynamic "$@" "$out"/shapes_*.o "$test" $objects -pthread -ldl
 }
 
 agent_objects lib
@@ -48,25 +58,28 @@ if objdump -d $objects | grep -q '__tls_get_addr'; then
 	echo "run.sh: the agent's code calls __tls_get_addr" >&2
 	exit 1
 fi
-link -rdynamic -pie -o "$out/test-pie"
-link -rdynamic -no-pie -o "$out/test-nopie"
+"$CC" $cflags -O2 -fPIC -c "$here/unwind_test.c" -o "$out/test.o"
+link "$out/test.o" -pie -o "$out/test-pie"
+link "$out/test.o" -no-pie -o "$out/test-nopie"
 agent_objects old -DCV_TEST_SNAPSHOT
-link -rdynamic -pie -o "$out/test-old-glibc"
+"$CC" $cflags -O2 -fPIC -DCV_TEST_SNAPSHOT -c "$here/unwind_test.c" -o "$out/test-old.o"
+link "$out/test-old.o" -pie -o "$out/test-old-glibc"
 for n in 0 1; do
 	flags="-O$n"
 	"$CC" $cflags -fPIC -shared $flags -DSHAPES=shapes_plugin "$here/shapes.c" -o "$out/plugin$n.so"
 done
 
-failed=0
 for program in pie nopie old-glibc; do
-	for case in plain unknown-stack threads signal signal-stack single-step coroutine fork stress; do
-		printf '%-10s' "$program"
-		timeout 300 "$out/test-$program" "$case" 1 "$out" >"$out/log" 2>&1 || failed=1
-		cat "$out/log"
-		[ "$failed" = 0 ] || {
-			cp "$out/test-$program" /tmp/
-			echo "run.sh: failed. Rerun: /tmp/test-$program $case 1 DIR" >&2
+	for case in plain unknown-stack threads signal signal-stack single-step coroutine fork skip generated stress; do
+		run="$out/test-$program $case ${SEED:-1} $out"
+		if timeout 60 $run >"$out/log" 2>&1; then
+			printf '%-10s' "$program"
+			cat "$out/log"
+		else
+			echo "run.sh: exit status $? of: $run" >&2
+			trap - EXIT
+			cat "$out/log"
 			exit 1
-		}
+		fi
 	done
 done
