@@ -277,7 +277,9 @@ pub struct Object {
 }
 
 /// Kinds of objects.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[allow(missing_docs)]
 pub enum ObjectKind {
     #[default]

@@ -1,7 +1,21 @@
 //! The profile file: its data, reading, writing and validation. Pure: bytes in, data out.
+//!
+//! The format is described in `docs/profile-format.md`.
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod data;
+mod error;
+mod head;
+mod read;
+mod section;
+mod tables;
+mod validate;
+mod warning;
+mod write;
 
 pub use data::*;
+pub use error::ReadError;
+pub use section::FORMAT_VERSION;
+pub use warning::ReadWarning;

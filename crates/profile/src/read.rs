@@ -1,0 +1,250 @@
+//! Bytes as a profile: every intact section, and what was wrong with the others.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+
+use crate::bytes::Malformed;
+use crate::error::ReadError;
+use crate::head::{Head, END, META, MODULES, PROCESS};
+use crate::section::{
+    BadPayload, Header, Tag, FILE_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
+};
+use crate::tables::{unpack, Row, Stack};
+use crate::validate::{Allowance, Numbered, Parts};
+use crate::warning::ReadWarning;
+use crate::{Count, Detail, Frame, Meta, Object, Pair, Process, Profile, Thread, Unattributed};
+
+/// More processes than a machine can have.
+const PROCESSES: u32 = 1 << 22;
+
+impl Profile {
+    /// Reads a profile. A file that was cut short or damaged gives every section that is intact, and
+    /// a warning for each that is not; indices that lead nowhere do not survive.
+    pub fn read(bytes: &[u8]) -> Result<(Self, Vec<ReadWarning>), ReadError> {
+        check_file_header(bytes)?;
+        let mut reader = Reader {
+            budget: FILE_BYTES,
+            ..Reader::default()
+        };
+        reader.read(bytes);
+        reader.finish(bytes.len() as u64)
+    }
+}
+
+fn check_file_header(bytes: &[u8]) -> Result<(), ReadError> {
+    if bytes.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let magic = &bytes[..bytes.len().min(MAGIC.len())];
+    if !MAGIC.starts_with(magic) {
+        let found = bytes[..bytes.len().min(8)].escape_ascii();
+        return Err(ReadError::Foreign {
+            found: format!("\"{found}\""),
+        });
+    }
+    match bytes.get(MAGIC.len()) {
+        Some(&FORMAT_VERSION) => Ok(()),
+        Some(&found) if found > FORMAT_VERSION => Err(ReadError::NewerVersion {
+            found,
+            supported: FORMAT_VERSION,
+        }),
+        _ => Err(ReadError::NothingIntact {
+            bytes: bytes.len() as u64,
+        }),
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    meta: Option<Meta>,
+    processes: BTreeMap<u32, Parts>,
+    warnings: Vec<ReadWarning>,
+    /// Bytes that may yet be unpacked.
+    budget: usize,
+    allowance: Allowance,
+    complete: bool,
+    intact: u64,
+}
+
+impl Reader {
+    fn read(&mut self, bytes: &[u8]) {
+        let mut at = FILE_HEADER_BYTES;
+        while at < bytes.len() {
+            let Some(header) = Header::read(&bytes[at..]) else {
+                let next = next_header(bytes, at + 1);
+                let skipped = (next - at) as u64;
+                self.allowance.grant();
+                self.warnings.push(ReadWarning::Skipped {
+                    offset: at as u64,
+                    bytes: skipped,
+                });
+                at = next;
+                continue;
+            };
+            match self.section(&header, &bytes[at..]) {
+                Ok(true) => self.intact += 1,
+                Ok(false) => self.warnings.push(ReadWarning::UnknownSection {
+                    tag: header.tag.escape_ascii().to_string(),
+                    offset: at as u64,
+                }),
+                Err(why) => {
+                    self.allowance.grant();
+                    self.warnings.push(ReadWarning::Damaged {
+                        section: section_name(header.tag),
+                        process: header.process,
+                        offset: at as u64,
+                        why: why.to_string(),
+                    });
+                }
+            }
+            at = at.saturating_add(header.end());
+        }
+    }
+
+    /// Takes a section in. `Ok(false)`: of a kind that is not known.
+    fn section(&mut self, header: &Header, bytes: &[u8]) -> Result<bool, BadPayload> {
+        let payload = self.payload(header, bytes)?;
+        match header.tag {
+            END => self.complete = true,
+            META => self.meta = Some(fixed(&payload)?),
+            PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
+            MODULES => self.parts(header)?.process.modules = fixed(&payload)?,
+            Frame::TAG => self.table(header, &payload, |process| &mut process.frames)?,
+            Stack::TAG => self.table(header, &payload, |process| &mut process.stacks)?,
+            Thread::TAG => self.table(header, &payload, |process| &mut process.threads)?,
+            Object::TAG => self.table(header, &payload, |process| &mut process.objects)?,
+            Count::TAG => self.rows(header, &payload, |process| &mut process.counts)?,
+            Unattributed::TAG => {
+                self.rows(header, &payload, |process| &mut process.unattributed)?;
+            }
+            Detail::TAG => self.rows(header, &payload, |process| &mut process.details)?,
+            Pair::TAG => self.rows(header, &payload, |process| &mut process.pairs)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn payload(&mut self, header: &Header, bytes: &[u8]) -> Result<Vec<u8>, BadPayload> {
+        let too_large = BadPayload::TooLarge(header.raw_bytes() as u64);
+        let left = self
+            .budget
+            .checked_sub(header.raw_bytes())
+            .ok_or(too_large)?;
+        let payload = header.payload(bytes)?;
+        self.budget = left;
+        Ok(payload)
+    }
+
+    fn check_process(&self, header: &Header) -> Result<(), BadPayload> {
+        if header.process < PROCESSES {
+            Ok(())
+        } else {
+            Err(Malformed::Number.into())
+        }
+    }
+
+    fn parts(&mut self, header: &Header) -> Result<&mut Parts, BadPayload> {
+        self.check_process(header)?;
+        Ok(self.processes.entry(header.process).or_default())
+    }
+
+    /// Rows that others refer to by number: those of a lost section leave a gap, which is filled.
+    fn table<R: Numbered>(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        of: fn(&mut Process) -> &mut Vec<R>,
+    ) -> Result<(), BadPayload> {
+        let (first, rows) = self.unpack::<R>(payload)?;
+        self.check_process(header)?;
+        let parts = self.processes.entry(header.process).or_default();
+        if parts.append(first, rows, of, &mut self.allowance) {
+            Ok(())
+        } else {
+            Err(Malformed::Number.into())
+        }
+    }
+
+    fn rows<R: Row>(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        of: fn(&mut Process) -> &mut Vec<R>,
+    ) -> Result<(), BadPayload> {
+        let (_, rows) = self.unpack::<R>(payload)?;
+        of(&mut self.parts(header)?.process).extend(rows);
+        Ok(())
+    }
+
+    /// Unpacked rows are charged too: they can be many times larger than their bytes.
+    fn unpack<R: Row>(&mut self, payload: &[u8]) -> Result<(u64, Vec<R>), BadPayload> {
+        let (first, rows) = unpack::<R>(payload)?;
+        let bytes: usize = rows.iter().map(Row::weight).sum();
+        self.budget = self
+            .budget
+            .checked_sub(bytes)
+            .ok_or(BadPayload::TooLarge(bytes as u64))?;
+        Ok((first, rows))
+    }
+
+    fn finish(mut self, bytes: u64) -> Result<(Profile, Vec<ReadWarning>), ReadError> {
+        if self.intact == 0 || (self.meta.is_none() && self.processes.is_empty()) {
+            return Err(ReadError::NothingIntact { bytes });
+        }
+        if !self.complete {
+            self.warnings.push(ReadWarning::Truncated { bytes });
+            self.allowance.grant();
+        }
+        if self.meta.is_none() {
+            self.warnings.push(ReadWarning::NoMeta);
+        }
+        let warnings = &mut self.warnings;
+        let allowance = &mut self.allowance;
+        let processes = self.processes.into_iter();
+        let processes = processes
+            .map(|(ix, parts)| parts.finish(ix, allowance, warnings))
+            .collect();
+        let profile = Profile {
+            meta: self.meta.unwrap_or_default(),
+            processes,
+        };
+        Ok((profile, self.warnings))
+    }
+}
+
+/// A structure that postcard wrote, and nothing after it.
+fn fixed<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
+    match postcard::take_from_bytes(payload) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(Malformed::Long),
+        Err(_) => Err(Malformed::Structure),
+    }
+}
+
+/// Where the next intact header is, or the end.
+fn next_header(bytes: &[u8], from: usize) -> usize {
+    let last = bytes.len().saturating_sub(HEADER_BYTES);
+    (from..=last)
+        .find(|&at| Header::read(&bytes[at..]).is_some())
+        .unwrap_or(bytes.len())
+}
+
+fn section_name(tag: Tag) -> String {
+    match tag {
+        END => "end mark",
+        META => "run",
+        PROCESS => "process",
+        MODULES => "modules",
+        Frame::TAG => Frame::NAME,
+        Stack::TAG => Stack::NAME,
+        Thread::TAG => Thread::NAME,
+        Object::TAG => Object::NAME,
+        Count::TAG => Count::NAME,
+        Unattributed::TAG => Unattributed::NAME,
+        Detail::TAG => Detail::NAME,
+        Pair::TAG => Pair::NAME,
+        _ => return tag.escape_ascii().to_string(),
+    }
+    .into()
+}

@@ -1,0 +1,139 @@
+//! Frames and their names. Names repeat, so a chunk begins with its distinct texts.
+
+use std::collections::HashMap;
+
+use super::{codes, option, options, zip_columns, Row};
+use crate::bytes::{In, Malformed, Out};
+use crate::section::SECTION_BYTES;
+use crate::{Frame, Location, Symbol};
+
+const EXACT: u8 = 1;
+const NO_RULE: u8 = 2;
+
+impl Row for Frame {
+    const TAG: [u8; 4] = *b"FRAM";
+    const NAME: &'static str = "frames";
+
+    fn weight(&self) -> usize {
+        let texts = |l: &Location| 8 + l.function.len() + l.file.as_ref().map_or(0, String::len);
+        match &self.symbol {
+            Symbol::Known(locations) => 32 + locations.iter().map(texts).sum::<usize>(),
+            Symbol::Unknown(_) => 32,
+        }
+    }
+
+    fn pack(rows: &[Self], out: &mut Out) {
+        let locations = || rows.iter().flat_map(|frame| known(&frame.symbol));
+        let mut texts = Texts::default();
+        let functions: Vec<u64> = locations().map(|l| texts.id(&l.function)).collect();
+        let files: Vec<u64> = locations()
+            .map(|l| l.file.as_ref().map_or(0, |file| texts.id(file) + 1))
+            .collect();
+        out.number(texts.list.len() as u64);
+        out.texts(texts.list);
+        out.deltas(rows.iter().map(|frame| frame.pc));
+        out.values(rows.iter().map(|frame| option(frame.module)));
+        out.deltas(rows.iter().map(|frame| frame.offset));
+        out.values(
+            rows.iter()
+                .map(|frame| u8::from(frame.exact) * EXACT + u8::from(frame.no_rule) * NO_RULE),
+        );
+        out.values(rows.iter().map(|frame| match &frame.symbol {
+            Symbol::Known(_) => 0,
+            Symbol::Unknown(reason) => codes::reason_code(*reason) + 1,
+        }));
+        out.values(rows.iter().map(|frame| known(&frame.symbol).len() as u64));
+        out.values(functions);
+        out.values(files);
+        out.values(locations().map(|location| option(location.line)));
+    }
+
+    fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
+        let texts = input.number()?;
+        if texts > input.left() as u64 {
+            return Err(Malformed::Short);
+        }
+        let texts = input.texts(texts as usize)?;
+        let pc = input.deltas(rows)?;
+        let module = options(input.values(rows)?)?;
+        let offset = input.deltas(rows)?;
+        let flags: Vec<u8> = input.values(rows)?;
+        let unknown: Vec<u8> = input.values(rows)?;
+        let depths: Vec<u64> = input.values(rows)?;
+        let total = depths
+            .iter()
+            .fold(0u64, |sum, &depth| sum.saturating_add(depth));
+        if total > input.left() as u64 {
+            return Err(Malformed::Short);
+        }
+        let mut locations = unpack_locations(total as usize, &texts, input)?.into_iter();
+        let mut symbols = Vec::with_capacity(rows);
+        for (unknown, depth) in unknown.into_iter().zip(depths) {
+            let names: Vec<_> = locations.by_ref().take(depth as usize).collect();
+            symbols.push(match unknown.checked_sub(1) {
+                None => Symbol::Known(names),
+                Some(code) => Symbol::Unknown(codes::reason(code)?),
+            });
+        }
+        Ok(zip_columns!(rows, |pc, module, offset, flags, symbols| {
+            Self {
+                pc,
+                module,
+                offset,
+                exact: flags & EXACT != 0,
+                no_rule: flags & NO_RULE != 0,
+                symbol: symbols,
+            }
+        }))
+    }
+}
+
+fn known(symbol: &Symbol) -> &[Location] {
+    match symbol {
+        Symbol::Known(locations) => locations,
+        Symbol::Unknown(_) => &[],
+    }
+}
+
+fn unpack_locations(
+    n: usize,
+    texts: &[String],
+    input: &mut In<'_>,
+) -> Result<Vec<Location>, Malformed> {
+    let functions: Vec<u32> = input.values(n)?;
+    let files = options(input.values(n)?)?;
+    let lines = options(input.values(n)?)?;
+    let mut room = SECTION_BYTES;
+    let mut text = |id: u32| {
+        let text = texts.get(id as usize).ok_or(Malformed::Number)?;
+        // Few bytes in the file can name one long text many times.
+        room = room.checked_sub(text.len()).ok_or(Malformed::Rows)?;
+        Ok(text.clone())
+    };
+    let columns = functions.into_iter().zip(files).zip(lines);
+    let location = |((function, file), line): ((u32, Option<u32>), _)| {
+        Ok(Location {
+            function: text(function)?,
+            file: file.map(&mut text).transpose()?,
+            line,
+        })
+    };
+    columns.map(location).collect()
+}
+
+/// Distinct texts in order of their first use.
+#[derive(Default)]
+struct Texts<'a> {
+    list: Vec<&'a str>,
+    ids: HashMap<&'a str, u64>,
+}
+
+impl<'a> Texts<'a> {
+    fn id(&mut self, text: &'a str) -> u64 {
+        let next = self.list.len() as u64;
+        *self.ids.entry(text).or_insert_with(|| {
+            self.list.push(text);
+            next
+        })
+    }
+}

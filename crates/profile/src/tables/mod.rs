@@ -1,0 +1,108 @@
+//! The tables of a process as columns: one module per table.
+//!
+//! A table is cut into chunks of rows; each is a section of the file by itself: the number of its first
+//! row, the number of rows, then column after column.
+
+mod codes;
+mod details;
+mod frames;
+mod objects;
+mod rows;
+mod stacks;
+mod threads;
+
+use crate::bytes::{In, Malformed, Out};
+
+/// Rows in a section, at most.
+pub(crate) const CHUNK_ROWS: usize = 32_768;
+
+/// A table whose rows are written column by column.
+pub(crate) trait Row: Sized {
+    /// The section's tag.
+    const TAG: [u8; 4];
+    /// What a warning calls it.
+    const NAME: &'static str;
+
+    /// A guess of the bytes that a row needs, texts included. Chunks are cut by it.
+    fn weight(&self) -> usize {
+        32
+    }
+    /// Writes the columns of these rows.
+    fn pack(rows: &[Self], out: &mut Out);
+    /// Reads the columns of `n` rows, `n` at most [`CHUNK_ROWS`].
+    fn unpack(n: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed>;
+}
+
+/// Bytes of texts and the like in a section, about.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// The payloads of a table's sections.
+pub(crate) fn chunks<R: Row>(rows: &[R]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |row: &&R| {
+            bytes += row.weight();
+            bytes <= CHUNK_BYTES
+        };
+        let n = rows[first..]
+            .iter()
+            .take(CHUNK_ROWS)
+            .take_while(fits)
+            .count();
+        // A row of its own if it is too heavy for any chunk.
+        let n = n.max(1).min(rows.len() - first);
+        if n == 0 {
+            return None;
+        }
+        let mut out = Out::default();
+        out.number(first as u64);
+        out.number(n as u64);
+        R::pack(&rows[first..first + n], &mut out);
+        first += n;
+        Some(out.into_bytes())
+    })
+}
+
+/// The rows of one section and the number of the first one.
+pub(crate) fn unpack<R: Row>(payload: &[u8]) -> Result<(u64, Vec<R>), Malformed> {
+    let mut input = In::new(payload);
+    let first = input.number()?;
+    let n = input.number()?;
+    if n > CHUNK_ROWS as u64 {
+        return Err(Malformed::Rows);
+    }
+    let rows = R::unpack(n as usize, &mut input)?;
+    input.end()?;
+    Ok((first, rows))
+}
+
+/// `None` as 0, anything else one higher. The one number that has no place is not worth more room.
+fn option(value: Option<u32>) -> u64 {
+    value.map_or(0, |value| u64::from(value) + 1)
+}
+
+fn options(column: Vec<u64>) -> Result<Vec<Option<u32>>, Malformed> {
+    let decode = |value: u64| match value.checked_sub(1) {
+        None => Ok(None),
+        Some(value) => u32::try_from(value)
+            .map(Some)
+            .map_err(|_| Malformed::Number),
+    };
+    column.into_iter().map(decode).collect()
+}
+
+/// Takes a row's value out of each column: panics never, as all columns have the same length.
+macro_rules! zip_columns {
+    ($n:expr, |$($column:ident),+| $row:expr) => {{
+        $(let mut $column = $column.into_iter();)+
+        let mut rows = Vec::with_capacity($n);
+        while let ($(Some($column),)+) = ($($column.next(),)+) {
+            rows.push($row);
+        }
+        rows
+    }};
+}
+use zip_columns;
+
+pub(crate) use stacks::Stack;

@@ -1,0 +1,58 @@
+//! A profile as bytes.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::head::{Head, END, META, MODULES, PROCESS};
+use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
+use crate::tables::{chunks, Row};
+use crate::{Process, Profile};
+
+impl Profile {
+    /// Writes the profile. What other sections refer to comes first, so that a file that was cut
+    /// short is of most use.
+    ///
+    /// Neighbouring rows that are alike make a small file: order `counts`, `details` and `pairs` by
+    /// object, thread and frame or stack.
+    pub fn write_to(&self, mut out: impl Write) -> io::Result<()> {
+        out.write_all(&MAGIC)?;
+        out.write_all(&[FORMAT_VERSION])?;
+        write_fixed(&mut out, META, 0, &self.meta)?;
+        for (ix, process) in self.processes.iter().enumerate() {
+            let ix = u32::try_from(ix).map_err(io::Error::other)?;
+            write_process(&mut out, ix, process)?;
+        }
+        out.write_all(&encode(END, 0, &[])?)?;
+        out.flush()
+    }
+
+    /// The profile's bytes.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn write_process(out: &mut impl Write, ix: u32, process: &Process) -> io::Result<()> {
+    write_fixed(out, PROCESS, ix, &Head::of(process))?;
+    write_fixed(out, MODULES, ix, &process.modules)?;
+    write_table(out, ix, &process.frames)?;
+    write_table(out, ix, &process.stacks)?;
+    write_table(out, ix, &process.threads)?;
+    write_table(out, ix, &process.objects)?;
+    write_table(out, ix, &process.details)?;
+    write_table(out, ix, &process.counts)?;
+    write_table(out, ix, &process.unattributed)?;
+    write_table(out, ix, &process.pairs)
+}
+
+fn write_fixed(out: &mut impl Write, tag: Tag, ix: u32, value: &impl Serialize) -> io::Result<()> {
+    let payload = postcard::to_stdvec(value).map_err(io::Error::other)?;
+    out.write_all(&encode(tag, ix, &payload)?)
+}
+
+fn write_table<R: Row>(out: &mut impl Write, ix: u32, rows: &[R]) -> io::Result<()> {
+    chunks(rows).try_for_each(|payload| out.write_all(&encode(R::TAG, ix, &payload)?))
+}
