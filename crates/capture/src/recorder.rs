@@ -221,10 +221,10 @@ impl Running {
 }
 
 impl Recording {
-    /// Writes an encoded profile to a file. If that fails, the session directory stays, and the error says
-    /// how to get the profile from it.
-    pub fn save(&mut self, path: &Path, encoded: &[u8]) -> Result<(), Error> {
-        store::write_profile(path, encoded).map_err(|e| store::kept(&e, self.session.keep()))
+    /// Writes the profile to a file. If that fails, the session directory stays, and the error says how
+    /// to get the profile from it.
+    pub fn save(&mut self, path: &Path) -> Result<(), Error> {
+        store::write_profile(path, &self.profile).map_err(|e| store::kept(&e, self.session.keep()))
     }
 }
 

@@ -329,7 +329,7 @@ pub(crate) fn free_bytes(dir: &Path) -> Option<u64> {
 }
 
 pub(crate) fn is_tmpfs(dir: &Path) -> bool {
-    statfs(dir).is_ok_and(|s| s.f_type as i64 == TMPFS_MAGIC)
+    statfs(dir).is_ok_and(|s| s.f_type == TMPFS_MAGIC)
 }
 
 fn failed(path: &Path, found: &str, fix: &str) -> Error {

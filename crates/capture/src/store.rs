@@ -4,21 +4,29 @@ use std::io::{ErrorKind as IoKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use convoy_profile::Profile;
+
 use crate::error::{os_text, Error, ErrorKind, Trouble};
 
-/// Writes an encoded profile beside its destination, then renames it: a reader sees the old file or the whole
-/// new one.
-pub fn write_profile(path: &Path, encoded: &[u8]) -> Result<(), Error> {
+/// Writes a profile to a file.
+pub fn write_profile(path: &Path, profile: &Profile) -> Result<(), Error> {
+    let encoded = profile.to_bytes().map_err(|e| {
+        let found = format!("the profile could not be encoded: {}", os_text(&e));
+        Error::new(
+            ErrorKind::Write,
+            Trouble::new(found, "the profile was not written", ""),
+        )
+    })?;
+    write(path, &encoded)
+}
+
+/// Writes beside the destination, then renames: a reader sees the old file or the whole new one.
+fn write(path: &Path, encoded: &[u8]) -> Result<(), Error> {
     let failed = |e: std::io::Error| {
         let fix = match e.kind() {
             IoKind::StorageFull | IoKind::QuotaExceeded => {
-                format!(
-                    "free {} KB there, or write elsewhere with -o",
-                    encoded.len().div_ceil(1024)
-                )
-            }
-            IoKind::PermissionDenied | IoKind::ReadOnlyFilesystem => {
-                "write elsewhere with -o".to_owned()
+                let kb = encoded.len().div_ceil(1024);
+                format!("free {kb} KB there, or write elsewhere with -o")
             }
             IoKind::NotFound => "make the directory first".to_owned(),
             _ => "write elsewhere with -o".to_owned(),
@@ -82,15 +90,15 @@ mod tests {
     fn profile_replaces_the_old_one_and_leaves_nothing_beside_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.convoy");
-        write_profile(&path, b"old").unwrap();
-        write_profile(&path, b"new").unwrap();
+        write(&path, b"old").unwrap();
+        write(&path, b"new").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn full_disk_names_value_and_fix() {
-        let error = write_profile(Path::new("/dev/full"), &[0; 4096]).unwrap_err();
+        let error = write(Path::new("/dev/full"), &[0; 4096]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Write);
         assert!(
             error.trouble().found.contains("No space left on device"),
@@ -108,10 +116,7 @@ mod tests {
     fn impossible_places_are_told() {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path(), &dir.path().join("no/such/dir/run.convoy")] {
-            assert_eq!(
-                write_profile(path, b"x").unwrap_err().kind(),
-                ErrorKind::Write
-            );
+            assert_eq!(write(path, b"x").unwrap_err().kind(), ErrorKind::Write);
         }
     }
 }

@@ -133,9 +133,7 @@ fn session_goes_away_with_the_recording() {
 #[test]
 fn failed_save_keeps_the_data() {
     let mut recording = run(&["true"]);
-    let error = recording
-        .save(Path::new("/dev/full"), b"profile")
-        .unwrap_err();
+    let error = recording.save(Path::new("/dev/full")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Write);
     drop(recording);
     let text = error.to_string();
