@@ -1,0 +1,92 @@
+//! SQLite: the worked example (docs/worked-example-sqlite.md).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::{check, root, target, Result};
+use libtest_mimic::Trial;
+
+use crate::machine::succeed;
+use crate::twice::same_output;
+use crate::verdict::Verdict;
+
+/// Every allocation passes here, behind the lock of the memory statistics.
+const ALLOCATORS: [&str; 3] = ["sqlite3Malloc", "sqlite3_free", "sqlite3_malloc"];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "sqlite/memory-statistics-are-found",
+            None,
+            statistics_are_found,
+        ),
+        trial("sqlite/fixed-is-clean", None, fixed_is_clean),
+    ]
+}
+
+fn statistics_are_found(scratch: &Scratch) -> Result {
+    let verdict = same_output(
+        scratch,
+        Command::new(program()?).args(["--operations", "400000"]),
+    )?;
+    let first = verdict
+        .findings
+        .first()
+        .ok_or_else(|| format!("nothing found: {}", verdict.describe()))?;
+    check!(
+        is_statistics(&verdict, 0),
+        "found first: {}: {}",
+        first.title,
+        verdict.describe()
+    );
+    // The fix, measured: 1.9 to 2.0.
+    check!(
+        first.gain.mid_ratio >= 1.3,
+        "{}: {:?}",
+        first.title,
+        first.gain
+    );
+    check!(
+        first.gain.high_ratio >= 1.6,
+        "{}: {:?}",
+        first.title,
+        first.gain
+    );
+    Ok(())
+}
+
+fn fixed_is_clean(scratch: &Scratch) -> Result {
+    let arguments = ["--operations", "400000", "--no-memstatus"];
+    let verdict = same_output(scratch, Command::new(program()?).args(arguments))?;
+    for i in 0..verdict.findings.len() {
+        check!(
+            !is_statistics(&verdict, i),
+            "the lock is gone, but: {}",
+            verdict.describe()
+        );
+    }
+    verdict.expect_gain_below(1.1)
+}
+
+fn is_statistics(verdict: &Verdict, finding: usize) -> bool {
+    ALLOCATORS
+        .iter()
+        .any(|function| verdict.is_about(&verdict.findings[finding], function))
+}
+
+/// Cargo knows when there is nothing to do.
+fn program() -> Result<PathBuf> {
+    let dir = target().join("examples");
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "build",
+        "--release",
+        "--locked",
+        "--manifest-path",
+        "examples/sqlite/Cargo.toml",
+        "--target-dir",
+    ]);
+    succeed(cargo.arg(&dir).current_dir(root()))?;
+    Ok(dir.join("release/sqlite-threads"))
+}

@@ -1,0 +1,89 @@
+//! Runs the same thing bare and recorded.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use convoy_harness::case::Scratch;
+use convoy_harness::run::{run, End, Outcome};
+use convoy_harness::{check, convoy, Result};
+
+use crate::machine;
+use crate::verdict::Verdict;
+
+/// A program that takes longer hangs.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How a command is to run.
+#[derive(Debug, Clone)]
+pub enum Mode {
+    /// By itself.
+    Bare,
+    /// Under `convoy record`, into this profile.
+    Recorded(PathBuf),
+}
+
+impl Mode {
+    /// For the names of files.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Recorded(_) => "recorded",
+        }
+    }
+
+    /// The command in this mode.
+    pub fn wrap(&self, command: &Command) -> Result<Command> {
+        let mut wrapped = match self {
+            Self::Bare => return Ok(machine::as_is(command)),
+            Self::Recorded(profile) => convoy::record(profile)?,
+        };
+        machine::append(&mut wrapped, command);
+        Ok(wrapped)
+    }
+}
+
+/// Does `body` in both modes and returns what it returned, and what convoy says.
+pub fn twice<T>(scratch: &Scratch, body: impl Fn(&Mode) -> Result<T>) -> Result<(T, T, Verdict)> {
+    let bare = body(&Mode::Bare).map_err(|e| format!("bare: {e}"))?;
+    let profile = scratch.path("profile.convoy");
+    let recorded = body(&Mode::Recorded(profile.clone())).map_err(|e| format!("recorded: {e}"))?;
+    let verdict = Verdict::of(scratch, &profile)?;
+    Ok((bare, recorded, verdict))
+}
+
+/// A command that ends by itself: must end and say the same both times.
+pub fn same_output(scratch: &Scratch, command: &Command) -> Result<Verdict> {
+    let (bare, recorded, verdict) = twice(scratch, |mode| outcome(scratch, mode, command))?;
+    check!(
+        bare.end == End::Status(0),
+        "bare: {:?}: {}",
+        bare.end,
+        bare.stderr
+    );
+    check!(
+        recorded.end == bare.end,
+        "bare {:?}, recorded {:?}: {}",
+        bare.end,
+        recorded.end,
+        recorded.stderr
+    );
+    check!(
+        recorded.stdout == bare.stdout,
+        "bare it said {:?}, recorded {:?}",
+        bare.stdout,
+        recorded.stdout
+    );
+    let own = convoy::without_own_lines(&recorded.stderr);
+    check!(
+        own == bare.stderr,
+        "bare it complained {:?}, recorded {own:?}",
+        bare.stderr
+    );
+    Ok(verdict)
+}
+
+/// How a command ends in this mode.
+pub fn outcome(scratch: &Scratch, mode: &Mode, command: &Command) -> Result<Outcome> {
+    run(&mut mode.wrap(command)?, scratch.dir(), mode.tag(), TIMEOUT)
+}
