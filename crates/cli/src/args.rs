@@ -1,0 +1,356 @@
+//! Arguments. Help, and what it says about units, defaults and costs, comes from here alone.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::limits::Limits;
+use crate::look::Color;
+
+const ABOUT: &str = "\
+Says what keeps a multithreaded Linux program from running in parallel:
+  Which lock, barrier, queue or group of threads costs the most time?
+  Why, and who holds it while others wait?
+  What would fixing it buy?
+  What should I do, at which file and line?
+No root, no recompilation, no frame pointers. Debug information (-g) gives lines.
+
+Examples:
+  convoy -- ./server --threads 16              run it, print the report at its end
+  convoy record -o run.convoy -- ./server      only record
+  convoy report run.convoy                     look at it, as often as you like
+  convoy report run.convoy --lock cache_lock   all about one lock
+  convoy doctor ./server                       what can be seen here, and how to see more";
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  with a COMMAND       the command's, or 128 + n if signal n ended it;
+                       125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
+  report, doctor, recover
+                       0, or 2 on failure";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "convoy",
+    version,
+    about = ABOUT,
+    after_help = EXIT_STATUS,
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|doctor|recover ...",
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do; without one, run and report.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// Run and report.
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a command and keep what it did in a profile
+    Record(Record),
+    /// Say what a profile shows
+    Report(Report),
+    /// Say what this machine, this user and a program allow, and how to get more
+    Doctor(Doctor),
+    /// Make a profile of what a killed convoy left behind
+    Recover(Recover),
+}
+
+/// `convoy -- COMMAND`.
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub view: View,
+
+    /// Write the report to this file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    pub report_to: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub recording: Recording,
+
+    #[command(flatten)]
+    pub limits: Limits,
+
+    /// Command to run and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+
+    /// Say nothing but the report and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `convoy record`.
+#[derive(Debug, Args)]
+#[command(override_usage = "convoy record [OPTIONS] [--] COMMAND [ARGUMENT]...")]
+pub struct Record {
+    /// File to write: %e is the command's name, %p its process id
+    #[arg(short, long, value_name = "FILE", default_value = "%e.%p.convoy")]
+    pub output: PathBuf,
+
+    #[command(flatten)]
+    pub recording: Recording,
+
+    /// Command to run and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
+    pub command: Vec<OsString>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `convoy report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Profile to read; without one, the newest *.convoy file of this directory
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub view: View,
+
+    /// Write the report to this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub report_to: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub limits: Limits,
+
+    /// Say nothing but the report and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `convoy doctor`.
+#[derive(Debug, Args)]
+#[command(override_usage = "convoy doctor [--] [PROGRAM]...")]
+pub struct Doctor {
+    /// Program to judge: can it be recorded, does it have names and lines?
+    #[arg(value_name = "PROGRAM", trailing_var_arg = true)]
+    pub program: Vec<OsString>,
+}
+
+/// `convoy recover`.
+#[derive(Debug, Args)]
+pub struct Recover {
+    /// Session directory; `convoy doctor` lists those that are left
+    #[arg(value_name = "DIRECTORY")]
+    pub directory: PathBuf,
+
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = "recovered.convoy")]
+    pub output: PathBuf,
+
+    /// Keep the directory
+    ///
+    /// Without this it is removed once the profile is written: it takes up memory.
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Formats of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a person
+    Text,
+    /// For a program: everything, whichever page is asked for
+    Json,
+}
+
+/// What of a report is shown, and how.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to show")]
+pub struct View {
+    /// All findings in full, also those not worth a fix, and all tables
+    #[arg(long, group = "page")]
+    pub all: bool,
+
+    /// All about one lock or other object: its name, address (0x...), a site that uses it, or a regular expression
+    #[arg(long, value_name = "OBJECT", group = "page")]
+    pub lock: Option<String>,
+
+    /// Where the time of every thread group went, and how many threads of each would be best
+    #[arg(long, group = "page")]
+    pub thread_groups: bool,
+
+    /// Only this process of the recording
+    #[arg(long, value_name = "PID")]
+    pub process: Option<u32>,
+
+    /// Format of the report
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub format: Format,
+
+    /// Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
+    pub color: Color,
+
+    /// Columns of the text, at least 40 [default: the terminal's, at most 120; 100 in files]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
+    pub width: Option<u16>,
+}
+
+/// How to record.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Recording")]
+pub struct Recording {
+    /// One uncontended operation in this many gets its call stack, hold and cost taken
+    ///
+    /// A count; contended ones always do. Cost: about 0.2 us for each one taken, so that 64 adds 3 ns to an
+    /// operation and 1 adds 200 ns.
+    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub sample_period: u32,
+
+    /// Frames kept of a call stack, at most 64
+    ///
+    /// A count. Cost: about 8 ns per frame of a stack that is taken.
+    #[arg(long, value_name = "FRAMES", hide_short_help = true, default_value_t = 24,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub stack_depth: u32,
+
+    /// Thread records per process; later threads share those of ended ones
+    ///
+    /// A count. Cost: 12 KB of memory for each thread that runs.
+    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 8192,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_threads: u32,
+
+    /// Most memory for the tables of one process, MiB
+    ///
+    /// Address space; memory is taken as it is needed, about 400 bytes for each lock and thread that uses it.
+    #[arg(long, value_name = "MIB", hide_short_help = true, default_value_t = 1024,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub arena_size: u64,
+
+    /// Where the recording is kept until the command has ended [default: /dev/shm]
+    ///
+    /// A directory, best in memory (tmpfs). `convoy doctor` lists what can be used.
+    #[arg(long, value_name = "DIRECTORY", hide_short_help = true)]
+    pub session_dir: Option<PathBuf>,
+
+    /// Run the command even if it cannot be recorded
+    ///
+    /// For launchers and test suites: a static or Go program runs, and the report says what was not seen.
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl Recording {
+    /// For the recorder.
+    pub fn options(&self) -> convoy_capture::Options {
+        convoy_capture::Options {
+            sample_period: self.sample_period,
+            stack_depth: self.stack_depth,
+            max_threads: self.max_threads,
+            arena_bytes: self.arena_size << 20,
+            session_parent: self.session_dir.clone(),
+            force: self.force,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(words: &[&str]) -> Cli {
+        Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{words:?}: {e}"))
+    }
+
+    fn words(command: &[OsString]) -> Vec<&str> {
+        command.iter().map(|w| w.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_libraries() {
+        let cli = parse(&["convoy", "x"]);
+        assert_eq!(cli.run.recording.options(), convoy_capture::Options::default());
+        assert_eq!(cli.run.limits.thresholds(), convoy_detect::Thresholds::default());
+    }
+
+    #[test]
+    fn what_follows_the_command_is_the_command_s() {
+        for line in [
+            &["convoy", "--all", "--", "./a", "--all", "-q", "--", "report"][..],
+            &["convoy", "--all", "./a", "--all", "-q", "--", "report"][..],
+        ] {
+            let cli = parse(line);
+            assert!(cli.verb.is_none() && cli.run.view.all && !cli.run.quiet, "{line:?}");
+            assert_eq!(words(&cli.run.command), ["./a", "--all", "-q", "--", "report"], "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_may_be_called_like_a_verb() {
+        let cli = parse(&["convoy", "--", "report", "x"]);
+        assert!(cli.verb.is_none());
+        assert_eq!(words(&cli.run.command), ["report", "x"]);
+        assert!(matches!(parse(&["convoy", "report", "x"]).verb, Some(Verb::Report(_))));
+        let cli = parse(&["convoy", "./a", "report"]);
+        assert!(cli.verb.is_none());
+        assert_eq!(words(&cli.run.command), ["./a", "report"]);
+    }
+
+    #[test]
+    fn record_has_the_same_boundary() {
+        for line in [
+            &["convoy", "record", "-o", "f", "-q", "--", "./a", "-o", "g", "-q"][..],
+            &["convoy", "record", "-o", "f", "-q", "./a", "-o", "g", "-q"][..],
+        ] {
+            let Some(Verb::Record(record)) = parse(line).verb else { panic!("{line:?}") };
+            assert_eq!(record.output.to_str(), Some("f"));
+            assert!(record.quiet);
+            assert_eq!(words(&record.command), ["./a", "-o", "g", "-q"], "{line:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_flags_before_the_command_are_errors_and_not_commands() {
+        for line in [
+            &["convoy", "--lokc", "x"][..],
+            &["convoy", "record", "-x", "a"],
+            &["convoy", "record"],
+            &["convoy", "report", "--all", "--thread-groups"],
+            &["convoy", "report", "--contention-ratio", "10"],
+            &["convoy", "report", "--width", "10"],
+            &["convoy", "record", "--stack-depth", "65", "a"],
+        ] {
+            assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn help_opens_with_questions_and_examples_and_names_units() {
+        let mut command = Cli::command();
+        let short = command.render_help().to_string();
+        let examples = short.lines().filter(|l| l.trim_start().starts_with("convoy ")).count();
+        assert!(short.starts_with("Says what keeps"), "{short}");
+        assert!(examples >= 5, "{short}");
+        let long = command.render_long_help().to_string();
+        for text in ["SyncPerf", "0..1", "Cost:", "[default: 0.1]", "Exit status"] {
+            assert!(long.contains(text), "{text}: {long}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `convoy`: runs a program, finds what keeps it from running in parallel, and says what to do.
+//!
+//! This crate parses arguments, wires the others together, prints, and exits. Standard output
+//! belongs to the program while one runs; Convoy's own words go to standard error.
+
+mod args;
+mod doctor;
+mod exit;
+mod limits;
+mod look;
+mod message;
+mod pattern;
+mod record;
+mod recover;
+mod show;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use args::{Cli, Verb};
+use clap::Parser;
+use exit::Status;
+use message::Message;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error, exit::after_bad_usage(&arguments)).into(),
+    };
+    // A bug in the analysis must not look like an exit status of the program that was run.
+    catch_unwind(|| run(cli)).unwrap_or(Status::OwnFailure).into()
+}
+
+fn run(cli: Cli) -> Status {
+    match cli.verb {
+        Some(Verb::Record(record)) => record::record(&record),
+        Some(Verb::Report(report)) => show::report(&report),
+        Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
+        Some(Verb::Recover(recover)) => recover::recover(&recover),
+        None if cli.run.command.is_empty() => {
+            Message::new("no command was given", "nothing was started", "name one: convoy -- COMMAND, or see convoy --help").print();
+            Status::OwnFailure
+        }
+        None => record::run(&cli.run),
+    }
+}
+
+/// Help and version go to standard output and are a success; anything else is an error.
+fn usage(error: &clap::Error, failure: Status) -> Status {
+    // Nobody to tell if this fails.
+    let _ = error.print();
+    if error.use_stderr() {
+        failure
+    } else {
+        Status::Success
+    }
+}

@@ -1,0 +1,204 @@
+//! From a profile to a report on a stream or in a file.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use convoy_model::Model;
+use convoy_profile::Profile;
+use convoy_report::text::{Options, Source, View as Page};
+use convoy_report::{json, text};
+
+use crate::args::{Format, Report, Run, View};
+use crate::exit::Status;
+use crate::limits::Limits;
+use crate::look::Look;
+use crate::message::Message;
+
+/// `convoy report`.
+pub fn report(report: &Report) -> Status {
+    match try_report(report) {
+        Ok(()) => Status::Success,
+        Err(message) => {
+            message.print();
+            Status::Failure
+        }
+    }
+}
+
+fn try_report(report: &Report) -> Result<(), Message> {
+    let path = match &report.file {
+        Some(path) => path.clone(),
+        None => {
+            let newest = newest(Path::new("."))?;
+            if !report.quiet {
+                Message::new(format!("reading {}", newest.display()), "", "").print();
+            }
+            newest
+        }
+    };
+    let profile = load(&path, report.quiet)?;
+    let source = Source::File(path.to_string_lossy().into_owned());
+    let stdout = std::io::stdout();
+    let look = match report.report_to {
+        Some(_) => Look::of(None, report.view.color, width(&report.view)),
+        None => Look::of(Some(&stdout), report.view.color, width(&report.view)),
+    };
+    let text = render(profile, &report.view, &report.limits, source, look)?;
+    match &report.report_to {
+        Some(file) => write_file(file, &text),
+        None => {
+            let mut out = stdout.lock();
+            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                // Whoever read it has seen enough.
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+                Err(e) => Err(Message::new(
+                    format!("standard output: {e}"),
+                    "the report was not written in full",
+                    "write it to a file with --report-to",
+                )),
+                Ok(()) => Ok(()),
+            }
+        }
+    }
+}
+
+/// The report at the end of a run, on standard error or in the file that was asked for.
+pub fn after_run(profile: &Profile, run: &Run) -> Result<(), Message> {
+    let stderr = std::io::stderr();
+    let look = match run.report_to {
+        Some(_) => Look::of(None, run.view.color, width(&run.view)),
+        None => Look::of(Some(&stderr), run.view.color, width(&run.view)),
+    };
+    let text = render(profile.clone(), &run.view, &run.limits, Source::Live, look)?;
+    match &run.report_to {
+        Some(file) => write_file(file, &text),
+        None => {
+            crate::message::say(&text);
+            Ok(())
+        }
+    }
+}
+
+fn width(view: &View) -> Option<usize> {
+    view.width.map(usize::from)
+}
+
+/// Analyses a profile and writes the page that was asked for.
+fn render(
+    mut profile: Profile,
+    view: &View,
+    limits: &Limits,
+    source: Source,
+    look: Look,
+) -> Result<String, Message> {
+    if let Some(pid) = view.process {
+        select(&mut profile, pid)?;
+    }
+    let model = Model::build(&profile);
+    drop(profile);
+    let thresholds = limits.thresholds();
+    let analysis = convoy_detect::analyze(&model, &thresholds);
+    let report =
+        convoy_report::Report { model: &model, analysis: &analysis, thresholds: &thresholds };
+    if view.format == Format::Json {
+        return Ok(json::render(&report));
+    }
+    let options = Options {
+        width: look.width,
+        color: look.color,
+        unicode: look.unicode,
+        view: page(view),
+        source,
+        ..Options::default()
+    };
+    text::render(&report, &options).map_err(|why| Message::new(why, "", ""))
+}
+
+fn page(view: &View) -> Page {
+    match &view.lock {
+        Some(pattern) => Page::Lock(pattern.clone()),
+        None if view.all => Page::All,
+        None if view.thread_groups => Page::ThreadGroups,
+        None => Page::Summary,
+    }
+}
+
+/// Keeps one process. A pid can be used by several images in turn (exec).
+fn select(profile: &mut Profile, pid: u32) -> Result<(), Message> {
+    let known: Vec<_> = profile.processes.iter().map(|p| p.pid.to_string()).collect();
+    profile.processes.retain(|p| p.pid == pid);
+    if profile.processes.is_empty() {
+        let fix = match known.as_slice() {
+            [] => "record the command again".into(),
+            known => format!("one of: {}", known.join(", ")),
+        };
+        return Err(Message::new(format!("process {pid} is not in the profile"), "nothing to report", fix));
+    }
+    Ok(())
+}
+
+/// Reads a profile and tells what of it is missing.
+fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
+    let name = path.display();
+    let bytes = fs::read(path).map_err(|e| {
+        let why = match e.kind() {
+            ErrorKind::NotFound => "no such file".into(),
+            ErrorKind::PermissionDenied => "permission denied".into(),
+            ErrorKind::IsADirectory => "is a directory".into(),
+            _ => e.to_string(),
+        };
+        Message::new(format!("{name}: {why}"), "nothing to report", "name a file that convoy record wrote")
+    })?;
+    let (profile, warnings) =
+        Profile::read(&bytes).map_err(|e| Message::new(format!("{name}: {e}"), "", ""))?;
+    if !quiet {
+        warnings.iter().for_each(|warning| Message::from(warning).print());
+    }
+    Ok(profile)
+}
+
+fn newest(dir: &Path) -> Result<PathBuf, Message> {
+    let files = fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|entry| {
+        let path = entry.path();
+        let is_profile = path.extension().is_some_and(|extension| extension == "convoy");
+        let modified = entry.metadata().ok().filter(fs::Metadata::is_file)?.modified().ok()?;
+        is_profile.then_some((modified, path))
+    });
+    files.max().map(|(_, path)| path.strip_prefix(".").map(Path::to_owned).unwrap_or(path)).ok_or_else(|| {
+        Message::new(
+            "there is no *.convoy file in this directory",
+            "nothing to report",
+            "name one: convoy report FILE, or make one: convoy record -- COMMAND",
+        )
+    })
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), Message> {
+    fs::write(path, text).map_err(|e| {
+        Message::new(
+            format!("{}: {e}", path.display()),
+            "the report was not written",
+            "choose another file with --report-to",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_profile_of_a_directory_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(newest(dir.path()).is_err());
+        fs::write(dir.path().join("notes.txt"), "x").unwrap();
+        fs::create_dir(dir.path().join("dir.convoy")).unwrap();
+        assert!(newest(dir.path()).is_err());
+        let (old, new) = (dir.path().join("a.convoy"), dir.path().join("b.convoy"));
+        fs::write(&new, "x").unwrap();
+        let file = fs::File::create(&old).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(newest(dir.path()).unwrap(), new);
+    }
+}
