@@ -271,17 +271,20 @@ fn is_wrapper(path: &[String]) -> bool {
             || is(&VERBS, word)
             || is(&NEUTRAL, word)
     };
-    let prefix = words.iter().take_while(|word| !known(word)).count();
-    let (prefix, rest) = words.split_at(prefix);
-    if !rest.iter().all(known) {
-        return false;
-    }
-    let letters: usize = prefix.iter().map(String::len).sum();
+    let thing = |word: &String| is(&LOCKS, word) || is(&NOUNS, word);
+    let Some(first) = words.iter().position(thing) else {
+        return words.iter().all(known) && words.iter().any(|word| is(&WAITS, word));
+    };
+    let (before, rest) = words.split_at(first);
+    let prefix: Vec<&String> = before.iter().filter(|word| !known(word)).collect();
+    let letters: usize = prefix.iter().map(|word| word.len()).sum();
     if prefix.len() > PREFIX_WORDS || (prefix.len() == PREFIX_WORDS && letters > PREFIX_LETTERS) {
         return false;
     }
-    let has = |list: &[&str]| rest.iter().any(|word| is(list, word));
-    has(&LOCKS) || (has(&NOUNS) && has(&VERBS)) || (prefix.is_empty() && has(&WAITS))
+    rest.iter().all(known)
+        && words
+            .iter()
+            .any(|word| is(&LOCKS, word) || is(&VERBS, word))
 }
 
 /// `pthreadMutexEnter`, `pthread_mutex_enter`, `PTHREADMutex_Enter2`: lower-case words, no digits.
@@ -304,4 +307,186 @@ fn words(name: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes_on;
+    use crate::SiteFrame;
+
+    fn in_module(function: &str, module: &str) -> SiteFrame {
+        SiteFrame {
+            function: function.into(),
+            module: module.into(),
+            ..SiteFrame::default()
+        }
+    }
+
+    #[test]
+    fn wrappers_of_real_programs_pass_on() {
+        for name in [
+            // SQLite, libuv, CPython, APR, Traffic Server, OpenLDAP, nginx, jemalloc, memcached
+            "pthreadMutexEnter",
+            "pthreadMutexTry",
+            "sqlite3_mutex_enter",
+            "sqlite3_mutex_leave",
+            "uv_mutex_lock",
+            "uv_cond_wait",
+            "uv_cond_timedwait",
+            "uv_sem_post",
+            "uv_barrier_wait",
+            "uv_rwlock_rdlock",
+            "PyThread_acquire_lock",
+            "PyThread_acquire_lock_timed",
+            "_PyMutex_LockTimed",
+            "apr_thread_mutex_lock",
+            "apr_thread_rwlock_wrlock",
+            "apr_thread_cond_timedwait",
+            "ink_mutex_acquire",
+            "ldap_pvt_thread_mutex_lock",
+            "ngx_thread_mutex_lock",
+            "ngx_shmtx_lock",
+            "je_malloc_mutex_lock_slow",
+            "malloc_mutex_lock",
+            "mutex_lock",
+            "item_trylock_unlock",
+            // MariaDB and PostgreSQL
+            "inline_mysql_mutex_lock",
+            "inline_mysql_cond_wait(st_mysql_cond*, st_mysql_mutex*, char const*, unsigned int)",
+            "os_event_wait_low",
+            "rw_lock_s_lock_func",
+            "pfs_mutex_enter_func",
+            "TTASEventMutex<GenericPolicy>::enter(unsigned int, unsigned int)",
+            "PolicyMutex<TTASEventMutex<GenericPolicy> >::enter(unsigned int, unsigned int)",
+            "ssux_lock_impl<true>::wr_wait(unsigned int)",
+            "LWLockAcquire",
+            "PGSemaphoreLock",
+            // C++ programs and their libraries
+            "Mutex::Lock",
+            "leveldb::port::Mutex::Lock()",
+            "rocksdb::InstrumentedMutex::Lock()",
+            "rocksdb::port::CondVar::Wait()",
+            "v8::base::Mutex::Lock()",
+            "v8::base::ConditionVariable::Wait(v8::base::Mutex*)",
+            "node::MutexBase<node::LibuvMutexTraits>::Lock()",
+            "node::LibuvMutexTraits::mutex_lock(uv_mutex_t*)",
+            "absl::Mutex::LockSlow(absl::MuHow const*, absl::SynchWaitParams const*, int)",
+            "absl::MutexLock::MutexLock(absl::Mutex*)",
+            "absl::CondVar::WaitCommon(absl::Mutex*, absl::KernelTimeout)",
+            "absl::base_internal::SpinLock::SlowLock()",
+            "folly::MicroLock::lock()",
+            "QMutex::lock()",
+            "QWaitCondition::wait(QMutex*, QDeadlineTimer)",
+            "MutexLocker::MutexLocker(Mutex*)",
+            "Monitor::wait_without_safepoint_check(long)",
+            "ObjectMonitor::enter(JavaThread*)",
+            "os::PlatformMonitor::wait(long)",
+            "EnterCriticalSection",
+            "my_lock",
+            "do_lock",
+            "take_lock",
+            "try_lock",
+            "Semaphore::acquire()",
+            "spin_lock",
+            "CRYPTO_THREAD_write_lock",
+            // Language libraries, wherever they were inlined
+            "std::mutex::lock()",
+            "std::lock_guard<std::mutex>::lock_guard(std::mutex&)",
+            "void std::condition_variable::wait<Queue::pop()::{lambda()#1}>(std::unique_lock<std::mutex>&, Queue::pop()::{lambda()#1})",
+            "__gthread_mutex_lock(pthread_mutex_t*)",
+            "__gnu_cxx::__mutex::lock()",
+            "boost::mutex::lock()",
+            "boost::unique_lock<boost::mutex>::lock()",
+            "boost::condition_variable::wait(boost::unique_lock<boost::mutex>&)",
+            "std::sync::poison::mutex::Mutex<T>::lock",
+            "std::sys::sync::mutex::futex::Mutex::lock_contended",
+            "<std::sync::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
+            "core::ptr::drop_in_place<std::sync::mutex::MutexGuard<u64>>",
+            "lock_api::mutex::Mutex<R,T>::lock",
+            "parking_lot::raw_mutex::RawMutex::lock_slow",
+            "crossbeam_channel::channel::Receiver<T>::recv",
+        ] {
+            assert!(passes_on(&in_module(name, "prog")), "{name} is a wrapper");
+        }
+    }
+
+    #[test]
+    fn functions_that_do_more_are_shown() {
+        for name in [
+            "main",
+            "update_lock_table",
+            "hot_lock_region",
+            "lock_contention_worker",
+            "lock_and_increment",
+            "increment_locked",
+            "sqlite3MemMalloc",
+            "sqlite3_malloc64",
+            "sqlite3BtreeEnter",
+            "item_get",
+            "cache_manager_lock",
+            "process_command",
+            "take_gil",
+            "queue_pop",
+            "Queue<int>::pop()",
+            "Queue::wait_for_work()",
+            "ThreadPool::wait_idle()",
+            "worker_wait_for_job",
+            "pool_acquire",
+            "connection_acquire",
+            "log_flush",
+            "signal_handler",
+            "wait_for_commit",
+            "spin_work",
+            "barrier_phase",
+            "event_loop",
+            "lock_rec_lock(bool, unsigned int)",
+            "lock_page",
+            "trx_commit",
+            "boost::asio::io_context::run()",
+            "prog::with_lock::{{closure}}",
+            "main::{lambda()#1}::operator()() const",
+            "<prog::Shard as prog::Store>::insert",
+            "start_thread_pool",
+            "enter",
+            "post",
+            "",
+        ] {
+            assert!(!passes_on(&in_module(name, "prog")), "{name} is no wrapper");
+        }
+    }
+
+    #[test]
+    fn some_libraries_never_are_the_culprit() {
+        for module in [
+            "libc.so.6",
+            "libc-2.31.so",
+            "libpthread.so.0",
+            "libpthread-2.31.so",
+            "libstdc++.so.6.0.30",
+            "libc++.so.1",
+            "libc++abi.so.1",
+            "libgcc_s.so.1",
+            "libgomp.so.1",
+            "ld-linux-x86-64.so.2",
+            "ld-2.31.so",
+            "libglib-2.0.so.0",
+            "libglib-2.0.so.0.7400.6",
+            "libconvoy.so",
+            "memfd:convoy-agent",
+            "[vdso]",
+        ] {
+            assert!(passes_on(&in_module("anything", module)), "{module}");
+            assert!(passes_on(&in_module("", module)), "{module}");
+        }
+        for module in [
+            "libcurl.so.4",
+            "libcrypto.so.3",
+            "libglibmm-2.4.so.1",
+            "prog",
+            "",
+            "ld",
+        ] {
+            assert!(!passes_on(&in_module("anything", module)), "{module}");
+        }
+    }
 }
