@@ -63,7 +63,7 @@ static long futex_wait(struct cv_thread *t, uint64_t ra, long a, long b, long c,
 	long r;
 
 	cv_count(t, (uint64_t)a, ra, CV_OP_FUTEX_WAIT, false);
-	cv_block_begin(&blocking, t, (uint64_t)a, CV_OBJECT_FUTEX, CV_OP_FUTEX_WAIT, 0);
+	cv_block_begin(&blocking, t, (uint64_t)a, CV_OBJECT_FUTEX, CV_OP_FUTEX_WAIT, NULL);
 	errno = saved;
 	r = cv_syscall(SYS_futex, a, b, c, d, e, f);
 	wait_ns = cv_block_end(&blocking);

@@ -62,8 +62,7 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 	int saved = errno;
 	int r;
 
-	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_RWLOCK, a->op,
-		       (uint32_t)__atomic_load_n(&l->__data.__cur_writer, __ATOMIC_RELAXED));
+	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_RWLOCK, a->op, &l->__data.__cur_writer);
 	errno = saved;
 	r = rw_real(l, a);
 	wait_ns = cv_block_end(&b);
@@ -251,7 +250,7 @@ CV_EXPORT int pthread_spin_lock(pthread_spinlock_t *l)
 		}
 		return 0;
 	}
-	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_SPIN, CV_OP_SPIN_LOCK, 0);
+	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_SPIN, CV_OP_SPIN_LOCK, NULL);
 	errno = saved;
 	r = cv_real(pthread_spin_lock)(l);
 	now = cv_block_end(&b);

@@ -95,11 +95,6 @@ static inline bool looks_taken(const pthread_mutex_t *m, const struct cv_thread 
 	return !(owner == t->tid && KIND_TYPE(kind) != PTHREAD_MUTEX_TIMED_NP);
 }
 
-static inline uint32_t holder_of(const pthread_mutex_t *m)
-{
-	return (uint32_t)__atomic_load_n(&m->__data.__owner, __ATOMIC_RELAXED);
-}
-
 /* ---- blocking acquires ---- */
 
 struct acquire {
@@ -130,7 +125,7 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 	int saved = errno;
 	int r;
 
-	cv_block_begin(&b, t, addr_of(m), CV_OBJECT_MUTEX, a->op, holder_of(m));
+	cv_block_begin(&b, t, addr_of(m), CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
 	errno = saved;
 	r = real_acquire(m, a);
 	wait_ns = cv_block_end(&b);

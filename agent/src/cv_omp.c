@@ -102,7 +102,7 @@ static void barrier(uint64_t ra, void (*real)(void))
 		return;
 	}
 	cv_count(t, ra, ra, CV_OP_OMP_BARRIER, false);
-	cv_block_begin(&b, t, ra, CV_OBJECT_OMP_BARRIER, CV_OP_OMP_BARRIER, 0);
+	cv_block_begin(&b, t, ra, CV_OBJECT_OMP_BARRIER, CV_OP_OMP_BARRIER, NULL);
 	real();
 	cv_block_commit(&b, cv_block_end(&b), false);
 }
@@ -150,7 +150,7 @@ static void critical_enter(uint64_t obj, uint64_t ra, uint32_t *holder, bool tak
 	}
 	taken = taken || who != 0;
 	if (taken)
-		cv_block_begin(&b, t, obj, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, who);
+		cv_block_begin(&b, t, obj, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, holder);
 	if (name)
 		cv_real(GOMP_critical_name_start)(name);
 	else
@@ -239,7 +239,7 @@ static void omp_lock(void *l, uint64_t ra, int (*test)(void *), void (*set)(void
 		}
 		return;
 	}
-	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, 0);
+	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, NULL);
 	set(l);
 	now = cv_block_end(&b);
 	cv_last_set(t, addr_of(l), ra);

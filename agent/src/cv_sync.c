@@ -43,7 +43,7 @@ static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const s
 	if (!t)
 		return cond_real(c, m, a);
 	cv_count(t, addr_of(c), ra, a->op, false);
-	cv_block_begin(&b, t, addr_of(c), CV_OBJECT_COND, a->op, 0);
+	cv_block_begin(&b, t, addr_of(c), CV_OBJECT_COND, a->op, NULL);
 	if (cv_hold_any(t))
 		cv_hold_release(t, addr_of(m)); /* the hold ends here; it is recorded at the unlock */
 	errno = saved;
@@ -223,7 +223,7 @@ CV_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 	if (!t)
 		return cv_real(pthread_barrier_wait)(barrier);
 	cv_count(t, addr_of(barrier), CV_RA, CV_OP_BARRIER_WAIT, false);
-	cv_block_begin(&b, t, addr_of(barrier), CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, 0);
+	cv_block_begin(&b, t, addr_of(barrier), CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, NULL);
 	/* Arrivals are counted, so that the one who lets the others go is known. */
 	if (b.object && b.object->attr) {
 		uint64_t n = __atomic_add_fetch(&b.object->arrivals, 1, __ATOMIC_RELAXED);
@@ -287,7 +287,7 @@ static int sem_acquire(sem_t *s, uint64_t ra, const struct sem_wait_call *a)
 		errno = saved;
 		return sem_real(s, a);
 	}
-	cv_block_begin(&b, t, addr_of(s), CV_OBJECT_SEM, a->op, 0);
+	cv_block_begin(&b, t, addr_of(s), CV_OBJECT_SEM, a->op, NULL);
 	errno = saved;
 	r = sem_real(s, a);
 	saved = errno;
@@ -375,7 +375,7 @@ static bool once_is_waited_for(struct cv_thread *t, struct cv_blocking *b, int *
 
 	cv_count(t, addr_of(control), ra, CV_OP_ONCE, false);
 	if (word & 1)
-		cv_block_begin(b, t, addr_of(control), CV_OBJECT_ONCE, CV_OP_ONCE, 0);
+		cv_block_begin(b, t, addr_of(control), CV_OBJECT_ONCE, CV_OP_ONCE, NULL);
 	errno = saved;
 	return word & 1;
 }
@@ -415,7 +415,7 @@ CV_EXPORT void call_once(once_flag *flag, void (*routine)(void))
 		int saved_ = errno, r_;                                                           \
 		if (t_) {                                                                         \
 			cv_count(t_, (uint64_t)(thread), ra, CV_OP_JOIN, false);                  \
-			cv_block_begin(&b_, t_, (uint64_t)(thread), CV_OBJECT_THREAD, CV_OP_JOIN, 0); \
+			cv_block_begin(&b_, t_, (uint64_t)(thread), CV_OBJECT_THREAD, CV_OP_JOIN, NULL); \
 			errno = saved_;                                                           \
 		}                                                                                 \
 		r_ = (call);                                                                      \

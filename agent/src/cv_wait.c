@@ -6,9 +6,16 @@
 
 #include "cv_banned.h"
 
-void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, enum cv_object_kind kind,
-		    enum cv_op op, uint32_t holder_tid)
+static uint32_t owner_of(const void *owner)
 {
+	return owner ? __atomic_load_n((const uint32_t *)owner, __ATOMIC_RELAXED) : 0;
+}
+
+void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, enum cv_object_kind kind,
+		    enum cv_op op, const void *owner)
+{
+	uint32_t holder_tid = owner_of(owner);
+
 	*b = (struct cv_blocking){ .t = t, .obj = obj, .op = op, .since_ns = cv_now() };
 	if (!cv_enter(t))
 		return;
@@ -18,6 +25,9 @@ void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, en
 	b->object = cv_object_get(obj, kind);
 	if (b->object)
 		b->waker_ns = b->object->waker_ns;
+	/* An owner writes its name a moment after it has taken the lock: look again if it had not yet. */
+	if (!holder_tid)
+		holder_tid = owner_of(owner);
 	if (holder_tid && holder_tid != t->tid) {
 		const struct cv_thread *holder = cv_thread_by_tid(holder_tid);
 

@@ -20,10 +20,10 @@ struct cv_blocking {
 	uint64_t waker_ns; /* the object's last wake before this wait */
 };
 
-/* Before blocking on obj: takes the call stack, notes who holds it (holder_tid, 0 = unknown) and marks
- * the thread as waiting. */
+/* Before blocking on obj: takes the call stack, notes who holds it and marks the thread as waiting.
+ * `owner`: where the holder's tid can be read, NULL = nowhere. */
 void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, enum cv_object_kind kind,
-		    enum cv_op op, uint32_t holder_tid);
+		    enum cv_op op, const void *owner);
 
 /* The wait is over. Returns its length, ns. Only clock reads and stores. */
 uint64_t cv_block_end(struct cv_blocking *b);
