@@ -74,11 +74,11 @@ pub fn same_output(scratch: &Scratch, command: &Command) -> Result<Verdict> {
         bare.stdout,
         recorded.stdout
     );
-    let own = convoy::without_own_lines(&recorded.stderr);
     check!(
-        own == bare.stderr,
-        "bare it complained {:?}, recorded {own:?}",
-        bare.stderr
+        recorded.stderr == bare.stderr,
+        "bare it complained {:?}, recorded {:?}",
+        bare.stderr,
+        recorded.stderr
     );
     Ok(verdict)
 }

@@ -1,0 +1,81 @@
+//! Compiles the programs under test, once: an output newer than its sources is used again.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::HashMap;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::{check, root, target, Result};
+
+/// Outputs being made: two cases may want the same program at once.
+static UNDER_WAY: LazyLock<Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>> = LazyLock::new(Mutex::default);
+
+/// Compiles `source` by its extension (c, cpp, rs, go) and returns the program.
+pub fn compile(source: &Path, flags: &[String]) -> Result<PathBuf> {
+    let command = command(source, flags)?;
+    let output = output(source, &command);
+    let lock = {
+        let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(under_way.entry(output.clone()).or_default())
+    };
+    let _guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_fresh(&output, source) {
+        return Ok(output);
+    }
+    build(command, source, &output)?;
+    Ok(output)
+}
+
+fn command(source: &Path, flags: &[String]) -> Result<Command> {
+    let extension = source.extension().and_then(|e| e.to_str()).unwrap_or_default();
+    let line: &[&str] = match extension {
+        "c" => &["gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"],
+        "cpp" => &["g++", "-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"],
+        "rs" => &["rustc", "--edition=2021", "-Copt-level=2", "-g", "--check-cfg=cfg(fx_fixed)", "-Dwarnings"],
+        "go" => &["go", "build"],
+        _ => return Err(format!("{}: no compiler for this kind of file", source.display())),
+    };
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).args(flags).current_dir(root());
+    Ok(command)
+}
+
+/// A name that differs when the command does.
+fn output(source: &Path, command: &Command) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    source.hash(&mut hasher);
+    format!("{command:?}").hash(&mut hasher);
+    let stem = source.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
+    target().join("fixtures").join(format!("{stem}-{:08x}", hasher.finish() as u32))
+}
+
+/// Newer than the source and every header that it could include: those beside it and in `fixtures`.
+fn is_fresh(output: &Path, source: &Path) -> bool {
+    let Some(made) = modified(output) else { return false };
+    let beside = source.parent().into_iter().flat_map(files);
+    let shared = files(&root().join("fixtures")).into_iter();
+    let headers = beside.chain(shared).filter(|f| f.extension().is_some_and(|e| e == "h" || e == "rs"));
+    headers.chain([source.to_path_buf()]).all(|f| modified(&f).is_some_and(|m| m < made))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|m| m.modified()).ok()
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).map(|entries| entries.flatten().map(|e| e.path()).collect()).unwrap_or_default()
+}
+
+fn build(mut command: Command, source: &Path, output: &Path) -> Result {
+    // Renamed into place when it is whole: a test run that was stopped leaves nothing half made.
+    let part = output.with_extension("part");
+    fs::create_dir_all(target().join("fixtures")).map_err(|e| format!("target/fixtures: {e}"))?;
+    command.arg("-o").arg(&part).arg(source);
+    let done = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    check!(done.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&done.stderr));
+    fs::rename(&part, output).map_err(|e| format!("{}: {e}", output.display()))
+}

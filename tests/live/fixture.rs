@@ -1,0 +1,197 @@
+//! The tests of one fixture: it is found, its twin is clean, and the gain was predicted.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::compile::compile;
+use convoy_harness::needs::missing;
+use convoy_harness::run::{run, End};
+use convoy_harness::{check, convoy, profile, turn, Result};
+use convoy_profile::Profile;
+use libtest_mimic::Trial;
+use serde_json::Value;
+
+use crate::expect::Expect;
+use crate::finding::{findings, list};
+use crate::{gain, laws};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Findings depend on the schedule: one of so many recordings may miss.
+const TRIES: usize = 3;
+
+/// The tests of all variants.
+pub fn trials(expect: &Expect) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for variant in &expect.variants {
+        let mut add = |test: &str, body: fn(&Expect, &str, &Scratch) -> Result| {
+            let (expect, variant) = (expect.clone(), variant.clone());
+            let name = format!("{}/{variant}/{test}", expect.category);
+            let needs = missing(&["cpus-2".to_owned()]);
+            trials.push(trial(name, needs, move |scratch| {
+                body(&expect, &variant, scratch).map_err(|e| format!("{e}\n({})", expect.title))
+            }));
+        };
+        add("found", found);
+        add("exact", exact);
+        if expect.twin {
+            add("fixed-is-clean", fixed_is_clean);
+        }
+        if expect.gain.is_some() {
+            add("gain", gain::predicted);
+        }
+    }
+    trials
+}
+
+/// A fixture that ran under a recording.
+pub struct Recording {
+    /// What the program measured of itself.
+    pub truth: Value,
+    /// What was recorded.
+    pub profile: Profile,
+    /// What was made of it.
+    pub report: Value,
+}
+
+/// Compiles a variant, broken or fixed.
+pub fn program(expect: &Expect, variant: &str, fixed: bool) -> Result<PathBuf> {
+    let mut flags = expect.flags.clone();
+    if fixed && variant == "rs" {
+        flags.push("--cfg=fx_fixed".into());
+    } else if fixed {
+        flags.push("-DFX_FIXED".into());
+    }
+    compile(&expect.source(variant), &flags)
+}
+
+/// The program's JSON line. The run must have been a success.
+pub fn truth(command: &mut Command, scratch: &Scratch, tag: &str) -> Result<Value> {
+    let outcome = run(command, scratch.dir(), tag, TIMEOUT)?;
+    let ok = outcome.end == End::Status(0) && outcome.stdout.ends_with("EXIT-SUCCESS\n");
+    check!(ok, "{command:?}: {:?}\n{}{}", outcome.end, outcome.stdout, outcome.stderr);
+    let line = outcome.stdout.lines().find(|line| line.starts_with('{')).unwrap_or_default();
+    serde_json::from_str(line).map_err(|e| format!("{line}: {e}"))
+}
+
+/// A number of the program's own.
+pub fn number(truth: &Value, key: &str) -> Result<u64> {
+    truth.get(key).and_then(Value::as_u64).ok_or_else(|| format!("the program does not say {key}: {truth}"))
+}
+
+/// Records a program and reports it.
+pub fn record(program: &Path, scratch: &Scratch) -> Result<Recording> {
+    let file = scratch.path("run.convoy");
+    let truth = truth(convoy::record(&file)?.arg(program), scratch, "convoy")?;
+    let recording = Recording { truth, profile: convoy::read(&file)?, report: convoy::report(&file, scratch.dir())? };
+    laws::hold(&recording)?;
+    Ok(recording)
+}
+
+/// Tries again: what a schedule decides must hold most of the time. Says so when it did not at once.
+fn retry(mut once: impl FnMut() -> Result) -> Result {
+    let mut last = Ok(());
+    for attempt in 1..=TRIES {
+        last = once();
+        match &last {
+            Ok(()) => return Ok(()),
+            Err(message) => eprintln!("try {attempt} of {TRIES}: {message}"),
+        }
+    }
+    last
+}
+
+fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
+    let program = program(expect, variant, false)?;
+    let _turn = turn::alone();
+    retry(|| {
+        let recording = record(&program, scratch)?;
+        ranked_first(expect, &recording)?;
+        wait_is_near(expect, &recording)
+    })
+}
+
+fn ranked_first(expect: &Expect, recording: &Recording) -> Result {
+    let all = findings(&recording.report)?;
+    let (Some(id), Some(culprit)) = (&expect.finding, &expect.culprit) else {
+        return only(&all, &expect.allow);
+    };
+    let first = all.first().ok_or_else(|| format!("no finding; expected {id}"))?;
+    check!(first.id == *id, "{id} is not the first finding:\n{}", list(&all));
+    check!(first.words().contains(culprit.as_str()), "{culprit} is not named:\n{}", first.words());
+    only(&all[1..], &expect.allow)?;
+    match &expect.best {
+        Some(best) => assignment_is_offered(best, &recording.report),
+        None => Ok(()),
+    }
+}
+
+/// No findings but those allowed.
+fn only(findings: &[crate::finding::Finding], allowed: &[String]) -> Result {
+    let others: Vec<_> = findings.iter().filter(|f| !allowed.contains(&f.id)).cloned().collect();
+    check!(others.is_empty(), "findings that should not be there:\n{}", list(&others));
+    Ok(())
+}
+
+/// The assignment with the best throughput has these numbers of threads, whatever the order of the groups.
+fn assignment_is_offered(best: &[u32], report: &Value) -> Result {
+    let mut options: Vec<(f64, Vec<u64>)> = report["assignments"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|a| a["options"].as_array().into_iter().flatten())
+        .map(|o| {
+            let counts = o["threads_counts"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+            (o["throughput_ratio"].as_f64().unwrap_or(0.0), counts)
+        })
+        .collect();
+    options.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut expected: Vec<u64> = best.iter().map(|n| u64::from(*n)).collect();
+    expected.sort_unstable();
+    let offered = options.iter().any(|(_, counts)| {
+        let mut counts = counts.clone();
+        counts.sort_unstable();
+        counts == expected
+    });
+    check!(offered, "{best:?} is not among the assignments {options:?}");
+    Ok(())
+}
+
+fn wait_is_near(expect: &Expect, recording: &Recording) -> Result {
+    let Some(wait) = &expect.wait else { return Ok(()) };
+    let function = wait.function.as_deref().or(expect.culprit.as_deref()).unwrap_or_default();
+    let own = number(&recording.truth, "wait_ns")?;
+    let found = profile::waits(&recording.profile, function).sum_ns;
+    let tolerance = wait.abs_ns.max((own as f64 * wait.rel) as u64);
+    check!(
+        found.abs_diff(own) <= tolerance,
+        "{function}: waited {own} ns by its own clock, {found} ns by the profile; more than {tolerance} ns apart"
+    );
+    Ok(())
+}
+
+/// Counts do not depend on the schedule: they are right in every run.
+fn exact(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
+    let program = program(expect, variant, false)?;
+    let _turn = turn::shared();
+    let recording = record(&program, scratch)?;
+    for exact in expect.exact.iter().filter(|e| e.variants.is_empty() || e.variants.iter().any(|v| v == variant)) {
+        let op = profile::op(&exact.op).ok_or_else(|| format!("no operation {}", exact.op))?;
+        let calls = profile::calls(&recording.profile, &exact.function, op);
+        let own = number(&recording.truth, &exact.truth)? * exact.per_call;
+        check!(calls.n == own, "{}: {} of {own} {} recorded", exact.function, calls.n, exact.op);
+        if let Some(failed) = &exact.failed {
+            let own = number(&recording.truth, failed)?;
+            check!(calls.failed == own, "{}: {} of {own} failures recorded", exact.function, calls.failed);
+        }
+    }
+    Ok(())
+}
+
+fn fixed_is_clean(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
+    let program = program(expect, variant, true)?;
+    let _turn = turn::alone();
+    retry(|| only(&findings(&record(&program, scratch)?.report)?, &expect.allow_fixed))
+}

@@ -1,0 +1,29 @@
+//! Fixture programs under a real recording: the right finding, the right place, exact counts, and no
+//! finding once the program is fixed.
+
+mod coverage;
+mod expect;
+mod finding;
+mod fixture;
+mod gain;
+mod laws;
+
+use std::process::ExitCode;
+
+use convoy_harness::case;
+
+fn main() -> ExitCode {
+    let fixtures = match expect::all() {
+        Ok(fixtures) => fixtures,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut trials = vec![expect::every_finding_has_a_fixture(&fixtures)];
+    for fixture in fixtures {
+        trials.extend(fixture::trials(&fixture));
+    }
+    trials.extend(coverage::trials());
+    case::run(trials).exit_code()
+}

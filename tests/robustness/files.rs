@@ -1,0 +1,247 @@
+//! Commands that cannot run or cannot be recorded, places that cannot be written, files that are no
+//! profiles, and what a program can see of being recorded.
+
+use std::fs;
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::needs::{missing, Missing};
+use convoy_harness::run::{run, End, Outcome};
+use convoy_harness::{check, compile, convoy, turn, Result};
+use libtest_mimic::Trial;
+
+use crate::table::{program, programs};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Exit statuses of shells, and of env(1), for a command that they could not run; 125 is our own failure.
+const NOT_FOUND: End = End::Status(127);
+const NOT_EXECUTABLE: End = End::Status(126);
+const OWN_FAILURE: End = End::Status(125);
+
+/// One test per claim.
+pub fn trials() -> Vec<Trial> {
+    vec![
+        trial("command/missing", None, |s| cannot_run(s, Path::new("no-such-command-anywhere"), NOT_FOUND)),
+        trial("command/directory", None, |s| cannot_run(s, s.dir(), NOT_EXECUTABLE)),
+        trial("command/no-permission", None, no_permission),
+        trial("refused/static", None, |s| refused(s, &statically_linked()?, "static")),
+        trial("refused/go", needs("go"), |s| refused(s, &program("go_threads.go")?, "Go")),
+        trial("refused/setuid", needs("root"), |s| refused(s, &setuid_copy(s)?, "setuid")),
+        trial("output/full-disk", needs("mount"), full_disk),
+        trial("output/no-directory", None, no_directory),
+        trial("report/truncated", None, truncated),
+        trial("report/foreign", None, foreign),
+        trial("report/damaged", None, damaged),
+        trial("sanitizer/race-is-found", needs("tsan"), race_is_found),
+        trial("seen/environment", None, environment),
+        trial("seen/working-directory", None, working_directory),
+    ]
+}
+
+fn needs(what: &str) -> Option<Missing> {
+    missing(&[what.to_owned()])
+}
+
+fn record(scratch: &Scratch, command: &[&Path], tag: &str) -> Result<Outcome> {
+    let mut recorder = convoy::record(&scratch.path("run.convoy"))?;
+    run(recorder.args(command), scratch.dir(), tag, TIMEOUT)
+}
+
+/// Says why in a line of its own, prints nothing to stdout, and ends as a shell would.
+fn cannot_run(scratch: &Scratch, command: &Path, expected: End) -> Result {
+    let _turn = turn::shared();
+    let outcome = record(scratch, &[command], "convoy")?;
+    let name = command.to_string_lossy();
+    check!(outcome.end == expected, "ended with {:?}, not {expected:?}: {}", outcome.end, outcome.stderr);
+    check!(outcome.stdout.is_empty(), "on stdout: {}", outcome.stdout);
+    check!(
+        outcome.stderr.starts_with("convoy: ") && outcome.stderr.contains(&*name),
+        "no word about {name}: {}",
+        outcome.stderr
+    );
+    no_panic(&outcome)
+}
+
+fn no_permission(scratch: &Scratch) -> Result {
+    let file = scratch.path("data");
+    fs::write(&file, "not a program").map_err(|e| e.to_string())?;
+    cannot_run(scratch, &file, NOT_EXECUTABLE)
+}
+
+/// Refused before it runs, with the reason and a way out.
+fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
+    let _turn = turn::shared();
+    let outcome = record(scratch, &[program], "convoy")?;
+    check!(outcome.end == OWN_FAILURE, "ended with {:?}: {}", outcome.end, outcome.stderr);
+    check!(outcome.stdout.is_empty(), "it ran all the same: {}", outcome.stdout);
+    check!(outcome.stderr.contains(reason), "the reason is not {reason}: {}", outcome.stderr);
+    check!(!scratch.path("run.convoy").exists(), "a profile was written of nothing");
+    no_panic(&outcome)
+}
+
+fn statically_linked() -> Result<PathBuf> {
+    compile::compile(&programs().join("sections.c"), &["-static".into()])
+}
+
+/// Owned by another user, so that even root runs it with other rights than its own.
+fn setuid_copy(scratch: &Scratch) -> Result<PathBuf> {
+    let copy = scratch.path("setuid");
+    let make = || {
+        fs::copy(program("sections.c").map_err(std::io::Error::other)?, &copy)?;
+        chown(&copy, Some(65534), Some(65534))?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o6755))
+    };
+    make().map_err(|e| format!("{}: {e}", copy.display()))?;
+    Ok(copy)
+}
+
+/// The program is not to suffer: it runs to its end, and the loss is told.
+fn full_disk(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let (sections, binary) = (program("sections.c")?, convoy::binary()?);
+    let mut command = Command::new("unshare");
+    let script = "mkdir full && mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero > full/all; \
+                  exec \"$1\" record -o full/run.convoy -- \"$2\" status";
+    command.args(["-m", "sh", "-c", script, "sh"]).args([binary, sections]);
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    check!(outcome.stdout == "total 4036\n", "the program's output became {:?}", outcome.stdout);
+    check!(
+        outcome.stderr.contains("convoy: ") && outcome.stderr.contains("run.convoy"),
+        "no word about the profile: {}",
+        outcome.stderr
+    );
+    check!(
+        outcome.end == OWN_FAILURE,
+        "a recording that was lost is a failure of ours; ended with {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    no_panic(&outcome)
+}
+
+/// Found out before the program runs: a recording of an hour is not to be lost for a typing error.
+fn no_directory(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let mut recorder = convoy::record(&scratch.path("no/such/directory/run.convoy"))?;
+    let outcome = run(recorder.arg(program("sections.c")?), scratch.dir(), "convoy", TIMEOUT)?;
+    check!(outcome.end == OWN_FAILURE, "ended with {:?}: {}", outcome.end, outcome.stderr);
+    check!(outcome.stdout.is_empty(), "the program ran first: {}", outcome.stdout);
+    check!(outcome.stderr.contains("no/such/directory"), "not named: {}", outcome.stderr);
+    no_panic(&outcome)
+}
+
+fn recorded(scratch: &Scratch) -> Result<Vec<u8>> {
+    let outcome = record(scratch, &[&program("sections.c")?], "record")?;
+    check!(outcome.end == End::Status(0), "cannot record: {}", outcome.stderr);
+    fs::read(scratch.path("run.convoy")).map_err(|e| e.to_string())
+}
+
+/// `convoy report` of these bytes says of which file it speaks, and does not panic. A damaged profile
+/// may still be reported, with what is intact of it; a foreign file may not.
+fn told(scratch: &Scratch, bytes: &[u8], what: &str) -> Result<Outcome> {
+    let outcome = report_of(scratch, bytes)?;
+    check!(matches!(outcome.end, End::Status(_)), "{what}: ended with {:?}", outcome.end);
+    check!(
+        outcome.stderr.starts_with("convoy: ") && outcome.stderr.contains("bad.convoy"),
+        "{what}: stderr is {:?}",
+        outcome.stderr
+    );
+    no_panic(&outcome).map_err(|e| format!("{what}: {e}"))?;
+    Ok(outcome)
+}
+
+fn report_of(scratch: &Scratch, bytes: &[u8]) -> Result<Outcome> {
+    let file = scratch.path("bad.convoy");
+    fs::write(&file, bytes).map_err(|e| e.to_string())?;
+    let mut command = Command::new(convoy::binary()?);
+    run(command.arg("report").arg(&file), scratch.dir(), "report", TIMEOUT)
+}
+
+fn truncated(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let whole = recorded(scratch)?;
+    for sixteenth in 0..16 {
+        let length = whole.len() * sixteenth / 16;
+        told(scratch, &whole[..length], &format!("first {length} of {} bytes", whole.len()))?;
+    }
+    Ok(())
+}
+
+fn foreign(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let elf = fs::read(program("sections.c")?).map_err(|e| e.to_string())?;
+    let files: [(&str, &[u8]); 5] = [
+        ("an ELF file", &elf),
+        ("text", b"this is not a profile\n"),
+        ("zeroes", &[0; 65536]),
+        ("perf data", b"PERFILE2\x68\0\0\0\0\0\0\0"),
+        ("nothing", b""),
+    ];
+    for (what, bytes) in files {
+        let outcome = told(scratch, bytes, what)?;
+        check!(outcome.end != End::Status(0), "{what}: reported as if it were a profile: {}", outcome.stdout);
+    }
+    Ok(())
+}
+
+/// A flipped bit anywhere is found by a checksum, and told.
+fn damaged(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let whole = recorded(scratch)?;
+    for at in (0..whole.len()).step_by((whole.len() / 24).max(1)) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        told(scratch, &bytes, &format!("bit {} of byte {at} flipped", at % 8))?;
+    }
+    Ok(())
+}
+
+/// ThreadSanitizer reports the race that there is, and takes the counted lock for what it is.
+fn race_is_found(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let racy = compile::compile(&programs().join("racy.c"), &["-fsanitize=thread".into(), "-O0".into()])?;
+    let bare = run(&mut Command::new(&racy), scratch.dir(), "bare", TIMEOUT)?;
+    let outcome = record(scratch, &[&racy], "convoy")?;
+    check!(bare.end == End::Status(66), "bare, it ended with {:?}", bare.end);
+    check!(outcome.end == bare.end, "recorded, it ended with {:?}: {}", outcome.end, outcome.stderr);
+    let warnings = |o: &Outcome| o.stderr.matches("WARNING: ThreadSanitizer").count();
+    check!(warnings(&bare) == warnings(&outcome), "{} warnings became {}", warnings(&bare), warnings(&outcome));
+    Ok(())
+}
+
+/// What Convoy adds to the environment is what docs/limits.md says: LD_PRELOAD and its own _CONVOY_*.
+fn environment(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let printer = program("environment.c")?;
+    let bare = run(&mut Command::new(&printer), scratch.dir(), "bare", TIMEOUT)?;
+    let outcome = record(scratch, &[&printer], "convoy")?;
+    let theirs = |o: &Outcome| -> Vec<String> {
+        let ours = |line: &&str| line.starts_with("LD_PRELOAD=") || line.starts_with("_CONVOY_");
+        o.stdout.lines().filter(|line| !ours(line)).map(str::to_owned).collect()
+    };
+    check!(theirs(&bare) == theirs(&outcome), "{}\n---\n{}", bare.stdout, outcome.stdout);
+    Ok(())
+}
+
+/// Nothing appears in the program's directory but the profile that was asked for.
+fn working_directory(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    recorded(scratch)?;
+    let mut names: Vec<String> = fs::read_dir(scratch.dir())
+        .map_err(|e| e.to_string())?
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    check!(names == ["record.err", "record.out", "run.convoy"], "in the directory: {names:?}");
+    Ok(())
+}
+
+fn no_panic(outcome: &Outcome) -> Result {
+    check!(!outcome.stderr.contains("panicked"), "convoy panicked: {}", outcome.stderr);
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! Nasty programs, bare and recorded: same output, same status, and nothing lost.
+
+mod files;
+mod table;
+mod tty;
+
+use std::process::ExitCode;
+
+use convoy_harness::case;
+
+fn main() -> ExitCode {
+    let mut trials = match table::trials() {
+        Ok(trials) => trials,
+        Err(message) => {
+            eprintln!("tests/robustness/cases.toml: {message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    trials.extend(files::trials());
+    trials.extend(tty::trials());
+    case::run(trials).exit_code()
+}

@@ -1,0 +1,170 @@
+//! The cases of cases.toml.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use convoy_profile::{Op, Profile};
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::run::{run, Outcome};
+use convoy_harness::{check, compile, convoy, needs, profile, root, turn, Result};
+use libtest_mimic::Trial;
+use serde::Deserialize;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Deserialize)]
+struct Table {
+    case: Vec<Case>,
+}
+
+/// See the head of cases.toml.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    program: String,
+    why: String,
+    #[serde(default)]
+    args: Vec<String>,
+    #[serde(default)]
+    flags: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    inside: Vec<String>,
+    #[serde(default)]
+    outside: Vec<String>,
+    #[serde(default)]
+    needs: Vec<String>,
+    library: Option<String>,
+    counted: Option<u64>,
+    function: Option<String>,
+    processes: Option<usize>,
+    #[serde(default)]
+    lost: Vec<String>,
+}
+
+/// One test per case, and one that every program has a case.
+pub fn trials() -> Result<Vec<Trial>> {
+    let text = std::fs::read_to_string(folder().join("cases.toml")).map_err(|e| e.to_string())?;
+    let table: Table = toml::from_str(&text).map_err(|e| e.to_string())?;
+    let used: BTreeSet<String> =
+        table.case.iter().flat_map(|c| [Some(c.program.clone()), c.library.clone()]).flatten().collect();
+    let mut trials: Vec<Trial> = table.case.into_iter().map(Case::trial).collect();
+    trials.push(trial("table/complete", None, move |_| every_program_is_used(&used)));
+    Ok(trials)
+}
+
+/// Programs of the tests that are written in Rust.
+const USED_ELSEWHERE: [&str; 5] =
+    ["environment.c", "go_threads.go", "racy.c", "script.sh", "waits_for_signal.c"];
+
+fn every_program_is_used(used: &BTreeSet<String>) -> Result {
+    let entries = std::fs::read_dir(programs()).map_err(|e| e.to_string())?;
+    for name in entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()) {
+        let header = name.ends_with(".h");
+        check!(header || used.contains(&name) || USED_ELSEWHERE.contains(&name.as_str()), "{name}: no case runs it");
+    }
+    Ok(())
+}
+
+fn folder() -> PathBuf {
+    root().join("tests/robustness")
+}
+
+/// Where the programs are.
+pub fn programs() -> PathBuf {
+    folder().join("programs")
+}
+
+impl Case {
+    fn trial(self) -> Trial {
+        trial(self.name.clone(), needs::missing(&self.needs), move |scratch| {
+            self.compare(scratch).map_err(|message| format!("{} ({})", message, self.why))
+        })
+    }
+
+    fn compare(&self, scratch: &Scratch) -> Result {
+        let line = self.line()?;
+        let _turn = turn::shared();
+        let bare = run(&mut self.command(&line), scratch.dir(), "bare", TIMEOUT)?;
+        let file = scratch.path("run.convoy");
+        let recorder = convoy::record(&file)?;
+        let words = std::iter::once(recorder.get_program()).chain(recorder.get_args());
+        let mut recorded: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
+        recorded.extend(line);
+        let recorded = run(&mut self.command(&recorded), scratch.dir(), "convoy", TIMEOUT)?;
+        same(&bare, &recorded)?;
+        self.nothing_is_lost(&convoy::read(&file)?)
+    }
+
+    /// The program with its arguments, behind the command that starts it.
+    fn line(&self) -> Result<Vec<String>> {
+        let program = compile::compile(&programs().join(&self.program), &self.flags)?;
+        let library = match &self.library {
+            Some(source) => compile::compile(&programs().join(source), &["-shared".into(), "-fPIC".into()])?,
+            None => PathBuf::new(),
+        };
+        let fill = |word: &String| {
+            let word = word.replace("{lib}", &library.to_string_lossy());
+            word.replace("{programs}", &programs().to_string_lossy())
+        };
+        let own = std::iter::once(program.to_string_lossy().into_owned());
+        Ok(self.inside.iter().map(fill).chain(own).chain(self.args.iter().map(fill)).collect())
+    }
+
+    fn command(&self, line: &[String]) -> Command {
+        let mut words = self.outside.iter().chain(line);
+        let mut command = Command::new(words.next().map_or("", String::as_str));
+        command.args(words).envs(&self.env);
+        command
+    }
+
+    fn nothing_is_lost(&self, recorded: &Profile) -> Result {
+        if let Some(expected) = self.counted {
+            let function = self.function.as_deref().unwrap_or("counted_section");
+            let found = profile::calls(recorded, function, Op::MutexLock).n;
+            check!(found == expected, "{function}: {found} of {expected} acquisitions recorded");
+        }
+        let processes = recorded.processes.len();
+        let expected = self.processes.unwrap_or(1);
+        check!(processes >= expected, "{processes} of {expected} processes in the profile");
+        self.losses_are_named(recorded)
+    }
+}
+
+/// Losses that shorten a call stack, and nothing else.
+const STACKS_ONLY: [&str; 2] = ["stack-truncated", "stack-no-rule"];
+
+impl Case {
+    /// The losses are exactly those that the table knows about.
+    fn losses_are_named(&self, recorded: &Profile) -> Result {
+        let drops = recorded.processes.iter().flat_map(|p| &p.drops).map(|(reason, _)| reason.as_str());
+        let found: BTreeSet<&str> = drops.filter(|reason| !STACKS_ONLY.contains(reason)).collect();
+        let expected: BTreeSet<&str> = self.lost.iter().map(String::as_str).collect();
+        check!(found == expected, "lost: {found:?}, expected {expected:?}");
+        Ok(())
+    }
+}
+
+/// What the user would see must not differ.
+pub fn same(bare: &Outcome, recorded: &Outcome) -> Result {
+    let (expected, found) = (bare.end.as_shell(), recorded.end.as_shell());
+    check!(
+        expected == found && found.is_some(),
+        "status {:?} became {:?}; stderr: {}",
+        bare.end,
+        recorded.end,
+        recorded.stderr
+    );
+    check!(bare.stdout == recorded.stdout, "stdout differs:\n{}\n---\n{}", bare.stdout, recorded.stdout);
+    check!(bare.stderr == recorded.stderr, "stderr differs:\n{}\n---\n{}", bare.stderr, recorded.stderr);
+    Ok(())
+}
+
+/// Compiles one of the programs without flags.
+pub fn program(name: &str) -> Result<PathBuf> {
+    compile::compile(Path::new(&programs().join(name)), &[])
+}
