@@ -58,6 +58,30 @@ static bool snapshot_find(uint64_t addr, struct cv_mapping *m)
 	return false;
 }
 
+#ifndef CV_TEST_SNAPSHOT
+/* Of an executable that has gaps between its segments the loader gives one segment, of all other
+ * objects the whole. */
+static void widen(struct cv_mapping *m)
+{
+	const ElfW(Phdr) *ph = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+	uint64_t lo = ~0ull, hi = 0;
+
+	for (uint64_t n = ph ? getauxval(AT_PHNUM) : 0; n; n--, ph++) {
+		uint64_t start = m->bias + ph->p_vaddr;
+
+		if (ph->p_type != PT_LOAD)
+			continue;
+		lo = start < lo ? start & ~4095ull : lo;
+		hi = start + ph->p_memsz > hi ? start + ph->p_memsz : hi;
+	}
+	/* If the loader was run as a command, the headers may be its own. */
+	if (lo <= m->lo && hi >= m->hi) {
+		m->lo = lo;
+		m->hi = hi;
+	}
+}
+#endif
+
 bool cv_mapping_find(uint64_t addr, struct cv_mapping *m)
 {
 #ifndef CV_TEST_SNAPSHOT
@@ -71,6 +95,8 @@ bool cv_mapping_find(uint64_t addr, struct cv_mapping *m)
 		m->bias = a.map->l_addr;
 		m->eh_hdr = a.eh_hdr;
 		m->name = a.map->l_name ? a.map->l_name : "";
+		if (!m->name[0])
+			widen(m);
 		return true;
 	}
 #endif

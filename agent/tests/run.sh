@@ -60,7 +60,8 @@ if objdump -d $objects | grep -q '__tls_get_addr'; then
 fi
 "$CC" $cflags -O2 -fPIC -c "$here/unwind_test.c" -o "$out/test.o"
 link "$out/test.o" -pie -o "$out/test-pie"
-link "$out/test.o" -no-pie -o "$out/test-nopie"
+# with gaps between the segments
+link "$out/test.o" -no-pie -Wl,-z,max-page-size=0x200000 -o "$out/test-nopie"
 agent_objects old -DCV_TEST_SNAPSHOT
 "$CC" $cflags -O2 -fPIC -DCV_TEST_SNAPSHOT -c "$here/unwind_test.c" -o "$out/test-old.o"
 link "$out/test-old.o" -pie -o "$out/test-old-glibc"
