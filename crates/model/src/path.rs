@@ -71,6 +71,11 @@ impl<'a> Reader<'a, '_> {
                 self.word.push_str("{closure}");
             }
             '(' => return self.parentheses(),
+            // `[abi:cxx11]`
+            '[' => {
+                self.group('[', ']');
+            }
+            ' ' if self.rest.trim_start().starts_with("[clone") => return false,
             // What came before was a return type.
             ' ' => {
                 self.out.clear();
@@ -241,6 +246,10 @@ mod tests {
             ("operator<<(std::ostream&, X const&)", "operator<<"),
             ("Foo::operator bool() const", "Foo::operator bool"),
             ("Foo::~Foo()", "Foo::Foo"),
+            ("Foo::name[abi:cxx11](int) const", "Foo::name"),
+            ("do_work [clone .cold]", "do_work"),
+            ("Foo::run(int) [clone .part.0]", "Foo::run"),
+            ("<[prog::Item] as prog::Sort>::sort", "sort"),
             (
                 "std::sync::mutex::Mutex<T>::lock",
                 "std::sync::mutex::Mutex::lock",
@@ -274,7 +283,8 @@ mod tests {
     #[test]
     fn no_name_makes_it_panic() {
         let pieces = [
-            "<", ">", "(", ")", "{", "}", "::", " as ", "operator", "é", " ", "->", ".", "a",
+            "<", ">", "(", ")", "{", "}", "[", "]", "::", " as ", "operator", "é", " ", "->", ".",
+            "a",
         ];
         let mut seed = 1u32;
         for _ in 0..20_000 {

@@ -5,8 +5,17 @@ use convoy_profile::{FrameIx, ObjectKind, Op, Profile, ThreadIx};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
 fn uses_of(model: &Model, name: &str) -> Vec<Use> {
-    let id = model.objects.iter().position(|object| object.name == name).expect(name) as u32;
-    model.uses.iter().filter(|row| row.object == ObjectId(id)).cloned().collect()
+    let id = model
+        .objects
+        .iter()
+        .position(|object| object.name == name)
+        .expect(name) as u32;
+    model
+        .uses
+        .iter()
+        .filter(|row| row.object == ObjectId(id))
+        .cloned()
+        .collect()
 }
 
 fn shown(model: &Model, row: &Use) -> String {
@@ -22,7 +31,11 @@ fn assert_conserved(profile: &Profile, model: &Model) {
         let mut add = |frame: FrameIx, thread: ThreadIx, op: Op, n: u64, failed: u64| {
             let pc = process.frames[frame as usize].offset;
             let sum = before
-                .entry((format!("{pc:x}"), process.threads[thread as usize].tid, Some(op)))
+                .entry((
+                    format!("{pc:x}"),
+                    process.threads[thread as usize].tid,
+                    Some(op),
+                ))
                 .or_default();
             sum.0 += n;
             sum.1 += failed;
@@ -35,10 +48,16 @@ fn assert_conserved(profile: &Profile, model: &Model) {
         }
     }
     let mut after = Sums::new();
-    for row in model.uses.iter().filter(|row| row.calls > 0 || row.failed > 0) {
+    for row in model
+        .uses
+        .iter()
+        .filter(|row| row.calls > 0 || row.failed > 0)
+    {
         let leaf = &model.sites[row.site.0 as usize].frames[0];
         let tid = model.threads[row.thread.0 as usize].tid;
-        let sum = after.entry((format!("{:x}", leaf.offset), tid, row.op)).or_default();
+        let sum = after
+            .entry((format!("{:x}", leaf.offset), tid, row.op))
+            .or_default();
         sum.0 += row.calls;
         sum.1 += row.failed;
     }
@@ -53,7 +72,9 @@ fn a_lock_with_one_stack_needs_no_estimate() {
     let a = p.thread("worker-0").id();
     let lock = p.mutex("cache_lock");
     p.acquires(a, lock, site, 6400).hold(us(2)).cost(25);
-    p.contended(a, lock, site, 3, ms(6)).hold(us(5)).longest(ms(4));
+    p.contended(a, lock, site, 3, ms(6))
+        .hold(us(5))
+        .longest(ms(4));
     let profile = p.build();
     let model = Model::build(&profile);
 
@@ -78,14 +99,19 @@ fn a_lock_with_one_stack_needs_no_estimate() {
 fn a_call_site_is_spread_over_its_stacks_by_samples_and_waits() {
     let mut p = ProfileBuilder::new("server");
     let leaf = p.frame("my_lock", "lock.c", 3);
-    let (get, put) = (p.frame("cache_get", "a.c", 10), p.frame("cache_put", "a.c", 20));
+    let (get, put) = (
+        p.frame("cache_get", "a.c", 10),
+        p.frame("cache_put", "a.c", 20),
+    );
     let (at_get, at_put) = (p.stack(&[leaf, get]), p.stack(&[leaf, put]));
     let a = p.thread("worker-0").id();
     let lock = p.mutex("cache_lock");
     // 10,000 calls; the sampler drew 75 at get and 25 at put, and 1,000 at put waited, of which it
     // drew none. Known: put 1,000. The other 9,000 go 75 * 64 : 25 * 64 - 1,000 = 4,800 : 600.
     p.op(a, lock, at_get, Op::MutexLock, 9000).samples(75);
-    p.op(a, lock, at_put, Op::MutexLock, 1000).samples(25).waits(1000, ms(100));
+    p.op(a, lock, at_put, Op::MutexLock, 1000)
+        .samples(25)
+        .waits(1000, ms(100));
     let profile = p.build();
     let model = Model::build(&profile);
 
@@ -112,14 +138,25 @@ fn timeouts_and_unfinished_waits_are_no_acquisitions() {
     let (at_x, at_y) = (p.stack(&[leaf, x]), p.stack(&[leaf, y]));
     let a = p.thread("worker-0").id();
     let lock = p.mutex("m");
-    p.op(a, lock, at_x, Op::MutexTimedlock, 0).samples(0).waits(10, ms(10)).timeouts(10, ms(10));
-    p.op(a, lock, at_y, Op::MutexTimedlock, 5).samples(0).waits(6, ms(10)).unfinished(ms(5));
+    p.op(a, lock, at_x, Op::MutexTimedlock, 0)
+        .samples(0)
+        .waits(10, ms(10))
+        .timeouts(10, ms(10));
+    p.op(a, lock, at_y, Op::MutexTimedlock, 5)
+        .samples(0)
+        .waits(6, ms(10))
+        .unfinished(ms(5));
     let profile = p.build();
     let model = Model::build(&profile);
     let uses = uses_of(&model, "m");
-    let calls: Vec<_> =
-        uses.iter().map(|u| (shown(&model, u), u.calls, u.failed, u.timeouts)).collect();
-    assert!(calls.contains(&("x() a.c:10".into(), 0, 10, 10)), "{calls:?}");
+    let calls: Vec<_> = uses
+        .iter()
+        .map(|u| (shown(&model, u), u.calls, u.failed, u.timeouts))
+        .collect();
+    assert!(
+        calls.contains(&("x() a.c:10".into(), 0, 10, 10)),
+        "{calls:?}"
+    );
     assert!(calls.contains(&("y() a.c:20".into(), 5, 0, 0)), "{calls:?}");
     assert_conserved(&profile, &model);
 }
@@ -144,7 +181,10 @@ fn calls_of_unknown_objects_follow_the_draws() {
     let model = Model::build(&profile);
 
     let calls = |name: &str| -> Vec<_> {
-        uses_of(&model, name).iter().map(|u| (u.thread, u.calls, u.estimated)).collect()
+        uses_of(&model, name)
+            .iter()
+            .map(|u| (u.thread, u.calls, u.estimated))
+            .collect()
     };
     let (a, b) = (ThreadId(a), ThreadId(b));
     assert_eq!(calls("shard1"), [(a, 640 + 1920, true), (b, 3, true)]);
@@ -186,11 +226,24 @@ fn unsampled_call_sites_borrow_stacks_in_proportion() {
 #[test]
 fn records_of_one_address_are_one_object() {
     let mut p = ProfileBuilder::new("server");
-    let (few, many) = (p.site("conn_new", "a.c", 1), p.site("cache_new", "items.c", 41));
+    let (few, many) = (
+        p.site("conn_new", "a.c", 1),
+        p.site("cache_new", "items.c", 41),
+    );
     let site = p.site("f", "a.c", 9);
     let a = p.thread("worker-0").id();
-    let one = p.object(ObjectKind::Cond).addr(0x1000).init(few).lives(2).id();
-    let two = p.object(ObjectKind::Mutex).addr(0x1000).init(many).lives(7).id();
+    let one = p
+        .object(ObjectKind::Cond)
+        .addr(0x1000)
+        .init(few)
+        .lives(2)
+        .id();
+    let two = p
+        .object(ObjectKind::Mutex)
+        .addr(0x1000)
+        .init(many)
+        .lives(7)
+        .id();
     p.acquires(a, one, site, 64);
     p.acquires(a, two, site, 64);
     let model = Model::build(&p.build());
@@ -213,14 +266,21 @@ fn pairs_speak_of_threads_and_places() {
     let lock = p.mutex("m");
     p.contended(a, lock, site, 4, ms(8)).held_by(b, hot, out);
     let model = Model::build(&p.build());
-    assert_eq!(model.threads.len(), 3, "the thread that never ran is left out");
+    assert_eq!(
+        model.threads.len(),
+        3,
+        "the thread that never ran is left out"
+    );
     let pair = &model.pairs[0];
     let name = |id: ThreadId| model.threads[id.0 as usize].name.as_str();
     assert_eq!(name(pair.thread), "worker-0");
     assert_eq!(pair.peer.map(name), Some("worker-1"));
     assert_eq!(pair.peer_acquired_at[0].label(), "hot() a.c:12");
     let released = &model.sites[pair.peer_site.expect("known").0 as usize];
-    assert_eq!(released.frames[released.shown].label(), "leave_hot() a.c:30");
+    assert_eq!(
+        released.frames[released.shown].label(),
+        "leave_hot() a.c:30"
+    );
     assert_eq!((pair.waits, pair.wait_ns), (4, ms(8)));
 }
 
@@ -235,10 +295,25 @@ fn processes_do_not_mix() {
     let lock = p.mutex("m");
     p.acquires(0, lock, site, 20);
     let model = Model::build(&p.build());
-    let names: Vec<_> = model.objects.iter().map(|o| (o.process.0, o.name.as_str())).collect();
-    assert_eq!(names, [(0, "m"), (1, "m")], "a name is unique in its process");
-    let uses: Vec<_> = model.uses.iter().map(|u| (shown(&model, u), u.calls)).collect();
-    assert_eq!(uses, [("f() a.c:1".to_owned(), 10), ("g() b.c:2".to_owned(), 20)]);
+    let names: Vec<_> = model
+        .objects
+        .iter()
+        .map(|o| (o.process.0, o.name.as_str()))
+        .collect();
+    assert_eq!(
+        names,
+        [(0, "m"), (1, "m")],
+        "a name is unique in its process"
+    );
+    let uses: Vec<_> = model
+        .uses
+        .iter()
+        .map(|u| (shown(&model, u), u.calls))
+        .collect();
+    assert_eq!(
+        uses,
+        [("f() a.c:1".to_owned(), 10), ("g() b.c:2".to_owned(), 20)]
+    );
     assert_eq!(model.processes[1].name, "child");
     assert_eq!(model.processes[1].threads, [ThreadId(1)]);
 }
@@ -257,10 +332,12 @@ fn indices_that_lead_nowhere_are_ignored() {
     }
     process.counts.extend(wild.counts);
     process.counts[0].frame = 9;
-    process.details.extend(wild.details.into_iter().map(|mut row| {
-        (row.object, row.stack, row.thread) = (0, 9, 9);
-        row
-    }));
+    process
+        .details
+        .extend(wild.details.into_iter().map(|mut row| {
+            (row.object, row.stack, row.thread) = (0, 9, 9);
+            row
+        }));
     process.stacks[1].push(9);
     process.threads[0].create_stack = 9;
     process.threads[0].start = Some(9);

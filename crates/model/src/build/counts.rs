@@ -3,7 +3,7 @@
 //! The agent counts a call whose object found no room per call site only, and one in 64 of these,
 //! drawn at random, on its object too. The draws say how to spread the others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use convoy_profile::{FrameIx, Op, Process, ThreadIx, Unattributed};
 
@@ -33,7 +33,7 @@ pub(super) struct Calls {
 /// A call site; without a thread, that of all threads.
 type Place = (FrameIx, Option<ThreadIx>, Op);
 /// How much speaks for each object at a place.
-type Evidence = HashMap<Place, BTreeMap<ObjectId, u64>>;
+type Evidence = HashMap<Place, Vec<(ObjectId, u64)>>;
 
 /// All counts, ordered by key.
 pub(super) fn collect(
@@ -104,7 +104,7 @@ fn spread(
             .flatten()
             .find(|weights| !weights.is_empty());
         let (ids, weights): (Vec<_>, Vec<_>) = match found {
-            Some(found) => found.iter().map(|(&id, &weight)| (id, weight)).unzip(),
+            Some(found) => found.iter().copied().unzip(),
             None => (vec![objects.unknown(kind_of(op), all)], vec![1]),
         };
         let calls = apportion(n, &weights);
@@ -147,8 +147,7 @@ fn evidence(process: &Process, objects: &Objects) -> [Evidence; 3] {
         }
         for place in [(frame, Some(thread), op), (frame, None, op)] {
             if let Some(weights) = level.get_mut(&place) {
-                let sum = weights.entry(object).or_default();
-                *sum = sum.saturating_add(weight);
+                weights.push((object, weight));
             }
         }
     };
@@ -174,6 +173,16 @@ fn evidence(process: &Process, objects: &Objects) -> [Evidence; 3] {
                 u64::from(row.samples),
             );
         }
+    }
+    for weights in levels.iter_mut().flat_map(HashMap::values_mut) {
+        weights.sort_unstable();
+        weights.dedup_by(|later, weight| {
+            let same = later.0 == weight.0;
+            if same {
+                weight.1 = weight.1.saturating_add(later.1);
+            }
+            same
+        });
     }
     levels
 }

@@ -128,30 +128,53 @@ fn place_key(frame: &SiteFrame) -> String {
 }
 
 /// Start routines of thread libraries: they say nothing of the thread's job.
-const TRAMPOLINES: [&str; 20] = [
-    "execute_native_thread_routine",
-    "execute_native_thread_routine_compat",
-    "g_thread_proxy",
-    "gomp_thread_start",
-    "thread_proxy",
-    "__thread_proxy",
-    "thread_start",
-    "thread_native_entry",
-    "java_start",
-    "pythread_wrapper",
-    "pfs_spawn_thread",
-    "_pt_root",
-    "dummy_worker",
-    "threadentry",
-    "thread_entry",
-    "uv__thread_start",
-    "__kmp_launch_worker",
-    "boost_asio_detail_posix_thread_function",
-    "asio_detail_posix_thread_function",
-    "thrd_trampoline",
+const TRAMPOLINES: [&str; 24] = [
+    "execute_native_thread_routine",           // libstdc++
+    "execute_native_thread_routine_compat",    // the same, for old programs
+    "__thread_proxy",                          // libc++
+    "g_thread_proxy",                          // GLib
+    "gomp_thread_start",                       // libgomp
+    "__kmp_launch_worker",                     // LLVM's OpenMP
+    "thread_proxy",                            // Boost
+    "boost_asio_detail_posix_thread_function", // Boost.Asio
+    "asio_detail_posix_thread_function",       // Asio
+    "thread_start",                            // Rust
+    "thread_native_entry",                     // HotSpot
+    "pythread_wrapper",                        // CPython
+    "pfs_spawn_thread",                        // MySQL, MariaDB
+    "uv__thread_start",                        // libuv
+    "SDL_RunThread",                           // SDL
+    "_pt_root",                                // NSPR
+    "dummy_worker",                            // APR
+    "ThreadEntry",                             // V8, .NET
+    "thread_start_func_1",                     // Ruby
+    "caml_thread_start",                       // OCaml
+    "threadentry",                             // cgo
+    "asan_thread_start",                       // AddressSanitizer
+    "__tsan_thread_start_func",                // ThreadSanitizer
+    "start_wrapper",                           // Mono
+];
+
+/// Thread libraries whose start routine has lost its name in a distribution's build.
+const THREAD_LIBRARIES: [&str; 9] = [
+    "libboost_thread",
+    "libapr-1",
+    "libQt5Core",
+    "libQt6Core",
+    "libSDL2",
+    "libnspr4",
+    "libjvm",
+    "libasan",
+    "libtsan",
 ];
 
 fn is_trampoline(start: &SiteFrame) -> bool {
+    if start.function.is_empty() {
+        return passes_on(start)
+            || THREAD_LIBRARIES
+                .iter()
+                .any(|library| start.module.starts_with(library));
+    }
     let path = path::components(&start.function);
     passes_on(start)
         || path

@@ -81,7 +81,8 @@ pub(super) fn join(
             ..row.figures
         });
     }
-    uses.sort_by_key(|row| (row.object, row.site, row.thread, row.op));
+    // A use is large: sort keys, then move each row once.
+    uses.sort_by_cached_key(|row| (row.object, row.site, row.thread, row.op));
     uses
 }
 
@@ -159,19 +160,26 @@ impl Borrowed {
     /// whole: the one that is furthest behind its share, so that many such rows come out in
     /// proportion.
     fn pick(&mut self, key: Key, calls: u64) -> Option<StackIx> {
-        let like = Self::likes(key)
-            .into_iter()
-            .find(|like| self.pools.contains_key(like))?;
-        let pool = self.pools.get_mut(&like)?;
-        pool.lent = pool.lent.saturating_add(calls);
+        for like in Self::likes(key) {
+            if let Some(pool) = self.pools.get_mut(&like) {
+                return pool.pick(calls);
+            }
+        }
+        None
+    }
+}
+
+impl Pool {
+    fn pick(&mut self, calls: u64) -> Option<StackIx> {
+        self.lent = self.lent.saturating_add(calls);
         let due = |&(_, weight, lent): &(StackIx, u64, u64)| {
-            let share = u128::from(pool.lent) * u128::from(weight) / u128::from(pool.weight.max(1));
+            let share = u128::from(self.lent) * u128::from(weight) / u128::from(self.weight.max(1));
             share as i128 - i128::from(lent)
         };
-        let most = (0..pool.stacks.len())
+        let most = (0..self.stacks.len())
             .rev()
-            .max_by_key(|&at| due(&pool.stacks[at]))?;
-        let entry = &mut pool.stacks[most];
+            .max_by_key(|&at| due(&self.stacks[at]))?;
+        let entry = &mut self.stacks[most];
         entry.2 = entry.2.saturating_add(calls);
         Some(entry.0)
     }

@@ -47,7 +47,7 @@ pub(super) fn collect(process: &Process, objects: &Objects) -> Vec<Row> {
             })
         })
         .collect();
-    rows.sort_by_key(|row| (row.object, row.stack, row.thread, row.op));
+    rows.sort_by_cached_key(|row| (row.object, row.stack, row.thread, row.op));
     rows.dedup_by(|later, row| {
         let same = (later.object, later.stack, later.thread, later.op)
             == (row.object, row.stack, row.thread, row.op);
