@@ -69,6 +69,11 @@ pub(crate) fn collect(
             running += u32::from(!this.life.ended && procfs::is_running(pid));
             end_ns
         } else {
+            if !this.life.ended && procfs::is_running(pid) {
+                collected.notes.push(format!(
+                    "process {pid} may still run: this is what it had written so far"
+                ));
+            }
             arena::latest_ns(&this.bytes, u64::MAX).unwrap_or(this.life.start_ns)
         };
         // What was polled is of the last image of a pid.

@@ -15,12 +15,17 @@ use crate::session;
 use crate::signals::{restore_in_child, Forwarding, Inherited};
 
 /// The program's environment: ours, the agent before all other preloads, and the session.
-pub(crate) fn environment(command: &Command, agent: &Path, session_dir: &Path) -> Vec<CString> {
+pub(crate) fn environment(
+    ours: impl Iterator<Item = (OsString, OsString)>,
+    command: &Command,
+    agent: &Path,
+    session_dir: &Path,
+) -> Vec<CString> {
     let (session_name, session_value) = session::variable(session_dir);
     let mut all: Vec<CString> = Vec::new();
     let mut preload = agent.as_os_str().to_owned();
     let mut sanitizer_options = OsString::new();
-    for (name, value) in std::env::vars_os() {
+    for (name, value) in ours {
         match name.as_bytes() {
             b"LD_PRELOAD" if value.is_empty() => {}
             b"LD_PRELOAD" => {
@@ -217,4 +222,94 @@ fn exec_error(reader: &OwnedFd) -> Option<std::io::Error> {
 fn failed(command: &Command, found: String, kind: ErrorKind) -> Error {
     let found = format!("{} {found}", command.path.display());
     Error::new(kind, Trouble::new(found, "nothing was started", ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Program;
+    use crate::elf_check::Elf;
+
+    fn texts(ours: &[(&str, &str)], needed: &[&str]) -> Vec<String> {
+        let elf = Elf {
+            needed: needed.iter().map(|n| (*n).to_owned()).collect(),
+            ..Elf::default()
+        };
+        let program = Some(Program {
+            path: "/bin/x".into(),
+            elf,
+        });
+        let command = Command {
+            path: "/bin/x".into(),
+            arguments: vec!["x".into()],
+            program,
+        };
+        let ours = ours.iter().map(|(name, value)| (name.into(), value.into()));
+        environment(
+            ours,
+            &command,
+            Path::new("/a/libconvoy.so"),
+            Path::new("/dev/shm/s"),
+        )
+        .into_iter()
+        .map(|s| s.into_string().unwrap())
+        .collect()
+    }
+
+    const ASAN: &str = "ASAN_OPTIONS=verify_asan_link_order=0";
+    const SESSION: &str = "_CONVOY_SESSION=/dev/shm/s";
+
+    #[test]
+    fn order_of_the_environment_stays() {
+        let all = texts(
+            &[
+                ("Z", "1"),
+                ("A", "2=3"),
+                ("_CONVOY_SESSION", "/old"),
+                ("M", ""),
+            ],
+            &[],
+        );
+        assert_eq!(
+            all,
+            [
+                "Z=1",
+                "A=2=3",
+                "M=",
+                "LD_PRELOAD=/a/libconvoy.so",
+                ASAN,
+                SESSION
+            ]
+        );
+    }
+
+    #[test]
+    fn agent_comes_before_other_preloads() {
+        let all = texts(
+            &[
+                ("LD_PRELOAD", "libjemalloc.so.2 /x.so"),
+                ("ASAN_OPTIONS", "a=1"),
+            ],
+            &["libc.so.6"],
+        );
+        let preload = "LD_PRELOAD=/a/libconvoy.so:libjemalloc.so.2 /x.so";
+        assert_eq!(
+            all,
+            [
+                preload,
+                "ASAN_OPTIONS=a=1:verify_asan_link_order=0",
+                SESSION
+            ]
+        );
+        assert_eq!(
+            texts(&[("LD_PRELOAD", "")], &[])[0],
+            "LD_PRELOAD=/a/libconvoy.so"
+        );
+    }
+
+    #[test]
+    fn thread_sanitizer_comes_before_the_agent() {
+        let all = texts(&[], &["libtsan.so.2", "libc.so.6"]);
+        assert_eq!(all[0], "LD_PRELOAD=libtsan.so.2:/a/libconvoy.so");
+    }
 }

@@ -60,7 +60,7 @@ pub struct Recorder {
     warnings: Vec<Trouble>,
 }
 
-/// A program that runs and is recorded.
+/// A program that runs and is recorded. One at a time: signals are passed on to the latest.
 #[derive(Debug)]
 pub struct Running {
     session: Session,
@@ -126,10 +126,16 @@ impl Recorder {
             .into_owned();
         self.meta.started_unix_ns = realtime_ns();
         self.meta.start_ns = self.clock.now_ns();
+        self.warnings.extend(file_limit_warning());
         self.session.write_session(&self.session_facts())?;
         self.session.write_owner(&self.meta)?;
 
-        let environment = launch::environment(&command, &self.agent, self.session.dir());
+        let environment = launch::environment(
+            std::env::vars_os(),
+            &command,
+            &self.agent,
+            self.session.dir(),
+        );
         let signals = Forwarding::start();
         let pid = launch::spawn(&command, environment, &signals)?;
         signals.program_is(pid);
@@ -160,7 +166,7 @@ impl Recorder {
         let mut facts = abi::Session {
             magic: abi::CV_SESSION_MAGIC,
             version: abi::CV_ABI_VERSION,
-            arena_bytes: options.arena_bytes.max(1 << 20),
+            arena_bytes: options.arena_bytes.max(SMALLEST_ARENA_BYTES),
             sample_period: options.sample_period.max(1),
             stack_depth: options.stack_depth.clamp(1, abi::CV_STACK_MAX as u32),
             max_threads: options.max_threads.max(1),
@@ -226,6 +232,21 @@ impl Recording {
     pub fn save(&mut self, path: &Path) -> Result<(), Error> {
         store::write_profile(path, &self.profile).map_err(|e| store::kept(&e, self.session.keep()))
     }
+}
+
+/// The agent's smallest arena; with less it does not record.
+const SMALLEST_ARENA_BYTES: u64 = 1 << 20;
+
+/// A file that grows past the limit would raise SIGXFSZ in the program, so the agent keeps below it.
+fn file_limit_warning() -> Option<Trouble> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current?;
+    (limit < SMALLEST_ARENA_BYTES).then(|| {
+        Trouble::new(
+            format!("files may have {limit} bytes at most (ulimit -f)"),
+            "the agent has no room for its tables: nothing is recorded",
+            "raise it for this run: ulimit -f unlimited",
+        )
+    })
 }
 
 pub(crate) fn agent_collector(active: bool) -> Collector {

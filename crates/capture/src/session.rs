@@ -40,7 +40,18 @@ pub(crate) struct Owner {
     /// Start of that process in clock ticks since boot: with the pid, names one process.
     pub start_ticks: u64,
     pub boot_id: String,
+    /// The pid is a number of this pid namespace.
+    pub pid_namespace: String,
     pub meta: Meta,
+}
+
+impl Owner {
+    /// Whether that convoy still runs, or may run where we cannot look (containers that share /dev/shm).
+    fn is_alive(&self) -> bool {
+        self.boot_id == boot_id()
+            && (self.pid_namespace != pid_namespace()
+                || procfs::start_ticks(self.pid).is_some_and(|ticks| ticks == self.start_ticks))
+    }
 }
 
 /// A session whose convoy is gone: its data are still there.
@@ -154,6 +165,7 @@ impl Session {
             pid,
             start_ticks: procfs::start_ticks(pid).unwrap_or(0),
             boot_id: boot_id(),
+            pid_namespace: pid_namespace(),
             meta: meta.clone(),
         };
         let json = serde_json::to_vec(&owner)
@@ -246,9 +258,7 @@ pub fn leftovers() -> Vec<Leftover> {
             let Some(owner) = read_owner(&dir) else {
                 continue;
             };
-            let alive = owner.boot_id == boot_id()
-                && procfs::start_ticks(owner.pid).is_some_and(|ticks| ticks == owner.start_ticks);
-            if !alive {
+            if !owner.is_alive() {
                 found.push(Leftover {
                     bytes: arenas(&dir)
                         .iter()
@@ -272,6 +282,13 @@ fn boot_id() -> String {
         .unwrap_or_default()
         .trim()
         .to_owned()
+}
+
+fn pid_namespace() -> String {
+    fs::read_link("/proc/self/ns/pid")
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Directories that may hold sessions, best first.
@@ -377,6 +394,38 @@ mod tests {
         let dir = session.keep().to_owned();
         drop(session);
         assert!(dir.exists());
+    }
+
+    #[test]
+    fn owner_is_alive_while_it_runs() {
+        let owner = |pid: u32, start_ticks| Owner {
+            pid,
+            start_ticks,
+            boot_id: boot_id(),
+            pid_namespace: pid_namespace(),
+            meta: Meta::default(),
+        };
+        let pid = std::process::id();
+        let ticks = procfs::start_ticks(pid).unwrap();
+        assert!(owner(pid, ticks).is_alive());
+        assert!(
+            !owner(pid, ticks + 1).is_alive(),
+            "another process got its pid"
+        );
+        assert!(!owner(u32::MAX, ticks).is_alive());
+        assert!(!Owner {
+            boot_id: "before".into(),
+            ..owner(pid, ticks)
+        }
+        .is_alive());
+        let elsewhere = Owner {
+            pid_namespace: "pid:[1]".into(),
+            ..owner(u32::MAX, 1)
+        };
+        assert!(
+            elsewhere.is_alive(),
+            "in another container: not ours to judge"
+        );
     }
 
     #[test]

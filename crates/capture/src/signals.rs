@@ -50,6 +50,7 @@ pub(crate) struct Forwarding {
 #[derive(Clone, Copy)]
 pub(crate) struct Inherited {
     actions: [libc::sigaction; PASSED_ON.len()],
+    child_action: libc::sigaction,
     mask: libc::sigset_t,
 }
 
@@ -84,8 +85,16 @@ impl Forwarding {
                 ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
                 libc::sigaction(signal, &ours, std::ptr::null_mut());
             }
+            // Ignored, the kernel would reap the program by itself and nobody would learn how it ended.
+            let mut child_action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            let default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            libc::sigaction(libc::SIGCHLD, &default, &mut child_action);
             Self {
-                before: Inherited { actions, mask },
+                before: Inherited {
+                    actions,
+                    child_action,
+                    mask,
+                },
             }
         }
     }
@@ -122,6 +131,8 @@ fn restore_actions(before: &Inherited) {
         // SAFETY: the action came from the kernel for this signal.
         unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) };
     }
+    // SAFETY: as above.
+    unsafe { libc::sigaction(libc::SIGCHLD, &before.child_action, std::ptr::null_mut()) };
 }
 
 /// In the child, before exec: give it the signal state that convoy was started with. Only

@@ -215,6 +215,7 @@ fn ignored_and_blocked_signals_stay_so() {
             libc::signal(libc::SIGPIPE, libc::SIG_IGN);
             libc::signal(libc::SIGHUP, libc::SIG_IGN);
             libc::signal(libc::SIGINT, libc::SIG_IGN);
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, libc::SIGUSR2);
