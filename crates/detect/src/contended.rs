@@ -16,6 +16,8 @@ use crate::{Context, Thresholds};
 /// Only so many locks and families are priced, those with most to lose: pricing costs time, and
 /// nobody reads the hundredth.
 const PRICED_MAX: usize = 48;
+/// A lock that one thread alone takes is mentioned if it can cost this much: throughput ratio.
+const PRIVATE_HIGH: f64 = 1.25;
 /// One lock with this share of its family's waits is the culprit, not the family.
 const ONE_LOCK_SHARE: f64 = 0.8;
 
@@ -167,7 +169,7 @@ impl Unit<'_> {
             change.sure = 0.0;
         }
         let mut gain = predict(cx.view, cx.stations, cx.links, &change);
-        if id == "frequent-lock" && self.private(cx) {
+        if id == "frequent-lock" && self.private(cx) && gain.high < PRIVATE_HIGH {
             gain = unused_price(gain);
         }
         Finding {
@@ -271,8 +273,8 @@ impl Unit<'_> {
                     continue;
                 };
                 let d = &mut change.deltas[i];
-                // An atomic operation or a larger section in its place costs about two thirds of it.
-                for (sum, factor) in d.overhead.iter_mut().zip([0.0, 0.3, 1.0]) {
+                // What takes its place, an atomic operation or a larger section, costs about half of it.
+                for (sum, factor) in d.overhead.iter_mut().zip([0.0, 0.5, 1.0]) {
                     *sum += u.calls as f64 * pair * factor;
                 }
                 let spare = (cx.view.threads[i].cpu * 0.9).max(0.0);

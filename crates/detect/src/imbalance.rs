@@ -18,6 +18,8 @@ use crate::Context;
 const LINK_WAKES: u64 = 20;
 /// Share of a group's life that it must wait for the partner: less, and neither limits the other.
 const LINK_SHARE: f64 = 0.02;
+/// A stage that is off CPU for more of its work is paced from outside.
+const EXTERNAL: f64 = 0.5;
 const METHOD: &str = "work of each group over its threads, bounded by CPUs (asymptotic bound)";
 
 /// Groups of the process that wake one another, each set with its assignments, and the findings.
@@ -64,6 +66,8 @@ struct Stages {
     demands: Demands,
     /// Share of its life that each group waits for locks.
     lock_wait: Vec<f64>,
+    /// Share of its work that each group is off CPU: I/O, sleep.
+    off: Vec<f64>,
     /// Largest and smallest share of life at work.
     busiest: f64,
     laziest: f64,
@@ -94,17 +98,20 @@ impl Stages {
                 ..Default::default()
             },
             lock_wait: Vec::new(),
+            off: Vec::new(),
             busiest: 0.0,
             laziest: f64::INFINITY,
         };
         for g in &this.groups {
-            let (mut work, mut life, mut locks, mut main) = (0.0, 0.0, 0.0, false);
+            let (mut work, mut off, mut life, mut locks, mut main) = (0.0, 0.0, 0.0, 0.0, false);
             for t in view.group_threads(*g) {
                 let inside = (t.end.min(end) - t.start.max(start)).max(0.0);
                 let part = inside / t.life;
                 // A group that was there before or stays after has done its work in this time: the main thread
                 // that then only waits for the others to end.
-                work += t.busy() * if t.main { 1.0 } else { part };
+                let here = if t.main { 1.0 } else { part };
+                work += t.busy() * here;
+                off += t.off * here;
                 life += inside;
                 locks += t.lock_wait * part;
                 main |= t.main;
@@ -115,6 +122,7 @@ impl Stages {
             this.demands.movable.push(!main);
             this.lock_wait
                 .push(if life > 0.0 { locks / life } else { 0.0 });
+            this.off.push(if work > 0.0 { off / work } else { 0.0 });
             let ratio = work.min(life) / length / f64::from(threads);
             this.busiest = this.busiest.max(ratio);
             this.laziest = this.laziest.min(ratio);
@@ -169,6 +177,9 @@ impl Stages {
             return (None, assignment);
         }
         let slow = d.bottleneck(&d.now);
+        if self.off[slow] > EXTERNAL {
+            return (Some(self.external(cx, slow)), assignment);
+        }
         let finding = if relative(&best) >= cx.t.gain_mid && best != d.now {
             self.imbalance(cx, slow, &best, relative(&best), limited_by)
         } else {
@@ -222,6 +233,16 @@ impl Stages {
             share_of_thread_time: 1.0 - self.laziest.min(1.0),
             caveats: self.caveats(cx, slow),
         }
+    }
+
+    /// The slow stage sleeps or does I/O: a timer, a peer or a disk sets its pace, as a rule, and more
+    /// threads for the same source do not make it faster. Nothing is promised.
+    fn external(&self, cx: &Context, slow: usize) -> Finding {
+        let mut f = self.slow_stage(cx, slow);
+        f.gain.mid = 1.0;
+        f.gain.limited_by = format!("{} sleeps or does I/O {} of its work", cx.view.group_name(self.groups[slow]), percent(self.off[slow]));
+        f.caveats.push("if it waits for input (a timer, the network), there is simply no more to do".into());
+        f
     }
 
     /// The threads are where they should be, or CPUs are short, or there is one each: the stage itself is slow.

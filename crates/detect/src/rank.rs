@@ -33,6 +33,6 @@ fn worth(f: &Finding, t: &Thresholds) -> bool {
         f.id,
         "contended-lock" | "asymmetric-contention" | "trylock-spin" | "small-pool"
     );
-    (asked && f.share_of_thread_time >= WORTH_SAYING)
-        || (f.id == "slow-stage" && f.gain.high >= t.gain_high)
+    asked && f.share_of_thread_time >= WORTH_SAYING
+        
 }

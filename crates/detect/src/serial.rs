@@ -8,7 +8,7 @@ use crate::text::{duration, evidence, percent};
 use crate::Context;
 
 /// Share of the run that must be serial for a finding.
-const SERIAL_SHARE: f64 = 0.2;
+const SERIAL_SHARE: f64 = 0.35;
 /// Nothing says that the serial part can be made parallel.
 const SURE: f64 = 0.0;
 

@@ -38,7 +38,7 @@ impl Default for Thresholds {
             contention_ratio: 0.10,
             frequency_hz: 1000.0,
             asymmetry_ratio: 2.0,
-            asymmetry_min_waits: 100,
+            asymmetry_min_waits: 30,
             trylock_failure_ratio: 0.10,
             imbalance_ratio: 0.20,
             waited_ratio: 0.01,

@@ -5,7 +5,7 @@
 //! short of CPUs. (A loop that failed 9.7 million times a second bought nothing on two CPUs.)
 
 use convoy_model::finding::{Finding, Gain, Subject};
-use convoy_model::SiteId;
+use convoy_model::{SiteId, Use};
 
 use crate::causes::cause;
 use crate::gain::{predict, Change};
@@ -36,37 +36,37 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     if failure < cx.t.trylock_failure_ratio || failed_hz < SPIN_HZ {
         return None;
     }
-    let mut change = Change::none(view);
+    let (mut change, mut most) = (Change::none(view), Change::none(view));
     let mut spinners = 0;
     let mut life = 0.0;
-    for u in view
-        .uses_of(row.object)
-        .iter()
-        .filter(|u| view.role(u) == Some(Role::Try) && u.failed > 0)
-    {
+    let failing = |u: &&&Use| view.role(u) == Some(Role::Try) && u.failed > 0;
+    for u in view.uses_of(row.object).iter().filter(failing) {
         let Some(i) = view.thread(u.thread) else {
             continue;
         };
-        if change.deltas[i].freed == 0.0 {
+        let cpu = view.threads[i].cpu;
+        if most.deltas[i].freed == 0.0 {
             spinners += 1;
             life += view.threads[i].life;
         }
-        change.deltas[i].freed = (change.deltas[i].freed + try_spin_ns(u)).min(view.threads[i].cpu);
+        let (known, possible) = spun(u, cpu);
+        let add = |sum: &mut f64, ns: f64| *sum = (*sum + ns).min(0.95 * cpu);
+        add(&mut change.deltas[i].freed, (known + possible) / 2.0);
+        add(&mut most.deltas[i].freed, possible);
     }
-    let spun: f64 = change.deltas.iter().map(|d| d.freed).sum();
-    let share = spun / life.max(1.0);
+    let total: f64 = change.deltas.iter().map(|d| d.freed).sum();
+    let share = total / life.max(1.0);
     if share < cx.t.waited_ratio {
         return None;
     }
-    change.sure = 0.3;
     let site = spinning_site(view, row);
     let here = site.map_or_else(|| "an unknown place".into(), |s| place(view, s));
-    let gain = gain(cx, &change, share);
+    let gain = gain(cx, &change, &most, share);
     let mut caveats = Vec::new();
     if gain.mid < cx.t.gain_mid {
         caveats.push(format!(
             "sleeping instead would free {:.1} CPUs, but nothing in this program is short of one: what the spinners wait for takes as long",
-            spun / view.wall()
+            total / view.wall()
         ));
     }
     Some(Finding {
@@ -119,7 +119,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     })
 }
 
-fn gain(cx: &Context, change: &Change, share: f64) -> Gain {
+fn gain(cx: &Context, change: &Change, most: &Change, share: f64) -> Gain {
     let mut gain = predict(cx.view, cx.stations, cx.links, change);
     // Only somebody who queues for a CPU can use one that is set free.
     let delay: f64 = cx.view.threads.iter().map(|t| t.run_delay).sum();
@@ -128,10 +128,28 @@ fn gain(cx: &Context, change: &Change, share: f64) -> Gain {
         gain.high = gain.high.min(1.0 + INTERFERENCE * share);
         gain.limited_by =
             "what the spinners wait for takes as long, and nobody queues for a CPU".into();
+    } else {
+        let most = predict(cx.view, cx.stations, cx.links, most);
+        gain.high = gain.high.max(most.high);
     }
     gain.low = 1.0;
     gain.high = gain.high.max(gain.mid).max(1.0 + INTERFERENCE * share);
     gain
+}
+
+/// CPU time of a trylock loop, nanoseconds: surely spun in failed tries, and possibly. A loop that
+/// takes a lock only to look at a condition and lets it go again (streamcluster's barrier) also
+/// spins when it succeeds: a thread with hardly any CPU time per call does little but try.
+fn spun(u: &Use, cpu: f64) -> (f64, f64) {
+    const LOOP_MAX_NS: f64 = 500.0;
+    let known = try_spin_ns(u);
+    let per_call = cpu / u.calls.max(1) as f64;
+    if per_call < 2.0 * LOOP_MAX_NS {
+        let possible = u.calls as f64 * per_call.min(LOOP_MAX_NS);
+        (known, known.max(possible))
+    } else {
+        (known, known)
+    }
 }
 
 /// The site with most failed tries.

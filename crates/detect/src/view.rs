@@ -124,6 +124,7 @@ impl<'a> View<'a> {
             cpus_allowed: allowed,
         };
         this.leave_cpus_to_others();
+        this.leave_cpus_to_strangers();
         this.take_time_apart();
         this
     }
@@ -225,6 +226,30 @@ impl<'a> View<'a> {
             .max(self.cpu() / wall)
             .max(0.1)
             .min(self.cpus_allowed);
+    }
+
+    /// Programs that were not recorded ran on the same CPUs: threads queued for CPUs although this
+    /// process did not fill them.
+    ///
+    /// If N threads had c CPUs to themselves, then whenever one queues all c are busy and at most
+    /// N - c queue, so CPU time D and queueing R obey D >= R * c / (N - c), that is
+    /// c <= N * D / (D + R). Fewer CPUs than allowed by this were there for us.
+    fn leave_cpus_to_strangers(&mut self) {
+        let wall = self.wall();
+        let most = self.threads.iter().map(|t| t.cpu).fold(0.0, f64::max);
+        let (mut life, mut cpu, mut delay) = (0.0, 0.0, 0.0);
+        for t in self.threads.iter().filter(|t| t.cpu > 0.05 * most) {
+            let recorded = self.model.threads.get(t.id.0 as usize).and_then(|m| m.run_delay_ns);
+            let Some(ns) = recorded else { return };
+            life += t.life;
+            cpu += t.cpu;
+            delay += (ns as f64).min(t.life - t.cpu).max(0.0);
+        }
+        if self.cpus.is_finite() && wall > 0.0 && cpu > 0.0 {
+            let threads = (life / wall).max(1.0);
+            let there = threads * cpu / (cpu + delay);
+            self.cpus = self.cpus.min(there).max(self.cpu() / wall).max(0.1);
+        }
     }
 
     fn take_time_apart(&mut self) {
