@@ -286,19 +286,34 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_libraries() {
         let cli = parse(&["convoy", "x"]);
-        assert_eq!(cli.run.recording.options(), convoy_capture::Options::default());
-        assert_eq!(cli.run.limits.thresholds(), convoy_detect::Thresholds::default());
+        assert_eq!(
+            cli.run.recording.options(),
+            convoy_capture::Options::default()
+        );
+        assert_eq!(
+            cli.run.limits.thresholds(),
+            convoy_detect::Thresholds::default()
+        );
     }
 
     #[test]
     fn what_follows_the_command_is_the_command_s() {
         for line in [
-            &["convoy", "--all", "--", "./a", "--all", "-q", "--", "report"][..],
+            &[
+                "convoy", "--all", "--", "./a", "--all", "-q", "--", "report",
+            ][..],
             &["convoy", "--all", "./a", "--all", "-q", "--", "report"][..],
         ] {
             let cli = parse(line);
-            assert!(cli.verb.is_none() && cli.run.view.all && !cli.run.quiet, "{line:?}");
-            assert_eq!(words(&cli.run.command), ["./a", "--all", "-q", "--", "report"], "{line:?}");
+            assert!(
+                cli.verb.is_none() && cli.run.view.all && !cli.run.quiet,
+                "{line:?}"
+            );
+            assert_eq!(
+                words(&cli.run.command),
+                ["./a", "--all", "-q", "--", "report"],
+                "{line:?}"
+            );
         }
     }
 
@@ -307,7 +322,10 @@ mod tests {
         let cli = parse(&["convoy", "--", "report", "x"]);
         assert!(cli.verb.is_none());
         assert_eq!(words(&cli.run.command), ["report", "x"]);
-        assert!(matches!(parse(&["convoy", "report", "x"]).verb, Some(Verb::Report(_))));
+        assert!(matches!(
+            parse(&["convoy", "report", "x"]).verb,
+            Some(Verb::Report(_))
+        ));
         let cli = parse(&["convoy", "./a", "report"]);
         assert!(cli.verb.is_none());
         assert_eq!(words(&cli.run.command), ["./a", "report"]);
@@ -316,10 +334,14 @@ mod tests {
     #[test]
     fn record_has_the_same_boundary() {
         for line in [
-            &["convoy", "record", "-o", "f", "-q", "--", "./a", "-o", "g", "-q"][..],
+            &[
+                "convoy", "record", "-o", "f", "-q", "--", "./a", "-o", "g", "-q",
+            ][..],
             &["convoy", "record", "-o", "f", "-q", "./a", "-o", "g", "-q"][..],
         ] {
-            let Some(Verb::Record(record)) = parse(line).verb else { panic!("{line:?}") };
+            let Some(Verb::Record(record)) = parse(line).verb else {
+                panic!("{line:?}")
+            };
             assert_eq!(record.output.to_str(), Some("f"));
             assert!(record.quiet);
             assert_eq!(words(&record.command), ["./a", "-o", "g", "-q"], "{line:?}");
@@ -345,7 +367,10 @@ mod tests {
     fn help_opens_with_questions_and_examples_and_names_units() {
         let mut command = Cli::command();
         let short = command.render_help().to_string();
-        let examples = short.lines().filter(|l| l.trim_start().starts_with("convoy ")).count();
+        let examples = short
+            .lines()
+            .filter(|l| l.trim_start().starts_with("convoy "))
+            .count();
         assert!(short.starts_with("Says what keeps"), "{short}");
         assert!(examples >= 5, "{short}");
         let long = command.render_long_help().to_string();

@@ -60,7 +60,10 @@ impl Sheet {
             Mark::Bad => "FAIL ",
         };
         self.bad |= mark == Mark::Bad;
-        let fact: String = fact.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let fact: String = fact
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect();
         let _ = writeln!(self.text, "  {sign}  {fact}");
         if !fix.is_empty() {
             let _ = writeln!(self.text, "         fix: {fix}");
@@ -94,9 +97,18 @@ fn machine(sheet: &mut Sheet, facts: &Facts) {
     } else {
         format!("{} CPUs", m.cpus_online)
     };
-    let text =
-        format!("{cpus}, {}, {}, kernel {}, {}", m.cpu_model, bytes(m.memory_bytes), m.kernel, m.libc);
-    let mark = if m.cpus_allowed == 1 { Mark::Limit } else { Mark::Good };
+    let text = format!(
+        "{cpus}, {}, {}, kernel {}, {}",
+        m.cpu_model,
+        bytes(m.memory_bytes),
+        m.kernel,
+        m.libc
+    );
+    let mark = if m.cpus_allowed == 1 {
+        Mark::Limit
+    } else {
+        Mark::Good
+    };
     let fix = if m.cpus_allowed == 1 {
         "with one CPU nothing runs in parallel: gains are small, and waits are mostly preemption"
     } else {
@@ -104,7 +116,11 @@ fn machine(sheet: &mut Sheet, facts: &Facts) {
     };
     sheet.fact(mark, &text, fix);
     if facts.cycle_counter {
-        sheet.fact(Mark::Good, "the processor's cycle counter is a steady clock: times cost 10 ns", "");
+        sheet.fact(
+            Mark::Good,
+            "the processor's cycle counter is a steady clock: times cost 10 ns",
+            "",
+        );
     } else {
         sheet.fact(
             Mark::Limit,
@@ -113,7 +129,10 @@ fn machine(sheet: &mut Sheet, facts: &Facts) {
         );
     }
     if m.mutex_pair_ns > 0.0 {
-        let text = format!("an uncontended lock and unlock takes {}", duration(m.mutex_pair_ns));
+        let text = format!(
+            "an uncontended lock and unlock takes {}",
+            duration(m.mutex_pair_ns)
+        );
         sheet.fact(Mark::Good, &text, "");
     }
     for sign in &facts.container {
@@ -124,40 +143,79 @@ fn machine(sheet: &mut Sheet, facts: &Facts) {
 fn recording(sheet: &mut Sheet, facts: &Facts) {
     sheet.title("Recording (no rights needed)");
     match &facts.agent {
-        Ok(path) => sheet.fact(Mark::Good, &format!("agent ready at {}", path.display()), ""),
+        Ok(path) => sheet.fact(
+            Mark::Good,
+            &format!("agent ready at {}", path.display()),
+            "",
+        ),
         Err(trouble) => {
-            sheet.fact(Mark::Bad, &format!("{}: {}", trouble.found, trouble.effect), &trouble.fix);
+            sheet.fact(
+                Mark::Bad,
+                &format!("{}: {}", trouble.found, trouble.effect),
+                &trouble.fix,
+            );
         }
     }
     let mut usable = 0;
     for place in &facts.places {
-        let kind = if place.in_memory { "memory" } else { "disk: slower" };
+        let kind = if place.in_memory {
+            "memory"
+        } else {
+            "disk: slower"
+        };
         let dir = place.dir.display();
         if place.writable {
             usable += 1;
             let small = place.free_bytes < 64 << 20;
             let mark = if small { Mark::Limit } else { Mark::Good };
-            let fix = if small { "free some of it; many locks and threads need more" } else { "" };
-            let text = format!("sessions may be in {dir} ({kind}, {} free)", bytes(place.free_bytes));
+            let fix = if small {
+                "free some of it; many locks and threads need more"
+            } else {
+                ""
+            };
+            let text = format!(
+                "sessions may be in {dir} ({kind}, {} free)",
+                bytes(place.free_bytes)
+            );
             sheet.fact(mark, &text, fix);
         } else {
-            sheet.fact(Mark::Limit, &format!("{dir} is missing or not writable"), "");
+            sheet.fact(
+                Mark::Limit,
+                &format!("{dir} is missing or not writable"),
+                "",
+            );
         }
     }
     if usable == 0 {
-        sheet.fact(Mark::Bad, "no directory for the recording", "make /dev/shm or TMPDIR writable");
+        sheet.fact(
+            Mark::Bad,
+            "no directory for the recording",
+            "make /dev/shm or TMPDIR writable",
+        );
     }
 }
 
 fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
     sheet.title(&format!("Program {}", program.path.display()));
-    if let Some(elf) = program.elf_path.as_ref().filter(|elf| **elf != program.path) {
-        sheet.fact(Mark::Good, &format!("a script; what runs is {}", elf.display()), "");
+    if let Some(elf) = program
+        .elf_path
+        .as_ref()
+        .filter(|elf| **elf != program.path)
+    {
+        sheet.fact(
+            Mark::Good,
+            &format!("a script; what runs is {}", elf.display()),
+            "",
+        );
     }
     match &program.refusal {
         Some(refusal) => {
             let trouble = refusal.trouble();
-            sheet.fact(Mark::Bad, &format!("{}: {}", trouble.found, trouble.effect), &trouble.fix);
+            sheet.fact(
+                Mark::Bad,
+                &format!("{}: {}", trouble.found, trouble.effect),
+                &trouble.fix,
+            );
         }
         None => sheet.fact(Mark::Good, "the loader will load the agent into it", ""),
     }
@@ -168,9 +226,17 @@ fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
             "",
         );
     }
-    match (&program.debug_file, program.debug_info, program.symbol_table) {
+    match (
+        &program.debug_file,
+        program.debug_info,
+        program.symbol_table,
+    ) {
         (Some(file), ..) => {
-            sheet.fact(Mark::Good, &format!("functions and lines, from {}", file.display()), "");
+            sheet.fact(
+                Mark::Good,
+                &format!("functions and lines, from {}", file.display()),
+                "",
+            );
         }
         (None, true, _) => sheet.fact(Mark::Good, "functions and lines", ""),
         (None, false, true) => sheet.fact(
@@ -183,7 +249,11 @@ fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
             "stripped: only exported functions have names",
             &format!(
                 "compile with -g, or install its debug symbols (build-id {})",
-                if program.build_id.is_empty() { "missing" } else { &program.build_id }
+                if program.build_id.is_empty() {
+                    "missing"
+                } else {
+                    &program.build_id
+                }
             ),
         ),
     }
@@ -193,12 +263,24 @@ fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
 fn more(sheet: &mut Sheet, kernel: &Kernel, uid: u32) {
     sheet.title("Kernel (not needed for locks and threads)");
     let root = uid == 0;
-    let bpf = root || kernel.capabilities.iter().any(|c| *c == "CAP_BPF" || *c == "CAP_SYS_ADMIN");
+    let bpf = root
+        || kernel
+            .capabilities
+            .iter()
+            .any(|c| *c == "CAP_BPF" || *c == "CAP_SYS_ADMIN");
     let btf = if kernel.btf { "with" } else { "without" };
     if bpf {
-        sheet.fact(Mark::Good, &format!("BPF programs are allowed, kernel {btf} type information"), "");
+        sheet.fact(
+            Mark::Good,
+            &format!("BPF programs are allowed, kernel {btf} type information"),
+            "",
+        );
     } else {
-        sheet.fact(Mark::Limit, "BPF programs need root: static and Go programs cannot be seen", "");
+        sheet.fact(
+            Mark::Limit,
+            "BPF programs need root: static and Go programs cannot be seen",
+            "",
+        );
     }
     if let Some(level) = kernel.perf_event_paranoid {
         let (mark, fix) = if level <= 2 || root {
@@ -209,10 +291,18 @@ fn more(sheet: &mut Sheet, kernel: &Kernel, uid: u32) {
         sheet.fact(mark, &format!("kernel.perf_event_paranoid is {level}"), fix);
     }
     if let Some(scope) = kernel.ptrace_scope {
-        sheet.fact(Mark::Good, &format!("kernel.yama.ptrace_scope is {scope}"), "");
+        sheet.fact(
+            Mark::Good,
+            &format!("kernel.yama.ptrace_scope is {scope}"),
+            "",
+        );
     }
     if kernel.seccomp {
-        sheet.fact(Mark::Limit, "a seccomp filter is active: some system calls may be refused", "");
+        sheet.fact(
+            Mark::Limit,
+            "a seccomp filter is active: some system calls may be refused",
+            "",
+        );
     }
 }
 

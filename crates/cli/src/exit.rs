@@ -64,7 +64,10 @@ impl From<Status> for ExitCode {
 
 /// Arguments that cannot be understood: where a program was to run, 2 could be its own status.
 pub fn after_bad_usage(arguments: &[OsString]) -> Status {
-    let verb = arguments.iter().skip(1).find(|a| !a.to_string_lossy().starts_with('-'));
+    let verb = arguments
+        .iter()
+        .skip(1)
+        .find(|a| !a.to_string_lossy().starts_with('-'));
     match verb.and_then(|v| v.to_str()) {
         Some("report" | "doctor" | "recover") => Status::Failure,
         _ => Status::OwnFailure,

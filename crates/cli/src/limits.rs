@@ -99,17 +99,31 @@ fn number(text: &str) -> Result<f64, String> {
 fn share(text: &str) -> Result<f64, String> {
     match number(text)? {
         n if (0.0..=1.0).contains(&n) => Ok(n),
-        n if (1.0..=100.0).contains(&n) => Err(format!("a share of 0..1; for {n} % write {}", n / 100.0)),
+        n if (1.0..=100.0).contains(&n) => {
+            Err(format!("a share of 0..1; for {n} % write {}", n / 100.0))
+        }
         _ => Err("a share of 0..1".into()),
     }
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    number(text).and_then(|n| if n >= 0.0 { Ok(n) } else { Err("0 or more".into()) })
+    number(text).and_then(|n| {
+        if n >= 0.0 {
+            Ok(n)
+        } else {
+            Err("0 or more".into())
+        }
+    })
 }
 
 fn factor(text: &str) -> Result<f64, String> {
-    number(text).and_then(|n| if n >= 1.0 { Ok(n) } else { Err("a factor of 1 or more".into()) })
+    number(text).and_then(|n| {
+        if n >= 1.0 {
+            Ok(n)
+        } else {
+            Err("a factor of 1 or more".into())
+        }
+    })
 }
 
 #[cfg(test)]
@@ -119,7 +133,10 @@ mod tests {
     #[test]
     fn values_out_of_range_are_refused_with_the_range() {
         assert_eq!(share("0.1"), Ok(0.1));
-        assert_eq!(share("10").unwrap_err(), "a share of 0..1; for 10 % write 0.1");
+        assert_eq!(
+            share("10").unwrap_err(),
+            "a share of 0..1; for 10 % write 0.1"
+        );
         for bad in ["-1", "200", "x", "", "NaN", "inf"] {
             assert!(share(bad).is_err(), "{bad}");
         }

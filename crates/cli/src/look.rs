@@ -39,7 +39,12 @@ impl Look {
         let columns = stream.and_then(Stream::columns);
         Self {
             width: width.unwrap_or_else(|| columns.map_or(FILE_WIDTH, |w| w.min(MAX_WIDTH))),
-            color: colored(color, stream.is_some_and(Stream::is_tty), &env("NO_COLOR"), &env("TERM")),
+            color: colored(
+                color,
+                stream.is_some_and(Stream::is_tty),
+                &env("NO_COLOR"),
+                &env("TERM"),
+            ),
             unicode: is_utf8(&env("LC_ALL"), &env("LC_CTYPE"), &env("LANG")),
         }
     }
@@ -74,7 +79,10 @@ fn colored(choice: Color, is_tty: bool, no_color: &str, term: &str) -> bool {
 
 /// The first of the three variables that is set decides (POSIX, "Environment Variables", 8.2).
 fn is_utf8(lc_all: &str, lc_ctype: &str, lang: &str) -> bool {
-    let locale = [lc_all, lc_ctype, lang].into_iter().find(|v| !v.is_empty()).unwrap_or_default();
+    let locale = [lc_all, lc_ctype, lang]
+        .into_iter()
+        .find(|v| !v.is_empty())
+        .unwrap_or_default();
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
@@ -93,7 +101,11 @@ mod tests {
             (Color::Always, false, "1", "dumb", true),
             (Color::Never, true, "", "xterm", false),
         ] {
-            assert_eq!(colored(choice, tty, no_color, term), expected, "{choice:?} {tty} {no_color} {term}");
+            assert_eq!(
+                colored(choice, tty, no_color, term),
+                expected,
+                "{choice:?} {tty} {no_color} {term}"
+            );
         }
     }
 

@@ -29,7 +29,9 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error, exit::after_bad_usage(&arguments)).into(),
     };
     // A bug in the analysis must not look like an exit status of the program that was run.
-    catch_unwind(|| run(cli)).unwrap_or(Status::OwnFailure).into()
+    catch_unwind(|| run(cli))
+        .unwrap_or(Status::OwnFailure)
+        .into()
 }
 
 fn run(cli: Cli) -> Status {
@@ -39,7 +41,12 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         None if cli.run.command.is_empty() => {
-            Message::new("no command was given", "nothing was started", "name one: convoy -- COMMAND, or see convoy --help").print();
+            Message::new(
+                "no command was given",
+                "nothing was started",
+                "name one: convoy -- COMMAND, or see convoy --help",
+            )
+            .print();
             Status::OwnFailure
         }
         None => record::run(&cli.run),

@@ -20,7 +20,11 @@ impl Message {
         effect: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
-        Self { found: found.into(), effect: effect.into(), fix: fix.into() }
+        Self {
+            found: found.into(),
+            effect: effect.into(),
+            fix: fix.into(),
+        }
     }
 
     /// On standard error. If that is closed there is nobody to tell.
@@ -61,7 +65,9 @@ pub fn say(text: &str) {
 
 /// File names may hold anything, also what a terminal takes for a command.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -71,8 +77,14 @@ mod tests {
     #[test]
     fn three_parts_two_lines() {
         let message = Message::new("a is 3", "b stops", "set a to 4");
-        assert_eq!(message.text(), "convoy: a is 3: b stops\n  fix: set a to 4\n");
+        assert_eq!(
+            message.text(),
+            "convoy: a is 3: b stops\n  fix: set a to 4\n"
+        );
         assert_eq!(Message::new("a", "b", "").text(), "convoy: a: b\n");
-        assert_eq!(Message::new("a\x1b[2J\n", "", "").text(), "convoy: a?[2J?\n");
+        assert_eq!(
+            Message::new("a\x1b[2J\n", "", "").text(),
+            "convoy: a?[2J?\n"
+        );
     }
 }

@@ -22,7 +22,11 @@ pub fn fill(pattern: &str, exe: &str, pid: u32) -> String {
 
 /// The last component of a command's name, fit for a file name.
 pub fn exe_name(command: &str) -> String {
-    let name = command.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let name = command
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
     if name.is_empty() || name == "." || name == ".." {
         "program".into()
     } else {
@@ -48,9 +52,13 @@ mod tests {
 
     #[test]
     fn names_of_executables_never_hold_a_slash() {
-        for (command, name) in
-            [("./a/server", "server"), ("server", "server"), ("", "program"), ("/", "program"), ("..", "program")]
-        {
+        for (command, name) in [
+            ("./a/server", "server"),
+            ("server", "server"),
+            ("", "program"),
+            ("/", "program"),
+            ("..", "program"),
+        ] {
             assert_eq!(exe_name(command), name, "{command}");
         }
     }

@@ -56,7 +56,10 @@ pub fn record(record: &Record) -> Status {
 pub fn say_written(path: &Path) {
     let name = path.display();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
-    say(&format!("convoy: wrote {name} ({}); now run: convoy report {name}\n", human::bytes(size)));
+    say(&format!(
+        "convoy: wrote {name} ({}); now run: convoy report {name}\n",
+        human::bytes(size)
+    ));
 }
 
 /// Runs a command to its end and names what was recorded. The pid is the command's.
@@ -75,7 +78,10 @@ fn execute(options: &Options, command: &[OsString]) -> Result<(Recording, u32), 
 /// Resolves addresses while the files are still those that ran.
 pub fn name(profile: &mut Profile) {
     let started = UNIX_EPOCH.checked_add(Duration::from_nanos(profile.meta.started_unix_ns));
-    let options = convoy_symbols::Options { started, ..convoy_symbols::Options::from_env() };
+    let options = convoy_symbols::Options {
+        started,
+        ..convoy_symbols::Options::from_env()
+    };
     for process in &mut profile.processes {
         convoy_symbols::resolve(process, &options);
     }
@@ -83,16 +89,22 @@ pub fn name(profile: &mut Profile) {
 
 fn warn(recording: &Recording, quiet: bool) {
     if !quiet {
-        recording.warnings.iter().for_each(|trouble| Message::from(trouble).print());
+        recording
+            .warnings
+            .iter()
+            .for_each(|trouble| Message::from(trouble).print());
     }
 }
 
 /// Names that are no UTF-8 are taken as they are: there is nothing to fill in that is sure to be meant.
 fn output(record: &Record, pid: u32) -> OsString {
-    let exe = record.command.first().map(|c| c.to_string_lossy().into_owned()).unwrap_or_default();
+    let exe = record
+        .command
+        .first()
+        .map(|c| c.to_string_lossy().into_owned())
+        .unwrap_or_default();
     match record.output.to_str() {
         Some(text) => pattern::fill(text, &pattern::exe_name(&exe), pid).into(),
         None => record.output.clone().into_os_string(),
     }
 }
-

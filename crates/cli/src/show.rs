@@ -99,8 +99,11 @@ fn render(
     drop(profile);
     let thresholds = limits.thresholds();
     let analysis = convoy_detect::analyze(&model, &thresholds);
-    let report =
-        convoy_report::Report { model: &model, analysis: &analysis, thresholds: &thresholds };
+    let report = convoy_report::Report {
+        model: &model,
+        analysis: &analysis,
+        thresholds: &thresholds,
+    };
     if view.format == Format::Json {
         return Ok(json::render(&report));
     }
@@ -126,14 +129,22 @@ fn page(view: &View) -> Page {
 
 /// Keeps one process. A pid can be used by several images in turn (exec).
 fn select(profile: &mut Profile, pid: u32) -> Result<(), Message> {
-    let known: Vec<_> = profile.processes.iter().map(|p| p.pid.to_string()).collect();
+    let known: Vec<_> = profile
+        .processes
+        .iter()
+        .map(|p| p.pid.to_string())
+        .collect();
     profile.processes.retain(|p| p.pid == pid);
     if profile.processes.is_empty() {
         let fix = match known.as_slice() {
             [] => "record the command again".into(),
             known => format!("one of: {}", known.join(", ")),
         };
-        return Err(Message::new(format!("process {pid} is not in the profile"), "nothing to report", fix));
+        return Err(Message::new(
+            format!("process {pid} is not in the profile"),
+            "nothing to report",
+            fix,
+        ));
     }
     Ok(())
 }
@@ -148,30 +159,50 @@ fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
             ErrorKind::IsADirectory => "is a directory".into(),
             _ => e.to_string(),
         };
-        Message::new(format!("{name}: {why}"), "nothing to report", "name a file that convoy record wrote")
+        Message::new(
+            format!("{name}: {why}"),
+            "nothing to report",
+            "name a file that convoy record wrote",
+        )
     })?;
     let (profile, warnings) =
         Profile::read(&bytes).map_err(|e| Message::new(format!("{name}: {e}"), "", ""))?;
     if !quiet {
-        warnings.iter().for_each(|warning| Message::from(warning).print());
+        warnings
+            .iter()
+            .for_each(|warning| Message::from(warning).print());
     }
     Ok(profile)
 }
 
 fn newest(dir: &Path) -> Result<PathBuf, Message> {
-    let files = fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|entry| {
-        let path = entry.path();
-        let is_profile = path.extension().is_some_and(|extension| extension == "convoy");
-        let modified = entry.metadata().ok().filter(fs::Metadata::is_file)?.modified().ok()?;
-        is_profile.then_some((modified, path))
-    });
-    files.max().map(|(_, path)| path.strip_prefix(".").map(Path::to_owned).unwrap_or(path)).ok_or_else(|| {
-        Message::new(
-            "there is no *.convoy file in this directory",
-            "nothing to report",
-            "name one: convoy report FILE, or make one: convoy record -- COMMAND",
-        )
-    })
+    let files = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.path();
+            let is_profile = path
+                .extension()
+                .is_some_and(|extension| extension == "convoy");
+            let modified = entry
+                .metadata()
+                .ok()
+                .filter(fs::Metadata::is_file)?
+                .modified()
+                .ok()?;
+            is_profile.then_some((modified, path))
+        });
+    files
+        .max()
+        .map(|(_, path)| path.strip_prefix(".").map(Path::to_owned).unwrap_or(path))
+        .ok_or_else(|| {
+            Message::new(
+                "there is no *.convoy file in this directory",
+                "nothing to report",
+                "name one: convoy report FILE, or make one: convoy record -- COMMAND",
+            )
+        })
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), Message> {
@@ -198,7 +229,8 @@ mod tests {
         let (old, new) = (dir.path().join("a.convoy"), dir.path().join("b.convoy"));
         fs::write(&new, "x").unwrap();
         let file = fs::File::create(&old).unwrap();
-        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap();
         assert_eq!(newest(dir.path()).unwrap(), new);
     }
 }

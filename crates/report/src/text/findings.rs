@@ -1,7 +1,8 @@
 //! The ranked findings.
 
 use convoy_detect::{Assignment, WaitsFor};
-use convoy_model::finding::{Finding, Gain};
+use convoy_model::finding::{Cause, Finding, Gain};
+use convoy_model::SiteFrame;
 
 use super::page::{plain, toned, Page, Span, Tone};
 use crate::human::{duration, factor, percent};
@@ -92,11 +93,11 @@ fn one(page: &mut Page, report: &Report<'_>, number: usize, finding: &Finding, d
     first_line(page, number, finding);
     facts(page, finding, depth);
     where_and_who(page, report, finding, depth);
-    causes(page, finding);
+    causes(page, finding, depth);
     for caveat in depth.of(&finding.caveats, 2) {
         detail(page, toned(Tone::Warn, "but"), vec![plain(caveat.clone())]);
     }
-    limits(page, finding);
+    limits(page, finding, depth);
 }
 
 fn first_line(page: &mut Page, number: usize, finding: &Finding) {
@@ -165,29 +166,34 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
     }
 }
 
-/// `insert a.c:12 for the holder from rebuild a.c:40 (38 % of the wait)`.
+/// `insert() a.c:12; held since rebuild() a.c:40 until line 52 (38 ms, 38 % of its waits)`.
 pub(super) fn waits_line(report: &Report<'_>, waits: &WaitsFor, is_lock: bool) -> Vec<Span> {
-    let at = names::site_of(report.model, waits.waiter);
-    let mut spans = vec![plain("at "), toned(Tone::Strong, at)];
-    let holder = waits.holder.first().map(names::frame);
-    let by = waits
+    let mut spans = vec![toned(
+        Tone::Strong,
+        names::site_of(report.model, waits.waiter),
+    )];
+    let released = waits
         .released_at
-        .map(|site| names::site_of(report.model, site));
-    if is_lock {
-        match holder {
-            Some(holder) => {
-                spans.push(plain(" while another thread held it from "));
-                spans.push(toned(Tone::Strong, holder));
+        .and_then(|id| report.model.sites.get(id.0 as usize))
+        .and_then(names::shown);
+    let acquired = waits.holder.first();
+    match (is_lock, acquired, released) {
+        (true, Some(acquired), released) => {
+            spans.push(plain("; held since "));
+            spans.push(toned(Tone::Strong, names::frame(acquired)));
+            if let Some(released) = released {
+                spans.push(plain(format!(" until {}", until(acquired, released))));
             }
-            None => spans.push(plain(", holder not seen")),
         }
-        if let Some(by) = by {
-            spans.push(plain(" to "));
-            spans.push(plain(by));
+        (true, None, Some(released)) => {
+            spans.push(plain(format!("; released at {}", names::frame(released))));
         }
-    } else if let Some(by) = by {
-        spans.push(plain(" until woken at "));
-        spans.push(toned(Tone::Strong, by));
+        (true, None, None) => spans.push(plain("; holder not seen")),
+        (false, _, Some(released)) => {
+            spans.push(plain(" until woken at "));
+            spans.push(toned(Tone::Strong, names::frame(released)));
+        }
+        (false, _, None) => {}
     }
     let amount = format!(
         " ({}, {} of its waits)",
@@ -196,6 +202,19 @@ pub(super) fn waits_line(report: &Report<'_>, waits: &WaitsFor, is_lock: bool) -
     );
     spans.push(plain(amount));
     spans
+}
+
+/// The end of a section; only its line if the section is within one function.
+fn until(acquired: &SiteFrame, released: &SiteFrame) -> String {
+    let together = acquired.function == released.function
+        && acquired.file == released.file
+        && !acquired.function.is_empty()
+        && released.line > 0;
+    if together {
+        format!("line {}", released.line)
+    } else {
+        names::frame(released)
+    }
 }
 
 /// `now reader 1, encoder 2, writer 1: best 1, 5, 1 (2.1x)`.
@@ -219,37 +238,49 @@ fn assignment(report: &Report<'_>, best: &Assignment) -> Vec<Span> {
     spans
 }
 
-fn causes(page: &mut Page, finding: &Finding) {
-    for (i, cause) in finding.causes.iter().enumerate() {
-        let label = if i == 0 { "why" } else { "or" };
-        detail(page, plain(label), vec![plain(cause.text.clone())]);
-        if !cause.fix.is_empty() {
+fn causes(page: &mut Page, finding: &Finding, depth: Depth) {
+    let Some((first, others)) = finding.causes.split_first() else {
+        return;
+    };
+    cause(page, "why", first);
+    if depth == Depth::Full {
+        others.iter().for_each(|other| cause(page, "or", other));
+        if !finding.undecided.is_empty() {
             detail(
                 page,
-                toned(Tone::Good, "fix"),
-                vec![plain(cause.fix.clone())],
+                plain("decide"),
+                vec![plain(finding.undecided.clone())],
             );
         }
-    }
-    if !finding.undecided.is_empty() {
-        detail(
-            page,
-            plain("decide"),
-            vec![plain(finding.undecided.clone())],
+    } else if !others.is_empty() {
+        let texts: Vec<_> = others.iter().map(|c| c.text.as_str()).collect();
+        let text = format!(
+            "{} (--all: what to do then, and what decides)",
+            texts.join("; or ")
         );
+        detail(page, plain("or"), vec![plain(text)]);
     }
 }
 
-fn limits(page: &mut Page, finding: &Finding) {
+fn cause(page: &mut Page, label: &str, cause: &Cause) {
+    detail(page, plain(label), vec![plain(cause.text.clone())]);
+    if !cause.fix.is_empty() {
+        let fix = toned(Tone::Strong, cause.fix.clone());
+        detail(page, toned(Tone::Good, "fix"), vec![fix]);
+    }
+}
+
+/// What bounds the gain; how it was predicted only where there is room.
+fn limits(page: &mut Page, finding: &Finding, depth: Depth) {
     let Gain {
         method, limited_by, ..
     } = &finding.gain;
     let mut text = Vec::new();
-    if !method.is_empty() {
-        text.push(format!("by {method}"));
-    }
     if !limited_by.is_empty() {
         text.push(format!("limited by {limited_by}"));
+    }
+    if depth == Depth::Full && !method.is_empty() {
+        text.push(format!("predicted by {method}"));
     }
     if !text.is_empty() {
         detail(

@@ -127,38 +127,38 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
     );
 }
 
-/// Where the threads' time went, largest part first.
+/// Where the threads' time went, largest part first; the parts add up to the whole.
 fn thread_time(page: &Page, row: &Parallelism) -> Vec<super::page::Span> {
     let total = row.thread_time_ns.max(1) as f64;
+    // A thread that was woken but has no CPU yet is in its wait and runnable at once. Here it counts
+    // as waiting: without the wait it would not have given up the CPU.
+    let others =
+        row.cpu_ns + row.lock_wait_ns + row.event_wait_ns + row.idle_wait_ns + row.off_cpu_ns;
+    let runnable = row
+        .thread_time_ns
+        .saturating_sub(others)
+        .min(row.run_delay_ns.unwrap_or(0));
     let mut parts = vec![
         (row.cpu_ns, "running", Tone::Plain),
-        (
-            row.run_delay_ns.unwrap_or(0),
-            "runnable without a CPU",
-            Tone::Plain,
-        ),
+        (runnable, "runnable without a CPU", Tone::Plain),
         (row.lock_wait_ns, "waiting for locks", Tone::Bad),
         (row.event_wait_ns, "waiting for slower threads", Tone::Bad),
         (row.idle_wait_ns, "idle", Tone::Plain),
         (row.off_cpu_ns, "in I/O or asleep", Tone::Plain),
     ];
     parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
-    let mut spans = Vec::new();
+    let mut spans = vec![toned(Tone::Dim, format!("{} in all: ", duration(total)))];
     for (ns, what, tone) in parts {
         let share = ns as f64 / total;
         if share < 0.005 {
             continue;
         }
-        if !spans.is_empty() {
+        if spans.len() > 1 {
             spans.push(plain(page.dot()));
         }
         let tone = if share < 0.05 { Tone::Plain } else { tone };
         spans.push(toned(tone, format!("{} {what}", percent(share))));
     }
-    spans.push(toned(
-        Tone::Dim,
-        format!("  (of {} thread time)", duration(total)),
-    ));
     spans
 }
 

@@ -15,8 +15,11 @@ const INDENT: usize = 2;
 /// Objects that get a page of their own when more than one matches.
 const PAGES: usize = 3;
 
-/// Pairs that are shown with their full stacks.
-const PAIRS: usize = 8;
+/// Pairs of call stacks that are shown in full.
+const ENDS: usize = 8;
+
+/// Pairs of threads that are named for each of them.
+const THREAD_PAIRS: usize = 6;
 
 /// The pages of the objects that match.
 pub fn write(page: &mut Page, report: &Report<'_>, pattern: &str) -> Result<(), String> {
@@ -329,43 +332,80 @@ fn histogram(page: &mut Page, hist: &[u64]) {
     }
 }
 
-/// Pairs of threads with the full stacks at both ends, most waited first.
+/// The call stacks at both ends of a wait.
+type Ends<'a> = (SiteId, &'a [SiteFrame], Option<SiteId>);
+
+/// Waits with the same stacks at both ends together, most waited first, each with its threads.
 fn stacks(page: &mut Page, model: &Model, pairs: &[&Pair], is_lock: bool) {
-    if pairs.is_empty() {
-        return;
+    let mut by_ends: BTreeMap<Ends<'_>, Vec<&Pair>> = BTreeMap::new();
+    for pair in pairs {
+        let ends = (pair.site, pair.peer_acquired_at.as_slice(), pair.peer_site);
+        by_ends.entry(ends).or_default().push(pair);
     }
-    page.title("Both ends of the longest waits");
+    let total = |pairs: &[&Pair]| pairs.iter().map(|p| p.wait_ns).sum::<u64>();
+    let mut all: Vec<_> = by_ends.into_iter().collect();
+    all.sort_by_key(|(_, pairs)| std::cmp::Reverse(total(pairs)));
+    if !all.is_empty() {
+        page.title("Both ends of the waits");
+    }
+    for ((site, acquired, released), pairs) in all.iter().take(ENDS) {
+        let waits: u64 = pairs.iter().map(|p| p.waits).sum();
+        let longest = pairs.iter().map(|p| p.wait_max_ns).max().unwrap_or(0);
+        let head = format!(
+            "{} in {}, longest {}",
+            duration(total(pairs) as f64),
+            count_of(waits, "wait", "waits"),
+            duration(longest as f64)
+        );
+        page.line(INDENT, vec![toned(Tone::Strong, head)]);
+        let of = |id: SiteId| {
+            model
+                .sites
+                .get(id.0 as usize)
+                .map_or(&[][..], |s| &s.frames)
+        };
+        frames(page, "waits at", of(*site));
+        if is_lock {
+            frames(page, "held since", acquired);
+        }
+        frames(
+            page,
+            if is_lock { "released" } else { "woken at" },
+            released.map_or(&[][..], of),
+        );
+        page.hang(
+            INDENT + 2,
+            toned(Tone::Dim, "threads"),
+            12,
+            vec![plain(who(page, model, pairs))],
+        );
+    }
+    if all.len() > ENDS {
+        let text = format!("and {} more: --format json has all", all.len() - ENDS);
+        page.line(INDENT, vec![toned(Tone::Dim, text)]);
+    }
+}
+
+/// `a (12) -> b (13) 38 ms, ...`, most waited first.
+fn who(page: &Page, model: &Model, pairs: &[&Pair]) -> String {
     let mut pairs = pairs.to_vec();
-    pairs.sort_by_key(|p| std::cmp::Reverse((p.wait_ns, p.site, p.thread)));
-    for pair in pairs.iter().take(PAIRS) {
+    pairs.sort_by_key(|p| (std::cmp::Reverse(p.wait_ns), p.thread, p.peer));
+    let text = |pair: &&Pair| {
         let waiter = names::thread_of(model, pair.thread);
         let peer = pair
             .peer
             .map_or_else(|| "unknown".into(), |id| names::thread_of(model, id));
-        let head = format!(
-            "{waiter} {} {peer}: {}, {}, longest {}",
+        format!(
+            "{waiter} {} {peer} {}",
             page.arrow(),
-            count_of(pair.waits, "wait", "waits"),
-            duration(pair.wait_ns as f64),
-            duration(pair.wait_max_ns as f64)
-        );
-        page.line(INDENT, vec![toned(Tone::Strong, head)]);
-        let waited = model
-            .sites
-            .get(pair.site.0 as usize)
-            .map_or(&[][..], |s| &s.frames);
-        frames(page, "waits at", waited);
-        if is_lock {
-            frames(page, "held from", &pair.peer_acquired_at);
-        }
-        let released = pair.peer_site.and_then(|id| model.sites.get(id.0 as usize));
-        let label = if is_lock { "released" } else { "woken at" };
-        frames(page, label, released.map_or(&[][..], |s| &s.frames));
+            duration(pair.wait_ns as f64)
+        )
+    };
+    let mut texts: Vec<_> = pairs.iter().take(THREAD_PAIRS).map(text).collect();
+    if pairs.len() > THREAD_PAIRS {
+        texts.push(format!("and {} more", pairs.len() - THREAD_PAIRS));
     }
-    if pairs.len() > PAIRS {
-        let text = format!("and {} more pairs of threads", pairs.len() - PAIRS);
-        page.line(INDENT, vec![toned(Tone::Dim, text)]);
-    }
+    texts.join(", ")
 }
 
 fn frames(page: &mut Page, label: &str, frames: &[SiteFrame]) {
@@ -386,6 +426,6 @@ fn frames(page: &mut Page, label: &str, frames: &[SiteFrame]) {
             text += &format!(" ({})", frame.unknown);
         }
         let label = if i == 0 { label } else { "" };
-        page.hang(INDENT + 2, toned(Tone::Dim, label), 11, vec![plain(text)]);
+        page.hang(INDENT + 2, toned(Tone::Dim, label), 12, vec![plain(text)]);
     }
 }

@@ -138,9 +138,9 @@ fn summary(page: &Page, quality: &Quality) -> Vec<Span> {
     let cost = &quality.cost;
     if cost.calls > 0 {
         let share = if cost.cpu_ratio > 0.0 {
-            format!("about {} of the CPU time", percent(cost.cpu_ratio))
+            format!("~{} of the CPU time", percent(cost.cpu_ratio.max(0.0001)))
         } else {
-            format!("about {}", crate::human::duration(cost.cpu_ns))
+            format!("~{}", crate::human::duration(cost.cpu_ns))
         };
         spans.push(plain(format!(
             "{}convoy's own cost {share} ({}, {})",
