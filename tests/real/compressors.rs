@@ -2,17 +2,17 @@
 
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::Scratch;
 use convoy_harness::{check, Result};
 use libtest_mimic::Trial;
 
 use crate::machine::{command, lacks, write_text};
-use crate::twice::same_output;
+use crate::twice::{beside, same_output};
 use crate::verdict::Verdict;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("pbzip2", lacks(&["pbzip2"]), |scratch| {
+        beside("pbzip2", lacks(&["pbzip2"]), |scratch| {
             let verdict = compress(
                 scratch,
                 command("pbzip2").args(["-c", "-k", "-p4", "-1"]),
@@ -25,7 +25,7 @@ pub fn trials() -> Vec<Trial> {
             );
             Ok(())
         }),
-        trial("pigz", lacks(&["pigz"]), |scratch| {
+        beside("pigz", lacks(&["pigz"]), |scratch| {
             let verdict = compress(
                 scratch,
                 command("pigz").args(["-c", "-n", "-p", "4"]),
@@ -38,7 +38,7 @@ pub fn trials() -> Vec<Trial> {
             );
             Ok(())
         }),
-        trial("xz", lacks(&["xz"]), |scratch| {
+        beside("xz", lacks(&["xz"]), |scratch| {
             let blocks = ["-c", "-1", "-T4", "--block-size=1MiB"];
             let verdict = compress(scratch, command("xz").args(blocks), 12 << 20)?;
             check!(

@@ -3,25 +3,25 @@
 use std::path::Path;
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::Scratch;
 use convoy_harness::{check, Result};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 
 use crate::machine::{as_user, command, data_dir, free_port, is_root, lacks, succeed};
 use crate::server::Server;
-use crate::twice::{twice, Mode};
+use crate::twice::{beside, twice, Mode};
 
 pub fn trials() -> Vec<Trial> {
     let mariadb = lacks(&["mariadbd", "mariadb-install-db", "mariadb", "sysbench"]);
     let postgres = lacks(&["postgres", "initdb", "pgbench", "createdb"]);
     vec![
-        trial("mariadb-sysbench", mariadb, mariadb_case),
-        trial("postgres-pgbench", postgres, postgres_case),
+        beside("mariadb-sysbench", mariadb, mariadb_case),
+        beside("postgres-pgbench", postgres, postgres_case),
     ]
 }
 
-const TRANSACTIONS: &str = "600";
+const TRANSACTIONS: &str = "--events=600";
 
 /// One process with a thread for each connection. It starts as root and becomes mysql.
 fn mariadb_case(scratch: &Scratch) -> Result {
@@ -97,7 +97,7 @@ fn sysbench(scratch: &Scratch, mode: &Mode, dir: &Path) -> Result<String> {
             "--table-size=2000",
             "--threads=8",
         ]);
-        load.args(["--time=0", "--events", TRANSACTIONS, step]);
+        load.args(["--time=0", TRANSACTIONS, step]);
         succeed(&mut load)
     };
     load("prepare")?;

@@ -1,11 +1,10 @@
 //! Languages with a virtual machine: their own locks are made of those of the C library.
 
-use convoy_harness::case::trial;
 use convoy_harness::{check, root};
 use libtest_mimic::Trial;
 
 use crate::machine::{command, lacks};
-use crate::twice::same_output;
+use crate::twice::{beside, same_output};
 
 pub fn trials() -> Vec<Trial> {
     let source = |name: &str| root().join("tests/real/programs").join(name);
@@ -13,7 +12,7 @@ pub fn trials() -> Vec<Trial> {
     let java = source("Monitors.java");
     let node = source("workers.mjs");
     vec![
-        trial("python-threads", lacks(&["python3"]), move |scratch| {
+        beside("python-threads", lacks(&["python3"]), move |scratch| {
             let verdict = same_output(scratch, command("python3").arg(&python))?;
             // The interpreter lock is a mutex and a condition variable; threading.Lock is a semaphore.
             let mutexes = verdict.acquisitions("python3");
@@ -29,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
             );
             Ok(())
         }),
-        trial("java-monitors", lacks(&["java"]), move |scratch| {
+        beside("java-monitors", lacks(&["java"]), move |scratch| {
             let verdict = same_output(scratch, command("java").arg(&java))?;
             let mutexes = verdict.acquisitions("libjvm.so");
             check!(
@@ -39,7 +38,7 @@ pub fn trials() -> Vec<Trial> {
             );
             verdict.expect_top_lock(3, "libjvm.so")
         }),
-        trial("node-workers", lacks(&["node"]), move |scratch| {
+        beside("node-workers", lacks(&["node"]), move |scratch| {
             let verdict = same_output(scratch, command("node").arg(&node))?;
             let mutexes = verdict.acquisitions("node");
             check!(

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::Scratch;
 use convoy_harness::compile::compile;
 use convoy_harness::run::End;
 use convoy_harness::{check, root, Result};
@@ -11,17 +11,17 @@ use rustix::process::Signal;
 
 use crate::machine::{command, data_dir, free_port, is_root, lacks, succeed};
 use crate::server::Server;
-use crate::twice::twice;
+use crate::twice::{beside, twice};
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("memcached", lacks(&["memcached"]), memcached),
-        trial(
+        beside("memcached", lacks(&["memcached"]), memcached),
+        beside(
             "redis-io-threads",
             lacks(&["redis-server", "redis-benchmark"]),
             redis,
         ),
-        trial("apache-event", lacks(&["apache2", "ab"]), apache),
+        beside("apache-event", lacks(&["apache2", "ab"]), apache),
     ]
 }
 
@@ -111,7 +111,7 @@ fn apache(scratch: &Scratch) -> Result {
              LoadModule mpm_event_module {MODULES}/mod_mpm_event.so\n\
              LoadModule authz_core_module {MODULES}/mod_authz_core.so\n\
              {user}DocumentRoot {root}\nErrorLog {root}/error.log\nMutex pthread\n\
-             StartServers 1\nServerLimit 1\nThreadsPerChild 8\nMaxRequestWorkers 8\n"
+             StartServers 1\nServerLimit 1\nThreadsPerChild 16\nMaxRequestWorkers 16\n"
         );
         let file = dir.path().join("apache.conf");
         std::fs::write(&file, configuration).map_err(|e| e.to_string())?;

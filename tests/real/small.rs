@@ -2,22 +2,22 @@
 
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::Scratch;
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::{check, root, Result};
 use libtest_mimic::Trial;
 
-use crate::twice::same_output;
+use crate::twice::{beside, same_output};
 use crate::verdict::Verdict;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("rust-std-mutex", missing(&["rustc".into()]), |scratch| {
+        beside("rust-std-mutex", missing(&["rustc".into()]), |scratch| {
             let verdict = compiled(scratch, "std_mutex.rs", &[])?;
             verdict.expect_top_lock(2, "post_to_ledger")
         }),
-        trial("openmp", None, |scratch| {
+        beside("openmp", None, |scratch| {
             let verdict = compiled(scratch, "omp_histogram.c", &["-fopenmp"])?;
             let counted = verdict.acquisitions("count");
             check!(

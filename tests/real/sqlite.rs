@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use convoy_harness::case::{trial, Scratch};
-use convoy_harness::{check, root, target, Result};
+use convoy_harness::{check, root, target, turn, Result};
 use libtest_mimic::Trial;
 
 use crate::machine::succeed;
-use crate::twice::same_output;
+use crate::twice::same_lines;
 use crate::verdict::Verdict;
 
 /// Every allocation passes here, behind the lock of the memory statistics.
@@ -26,9 +26,11 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn statistics_are_found(scratch: &Scratch) -> Result {
-    let verdict = same_output(
+    let _turn = turn::alone();
+    let verdict = same_lines(
         scratch,
         Command::new(program()?).args(["--operations", "400000"]),
+        1,
     )?;
     let first = verdict
         .findings
@@ -57,8 +59,9 @@ fn statistics_are_found(scratch: &Scratch) -> Result {
 }
 
 fn fixed_is_clean(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
     let arguments = ["--operations", "400000", "--no-memstatus"];
-    let verdict = same_output(scratch, Command::new(program()?).args(arguments))?;
+    let verdict = same_lines(scratch, Command::new(program()?).args(arguments), 1)?;
     for i in 0..verdict.findings.len() {
         check!(
             !is_statistics(&verdict, i),

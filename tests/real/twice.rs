@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::Scratch;
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::needs::Missing;
 use convoy_harness::run::{run, End, Outcome};
-use convoy_harness::{check, convoy, Result};
+use convoy_harness::{check, convoy, turn, Result};
+use libtest_mimic::Trial;
 
 use crate::machine;
 use crate::verdict::Verdict;
@@ -43,6 +45,18 @@ impl Mode {
     }
 }
 
+/// A case that others may run beside.
+pub fn beside(
+    name: &'static str,
+    missing: Option<Missing>,
+    body: impl FnOnce(&Scratch) -> Result + Send + 'static,
+) -> Trial {
+    trial(name, missing, |scratch| {
+        let _turn = turn::shared();
+        body(scratch)
+    })
+}
+
 /// Does `body` in both modes and returns what it returned, and what convoy says.
 pub fn twice<T>(scratch: &Scratch, body: impl Fn(&Mode) -> Result<T>) -> Result<(T, T, Verdict)> {
     let bare = body(&Mode::Bare).map_err(|e| format!("bare: {e}"))?;
@@ -54,6 +68,11 @@ pub fn twice<T>(scratch: &Scratch, body: impl Fn(&Mode) -> Result<T>) -> Result<
 
 /// A command that ends by itself: must end and say the same both times.
 pub fn same_output(scratch: &Scratch, command: &Command) -> Result<Verdict> {
+    same_lines(scratch, command, usize::MAX)
+}
+
+/// The same for a command whose output has times in it, after so many lines.
+pub fn same_lines(scratch: &Scratch, command: &Command, lines: usize) -> Result<Verdict> {
     let (bare, recorded, verdict) = twice(scratch, |mode| outcome(scratch, mode, command))?;
     check!(
         bare.end == End::Status(0),
@@ -68,12 +87,8 @@ pub fn same_output(scratch: &Scratch, command: &Command) -> Result<Verdict> {
         recorded.end,
         recorded.stderr
     );
-    check!(
-        recorded.stdout == bare.stdout,
-        "bare it said {:?}, recorded {:?}",
-        bare.stdout,
-        recorded.stdout
-    );
+    let (said, says) = (first(lines, &bare.stdout), first(lines, &recorded.stdout));
+    check!(said == says, "bare it said {said:?}, recorded {says:?}");
     check!(
         recorded.stderr == bare.stderr,
         "bare it complained {:?}, recorded {:?}",
@@ -81,6 +96,10 @@ pub fn same_output(scratch: &Scratch, command: &Command) -> Result<Verdict> {
         recorded.stderr
     );
     Ok(verdict)
+}
+
+fn first(lines: usize, text: &str) -> Vec<&str> {
+    text.lines().take(lines).collect()
 }
 
 /// How a command ends in this mode.

@@ -196,6 +196,9 @@ impl Verdict {
     /// Whether a finding is about something that is used in, or named after, `place`.
     pub fn is_about(&self, finding: &Finding, place: &str) -> bool {
         let Subject { objects, stacks } = &finding.subject;
+        if finding.title.contains(place) {
+            return true;
+        }
         stacks.iter().any(|&stack| self.stack_has(stack, place))
             || objects.iter().any(|&object| {
                 let named = self

@@ -1,0 +1,145 @@
+"""One run, and pairs of runs."""
+
+import contextlib
+import os
+import re
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable
+
+from lib import machine
+
+LINE = re.compile(r"^elapsed_ns=(\d+) cpu_ns=(\d+) maxrss_bytes=(\d+) ops=(\d+)$", re.MULTILINE)
+
+
+class Failed(Exception):
+    """A run that did not give figures; the text says why."""
+
+
+@dataclass
+class Figures:
+    """What a program said of itself."""
+
+    elapsed_ns: int
+    cpu_ns: int
+    maxrss_bytes: int
+    shared_bytes: int = 0
+
+    @staticmethod
+    def parse(text: str) -> "Figures":
+        """Reads the line that the cases print."""
+        match = LINE.search(text)
+        if not match:
+            raise Failed(f"no figures in {text[-300:]!r}")
+        return Figures(*(int(match[i]) for i in (1, 2, 3)))
+
+
+class SharedMemoryPeak:
+    """The most that /dev/shm held more than before, while in the block."""
+
+    def __enter__(self) -> "SharedMemoryPeak":
+        self._before = machine.shared_memory_used_bytes()
+        self.peak_bytes = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.02):
+            self.peak_bytes = max(self.peak_bytes, machine.shared_memory_used_bytes() - self._before)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def kill_group(process: subprocess.Popen) -> None:
+    """Ends a process and what it started, if any of it is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run(command: list[str], scratch: Path, limit_s: float, figures_file: Path | None = None) -> Figures:
+    """Runs a command that prints figures, or writes them into `figures_file`."""
+    if figures_file:
+        figures_file.unlink(missing_ok=True)
+    out = scratch / "stdout"
+    with open(out, "wb") as stdout, open(scratch / "stderr", "wb") as stderr, SharedMemoryPeak() as shared:
+        process = subprocess.Popen(
+            command, cwd=scratch, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+        try:
+            status = process.wait(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"> {limit_s:.0f} s") from None
+        finally:
+            kill_group(process)
+    said = (scratch / "stderr").read_text(errors="replace")
+    if status != 0:
+        raise Failed(f"exit status {status}: {said[-200:].strip()}")
+    if figures_file and not figures_file.exists():
+        raise Failed(f"no figures: {said[-200:].strip()}")
+    figures = Figures.parse((figures_file or out).read_text(errors="replace"))
+    figures.shared_bytes = shared.peak_bytes
+    return figures
+
+
+@dataclass
+class Ratios:
+    """Pairs of runs: the second of each over the first."""
+
+    elapsed: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    resident_bytes: list[int] = field(default_factory=list)
+    shared_bytes: list[int] = field(default_factory=list)
+    base_elapsed_s: list[float] = field(default_factory=list)
+    quiet: int = 0
+    failure: str = ""
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are."""
+        return len(self.elapsed)
+
+    def add(self, base: Figures, other: Figures, quiet: bool) -> None:
+        """Adds one pair."""
+        self.elapsed.append(other.elapsed_ns / max(base.elapsed_ns, 1))
+        self.cpu.append(other.cpu_ns / max(base.cpu_ns, 1))
+        self.resident_bytes.append(other.maxrss_bytes - base.maxrss_bytes)
+        self.shared_bytes.append(other.shared_bytes - base.shared_bytes)
+        self.base_elapsed_s.append(base.elapsed_ns / 1e9)
+        self.quiet += quiet
+
+    def median(self) -> float:
+        """Median elapsed ratio."""
+        return statistics.median(self.elapsed)
+
+
+def pairs(
+    base: Callable[[], Figures], other: Callable[[], Figures], count: int, patience_s: float, budget_s: float
+) -> Ratios:
+    """Runs base and other in turns, in changing order, each pair from an idle machine if it gets idle. Stops at
+    `count` pairs, or after the pair that ends past the budget."""
+    ratios = Ratios()
+    started = time.monotonic()
+    for i in range(count):
+        quiet = machine.wait_until_quiet(patience_s)
+        try:
+            if i % 2 == 0:
+                a, b = base(), other()
+            else:
+                b, a = other(), base()
+        except Failed as failure:
+            ratios.failure = str(failure)
+            return ratios
+        ratios.add(a, b, quiet)
+        if time.monotonic() - started > budget_s:
+            break
+    return ratios
