@@ -2,12 +2,10 @@
 
 import contextlib
 import os
-import pwd
 import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
