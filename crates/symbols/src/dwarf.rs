@@ -1,6 +1,7 @@
 //! DWARF: functions, lines and inlined frames of code addresses, split and shared debug files included.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,11 +9,14 @@ use std::sync::Arc;
 
 use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use convoy_profile::Location;
-use gimli::{AbbreviationsCacheStrategy, DwarfPackage, EndianSlice, LittleEndian, SectionId};
+use gimli::{
+    AbbreviationsCacheStrategy, DwarfPackage, EndianSlice, LittleEndian, SectionId, UnitOffset,
+};
 
 use crate::demangle::{clean, demangle, is_mangled};
 use crate::elf::{Image, Store};
 use crate::locate::{alt_file, Found};
+use crate::scope::{Scopes, UNNAMED_TYPE};
 use crate::table::Hit;
 use crate::Options;
 
@@ -25,6 +29,8 @@ pub(crate) struct Dwarf<'a> {
     package: Option<DwarfPackage<Reader<'a>>>,
     bytes: Cell<u64>,
     note: RefCell<Option<String>>,
+    scopes: Scopes,
+    names: RefCell<HashMap<Vec<u8>, String>>,
 }
 
 impl<'a> Dwarf<'a> {
@@ -71,6 +77,8 @@ impl<'a> Dwarf<'a> {
             package,
             bytes: Cell::new(bytes),
             note: RefCell::new(note),
+            scopes: Scopes::default(),
+            names: RefCell::default(),
         })
     }
 
@@ -100,22 +108,81 @@ impl<'a> Dwarf<'a> {
                 None => {}
             }
         }
-        frames.into_iter().map(Raw::location).collect()
+        self.qualify(address, &mut frames);
+        frames
+            .into_iter()
+            .map(|frame| self.location(frame))
+            .collect()
+    }
+
+    /// Finds the scopes of functions with bare names.
+    fn qualify(&self, address: u64, frames: &mut [Raw<'_>]) {
+        if !frames.iter().any(Raw::is_bare) {
+            return;
+        }
+        let Some(unit) = self.finish(self.context.find_dwarf_and_unit(address)) else {
+            return;
+        };
+        for frame in frames.iter_mut().filter(|frame| frame.is_bare()) {
+            frame.scope = frame.die.and_then(|die| self.scopes.of(unit, die));
+        }
+    }
+
+    fn location(&self, raw: Raw<'_>) -> Location {
+        let name = self.demangle(raw.name);
+        let function = match raw.scope.as_deref() {
+            _ if name.is_empty() => "<unnamed>".to_owned(),
+            None | Some("") => name,
+            Some(scope) => match scope.strip_suffix(UNNAMED_TYPE) {
+                // The one member of unnamed types that programs are full of.
+                Some(outer) if name.starts_with("operator()") => {
+                    format!("{outer}{{lambda}}::{name}")
+                }
+                _ => format!("{scope}::{name}"),
+            },
+        };
+        Location {
+            function,
+            file: raw
+                .file
+                .filter(|f| !f.is_empty())
+                .map(|f| clean(f.as_bytes())),
+            line: raw.line.filter(|&l| l > 0),
+        }
+    }
+
+    /// Demangles with a memory: the same functions are inlined everywhere.
+    fn demangle(&self, name: &[u8]) -> String {
+        if let Some(known) = self.names.borrow().get(name) {
+            return known.clone();
+        }
+        let full = demangle(name);
+        self.names
+            .borrow_mut()
+            .insert(name.to_owned(), full.clone());
+        full
+    }
+
+    /// Runs a lookup to its end, opening split files as it asks for them.
+    fn finish<L: LookupContinuation<Buf = Reader<'a>>>(
+        &self,
+        mut lookup: LookupResult<L>,
+    ) -> L::Output {
+        loop {
+            match lookup {
+                LookupResult::Output(output) => return output,
+                LookupResult::Load { load, continuation } => {
+                    lookup = continuation.resume(self.split(&load))
+                }
+            }
+        }
     }
 
     fn frames<'s>(&'s self, address: u64) -> Result<Vec<Raw<'s>>, gimli::Error>
     where
         'a: 's,
     {
-        let mut lookup = self.context.find_frames(address);
-        let frames = loop {
-            match lookup {
-                LookupResult::Output(frames) => break frames,
-                LookupResult::Load { load, continuation } => {
-                    lookup = continuation.resume(self.split(&load))
-                }
-            }
-        };
+        let frames = self.finish(self.context.find_frames(address));
         // A broken function table leaves the line table, and the reverse.
         let Ok(mut frames) = frames else {
             let line = self.context.find_location(address)?;
@@ -123,11 +190,14 @@ impl<'a> Dwarf<'a> {
         };
         let mut out = Vec::new();
         while let Some(frame) = frames.next()? {
-            let name = frame
-                .function
-                .as_ref()
-                .map_or(&b""[..], |function| function.name.slice());
-            out.push(Raw::new(name, frame.location));
+            let mut raw = Raw::new(b"", frame.location);
+            if let Some(function) = &frame.function {
+                raw.name = function.name.slice();
+                raw.die = frame
+                    .dw_die_offset
+                    .filter(|_| function.language.is_some_and(has_scopes));
+            }
+            out.push(raw);
         }
         Ok(out)
     }
@@ -220,9 +290,24 @@ fn package<'a>(store: &'a Store, file: &Path) -> Option<DwarfPackage<Reader<'a>>
     DwarfPackage::load(section, EndianSlice::new(&[], LittleEndian)).ok()
 }
 
+/// Languages whose functions have scopes.
+fn has_scopes(language: gimli::DwLang) -> bool {
+    !matches!(
+        language,
+        gimli::DW_LANG_C
+            | gimli::DW_LANG_C89
+            | gimli::DW_LANG_C99
+            | gimli::DW_LANG_C11
+            | gimli::DW_LANG_Mips_Assembler
+    )
+}
+
 /// One level of inlining as DWARF has it.
 struct Raw<'a> {
     name: &'a [u8],
+    /// The entry, if scopes can be found for it.
+    die: Option<UnitOffset>,
+    scope: Option<String>,
     file: Option<&'a str>,
     line: Option<u32>,
 }
@@ -230,20 +315,16 @@ struct Raw<'a> {
 impl<'a> Raw<'a> {
     fn new(name: &'a [u8], at: Option<addr2line::Location<'a>>) -> Self {
         let (file, line) = at.map_or((None, None), |at| (at.file, at.line));
-        Self { name, file, line }
+        Self {
+            name,
+            die: None,
+            scope: None,
+            file,
+            line,
+        }
     }
 
-    fn location(self) -> Location {
-        Location {
-            function: match self.name {
-                b"" => "<unnamed>".to_owned(),
-                name => demangle(name),
-            },
-            file: self
-                .file
-                .filter(|f| !f.is_empty())
-                .map(|f| clean(f.as_bytes())),
-            line: self.line.filter(|&l| l > 0),
-        }
+    fn is_bare(&self) -> bool {
+        self.die.is_some() && !self.name.is_empty() && !is_mangled(self.name)
     }
 }

@@ -17,6 +17,7 @@ mod jit;
 mod locate;
 mod module;
 mod options;
+mod scope;
 mod shorten;
 mod starts;
 mod table;

@@ -19,6 +19,7 @@ fn same_name(ours: &str, theirs: &str) -> bool {
     plain(ours) == plain(theirs)
         || bare(ours) == bare(theirs)
         || bare(ours).ends_with(&format!("::{}", bare(theirs)))
+        || bare(ours).ends_with("::{closure}") && theirs.starts_with("operator()")
 }
 
 /// Whether two places are one. Binutils 2.40 takes the first file of a DWARF 5 table for the
@@ -94,4 +95,38 @@ variants! {
     c_dwarf_5: "statics.c", ["-O2", "-g"];
     rust_release: "rusty.rs", ["-O", "-g"];
     rust_v0: "rusty.rs", ["-O", "-g", "-Csymbol-mangling-version=v0"];
+}
+
+#[test]
+fn inlined_constructors_and_instances_over_lambdas_have_their_scopes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = build(dir.path(), "inlines.cc", &["-O2", "-g"]);
+    let mut process = process(&file, text(&file));
+    for a in code_addresses(&file, 3000) {
+        add_exact(&mut process, a);
+    }
+    resolve(&mut process, &Options::default());
+    let names: std::collections::BTreeSet<String> = process
+        .frames
+        .iter()
+        .filter(|f| levels(&f.symbol).iter().all(|l| !l.1.contains('?')))
+        .flat_map(|f| functions(&f.symbol).into_iter().map(|n| shorten(n, 200)))
+        .collect();
+    let inlined = [
+        "std::thread::thread",
+        "std::vector::emplace_back",
+        "std::thread::_State_impl::_State_impl",
+    ];
+    for name in inlined
+        .into_iter()
+        .chain(["bank::Ring::push", "work::{closure}"])
+    {
+        assert!(names.contains(name), "{name} is not in {names:#?}");
+    }
+    // Nothing of the library is left that a reader would take for the program's own.
+    let bare: Vec<_> = names
+        .iter()
+        .filter(|n| !n.contains("::") && !n.starts_with("__gthread"))
+        .collect();
+    assert_eq!(bare, ["fold", "main", "work"]);
 }
