@@ -70,6 +70,7 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 		cv_last_set(t, addr_of(l), ra);
 		cv_block_held(&b, wait_ns);
 	} else {
+		cv_count_undone(t, addr_of(l), ra, a->op);
 		cv_block_commit(&b, wait_ns, true);
 	}
 	return r;

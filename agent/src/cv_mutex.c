@@ -133,6 +133,7 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 		cv_last_set(t, addr_of(m), ra);
 		cv_block_held(&b, wait_ns);
 	} else {
+		cv_count_undone(t, addr_of(m), ra, a->op);
 		cv_block_commit(&b, wait_ns, true);
 	}
 	return r;
@@ -396,12 +397,20 @@ CV_EXPORT int mtx_unlock(mtx_t *m)
 
 /* ---- self-test ---- */
 
+/* A sanitizer's runtime answers for the C library's functions in such programs, and is not ready yet when
+ * the agent starts. It must see every operation, too: no inline path. */
+extern void __asan_init(void) __attribute__((weak));
+extern void __tsan_init(void) __attribute__((weak));
+extern void __msan_init(void) __attribute__((weak));
+
 bool cv_mutex_init(struct cv_thread *t)
 {
 	pthread_mutex_t ours = PTHREAD_MUTEX_INITIALIZER, theirs = PTHREAD_MUTEX_INITIALIZER;
 	bool same;
 
 	inline_kind = KIND_NEVER;
+	if (__asan_init || __tsan_init || __msan_init)
+		return false;
 	if (!t || theirs.__data.__kind != PTHREAD_MUTEX_TIMED_NP)
 		return false;
 	/* Each state must be bit for bit what the C library makes of it. */

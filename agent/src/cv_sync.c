@@ -14,7 +14,10 @@ static inline uint64_t addr_of(const volatile void *p)
 	return (uint64_t)(uintptr_t)p;
 }
 
-/* ---- condition variables ---- */
+/* ---- condition variables ----
+ *
+ * pthread_cond_t changed in glibc 2.3.2: the functions of today carry that version, and a program that was
+ * linked before it must get the old ones (below). */
 
 struct cond_wait {
 	enum cv_op op;
@@ -44,8 +47,12 @@ static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const s
 		return cond_real(c, m, a);
 	cv_count(t, addr_of(c), ra, a->op, false);
 	cv_block_begin(&b, t, addr_of(c), CV_OBJECT_COND, a->op, NULL);
-	if (cv_hold_any(t))
+	if (cv_hold_any(t)) {
 		cv_hold_release(t, addr_of(m)); /* the hold ends here; it is recorded at the unlock */
+		/* A loop of waits has no unlock in it: make room before there is none. */
+		if (t->held_count > CV_HELD / 2)
+			cv_hold_commit(t, addr_of(m));
+	}
 	errno = saved;
 	r = cond_real(c, m, a);
 	wait_ns = cv_block_end(&b);
@@ -56,12 +63,14 @@ static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const s
 	return r;
 }
 
-CV_EXPORT int pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
+__asm__(".symver cv_new_pthread_cond_wait, pthread_cond_wait@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 {
 	return cond_wait(c, m, CV_RA, &(struct cond_wait){ .op = CV_OP_COND_WAIT });
 }
 
-CV_EXPORT int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *deadline)
+__asm__(".symver cv_new_pthread_cond_timedwait, pthread_cond_timedwait@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *deadline)
 {
 	return cond_wait(c, m, CV_RA, &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline });
 }
@@ -92,19 +101,22 @@ static void cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
 	errno = saved;
 }
 
-CV_EXPORT int pthread_cond_signal(pthread_cond_t *c)
+__asm__(".symver cv_new_pthread_cond_signal, pthread_cond_signal@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_signal(pthread_cond_t *c)
 {
 	cond_waking(c, CV_RA, CV_OP_COND_SIGNAL);
 	return cv_real(pthread_cond_signal)(c);
 }
 
-CV_EXPORT int pthread_cond_broadcast(pthread_cond_t *c)
+__asm__(".symver cv_new_pthread_cond_broadcast, pthread_cond_broadcast@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_broadcast(pthread_cond_t *c)
 {
 	cond_waking(c, CV_RA, CV_OP_COND_BROADCAST);
 	return cv_real(pthread_cond_broadcast)(c);
 }
 
-CV_EXPORT int pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *attr)
+__asm__(".symver cv_new_pthread_cond_init, pthread_cond_init@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *attr)
 {
 	int r = cv_real(pthread_cond_init)(c, attr);
 
@@ -113,7 +125,8 @@ CV_EXPORT int pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *att
 	return r;
 }
 
-CV_EXPORT int pthread_cond_destroy(pthread_cond_t *c)
+__asm__(".symver cv_new_pthread_cond_destroy, pthread_cond_destroy@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_destroy(pthread_cond_t *c)
 {
 	cv_object_destroy(addr_of(c));
 	return cv_real(pthread_cond_destroy)(c);

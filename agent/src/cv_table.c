@@ -287,6 +287,19 @@ void cv_count_failed(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op 
 	}
 }
 
+void cv_count_undone(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op)
+{
+	struct cv_slot *s = cv_slot_of(t, obj, ra);
+
+	cv_count_failed(t, obj, ra, op);
+	if (cv_likely(cv_slot_is(s, obj, ra) && s->op == op)) {
+		s->n--;
+	} else if (cv_enter(t)) {
+		site_slot(sites_of(t), t->sites_mask, ra, op)->n--;
+		cv_leave(t);
+	}
+}
+
 bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op, bool failed)
 {
 	struct cv_slot *s = cv_slot_of(t, obj, ra);

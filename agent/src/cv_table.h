@@ -65,7 +65,10 @@ static inline bool cv_count(struct cv_thread *t, uint64_t obj, uint64_t ra, enum
 	return true;
 }
 
-/* The operation just counted turned out to fail (trylock) or to time out. */
+/* The acquire just counted ended without the lock: it was no acquisition, but a failure. */
+void cv_count_undone(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op);
+
+/* The call just counted turned out to fail (trylock) or to time out. */
 void cv_count_failed(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op);
 
 /* The most recent acquisition of obj by this thread was at ra: for those who will wait for it. */
