@@ -35,8 +35,10 @@ impl Chains {
             for awaited in top.iter().filter(|r| r.object != held.object) {
                 let inside = waited_inside(view, held.object, awaited.object);
                 let hold = held.stats.hold_total_ns;
-                // A fifth for what sampling of holds may miss.
-                if hold > 0.0 && inside > 0.05 * hold && inside <= 1.2 * hold {
+                if hold > 0.0
+                    && inside > 0.05 * hold
+                    && inside <= tolerance(view, held.object) * hold
+                {
                     share
                         .entry(held.object)
                         .or_default()
@@ -83,6 +85,13 @@ impl Chains {
             })
             .sum()
     }
+}
+
+/// Holds are sampled and vary widely where some of them contain a wait: their sum may be this many
+/// times what the samples say (three standard errors of a mean whose deviation is the mean).
+fn tolerance(view: &View, lock: ObjectId) -> f64 {
+    let sampled: u64 = view.uses_of(lock).iter().map(|u| u.hold_sampled_n).sum();
+    1.2 + 3.0 / (sampled.max(1) as f64).sqrt()
 }
 
 /// Time that threads waited for `awaited` inside of sections of `held`, nanoseconds.

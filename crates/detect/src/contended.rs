@@ -169,6 +169,10 @@ impl Unit<'_> {
             change.sure = 0.0;
         }
         let mut gain = predict(cx.view, cx.stations, cx.links, &change);
+        if !self.passed.is_empty() {
+            // What waiters hold while they wait is told from stacks and sampled holds.
+            gain.high = 1.0 + 1.5 * (gain.high - 1.0);
+        }
         if id == "frequent-lock" && self.private(cx) && gain.high < PRIVATE_HIGH {
             gain = unused_price(gain);
         }

@@ -231,20 +231,28 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
         return (EventClass::Unknown, String::new());
     };
     let name = view.group_name(waker);
-    let (life, on_cpu, off, locked) = view.group_threads(waker).fold((0.0, 0.0, 0.0, 0.0), |a, t| {
-        (
-            a.0 + t.life,
-            a.1 + t.busy() - t.off + t.run_delay,
-            a.2 + t.off,
-            a.3 + t.lock_wait,
-        )
-    });
+    let (life, on_cpu, off, locked) =
+        view.group_threads(waker)
+            .fold((0.0, 0.0, 0.0, 0.0), |a, t| {
+                (
+                    a.0 + t.life,
+                    a.1 + t.busy() - t.off + t.run_delay,
+                    a.2 + t.off,
+                    a.3 + t.lock_wait,
+                )
+            });
     let busy = on_cpu + off;
     if life <= 0.0 {
         (EventClass::Unknown, String::new())
     } else if busy / life >= SATURATED && off > on_cpu {
         // A timer, a peer on the network, a disk: the source is as fast as it is.
-        (EventClass::Idle, format!("{name}, who ends these waits, is asleep or in I/O {} of its time", percent(off / life)))
+        (
+            EventClass::Idle,
+            format!(
+                "{name}, who ends these waits, is asleep or in I/O {} of its time",
+                percent(off / life)
+            ),
+        )
     } else if busy / life >= SATURATED {
         (
             EventClass::SlowPeer,

@@ -200,7 +200,7 @@ impl Stages {
         let d = &self.demands;
         let names: Vec<String> = self.groups.iter().map(|g| cx.view.group_name(*g)).collect();
         let list = |n: &[u32]| n.iter().map(u32::to_string).collect::<Vec<_>>().join(" : ");
-        let high = d.throughput(best).max(gain);
+        let high = self.best_case(cx.view, best).max(gain);
         Finding {
             id: "load-imbalance",
             subject: Subject::Groups(self.groups.clone()),
@@ -235,13 +235,29 @@ impl Stages {
         }
     }
 
+    /// Throughput if all allowed CPUs are there, with a tenth of the gain for errors of measurement.
+    fn best_case(&self, view: &View, n: &[u32]) -> f64 {
+        let all_cpus = Demands {
+            cpus: view.cpus_allowed,
+            ..self.demands.clone()
+        };
+        1.0 + 1.1 * (all_cpus.throughput(n).max(1.0) - 1.0)
+    }
+
     /// The slow stage sleeps or does I/O: a timer, a peer or a disk sets its pace, as a rule, and more
     /// threads for the same source do not make it faster. Nothing is promised.
     fn external(&self, cx: &Context, slow: usize) -> Finding {
         let mut f = self.slow_stage(cx, slow);
         f.gain.mid = 1.0;
-        f.gain.limited_by = format!("{} sleeps or does I/O {} of its work", cx.view.group_name(self.groups[slow]), percent(self.off[slow]));
-        f.caveats.push("if it waits for input (a timer, the network), there is simply no more to do".into());
+        f.gain.high = f.gain.high.min(2.0);
+        f.gain.limited_by = format!(
+            "{} sleeps or does I/O {} of its work",
+            cx.view.group_name(self.groups[slow]),
+            percent(self.off[slow])
+        );
+        f.caveats.push(
+            "if it waits for input (a timer, the network), there is simply no more to do".into(),
+        );
         f
     }
 

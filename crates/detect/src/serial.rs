@@ -9,6 +9,8 @@ use crate::Context;
 
 /// Share of the run that must be serial for a finding.
 const SERIAL_SHARE: f64 = 0.35;
+/// A start-up shorter than this is nobody's problem. Nanoseconds.
+const SERIAL_MIN_NS: f64 = 1e8;
 /// Nothing says that the serial part can be made parallel.
 const SURE: f64 = 0.0;
 
@@ -31,7 +33,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     // Work that cannot have been done beside the others: beside them it waited.
     let beside = (accompanied - main.lock_wait - main.event_wait).max(0.0);
     let serial = (main.busy() - beside).min(alone).max(0.0);
-    if serial < SERIAL_SHARE * view.wall() {
+    if serial < SERIAL_SHARE * view.wall() || serial < SERIAL_MIN_NS {
         return None;
     }
     let on_cpu = (main.cpu - main.spin).max(0.0) * serial / main.busy().max(1.0);

@@ -59,6 +59,20 @@ struct Member {
     meetings: f64,
     last: f64,
     body: f64,
+    /// Time that it queued for a CPU during the run, within waits or not.
+    queued: f64,
+}
+
+impl Member {
+    fn of(view: &View, thread: usize) -> Self {
+        let id = view.threads[thread].id.0 as usize;
+        let recorded = view.model.threads.get(id).and_then(|t| t.run_delay_ns);
+        Self {
+            thread,
+            queued: recorded.map_or(view.threads[thread].run_delay, |ns| ns as f64),
+            ..Default::default()
+        }
+    }
 }
 
 impl Meeting {
@@ -69,20 +83,18 @@ impl Meeting {
                 continue;
             };
             if view.role(u) == Some(Role::Wait) {
-                let m = members.entry(thread).or_insert(Member {
-                    thread,
-                    ..Default::default()
-                });
+                let m = members
+                    .entry(thread)
+                    .or_insert_with(|| Member::of(view, thread));
                 m.wait += u.wait_ns as f64;
                 m.meetings += u.calls as f64;
                 m.last += u.last_arrivals as f64;
                 m.body += u.busy_ns as f64;
             } else if matches!(u.op, Some(Op::CondBroadcast)) {
                 // A barrier made of a condition variable: whoever broadcasts came last.
-                let m = members.entry(thread).or_insert(Member {
-                    thread,
-                    ..Default::default()
-                });
+                let m = members
+                    .entry(thread)
+                    .or_insert_with(|| Member::of(view, thread));
                 m.meetings += u.calls as f64;
                 m.last += u.calls as f64;
             }
@@ -97,31 +109,25 @@ impl Meeting {
     }
 
     /// Time that even work would take off all phases together: expected, and at most. Nanoseconds.
+    ///
+    /// Waits while the last one queues for a CPU are not due to the work. Of a straggler that is how
+    /// much longer it queued than the waiter. Where another thread is last each time, queueing is
+    /// all that may be behind it, and counts twice: of the last one, and after the wake-up.
     fn saved(&self) -> (f64, f64) {
         let n = self.members.len() as f64;
         if n < 2.0 {
             return (0.0, 0.0);
         }
         let phases = self.members.iter().map(|m| m.meetings).fold(0.0, f64::max);
-        if self.region {
-            // Workers wait inside the runtime, unseen: the region's time is that of whoever was longest in it.
-            let whole = self
-                .members
-                .iter()
-                .map(|m| m.body + m.wait)
-                .fold(0.0, f64::max);
-            let mean = self.members.iter().map(|m| m.body).sum::<f64>() / n;
-            let most = (whole - mean).max(0.0);
-            return ((most - phases * WAKE_UP_NS).max(0.0), most);
-        }
+        let slowest = self.straggler().map(|(thread, _)| thread);
+        let slowest = self.members.iter().find(|m| Some(m.thread) == slowest);
+        let waited = |m: &Member| {
+            let queued = slowest.map_or(2.0 * m.queued, |s| (s.queued - m.queued).max(0.0));
+            (m.wait - phases.min(m.meetings) * WAKE_UP_NS - queued).max(0.0)
+        };
+        let expected = self.members.iter().map(waited).sum::<f64>() / n;
         let most = self.members.iter().map(|m| m.wait).sum::<f64>() / n;
-        let expected = self
-            .members
-            .iter()
-            .map(|m| (m.wait - m.meetings * WAKE_UP_NS).max(0.0))
-            .sum::<f64>()
-            / n;
-        (expected, most)
+        (expected.clamp(0.0, most), most)
     }
 
     /// The thread that comes last nearly always, if there is one, and how often.
@@ -249,13 +255,18 @@ impl Meeting {
                 Subject::Object(event.object),
             ),
         };
-        let gain = saving.gain(view, METHOD, "the mean of the work");
+        let mut gain = saving.gain(view, METHOD, "the mean of the work");
+        let crowded = n as f64 > view.cpus_allowed;
+        if crowded && straggler.is_none() {
+            // More threads than CPUs: even work does not end evenly, and the counts cannot tell.
+            (gain.low, gain.mid) = (1.0, 1.0);
+        }
         let mut caveats = Vec::new();
-        if n as f64 > view.cpus + 0.5 {
+        if crowded {
             caveats.push(format!(
                 "{} on {:.0} CPUs: some always come late, however even the work is",
                 plural(n, "thread"),
-                view.cpus
+                view.cpus_allowed
             ));
         }
         Some(Finding {

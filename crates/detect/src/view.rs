@@ -239,7 +239,11 @@ impl<'a> View<'a> {
         let most = self.threads.iter().map(|t| t.cpu).fold(0.0, f64::max);
         let (mut life, mut cpu, mut delay) = (0.0, 0.0, 0.0);
         for t in self.threads.iter().filter(|t| t.cpu > 0.05 * most) {
-            let recorded = self.model.threads.get(t.id.0 as usize).and_then(|m| m.run_delay_ns);
+            let recorded = self
+                .model
+                .threads
+                .get(t.id.0 as usize)
+                .and_then(|m| m.run_delay_ns);
             let Some(ns) = recorded else { return };
             life += t.life;
             cpu += t.cpu;

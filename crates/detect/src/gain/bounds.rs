@@ -173,6 +173,11 @@ impl Window {
     /// Nobody gets faster than by what is taken away, once from each group (their waits for one
     /// another may hide one another's losses), nor than the work of its busiest group allows.
     pub(crate) fn best_case(&self, linked: impl Fn(GroupId) -> bool) -> f64 {
+        if self.loads.iter().any(|l| l.freed > 0.0) {
+            // What spinners wait for comes sooner with their CPUs: only their own work is left.
+            let own = |l: &Load| (l.cpu - l.freed) / l.life;
+            return self.loads.iter().map(own).fold(0.0, f64::max);
+        }
         let all: f64 = self
             .loads
             .iter()

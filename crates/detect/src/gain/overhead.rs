@@ -18,6 +18,8 @@ use crate::view::{ThreadTime, View};
 /// woken and find the lock taken again several times, and to wake an idle CPU takes an interrupt,
 /// which is slow in virtual machines.
 const PARK_NS: [f64; 3] = [1000.0, 6000.0, 40_000.0];
+/// The same, where a short run's ticks show less time in the kernel than that must have taken.
+const PARK_LEAST_NS: [f64; 3] = [0.0, 1500.0, 4000.0];
 /// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
 /// What is beyond is preemption caught by the sampler. Nanoseconds.
 const TRANSFER_MAX_NS: f64 = 400.0;
@@ -97,6 +99,7 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
     }
     let all_parks: f64 = parks.iter().sum();
     let all_acquired: f64 = acquired.iter().sum();
+    let kernel_share = kernel_share(view, &acquired);
     for (i, d) in change.deltas.iter_mut().enumerate() {
         let t = &view.threads[i];
         // A waiter pays for going to sleep, a holder for waking it: holders by their share of acquisitions.
@@ -108,8 +111,9 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
         let events = (parks[i] + woken) / 2.0;
         // System calls for other waits and their switches are not this lock's.
         let of_all = (parks[i] + woken) / (t.waits.max(t.switches).max(parks[i]) + woken).max(1.0);
-        for (sum, park) in d.overhead.iter_mut().zip(PARK_NS) {
-            *sum += (events * park).min(t.sys * of_all);
+        let in_kernel = t.cpu * kernel_share * of_all;
+        for ((sum, park), least) in d.overhead.iter_mut().zip(PARK_NS).zip(PARK_LEAST_NS) {
+            *sum += (events * park).min(in_kernel.max(events * least));
         }
         let spare = (t.cpu - d.spin).max(0.0) * 0.9;
         for x in &mut d.overhead {
@@ -119,6 +123,18 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
         d.spin = d.spin.min(d.wait);
     }
     change
+}
+
+/// Share of their CPU time that the users of a lock spend in the kernel. Many kernels split a thread's
+/// CPU time into user and system by what ticks happened to hit: only the sum over threads means much.
+fn kernel_share(view: &View, acquired: &[f64]) -> f64 {
+    let users = view.threads.iter().zip(acquired).filter(|(_, n)| **n > 0.0);
+    let (cpu, sys) = users.fold((0.0, 0.0), |a, (t, _)| (a.0 + t.cpu, a.1 + t.sys));
+    if cpu > 0.0 {
+        sys / cpu
+    } else {
+        0.0
+    }
 }
 
 /// Times that a thread went to sleep for a lock. One wait can take many: the waiter is woken, finds

@@ -124,10 +124,7 @@ impl Prediction<'_> {
         let critical: Vec<_> = w
             .loads
             .iter()
-            .filter(|l| {
-                l.active() >= CRITICAL * most_active
-                    && (linked.contains(&l.group) || l.loss(MID) + l.freed > 0.0)
-            })
+            .filter(|l| l.active() >= CRITICAL * most_active && linked.contains(&l.group))
             .collect();
         let life: f64 = critical.iter().map(|l| l.life).sum();
         if life <= 0.0 {
@@ -237,7 +234,9 @@ impl Prediction<'_> {
         for l in &w.loads {
             let own = l.active() - l.loss(MID);
             // A group that waits for nobody and loses nothing sets the pace of those linked to it.
-            if linked.contains(&l.group) && l.active() >= CRITICAL * most_active {
+            // One that spins gets its own time back as those that it waits for get CPUs.
+            let paces = linked.contains(&l.group) && l.freed <= 0.0;
+            if paces && l.active() >= CRITICAL * most_active {
                 let own = if l.active() >= 0.9 {
                     1.0 - l.loss(MID)
                 } else {
@@ -294,11 +293,14 @@ impl Prediction<'_> {
 
     /// Groups that exchange wake-ups with one that the change touches, themselves included.
     fn linked_to_change(&self) -> BTreeSet<GroupId> {
+        let loss = |l: &super::bounds::Load| (l.lost[HIGH] + l.freed) / l.life;
+        let most = self.window.loads.iter().map(loss).fold(0.0, f64::max);
+        // A group that loses next to nothing is touched as the holder: its pace is its own affair.
         let mut set: BTreeSet<GroupId> = self
             .window
             .loads
             .iter()
-            .filter(|l| l.loss(HIGH) + l.freed > 0.0)
+            .filter(|l| loss(l) > 0.2 * most)
             .map(|l| l.group)
             .collect();
         loop {
