@@ -1,5 +1,7 @@
 //! Names as their programmers wrote them.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use cpp_demangle::DemangleOptions;
@@ -28,6 +30,22 @@ pub fn demangle(name: &[u8]) -> String {
         let _ = write!(full, "._omp_fn.{number}");
     }
     full
+}
+
+/// Demangles with a memory: the same functions are inlined everywhere, and a hundred thousand locks may
+/// be one array.
+#[derive(Default)]
+pub(crate) struct Names(RefCell<HashMap<Vec<u8>, String>>);
+
+impl Names {
+    pub(crate) fn demangle(&self, name: &[u8]) -> String {
+        if let Some(known) = self.0.borrow().get(name) {
+            return known.clone();
+        }
+        let full = demangle(name);
+        self.0.borrow_mut().insert(name.to_owned(), full.clone());
+        full
+    }
 }
 
 /// Whether the name is one of a mangling scheme.

@@ -1,7 +1,6 @@
 //! DWARF: functions, lines and inlined frames of code addresses, split and shared debug files included.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use gimli::{
     AbbreviationsCacheStrategy, DwarfPackage, EndianSlice, LittleEndian, SectionId, UnitOffset,
 };
 
-use crate::demangle::{clean, demangle, is_mangled};
+use crate::demangle::{clean, is_mangled, Names};
 use crate::elf::{Image, Store};
 use crate::locate::{alt_file, Found};
 use crate::scope::{Scopes, UNNAMED_TYPE};
@@ -30,7 +29,7 @@ pub(crate) struct Dwarf<'a> {
     bytes: Cell<u64>,
     note: RefCell<Option<String>>,
     scopes: Scopes,
-    names: RefCell<HashMap<Vec<u8>, String>>,
+    names: Names,
 }
 
 impl<'a> Dwarf<'a> {
@@ -78,7 +77,7 @@ impl<'a> Dwarf<'a> {
             bytes: Cell::new(bytes),
             note: RefCell::new(note),
             scopes: Scopes::default(),
-            names: RefCell::default(),
+            names: Names::default(),
         })
     }
 
@@ -129,7 +128,7 @@ impl<'a> Dwarf<'a> {
     }
 
     fn location(&self, raw: Raw<'_>) -> Location {
-        let name = self.demangle(raw.name);
+        let name = self.names.demangle(raw.name);
         let function = match raw.scope.as_deref() {
             _ if name.is_empty() => "<unnamed>".to_owned(),
             None | Some("") => name,
@@ -149,18 +148,6 @@ impl<'a> Dwarf<'a> {
                 .map(|f| clean(f.as_bytes())),
             line: raw.line.filter(|&l| l > 0),
         }
-    }
-
-    /// Demangles with a memory: the same functions are inlined everywhere.
-    fn demangle(&self, name: &[u8]) -> String {
-        if let Some(known) = self.names.borrow().get(name) {
-            return known.clone();
-        }
-        let full = demangle(name);
-        self.names
-            .borrow_mut()
-            .insert(name.to_owned(), full.clone());
-        full
     }
 
     /// Runs a lookup to its end, opening split files as it asks for them.

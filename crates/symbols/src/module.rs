@@ -4,7 +4,7 @@ use std::path::Path;
 
 use convoy_profile::{Frame, Location, Module, Object, ObjectKind, Reason, Symbol};
 
-use crate::demangle::demangle;
+use crate::demangle::Names;
 use crate::dwarf::Dwarf;
 use crate::elf::Store;
 use crate::locate::{self, Files, Found};
@@ -105,27 +105,31 @@ impl Job {
         let tables = Tables::read(&files, &code, &data);
         let dwarf = self.dwarf(&store, &files, options);
 
-        let mut with_dwarf = 0;
-        let frames = self
-            .frames
-            .iter()
-            .map(|query| {
-                let hit = code.of(query.address, &tables.code);
-                let locations = match &dwarf {
-                    Lines::Read(dwarf) => dwarf.find(query.address, hit),
-                    _ => Vec::new(),
-                };
-                with_dwarf += usize::from(!locations.is_empty());
-                match (locations.is_empty(), hit) {
-                    (false, _) => Symbol::Known(locations),
-                    (true, Some(hit)) => Symbol::Known(vec![Location {
-                        function: demangle(hit.name),
+        let names = Names::default();
+        let frames: Vec<Vec<Location>> = match &dwarf {
+            Lines::Read(dwarf) => self
+                .frames
+                .iter()
+                .map(|query| dwarf.find(query.address, code.of(query.address, &tables.code)))
+                .collect(),
+            _ => vec![Vec::new(); self.frames.len()],
+        };
+        let used = frames.iter().any(|locations| !locations.is_empty());
+        let source = source(&files, &tables, &dwarf, used);
+        let frames = frames
+            .into_iter()
+            .zip(&self.frames)
+            .map(
+                |(locations, query)| match code.of(query.address, &tables.code) {
+                    _ if !locations.is_empty() => Symbol::Known(locations),
+                    Some(hit) => Symbol::Known(vec![Location {
+                        function: names.demangle(hit.name),
                         file: None,
                         line: None,
                     }]),
-                    (true, None) => Symbol::Unknown(tables.reason),
-                }
-            })
+                    None => Symbol::Unknown(tables.reason),
+                },
+            )
             .collect();
         let objects = self
             .objects
@@ -135,20 +139,22 @@ impl Job {
                     Want::Code => code.of(query.address, &tables.code),
                     Want::Data => data.of(query.address, &tables.data),
                 }?;
+                let name = names.demangle(hit.name);
                 Some(match query.address - hit.value {
-                    0 => demangle(hit.name),
-                    offset => format!("{}+{offset:#x}", demangle(hit.name)),
+                    0 => name,
+                    offset => format!("{name}+{offset:#x}"),
                 })
             })
             .collect();
+        let debug_bytes = match &dwarf {
+            Lines::Read(dwarf) => dwarf.bytes(),
+            _ => 0,
+        };
         Named {
             frames,
             objects,
-            source: source(&files, &tables, &dwarf),
-            debug_bytes: match &dwarf {
-                Lines::Read(dwarf) => dwarf.bytes(),
-                _ => 0,
-            },
+            source,
+            debug_bytes,
         }
     }
 
@@ -271,7 +277,7 @@ impl<'a> Tables<'a> {
 }
 
 /// The text for [`Module::symbols`].
-fn source(files: &Files<'_>, tables: &Tables<'_>, dwarf: &Lines<'_>) -> String {
+fn source(files: &Files<'_>, tables: &Tables<'_>, dwarf: &Lines<'_>, used: bool) -> String {
     let functions = || match (&tables.best, &tables.trouble) {
         (Some(best), None) => best.clone(),
         (Some(best), Some(why)) => format!("{best} ({why})"),
@@ -279,6 +285,12 @@ fn source(files: &Files<'_>, tables: &Tables<'_>, dwarf: &Lines<'_>) -> String {
         (None, None) => "none: stripped, and no separate debug file was found".to_owned(),
     };
     match dwarf {
+        Lines::Read(_) if !used => {
+            format!(
+                "{} (debug information covers none of the addresses)",
+                functions()
+            )
+        }
         Lines::Read(dwarf) => match (&files.debug, dwarf.note()) {
             (Some(Found { path, .. }), None) => format!("dwarf: {}", path.display()),
             (Some(Found { path, .. }), Some(note)) => format!("dwarf: {} ({note})", path.display()),

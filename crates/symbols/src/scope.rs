@@ -15,12 +15,15 @@ use gimli::{
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Unit<'u, 'a> = UnitRef<'u, Reader<'a>>;
 
-/// Scopes found so far, and what it took to find them. Keys begin with the unit's offset.
+/// Scopes found so far, and what it took to find them.
 #[derive(Default)]
 pub(crate) struct Scopes {
-    scopes: RefCell<HashMap<(usize, usize), String>>,
-    children: RefCell<HashMap<(usize, usize), Rc<[UnitOffset]>>>,
+    scopes: RefCell<HashMap<Key, String>>,
+    children: RefCell<HashMap<Key, Rc<[UnitOffset]>>>,
 }
+
+/// A unit's offset and an entry's offset in it.
+type Key = (usize, usize);
 
 /// What a type without a name is called.
 pub(crate) const UNNAMED_TYPE: &str = "(anonymous)";
