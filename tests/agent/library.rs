@@ -21,7 +21,12 @@ const STATIC_TLS_MAX: u64 = 128;
 pub fn exports_are_the_map() -> Result {
     let found = symbols("--defined-only", |kind| kind != "A")?;
     let expected = lines(&root().join("agent/exports.txt"))?;
-    check!(found == expected, "exports.txt only: {:?}; library only: {:?}", &expected - &found, &found - &expected);
+    check!(
+        found == expected,
+        "exports.txt only: {:?}; library only: {:?}",
+        &expected - &found,
+        &found - &expected
+    );
     Ok(())
 }
 
@@ -30,33 +35,65 @@ pub fn imports_are_allowed() -> Result {
     let found = symbols("--undefined-only", |_| true)?;
     let allowed = lines(&root().join("tests/agent/imports.txt"))?;
     let others = &found - &allowed;
-    check!(others.is_empty(), "imports that tests/agent/imports.txt does not allow: {others:?}");
+    check!(
+        others.is_empty(),
+        "imports that tests/agent/imports.txt does not allow: {others:?}"
+    );
     let unused = &allowed - &found;
-    check!(unused.is_empty(), "tests/agent/imports.txt allows what nobody uses: {unused:?}");
+    check!(
+        unused.is_empty(),
+        "tests/agent/imports.txt allows what nobody uses: {unused:?}"
+    );
     Ok(())
 }
 
 /// Thread-local storage is of the initial-exec kind (`__tls_get_addr` may allocate; it is on no list)
 /// and small.
 pub fn static_tls_is_small() -> Result {
-    let output = Command::new("readelf").arg("-lW").arg(agent()?).output().map_err(|e| e.to_string())?;
+    let output = Command::new("readelf")
+        .arg("-lW")
+        .arg(agent()?)
+        .output()
+        .map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let tls = text.lines().map(str::split_whitespace).find_map(|mut words| {
-        (words.next() == Some("TLS")).then(|| words.nth(4).map(str::to_owned)).flatten()
-    });
-    let size = tls.as_deref().and_then(|s| u64::from_str_radix(s.trim_start_matches("0x"), 16).ok());
-    check!(size.is_some_and(|s| s <= STATIC_TLS_MAX), "TLS of {tls:?} bytes; at most {STATIC_TLS_MAX:#x}");
+    let tls = text
+        .lines()
+        .map(str::split_whitespace)
+        .find_map(|mut words| {
+            (words.next() == Some("TLS"))
+                .then(|| words.nth(4).map(str::to_owned))
+                .flatten()
+        });
+    let size = tls
+        .as_deref()
+        .and_then(|s| u64::from_str_radix(s.trim_start_matches("0x"), 16).ok());
+    check!(
+        size.is_some_and(|s| s <= STATIC_TLS_MAX),
+        "TLS of {tls:?} bytes; at most {STATIC_TLS_MAX:#x}"
+    );
     Ok(())
 }
 
 /// A program whose malloc aborts when it is entered while the thread is inside a synchronization call runs to its end.
 pub fn no_allocation_in_a_hook(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
-    let program = compile::compile(&root().join("tests/agent/guarded_malloc.c"), &["-fno-builtin".into()])?;
+    let program = compile::compile(
+        &root().join("tests/agent/guarded_malloc.c"),
+        &["-fno-builtin".into()],
+    )?;
     let mut recorder = convoy::record(&scratch.path("run.convoy"))?;
     let outcome = run(recorder.arg(&program), scratch.dir(), "convoy", TIMEOUT)?;
-    check!(outcome.end == End::Status(0), "ended with {:?}: {}", outcome.end, outcome.stderr);
-    check!(outcome.stdout.ends_with("EXIT-SUCCESS\n"), "stdout: {}", outcome.stdout);
+    check!(
+        outcome.end == End::Status(0),
+        "ended with {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    check!(
+        outcome.stdout.ends_with("EXIT-SUCCESS\n"),
+        "stdout: {}",
+        outcome.stdout
+    );
     Ok(())
 }
 
@@ -65,16 +102,31 @@ fn agent() -> Result<PathBuf> {
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
     let mut recorder = convoy::record(&scratch.path().join("run.convoy"))?;
     let outcome = run(recorder.arg("env"), scratch.path(), "convoy", TIMEOUT)?;
-    let preload = outcome.stdout.lines().find_map(|line| line.strip_prefix("LD_PRELOAD="));
+    let preload = outcome
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("LD_PRELOAD="));
     let words = preload.unwrap_or_default().split([' ', ':']);
-    let agent = words.map(Path::new).find(|path| path.to_string_lossy().contains("convoy"));
-    agent.map(Path::to_path_buf).ok_or_else(|| format!("no agent in LD_PRELOAD={preload:?}: {}", outcome.stderr))
+    let agent = words
+        .map(Path::new)
+        .find(|path| path.to_string_lossy().contains("convoy"));
+    agent
+        .map(Path::to_path_buf)
+        .ok_or_else(|| format!("no agent in LD_PRELOAD={preload:?}: {}", outcome.stderr))
 }
 
 /// Dynamic symbols without their versions.
 fn symbols(which: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String>> {
-    let output = Command::new("nm").args(["-D", which]).arg(agent()?).output().map_err(|e| e.to_string())?;
-    check!(output.status.success(), "nm: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("nm")
+        .args(["-D", which])
+        .arg(agent()?)
+        .output()
+        .map_err(|e| e.to_string())?;
+    check!(
+        output.status.success(),
+        "nm: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let symbol = |line: &str| {
         let mut words = line.split_whitespace().rev();
@@ -88,5 +140,9 @@ fn symbols(which: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String
 fn lines(path: &Path) -> Result<BTreeSet<String>> {
     let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let name = |line: &str| line.split('#').next().unwrap_or_default().trim().to_owned();
-    Ok(text.lines().map(name).filter(|name| !name.is_empty()).collect())
+    Ok(text
+        .lines()
+        .map(name)
+        .filter(|name| !name.is_empty())
+        .collect())
 }

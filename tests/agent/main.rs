@@ -13,7 +13,9 @@ fn main() -> ExitCode {
     let trials = vec![
         trial("exports", nm(), |_| library::exports_are_the_map()),
         trial("imports", nm(), |_| library::imports_are_allowed()),
-        trial("static-tls", missing(&["nm".to_owned()]), |_| library::static_tls_is_small()),
+        trial("static-tls", missing(&["nm".to_owned()]), |_| {
+            library::static_tls_is_small()
+        }),
         trial("malloc-in-hook", None, library::no_allocation_in_a_hook),
     ];
     case::run(trials).exit_code()

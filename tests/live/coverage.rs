@@ -27,8 +27,18 @@ const PROGRAMS: [(&str, &[&str], usize); 5] = [
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Line {
-    Calls { function: String, op: String, n: u64, failed: u64, compare: Compare },
-    Threads { thread: String, name: String, n: usize },
+    Calls {
+        function: String,
+        op: String,
+        n: u64,
+        failed: u64,
+        compare: Compare,
+    },
+    Threads {
+        thread: String,
+        name: String,
+        n: usize,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -41,7 +51,9 @@ enum Compare {
 /// One test per program.
 pub fn trials() -> Vec<Trial> {
     let one = |(file, flags, lines): (&'static str, &'static [&'static str], usize)| {
-        trial(format!("coverage/{file}"), None, move |scratch| covered(file, flags, lines, scratch))
+        trial(format!("coverage/{file}"), None, move |scratch| {
+            covered(file, flags, lines, scratch)
+        })
     };
     PROGRAMS.into_iter().map(one).collect()
 }
@@ -52,13 +64,36 @@ fn covered(file: &str, flags: &[&str], least: usize, scratch: &Scratch) -> Resul
     let program = compile(&source, &flags)?;
     let _turn = turn::shared();
     let output = scratch.path("run.convoy");
-    let outcome = run(convoy::record(&output)?.arg(program), scratch.dir(), "convoy", TIMEOUT)?;
-    check!(outcome.end == End::Status(0), "{:?}: {}", outcome.end, outcome.stderr);
+    let outcome = run(
+        convoy::record(&output)?.arg(program),
+        scratch.dir(),
+        "convoy",
+        TIMEOUT,
+    )?;
+    check!(
+        outcome.end == End::Status(0),
+        "{:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
     let lines = lines(&outcome.stdout)?;
-    check!(lines.len() >= least, "only {} of {least} lines", lines.len());
+    check!(
+        lines.len() >= least,
+        "only {} of {least} lines",
+        lines.len()
+    );
     let profile = convoy::read(&output)?;
-    let wrong: Vec<String> = lines.iter().filter_map(|line| wrong(&profile, line).err()).collect();
-    check!(wrong.is_empty(), "{} of {} not seen as they are:\n{}", wrong.len(), lines.len(), wrong.join("\n"));
+    let wrong: Vec<String> = lines
+        .iter()
+        .filter_map(|line| wrong(&profile, line).err())
+        .collect();
+    check!(
+        wrong.is_empty(),
+        "{} of {} not seen as they are:\n{}",
+        wrong.len(),
+        lines.len(),
+        wrong.join("\n")
+    );
     Ok(())
 }
 
@@ -79,8 +114,20 @@ impl Line {
     fn absorb(&mut self, other: &Self) -> bool {
         match (self, other) {
             (
-                Self::Calls { function, op, n, failed, .. },
-                Self::Calls { function: f, op: o, n: more, failed: more_failed, .. },
+                Self::Calls {
+                    function,
+                    op,
+                    n,
+                    failed,
+                    ..
+                },
+                Self::Calls {
+                    function: f,
+                    op: o,
+                    n: more,
+                    failed: more_failed,
+                    ..
+                },
             ) if function == f && op == o => {
                 *n += more;
                 *failed += more_failed;
@@ -93,7 +140,13 @@ impl Line {
 
 fn wrong(profile: &Profile, line: &Line) -> Result {
     match line {
-        Line::Calls { function, op, n, failed, compare } => {
+        Line::Calls {
+            function,
+            op,
+            n,
+            failed,
+            compare,
+        } => {
             let known = profile::op(op).ok_or_else(|| format!("no operation {op}"))?;
             let calls = profile::calls(profile, function, known);
             let right = match compare {
@@ -101,11 +154,17 @@ fn wrong(profile: &Profile, line: &Line) -> Result {
                 // The call itself may be in a function of the library's.
                 Compare::AtLeast => calls.n.max(profile::waits(profile, function).n) >= *n,
             };
-            check!(right, "{function}: {op} {calls:?}, expected {n} and {failed} failed ({compare:?})");
+            check!(
+                right,
+                "{function}: {op} {calls:?}, expected {n} and {failed} failed ({compare:?})"
+            );
         }
         Line::Threads { thread, name, n } => {
             let threads = profile::threads(profile, thread, name);
-            check!(threads == *n, "{thread}: {threads} threads called {name}, expected {n}");
+            check!(
+                threads == *n,
+                "{thread}: {threads} threads called {name}, expected {n}"
+            );
         }
     }
     Ok(())

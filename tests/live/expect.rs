@@ -104,16 +104,23 @@ fn one() -> u64 {
 pub fn all() -> Result<Vec<Expect>> {
     let folder = root().join("fixtures");
     let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut files: Vec<PathBuf> =
-        entries.flatten().map(|e| e.path().join("expect.toml")).filter(|f| f.is_file()).collect();
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|e| e.path().join("expect.toml"))
+        .filter(|f| f.is_file())
+        .collect();
     files.sort();
     files.iter().map(read).collect()
 }
 
 fn read(file: &PathBuf) -> Result<Expect> {
     let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let mut expect: Expect = toml::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))?;
-    let folder = file.parent().and_then(|f| f.file_name()).unwrap_or_default();
+    let mut expect: Expect =
+        toml::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))?;
+    let folder = file
+        .parent()
+        .and_then(|f| f.file_name())
+        .unwrap_or_default();
     expect.category = folder.to_string_lossy().into_owned();
     check!(
         expect.finding.is_some() == expect.culprit.is_some(),

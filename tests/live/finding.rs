@@ -38,27 +38,57 @@ impl Finding {
     /// Everything that a reader of the finding sees.
     pub fn words(&self) -> String {
         let evidence = self.evidence.iter().map(|e| e.text.as_str());
-        let causes = self.causes.iter().flat_map(|c| [c.text.as_str(), c.fix.as_str()]);
-        std::iter::once(self.title.as_str()).chain(evidence).chain(causes).collect::<Vec<_>>().join("\n")
+        let causes = self
+            .causes
+            .iter()
+            .flat_map(|c| [c.text.as_str(), c.fix.as_str()]);
+        std::iter::once(self.title.as_str())
+            .chain(evidence)
+            .chain(causes)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 }
 
 /// The ranked findings of a report, first one first.
 pub fn findings(report: &Value) -> Result<Vec<Finding>> {
     let findings = report.get("findings").cloned().unwrap_or_default();
-    let findings: Vec<Finding> = serde_json::from_value(findings).map_err(|e| format!("findings: {e}"))?;
+    let findings: Vec<Finding> =
+        serde_json::from_value(findings).map_err(|e| format!("findings: {e}"))?;
     for (i, finding) in findings.iter().enumerate() {
-        check!(finding.rank == i + 1, "rank {} in place {}", finding.rank, i + 1);
-        let Gain { low_ratio: low, mid_ratio: mid, high_ratio: high } = finding.gain;
-        check!(low <= mid && mid <= high, "{}: gain {low} to {high} around {mid}", finding.id);
+        check!(
+            finding.rank == i + 1,
+            "rank {} in place {}",
+            finding.rank,
+            i + 1
+        );
+        let Gain {
+            low_ratio: low,
+            mid_ratio: mid,
+            high_ratio: high,
+        } = finding.gain;
+        check!(
+            low <= mid && mid <= high,
+            "{}: gain {low} to {high} around {mid}",
+            finding.id
+        );
         let share = finding.share_of_thread_time_ratio;
-        check!((0.0..=1.0).contains(&share), "{}: {share} of the thread time", finding.id);
+        check!(
+            (0.0..=1.0).contains(&share),
+            "{}: {share} of the thread time",
+            finding.id
+        );
     }
     Ok(findings)
 }
 
 /// For messages.
 pub fn list(findings: &[Finding]) -> String {
-    let line = |f: &Finding| format!("  {} {}: {} ({:.2}..{:.2})\n", f.rank, f.id, f.title, f.gain.low_ratio, f.gain.high_ratio);
+    let line = |f: &Finding| {
+        format!(
+            "  {} {}: {} ({:.2}..{:.2})\n",
+            f.rank, f.id, f.title, f.gain.low_ratio, f.gain.high_ratio
+        )
+    };
     findings.iter().map(line).collect()
 }

@@ -74,21 +74,38 @@ pub fn program(expect: &Expect, variant: &str, fixed: bool) -> Result<PathBuf> {
 pub fn truth(command: &mut Command, scratch: &Scratch, tag: &str) -> Result<Value> {
     let outcome = run(command, scratch.dir(), tag, TIMEOUT)?;
     let ok = outcome.end == End::Status(0) && outcome.stdout.ends_with("EXIT-SUCCESS\n");
-    check!(ok, "{command:?}: {:?}\n{}{}", outcome.end, outcome.stdout, outcome.stderr);
-    let line = outcome.stdout.lines().find(|line| line.starts_with('{')).unwrap_or_default();
+    check!(
+        ok,
+        "{command:?}: {:?}\n{}{}",
+        outcome.end,
+        outcome.stdout,
+        outcome.stderr
+    );
+    let line = outcome
+        .stdout
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .unwrap_or_default();
     serde_json::from_str(line).map_err(|e| format!("{line}: {e}"))
 }
 
 /// A number of the program's own.
 pub fn number(truth: &Value, key: &str) -> Result<u64> {
-    truth.get(key).and_then(Value::as_u64).ok_or_else(|| format!("the program does not say {key}: {truth}"))
+    truth
+        .get(key)
+        .and_then(Value::as_u64)
+        .ok_or_else(|| format!("the program does not say {key}: {truth}"))
 }
 
 /// Records a program and reports it.
 pub fn record(program: &Path, scratch: &Scratch) -> Result<Recording> {
     let file = scratch.path("run.convoy");
     let truth = truth(convoy::record(&file)?.arg(program), scratch, "convoy")?;
-    let recording = Recording { truth, profile: convoy::read(&file)?, report: convoy::report(&file, scratch.dir())? };
+    let recording = Recording {
+        truth,
+        profile: convoy::read(&file)?,
+        report: convoy::report(&file, scratch.dir())?,
+    };
     laws::hold(&recording)?;
     Ok(recording)
 }
@@ -121,9 +138,19 @@ fn ranked_first(expect: &Expect, recording: &Recording) -> Result {
     let (Some(id), Some(culprit)) = (&expect.finding, &expect.culprit) else {
         return only(&all, &expect.allow);
     };
-    let first = all.first().ok_or_else(|| format!("no finding; expected {id}"))?;
-    check!(first.id == *id, "{id} is not the first finding:\n{}", list(&all));
-    check!(first.words().contains(culprit.as_str()), "{culprit} is not named:\n{}", first.words());
+    let first = all
+        .first()
+        .ok_or_else(|| format!("no finding; expected {id}"))?;
+    check!(
+        first.id == *id,
+        "{id} is not the first finding:\n{}",
+        list(&all)
+    );
+    check!(
+        first.words().contains(culprit.as_str()),
+        "{culprit} is not named:\n{}",
+        first.words()
+    );
     only(&all[1..], &expect.allow)?;
     match &expect.best {
         Some(best) => assignment_is_offered(best, &recording.report),
@@ -133,8 +160,16 @@ fn ranked_first(expect: &Expect, recording: &Recording) -> Result {
 
 /// No findings but those allowed.
 fn only(findings: &[crate::finding::Finding], allowed: &[String]) -> Result {
-    let others: Vec<_> = findings.iter().filter(|f| !allowed.contains(&f.id)).cloned().collect();
-    check!(others.is_empty(), "findings that should not be there:\n{}", list(&others));
+    let others: Vec<_> = findings
+        .iter()
+        .filter(|f| !allowed.contains(&f.id))
+        .cloned()
+        .collect();
+    check!(
+        others.is_empty(),
+        "findings that should not be there:\n{}",
+        list(&others)
+    );
     Ok(())
 }
 
@@ -146,7 +181,12 @@ fn assignment_is_offered(best: &[u32], report: &Value) -> Result {
         .flatten()
         .flat_map(|a| a["options"].as_array().into_iter().flatten())
         .map(|o| {
-            let counts = o["threads_counts"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+            let counts = o["threads_counts"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_u64)
+                .collect();
             (o["throughput_ratio"].as_f64().unwrap_or(0.0), counts)
         })
         .collect();
@@ -163,8 +203,14 @@ fn assignment_is_offered(best: &[u32], report: &Value) -> Result {
 }
 
 fn wait_is_near(expect: &Expect, recording: &Recording) -> Result {
-    let Some(wait) = &expect.wait else { return Ok(()) };
-    let function = wait.function.as_deref().or(expect.culprit.as_deref()).unwrap_or_default();
+    let Some(wait) = &expect.wait else {
+        return Ok(());
+    };
+    let function = wait
+        .function
+        .as_deref()
+        .or(expect.culprit.as_deref())
+        .unwrap_or_default();
     let own = number(&recording.truth, "wait_ns")?;
     let found = profile::waits(&recording.profile, function).sum_ns;
     let tolerance = wait.abs_ns.max((own as f64 * wait.rel) as u64);
@@ -180,14 +226,29 @@ fn exact(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let program = program(expect, variant, false)?;
     let _turn = turn::shared();
     let recording = record(&program, scratch)?;
-    for exact in expect.exact.iter().filter(|e| e.variants.is_empty() || e.variants.iter().any(|v| v == variant)) {
+    for exact in expect
+        .exact
+        .iter()
+        .filter(|e| e.variants.is_empty() || e.variants.iter().any(|v| v == variant))
+    {
         let op = profile::op(&exact.op).ok_or_else(|| format!("no operation {}", exact.op))?;
         let calls = profile::calls(&recording.profile, &exact.function, op);
         let own = number(&recording.truth, &exact.truth)? * exact.per_call;
-        check!(calls.n == own, "{}: {} of {own} {} recorded", exact.function, calls.n, exact.op);
+        check!(
+            calls.n == own,
+            "{}: {} of {own} {} recorded",
+            exact.function,
+            calls.n,
+            exact.op
+        );
         if let Some(failed) = &exact.failed {
             let own = number(&recording.truth, failed)?;
-            check!(calls.failed == own, "{}: {} of {own} failures recorded", exact.function, calls.failed);
+            check!(
+                calls.failed == own,
+                "{}: {} of {own} failures recorded",
+                exact.function,
+                calls.failed
+            );
         }
     }
     Ok(())

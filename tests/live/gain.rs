@@ -18,7 +18,10 @@ const TRIES: usize = 2;
 
 /// The interval, widened by the fixture's slack, contains the measured speed-up.
 pub fn predicted(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
-    let (broken, fixed) = (program(expect, variant, false)?, program(expect, variant, true)?);
+    let (broken, fixed) = (
+        program(expect, variant, false)?,
+        program(expect, variant, true)?,
+    );
     let slack = expect.gain.map_or(0.0, |g| g.slack);
     let _turn = turn::alone();
     let mut last = Ok(());
@@ -35,12 +38,19 @@ pub fn predicted(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
 
 fn prediction(expect: &Expect, broken: &Path, scratch: &Scratch) -> Result<Gain> {
     let findings = findings(&record(broken, scratch)?.report)?;
-    let first = findings.into_iter().find(|f| Some(&f.id) == expect.finding.as_ref());
-    first.map(|f| f.gain).ok_or_else(|| "not found at all".to_owned())
+    let first = findings
+        .into_iter()
+        .find(|f| Some(&f.id) == expect.finding.as_ref());
+    first
+        .map(|f| f.gain)
+        .ok_or_else(|| "not found at all".to_owned())
 }
 
 fn agrees(gain: &Gain, measured: f64, slack: f64) -> Result {
-    let (low, high) = (gain.low_ratio / (1.0 + slack), gain.high_ratio * (1.0 + slack));
+    let (low, high) = (
+        gain.low_ratio / (1.0 + slack),
+        gain.high_ratio * (1.0 + slack),
+    );
     check!(
         low <= measured && measured <= high,
         "measured {measured:.2}, predicted {:.2} to {:.2} (expected {:.2})",
@@ -55,8 +65,14 @@ fn agrees(gain: &Gain, measured: f64, slack: f64) -> Result {
 fn speed_up(broken: &Path, fixed: &Path, scratch: &Scratch) -> Result<f64> {
     let mut ratios = Vec::new();
     for _ in 0..PAIRS {
-        let slow = number(&truth(&mut Command::new(broken), scratch, "broken")?, "wall_ns")?;
-        let fast = number(&truth(&mut Command::new(fixed), scratch, "fixed")?, "wall_ns")?;
+        let slow = number(
+            &truth(&mut Command::new(broken), scratch, "broken")?,
+            "wall_ns",
+        )?;
+        let fast = number(
+            &truth(&mut Command::new(fixed), scratch, "fixed")?,
+            "wall_ns",
+        )?;
         ratios.push(slow as f64 / fast.max(1) as f64);
     }
     ratios.sort_by(f64::total_cmp);

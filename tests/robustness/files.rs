@@ -28,12 +28,22 @@ const ADDED: [&str; 3] = ["LD_PRELOAD=", "_CONVOY_", "ASAN_OPTIONS="];
 /// One test per claim.
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("command/missing", None, |s| cannot_run(s, Path::new("no-such-command-anywhere"), NOT_FOUND)),
-        trial("command/directory", None, |s| cannot_run(s, s.dir(), NOT_EXECUTABLE)),
+        trial("command/missing", None, |s| {
+            cannot_run(s, Path::new("no-such-command-anywhere"), NOT_FOUND)
+        }),
+        trial("command/directory", None, |s| {
+            cannot_run(s, s.dir(), NOT_EXECUTABLE)
+        }),
         trial("command/no-permission", None, no_permission),
-        trial("refused/static", None, |s| refused(s, &statically_linked()?, "static")),
-        trial("refused/go", needs("go"), |s| refused(s, &program("go_threads.go")?, "Go")),
-        trial("refused/setuid", needs("root"), |s| refused(s, &setuid_copy(s)?, "setuid")),
+        trial("refused/static", None, |s| {
+            refused(s, &statically_linked()?, "static")
+        }),
+        trial("refused/go", needs("go"), |s| {
+            refused(s, &program("go_threads.go")?, "Go")
+        }),
+        trial("refused/setuid", needs("root"), |s| {
+            refused(s, &setuid_copy(s)?, "setuid")
+        }),
         trial("output/full-disk", needs("mount"), full_disk),
         trial("output/no-directory", None, no_directory),
         trial("report/truncated", None, truncated),
@@ -59,7 +69,12 @@ fn cannot_run(scratch: &Scratch, command: &Path, expected: End) -> Result {
     let _turn = turn::shared();
     let outcome = record(scratch, &[command], "convoy")?;
     let name = command.to_string_lossy();
-    check!(outcome.end == expected, "ended with {:?}, not {expected:?}: {}", outcome.end, outcome.stderr);
+    check!(
+        outcome.end == expected,
+        "ended with {:?}, not {expected:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
     check!(outcome.stdout.is_empty(), "on stdout: {}", outcome.stdout);
     check!(
         outcome.stderr.starts_with("convoy: ") && outcome.stderr.contains(&*name),
@@ -79,10 +94,26 @@ fn no_permission(scratch: &Scratch) -> Result {
 fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
     let _turn = turn::shared();
     let outcome = record(scratch, &[program], "convoy")?;
-    check!(outcome.end == OWN_FAILURE, "ended with {:?}: {}", outcome.end, outcome.stderr);
-    check!(outcome.stdout.is_empty(), "it ran all the same: {}", outcome.stdout);
-    check!(outcome.stderr.contains(reason), "the reason is not {reason}: {}", outcome.stderr);
-    check!(!scratch.path("run.convoy").exists(), "a profile was written of nothing");
+    check!(
+        outcome.end == OWN_FAILURE,
+        "ended with {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    check!(
+        outcome.stdout.is_empty(),
+        "it ran all the same: {}",
+        outcome.stdout
+    );
+    check!(
+        outcome.stderr.contains(reason),
+        "the reason is not {reason}: {}",
+        outcome.stderr
+    );
+    check!(
+        !scratch.path("run.convoy").exists(),
+        "a profile was written of nothing"
+    );
     no_panic(&outcome)
 }
 
@@ -107,11 +138,18 @@ fn full_disk(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
     let (sections, binary) = (program("sections.c")?, convoy::binary()?);
     let mut command = Command::new("unshare");
-    let script = "mkdir full && mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero > full/all; \
+    let script =
+        "mkdir full && mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero > full/all; \
                   exec \"$1\" record -o full/run.convoy -- \"$2\" status";
-    command.args(["-m", "sh", "-c", script, "sh"]).args([binary, sections]);
+    command
+        .args(["-m", "sh", "-c", script, "sh"])
+        .args([binary, sections]);
     let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
-    check!(outcome.stdout == "total 4036\n", "the program's output became {:?}", outcome.stdout);
+    check!(
+        outcome.stdout == "total 4036\n",
+        "the program's output became {:?}",
+        outcome.stdout
+    );
     check!(
         outcome.stderr.contains("convoy: ") && outcome.stderr.contains("run.convoy"),
         "no word about the profile: {}",
@@ -130,16 +168,38 @@ fn full_disk(scratch: &Scratch) -> Result {
 fn no_directory(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
     let mut recorder = convoy::record(&scratch.path("no/such/directory/run.convoy"))?;
-    let outcome = run(recorder.arg(program("sections.c")?), scratch.dir(), "convoy", TIMEOUT)?;
-    check!(outcome.end == OWN_FAILURE, "ended with {:?}: {}", outcome.end, outcome.stderr);
-    check!(outcome.stdout.is_empty(), "the program ran first: {}", outcome.stdout);
-    check!(outcome.stderr.contains("no/such/directory"), "not named: {}", outcome.stderr);
+    let outcome = run(
+        recorder.arg(program("sections.c")?),
+        scratch.dir(),
+        "convoy",
+        TIMEOUT,
+    )?;
+    check!(
+        outcome.end == OWN_FAILURE,
+        "ended with {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    check!(
+        outcome.stdout.is_empty(),
+        "the program ran first: {}",
+        outcome.stdout
+    );
+    check!(
+        outcome.stderr.contains("no/such/directory"),
+        "not named: {}",
+        outcome.stderr
+    );
     no_panic(&outcome)
 }
 
 fn recorded(scratch: &Scratch) -> Result<Vec<u8>> {
     let outcome = record(scratch, &[&program("sections.c")?], "record")?;
-    check!(outcome.end == End::Status(0), "cannot record: {}", outcome.stderr);
+    check!(
+        outcome.end == End::Status(0),
+        "cannot record: {}",
+        outcome.stderr
+    );
     fs::read(scratch.path("run.convoy")).map_err(|e| e.to_string())
 }
 
@@ -147,8 +207,16 @@ fn recorded(scratch: &Scratch) -> Result<Vec<u8>> {
 /// may still be reported, with what is intact of it; a foreign file may not.
 fn told(scratch: &Scratch, bytes: &[u8], what: &str) -> Result<Outcome> {
     let outcome = report_of(scratch, bytes)?;
-    check!(matches!(outcome.end, End::Status(_)), "{what}: ended with {:?}", outcome.end);
-    check!(outcome.stderr.starts_with("convoy: "), "{what}: stderr is {:?}", outcome.stderr);
+    check!(
+        matches!(outcome.end, End::Status(_)),
+        "{what}: ended with {:?}",
+        outcome.end
+    );
+    check!(
+        outcome.stderr.starts_with("convoy: "),
+        "{what}: stderr is {:?}",
+        outcome.stderr
+    );
     no_panic(&outcome).map_err(|e| format!("{what}: {e}"))?;
     Ok(outcome)
 }
@@ -157,7 +225,12 @@ fn report_of(scratch: &Scratch, bytes: &[u8]) -> Result<Outcome> {
     let file = scratch.path("bad.convoy");
     fs::write(&file, bytes).map_err(|e| e.to_string())?;
     let mut command = Command::new(convoy::binary()?);
-    run(command.arg("report").arg(&file), scratch.dir(), "report", TIMEOUT)
+    run(
+        command.arg("report").arg(&file),
+        scratch.dir(),
+        "report",
+        TIMEOUT,
+    )
 }
 
 fn truncated(scratch: &Scratch) -> Result {
@@ -165,7 +238,11 @@ fn truncated(scratch: &Scratch) -> Result {
     let whole = recorded(scratch)?;
     for sixteenth in 0..16 {
         let length = whole.len() * sixteenth / 16;
-        told(scratch, &whole[..length], &format!("first {length} of {} bytes", whole.len()))?;
+        told(
+            scratch,
+            &whole[..length],
+            &format!("first {length} of {} bytes", whole.len()),
+        )?;
     }
     Ok(())
 }
@@ -182,8 +259,16 @@ fn foreign(scratch: &Scratch) -> Result {
     ];
     for (what, bytes) in files {
         let outcome = told(scratch, bytes, what)?;
-        check!(outcome.end != End::Status(0), "{what}: reported as if it were a profile: {}", outcome.stdout);
-        check!(outcome.stderr.contains("bad.convoy"), "{what}: which file? {}", outcome.stderr);
+        check!(
+            outcome.end != End::Status(0),
+            "{what}: reported as if it were a profile: {}",
+            outcome.stdout
+        );
+        check!(
+            outcome.stderr.contains("bad.convoy"),
+            "{what}: which file? {}",
+            outcome.stderr
+        );
     }
     Ok(())
 }
@@ -195,7 +280,11 @@ fn damaged(scratch: &Scratch) -> Result {
     for at in (0..whole.len()).step_by((whole.len() / 24).max(1)) {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
-        told(scratch, &bytes, &format!("bit {} of byte {at} flipped", at % 8))?;
+        told(
+            scratch,
+            &bytes,
+            &format!("bit {} of byte {at} flipped", at % 8),
+        )?;
     }
     Ok(())
 }
@@ -203,13 +292,30 @@ fn damaged(scratch: &Scratch) -> Result {
 /// ThreadSanitizer reports the race that there is, and takes the counted lock for what it is.
 fn race_is_found(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
-    let racy = compile::compile(&programs().join("racy.c"), &["-fsanitize=thread".into(), "-O0".into()])?;
+    let racy = compile::compile(
+        &programs().join("racy.c"),
+        &["-fsanitize=thread".into(), "-O0".into()],
+    )?;
     let bare = run(&mut Command::new(&racy), scratch.dir(), "bare", TIMEOUT)?;
     let outcome = record(scratch, &[&racy], "convoy")?;
-    check!(bare.end == End::Status(66), "bare, it ended with {:?}", bare.end);
-    check!(outcome.end == bare.end, "recorded, it ended with {:?}: {}", outcome.end, outcome.stderr);
+    check!(
+        bare.end == End::Status(66),
+        "bare, it ended with {:?}",
+        bare.end
+    );
+    check!(
+        outcome.end == bare.end,
+        "recorded, it ended with {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
     let warnings = |o: &Outcome| o.stderr.matches("WARNING: ThreadSanitizer").count();
-    check!(warnings(&bare) == warnings(&outcome), "{} warnings became {}", warnings(&bare), warnings(&outcome));
+    check!(
+        warnings(&bare) == warnings(&outcome),
+        "{} warnings became {}",
+        warnings(&bare),
+        warnings(&outcome)
+    );
     Ok(())
 }
 
@@ -222,9 +328,18 @@ fn environment(scratch: &Scratch) -> Result {
     let outcome = record(scratch, &[&printer], "convoy")?;
     let theirs = |o: &Outcome| -> Vec<String> {
         let ours = |line: &&str| ADDED.iter().any(|name| line.starts_with(name));
-        o.stdout.lines().filter(|line| !ours(line)).map(str::to_owned).collect()
+        o.stdout
+            .lines()
+            .filter(|line| !ours(line))
+            .map(str::to_owned)
+            .collect()
     };
-    check!(theirs(&bare) == theirs(&outcome), "{}\n---\n{}", bare.stdout, outcome.stdout);
+    check!(
+        theirs(&bare) == theirs(&outcome),
+        "{}\n---\n{}",
+        bare.stdout,
+        outcome.stdout
+    );
     Ok(())
 }
 
@@ -238,11 +353,18 @@ fn working_directory(scratch: &Scratch) -> Result {
         .map(|e| e.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
-    check!(names == ["record.err", "record.out", "run.convoy"], "in the directory: {names:?}");
+    check!(
+        names == ["record.err", "record.out", "run.convoy"],
+        "in the directory: {names:?}"
+    );
     Ok(())
 }
 
 fn no_panic(outcome: &Outcome) -> Result {
-    check!(!outcome.stderr.contains("panicked"), "convoy panicked: {}", outcome.stderr);
+    check!(
+        !outcome.stderr.contains("panicked"),
+        "convoy panicked: {}",
+        outcome.stderr
+    );
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_profile::{Op, Profile};
 use convoy_harness::case::{trial, Scratch};
 use convoy_harness::run::{run, Outcome};
 use convoy_harness::{check, compile, convoy, needs, profile, root, turn, Result};
+use convoy_profile::{Op, Profile};
 use libtest_mimic::Trial;
 use serde::Deserialize;
 
@@ -52,22 +52,39 @@ struct Case {
 pub fn trials() -> Result<Vec<Trial>> {
     let text = std::fs::read_to_string(folder().join("cases.toml")).map_err(|e| e.to_string())?;
     let table: Table = toml::from_str(&text).map_err(|e| e.to_string())?;
-    let used: BTreeSet<String> =
-        table.case.iter().flat_map(|c| [Some(c.program.clone()), c.library.clone()]).flatten().collect();
+    let used: BTreeSet<String> = table
+        .case
+        .iter()
+        .flat_map(|c| [Some(c.program.clone()), c.library.clone()])
+        .flatten()
+        .collect();
     let mut trials: Vec<Trial> = table.case.into_iter().map(Case::trial).collect();
-    trials.push(trial("table/complete", None, move |_| every_program_is_used(&used)));
+    trials.push(trial("table/complete", None, move |_| {
+        every_program_is_used(&used)
+    }));
     Ok(trials)
 }
 
 /// Programs of the tests that are written in Rust.
-const USED_ELSEWHERE: [&str; 5] =
-    ["environment.c", "go_threads.go", "racy.c", "script.sh", "waits_for_signal.c"];
+const USED_ELSEWHERE: [&str; 5] = [
+    "environment.c",
+    "go_threads.go",
+    "racy.c",
+    "script.sh",
+    "waits_for_signal.c",
+];
 
 fn every_program_is_used(used: &BTreeSet<String>) -> Result {
     let entries = std::fs::read_dir(programs()).map_err(|e| e.to_string())?;
-    for name in entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()) {
+    for name in entries
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+    {
         let header = name.ends_with(".h");
-        check!(header || used.contains(&name) || USED_ELSEWHERE.contains(&name.as_str()), "{name}: no case runs it");
+        check!(
+            header || used.contains(&name) || USED_ELSEWHERE.contains(&name.as_str()),
+            "{name}: no case runs it"
+        );
     }
     Ok(())
 }
@@ -83,9 +100,14 @@ pub fn programs() -> PathBuf {
 
 impl Case {
     fn trial(self) -> Trial {
-        trial(self.name.clone(), needs::missing(&self.needs), move |scratch| {
-            self.compare(scratch).map_err(|message| format!("{} ({})", message, self.why))
-        })
+        trial(
+            self.name.clone(),
+            needs::missing(&self.needs),
+            move |scratch| {
+                self.compare(scratch)
+                    .map_err(|message| format!("{} ({})", message, self.why))
+            },
+        )
     }
 
     fn compare(&self, scratch: &Scratch) -> Result {
@@ -97,7 +119,12 @@ impl Case {
         let words = std::iter::once(recorder.get_program()).chain(recorder.get_args());
         let mut recorded: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
         recorded.extend(line);
-        let recorded = run(&mut self.command(&recorded), scratch.dir(), "convoy", TIMEOUT)?;
+        let recorded = run(
+            &mut self.command(&recorded),
+            scratch.dir(),
+            "convoy",
+            TIMEOUT,
+        )?;
         same(&bare, &recorded)?;
         self.nothing_is_lost(&convoy::read(&file)?)
     }
@@ -106,7 +133,10 @@ impl Case {
     fn line(&self) -> Result<Vec<String>> {
         let program = compile::compile(&programs().join(&self.program), &self.flags)?;
         let library = match &self.library {
-            Some(source) => compile::compile(&programs().join(source), &["-shared".into(), "-fPIC".into()])?,
+            Some(source) => compile::compile(
+                &programs().join(source),
+                &["-shared".into(), "-fPIC".into()],
+            )?,
             None => PathBuf::new(),
         };
         let fill = |word: &String| {
@@ -114,7 +144,13 @@ impl Case {
             word.replace("{programs}", &programs().to_string_lossy())
         };
         let own = std::iter::once(program.to_string_lossy().into_owned());
-        Ok(self.inside.iter().map(fill).chain(own).chain(self.args.iter().map(fill)).collect())
+        Ok(self
+            .inside
+            .iter()
+            .map(fill)
+            .chain(own)
+            .chain(self.args.iter().map(fill))
+            .collect())
     }
 
     fn command(&self, line: &[String]) -> Command {
@@ -128,11 +164,17 @@ impl Case {
         if let Some(expected) = self.counted {
             let function = self.function.as_deref().unwrap_or("counted_section");
             let found = profile::calls(recorded, function, Op::MutexLock).n;
-            check!(found == expected, "{function}: {found} of {expected} acquisitions recorded");
+            check!(
+                found == expected,
+                "{function}: {found} of {expected} acquisitions recorded"
+            );
         }
         let processes = recorded.processes.len();
         let expected = self.processes.unwrap_or(1);
-        check!(processes >= expected, "{processes} of {expected} processes in the profile");
+        check!(
+            processes >= expected,
+            "{processes} of {expected} processes in the profile"
+        );
         self.losses_are_named(recorded)
     }
 }
@@ -143,8 +185,14 @@ const STACKS_ONLY: [&str; 2] = ["stack-truncated", "stack-no-rule"];
 impl Case {
     /// The losses are exactly those that the table knows about.
     fn losses_are_named(&self, recorded: &Profile) -> Result {
-        let drops = recorded.processes.iter().flat_map(|p| &p.drops).map(|(reason, _)| reason.as_str());
-        let designed = |reason: &&str| STACKS_ONLY.contains(reason) || self.may_lose.iter().any(|r| r == reason);
+        let drops = recorded
+            .processes
+            .iter()
+            .flat_map(|p| &p.drops)
+            .map(|(reason, _)| reason.as_str());
+        let designed = |reason: &&str| {
+            STACKS_ONLY.contains(reason) || self.may_lose.iter().any(|r| r == reason)
+        };
         let found: BTreeSet<&str> = drops.filter(|reason| !designed(reason)).collect();
         let expected: BTreeSet<&str> = self.lost.iter().map(String::as_str).collect();
         check!(found == expected, "lost: {found:?}, expected {expected:?}");
@@ -162,8 +210,18 @@ pub fn same(bare: &Outcome, recorded: &Outcome) -> Result {
         recorded.end,
         recorded.stderr
     );
-    check!(bare.stdout == recorded.stdout, "stdout differs:\n{}\n---\n{}", bare.stdout, recorded.stdout);
-    check!(bare.stderr == recorded.stderr, "stderr differs:\n{}\n---\n{}", bare.stderr, recorded.stderr);
+    check!(
+        bare.stdout == recorded.stdout,
+        "stdout differs:\n{}\n---\n{}",
+        bare.stdout,
+        recorded.stdout
+    );
+    check!(
+        bare.stderr == recorded.stderr,
+        "stderr differs:\n{}\n---\n{}",
+        bare.stderr,
+        recorded.stderr
+    );
     Ok(())
 }
 

@@ -39,17 +39,27 @@ pub fn trial(
     })
 }
 
-fn in_scratch(name: &str, body: impl FnOnce(&Scratch) -> Result) -> std::result::Result<(), Failed> {
+fn in_scratch(
+    name: &str,
+    body: impl FnOnce(&Scratch) -> Result,
+) -> std::result::Result<(), Failed> {
     let base = target().join("fixtures").join("runs");
     let make = || {
         std::fs::create_dir_all(&base)?;
-        tempfile::Builder::new().prefix(&format!("{}-", name.replace('/', "-"))).tempdir_in(&base)
+        tempfile::Builder::new()
+            .prefix(&format!("{}-", name.replace('/', "-")))
+            .tempdir_in(&base)
     };
     let kept = make().map_err(|e| format!("{}: {e}", base.display()))?;
-    let scratch = Scratch { dir: kept.path().to_path_buf() };
+    let scratch = Scratch {
+        dir: kept.path().to_path_buf(),
+    };
     body(&scratch).map_err(|message| {
         let dir = kept.keep();
-        Failed::from(format!("{message}\n\nkept: {}\nagain: cargo test -p convoy-harness -- --exact {name}", dir.display()))
+        Failed::from(format!(
+            "{message}\n\nkept: {}\nagain: cargo test -p convoy-harness -- --exact {name}",
+            dir.display()
+        ))
     })
 }
 

@@ -31,13 +31,46 @@ pub fn compile(source: &Path, flags: &[String]) -> Result<PathBuf> {
 }
 
 fn command(source: &Path, flags: &[String]) -> Result<Command> {
-    let extension = source.extension().and_then(|e| e.to_str()).unwrap_or_default();
+    let extension = source
+        .extension()
+        .and_then(|e| e.to_str())
+        .unwrap_or_default();
     let line: &[&str] = match extension {
-        "c" => &["gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"],
-        "cpp" => &["g++", "-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"],
-        "rs" => &["rustc", "--edition=2021", "-Copt-level=2", "-g", "--check-cfg=cfg(fx_fixed)", "-Dwarnings"],
+        "c" => &[
+            "gcc",
+            "-std=gnu11",
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+        ],
+        "cpp" => &[
+            "g++",
+            "-std=c++20",
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+        ],
+        "rs" => &[
+            "rustc",
+            "--edition=2021",
+            "-Copt-level=2",
+            "-g",
+            "--check-cfg=cfg(fx_fixed)",
+            "-Dwarnings",
+        ],
         "go" => &["go", "build"],
-        _ => return Err(format!("{}: no compiler for this kind of file", source.display())),
+        _ => {
+            return Err(format!(
+                "{}: no compiler for this kind of file",
+                source.display()
+            ))
+        }
     };
     let mut command = Command::new(line[0]);
     command.args(&line[1..]).args(flags).current_dir(root());
@@ -49,17 +82,28 @@ fn output(source: &Path, command: &Command) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     source.hash(&mut hasher);
     format!("{command:?}").hash(&mut hasher);
-    let stem = source.file_stem().and_then(|s| s.to_str()).unwrap_or("program");
-    target().join("fixtures").join(format!("{stem}-{:08x}", hasher.finish() as u32))
+    let stem = source
+        .file_stem()
+        .and_then(|s| s.to_str())
+        .unwrap_or("program");
+    target()
+        .join("fixtures")
+        .join(format!("{stem}-{:08x}", hasher.finish() as u32))
 }
 
 /// Newer than the source and every header that it could include: those beside it and in `fixtures`.
 fn is_fresh(output: &Path, source: &Path) -> bool {
-    let Some(made) = modified(output) else { return false };
+    let Some(made) = modified(output) else {
+        return false;
+    };
     let beside = source.parent().into_iter().flat_map(files);
     let shared = files(&root().join("fixtures")).into_iter();
-    let headers = beside.chain(shared).filter(|f| f.extension().is_some_and(|e| e == "h" || e == "rs"));
-    headers.chain([source.to_path_buf()]).all(|f| modified(&f).is_some_and(|m| m < made))
+    let headers = beside
+        .chain(shared)
+        .filter(|f| f.extension().is_some_and(|e| e == "h" || e == "rs"));
+    headers
+        .chain([source.to_path_buf()])
+        .all(|f| modified(&f).is_some_and(|m| m < made))
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {
@@ -67,7 +111,9 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
-    fs::read_dir(dir).map(|entries| entries.flatten().map(|e| e.path()).collect()).unwrap_or_default()
+    fs::read_dir(dir)
+        .map(|entries| entries.flatten().map(|e| e.path()).collect())
+        .unwrap_or_default()
 }
 
 fn build(mut command: Command, source: &Path, output: &Path) -> Result {
@@ -76,6 +122,10 @@ fn build(mut command: Command, source: &Path, output: &Path) -> Result {
     fs::create_dir_all(target().join("fixtures")).map_err(|e| format!("target/fixtures: {e}"))?;
     command.arg("-o").arg(&part).arg(source);
     let done = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    check!(done.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&done.stderr));
+    check!(
+        done.status.success(),
+        "{command:?}:\n{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
     fs::rename(&part, output).map_err(|e| format!("{}: {e}", output.display()))
 }

@@ -15,7 +15,8 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `$CONVOY_BIN`, or the binary that was built with these tests.
 pub fn binary() -> Result<PathBuf> {
-    let binary = std::env::var_os("CONVOY_BIN").map_or_else(|| profile_dir().join("convoy"), PathBuf::from);
+    let binary =
+        std::env::var_os("CONVOY_BIN").map_or_else(|| profile_dir().join("convoy"), PathBuf::from);
     check!(
         binary.is_file(),
         "{}: no such binary; build it (`cargo build -p convoy`) or set CONVOY_BIN",
@@ -27,14 +28,18 @@ pub fn binary() -> Result<PathBuf> {
 /// `convoy record --quiet -o <profile> --`, to be followed by the command.
 pub fn record(profile: &Path) -> Result<Command> {
     let mut command = Command::new(binary()?);
-    command.args(["record", "--quiet", "-o"]).arg(profile).arg("--");
+    command
+        .args(["record", "--quiet", "-o"])
+        .arg(profile)
+        .arg("--");
     Ok(command)
 }
 
 /// Reads a profile that must be whole.
 pub fn read(profile: &Path) -> Result<Profile> {
     let bytes = std::fs::read(profile).map_err(|e| format!("{}: {e}", profile.display()))?;
-    let (data, warnings) = Profile::read(&bytes).map_err(|e| format!("{}: {e}", profile.display()))?;
+    let (data, warnings) =
+        Profile::read(&bytes).map_err(|e| format!("{}: {e}", profile.display()))?;
     check!(warnings.is_empty(), "{}: {warnings:?}", profile.display());
     Ok(data)
 }
@@ -44,6 +49,11 @@ pub fn report(profile: &Path, dir: &Path) -> Result<Value> {
     let mut command = Command::new(binary()?);
     command.args(["report", "--format", "json"]).arg(profile);
     let outcome = run(&mut command, dir, "report", REPORT_TIMEOUT)?;
-    check!(outcome.end == End::Status(0), "{command:?}: {:?}: {}", outcome.end, outcome.stderr);
+    check!(
+        outcome.end == End::Status(0),
+        "{command:?}: {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
     serde_json::from_str(&outcome.stdout).map_err(|e| format!("{command:?}: not JSON: {e}"))
 }

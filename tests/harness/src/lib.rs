@@ -18,12 +18,17 @@ use std::path::{Path, PathBuf};
 
 /// The repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_else(|_| PathBuf::from("."))
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap_or_else(|_| PathBuf::from("."))
 }
 
 /// Cargo's target directory: the tests are in `<target>/<profile>/deps`.
 pub fn target() -> PathBuf {
-    profile_dir().parent().map_or_else(|| root().join("target"), Path::to_path_buf)
+    profile_dir()
+        .parent()
+        .map_or_else(|| root().join("target"), Path::to_path_buf)
 }
 
 /// `<target>/<profile>`, where the binaries are.

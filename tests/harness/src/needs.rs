@@ -17,22 +17,38 @@ pub fn missing(needs: &[String]) -> Option<Missing> {
 fn lacks(need: &str) -> Option<String> {
     let (met, fix) = match need {
         "root" => (geteuid().is_root(), "run as root"),
-        "cpus-2" => (std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2), "two processors"),
-        "mount" => (works("unshare", &["-m", "true"]), "permission to unshare the mount namespace"),
+        "cpus-2" => (
+            std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2),
+            "two processors",
+        ),
+        "mount" => (
+            works("unshare", &["-m", "true"]),
+            "permission to unshare the mount namespace",
+        ),
         "go" => (works("go", &["version"]), "apt-get install golang-go"),
         "rustc" => (works("rustc", &["--version"]), "a Rust toolchain"),
         "jemalloc" => (library("libjemalloc.so.2"), "apt-get install libjemalloc2"),
-        "tcmalloc" => (library("libtcmalloc.so.4"), "apt-get install libgoogle-perftools4"),
+        "tcmalloc" => (
+            library("libtcmalloc.so.4"),
+            "apt-get install libgoogle-perftools4",
+        ),
         "asan" => (gcc_has("libasan.so"), "apt-get install libasan8"),
         "tsan" => (gcc_has("libtsan.so"), "apt-get install libtsan2"),
         "nm" => (works("nm", &["--version"]), "apt-get install binutils"),
-        _ => (false, "nobody knows this need: see tests/harness/src/needs.rs"),
+        _ => (
+            false,
+            "nobody knows this need: see tests/harness/src/needs.rs",
+        ),
     };
     (!met).then(|| format!("needs {need}: {fix}"))
 }
 
 fn works(program: &str, args: &[&str]) -> bool {
-    let quiet = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let quiet = Command::new(program)
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     quiet.is_ok_and(|status| status.success())
 }
 
@@ -43,6 +59,8 @@ fn library(name: &str) -> bool {
 
 /// gcc prints the bare name of a file that it does not have.
 fn gcc_has(name: &str) -> bool {
-    let output = Command::new("gcc").arg(format!("-print-file-name={name}")).output();
+    let output = Command::new("gcc")
+        .arg(format!("-print-file-name={name}"))
+        .output();
     output.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_absolute())
 }

@@ -25,8 +25,16 @@ pub fn calls(profile: &Profile, function: &str, op: Op) -> Calls {
     let mut calls = Calls::default();
     for process in &profile.processes {
         let there = |frame: FrameIx| frame_is_in(process, frame, function);
-        let counts = process.counts.iter().filter(|c| c.op == op && there(c.frame)).map(|c| (c.n, c.failed));
-        let rest = process.unattributed.iter().filter(|c| c.op == op && there(c.frame)).map(|c| (c.n, c.failed));
+        let counts = process
+            .counts
+            .iter()
+            .filter(|c| c.op == op && there(c.frame))
+            .map(|c| (c.n, c.failed));
+        let rest = process
+            .unattributed
+            .iter()
+            .filter(|c| c.op == op && there(c.frame))
+            .map(|c| (c.n, c.failed));
         for (n, failed) in counts.chain(rest) {
             calls.n += n;
             calls.failed += failed;
@@ -40,7 +48,10 @@ pub fn waits(profile: &Profile, function: &str) -> Waits {
     let mut waits = Waits::default();
     for process in &profile.processes {
         for detail in &process.details {
-            let wait = detail.wait.as_ref().filter(|_| stack_has(process, detail.stack, function));
+            let wait = detail
+                .wait
+                .as_ref()
+                .filter(|_| stack_has(process, detail.stack, function));
             if let Some(wait) = wait {
                 waits.n += wait.n;
                 waits.sum_ns += wait.sum_ns;
@@ -53,8 +64,14 @@ pub fn waits(profile: &Profile, function: &str) -> Waits {
 /// Threads with this start routine and name.
 pub fn threads(profile: &Profile, start: &str, name: &str) -> usize {
     let matches = |process: &Process| {
-        let of_start = |t: &&convoy_profile::Thread| t.start.is_some_and(|f| frame_is_in(process, f, start));
-        process.threads.iter().filter(of_start).filter(|t| t.name == name).count()
+        let of_start =
+            |t: &&convoy_profile::Thread| t.start.is_some_and(|f| frame_is_in(process, f, start));
+        process
+            .threads
+            .iter()
+            .filter(of_start)
+            .filter(|t| t.name == name)
+            .count()
     };
     profile.processes.iter().map(matches).sum()
 }
@@ -65,19 +82,31 @@ pub fn op(name: &str) -> Option<Op> {
         .split('-')
         .map(|word| {
             let mut letters = word.chars();
-            letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
+            letters
+                .next()
+                .map(|first| first.to_ascii_uppercase().to_string() + letters.as_str())
+                .unwrap_or_default()
         })
         .collect();
     serde_json::from_value(serde_json::Value::String(pascal)).ok()
 }
 
 fn stack_has(process: &Process, stack: StackIx, function: &str) -> bool {
-    let frames = process.stacks.get(stack as usize).map(Vec::as_slice).unwrap_or_default();
-    frames.iter().any(|&frame| frame_is_in(process, frame, function))
+    let frames = process
+        .stacks
+        .get(stack as usize)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    frames
+        .iter()
+        .any(|&frame| frame_is_in(process, frame, function))
 }
 
 fn frame_is_in(process: &Process, frame: FrameIx, function: &str) -> bool {
-    process.frames.get(frame as usize).is_some_and(|frame| names(frame).any(|name| plain(name) == function))
+    process
+        .frames
+        .get(frame as usize)
+        .is_some_and(|frame| names(frame).any(|name| plain(name) == function))
 }
 
 fn names(frame: &Frame) -> impl Iterator<Item = &str> {

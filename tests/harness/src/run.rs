@@ -77,24 +77,37 @@ pub fn start<'a>(command: &mut Command, dir: &'a Path, tag: &'a str) -> Result<R
         let path = dir.join(format!("{tag}.{suffix}"));
         File::create(&path).map_err(|e| format!("{}: {e}", path.display()))
     };
-    command.current_dir(dir).process_group(0).stdin(Stdio::null());
+    command
+        .current_dir(dir)
+        .process_group(0)
+        .stdin(Stdio::null());
     command.stdout(create("out")?).stderr(create("err")?);
     let started = Instant::now();
     let child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
-    Ok(Running { child, dir, tag, started })
+    Ok(Running {
+        child,
+        dir,
+        tag,
+        started,
+    })
 }
 
 impl Running<'_> {
     /// Sends a signal to the whole group, as a terminal does.
     pub fn signal(&self, signal: Signal) -> Result {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process id")?;
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or("no process id")?;
         kill_process_group(pid, signal).map_err(|e| format!("{signal:?} to {pid:?}: {e}"))
     }
 
     /// Waits until the standard output has this text.
     pub fn wait_for(&mut self, text: &str, timeout: Duration) -> Result {
         while !self.read("out").contains(text) {
-            if self.started.elapsed() > timeout || self.child.try_wait().is_ok_and(|end| end.is_some()) {
+            if self.started.elapsed() > timeout
+                || self.child.try_wait().is_ok_and(|end| end.is_some())
+            {
                 return Err(format!("never said {text:?}: stderr: {}", self.read("err")));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -117,11 +130,17 @@ impl Running<'_> {
             }
         };
         let elapsed = self.started.elapsed();
-        Ok(Outcome { end, stdout: self.read("out"), stderr: self.read("err"), elapsed })
+        Ok(Outcome {
+            end,
+            stdout: self.read("out"),
+            stderr: self.read("err"),
+            elapsed,
+        })
     }
 
     fn read(&self, suffix: &str) -> String {
-        let bytes = std::fs::read(self.dir.join(format!("{}.{suffix}", self.tag))).unwrap_or_default();
+        let bytes =
+            std::fs::read(self.dir.join(format!("{}.{suffix}", self.tag))).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
