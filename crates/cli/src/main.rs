@@ -3,6 +3,8 @@
 //! This crate parses arguments, wires the others together, prints, and exits. Standard output
 //! belongs to the program while one runs; Convoy's own words go to standard error.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod doctor;
 mod exit;

@@ -82,9 +82,8 @@ fn members(view: &View) -> Vec<Vec<ObjectId>> {
         }
     }
     let mut sets: BTreeMap<usize, Vec<ObjectId>> = BTreeMap::new();
-    for i in 0..ids.len() {
-        let r = root(&mut parent, i);
-        sets.entry(r).or_default().push(ids[i]);
+    for (i, id) in ids.iter().enumerate() {
+        sets.entry(root(&mut parent, i)).or_default().push(*id);
     }
     sets.into_values().filter(|set| set.len() > 1).collect()
 }

@@ -175,9 +175,8 @@ impl<'a> Sim<'a> {
             events: BinaryHeap::new(),
             sequence: 0,
         };
-        for i in 0..n {
-            let first = program.kinds[kinds[i]].turn[0];
-            sim.begin(i, first);
+        for (i, kind) in kinds.iter().enumerate() {
+            sim.begin(i, program.kinds[*kind].turn[0]);
         }
         sim.dispatch();
         let mut done = 0;
