@@ -126,7 +126,8 @@ mirror! {
         waker_ns: u64,
         module: u32,
         destroyed: u32,
-        reserved: [u64; 2],
+        arrivals: u64,
+        reserved: u64,
     }
 
     /// A code address.

@@ -107,6 +107,8 @@ constants! {
     }
     u16 {
         CV_HELD_SAMPLED = 1,
+        CV_HELD_WAIT_ONLY = 2,
+        CV_HELD_TIMEOUT = 4,
     }
     u32 {
         CV_THREAD_FREE = 0,

@@ -42,7 +42,7 @@ mirror! {
         op: u16,
         flags: u16,
         acquire_ns: u32,
-        reserved: u64,
+        spun_ns: u64,
     }
 
     /// The latest acquisition of an object by this thread.

@@ -69,7 +69,14 @@ fn every_field_has_the_place_that_c_gives_it() {
             mirrored.insert(size, field.size as u64);
         }
     }
-    assert_eq!(ask_c(&questions), mirrored);
+    let in_c = ask_c(&questions);
+    let wrong: Vec<_> = in_c
+        .iter()
+        .filter(|(what, value)| mirrored.get(*what) != Some(value))
+        .map(|(what, value)| (what, value, mirrored.get(what)))
+        .collect();
+    assert!(wrong.is_empty(), "(what, in C, here): {wrong:?}");
+    assert_eq!(in_c.len(), mirrored.len());
 }
 
 #[test]

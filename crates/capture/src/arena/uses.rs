@@ -264,17 +264,11 @@ impl Reader<'_, '_, '_> {
         ix
     }
 
-    /// The row that a record of this thread refers to, if it does and the object agrees.
-    fn detail_named(
-        &self,
-        reference: abi::Ref,
-        thread: ThreadIx,
-        object: ObjectIx,
-    ) -> Option<usize> {
+    /// The row of the entry that a record names, if it is one of this thread's.
+    fn detail_at(&self, reference: abi::Ref, thread: ThreadIx) -> Option<usize> {
         let place = usize::try_from(abi::ref_offset(reference)).ok()?;
         let ix = *self.detail_places.get(&place)?;
-        let detail = &self.details[ix];
-        (detail.thread == thread && detail.object == object).then_some(ix)
+        (self.details[ix].thread == thread).then_some(ix)
     }
 
     fn pair(&mut self, object: ObjectIx, stack: StackIx, thread: ThreadIx, raw: &abi::EntryPair) {
@@ -301,8 +295,8 @@ impl Reader<'_, '_, '_> {
         pair.wait_max_ns = pair.wait_max_ns.max(raw.wait_max_ns);
     }
 
-    /// Holds that the thread had not recorded yet: of locks that it held to the end, or released just
-    /// before. The agent records nothing while a lock is held, the wait before it included.
+    /// What the thread had not recorded yet: holds of locks that it held to the end, or released just
+    /// before, and the waits before them. The agent records nothing while a lock is held.
     fn holds(&mut self, thread: ThreadIx, record: &abi::Thread, until_ns: u64) {
         let used = (record.held_count as usize).min(record.held.len());
         for held in record.held[..used].iter().filter(|h| h.obj != 0) {
@@ -310,9 +304,18 @@ impl Reader<'_, '_, '_> {
                 self.view.mark_damaged();
                 continue;
             };
+            if held.flags & abi::CV_HELD_WAIT_ONLY != 0 {
+                // The wait was for what the entry is about; `obj` is the lock that delayed the record.
+                if let Some(ix) = self.detail_at(held.detail, thread) {
+                    self.held_wait(ix, held);
+                }
+                continue;
+            }
             let object = self.objects.of(held.obj, op);
-            let named = self.detail_named(held.detail, thread, object);
-            let ix = named.unwrap_or_else(|| self.detail_of(object, 0, thread, op));
+            let ix = self
+                .detail_at(held.detail, thread)
+                .filter(|ix| self.details[*ix].object == object)
+                .unwrap_or_else(|| self.detail_of(object, 0, thread, op));
             let released_ns = if held.released_ns != 0 {
                 held.released_ns
             } else {
@@ -332,23 +335,34 @@ impl Reader<'_, '_, '_> {
                 detail.acquire_sum_ns =
                     detail.acquire_sum_ns.saturating_add(held.acquire_ns.into());
             }
-            if held.wait_ns == 0 {
-                continue;
-            }
-            add_wait(detail.wait.get_or_insert_default(), held.wait_ns);
-            let stack = detail.stack;
-            if held.peer_tid != 0 {
-                let raw = abi::EntryPair {
-                    n: 1,
-                    wait_sum_ns: held.wait_ns,
-                    wait_max_ns: held.wait_ns,
-                    peer_tid: held.peer_tid,
-                    peer_frame: held.peer_frame,
-                    peer_stack: held.peer_stack,
-                    ..Default::default()
-                };
-                self.pair(object, stack, thread, &raw);
-            }
+            self.held_wait(ix, held);
+        }
+    }
+
+    /// The wait of a record that was still to be made, added to its entry.
+    fn held_wait(&mut self, ix: usize, held: &abi::Held) {
+        if held.wait_ns == 0 && held.spun_ns == 0 {
+            return;
+        }
+        let detail = &mut self.details[ix];
+        let wait = detail.wait.get_or_insert_default();
+        wait.busy_sum_ns = wait.busy_sum_ns.saturating_add(held.spun_ns);
+        if held.wait_ns == 0 {
+            return;
+        }
+        add_wait(wait, held.wait_ns, held.flags & abi::CV_HELD_TIMEOUT != 0);
+        let (object, stack, thread) = (detail.object, detail.stack, detail.thread);
+        if held.peer_tid != 0 {
+            let raw = abi::EntryPair {
+                n: 1,
+                wait_sum_ns: held.wait_ns,
+                wait_max_ns: held.wait_ns,
+                peer_tid: held.peer_tid,
+                peer_frame: held.peer_frame,
+                peer_stack: held.peer_stack,
+                ..Default::default()
+            };
+            self.pair(object, stack, thread, &raw);
         }
     }
 
@@ -362,11 +376,13 @@ impl Reader<'_, '_, '_> {
             return;
         };
         let object = self.objects.of(record.wait_obj, op);
-        let named = self.detail_named(record.wait_detail, thread, object);
-        let ix = named.unwrap_or_else(|| self.detail_of(object, 0, thread, op));
+        let ix = self
+            .detail_at(record.wait_detail, thread)
+            .filter(|ix| self.details[*ix].object == object)
+            .unwrap_or_else(|| self.detail_of(object, 0, thread, op));
         let wait_ns = until_ns.saturating_sub(record.wait_since_ns);
         let wait = self.details[ix].wait.get_or_insert_default();
-        add_wait(wait, wait_ns);
+        add_wait(wait, wait_ns, false);
         wait.unfinished = 1;
         wait.unfinished_ns = wait_ns;
     }
@@ -422,11 +438,13 @@ fn add_waits(wait: &mut Wait, raw: &abi::WaitDetail) {
 }
 
 /// One more wait, as the agent adds it.
-fn add_wait(wait: &mut Wait, ns: u64) {
+fn add_wait(wait: &mut Wait, ns: u64, timed_out: bool) {
     let mut one = abi::WaitDetail {
         n: 1,
         sum_ns: ns,
         max_ns: ns,
+        timeouts: timed_out.into(),
+        timeout_sum_ns: if timed_out { ns } else { 0 },
         ..Default::default()
     };
     let bucket = ns.checked_ilog2().unwrap_or(0) as usize;

@@ -512,6 +512,35 @@ fn holds_that_were_not_recorded_yet_are_committed() {
 }
 
 #[test]
+fn waits_that_were_not_recorded_yet_are_no_holds() {
+    let (mut builder, places) = sample();
+    builder.change::<abi::Thread>(places.worker, |t| {
+        t.held_count = 2;
+        // the lock that delayed the record is another object than the one waited for
+        t.held[0] = abi::Held {
+            obj: STACK_LOCK,
+            wait_ns: 2_000,
+            detail: places.detail,
+            op: abi::CV_OP_MUTEX_LOCK,
+            flags: abi::CV_HELD_WAIT_ONLY | abi::CV_HELD_TIMEOUT,
+            ..Default::default()
+        };
+        t.held[1] = abi::Held {
+            detail: 0, // its entry could not be made
+            ..t.held[0]
+        };
+    });
+    let p = process(&builder.finish());
+    let [detail] = p.details.as_slice() else {
+        panic!("{:?}", p.details)
+    };
+    assert_eq!((detail.hold_n, detail.hold_sum_ns), (3, 3_000));
+    let wait = detail.wait.as_ref().unwrap();
+    assert_eq!((wait.n, wait.sum_ns), (3, 2_300));
+    assert_eq!((wait.timeouts, wait.timeout_sum_ns), (1, 2_000));
+}
+
+#[test]
 fn wait_at_the_end_counts_up_to_the_end() {
     let (mut builder, places) = sample();
     builder.header.state = abi::CV_PROCESS_RUNNING;
