@@ -2,7 +2,9 @@
 /* Agent rules: cv_agent.h. dlsym is called at start-up, and in a hook only when that hook runs before
  * the agent's constructor; its success path neither allocates nor calls an interposed function. */
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 
+#include "cv_modules.h"
 #include "cv_real.h"
 
 #include "cv_banned.h"
@@ -28,17 +30,31 @@ __asm__(".symver libc_mutex_trylock,__pthread_mutex_trylock@GLIBC_2.2.5");
 __asm__(".symver libc_mutex_unlock,__pthread_mutex_unlock@GLIBC_2.2.5");
 #endif
 
+#if defined(__x86_64__)
+/* Sanitizers define these aliases as well, but cannot serve a call to them where the C library's are not
+ * linkable any more: only the C library's own will do. */
+static void *if_of_libc(void *f)
+{
+	struct cv_mapping libc, its;
+
+	return f && cv_mapping_find((uint64_t)(uintptr_t)&gnu_get_libc_version, &libc) &&
+			       cv_mapping_find((uint64_t)(uintptr_t)f, &its) && its.lo == libc.lo ?
+		       f :
+		       NULL;
+}
+#endif
+
 void *cv_real_lookup(enum cv_real_index i)
 {
 	void *f = NULL;
 
 #if defined(__x86_64__)
 	if (i == CV_REAL_pthread_mutex_lock)
-		f = (void *)libc_mutex_lock;
+		f = if_of_libc((void *)libc_mutex_lock);
 	else if (i == CV_REAL_pthread_mutex_trylock)
-		f = (void *)libc_mutex_trylock;
+		f = if_of_libc((void *)libc_mutex_trylock);
 	else if (i == CV_REAL_pthread_mutex_unlock)
-		f = (void *)libc_mutex_unlock;
+		f = if_of_libc((void *)libc_mutex_unlock);
 	if (!f && names[i].version)
 		f = dlvsym(RTLD_NEXT, names[i].name, names[i].version);
 #endif
