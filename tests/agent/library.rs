@@ -115,7 +115,7 @@ fn agent() -> Result<PathBuf> {
         .ok_or_else(|| format!("no agent in LD_PRELOAD={preload:?}: {}", outcome.stderr))
 }
 
-/// Dynamic symbols without their versions.
+/// Dynamic symbols. Of what is defined, the old versions keep theirs: `name@VERSION`.
 fn symbols(which: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String>> {
     let output = Command::new("nm")
         .args(["-D", which])
@@ -130,8 +130,14 @@ fn symbols(which: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let symbol = |line: &str| {
         let mut words = line.split_whitespace().rev();
-        let name = words.next()?.split('@').next()?.to_owned();
-        wanted(words.next()?).then_some(name)
+        let versioned = words.next()?;
+        let kind = words.next()?;
+        let old = kind != "U" && kind != "w" && !versioned.contains("@@");
+        let name = match versioned.split_once('@') {
+            Some((name, _)) if !old => name,
+            _ => versioned,
+        };
+        wanted(kind).then(|| name.to_owned())
     };
     Ok(text.lines().filter_map(symbol).collect())
 }

@@ -154,7 +154,11 @@ impl Reader<'_, '_, '_> {
     }
 
     fn cache(&mut self, thread: ThreadIx, record: &abi::Thread) {
-        for slot in record.cache.iter().filter(|s| s.obj != 0 && s.n != 0) {
+        for slot in record
+            .cache
+            .iter()
+            .filter(|s| s.obj != 0 && (s.n != 0 || s.failed != 0))
+        {
             let Some(op) = op_of(slot.op) else {
                 self.view.mark_damaged();
                 continue;
@@ -188,7 +192,10 @@ impl Reader<'_, '_, '_> {
                 .collect(),
             None => record.sites.to_vec(),
         };
-        for site in sites.iter().filter(|s| s.ra != 0 && s.n != 0) {
+        for site in sites
+            .iter()
+            .filter(|s| s.ra != 0 && (s.n != 0 || s.failed != 0))
+        {
             let Some(op) = op_of(site.op) else {
                 self.view.mark_damaged();
                 continue;
