@@ -41,10 +41,10 @@ extern __thread struct cv_thread *cv_self __attribute__((tls_model("initial-exec
 struct cv_work {
 	uint32_t countdown;   /* operations until the next sample */
 	uint32_t rng;
-	uint32_t busy;        /* this thread is inside the tables: a signal handler must stay out */
+	uint32_t sites_used;
 	uint32_t entry_count; /* entries in `index` */
 	uint32_t index_mask;
-	uint32_t sites_used;
+	uint64_t busy;        /* frame that is inside the tables: a signal handler must stay out; 0 = none */
 	cv_ref *index;        /* open-addressing index of this thread's entries */
 	struct cv_block *entries; /* blocks being filled */
 	struct cv_block *waits;
@@ -59,7 +59,6 @@ struct cv_work {
 	void *(*start)(void *);
 	void *arg;
 	int (*start_c11)(void *);
-	uint64_t memo[10];    /* cv_unwind.c's memory of the latest stack */
 };
 _Static_assert(sizeof(struct cv_work) <= sizeof(((struct cv_thread *)0)->scratch), "scratch");
 
@@ -68,18 +67,27 @@ static inline struct cv_work *cv_work(struct cv_thread *t)
 	return (struct cv_work *)t->scratch;
 }
 
+/* True if the hook that claimed the tables is gone: a signal handler jumped out of it. Were we in a
+ * handler above it, the kernel's signal frame, of more than 512 bytes, would lie between us. */
+static inline bool cv_abandoned(const struct cv_thread *t, uint64_t claimed_at, uint64_t here)
+{
+	return here >= t->stack_lo && here < t->stack_hi && claimed_at >= t->stack_lo && claimed_at < t->stack_hi &&
+	       here + 512 > claimed_at;
+}
+
 /* Claim this thread's tables. False = a hook below us in the same thread has them (we are in a signal
  * handler): the operation goes on unrecorded, and is counted. */
 void cv_drop(enum cv_drop reason);
 static inline bool cv_enter(struct cv_thread *t)
 {
 	struct cv_work *w = cv_work(t);
+	uint64_t here = (uint64_t)__builtin_frame_address(0);
 
-	if (cv_unlikely(w->busy)) {
+	if (cv_unlikely(w->busy) && !cv_abandoned(t, w->busy, here)) {
 		cv_drop(CV_DROP_REENTRANT);
 		return false;
 	}
-	w->busy = 1;
+	w->busy = here;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	return true;
 }

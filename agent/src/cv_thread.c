@@ -169,7 +169,6 @@ static void thread_begin(struct cv_thread *t, uint64_t stack_bytes)
 	find_stack(t, stack_bytes);
 	w->rng = (uint32_t)(cv_ticks() ^ t->tid * 2654435761u) | 1;
 	w->busy = 0;
-	memset(w->memo, 0, sizeof(w->memo));
 	cv_sampler_rearm(t);
 	__atomic_store_n(&by_tid[t->tid % TID_SLOTS], cv_ref_of(t), __ATOMIC_RELEASE);
 	__atomic_fetch_add(&cv_arena->threads_started, 1, __ATOMIC_RELAXED);
