@@ -40,4 +40,4 @@ pub use error::{Error, ErrorKind, Refusal, Trouble};
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use session::{leftovers, Leftover, Session};
-pub use store::write_profile;
+pub use store::{can_write, write_profile};

@@ -40,27 +40,59 @@ fn write(path: &Path, encoded: &[u8]) -> Result<(), Error> {
     if path.is_dir() {
         return Err(failed(std::io::Error::from_raw_os_error(libc::EISDIR)));
     }
-    // A device or pipe (/dev/stdout) cannot be replaced by a rename, and must not be.
-    if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
+    if is_device(path) {
         let mut file = std::fs::OpenOptions::new()
             .write(true)
             .open(path)
             .map_err(failed)?;
         return file.write_all(encoded).map_err(failed);
     }
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::Builder::new()
-        .prefix(".convoy-")
-        .permissions(std::fs::Permissions::from_mode(0o666)) // cut by the umask, as for any output
-        .tempfile_in(dir)
-        .map_err(failed)?;
+    let mut file = beside(path).map_err(failed)?;
     file.write_all(encoded).map_err(failed)?;
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|e| failed(e.error))?;
     Ok(())
+}
+
+/// Finds out whether a profile could be written there, before a program runs for an hour.
+///
+/// Leaves nothing behind; an existing file stays as it is. Fails as [`write_profile`] would.
+pub fn can_write(path: &Path) -> Result<(), Error> {
+    let tried = if path.is_dir() {
+        Err(std::io::Error::from_raw_os_error(libc::EISDIR))
+    } else if is_device(path) {
+        Ok(()) // opening a pipe could block, or end whoever reads it
+    } else {
+        beside(path).map(drop)
+    };
+    tried.map_err(|e| {
+        let fix = match e.kind() {
+            IoKind::NotFound => "make the directory first",
+            _ => "write elsewhere with -o",
+        };
+        let found = format!("{}: {}", path.display(), os_text(&e));
+        Error::new(
+            ErrorKind::Write,
+            Trouble::new(found, "the program was not started", fix),
+        )
+    })
+}
+
+/// A device or pipe (/dev/stdout) cannot be replaced by a rename, and must not be.
+fn is_device(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|m| !m.is_file())
+}
+
+/// A new file in the directory of `path`, removed when dropped.
+fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    tempfile::Builder::new()
+        .prefix(".convoy-")
+        .permissions(std::fs::Permissions::from_mode(0o666)) // cut by the umask, as for any output
+        .tempfile_in(dir)
 }
 
 /// The same error, told together with where the data still are.
@@ -85,6 +117,21 @@ pub(crate) fn kept(error: &Error, session_dir: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn place_to_write_is_tried_and_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = dir.path().join("old.convoy");
+        std::fs::write(&old, "old").unwrap();
+        can_write(&old).unwrap();
+        can_write(&dir.path().join("new.convoy")).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
+        let missing = can_write(&dir.path().join("no/new.convoy")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::Write);
+        assert!(missing.trouble().fix.contains("directory"));
+        can_write(dir.path()).unwrap_err();
+    }
 
     #[test]
     fn profile_replaces_the_old_one_and_leaves_nothing_beside_it() {

@@ -32,6 +32,11 @@ pub fn run(run: &Run) -> Status {
 
 /// Runs, then writes a profile.
 pub fn record(record: &Record) -> Status {
+    // The name may hold the pid, which is not known yet; its directory hardly does.
+    if let Err(error) = convoy_capture::can_write(Path::new(&output(record, 0))) {
+        Message::from(error.trouble()).print();
+        return Status::OwnFailure;
+    }
     let (mut recording, pid) = match execute(&record.recording.options(), &record.command) {
         Ok(recorded) => recorded,
         Err(status) => return status,
