@@ -160,6 +160,12 @@ impl<'a> Reader<'a, '_> {
             self.word.push_str("(anonymous)");
             return true;
         }
+        // `decltype (x) std::construct_at()`: a return type with parentheses, and no name before them.
+        if (self.word.is_empty() || self.word == "decltype") && self.out.is_empty() {
+            self.word.clear();
+            self.group('(', ')');
+            return true;
+        }
         self.group('(', ')');
         let after = self
             .rest
@@ -243,6 +249,11 @@ mod tests {
                 "Pool::start()::{lambda()#1}::operator()() const",
                 "Pool::start::{closure}::operator()",
             ),
+            (
+                "decltype (::new ((void*)(0)) std::thread((declval<void (&)()>)())) std::construct_at<std::thread, void (&)()>(std::thread*, void (&)())",
+                "std::construct_at",
+            ),
+            ("decltype(f()) Queue::get<int>(int)", "Queue::get"),
             ("operator<<(std::ostream&, X const&)", "operator<<"),
             ("Foo::operator bool() const", "Foo::operator bool"),
             ("Foo::~Foo()", "Foo::Foo"),

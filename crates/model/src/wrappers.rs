@@ -41,7 +41,8 @@ const RUNTIME_MODULES: [&str; 17] = [
     "linux-vdso",
 ];
 
-fn is_runtime_module(module: &str) -> bool {
+/// Whether a file is a library that never is the culprit: the C library, a language's run-time library.
+pub(crate) fn is_runtime_module(module: &str) -> bool {
     if module == "[vdso]" || module.starts_with("memfd:") || module.starts_with("ld-") {
         return true;
     }

@@ -1,16 +1,18 @@
 //! Thread groups: threads that do the same job.
 //!
 //! A job is told by start routine, creation site and name pattern. The start routine alone does not
-//! do: every `std::thread`, Rust, GLib and OpenMP thread starts in its library's trampoline.
+//! do: every `std::thread`, Rust, GLib and OpenMP thread starts in its library's trampoline. There the
+//! function that its call stacks have in common takes its place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use convoy_profile::{Process, Thread as Record};
+use convoy_profile::{Process, Thread as Record, ThreadIx};
 
+use super::jobs::jobs;
 use super::sites::{base_name, Sites};
 use super::threads::Threads;
 use crate::wrappers::passes_on;
-use crate::{path, Group, GroupId, Model, ProcessId, SiteFrame, SiteId};
+use crate::{path, Group, GroupId, Model, ProcessId, SiteFrame, SiteId, ThreadId};
 
 /// Groups the threads of one process.
 pub(super) fn group(
@@ -21,52 +23,106 @@ pub(super) fn group(
     sites: &mut Sites<'_>,
 ) {
     let first = model.groups.len();
+    let mut members: Vec<Member> = threads
+        .iter()
+        .map(|(ix, thread)| member(model, process, sites, ix, thread))
+        .collect();
+    assign_jobs(&mut members, &jobs(model, process, sites));
+
     let mut by_key: HashMap<GroupKey, GroupId> = HashMap::new();
-    for (ix, thread) in threads.iter() {
-        let record = &process.threads[ix];
-        let start = record.start.and_then(|frame| sites.expand(frame).pop());
-        let create_site = sites.known(record.create_stack, &mut model.sites);
-        let frames = create_site.map_or(&[][..], |site| creation_frames(model, site));
-        let name_pattern = if ix == 0 {
-            String::new()
-        } else {
-            name_pattern(record, process)
-        };
-        let key = GroupKey {
-            main: ix == 0,
-            created: created_key(frames, start.as_ref()),
-            start: start.as_ref().map(start_key),
-            name_pattern: name_pattern.clone(),
-        };
-        let group = match by_key.get(&key) {
+    for member in members {
+        let group = match by_key.get(&member.key) {
             Some(&group) => group,
             None => {
                 let group = GroupId(model.groups.len() as u32);
-                let name = display_name(&key, start.as_ref(), frames.first());
-                let threads = Vec::new();
-                let process = id;
+                let creator = member
+                    .create_site
+                    .and_then(|site| creation_frames(model, site).first());
+                let name = display_name(&member.key, member.start.as_ref(), creator);
                 model.groups.push(Group {
-                    process,
+                    process: id,
                     name,
-                    start,
-                    create_site,
-                    name_pattern,
-                    threads,
+                    start: member.start,
+                    create_site: member.create_site,
+                    name_pattern: member.key.name_pattern.clone(),
+                    threads: Vec::new(),
                 });
-                by_key.insert(key, group);
+                by_key.insert(member.key, group);
                 group
             }
         };
-        model.threads[thread.0 as usize].group = group;
-        model.groups[group.0 as usize].threads.push(thread);
+        model.threads[member.thread.0 as usize].group = group;
+        model.groups[group.0 as usize].threads.push(member.thread);
     }
     tell_apart(model, first);
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+/// A thread, and what tells its group.
+struct Member {
+    ix: usize,
+    thread: ThreadId,
+    key: GroupKey,
+    start: Option<SiteFrame>,
+    create_site: Option<SiteId>,
+}
+
+fn member(
+    model: &mut Model,
+    process: &Process,
+    sites: &mut Sites<'_>,
+    ix: usize,
+    thread: ThreadId,
+) -> Member {
+    let record = &process.threads[ix];
+    let start = record.start.and_then(|frame| sites.expand(frame).pop());
+    let create_site = sites.known(record.create_stack, &mut model.sites);
+    let frames = create_site.map_or(&[][..], |site| creation_frames(model, site));
+    let key = GroupKey {
+        main: ix == 0,
+        created: created_key(frames, start.as_ref()),
+        start: start.as_ref().map(start_key),
+        name_pattern: if ix == 0 {
+            String::new()
+        } else {
+            name_pattern(record, process)
+        },
+        job: None,
+    };
+    Member {
+        ix,
+        thread,
+        key,
+        start,
+        create_site,
+    }
+}
+
+/// Threads of trampolines that are alike otherwise run one job if all that is known of them agrees. Else
+/// they are as many groups as there are jobs, and one more of those that are not known.
+fn assign_jobs(members: &mut [Member], jobs: &HashMap<ThreadIx, String>) {
+    let job = |m: &Member| jobs.get(&(m.ix as ThreadIx)).cloned();
+    let told = |m: &Member| m.key.main || m.start.as_ref().is_some_and(|s| !is_trampoline(s));
+    let mut by_key: HashMap<GroupKey, Vec<usize>> = HashMap::new();
+    for (at, member) in members.iter().enumerate().filter(|(_, m)| !told(m)) {
+        by_key.entry(member.key.clone()).or_default().push(at);
+    }
+    for alike in by_key.into_values() {
+        let known: BTreeSet<String> = alike.iter().filter_map(|&at| job(&members[at])).collect();
+        for at in alike {
+            members[at].key.job = match known.len() {
+                1 => known.first().cloned(),
+                _ => job(&members[at]),
+            };
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct GroupKey {
     main: bool,
     start: Option<String>,
+    /// What the threads run, where `start` is a library's.
+    job: Option<String>,
     created: Vec<String>,
     name_pattern: String,
 }
@@ -77,6 +133,7 @@ fn display_name(key: &GroupKey, start: Option<&SiteFrame>, creator: Option<&Site
         _ if key.main => "main".into(),
         _ if !key.name_pattern.is_empty() => key.name_pattern.clone(),
         (Some(start), _) if !is_trampoline(start) => start_name(start),
+        _ if key.job.is_some() => job_name(key.job.as_deref().unwrap_or_default()),
         (_, Some(creator)) => format!("threads created at {}", creator.label()),
         (Some(start), None) => start_name(start),
         (None, None) => "other threads".into(),
@@ -168,7 +225,7 @@ const THREAD_LIBRARIES: [&str; 9] = [
     "libtsan",
 ];
 
-fn is_trampoline(start: &SiteFrame) -> bool {
+pub(super) fn is_trampoline(start: &SiteFrame) -> bool {
     if start.function.is_empty() {
         return passes_on(start)
             || THREAD_LIBRARIES
@@ -181,6 +238,11 @@ fn is_trampoline(start: &SiteFrame) -> bool {
             .last()
             .is_some_and(|name| TRAMPOLINES.contains(&name.as_str()))
         || path.ends_with(&["QThreadPrivate".into(), "start".into()])
+}
+
+/// `Pool::start::{closure}()`: that it is the closure's `operator()` goes without saying.
+fn job_name(job: &str) -> String {
+    format!("{}()", job.strip_suffix("::operator()").unwrap_or(job))
 }
 
 fn start_name(start: &SiteFrame) -> String {

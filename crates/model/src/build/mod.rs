@@ -4,6 +4,7 @@ mod apportion;
 mod counts;
 mod futex;
 mod groups;
+mod jobs;
 mod names;
 mod objects;
 mod pairs;

@@ -1,0 +1,96 @@
+//! What a thread runs, where its start routine does not tell.
+//!
+//! `std::thread`, Rust, GLib and OpenMP start all their threads in a routine of their own. But every
+//! call stack of such a thread goes through the function that it was given: the outermost frame that
+//! is not the library's.
+
+use std::collections::hash_map::Entry;
+use std::collections::HashMap;
+
+use convoy_profile::{Process, ThreadIx};
+
+use super::groups::is_trampoline;
+use super::sites::Sites;
+use crate::wrappers::{is_runtime_module, passes_on};
+use crate::{path, Model, SiteFrame, SiteId};
+
+/// Paths of the functions that threads run, of those threads where all call stacks agree.
+pub(super) fn jobs(
+    model: &mut Model,
+    process: &Process,
+    sites: &mut Sites<'_>,
+) -> HashMap<ThreadIx, String> {
+    let mut by_site: HashMap<SiteId, Option<String>> = HashMap::new();
+    let mut by_thread: HashMap<ThreadIx, Option<String>> = HashMap::new();
+    for detail in &process.details {
+        let Some(site) = sites.known(detail.stack, &mut model.sites) else {
+            continue;
+        };
+        let frames = &model.sites[site.0 as usize].frames;
+        let job = by_site.entry(site).or_insert_with(|| job_of(frames));
+        match by_thread.entry(detail.thread) {
+            Entry::Vacant(slot) => {
+                slot.insert(job.clone());
+            }
+            Entry::Occupied(mut slot) if slot.get() != job => {
+                slot.insert(None);
+            }
+            Entry::Occupied(_) => {}
+        }
+    }
+    by_thread
+        .into_iter()
+        .filter_map(|(thread, job)| Some((thread, job?)))
+        .collect()
+}
+
+/// The outermost frame that is no library's, of a stack that goes down to where threads begin.
+fn job_of(frames: &[SiteFrame]) -> Option<String> {
+    let begins = frames
+        .last()
+        .is_some_and(|frame| is_runtime_module(&frame.module));
+    let job = frames
+        .iter()
+        .rev()
+        .find(|frame| !passes_on(frame) && !is_trampoline(frame))?;
+    (begins && !job.function.is_empty()).then(|| path::short(&job.function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::job_of;
+    use crate::SiteFrame;
+
+    fn stack(frames: &[(&str, &str)]) -> Vec<SiteFrame> {
+        let frame = |&(function, module): &(&str, &str)| SiteFrame {
+            function: function.into(),
+            module: module.into(),
+            ..SiteFrame::default()
+        };
+        frames.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn job_is_what_the_library_calls() {
+        let complete = [
+            ("std::mutex::lock()", "prog"),
+            ("Queue::put(int)", "prog"),
+            ("produce(Queue&)", "prog"),
+            ("void std::__invoke_impl<void, void (*)()>(...)", "prog"),
+            (
+                "std::thread::_State_impl<std::thread::_Invoker<...> >::_M_run()",
+                "prog",
+            ),
+            ("", "libstdc++.so.6"),
+            ("start_thread", "libc.so.6"),
+        ];
+        assert_eq!(job_of(&stack(&complete)), Some("produce".into()));
+        assert_eq!(job_of(&stack(&complete[..3])), None, "cut off");
+        assert_eq!(
+            job_of(&stack(&complete[3..])),
+            None,
+            "nothing but libraries"
+        );
+        assert_eq!(job_of(&[]), None);
+    }
+}
