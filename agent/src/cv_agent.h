@@ -39,7 +39,7 @@ extern __thread struct cv_thread *cv_self __attribute__((tls_model("initial-exec
 
 /* The agent's working state of a thread, in cv_thread.scratch. */
 struct cv_work {
-	uint32_t countdown;   /* operations until the next sample */
+	int32_t countdown;    /* operations until the next sample; a signal handler may take it below 0 */
 	uint32_t rng;
 	uint32_t sites_used;
 	uint32_t entry_count; /* entries in `index` */
@@ -53,7 +53,7 @@ struct cv_work {
 	uint64_t spin_last_ns;
 	uint64_t spin_busy_ns;
 	cv_ref spin_detail;
-	uint32_t reserved;
+	uint32_t index_full;  /* there was no memory for a larger index */
 	uint64_t cpu_base_ns, user_base_ns, sys_base_ns, delay_base_ns; /* of earlier lives of the record */
 	uint64_t vol_base, invol_base;
 	void *(*start)(void *);

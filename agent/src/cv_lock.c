@@ -71,7 +71,8 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 		cv_block_held(&b, wait_ns);
 	} else {
 		cv_count_undone(t, addr_of(l), ra, a->op);
-		cv_block_commit(&b, wait_ns, true);
+		if (r == ETIMEDOUT) /* else it was refused: EDEADLK, EINVAL */
+			cv_block_commit(&b, wait_ns, true);
 	}
 	return r;
 }
@@ -92,6 +93,8 @@ static CV_COLD int rw_sampled(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 	if (r == 0) {
 		cv_last_set(t, addr_of(l), ra);
 		cv_hold_sampled(t, addr_of(l), a->op, detail, after, (uint32_t)(after - before));
+	} else {
+		cv_count_undone(t, addr_of(l), ra, a->op);
 	}
 	return r;
 }
@@ -108,7 +111,9 @@ static int rw_lock(pthread_rwlock_t *l, uint64_t ra, const struct rw_acquire *a)
 	if (cv_unlikely(rw_blocks(l, a->writer)))
 		return rw_waiting(t, l, ra, a);
 	r = rw_real(l, a);
-	if (r == 0 && a->writer)
+	if (cv_unlikely(r != 0))
+		cv_count_undone(t, addr_of(l), ra, a->op);
+	else if (a->writer)
 		cv_last_set(t, addr_of(l), ra);
 	return r;
 }

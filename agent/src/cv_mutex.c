@@ -22,7 +22,10 @@
 
 #define KIND_NEVER 0x7fffffff
 #define KIND_TYPE(kind) ((kind)&3) /* PTHREAD_MUTEX_RECURSIVE and so on */
+#define KIND_ROBUST 0x10
 #define KIND_PI 0x20
+#define KIND_PP 0x40
+#define PP_CEILING 0xfff80000 /* in the word of a priority-protected mutex, also of a free one */
 
 /* __kind of the mutexes that the inline path serves: plain ones, or none. */
 static int inline_kind = KIND_NEVER;
@@ -75,19 +78,26 @@ static inline void plain_release(struct cv_thread *t, pthread_mutex_t *m)
 
 /* ---- peeking, for all kinds ---- */
 
+static inline uint32_t word_of(const pthread_mutex_t *m, int kind)
+{
+	uint32_t word = (uint32_t)__atomic_load_n(&m->__data.__lock, __ATOMIC_RELAXED);
+
+	return kind & KIND_PP ? word & ~PP_CEILING : word;
+}
+
 static inline bool looks_taken(const pthread_mutex_t *m, const struct cv_thread *t)
 {
-	int word = __atomic_load_n(&m->__data.__lock, __ATOMIC_RELAXED);
 	int kind = __atomic_load_n(&m->__data.__kind, __ATOMIC_RELAXED);
+	uint32_t word = word_of(m, kind);
 	uint32_t owner;
 
 	if (word == 0)
 		return false;
 	/* robust and PI mutexes keep the owner in the word, with flag bits above it */
-	if (kind & (KIND_PI | 0x10)) {
+	if (kind & (KIND_PI | KIND_ROBUST)) {
 		if (word & FUTEX_OWNER_DIED)
 			return false;
-		owner = (uint32_t)word & FUTEX_TID_MASK;
+		owner = word & FUTEX_TID_MASK;
 	} else {
 		owner = (uint32_t)__atomic_load_n(&m->__data.__owner, __ATOMIC_RELAXED);
 	}
@@ -118,6 +128,12 @@ static bool acquired(int r)
 	return r == 0 || r == EOWNERDEAD;
 }
 
+/* It was a wait, even if it ended without the mutex: not a refusal (EDEADLK, EINVAL). */
+static bool waited(int r)
+{
+	return r == ETIMEDOUT || r == ENOTRECOVERABLE;
+}
+
 static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, const struct acquire *a)
 {
 	struct cv_blocking b;
@@ -134,7 +150,8 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 		cv_block_held(&b, wait_ns);
 	} else {
 		cv_count_undone(t, addr_of(m), ra, a->op);
-		cv_block_commit(&b, wait_ns, true);
+		if (waited(r))
+			cv_block_commit(&b, wait_ns, true);
 	}
 	return r;
 }
@@ -167,7 +184,9 @@ static CV_COLD int lock_sampled(struct cv_thread *t, pthread_mutex_t *m, uint64_
 		r = real_acquire(m, a);
 	}
 	after = cv_now();
-	if (acquired(r) && !nested(m)) {
+	if (!acquired(r)) {
+		cv_count_undone(t, addr_of(m), ra, a->op);
+	} else if (!nested(m)) {
 		cv_last_set(t, addr_of(m), ra);
 		cv_hold_sampled(t, addr_of(m), a->op, detail, after, (uint32_t)(after - before));
 	}
@@ -197,6 +216,8 @@ static CV_NOINLINE int lock_slow(pthread_mutex_t *m, uint64_t ra, const struct a
 	}
 	if (acquired(r))
 		cv_last_set(t, addr_of(m), ra);
+	else
+		cv_count_undone(t, addr_of(m), ra, a->op);
 	return r;
 }
 
@@ -224,7 +245,7 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 	if (cv_unlikely(!t || m->__data.__kind != inline_kind))
 		return lock_slow_plain(m, ra);
 	n = cv_counter(t, addr_of(m), ra);
-	if (cv_unlikely(!n || cv_work(t)->countdown == 1))
+	if (cv_unlikely(!n || cv_work(t)->countdown <= 1))
 		return lock_slow_plain(m, ra);
 	/* The counters are written after the word is had: the locked instruction would wait for them, but
 	 * here they drain while the program works. */
@@ -248,6 +269,9 @@ CV_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *m, const struct timespec 
 
 CV_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *m, clockid_t clock, const struct timespec *deadline)
 {
+	/* refused, even if the mutex is free */
+	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
+		return cv_real(pthread_mutex_clocklock)(m, clock, deadline);
 	return lock_slow(m, CV_RA,
 			 &(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK,
 					    .clock = clock,
@@ -295,7 +319,7 @@ static int release(struct cv_thread *t, pthread_mutex_t *m)
 	}
 	/* others wait: leave word before the C library wakes one of them */
 	if (t && KIND_TYPE(kind) != PTHREAD_MUTEX_RECURSIVE_NP && !(kind & KIND_PI) &&
-	    __atomic_load_n(&m->__data.__lock, __ATOMIC_RELAXED) == 2)
+	    word_of(m, kind) == 2)
 		cv_object_woken(addr_of(m), CV_OBJECT_MUTEX);
 	r = cv_real(pthread_mutex_unlock)(m);
 	return r;

@@ -25,7 +25,7 @@ void cv_sampler_rearm(struct cv_thread *t)
 	uint32_t period = cv_session.sample_period;
 
 	/* uniform over [1, 2 * period - 1]: the mean is the period */
-	cv_work(t)->countdown = 1 + next_random(cv_work(t)) % (2 * period - 1);
+	cv_work(t)->countdown = (int32_t)(1 + next_random(cv_work(t)) % (2 * period - 1));
 }
 
 /* ---- entries ---- */
@@ -60,8 +60,10 @@ static bool index_grow(struct cv_thread *t)
 	struct cv_block *b = cv_block_alloc(CV_BLOCK_INDEX, size * sizeof(cv_ref), sizeof(cv_ref), t->index);
 	cv_ref *fresh;
 
-	if (!b)
+	if (!b) {
+		w->index_full = 1;
 		return false;
+	}
 	fresh = cv_payload(b);
 	for (uint32_t i = 0; w->index && i <= w->index_mask; i++) {
 		const struct cv_entry *e = cv_at(w->index[i]);
@@ -102,8 +104,12 @@ static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t si
 	struct cv_entry *e;
 	uint32_t at;
 
-	if (cv_unlikely((w->entry_count + 1) * 3 > (w->index ? w->index_mask + 1 : 0) * 2 && !index_grow(t)))
+	if (cv_unlikely((w->entry_count + 1) * 3 > (w->index ? w->index_mask + 1 : 0) * 2 && !w->index_full))
+		index_grow(t);
+	if (cv_unlikely(!w->index)) {
+		cv_drop(CV_DROP_ARENA_FULL);
 		return NULL;
+	}
 	at = entry_hash(obj, site, (uint32_t)kind << 8 | op, pk);
 	for (;; at++) {
 		e = cv_at(w->index[at & w->index_mask]);
@@ -111,6 +117,11 @@ static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t si
 			break;
 		if (e->obj == obj && e->site == site && e->kind == kind && e->op == op && entry_peer_key(e) == pk)
 			return e;
+	}
+	/* One that cannot grow still finds what it knows, as long as a slot is free. */
+	if (cv_unlikely(w->entry_count + 1 > w->index_mask)) {
+		cv_drop(CV_DROP_ARENA_FULL);
+		return NULL;
 	}
 	e = thread_append(t, &w->entries, CV_BLOCK_ENTRIES, sizeof(*e), ENTRY_ITEMS);
 	if (!e)
@@ -275,14 +286,25 @@ static void slot_claim(struct cv_slot *s, uint64_t obj, uint64_t ra, enum cv_op 
 	cv_frame_intern(ra, 0);
 }
 
+/* The site that counted the call, if it did: its table may have been full. */
+static struct cv_site *site_known(struct cv_thread *t, uint64_t ra, enum cv_op op)
+{
+	struct cv_site *s = site_slot(sites_of(t), t->sites_mask, ra, op);
+
+	return s->ra ? s : NULL;
+}
+
 void cv_count_failed(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op)
 {
 	struct cv_slot *s = cv_slot_of(t, obj, ra);
+	struct cv_site *site;
 
 	if (cv_likely(cv_slot_is(s, obj, ra) && s->op == op)) {
 		s->failed++;
 	} else if (cv_enter(t)) {
-		site_slot(sites_of(t), t->sites_mask, ra, op)->failed++;
+		site = site_known(t, ra, op);
+		if (site)
+			site->failed++;
 		cv_leave(t);
 	}
 }
@@ -290,12 +312,15 @@ void cv_count_failed(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op 
 void cv_count_undone(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op)
 {
 	struct cv_slot *s = cv_slot_of(t, obj, ra);
+	struct cv_site *site;
 
 	cv_count_failed(t, obj, ra, op);
 	if (cv_likely(cv_slot_is(s, obj, ra) && s->op == op)) {
 		s->n--;
 	} else if (cv_enter(t)) {
-		site_slot(sites_of(t), t->sites_mask, ra, op)->n--;
+		site = site_known(t, ra, op);
+		if (site)
+			site->n--;
 		cv_leave(t);
 	}
 }
@@ -317,7 +342,7 @@ bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op
 		return true;
 	}
 	site_count(t, ra, op, failed);
-	if (--w->countdown == 0) {
+	if (--w->countdown <= 0) {
 		uint32_t frame = cv_frame_intern(ra, 0);
 		struct cv_entry *e = frame ? entry_get(t, obj, frame, CV_ENTRY_COUNT, op, NULL) : NULL;
 

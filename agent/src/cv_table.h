@@ -59,7 +59,7 @@ static inline bool cv_count(struct cv_thread *t, uint64_t obj, uint64_t ra, enum
 		return cv_count_miss(t, obj, ra, op, failed);
 	s->n++;
 	s->failed += failed;
-	if (cv_likely(--cv_work(t)->countdown != 0))
+	if (cv_likely(--cv_work(t)->countdown > 0))
 		return false;
 	cv_sampler_rearm(t);
 	return true;

@@ -61,6 +61,35 @@ static struct cv_thread *record_alloc(void)
 	return t;
 }
 
+/* Records made for threads that came to nothing: the next ones take them, so that a program that tries again
+ * and again does not fill the arena. */
+#define SPARES 8
+static cv_ref spares[SPARES];
+
+static void spare_put(struct cv_thread *t)
+{
+	for (int i = 0; i < SPARES; i++) {
+		cv_ref none = 0;
+
+		if (__atomic_compare_exchange_n(&spares[i], &none, cv_ref_of(t), false, __ATOMIC_RELEASE,
+						__ATOMIC_RELAXED))
+			return;
+	}
+}
+
+static struct cv_thread *spare_take(void)
+{
+	for (int i = 0; i < SPARES; i++) {
+		if (__atomic_load_n(&spares[i], __ATOMIC_RELAXED)) {
+			cv_ref r = __atomic_exchange_n(&spares[i], 0, __ATOMIC_ACQUIRE);
+
+			if (r)
+				return cv_at(r);
+		}
+	}
+	return NULL;
+}
+
 /* Past max_threads a new thread continues the record of an ended one, if it can be of the same kind:
  * a program that starts a thread per request must not grow without bound. */
 static struct cv_thread *record_reuse(uint64_t start_routine, cv_ref create_stack)
@@ -78,7 +107,9 @@ static struct cv_thread *record_reuse(uint64_t start_routine, cv_ref create_stac
 			struct cv_thread *t = cv_payload(b);
 			uint32_t ended = CV_THREAD_ENDED;
 
-			at += b->bytes ? b->bytes : 64;
+			if (!b->bytes) /* another thread is just making it */
+				break;
+			at += b->bytes;
 			if (b->kind != CV_BLOCK_THREAD)
 				continue;
 			looked++;
@@ -108,9 +139,9 @@ static struct cv_thread *record_reuse(uint64_t start_routine, cv_ref create_stac
 
 static struct cv_thread *record_make(uint64_t start_routine, cv_ref create_stack)
 {
-	struct cv_thread *t = NULL;
+	struct cv_thread *t = spare_take();
 
-	if (__atomic_load_n(&cv_arena->threads, __ATOMIC_RELAXED) >= cv_session.max_threads) {
+	if (!t && __atomic_load_n(&cv_arena->threads, __ATOMIC_RELAXED) >= cv_session.max_threads) {
 		t = record_reuse(start_routine, create_stack);
 		if (t) {
 			struct cv_work *w = cv_work(t);
@@ -134,6 +165,13 @@ static struct cv_thread *record_make(uint64_t start_routine, cv_ref create_stack
 	t->parent_tid = cv_self ? cv_self->tid : 0;
 	__atomic_store_n(&t->state, CV_THREAD_CREATED, __ATOMIC_RELEASE);
 	return t;
+}
+
+static void record_failed(struct cv_thread *t)
+{
+	__atomic_store_n(&t->state, t->lives ? CV_THREAD_ENDED : CV_THREAD_FAILED, __ATOMIC_RELEASE);
+	if (!t->lives) /* one with earlier lives is found by record_reuse() */
+		spare_put(t);
 }
 
 /* ---- life ---- */
@@ -340,6 +378,7 @@ void cv_threads_snapshot(void)
 void cv_threads_reset(void)
 {
 	memset(by_tid, 0, sizeof(by_tid));
+	memset(spares, 0, sizeof(spares));
 	reuse_cursor = 0;
 	cv_self = NULL;
 	gone = false;
@@ -348,6 +387,27 @@ void cv_threads_reset(void)
 
 /* ---- hooks ---- */
 
+/* The new thread takes up the record that its creator made. */
+static void thread_take_up(struct cv_thread *t, uint64_t stack_bytes)
+{
+	struct cv_thread *early = cv_self;
+
+	if (cv_likely(!early)) {
+		registering = true; /* keeps signal handlers out until there is a record */
+		thread_begin(t, stack_bytes);
+		registering = false;
+		return;
+	}
+	/* A signal handler has run in this thread before: it has a record, which knows its creator from now on. */
+	early->start_routine = t->start_routine;
+	early->start_frame = t->start_frame;
+	early->create_stack = t->create_stack;
+	early->parent_tid = t->parent_tid;
+	early->detached = t->detached;
+	find_stack(early, stack_bytes);
+	record_failed(t);
+}
+
 static void *thread_main(void *record)
 {
 	struct cv_thread *t = record;
@@ -355,7 +415,7 @@ static void *thread_main(void *record)
 	void *(*start)(void *) = w->start;
 	void *arg = w->arg;
 
-	thread_begin(t, t->stack_hi ? t->stack_hi : default_stack_bytes);
+	thread_take_up(t, t->stack_hi ? t->stack_hi : default_stack_bytes);
 	return start(arg);
 }
 
@@ -366,7 +426,7 @@ static int thread_main_c11(void *record)
 	int (*start)(void *) = w->start_c11;
 	void *arg = w->arg;
 
-	thread_begin(t, default_stack_bytes);
+	thread_take_up(t, default_stack_bytes);
 	return start(arg);
 }
 
@@ -407,7 +467,7 @@ CV_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void
 	t->stack_hi = size; /* until the thread runs: its size */
 	r = cv_real(pthread_create)(thread, attr, thread_main, t);
 	if (r)
-		__atomic_store_n(&t->state, CV_THREAD_FAILED, __ATOMIC_RELEASE);
+		record_failed(t);
 	return r;
 }
 
@@ -423,7 +483,7 @@ CV_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *arg)
 	cv_work(t)->start_c11 = start;
 	r = cv_real(thrd_create)(thread, thread_main_c11, t);
 	if (r != thrd_success)
-		__atomic_store_n(&t->state, CV_THREAD_FAILED, __ATOMIC_RELEASE);
+		record_failed(t);
 	return r;
 }
 

@@ -42,6 +42,9 @@ struct Case {
     counted: Option<u64>,
     function: Option<String>,
     processes: Option<usize>,
+    threads: Option<usize>,
+    waits: Option<u64>,
+    samples: Option<u64>,
     #[serde(default)]
     lost: Vec<String>,
     #[serde(default)]
@@ -175,9 +178,45 @@ impl Case {
             processes >= expected,
             "{processes} of {expected} processes in the profile"
         );
+        self.figures_hold(recorded)?;
         self.losses_are_named(recorded)
     }
+
+    fn figures_hold(&self, recorded: &Profile) -> Result {
+        let threads: usize = recorded.processes.iter().map(|p| p.threads.len()).sum();
+        let expected = self.threads.unwrap_or(threads);
+        check!(
+            threads == expected,
+            "{threads} threads in the profile, expected {expected}"
+        );
+        let details = || recorded.processes.iter().flat_map(|p| &p.details);
+        let locks = details().filter(|d| d.op.is_some_and(|op| LOCKS.contains(&op)));
+        let waits: u64 = locks.filter_map(|d| d.wait.as_ref()).map(|w| w.n).sum();
+        let expected = self.waits.unwrap_or(waits);
+        check!(
+            waits == expected,
+            "{waits} waits for locks, expected {expected}"
+        );
+        let samples: u64 = details().map(|d| u64::from(d.samples)).sum();
+        let expected = self.samples.unwrap_or(0);
+        check!(
+            samples >= expected,
+            "{samples} samples, expected {expected} or more"
+        );
+        Ok(())
+    }
 }
+
+/// Blocking acquires of locks.
+const LOCKS: [Op; 7] = [
+    Op::MutexLock,
+    Op::MutexTimedlock,
+    Op::RwlockRd,
+    Op::RwlockWr,
+    Op::RwlockTimedrd,
+    Op::RwlockTimedwr,
+    Op::SpinLock,
+];
 
 /// Losses that shorten a call stack, and nothing else.
 const STACKS_ONLY: [&str; 2] = ["stack-truncated", "stack-no-rule"];

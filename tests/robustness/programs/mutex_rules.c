@@ -88,6 +88,52 @@ static void kind(int type, int protocol)
 	printf("destroy: %d\n", pthread_mutex_destroy(&m));
 }
 
+/* Only two clocks will do, whether the mutex is free or not. */
+static void clocks(void)
+{
+	struct timespec t = { 1, 0 };
+
+	make(PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE);
+	printf("processor time: %d\n", pthread_mutex_clocklock(&m, CLOCK_PROCESS_CPUTIME_ID, &t));
+	printf("free: %d\n", pthread_mutex_clocklock(&m, CLOCK_MONOTONIC, &t));
+	printf("past: %d\n", pthread_mutex_clocklock(&m, CLOCK_MONOTONIC, &t));
+	printf("processor time: %d\n", pthread_mutex_clocklock(&m, CLOCK_PROCESS_CPUTIME_ID, &t));
+}
+
+/* Calls that are refused, neither acquisitions nor waits. */
+static FX_NOINLINE void refused(void)
+{
+	pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER;
+	int deadlocks = 0;
+
+	make(PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE);
+	pthread_mutex_trylock(&m);
+	pthread_rwlock_trywrlock(&rw);
+	for (int i = 0; i < 1009; i++) {
+		deadlocks += pthread_mutex_lock(&m) == EDEADLK;
+		deadlocks += pthread_rwlock_wrlock(&rw) == EDEADLK;
+		deadlocks += pthread_rwlock_rdlock(&rw) == EDEADLK;
+	}
+	printf("deadlocks: %d\n", deadlocks);
+}
+
+/* The word of a priority-protected mutex is never 0, also when it is free. */
+static FX_NOINLINE void protected(void)
+{
+	struct sched_param fifo = { .sched_priority = 5 };
+	pthread_mutexattr_t a;
+
+	MUST(!sched_setscheduler(0, SCHED_FIFO, &fifo));
+	pthread_mutexattr_init(&a);
+	pthread_mutexattr_setprotocol(&a, PTHREAD_PRIO_PROTECT);
+	pthread_mutexattr_setprioceiling(&a, 10);
+	MUST(!pthread_mutex_init(&m, &a));
+	for (int i = 0; i < 1009; i++) {
+		MUST(!pthread_mutex_lock(&m));
+		MUST(!pthread_mutex_unlock(&m));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc;
@@ -103,6 +149,12 @@ int main(int argc, char **argv)
 		kind(PTHREAD_MUTEX_RECURSIVE, PTHREAD_PRIO_NONE);
 		kind(PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_INHERIT);
 		kind(PTHREAD_MUTEX_RECURSIVE, PTHREAD_PRIO_INHERIT);
+	} else if (is(argv, "clocks")) {
+		clocks();
+	} else if (is(argv, "refused")) {
+		refused();
+	} else if (is(argv, "protected")) {
+		protected();
 	} else if (is(argv, "foreign-unlock")) {
 		/* Undefined, and common: a normal mutex used as a gate, unlocked by another thread. */
 		make(PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE);

@@ -14,6 +14,7 @@ static sem_t posted;
 static volatile sig_atomic_t handled;
 static __thread sigjmp_buf back;
 static __thread volatile sig_atomic_t may_jump;
+static int may_end;
 
 static void posts(int sig)
 {
@@ -88,6 +89,23 @@ static void *jumped_main(void *arg)
 	return arg;
 }
 
+/* As many interruptions as there can be, while a fixed number of operations is counted down to samples. */
+static void *interrupts(void *target)
+{
+	while (!__atomic_load_n(&may_end, __ATOMIC_RELAXED))
+		pthread_kill(*(pthread_t *)target, SIGPROF);
+	return NULL;
+}
+
+static void sampled(void)
+{
+	pthread_t self = pthread_self(), other = start(interrupts, &self);
+
+	counted_section(5000003);
+	may_end = 1;
+	pthread_join(other, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	struct itimerval khz = { { 0, 1000 }, { 0, 1000 } }, off = { { 0, 0 }, { 0, 0 } };
@@ -103,6 +121,11 @@ int main(int argc, char **argv)
 		sa.sa_handler = posts;
 	} else if (is(argv, "lock")) {
 		sa.sa_handler = locks;
+	} else if (is(argv, "sampled")) {
+		sa.sa_handler = posts;
+		sigaction(SIGPROF, &sa, NULL);
+		sampled();
+		return 0;
 	} else if (is(argv, "altstack")) {
 		sa.sa_handler = locks;
 		sa.sa_flags |= SA_ONSTACK;
