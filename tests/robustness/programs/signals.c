@@ -101,7 +101,7 @@ static void sampled(void)
 {
 	pthread_t self = pthread_self(), other = start(interrupts, &self);
 
-	counted_section(5000003);
+	counted_section(20000003);
 	may_end = 1;
 	pthread_join(other, NULL);
 }
