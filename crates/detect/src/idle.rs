@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, ObjectId, Use};
+use convoy_model::{FutexOf, GroupId, ObjectId, Use};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::lock_rows::{add_hist, own_pairs, site_shares};
@@ -21,6 +21,8 @@ use crate::waits_for::{waits_for, Pairs};
 pub(crate) const SATURATED: f64 = 0.8;
 /// A waker that waits for locks for this share of its life is delayed by them.
 const DELAYED: f64 = 0.2;
+/// Share of the waits that threads of the waiter's own kind must have ended to speak of their affair.
+const OWN_SHARE: f64 = 0.6;
 
 /// Waits of one group that another group ended, at events: (waits, nanoseconds).
 pub(crate) type Links = BTreeMap<(GroupId, GroupId), (u64, u64)>;
@@ -195,7 +197,10 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
             "nearly all of it ended by timeout: a timer".into(),
         );
     }
-    if is_pool(view, object.kind, uses) {
+    // Of a C++ semaphore only the calls that wait or wake are seen: no balance can be drawn.
+    let unbalanced_pool =
+        object.futex_of == Some(FutexOf::CxxSemaphore) && wakers.own_share() >= OWN_SHARE;
+    if unbalanced_pool || is_pool(view, object.kind, uses) {
         return (
             EventClass::Pool,
             "the threads that wait are the ones that post: a pool of tokens that is too small"
@@ -208,7 +213,7 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
             "most of these waits were ended by somebody who was not seen".into(),
         );
     }
-    if wakers.own_share() >= 0.6 {
+    if wakers.own_share() >= OWN_SHARE {
         let (mut broadcasts, mut wakes) = (0, 0);
         for u in uses.iter().filter(|u| view.role(u) == Some(Role::Wake)) {
             wakes += u.calls;

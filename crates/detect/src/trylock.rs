@@ -12,7 +12,7 @@ use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::LockRow;
 use crate::text::{count, evidence, percent, place, plural};
-use crate::view::{try_spin_ns, View};
+use crate::view::{polls, try_spin_ns, View};
 use crate::Context;
 
 /// Failed tries a second below which a loop is a poll, not a spin.
@@ -139,12 +139,12 @@ fn gain(cx: &Context, change: &Change, most: &Change, share: f64) -> Gain {
 
 /// CPU time of a trylock loop, nanoseconds: surely spun in failed tries, and possibly. A loop that
 /// takes a lock only to look at a condition and lets it go again (streamcluster's barrier) also
-/// spins when it succeeds: a thread with hardly any CPU time per call does little but try.
+/// spins when it succeeds.
 fn spun(u: &Use, cpu: f64) -> (f64, f64) {
     const LOOP_MAX_NS: f64 = 500.0;
     let known = try_spin_ns(u);
-    let per_call = cpu / u.calls.max(1) as f64;
-    if per_call < 2.0 * LOOP_MAX_NS {
+    if polls(u, cpu) {
+        let per_call = cpu / u.calls.max(1) as f64;
         let possible = u.calls as f64 * per_call.min(LOOP_MAX_NS);
         (known, known.max(possible))
     } else {

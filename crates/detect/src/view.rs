@@ -324,3 +324,23 @@ pub(crate) fn try_spin_ns(u: &Use) -> f64 {
         .min(failed * FAILED_TRY_MAX_NS)
         .max(failed * FAILED_TRY_MIN_NS)
 }
+
+/// Does little but try: a thread with hardly any CPU time per try, of which many fail, or with no more
+/// than the try and its unlock take.
+pub(crate) fn polls(u: &Use, cpu_ns: f64) -> bool {
+    const FAILING_MAX_NS: f64 = 1000.0;
+    const BARE_MAX_NS: f64 = 150.0;
+    let tries = matches!(
+        u.op,
+        Some(
+            Op::MutexTrylock | Op::RwlockTryrd | Op::RwlockTrywr | Op::SpinTrylock | Op::OmpTrylock
+        )
+    );
+    let often_fails = u.failed * 10 >= u.calls;
+    let most = if often_fails {
+        FAILING_MAX_NS
+    } else {
+        BARE_MAX_NS
+    };
+    tries && cpu_ns < most * u.calls as f64
+}

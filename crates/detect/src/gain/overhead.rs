@@ -11,7 +11,7 @@ use convoy_model::ObjectId;
 
 use super::predict::Change;
 use crate::ops::{spins, Role};
-use crate::view::{ThreadTime, View};
+use crate::view::{polls, ThreadTime, View};
 
 /// System time of one contended acquisition: wait, wake and the switches between, pessimistic,
 /// expected, optimistic. Nanoseconds. A wait and its wake take 2-6 us together; a waiter may be
@@ -88,6 +88,10 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
             }
             let calls = u.calls as f64;
             acquired[i] += calls;
+            // What a poll costs is spent instead of sleeping: without the lock it would poll faster.
+            if polls(u, view.threads[i].cpu) {
+                continue;
+            }
             // The word is fetched to acquire it, and once more to release it if a waiter touched it.
             for (sum, factor) in d.overhead.iter_mut().zip([0.3, 1.0, 2.0]) {
                 *sum += calls * excess * factor;
