@@ -1,0 +1,392 @@
+//! docs/json.md against the documents that are written: every key is documented with its type, nothing is
+//! documented that does not exist, and exactly what may be null is said to be.
+//!
+//! Two documents stand for all: one in which everything is known and no array is empty, so that
+//! every serialised type is met, and one in which nothing is known that can be unknown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_detect::{
+    Analysis, Assignment, AssignmentOption, EventRow, FamilyRow, GroupRow, LockRow, LockStats,
+    Parallelism, Quadrant, SiteRow, SiteShare, Thresholds, WaitsFor,
+};
+use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
+use convoy_model::{
+    FutexOf, Group, GroupId, Model, Object, ObjectId, Pair, Process, ProcessId, Site, SiteFrame,
+    SiteId, Thread, ThreadId, Use,
+};
+use convoy_profile::{Collector, Exit, Meta, ObjectKind, Op};
+use convoy_report::{json, Report};
+use serde_json::Value;
+
+/// (shape, key)
+type Key = (String, String);
+
+/// What the page says of a key.
+#[derive(Debug, Clone, PartialEq)]
+struct Type {
+    /// `string`, `integer`, `number`, `boolean`, or the name of a shape.
+    name: String,
+    array: bool,
+    nullable: bool,
+}
+
+fn documented() -> BTreeMap<Key, Type> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let mut keys = BTreeMap::new();
+    let mut shape = None;
+    for line in page.lines() {
+        if line.starts_with('#') {
+            shape = line.strip_prefix("### ").map(str::to_owned);
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let (Some(shape), [_, key, kind, ..]) = (&shape, cells.as_slice()) else {
+            continue;
+        };
+        let Some(key) = key.strip_prefix('`').and_then(|k| k.strip_suffix('`')) else {
+            continue;
+        };
+        let old = keys.insert((shape.clone(), key.to_owned()), type_of(kind));
+        assert_eq!(old, None, "{shape}.{key} is documented twice");
+    }
+    keys
+}
+
+/// `integer`, `array of [Finding](#finding)`, `[Frame](#frame) or null`.
+fn type_of(cell: &str) -> Type {
+    let bare = cell.strip_suffix(" or null");
+    let nullable = bare.is_some();
+    let bare = bare.unwrap_or(cell);
+    let item = bare.strip_prefix("array of ");
+    let array = item.is_some();
+    let name = item.unwrap_or(bare);
+    let link = name.strip_prefix('[').and_then(|n| n.split_once("](#"));
+    if let Some((text, anchor)) = link {
+        assert_eq!(anchor, text.to_lowercase() + ")", "a link to nowhere");
+    }
+    Type {
+        name: link.map_or(name, |(text, _)| text).to_owned(),
+        array,
+        nullable,
+    }
+}
+
+/// Walks a document along the shapes of the page.
+#[derive(Default)]
+struct Walk {
+    keys: BTreeMap<Key, Type>,
+    met: BTreeSet<Key>,
+    null: BTreeSet<Key>,
+    empty: BTreeSet<Key>,
+    wrong: Vec<String>,
+}
+
+impl Walk {
+    fn of(text: &str) -> Self {
+        let mut walk = Self {
+            keys: documented(),
+            ..Self::default()
+        };
+        let document: Value = serde_json::from_str(text).unwrap();
+        walk.object(&document, "Document");
+        assert!(walk.wrong.is_empty(), "{:#?}", walk.wrong);
+        walk
+    }
+
+    fn object(&mut self, value: &Value, shape: &str) {
+        let Some(object) = value.as_object() else {
+            self.wrong
+                .push(format!("{shape}: {value} is not an object"));
+            return;
+        };
+        let here: Vec<Key> = self.keys.keys().filter(|k| k.0 == shape).cloned().collect();
+        for (_, key) in here.iter().filter(|k| !object.contains_key(&k.1)) {
+            self.wrong
+                .push(format!("{shape}.{key} is documented and not written"));
+        }
+        for (key, value) in object {
+            let id = (shape.to_owned(), key.clone());
+            let Some(kind) = self.keys.get(&id).cloned() else {
+                self.wrong
+                    .push(format!("{shape}.{key} is not in docs/json.md"));
+                continue;
+            };
+            self.met.insert(id.clone());
+            if value.is_null() {
+                self.null.insert(id);
+                if !kind.nullable {
+                    self.wrong
+                        .push(format!("{shape}.{key} is null, which is not documented"));
+                }
+            } else if !kind.array {
+                self.item(value, &kind.name, &id);
+            } else if let Some(items) = value.as_array() {
+                if items.is_empty() {
+                    self.empty.insert(id.clone());
+                }
+                items.iter().for_each(|v| self.item(v, &kind.name, &id));
+            } else {
+                self.wrong
+                    .push(format!("{shape}.{key}: {value} is not an array"));
+            }
+        }
+    }
+
+    fn item(&mut self, value: &Value, name: &str, (shape, key): &Key) {
+        let right = match name {
+            "string" => value.is_string(),
+            "integer" => value.is_u64() || value.is_i64(),
+            "number" => value.is_f64(),
+            "boolean" => value.is_boolean(),
+            _ => return self.object(value, name),
+        };
+        if !right {
+            self.wrong
+                .push(format!("{shape}.{key}: {value} is not of type {name}"));
+        }
+    }
+}
+
+fn write(model: &Model, analysis: &Analysis) -> String {
+    json::render(&Report {
+        model,
+        analysis,
+        thresholds: &Thresholds::default(),
+    })
+}
+
+fn place() -> SiteFrame {
+    SiteFrame {
+        function: "f".into(),
+        line: 7,
+        ..SiteFrame::default()
+    }
+}
+
+/// One of everything, and all of it known.
+fn everything() -> (Model, Analysis) {
+    let mut model = Model {
+        meta: Meta {
+            command: vec!["server".into()],
+            exit: Exit::Status(0),
+            collectors: vec![Collector {
+                name: "agent".into(),
+                active: true,
+                lost: String::new(),
+                enable: String::new(),
+            }],
+            notes: vec!["remark".into()],
+            ..Meta::default()
+        },
+        processes: vec![Process {
+            drops: BTreeMap::from([("reentrant".into(), 1)]),
+            threads: vec![ThreadId(0)],
+            ..Process::default()
+        }],
+        objects: vec![Object {
+            init_site: Some(SiteId(0)),
+            futex_of: Some(FutexOf::RustMutex),
+            ..Object::default()
+        }],
+        sites: vec![Site {
+            frames: vec![place()],
+            ..Site::default()
+        }],
+        threads: vec![Thread {
+            run_delay_ns: Some(1),
+            wait_ns: BTreeMap::from([(ObjectKind::Mutex, 1)]),
+            ..Thread::default()
+        }],
+        groups: vec![Group {
+            start: Some(place()),
+            create_site: Some(SiteId(0)),
+            threads: vec![ThreadId(0)],
+            ..Group::default()
+        }],
+        uses: vec![Use {
+            op: Some(Op::MutexLock),
+            ..Use::default()
+        }],
+        pairs: vec![Pair {
+            peer: Some(ThreadId(0)),
+            peer_acquired_at: vec![place()],
+            peer_site: Some(SiteId(0)),
+            ..Pair::default()
+        }],
+    };
+    // A site without a name, for the list of those.
+    model.sites.push(Site {
+        frames: vec![SiteFrame {
+            function: String::new(),
+            ..place()
+        }],
+        ..Site::default()
+    });
+    model.uses.push(Use {
+        site: SiteId(1),
+        ..model.uses[0].clone()
+    });
+    (model, analysis())
+}
+
+fn analysis() -> Analysis {
+    let stats = LockStats {
+        contention_ratio: Some(0.5),
+        hold_contended_ns: Some(1.0),
+        hold_sampled_ns: Some(1.0),
+        acquire_ns: Some(1.0),
+        wait_hist: vec![1],
+        quadrant: Quadrant::Q2,
+        ..LockStats::default()
+    };
+    let sites = vec![SiteShare::default()];
+    let waits_for = vec![WaitsFor {
+        holder: vec![place()],
+        released_at: Some(SiteId(0)),
+        ..WaitsFor::default()
+    }];
+    let subjects = [
+        Subject::Site(ObjectId(0), SiteId(0)),
+        Subject::Groups(vec![GroupId(0)]),
+        Subject::Thread(ThreadId(0)),
+    ];
+    Analysis {
+        findings: subjects.into_iter().map(finding).collect(),
+        dismissed: vec![finding(Subject::Object(ObjectId(0)))],
+        parallelism: vec![Parallelism {
+            cpus: 2,
+            run_delay_ns: Some(1),
+            ..Parallelism::default()
+        }],
+        locks: vec![LockRow {
+            stats: stats.clone(),
+            sites: sites.clone(),
+            waits_for: waits_for.clone(),
+            family: Some(0),
+            ..LockRow::default()
+        }],
+        sites: vec![SiteRow {
+            stats: stats.clone(),
+            ..SiteRow::default()
+        }],
+        families: vec![FamilyRow {
+            locks: vec![ObjectId(0)],
+            stats,
+            ..FamilyRow::default()
+        }],
+        events: vec![EventRow {
+            wait_hist: vec![1],
+            sites,
+            waits_for,
+            ..EventRow::default()
+        }],
+        groups: vec![GroupRow {
+            run_delay_ns: Some(1),
+            top_waits: vec![(ObjectId(0), 1)],
+            linked: vec![GroupId(0)],
+            ..GroupRow::default()
+        }],
+        assignments: vec![Assignment {
+            groups: vec![GroupId(0)],
+            now: vec![1],
+            ideal: vec![1.5],
+            options: vec![AssignmentOption {
+                threads: vec![1],
+                throughput: 1.0,
+            }],
+            ..Assignment::default()
+        }],
+        ..Analysis::default()
+    }
+}
+
+fn finding(subject: Subject) -> Finding {
+    Finding {
+        id: "contended-lock",
+        subject,
+        title: "title".into(),
+        evidence: vec![Evidence {
+            key: "wait_ns",
+            value: 1.0,
+            text: "text".into(),
+        }],
+        causes: vec![Cause {
+            id: "read-only-section",
+            text: "text".into(),
+            fix: "fix".into(),
+        }],
+        undecided: String::new(),
+        gain: Gain::none("method", "limit"),
+        share_of_thread_time: 0.5,
+        caveats: vec!["caveat".into()],
+    }
+}
+
+/// The same with everything unknown that can be.
+fn nothing_known() -> (Model, Analysis) {
+    let (mut model, mut analysis) = everything();
+    model.meta.exit = Exit::Unknown;
+    model.processes.push(Process::default());
+    model.objects = vec![Object::default()];
+    model.sites[0].frames = vec![SiteFrame::default()];
+    model.threads[0].run_delay_ns = None;
+    model.groups = vec![Group::default()];
+    model.uses = vec![Use::default()];
+    model.pairs = vec![Pair::default()];
+    analysis.parallelism[0] = Parallelism {
+        process: ProcessId(0),
+        ..Parallelism::default()
+    };
+    analysis.locks[0] = LockRow {
+        stats: LockStats {
+            quadrant: Quadrant::Unknown,
+            ..LockStats::default()
+        },
+        waits_for: vec![WaitsFor::default()],
+        ..LockRow::default()
+    };
+    analysis.groups[0].run_delay_ns = None;
+    (model, analysis)
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    let (model, analysis) = everything();
+    let walk = Walk::of(&write(&model, &analysis));
+    // Else a serialised type would hide behind it.
+    assert!(walk.null.is_empty(), "unknown: {:?}", walk.null);
+    // A subject has one kind of id at a time: together they have all kinds.
+    let mut empty = walk.empty.clone();
+    empty.retain(|(shape, _)| shape != "Subject");
+    assert!(empty.is_empty(), "empty: {empty:?}");
+    let unmet: Vec<_> = walk.keys.keys().filter(|k| !walk.met.contains(k)).collect();
+    assert!(unmet.is_empty(), "documented and not written: {unmet:?}");
+}
+
+#[test]
+fn exactly_what_may_be_null_is_documented_so() {
+    let (model, analysis) = nothing_known();
+    let walk = Walk::of(&write(&model, &analysis));
+    let nullable: BTreeSet<Key> = walk
+        .keys
+        .iter()
+        .filter(|(_, t)| t.nullable)
+        .map(|(k, _)| k.clone())
+        .collect();
+    assert_eq!(walk.null, nullable);
+}
+
+#[test]
+fn golden_documents_are_as_documented() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/report");
+    let files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "json"))
+        .collect();
+    assert!(!files.is_empty(), "no golden documents in {folder}");
+    for file in files {
+        Walk::of(&std::fs::read_to_string(file).unwrap());
+    }
+}
