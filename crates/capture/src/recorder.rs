@@ -12,7 +12,7 @@ use crate::collect::collect;
 use crate::command::Command;
 use crate::error::{Error, Trouble};
 use crate::launch;
-use crate::machine::machine;
+use crate::machine::{machine, stolen_ns};
 use crate::poll::Poller;
 use crate::session::Session;
 use crate::signals::Forwarding;
@@ -129,6 +129,7 @@ impl Recorder {
         self.warnings.extend(file_limit_warning());
         self.session.write_session(&self.session_facts())?;
         self.session.write_owner(&self.meta)?;
+        self.meta.stolen_ns = stolen_ns(); // until the end: what it was before
 
         let environment = launch::environment(
             std::env::vars_os(),
@@ -203,6 +204,7 @@ impl Running {
         meta.exit = ended.exit;
         meta.cpu_user_ns = ended.user_ns;
         meta.cpu_sys_ns = ended.sys_ns;
+        meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
         meta.collectors = vec![agent_collector(!collected.processes.is_empty())];
         meta.notes.extend(collected.notes);
         meta.notes.extend(clock.drift_note());

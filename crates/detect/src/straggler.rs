@@ -20,9 +20,9 @@ use crate::text::{duration, evidence, percent, place, plural};
 use crate::view::View;
 use crate::Context;
 
-/// Time from the last arrival until a sleeping thread runs again: no balance takes it away.
-/// Nanoseconds a wait.
-const WAKE_UP_NS: f64 = 8000.0;
+/// Time from the last arrival until a sleeping thread runs again: no balance takes it away. At least,
+/// and at most where hardly any wait was shorter (a virtual machine). Nanoseconds a wait.
+const WAKE_UP_NS: (f64, f64) = (8_000.0, 50_000.0);
 /// One thread that comes last this often is the straggler.
 const ALWAYS_LAST: f64 = 0.6;
 /// Even work cannot be had to the last bit.
@@ -50,6 +50,8 @@ struct Meeting {
     /// Per thread: local index, wait, meetings, times it came last, time in the body.
     members: Vec<Member>,
     region: bool,
+    /// What a wait took at least that ended as soon as it began, nanoseconds.
+    wake_up: f64,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -105,6 +107,7 @@ impl Meeting {
         Self {
             members: members.into_values().collect(),
             region,
+            wake_up: wake_up(&event.wait_hist),
         }
     }
 
@@ -112,8 +115,9 @@ impl Meeting {
     ///
     /// Waits while the last one queues for a CPU are not due to the work. Of a straggler that is how
     /// much longer it queued than the waiter. Where another thread is last each time, queueing is
-    /// all that may be behind it, and counts twice: of the last one, and after the wake-up.
-    fn saved(&self) -> (f64, f64) {
+    /// all that may be behind it, and counts twice: of the last one, and after the wake-up. So may
+    /// time that a hypervisor took, for which all others wait.
+    fn saved(&self, stolen: f64) -> (f64, f64) {
         let n = self.members.len() as f64;
         if n < 2.0 {
             return (0.0, 0.0);
@@ -122,8 +126,11 @@ impl Meeting {
         let slowest = self.straggler().map(|(thread, _)| thread);
         let slowest = self.members.iter().find(|m| Some(m.thread) == slowest);
         let waited = |m: &Member| {
-            let queued = slowest.map_or(2.0 * m.queued, |s| (s.queued - m.queued).max(0.0));
-            (m.wait - phases.min(m.meetings) * WAKE_UP_NS - queued).max(0.0)
+            let queued = slowest.map_or_else(
+                || 2.0 * m.queued + stolen * (n - 1.0) / n,
+                |s| (s.queued - m.queued).max(0.0),
+            );
+            (m.wait - phases.min(m.meetings) * self.wake_up - queued).max(0.0)
         };
         let expected = self.members.iter().map(waited).sum::<f64>() / n;
         let most = self.members.iter().map(|m| m.wait).sum::<f64>() / n;
@@ -152,7 +159,7 @@ impl Meeting {
 
     fn finding(&self, cx: &Context, event: &EventRow) -> Option<Finding> {
         let view = cx.view;
-        let (saved, saved_max) = self.saved();
+        let (saved, saved_max) = self.saved(view.stolen());
         let start = self
             .members
             .iter()
@@ -281,6 +288,18 @@ impl Meeting {
             gain,
         })
     }
+}
+
+/// The shortest waits are nothing but the wake-up. `hist[i]`: waits of [2^i, 2^(i+1)) ns.
+fn wake_up(hist: &[u64]) -> f64 {
+    let all: u64 = hist.iter().sum();
+    let mut seen = 0;
+    let tenth = hist.iter().position(|n| {
+        seen += n;
+        seen * 10 > all
+    });
+    let shortest = tenth.map_or(0.0, |bucket| 2f64.powi(bucket as i32));
+    shortest.clamp(WAKE_UP_NS.0, WAKE_UP_NS.1)
 }
 
 fn uneven_work(here: &str, constant: bool) -> convoy_model::finding::Cause {

@@ -139,6 +139,17 @@ impl<'a> View<'a> {
         self.threads.iter().map(|t| t.cpu).sum()
     }
 
+    /// CPU time that a hypervisor gave to others while the process lived, nanoseconds.
+    pub(crate) fn stolen(&self) -> f64 {
+        let meta = &self.model.meta;
+        let run = meta.end_ns.saturating_sub(meta.start_ns) as f64;
+        if run > 0.0 {
+            meta.stolen_ns as f64 * (self.wall() / run).min(1.0)
+        } else {
+            0.0
+        }
+    }
+
     /// Share of the usable CPUs that was used; 0 if unknown.
     pub(crate) fn cpu_ratio(&self) -> f64 {
         if self.cpus.is_finite() && self.wall() > 0.0 {

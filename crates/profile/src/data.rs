@@ -52,6 +52,9 @@ pub struct Meta {
     pub cpu_user_ns: u64,
     /// See `cpu_user_ns`.
     pub cpu_sys_ns: u64,
+    /// CPU time that the machine wanted and a hypervisor gave to others during the run, all processors
+    /// together. Nanoseconds, in steps of a tick.
+    pub stolen_ns: u64,
     /// Free remarks of the recorder that the report shows.
     pub notes: Vec<String>,
 }

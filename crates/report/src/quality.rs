@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::{Model, Site};
+use convoy_profile::Meta;
 
 /// What the agent adds to a call that it only counts: two table look-ups in cache. Nanoseconds;
 /// `make bench`, case "own mutex", says what it is on the machine at hand.
@@ -64,6 +65,13 @@ pub struct Stacks {
     pub unnamed_by_module: Vec<(String, String, usize)>,
     /// Modules that have functions but no lines: (module, sites), most first.
     pub no_line_by_module: Vec<(String, usize)>,
+}
+
+/// Share of the time of all CPUs that a hypervisor gave to others during the run; `None` for an empty run.
+pub fn stolen_ratio(meta: &Meta) -> Option<f64> {
+    let wall = meta.end_ns.saturating_sub(meta.start_ns) as f64;
+    let all = wall * f64::from(meta.machine.cpus_online.max(1));
+    (all > 0.0).then(|| (meta.stolen_ns as f64 / all).min(1.0))
 }
 
 /// Looks at all processes of a model together.
@@ -139,6 +147,10 @@ fn meaning(reason: &str) -> (&'static str, bool) {
         "thread-reused" => (
             "threads beyond the limit: they share the rows of threads that had ended",
             false,
+        ),
+        "sandboxed" => (
+            "entered a sandbox (seccomp): no CPU times of its threads, and no room for new records later",
+            true,
         ),
         _ => ("not known to this version of convoy", true),
     }

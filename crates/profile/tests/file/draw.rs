@@ -113,6 +113,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         sample_period: r.number32(),
         cpu_user_ns: r.number(),
         cpu_sys_ns: r.number(),
+        stolen_ns: r.number(),
         notes: r.texts(),
     };
     let processes = (0..r.below(4)).map(|_| process(r, rows)).collect();

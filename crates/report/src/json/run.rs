@@ -17,6 +17,7 @@ pub struct Run<'a> {
     exit: ExitOut,
     cpu_user_ns: u64,
     cpu_sys_ns: u64,
+    stolen_ns: u64,
     machine: MachineOut<'a>,
     sample_period: u32,
     collectors: Vec<CollectorOut<'a>>,
@@ -65,6 +66,7 @@ pub fn run(meta: &Meta) -> Run<'_> {
         exit: ExitOut { kind, value },
         cpu_user_ns: meta.cpu_user_ns,
         cpu_sys_ns: meta.cpu_sys_ns,
+        stolen_ns: meta.stolen_ns,
         machine: MachineOut {
             kernel: &m.kernel,
             arch: &m.arch,

@@ -60,6 +60,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Share of the CPU time taken by a hypervisor from which on measurements suffer.
+const STOLEN: f64 = 0.03;
+
 /// What was lost, what the recording cost, what has no name, what was not observable.
 pub fn quality(page: &mut Page, report: &Report<'_>) {
     let quality = quality::of(report.model);
@@ -120,6 +123,13 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
             text += &format!("; to enable: {}", collector.enable);
         }
         line(page, Tone::Dim, "unseen", text);
+    }
+    if let Some(share) = quality::stolen_ratio(&report.model.meta).filter(|s| *s >= STOLEN) {
+        let text = format!(
+            "the hypervisor gave {} of this machine's CPU time to others meanwhile: run again when it is quiet",
+            percent(share)
+        );
+        line(page, Tone::Warn, "note", text);
     }
     for note in &report.model.meta.notes {
         line(page, Tone::Warn, "note", note.clone());
