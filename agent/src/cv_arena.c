@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "cv_arena.h"
+#include "cv_sandbox.h"
 
 #include "cv_banned.h"
 
@@ -46,7 +48,7 @@ static bool arena_grow(uint64_t end)
 
 	if (end <= from)
 		return true;
-	if (__atomic_load_n(&closed, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&closed, __ATOMIC_RELAXED) || cv_is_quiet())
 		return false;
 	to = (end + STEP - 1) & ~(STEP - 1);
 	if (to > cv_arena->size_bytes)
@@ -66,6 +68,32 @@ fail:
 	__atomic_store_n(&closed, true, __ATOMIC_RELAXED);
 	cv_drop(CV_DROP_NO_MEMORY);
 	return false;
+}
+
+void cv_arena_prepare(uint64_t bytes)
+{
+	uint64_t end = __atomic_load_n(&cv_arena->bump, __ATOMIC_RELAXED) + bytes;
+
+	arena_grow(end < cv_arena->size_bytes ? end : cv_arena->size_bytes);
+}
+
+static bool no_tsc; /* the C library's clock_gettime would read it as well */
+
+void cv_clock_without_tsc(void)
+{
+	__atomic_store_n(&no_tsc, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&cv_session.clock_kind, CV_CLOCK_MONOTONIC, __ATOMIC_RELAXED);
+}
+
+uint64_t cv_now_by_kernel(void)
+{
+	struct timespec ts = { 0, 0 };
+
+	if (__atomic_load_n(&no_tsc, __ATOMIC_RELAXED))
+		cv_syscall(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&ts, 0, 0, 0, 0);
+	else
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 struct cv_block *cv_block_alloc(enum cv_block_kind kind, size_t payload_bytes, uint32_t item_bytes,

@@ -10,8 +10,6 @@
 #ifndef CV_ARENA_H
 #define CV_ARENA_H
 
-#include <time.h>
-
 #include "cv_agent.h"
 
 extern struct cv_arena *cv_arena __attribute__((visibility("hidden")));         /* NULL = not recording */
@@ -29,6 +27,13 @@ struct cv_block *cv_block_alloc(enum cv_block_kind kind, size_t payload_bytes, u
 /* One more item of a kind that all threads share; `*current` is the block being filled. */
 void *cv_shared_append(struct cv_block **current, enum cv_block_kind kind, uint32_t item_bytes,
 		       uint32_t block_items);
+
+/* Make room for `bytes` more now: later there may be no way to (cv_sandbox.h). */
+void cv_arena_prepare(uint64_t bytes);
+
+/* From now on time is asked of the kernel, by a plain system call. */
+void cv_clock_without_tsc(void);
+uint64_t cv_now_by_kernel(void);
 
 static inline void *cv_payload(struct cv_block *b)
 {
@@ -68,8 +73,6 @@ static inline uint64_t cv_ticks_to_ns(uint64_t ticks)
 /* CLOCK_MONOTONIC, nanoseconds. */
 static inline uint64_t cv_now(void)
 {
-	struct timespec ts;
-
 	if (cv_likely(cv_session.clock_kind == CV_CLOCK_TSC)) {
 		uint64_t ticks = cv_ticks();
 
@@ -78,8 +81,7 @@ static inline uint64_t cv_now(void)
 			ticks = cv_session.clock_base_ticks;
 		return cv_session.clock_base_ns + cv_ticks_to_ns(ticks - cv_session.clock_base_ticks);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return cv_now_by_kernel();
 }
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "cv_frames.h"
 #include "cv_process.h"
+#include "cv_sandbox.h"
 #include "cv_wait.h"
 
 #include "cv_banned.h"
@@ -108,6 +109,8 @@ CV_EXPORT long syscall(long nr, long a, long b, long c, long d, long e, long f)
 	if (nr == SYS_futex && (waits(b) || wakes(b)) && (t = cv_thread()) != NULL)
 		return finish(waits(b) ? futex_wait(t, CV_RA, a, b, c, d, e, f) :
 					 futex_wake(t, CV_RA, a, b, c, d, e, f));
+	if (cv_sandbox_asked(nr))
+		return finish(cv_sandbox_call(nr, a, b, c, d, e, f));
 	r = cv_syscall(nr, a, b, c, d, e, f);
 	if (cv_unlikely(r == 0 && forks(nr, a)))
 		cv_process_forked();

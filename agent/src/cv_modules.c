@@ -11,6 +11,7 @@
 
 #include "cv_frames.h"
 #include "cv_modules.h"
+#include "cv_sandbox.h"
 #include "cv_unwind.h"
 
 #include "cv_banned.h"
@@ -203,7 +204,7 @@ static void module_path(struct cv_module *mod, const struct cv_mapping *m)
 		copy_text(mod->path, sizeof(mod->path), cv_arena->exe);
 		return;
 	}
-	if (m->name[0] != '/') {
+	if (m->name[0] != '/' && !cv_is_quiet()) {
 		r = cv_syscall(SYS_getcwd, (long)mod->path, sizeof(mod->path) - 2, 0, 0, 0, 0);
 		n = r > 0 ? (size_t)r - 1 : 0;
 		mod->path[n++] = '/';

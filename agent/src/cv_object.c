@@ -7,6 +7,7 @@
 #include "cv_frames.h"
 #include "cv_modules.h"
 #include "cv_object.h"
+#include "cv_sandbox.h"
 
 #include "cv_banned.h"
 
@@ -34,6 +35,8 @@ static cv_ref *index_base(void)
 
 	if (cv_likely(base != NULL))
 		return base;
+	if (cv_is_quiet())
+		return NULL;
 	at = cv_syscall(SYS_mmap, 0, INDEX_SLOTS * sizeof(cv_ref), PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at < 0 && at > -4096)
@@ -44,6 +47,11 @@ static cv_ref *index_base(void)
 		return base;
 	}
 	return (cv_ref *)at;
+}
+
+void cv_objects_prepare(void)
+{
+	index_base();
 }
 
 /* The slot that holds `addr`, or the free one where it belongs; NULL if neither is near. */

@@ -21,6 +21,9 @@ void cv_object_destroy(uint64_t addr);
  * one that wakes. Call it outside of any lock of the program that it could lengthen. */
 void cv_object_woken(uint64_t addr, enum cv_object_kind kind);
 
+/* Make the index now, if there is none yet. */
+void cv_objects_prepare(void);
+
 void cv_objects_reset(void);
 
 #endif

@@ -10,6 +10,7 @@
 #include "cv_object.h"
 #include "cv_process.h"
 #include "cv_real.h"
+#include "cv_sandbox.h"
 #include "cv_thread.h"
 
 #include "cv_banned.h"
@@ -92,7 +93,10 @@ void cv_process_forked(void)
 	if (!cv_arena)
 		return;
 	cv_threads_reset();
-	if (cv_arena_open(true)) {
+	if (cv_is_quiet()) {
+		cv_drop(CV_DROP_FORK_UNRECORDED); /* still the parent's header */
+		cv_arena = NULL;
+	} else if (cv_arena_open(true)) {
 		cv_objects_reset();
 		cv_frames_reset();
 		cv_modules_reset();
@@ -115,15 +119,15 @@ __attribute__((constructor(101))) static void start(void)
 
 /* ---- end ---- */
 
-/* False in the child of a vfork, which runs on its parent's memory. */
+/* False in the child of a vfork, which runs on its parent's memory; and where it cannot be told. */
 static bool own_arena(void)
 {
-	return cv_arena && (uint32_t)cv_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) == cv_arena->pid;
+	return cv_arena && !cv_is_quiet() && (uint32_t)cv_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) == cv_arena->pid;
 }
 
 static void process_ends(enum cv_process_state how, int status)
 {
-	if (!own_arena() || cv_arena->end_ns)
+	if (cv_arena->end_ns)
 		return;
 	cv_threads_snapshot();
 	cv_arena->exit_status = (uint32_t)status;
@@ -134,19 +138,23 @@ static void process_ends(enum cv_process_state how, int status)
 /* exit() runs this after the program's own handlers; the others end without them. */
 __attribute__((destructor(101))) static void finish(void)
 {
-	process_ends(CV_PROCESS_EXITED, 0);
+	/* the child of a vfork does not come here; a thread without a clock has no record */
+	if (cv_is_quiet() ? cv_self != NULL : own_arena())
+		process_ends(CV_PROCESS_EXITED, 0);
 }
 
 CV_EXPORT void _exit(int status)
 {
-	process_ends(CV_PROCESS_EXITED, status);
+	if (own_arena())
+		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_exit)(status);
 	__builtin_unreachable();
 }
 
 CV_EXPORT void _Exit(int status)
 {
-	process_ends(CV_PROCESS_EXITED, status);
+	if (own_arena())
+		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_Exit)(status);
 	__builtin_unreachable();
 }

@@ -15,6 +15,9 @@ struct cv_thread *cv_thread_register(void);
 /* The living thread with this tid, or NULL. A guess that may be out of date: verify what you read. */
 struct cv_thread *cv_thread_by_tid(uint32_t tid);
 
+/* The calling thread goes on unrecorded. */
+void cv_thread_abandon(void);
+
 /* Note CPU time and switches of every living thread: the process is about to end or to exec. */
 void cv_threads_snapshot(void);
 

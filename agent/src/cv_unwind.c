@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 
 #include "cv_cfi.h"
+#include "cv_sandbox.h"
 #include "cv_walk.h"
 
 #include "cv_banned.h"
@@ -19,9 +20,8 @@ uint64_t cv_stack_lo(void) __attribute__((weak));
 
 bool cv_readable(uint64_t addr)
 {
-	/* The kernel reads the set before it refuses the operation: EFAULT if it cannot. Sandboxes
-	 * allow this call, as every C library needs it. */
-	return cv_syscall(SYS_rt_sigprocmask, ~0L, (long)addr, 0, 8, 0, 0) != -EFAULT;
+	/* The kernel reads the set before it refuses the operation: EFAULT if it cannot. */
+	return !cv_is_quiet() && cv_syscall(SYS_rt_sigprocmask, ~0L, (long)addr, 0, 8, 0, 0) != -EFAULT;
 }
 
 void cv_stack_bounds(uint64_t *lo, uint64_t *hi)

@@ -36,6 +36,7 @@ constants! {
         CV_DROP_FORK_UNRECORDED = 8,
         CV_DROP_EXEC_WITHOUT_AGENT = 9,
         CV_DROP_THREAD_REUSED = 10,
+        CV_DROP_SANDBOXED = 11,
         CV_DROP_MAX = 24,
     }
     u32 {
@@ -157,4 +158,5 @@ pub const DROP_IDS: &[&str] = &[
     "fork-unrecorded",
     "exec-without-agent",
     "thread-reused",
+    "sandboxed",
 ];

@@ -149,7 +149,7 @@ fn meaning(reason: &str) -> (&'static str, bool) {
             false,
         ),
         "sandboxed" => (
-            "entered a sandbox (seccomp): no CPU times of its threads, and no room for new records later",
+            "processes that entered a sandbox (seccomp): CPU times of their threads are missing or early, and room for new records is limited",
             true,
         ),
         _ => ("not known to this version of convoy", true),
