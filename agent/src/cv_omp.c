@@ -6,7 +6,7 @@
  * end of the region. Agent rules: cv_agent.h.
  */
 #include "cv_frames.h"
-#include "cv_real.h"
+#include "cv_library.h"
 #include "cv_try.h"
 #include "cv_wait.h"
 
@@ -30,6 +30,11 @@ static uint64_t addr_of(const volatile void *p)
 {
 	return (uint64_t)(uintptr_t)p;
 }
+
+/* The caller's own OpenMP library. Only in the exported function itself. */
+#define LIBRARY(library)         \
+	struct cv_library room_; \
+	const struct cv_library *library = cv_library_of(CV_RA, &room_)
 
 /* ---- parallel regions ---- */
 
@@ -69,19 +74,20 @@ static void team_member(void *arg)
 
 CV_EXPORT void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags)
 {
+	LIBRARY(library);
 	struct team team;
 	uint64_t end;
 	uint32_t n;
 
 	if (!cv_thread()) {
-		cv_real(GOMP_parallel)(body, data, threads, flags);
+		cv_library_call(library, GOMP_parallel)(body, data, threads, flags);
 		return;
 	}
 	team.body = body;
 	team.data = data;
 	team.members = 0;
 	memset(team.member, 0, (threads && threads < TEAM_MAX ? threads : TEAM_MAX) * sizeof(team.member[0]));
-	cv_real(GOMP_parallel)(team_member, &team, threads, flags);
+	cv_library_call(library, GOMP_parallel)(team_member, &team, threads, flags);
 	end = cv_now();
 	n = team.members < TEAM_MAX ? team.members : TEAM_MAX;
 	/* The members idle in libgomp until the next region: their records are ours for now. */
@@ -109,17 +115,23 @@ static void barrier(uint64_t ra, void (*real)(void))
 
 CV_EXPORT void GOMP_barrier(void)
 {
-	barrier(CV_RA, cv_real(GOMP_barrier));
+	LIBRARY(library);
+
+	barrier(CV_RA, cv_library_call(library, GOMP_barrier));
 }
 
 CV_EXPORT void GOMP_loop_end(void)
 {
-	barrier(CV_RA, cv_real(GOMP_loop_end));
+	LIBRARY(library);
+
+	barrier(CV_RA, cv_library_call(library, GOMP_loop_end));
 }
 
 CV_EXPORT void GOMP_sections_end(void)
 {
-	barrier(CV_RA, cv_real(GOMP_sections_end));
+	LIBRARY(library);
+
+	barrier(CV_RA, cv_library_call(library, GOMP_sections_end));
 }
 
 /* ---- critical sections ----
@@ -129,89 +141,114 @@ CV_EXPORT void GOMP_sections_end(void)
  * look at libgomp's word. */
 static uint32_t unnamed_holder, atomic_holder;
 
-static void critical_enter(uint64_t obj, uint64_t ra, uint32_t *holder, bool taken, void (*real)(void), void **name)
+struct critical {
+	uint64_t obj;
+	uint32_t *holder;
+	void (*plain)(void); /* one of the two */
+	void (*named)(void **);
+	void **name;
+};
+
+static void critical_call(const struct critical *c)
+{
+	if (c->named)
+		c->named(c->name);
+	else
+		c->plain();
+}
+
+static void critical_enter(const struct critical *c, uint64_t ra, bool taken)
 {
 	struct cv_thread *t = cv_thread();
-	uint32_t who = holder ? __atomic_load_n(holder, __ATOMIC_RELAXED) : 0;
+	uint32_t who = c->holder ? __atomic_load_n(c->holder, __ATOMIC_RELAXED) : 0;
 	struct cv_entry *detail = NULL;
 	struct cv_blocking b;
 	uint64_t before = 0, now;
 
 	if (!t) {
-		if (name)
-			cv_real(GOMP_critical_name_start)(name);
-		else
-			real();
+		critical_call(c);
 		return;
 	}
-	if (cv_count(t, obj, ra, CV_OP_OMP_CRITICAL, false)) {
-		detail = cv_sample(t, obj, CV_OP_OMP_CRITICAL);
+	if (cv_count(t, c->obj, ra, CV_OP_OMP_CRITICAL, false)) {
+		detail = cv_sample(t, c->obj, CV_OP_OMP_CRITICAL);
 		before = cv_now();
 	}
 	taken = taken || who != 0;
 	if (taken)
-		cv_block_begin(&b, t, obj, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, holder);
-	if (name)
-		cv_real(GOMP_critical_name_start)(name);
-	else
-		real();
-	if (holder)
-		__atomic_store_n(holder, t->tid, __ATOMIC_RELAXED);
-	cv_last_set(t, obj, ra);
+		cv_block_begin(&b, t, c->obj, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, c->holder);
+	critical_call(c);
+	if (c->holder)
+		__atomic_store_n(c->holder, t->tid, __ATOMIC_RELAXED);
+	cv_last_set(t, c->obj, ra);
 	if (taken) {
 		cv_block_held(&b, cv_block_end(&b));
 	} else if (detail) {
 		now = cv_now();
-		cv_hold_sampled(t, obj, CV_OP_OMP_CRITICAL, detail, now, (uint32_t)(now - before));
+		cv_hold_sampled(t, c->obj, CV_OP_OMP_CRITICAL, detail, now, (uint32_t)(now - before));
 	}
 }
 
-static void critical_leave(uint64_t obj, uint32_t *holder, void (*real)(void), void **name)
+static void critical_leave(const struct critical *c)
 {
 	struct cv_thread *t = cv_self;
-	bool timed = cv_hold_any(t) && cv_hold_release(t, obj);
+	bool timed = cv_hold_any(t) && cv_hold_release(t, c->obj);
 
-	if (holder)
-		__atomic_store_n(holder, 0, __ATOMIC_RELAXED);
-	if (name)
-		cv_real(GOMP_critical_name_end)(name);
-	else
-		real();
+	if (c->holder)
+		__atomic_store_n(c->holder, 0, __ATOMIC_RELAXED);
+	critical_call(c);
 	if (timed)
-		cv_hold_commit(t, obj);
+		cv_hold_commit(t, c->obj);
 }
+
+#define PLAIN(holder_, name_)                                                                              \
+	(&(struct critical){ .obj = addr_of(holder_),                                                      \
+			     .holder = holder_,                                                            \
+			     .plain = cv_library_call(library, name_) })
+#define NAMED(word, name_)                                                                                 \
+	(&(struct critical){ .obj = addr_of(word), .named = cv_library_call(library, name_), .name = word })
 
 CV_EXPORT void GOMP_critical_start(void)
 {
-	critical_enter(addr_of(&unnamed_holder), CV_RA, &unnamed_holder, false, cv_real(GOMP_critical_start), NULL);
+	LIBRARY(library);
+
+	critical_enter(PLAIN(&unnamed_holder, GOMP_critical_start), CV_RA, false);
 }
 
 CV_EXPORT void GOMP_critical_end(void)
 {
-	critical_leave(addr_of(&unnamed_holder), &unnamed_holder, cv_real(GOMP_critical_end), NULL);
+	LIBRARY(library);
+
+	critical_leave(PLAIN(&unnamed_holder, GOMP_critical_end));
 }
 
 CV_EXPORT void GOMP_atomic_start(void)
 {
-	critical_enter(addr_of(&atomic_holder), CV_RA, &atomic_holder, false, cv_real(GOMP_atomic_start), NULL);
+	LIBRARY(library);
+
+	critical_enter(PLAIN(&atomic_holder, GOMP_atomic_start), CV_RA, false);
 }
 
 CV_EXPORT void GOMP_atomic_end(void)
 {
-	critical_leave(addr_of(&atomic_holder), &atomic_holder, cv_real(GOMP_atomic_end), NULL);
+	LIBRARY(library);
+
+	critical_leave(PLAIN(&atomic_holder, GOMP_atomic_end));
 }
 
 CV_EXPORT void GOMP_critical_name_start(void **name)
 {
+	LIBRARY(library);
 	/* libgomp's lock is an int in the pointer's place: 0 = free */
 	bool taken = __atomic_load_n((int *)name, __ATOMIC_RELAXED) != 0;
 
-	critical_enter(addr_of(name), CV_RA, NULL, taken, NULL, name);
+	critical_enter(NAMED(name, GOMP_critical_name_start), CV_RA, taken);
 }
 
 CV_EXPORT void GOMP_critical_name_end(void **name)
 {
-	critical_leave(addr_of(name), NULL, NULL, name);
+	LIBRARY(library);
+
+	critical_leave(NAMED(name, GOMP_critical_name_end));
 }
 
 /* ---- locks ---- */
@@ -275,30 +312,43 @@ static int omp_try(void *l, uint64_t ra, int (*test)(void *))
 
 CV_EXPORT void omp_set_lock(void *l)
 {
-	omp_lock(l, CV_RA, cv_real(omp_test_lock), cv_real(omp_set_lock));
+	LIBRARY(library);
+
+	omp_lock(l, CV_RA, cv_library_call(library, omp_test_lock), cv_library_call(library, omp_set_lock));
 }
 
 CV_EXPORT void omp_unset_lock(void *l)
 {
-	omp_unlock(l, cv_real(omp_unset_lock));
+	LIBRARY(library);
+
+	omp_unlock(l, cv_library_call(library, omp_unset_lock));
 }
 
 CV_EXPORT int omp_test_lock(void *l)
 {
-	return omp_try(l, CV_RA, cv_real(omp_test_lock));
+	LIBRARY(library);
+
+	return omp_try(l, CV_RA, cv_library_call(library, omp_test_lock));
 }
 
 CV_EXPORT void omp_set_nest_lock(void *l)
 {
-	omp_lock(l, CV_RA, cv_real(omp_test_nest_lock), cv_real(omp_set_nest_lock));
+	LIBRARY(library);
+
+	omp_lock(l, CV_RA, cv_library_call(library, omp_test_nest_lock),
+		 cv_library_call(library, omp_set_nest_lock));
 }
 
 CV_EXPORT void omp_unset_nest_lock(void *l)
 {
-	omp_unlock(l, cv_real(omp_unset_nest_lock));
+	LIBRARY(library);
+
+	omp_unlock(l, cv_library_call(library, omp_unset_nest_lock));
 }
 
 CV_EXPORT int omp_test_nest_lock(void *l)
 {
-	return omp_try(l, CV_RA, cv_real(omp_test_nest_lock));
+	LIBRARY(library);
+
+	return omp_try(l, CV_RA, cv_library_call(library, omp_test_nest_lock));
 }

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include "cv_frames.h"
+#include "cv_library.h"
 #include "cv_modules.h"
 #include "cv_mutex.h"
 #include "cv_object.h"
@@ -110,6 +111,7 @@ __attribute__((constructor(101))) static void start(void)
 	int saved = errno;
 
 	cv_real_init();
+	cv_libraries_init();
 	if (session_load() && cv_threads_init() && cv_arena_open(false)) {
 		pthread_atfork(NULL, NULL, cv_process_forked);
 		begin();
@@ -247,6 +249,8 @@ CV_EXPORT int dlclose(void *handle)
 
 	if (r == 0 && cv_arena)
 		cv_modules_unloaded();
+	if (r == 0)
+		cv_libraries_unloaded();
 	errno = saved;
 	return r;
 }

@@ -64,9 +64,14 @@ void *cv_real_lookup(enum cv_real_index i)
 	return f;
 }
 
+const char *cv_real_name(enum cv_real_index i)
+{
+	return names[i].name;
+}
+
 void cv_real_init(void)
 {
-	/* OpenMP's functions are looked up when first used: its library may be loaded later. */
+	/* not OpenMP's functions: cv_library.h */
 	for (int i = 0; i < CV_REAL_GOMP_parallel; i++)
 		if (!cv_real_table[i])
 			cv_real_lookup((enum cv_real_index)i);

@@ -116,6 +116,7 @@ CV_REAL_LIST(CV_REAL_TYPE)
 
 extern void *cv_real_table[CV_REAL_COUNT] __attribute__((visibility("hidden")));
 void *cv_real_lookup(enum cv_real_index i);
+const char *cv_real_name(enum cv_real_index i);
 void cv_real_init(void);
 
 static inline void *cv_real_get(enum cv_real_index i)

@@ -39,6 +39,8 @@ struct Case {
     #[serde(default)]
     needs: Vec<String>,
     library: Option<String>,
+    #[serde(default)]
+    library_flags: Vec<String>,
     counted: Option<u64>,
     function: Option<String>,
     processes: Option<usize>,
@@ -136,10 +138,11 @@ impl Case {
     fn line(&self) -> Result<Vec<String>> {
         let program = compile::compile(&programs().join(&self.program), &self.flags)?;
         let library = match &self.library {
-            Some(source) => compile::compile(
-                &programs().join(source),
-                &["-shared".into(), "-fPIC".into()],
-            )?,
+            Some(source) => {
+                let mut flags = vec!["-shared".into(), "-fPIC".into()];
+                flags.extend(self.library_flags.iter().cloned());
+                compile::compile(&programs().join(source), &flags)?
+            }
             None => PathBuf::new(),
         };
         let fill = |word: &String| {
