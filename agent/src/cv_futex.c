@@ -98,6 +98,10 @@ static bool forks(long nr, long a)
 	if (nr == SYS_fork)
 		return true;
 #endif
+#ifdef SYS_clone3
+	if (nr == SYS_clone3) /* the flags come first */
+		return !(*(const uint64_t *)a & CLONE_VM);
+#endif
 	return nr == SYS_clone && !(a & CLONE_VM);
 }
 

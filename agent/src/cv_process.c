@@ -2,6 +2,7 @@
 /* Agent rules: cv_agent.h. What is here runs once a process, or where a system call is being made
  * anyway. */
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/syscall.h>
 
 #include "cv_frames.h"
@@ -102,8 +103,48 @@ void cv_process_forked(void)
 		cv_frames_reset();
 		cv_modules_reset();
 		begin();
+	} else {
+		cv_arena = NULL; /* it may still be the parent's */
 	}
 	errno = saved;
+}
+
+/* The two of libc's ways to fork that run no atfork handlers. */
+
+CV_EXPORT pid_t _Fork(void)
+{
+	pid_t pid = cv_real(_Fork)();
+
+	if (pid == 0)
+		cv_process_forked();
+	return pid;
+}
+
+struct clone_start {
+	int (*fn)(void *);
+	void *arg;
+};
+
+static int clone_main(void *start)
+{
+	struct clone_start s = *(struct clone_start *)start;
+
+	cv_process_forked();
+	return s.fn(s.arg);
+}
+
+/* By its symbol: the header declares it with "...", which is the same to the caller. Without CLONE_VM the child
+ * has a copy of our stack, and what is on it. */
+CV_EXPORT int cv_clone(int (*fn)(void *), void *stack, int flags, void *arg, void *parent_tid, void *tls,
+		       void *child_tid) __asm__("clone");
+CV_EXPORT int cv_clone(int (*fn)(void *), void *stack, int flags, void *arg, void *parent_tid, void *tls,
+		       void *child_tid)
+{
+	struct clone_start start = { fn, arg };
+
+	if (!cv_arena || !fn || flags & CLONE_VM)
+		return cv_real(clone)(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	return cv_real(clone)(clone_main, stack, flags, &start, parent_tid, tls, child_tid);
 }
 
 __attribute__((constructor(101))) static void start(void)

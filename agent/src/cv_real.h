@@ -87,6 +87,8 @@
 	X(posix_spawnp, "GLIBC_2.15", int,                                                                 \
 	  (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,           \
 	   char *const *, char *const *))                                                                  \
+	X(_Fork, NULL, pid_t, (void))                                                                      \
+	X(clone, NULL, int, (int (*)(void *), void *, int, void *, void *, void *, void *))                \
 	X(_exit, NULL, void, (int))                                                                        \
 	X(_Exit, NULL, void, (int))                                                                        \
 	X(GOMP_parallel, NULL, void, (void (*)(void *), void *, unsigned, unsigned))                       \

@@ -68,7 +68,18 @@ static char stack[65536] __attribute__((aligned(16)));
 static int clone_main(void *arg)
 {
 	(void)arg;
+	counted_section(100);
 	_exit(9);
+}
+
+/* Both at once, so that one table would not do for both. */
+static void side_by_side(pid_t pid)
+{
+	MUST(pid >= 0);
+	counted_section(200003);
+	if (pid == 0)
+		_exit(9);
+	reap(pid);
 }
 
 int main(int argc, char **argv)
@@ -176,6 +187,12 @@ int main(int argc, char **argv)
 		pid = clone(clone_main, stack + sizeof stack, SIGCHLD, NULL);
 		MUST(pid > 0);
 		reap(pid);
+	} else if (is(argv, "_Fork")) {
+		side_by_side(_Fork());
+	} else if (is(argv, "clone3")) {
+		uint64_t request[11] = { [4] = SIGCHLD };
+
+		side_by_side((pid_t)syscall(SYS_clone3, request, sizeof request));
 	} else if (is(argv, "raw-fork")) {
 		/* Behind libc's back: no atfork handler runs. */
 		pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
