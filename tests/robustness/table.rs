@@ -45,6 +45,7 @@ struct Case {
     function: Option<String>,
     processes: Option<usize>,
     threads: Option<usize>,
+    objects: Option<usize>,
     waits: Option<u64>,
     samples: Option<u64>,
     #[serde(default)]
@@ -191,6 +192,12 @@ impl Case {
         check!(
             threads == expected,
             "{threads} threads in the profile, expected {expected}"
+        );
+        let objects: usize = recorded.processes.iter().map(|p| p.objects.len()).sum();
+        let most = self.objects.unwrap_or(objects);
+        check!(
+            objects <= most,
+            "{objects} objects in the profile, expected {most} at most"
         );
         let details = || recorded.processes.iter().flat_map(|p| &p.details);
         let locks = details().filter(|d| d.op.is_some_and(|op| LOCKS.contains(&op)));

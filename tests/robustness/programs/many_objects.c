@@ -17,6 +17,16 @@ static void *uses_all(void *arg)
 	return NULL;
 }
 
+static FX_NOINLINE void one_site(pthread_mutex_t *m)
+{
+	MUST(!pthread_mutex_init(m, NULL));
+}
+
+static FX_NOINLINE void other_site(pthread_mutex_t *m)
+{
+	MUST(!pthread_mutex_init(m, NULL));
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc;
@@ -55,6 +65,14 @@ int main(int argc, char **argv)
 			memset(u, 0, sizeof *u);
 		}
 		free(u);
+	} else if (is(argv, "sites")) {
+		for (int i = 0; i < 100001; i++) {
+			pthread_mutex_t m;
+
+			(i & 1 ? one_site : other_site)(&m);
+			counted_use(&m);
+			MUST(!pthread_mutex_destroy(&m));
+		}
 	} else if (is(argv, "copied")) {
 		/* A static initialiser, copied about: forbidden by the letter, done by everybody. */
 		pthread_mutex_t model = PTHREAD_MUTEX_INITIALIZER, *locks = malloc(1009 * sizeof *locks);
