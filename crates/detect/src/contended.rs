@@ -18,6 +18,8 @@ use crate::{Context, Thresholds};
 const PRICED_MAX: usize = 48;
 /// A lock that one thread alone takes is mentioned if it can cost this much: throughput ratio.
 const PRIVATE_HIGH: f64 = 1.25;
+/// One wait with this share of all of them is an accident, or parks a thread.
+const ONE_WAIT_SHARE: f64 = 0.8;
 /// One lock with this share of its family's waits is the culprit, not the family.
 const ONE_LOCK_SHARE: f64 = 0.8;
 
@@ -173,6 +175,9 @@ impl Unit<'_> {
             // What waiters hold while they wait is told from stacks and sampled holds.
             gain.high = 1.0 + 1.5 * (gain.high - 1.0);
         }
+        if self.parks() {
+            gain = parked(gain);
+        }
         if id == "frequent-lock" && self.private(cx) && gain.high < PRIVATE_HIGH {
             gain = unused_price(gain);
         }
@@ -190,6 +195,15 @@ impl Unit<'_> {
             caveats: self.caveats(cx, &gain, id),
             gain,
         }
+    }
+
+    /// Among several waits one lasted longer than all others together by far: Redis, for one, keeps its
+    /// idle I/O threads at a mutex.
+    fn parks(&self) -> bool {
+        let s = self.stats;
+        s.contended > 3
+            && s.wait_max_ns as f64 >= ONE_WAIT_SHARE * s.wait_ns as f64
+            && s.wait_ns > 0
     }
 
     fn case<'a>(&'a self, cx: &'a Context) -> Case<'a> {
@@ -494,6 +508,17 @@ impl Unit<'_> {
             list.push("taken for a lock from the way that threads use it, not from a name".into());
         }
         list
+    }
+}
+
+/// That the next run has such a wait, too, and that it is in anybody's way, one wait does not prove.
+fn parked(gain: Gain) -> Gain {
+    Gain {
+        low: 1.0,
+        mid: 1.0,
+        limited_by: "one single wait: it may be a thread that is kept from running on purpose"
+            .into(),
+        ..gain
     }
 }
 
