@@ -77,6 +77,20 @@ void cv_arena_prepare(uint64_t bytes)
 	arena_grow(end < cv_arena->size_bytes ? end : cv_arena->size_bytes);
 }
 
+#define SLACK (4ul << 20) /* more than other threads can be about to make ready */
+
+void cv_arena_shrink(uint64_t keep)
+{
+	uint64_t old = __atomic_load_n(&cv_arena->size_bytes, __ATOMIC_RELAXED);
+	uint64_t ready = __atomic_load_n(&ready_bytes, __ATOMIC_ACQUIRE) + SLACK;
+	uint64_t size = ((keep > ready ? keep : ready) + PAGE - 1) & ~(PAGE - 1);
+
+	if (size >= old || !__atomic_compare_exchange_n(&cv_arena->size_bytes, &old, size, false, __ATOMIC_SEQ_CST,
+							__ATOMIC_RELAXED))
+		return;
+	cv_syscall(SYS_munmap, (long)((char *)cv_arena + size), (long)(old - size), 0, 0, 0, 0);
+}
+
 static bool no_tsc; /* the C library's clock_gettime would read it as well */
 
 void cv_clock_without_tsc(void)

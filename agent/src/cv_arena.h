@@ -31,6 +31,9 @@ void *cv_shared_append(struct cv_block **current, enum cv_block_kind kind, uint3
 /* Make room for `bytes` more now: later there may be no way to (cv_sandbox.h). */
 void cv_arena_prepare(uint64_t bytes);
 
+/* Give back address space beyond what is in use, but for `keep` bytes or a little more. */
+void cv_arena_shrink(uint64_t keep);
+
 /* From now on time is asked of the kernel, by a plain system call. */
 void cv_clock_without_tsc(void);
 uint64_t cv_now_by_kernel(void);

@@ -162,8 +162,7 @@ __attribute__((constructor(101))) static void start(void)
 
 /* ---- end ---- */
 
-/* False in the child of a vfork, which runs on its parent's memory; and where it cannot be told. */
-static bool own_arena(void)
+bool cv_process_own(void)
 {
 	return cv_arena && !cv_is_quiet() && (uint32_t)cv_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0) == cv_arena->pid;
 }
@@ -182,13 +181,13 @@ static void process_ends(enum cv_process_state how, int status)
 __attribute__((destructor(101))) static void finish(void)
 {
 	/* the child of a vfork does not come here; a thread without a clock has no record */
-	if (cv_is_quiet() ? cv_self != NULL : own_arena())
+	if (cv_is_quiet() ? cv_self != NULL : cv_process_own())
 		process_ends(CV_PROCESS_EXITED, 0);
 }
 
 CV_EXPORT void _exit(int status)
 {
-	if (own_arena())
+	if (cv_process_own())
 		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_exit)(status);
 	__builtin_unreachable();
@@ -196,7 +195,7 @@ CV_EXPORT void _exit(int status)
 
 CV_EXPORT void _Exit(int status)
 {
-	if (own_arena())
+	if (cv_process_own())
 		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_Exit)(status);
 	__builtin_unreachable();
@@ -210,7 +209,7 @@ static void exec_begins(char *const *env)
 		return;
 	if (!session_env(env))
 		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
-	if (own_arena()) {
+	if (cv_process_own()) {
 		cv_threads_snapshot();
 		__atomic_store_n(&cv_arena->state, CV_PROCESS_EXECED, __ATOMIC_RELEASE);
 		cv_arena->end_ns = cv_now();
@@ -219,7 +218,7 @@ static void exec_begins(char *const *env)
 
 static void exec_failed(void)
 {
-	if (own_arena()) {
+	if (cv_process_own()) {
 		cv_arena->end_ns = 0;
 		__atomic_store_n(&cv_arena->state, CV_PROCESS_RUNNING, __ATOMIC_RELEASE);
 	}

@@ -12,6 +12,7 @@
 
 #include <semaphore.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <threads.h>
 #include <time.h>
 
@@ -87,6 +88,9 @@
 	X(posix_spawnp, "GLIBC_2.15", int,                                                                 \
 	  (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,           \
 	   char *const *, char *const *))                                                                  \
+	X(setrlimit, NULL, int, (int, const struct rlimit *))                                              \
+	X(prlimit, NULL, int, (pid_t, int, const struct rlimit *, struct rlimit *))                        \
+	X(mlockall, NULL, int, (int))                                                                      \
 	X(_Fork, NULL, pid_t, (void))                                                                      \
 	X(clone, NULL, int, (int (*)(void *), void *, int, void *, void *, void *, void *))                \
 	X(_exit, NULL, void, (int))                                                                        \
