@@ -325,7 +325,7 @@ struct cv_thread {
 	uint64_t cpu_ns;
 	uint64_t user_ns;
 	uint64_t sys_ns;
-	uint64_t run_delay_ns;   /* runnable but not running (schedstat), 0 = unknown */
+	uint64_t run_delay_ns;   /* runnable but not running, 0 = unknown: a file says so, which convoy reads */
 	uint64_t voluntary_switches;
 	uint64_t involuntary_switches;
 	/* the wait this thread is in; `wait_since_ns` 0 = none. Readers add it as an unfinished wait. */

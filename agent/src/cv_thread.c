@@ -151,7 +151,6 @@ static struct cv_thread *record_make(uint64_t start_routine, cv_ref create_stack
 			w->cpu_base_ns = t->cpu_ns;
 			w->user_base_ns = t->user_ns;
 			w->sys_base_ns = t->sys_ns;
-			w->delay_base_ns = t->run_delay_ns;
 			w->vol_base = t->voluntary_switches;
 			w->invol_base = t->involuntary_switches;
 		}
@@ -268,45 +267,6 @@ uint64_t cv_stack_lo(void)
 	return cv_self ? cv_self->stack_lo : 0;
 }
 
-/* Decimal number at *p, which moves past it and the blanks before it. */
-static uint64_t parse_number(const char **p)
-{
-	uint64_t v = 0;
-
-	while (**p == ' ')
-		++*p;
-	while (**p >= '0' && **p <= '9')
-		v = v * 10 + (uint64_t)(*(*p)++ - '0');
-	return v;
-}
-
-/* "/proc/self/task/<tid>/schedstat": time on the processor, time waiting for one, turns. */
-static uint64_t read_run_delay(uint32_t tid)
-{
-	char path[48] = "/proc/self/task/", digits[12], text[96];
-	char *p = path + 16;
-	const char *q = text;
-	int k = 0;
-	long fd, n;
-
-	do
-		digits[k++] = (char)('0' + tid % 10);
-	while (tid /= 10);
-	while (k)
-		*p++ = digits[--k];
-	memcpy(p, "/schedstat", 11);
-	fd = cv_syscall(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
-	if (fd < 0)
-		return 0;
-	n = cv_syscall(SYS_read, fd, (long)text, sizeof(text) - 1, 0, 0, 0);
-	cv_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	parse_number(&q);
-	return parse_number(&q);
-}
-
 /* The CPU clock of any thread of this process, as clock_gettime understands it (CPUCLOCK_SCHED of a
  * thread; see clock_getcpuclockid). */
 static uint64_t read_cpu(uint32_t tid)
@@ -324,7 +284,8 @@ static uint64_t timeval_ns(struct timeval tv)
 	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
 
-/* Figures that only the thread itself can read in full. */
+/* Figures that only the thread itself can read in full. Not from files: to open one takes a descriptor, and another
+ * thread that opens one would get a higher number than it expects. */
 static void measure_self(struct cv_thread *t)
 {
 	struct cv_work *w = cv_work(t);
@@ -333,7 +294,6 @@ static void measure_self(struct cv_thread *t)
 	if (cv_is_quiet())
 		return;
 	t->cpu_ns = w->cpu_base_ns + read_cpu(t->tid);
-	t->run_delay_ns = w->delay_base_ns + read_run_delay(t->tid);
 	if (cv_syscall(SYS_getrusage, RUSAGE_THREAD, (long)&ru, 0, 0, 0, 0) == 0) {
 		t->user_ns = w->user_base_ns + timeval_ns(ru.ru_utime);
 		t->sys_ns = w->sys_base_ns + timeval_ns(ru.ru_stime);
@@ -373,7 +333,6 @@ void cv_threads_snapshot(void)
 {
 	uint64_t at = CV_ARENA_HEADER_BYTES;
 	uint64_t end = __atomic_load_n(&cv_arena->bump, __ATOMIC_ACQUIRE);
-	uint32_t files = 0;
 
 	while (at < end && !cv_is_quiet()) {
 		struct cv_block *b = (struct cv_block *)((char *)cv_arena + at);
@@ -390,9 +349,6 @@ void cv_threads_snapshot(void)
 			continue;
 		}
 		t->cpu_ns = w->cpu_base_ns + read_cpu(t->tid);
-		/* 10 us each: a program with thousands of threads must not notice */
-		if (files++ < 256)
-			t->run_delay_ns = w->delay_base_ns + read_run_delay(t->tid);
 	}
 }
 

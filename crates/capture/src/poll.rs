@@ -1,5 +1,6 @@
-//! Looks at the recorded processes from outside now and then, so that a program that is killed without
-//! warning still has figures for its threads.
+//! Looks at the recorded processes from outside now and then: for figures of threads that are killed without
+//! warning, and for what only files in /proc tell. The agent opens none, because the descriptor would
+//! take a number that a thread of the program counts on.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,7 +11,13 @@ use crate::procfs::{self, ThreadFigures};
 use crate::session;
 
 /// Polling may take this share of one processor: with 5,000 threads it becomes rarer, not dearer.
-const SHARE_OF_CPU: u32 = 100;
+const SHARE_OF_CPU: u32 = 200;
+
+/// Between two looks at the scheduler's figures.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Between two looks at all figures, which cost several times as much.
+const THOROUGH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What was seen of a process.
 #[derive(Debug, Clone, Default)]
@@ -27,12 +34,15 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Poller {
     pub seen: HashMap<u32, Seen>,
+    /// When the next look at all figures is due.
+    thorough_ns: u64,
 }
 
 impl Poller {
     /// Looks at everything once; how long to wait until the next look.
     pub fn poll(&mut self, dir: &Path, clock: &Clock) -> Duration {
         let began_ns = clock.now_ns();
+        let thorough = began_ns >= self.thorough_ns;
         for arena in session::arenas(dir) {
             let seen = self.seen.entry(arena.pid).or_default();
             let now_ns = clock.now_ns();
@@ -43,12 +53,38 @@ impl Poller {
             }
             // A zombie still has the figures of its main thread.
             for tid in procfs::threads(arena.pid) {
-                if let Some(figures) = procfs::thread(arena.pid, tid) {
-                    seen.threads.insert(tid, figures);
-                }
+                seen.look(arena.pid, tid, thorough);
             }
         }
         let cost = Duration::from_nanos(clock.now_ns().saturating_sub(began_ns));
-        Duration::from_secs(1).max(cost * SHARE_OF_CPU)
+        if thorough {
+            let pause = THOROUGH_INTERVAL.max(cost * SHARE_OF_CPU);
+            self.thorough_ns = began_ns.saturating_add(pause.as_nanos() as u64);
+        }
+        INTERVAL.max(cost * SHARE_OF_CPU)
+    }
+
+    /// The last look: all figures.
+    pub fn finish(&mut self, dir: &Path, clock: &Clock) {
+        self.thorough_ns = 0;
+        self.poll(dir, clock);
+    }
+}
+
+impl Seen {
+    fn look(&mut self, pid: u32, tid: u32, thorough: bool) {
+        match self.threads.get_mut(&tid) {
+            Some(figures) if !thorough => {
+                if let Some((cpu_ns, run_delay_ns)) = procfs::scheduled(pid, tid) {
+                    figures.cpu_ns = cpu_ns;
+                    figures.run_delay_ns = Some(run_delay_ns);
+                }
+            }
+            _ => {
+                if let Some(figures) = procfs::thread(pid, tid) {
+                    self.threads.insert(tid, figures);
+                }
+            }
+        }
     }
 }

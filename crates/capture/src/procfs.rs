@@ -43,7 +43,7 @@ pub fn threads(pid: u32) -> Vec<u32> {
 pub fn thread(pid: u32, tid: u32) -> Option<ThreadFigures> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).ok();
     let stat = stat(&read("stat")?)?;
-    let schedstat = read("schedstat").and_then(|text| schedstat(&text));
+    let schedstat = scheduled(pid, tid);
     let (user_ns, sys_ns) = (ticks_ns(stat.user_ticks), ticks_ns(stat.sys_ticks));
     let status = read("status").unwrap_or_default();
     Some(ThreadFigures {
@@ -56,6 +56,11 @@ pub fn thread(pid: u32, tid: u32) -> Option<ThreadFigures> {
         voluntary_switches: field(&status, "voluntary_ctxt_switches:"),
         involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:"),
     })
+}
+
+/// What the scheduler counts of a thread: time on a processor, and runnable but not on one, nanoseconds.
+pub fn scheduled(pid: u32, tid: u32) -> Option<(u64, u64)> {
+    schedstat(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?)
 }
 
 struct Stat {

@@ -58,7 +58,7 @@ pub(crate) fn wait(
         }
     };
     let _ = waiter.join();
-    poller.poll(dir, &clock);
+    poller.finish(dir, &clock);
     signals.program_ended();
     let (exit, user_ns, sys_ns) = reap(pid);
     Ended {

@@ -147,17 +147,17 @@ fn thread(
         run_delay_ns: (raw.run_delay_ns != 0).then_some(raw.run_delay_ns),
         voluntary_switches: raw.voluntary_switches,
         involuntary_switches: raw.involuntary_switches,
-        cpu_exact: ran && (ended || process_ended),
+        cpu_exact: ran && (ended || process_ended) && raw.cpu_ns != 0,
         lives: raw.lives,
         // before it runs, the record holds the size here
         stack_lo: if ran { raw.stack_lo } else { 0 },
         stack_hi: if ran { raw.stack_hi } else { 0 },
     };
-    if let Some(polled) = polled.filter(|_| ran && !ended) {
+    if let Some(polled) = polled.filter(|_| ran) {
         if thread.name.is_empty() {
             thread.name.clone_from(&polled.name);
         }
-        // Killed before it could say: the last poll is the best there is.
+        // Killed before it could say, or in a sandbox: the last poll is the best there is.
         if !thread.cpu_exact && polled.cpu_ns > thread.cpu_ns {
             thread.cpu_ns = polled.cpu_ns;
             thread.user_ns = polled.user_ns;
@@ -167,5 +167,22 @@ fn thread(
             thread.involuntary_switches = polled.involuntary_switches;
         }
     }
+    if thread.run_delay_ns.is_none() {
+        thread.run_delay_ns = polled.filter(|_| ran).and_then(|p| run_delay(&thread, p));
+    }
     thread
+}
+
+/// The thread went on after it was seen last: what it waited for a processor until its end, as far as it then
+/// ran at the same rate. `None` where it was another thread with its tid that was seen.
+fn run_delay(thread: &Thread, polled: &ThreadFigures) -> Option<u64> {
+    const OTHER_THREAD_NS: u64 = 50_000_000; // more than the two ways to measure CPU time differ
+    let delay_ns = polled.run_delay_ns?;
+    if polled.cpu_ns > thread.cpu_ns.saturating_add(OTHER_THREAD_NS) {
+        return None;
+    }
+    let later = thread.cpu_ns as f64 / polled.cpu_ns.max(1) as f64;
+    let delay_ns = (delay_ns as f64 * later.clamp(1.0, 2.0)) as u64;
+    let life_ns = thread.end_ns.saturating_sub(thread.start_ns);
+    Some(delay_ns.min(life_ns.saturating_sub(thread.cpu_ns)))
 }

@@ -329,7 +329,7 @@ fn everything_that_the_agent_wrote_is_read() {
                 create_stack: 1,
                 start_ns: 2_000,
                 end_ns: 8_000,
-                cpu_exact: true,
+                cpu_exact: false, // no CPU time at all: it could not tell
                 lives: 1,
                 stack_lo: 0x8_0000,
                 stack_hi: 0x9_0000,
@@ -603,8 +603,60 @@ fn killed_threads_take_what_was_polled() {
     );
     let worker = &p.threads[1];
     assert!(
-        worker.cpu_exact && worker.cpu_ns == 0,
-        "it ended by itself: its own figures stand"
+        !worker.cpu_exact && worker.cpu_ns == 2_000,
+        "it ended in a sandbox: it could not tell how long it had run"
+    );
+}
+
+#[test]
+fn run_delay_is_told_from_outside() {
+    let delay = |cpu_ns: u64, polled_cpu_ns: u64, run_delay_ns: u64| {
+        let mut builder = Builder::new();
+        let thread = abi::Thread {
+            tid: 100,
+            state: abi::CV_THREAD_ENDED,
+            start_ns: 1_000,
+            end_ns: 1_000_001_000,
+            lives: 1,
+            cpu_ns,
+            ..Default::default()
+        };
+        builder.block(abi::CV_BLOCK_THREAD, 0, 0, &[thread]);
+        let figures = ThreadFigures {
+            cpu_ns: polled_cpu_ns,
+            run_delay_ns: Some(run_delay_ns),
+            ..Default::default()
+        };
+        let polled = HashMap::from([(100, figures)]);
+        let context = Context {
+            seen_end_ns: 2_000_000_000,
+            polled: &polled,
+        };
+        let process = read(&builder.finish(), context).unwrap();
+        let thread = &process.threads[0];
+        assert!(thread.cpu_exact && thread.cpu_ns == cpu_ns);
+        thread.run_delay_ns
+    };
+    assert_eq!(delay(400_000_000, 400_000_000, 70), Some(70));
+    assert_eq!(
+        delay(500_000_000, 400_000_000, 80),
+        Some(100),
+        "it ran a quarter more"
+    );
+    assert_eq!(
+        delay(500_000_000, 1, 80),
+        Some(160),
+        "seen too early to say"
+    );
+    assert_eq!(
+        delay(900_000_000, 900_000_000, 500_000_000),
+        Some(100_000_000),
+        "no more than its life had room for"
+    );
+    assert_eq!(
+        delay(100_000_000, 400_000_000, 80),
+        None,
+        "another thread with its tid"
     );
 }
 
