@@ -24,6 +24,7 @@
 struct cv_arena *cv_arena;
 struct cv_session cv_session;
 char cv_session_dir[256];
+bool cv_quiet; /* cv_sandbox.h */
 
 static uint64_t ready_bytes; /* atomic: [0, ready_bytes) is writable and backed by memory */
 static bool closed;          /* no more growth */

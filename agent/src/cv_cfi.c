@@ -5,7 +5,7 @@
 
 #include "cv_banned.h"
 
-#define REMEMBERED 8 /* nested DW_CFA_remember_state; compilers use one or two */
+#define REMEMBERED 3 /* nested DW_CFA_remember_state; compilers use one or two */
 
 /* What a common information entry says. */
 struct cie {

@@ -22,6 +22,7 @@ struct member {
 struct team {
 	void (*body)(void *);
 	void *data;
+	cv_ref stack;     /* of the thread that began the region: the others' begin in libgomp */
 	uint32_t members; /* atomic */
 	struct member member[TEAM_MAX];
 };
@@ -54,7 +55,7 @@ static void team_member(void *arg)
 	}
 	cv_count(t, region, region + 1, CV_OP_OMP_REGION, false);
 	if (cv_enter(t)) {
-		struct cv_entry *e = cv_detail_get(t, region, cv_stack_capture(), CV_OP_OMP_REGION);
+		struct cv_entry *e = cv_detail_get(t, region, team->stack, CV_OP_OMP_REGION);
 
 		wait = e ? cv_detail_wait(t, e) : NULL;
 		cv_object_get(region, CV_OBJECT_OMP_REGION);
@@ -72,29 +73,71 @@ static void team_member(void *arg)
 		__atomic_store_n(&team->member[i].wait, wait, __ATOMIC_RELEASE);
 }
 
-CV_EXPORT void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags)
+/* False = not recorded: the region is to be called as it is. */
+static bool team_begin(struct team *team, void (*body)(void *), void *data, unsigned threads)
 {
-	LIBRARY(library);
-	struct team team;
-	uint64_t end;
-	uint32_t n;
+	struct cv_thread *t = cv_thread();
 
-	if (!cv_thread()) {
-		cv_library_call(library, GOMP_parallel)(body, data, threads, flags);
-		return;
-	}
-	team.body = body;
-	team.data = data;
-	team.members = 0;
-	memset(team.member, 0, (threads && threads < TEAM_MAX ? threads : TEAM_MAX) * sizeof(team.member[0]));
-	cv_library_call(library, GOMP_parallel)(team_member, &team, threads, flags);
-	end = cv_now();
-	n = team.members < TEAM_MAX ? team.members : TEAM_MAX;
+	if (!t || !cv_enter(t))
+		return false;
+	team->stack = cv_stack_capture();
+	cv_leave(t);
+	team->body = body;
+	team->data = data;
+	team->members = 0;
+	memset(team->member, 0, (threads && threads < TEAM_MAX ? threads : TEAM_MAX) * sizeof(team->member[0]));
+	return true;
+}
+
+static void team_end(struct team *team)
+{
+	uint64_t end = cv_now();
+	uint32_t n = team->members < TEAM_MAX ? team->members : TEAM_MAX;
+
 	/* The members idle in libgomp until the next region: their records are ours for now. */
 	for (uint32_t i = 0; i < n; i++)
-		if (team.member[i].wait && end > team.member[i].done_ns)
-			cv_wait_add(team.member[i].wait, end - team.member[i].done_ns, false);
+		if (team->member[i].wait && end > team->member[i].done_ns)
+			cv_wait_add(team->member[i].wait, end - team->member[i].done_ns, false);
 }
+
+/* All entry points have the body, its data and the number of threads first. The rest is passed on. */
+#define REGION(name, parameters, ...)                                                                 \
+	CV_EXPORT void name parameters                                                                \
+	{                                                                                             \
+		LIBRARY(library);                                                                     \
+		struct team team;                                                                     \
+                                                                                                      \
+		if (!team_begin(&team, body, data, threads)) {                                        \
+			cv_library_call(library, name)(body, data, threads, __VA_ARGS__);             \
+			return;                                                                       \
+		}                                                                                     \
+		cv_library_call(library, name)(team_member, &team, threads, __VA_ARGS__);             \
+		team_end(&team);                                                                      \
+	}
+
+#define LOOP(name)                                                                                    \
+	REGION(name,                                                                                  \
+	       (void (*body)(void *), void *data, unsigned threads, long from, long to, long step,    \
+		long chunk, unsigned flags),                                                          \
+	       from, to, step, chunk, flags)
+
+#define RUNTIME_LOOP(name)                                                                            \
+	REGION(name,                                                                                  \
+	       (void (*body)(void *), void *data, unsigned threads, long from, long to, long step,    \
+		unsigned flags),                                                                      \
+	       from, to, step, flags)
+
+REGION(GOMP_parallel, (void (*body)(void *), void *data, unsigned threads, unsigned flags), flags)
+REGION(GOMP_parallel_sections,
+       (void (*body)(void *), void *data, unsigned threads, unsigned count, unsigned flags), count, flags)
+LOOP(GOMP_parallel_loop_static)
+LOOP(GOMP_parallel_loop_dynamic)
+LOOP(GOMP_parallel_loop_guided)
+LOOP(GOMP_parallel_loop_nonmonotonic_dynamic)
+LOOP(GOMP_parallel_loop_nonmonotonic_guided)
+RUNTIME_LOOP(GOMP_parallel_loop_runtime)
+RUNTIME_LOOP(GOMP_parallel_loop_nonmonotonic_runtime)
+RUNTIME_LOOP(GOMP_parallel_loop_maybe_nonmonotonic_runtime)
 
 /* ---- explicit barriers, and those that end loops and sections: named by their call site ---- */
 

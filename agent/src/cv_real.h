@@ -96,6 +96,24 @@
 	X(_exit, NULL, void, (int))                                                                        \
 	X(_Exit, NULL, void, (int))                                                                        \
 	X(GOMP_parallel, NULL, void, (void (*)(void *), void *, unsigned, unsigned))                       \
+	X(GOMP_parallel_sections, NULL, void,                                                              \
+	  (void (*)(void *), void *, unsigned, unsigned, unsigned))                                        \
+	X(GOMP_parallel_loop_static, NULL, void,                                                           \
+	  (void (*)(void *), void *, unsigned, long, long, long, long, unsigned))                          \
+	X(GOMP_parallel_loop_dynamic, NULL, void,                                                          \
+	  (void (*)(void *), void *, unsigned, long, long, long, long, unsigned))                          \
+	X(GOMP_parallel_loop_guided, NULL, void,                                                           \
+	  (void (*)(void *), void *, unsigned, long, long, long, long, unsigned))                          \
+	X(GOMP_parallel_loop_nonmonotonic_dynamic, NULL, void,                                             \
+	  (void (*)(void *), void *, unsigned, long, long, long, long, unsigned))                          \
+	X(GOMP_parallel_loop_nonmonotonic_guided, NULL, void,                                              \
+	  (void (*)(void *), void *, unsigned, long, long, long, long, unsigned))                          \
+	X(GOMP_parallel_loop_runtime, NULL, void,                                                          \
+	  (void (*)(void *), void *, unsigned, long, long, long, unsigned))                                \
+	X(GOMP_parallel_loop_nonmonotonic_runtime, NULL, void,                                             \
+	  (void (*)(void *), void *, unsigned, long, long, long, unsigned))                                \
+	X(GOMP_parallel_loop_maybe_nonmonotonic_runtime, NULL, void,                                       \
+	  (void (*)(void *), void *, unsigned, long, long, long, unsigned))                                \
 	X(GOMP_barrier, NULL, void, (void))                                                                \
 	X(GOMP_loop_end, NULL, void, (void))                                                               \
 	X(GOMP_sections_end, NULL, void, (void))                                                           \

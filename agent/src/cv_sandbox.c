@@ -13,8 +13,6 @@
 /* Made ready before the sandbox closes: room for some hundred threads' records, or 30,000 entries. */
 #define LAST_ROOM (4ul << 20)
 
-bool cv_quiet;
-
 enum request {
 	NONE,
 	FILTER, /* a seccomp filter: which calls it refuses is unknown */

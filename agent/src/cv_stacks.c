@@ -192,37 +192,82 @@ static uint32_t end_flag(enum cv_end end)
 	return end == CV_END_LAST ? CV_FRAME_LAST : end == CV_END_NO_RULE ? CV_FRAME_NO_RULE : 0;
 }
 
-static CV_NOINLINE cv_ref capture_unknown(const void *frame, struct memo *m)
+static cv_ref capture_into(const void *frame, struct memo *m, struct cv_trace *t, uint32_t *ids)
 {
 	uint32_t now = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
 	uint32_t depth = cv_session.stack_depth;
-	uint32_t ids[CV_STACK_MAX];
-	struct cv_trace t;
 	bool fresh;
 	cv_ref ref;
 
-	t.max = depth && depth < CV_STACK_MAX ? depth : CV_STACK_MAX;
-	t.skip_lo = cv_arena->agent_base;
-	t.skip_hi = cv_arena->agent_end;
-	cv_unwind(frame, &t);
-	for (uint32_t i = 0; i < t.n; i++) {
-		ids[i] = cv_frame_intern(t.pc[i], t.flags[i] | (i + 1 == t.n ? end_flag(t.end) : 0));
+	t->max = depth && depth < CV_STACK_MAX ? depth : CV_STACK_MAX;
+	t->skip_lo = cv_arena->agent_base;
+	t->skip_hi = cv_arena->agent_end;
+	cv_unwind(frame, t);
+	for (uint32_t i = 0; i < t->n; i++) {
+		ids[i] = cv_frame_intern(t->pc[i], t->flags[i] | (i + 1 == t->n ? end_flag(t->end) : 0));
 		if (!ids[i])
 			return 0;
 	}
-	if (!t.n) {
+	if (!t->n) {
 		cv_drop(CV_DROP_STACK_NO_RULE);
 		return 0;
 	}
-	ref = stack_intern(ids, t.n, &fresh);
+	ref = stack_intern(ids, t->n, &fresh);
 	/* Counted per stack, not per capture: it is the stack that is incomplete. */
-	if (fresh && t.end == CV_END_NO_RULE)
+	if (fresh && t->end == CV_END_NO_RULE)
 		cv_drop(CV_DROP_STACK_NO_RULE);
-	else if (fresh && t.end != CV_END_LAST)
+	else if (fresh && t->end != CV_END_LAST)
 		cv_drop(CV_DROP_STACK_TRUNCATED);
-	if (ref && t.replayable)
-		memo_store(m, (uint64_t)frame, &t, ref, now);
+	if (ref && t->replayable)
+		memo_store(m, (uint64_t)frame, t, ref, now);
 	return ref;
+}
+
+static CV_NOINLINE cv_ref capture_on_stack(const void *frame, struct memo *m)
+{
+	uint32_t ids[CV_STACK_MAX];
+	struct cv_trace t;
+
+	return capture_into(frame, m, &t, ids);
+}
+
+/* Where a stack may be small (a signal stack, a coroutine's, a thread's of the least size) the trace is made
+ * beside it. A place belongs to a thread, which is in here once at most (cv_enter): what a signal handler
+ * leaves behind that jumps away is taken up by the next call. */
+#define PLACES 32
+
+static struct place {
+	uint64_t owner;
+	struct cv_trace trace;
+	uint32_t ids[CV_STACK_MAX];
+} places[PLACES];
+
+static CV_NOINLINE cv_ref capture_beside(const void *frame, struct memo *m)
+{
+	uint64_t self = (uint64_t)__builtin_thread_pointer();
+	cv_ref ref;
+
+	for (uint64_t k = self / 4096; k < self / 4096 + PLACES; k++) {
+		struct place *p = &places[k % PLACES];
+		uint64_t owner = __atomic_load_n(&p->owner, __ATOMIC_RELAXED);
+
+		if (owner != self && (owner || !__atomic_compare_exchange_n(&p->owner, &owner, self, false, __ATOMIC_ACQUIRE,
+									   __ATOMIC_RELAXED)))
+			continue;
+		ref = capture_into(frame, m, &p->trace, p->ids);
+		__atomic_store_n(&p->owner, 0, __ATOMIC_RELEASE);
+		return ref;
+	}
+	cv_drop(CV_DROP_STACK_TRUNCATED);
+	return 0;
+}
+
+static cv_ref capture_unknown(const void *frame, struct memo *m)
+{
+	uint64_t lo, hi;
+
+	cv_stack_bounds(&lo, &hi);
+	return (uint64_t)frame >= lo && (uint64_t)frame < hi ? capture_on_stack(frame, m) : capture_beside(frame, m);
 }
 
 cv_ref cv_stack_capture_from(const void *frame)
@@ -248,6 +293,7 @@ void cv_stacks_reset(void)
 {
 	cv_forget_pages(stack_index, sizeof(stack_index));
 	cv_forget_pages(memos, sizeof(memos));
+	memset(places, 0, sizeof(places));
 	epoch++;
 	filling = NULL;
 	spare = NULL;
