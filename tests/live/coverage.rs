@@ -20,7 +20,7 @@ const PROGRAMS: [(&str, &[&str], usize); 5] = [
     ("events.c", &[], 21),
     ("threads.c", &[], 11),
     ("cxx.cpp", &[], 14),
-    ("omp.c", &["-fopenmp"], 7),
+    ("omp.c", &["-fopenmp"], 14),
 ];
 
 /// A line of a coverage program.

@@ -376,7 +376,7 @@ impl Unit<'_> {
                     count(s.acquisitions as f64)
                 ),
             ));
-        } else {
+        } else if s.try_calls == 0 {
             list.push(evidence(
                 "contended",
                 s.contended as f64,

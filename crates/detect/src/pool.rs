@@ -47,7 +47,7 @@ fn finding(cx: &Context, event: &EventRow) -> Finding {
         causes: vec![cause(
             "pool-too-small",
             "more threads want a token than there are",
-            format!("more tokens where the semaphore is made, or hold one for a shorter time after {here}"),
+            format!("more tokens where the semaphore is made, or hold one for a shorter time after {here}; one that is used as a lock, with a single token, is to be split like a lock"),
         )],
         undecided: String::new(),
         gain: predict(view, cx.stations, cx.links, &change),

@@ -39,5 +39,5 @@ fn worth(f: &Finding, t: &Thresholds) -> bool {
     } else {
         WORTH_SAYING
     };
-    asked && f.share_of_thread_time >= worth_saying
+    asked && f.share_of_thread_time >= worth_saying && f.gain.high >= t.gain_high
 }

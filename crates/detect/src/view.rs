@@ -260,7 +260,8 @@ impl<'a> View<'a> {
             cpu += t.cpu;
             delay += (ns as f64).min(t.life - t.cpu).max(0.0);
         }
-        if self.cpus.is_finite() && wall > 0.0 && cpu > 0.0 {
+        // Hardly any queueing says nothing: one thread that is busy while others sleep never queues.
+        if self.cpus.is_finite() && wall > 0.0 && delay > 0.05 * cpu {
             let threads = (life / wall).max(1.0);
             let there = threads * cpu / (cpu + delay);
             self.cpus = self.cpus.min(there).max(self.cpu() / wall).max(0.1);

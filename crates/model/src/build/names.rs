@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 
-use convoy_profile::{Memory, ObjectKind, Process};
+use convoy_profile::{Memory, ObjectIx, ObjectKind, Process, Symbol};
 
 use super::futex;
 use super::objects::Objects;
 use super::sites::base_name;
 use super::threads::Threads;
 use crate::kinds::noun;
-use crate::{Model, ObjectId, SiteId, Use};
+use crate::{Model, ObjectId, SiteFrame, SiteId, Use};
 
 /// Names the objects of one process. Needs its uses, sites, threads and groups.
 pub(super) fn name(model: &mut Model, process: &Process, objects: &Objects, threads: &Threads) {
@@ -73,6 +73,25 @@ struct Namer<'a> {
 }
 
 impl Namer<'_> {
+    /// Where the body of a parallel region begins: the call that starts it may have the line of the loop
+    /// around it. GCC calls the body of the first region of `f` `f._omp_fn.0`.
+    fn region_at(&self, object: ObjectIx) -> Option<String> {
+        let count = self.process.counts.iter().find(|c| c.object == object)?;
+        let frame = self.process.frames.get(count.frame as usize)?;
+        let Symbol::Known(locations) = &frame.symbol else {
+            return None;
+        };
+        let body = locations.last()?;
+        let (function, _) = body.function.split_once("._omp_fn.")?;
+        let frame = SiteFrame {
+            function: function.to_owned(),
+            file: body.file.clone()?,
+            line: body.line?,
+            ..SiteFrame::default()
+        };
+        Some(frame.label())
+    }
+
     fn name(&self, id: ObjectId, used_at: Option<SiteId>) -> String {
         let object = &self.model.objects[id.0 as usize];
         let Some(ix) = self.objects.record(id) else {
@@ -87,7 +106,7 @@ impl Namer<'_> {
         }
         let used_at = used_at.and_then(|site| self.label(site));
         if object.kind == ObjectKind::OmpRegion {
-            return match (used_at, &record.symbol) {
+            return match (self.region_at(ix).or(used_at), &record.symbol) {
                 (Some(place), _) => format!("{noun} in {place}"),
                 (None, Some(symbol)) => format!("{noun} {}", symbol.trim_end_matches("+0x0")),
                 (None, None) => format!("{noun} 0x{:x}", object.addr),

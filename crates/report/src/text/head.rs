@@ -179,7 +179,7 @@ pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
         // Of raw futexes only the calls that had to wait are seen.
         if row.stats.contention_ratio.is_some() {
             acquisitions += row.stats.acquisitions;
-        } else {
+        } else if row.stats.try_calls == 0 {
             hidden += 1;
         }
     }

@@ -124,6 +124,7 @@ fn lock_numbers(page: &mut Page, report: &Report<'_>, row: &LockRow) {
             percent(ratio),
             quadrant(s.quadrant)
         )),
+        None if s.try_calls > 0 => lines.push("taken by trylock only, which never waits".into()),
         None => lines.push(format!(
             "{}; uncontended acquisitions of a raw futex are not visible",
             count_of(contended, "contended acquisition", "contended acquisitions")
