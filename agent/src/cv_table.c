@@ -9,6 +9,7 @@
 #define ENTRY_ITEMS 63   /* with the block header: 4 KiB */
 #define WAIT_ITEMS 21
 #define FIRST_INDEX 256u
+#define NAMED_PAIRS 16384u /* PAIR entries of a thread that say which thread it was: a megabyte */
 
 static uint32_t next_random(struct cv_work *w)
 {
@@ -95,9 +96,9 @@ static void *thread_append(struct cv_thread *t, struct cv_block **current, enum 
 	return (char *)cv_payload(b) + (size_t)b->used++ * item_bytes;
 }
 
-/* Find or make. A made entry's `kind` is written last, after its key. */
-static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t site, enum cv_entry_kind kind,
-				  enum cv_op op, const struct cv_peer *peer)
+/* Find, or make if that is wanted. A made entry's `kind` is written last, after its key. */
+static struct cv_entry *entry_find(struct cv_thread *t, uint64_t obj, uint32_t site, enum cv_entry_kind kind,
+				   enum cv_op op, const struct cv_peer *peer, bool make)
 {
 	struct cv_work *w = cv_work(t);
 	uint64_t pk = peer_key(peer);
@@ -118,6 +119,8 @@ static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t si
 		if (e->obj == obj && e->site == site && e->kind == kind && e->op == op && entry_peer_key(e) == pk)
 			return e;
 	}
+	if (!make)
+		return NULL;
 	/* One that cannot grow still finds what it knows, as long as a slot is free. */
 	if (cv_unlikely(w->entry_count + 1 > w->index_mask)) {
 		cv_drop(CV_DROP_ARENA_FULL);
@@ -138,6 +141,12 @@ static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t si
 	w->index[at & w->index_mask] = cv_ref_of(e);
 	w->entry_count++;
 	return e;
+}
+
+static struct cv_entry *entry_get(struct cv_thread *t, uint64_t obj, uint32_t site, enum cv_entry_kind kind,
+				  enum cv_op op, const struct cv_peer *peer)
+{
+	return entry_find(t, obj, site, kind, op, peer, true);
 }
 
 struct cv_entry *cv_detail_get(struct cv_thread *t, uint64_t obj, cv_ref stack, enum cv_op op)
@@ -161,10 +170,17 @@ struct cv_wait_detail *cv_detail_wait(struct cv_thread *t, struct cv_entry *deta
 void cv_pair_add(struct cv_thread *t, uint64_t obj, cv_ref stack, enum cv_op op, const struct cv_peer *peer,
 		 uint64_t wait_ns)
 {
-	struct cv_entry *e = entry_get(t, obj, stack, CV_ENTRY_PAIR, op, peer);
+	struct cv_work *w = cv_work(t);
+	struct cv_peer somebody = { 0, peer->frame, peer->stack };
+	struct cv_entry *e;
 
+	/* A thread that outlives a thread per request must not remember each of them. */
+	e = entry_find(t, obj, stack, CV_ENTRY_PAIR, op, peer, w->pair_count < NAMED_PAIRS);
+	if (!e)
+		e = entry_get(t, obj, stack, CV_ENTRY_PAIR, op, &somebody);
 	if (!e)
 		return;
+	w->pair_count += e->pair.n == 0;
 	e->pair.n++;
 	e->pair.wait_sum_ns += wait_ns;
 	if (wait_ns > e->pair.wait_max_ns)
