@@ -61,7 +61,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     }
     let site = spinning_site(view, row);
     let here = site.map_or_else(|| "an unknown place".into(), |s| place(view, s));
-    let gain = gain(cx, &change, &most, share);
+    let gain = gain(cx, &change, &most, share, total);
     let mut caveats = Vec::new();
     if gain.mid < cx.t.gain_mid {
         caveats.push(format!(
@@ -119,7 +119,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     })
 }
 
-fn gain(cx: &Context, change: &Change, most: &Change, share: f64) -> Gain {
+fn gain(cx: &Context, change: &Change, most: &Change, share: f64, spun: f64) -> Gain {
     let mut gain = predict(cx.view, cx.stations, cx.links, change);
     // Only somebody who queues for a CPU can use one that is set free.
     let delay: f64 = cx.view.threads.iter().map(|t| t.run_delay).sum();
@@ -132,7 +132,10 @@ fn gain(cx: &Context, change: &Change, most: &Change, share: f64) -> Gain {
         let most = predict(cx.view, cx.stations, cx.links, most);
         gain.high = gain.high.max(most.high);
     }
+    // If nothing but CPUs limited the program, and twice as much were spun as is likely.
+    let work = (cx.view.cpu() - 2.0 * spun).max(0.2 * cx.view.cpu());
     gain.low = 1.0;
+    gain.high = gain.high.min(cx.view.cpu() / work.max(1.0));
     gain.high = gain.high.max(gain.mid).max(1.0 + INTERFERENCE * share);
     gain
 }
