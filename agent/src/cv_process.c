@@ -17,19 +17,16 @@
 
 #include "cv_banned.h"
 
-#define SESSION_ENV "_CONVOY_SESSION="
-#define SESSION_ENV_LEN (sizeof(SESSION_ENV) - 1)
-
 extern char **environ;
 extern const char cv_text_begin[] __asm__("__executable_start") __attribute__((weak, visibility("hidden")));
 
 /* ---- start ---- */
 
-static const char *session_env(char *const *env)
+const char *cv_session_env(char *const *env)
 {
 	for (; env && *env; env++)
-		if (strncmp(*env, SESSION_ENV, SESSION_ENV_LEN) == 0)
-			return *env + SESSION_ENV_LEN;
+		if (strncmp(*env, CV_SESSION_ENV, CV_SESSION_ENV_LEN) == 0)
+			return *env + CV_SESSION_ENV_LEN;
 	return NULL;
 }
 
@@ -47,7 +44,7 @@ static long read_file(const char *path, void *buf, size_t size)
 
 static bool session_load(void)
 {
-	const char *dir = session_env(environ);
+	const char *dir = cv_session_env(environ);
 	char path[sizeof(cv_session_dir) + 16];
 	size_t n = dir ? strlen(dir) : 0;
 
@@ -199,85 +196,6 @@ CV_EXPORT void _Exit(int status)
 		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_Exit)(status);
 	__builtin_unreachable();
-}
-
-/* ---- exec: the next image records itself, if its environment lets the agent in ---- */
-
-static void exec_begins(char *const *env)
-{
-	if (!cv_arena)
-		return;
-	if (!session_env(env))
-		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
-	if (cv_process_own()) {
-		cv_threads_snapshot();
-		__atomic_store_n(&cv_arena->state, CV_PROCESS_EXECED, __ATOMIC_RELEASE);
-		cv_arena->end_ns = cv_now();
-	}
-}
-
-static void exec_failed(void)
-{
-	if (cv_process_own()) {
-		cv_arena->end_ns = 0;
-		__atomic_store_n(&cv_arena->state, CV_PROCESS_RUNNING, __ATOMIC_RELEASE);
-	}
-}
-
-#define EXEC(env, call)          \
-	({                       \
-		int saved_, r_;  \
-		exec_begins(env); \
-		r_ = (call);     \
-		saved_ = errno;  \
-		exec_failed();   \
-		errno = saved_;  \
-		r_;              \
-	})
-
-CV_EXPORT int execve(const char *path, char *const argv[], char *const env[])
-{
-	return EXEC(env, cv_real(execve)(path, argv, env));
-}
-
-CV_EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
-{
-	return EXEC(env, cv_real(execvpe)(file, argv, env));
-}
-
-CV_EXPORT int fexecve(int fd, char *const argv[], char *const env[])
-{
-	return EXEC(env, cv_real(fexecve)(fd, argv, env));
-}
-
-CV_EXPORT int execv(const char *path, char *const argv[])
-{
-	return EXEC(environ, cv_real(execve)(path, argv, environ));
-}
-
-CV_EXPORT int execvp(const char *file, char *const argv[])
-{
-	return EXEC(environ, cv_real(execvpe)(file, argv, environ));
-}
-
-static void spawning(char *const *env)
-{
-	if (cv_arena && !session_env(env))
-		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
-}
-
-CV_EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-			  const posix_spawnattr_t *attr, char *const argv[], char *const env[])
-{
-	spawning(env);
-	return cv_real(posix_spawn)(pid, path, actions, attr, argv, env);
-}
-
-CV_EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-			   const posix_spawnattr_t *attr, char *const argv[], char *const env[])
-{
-	spawning(env);
-	return cv_real(posix_spawnp)(pid, file, actions, attr, argv, env);
 }
 
 /* ---- unloading ---- */

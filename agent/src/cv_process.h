@@ -5,6 +5,12 @@
 
 #include <stdbool.h>
 
+#define CV_SESSION_ENV "_CONVOY_SESSION="
+#define CV_SESSION_ENV_LEN (sizeof(CV_SESSION_ENV) - 1)
+
+/* The session's directory, as an environment names it; NULL = it does not. */
+const char *cv_session_env(char *const *env);
+
 /* In the child of a fork that shares no memory with its parent: record into an arena of its own. */
 void cv_process_forked(void);
 

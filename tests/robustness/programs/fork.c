@@ -115,6 +115,11 @@ int main(int argc, char **argv)
 		reap(pid);
 	} else if (is(argv, "exec-self")) {
 		execv(self, child_args);
+	} else if (is(argv, "exec-list")) {
+		MUST(execl("/no/such/file", "it", NULL) == -1 && errno == ENOENT);
+		MUST(execlp("no-such-command", "it", "with", "words", NULL) == -1 && errno == ENOENT);
+		MUST(execle("/no/such/file", "it", "1", "2", "3", NULL, no_env) == -1 && errno == ENOENT);
+		execle(self, self, "child", NULL, environ);
 	} else if (is(argv, "exec-missing")) {
 		MUST(execv("/no/such/file", child_args) == -1 && errno == ENOENT);
 		counted_section(203);

@@ -52,6 +52,32 @@ static struct sock_filter allow[] = {
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 };
 
+/* And what the start of another program needs. */
+static struct sock_filter allow_exec[] = {
+	NUMBER,
+	ON(execve, ALLOW),
+	ON(openat, ALLOW),
+	ON(access, ALLOW),
+	ON(read, ALLOW),
+	ON(pread64, ALLOW),
+	ON(close, ALLOW),
+	ON(arch_prctl, ALLOW),
+	ON(set_tid_address, ALLOW),
+	ON(prlimit64, ALLOW),
+	ON(getrandom, ALLOW),
+	ON(write, ALLOW),
+	ON(mmap, ALLOW),
+	ON(munmap, ALLOW),
+	ON(mprotect, ALLOW),
+	ON(brk, ALLOW),
+	ON(rseq, ALLOW),
+	ON(set_robust_list, ALLOW),
+	ON(exit_group, ALLOW),
+	ON(newfstatat, ALLOW),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+};
+
+static struct sock_fprog exec_filter = { sizeof allow_exec / sizeof allow_exec[0], allow_exec };
 static struct sock_fprog deny_filter = { sizeof deny / sizeof deny[0], deny };
 static struct sock_fprog allow_filter = { sizeof allow / sizeof allow[0], allow };
 
@@ -90,6 +116,8 @@ static void enter(char **argv)
 		MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL) < 0);
 	else if (is(argv, "clock"))
 		MUST(!prctl(PR_SET_TSC, PR_TSC_SIGSEGV));
+	else if (is(argv, "exec"))
+		MUST(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &exec_filter));
 	else if (is(argv, "strict"))
 		MUST(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT));
 	else
@@ -102,9 +130,18 @@ int main(int argc, char **argv)
 	pthread_t old;
 
 	(void)argc;
+	if (is(argv, "again")) {
+		puts("executed in the sandbox");
+		return 0;
+	}
+	counted_section(101);
+	if (is(argv, "exec")) {
+		enter(argv);
+		execl(argv[0], argv[0], "again", NULL);
+		return 1;
+	}
 	sem_init(&before, 0, 0);
 	sem_init(&after, 0, 0);
-	counted_section(101);
 	old = start(waits, NULL);
 	sem_wait(&before);
 	if (is(argv, "strict")) {
