@@ -11,11 +11,27 @@
 
 extern char **environ;
 
+#define PRELOAD_ENV "LD_PRELOAD="
+#define AGENT "libconvoy" /* the file's name begins so */
+
+/* Will the next image's agent be loaded, and have a session? */
+static bool lets_agent_in(char *const *env)
+{
+	bool session = cv_session_env(env) != NULL;
+
+	for (; session && env && *env; env++)
+		if (strncmp(*env, PRELOAD_ENV, sizeof(PRELOAD_ENV) - 1) == 0)
+			for (const char *c = *env; *c; c++)
+				if (strncmp(c, AGENT, sizeof(AGENT) - 1) == 0)
+					return true;
+	return false;
+}
+
 static void exec_begins(char *const *env)
 {
 	if (!cv_arena)
 		return;
-	if (!cv_session_env(env))
+	if (!lets_agent_in(env))
 		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
 	if (cv_process_own()) {
 		cv_threads_snapshot();
@@ -26,7 +42,7 @@ static void exec_begins(char *const *env)
 
 static void exec_failed(char *const *env)
 {
-	if (cv_arena && !cv_session_env(env)) /* nothing was lost */
+	if (cv_arena && !lets_agent_in(env)) /* nothing was lost */
 		__atomic_fetch_sub(&cv_arena->drops[CV_DROP_EXEC_WITHOUT_AGENT], 1, __ATOMIC_RELAXED);
 	if (cv_process_own()) {
 		cv_arena->end_ns = 0;
@@ -164,7 +180,7 @@ CV_EXPORT int execle(const char *path, const char *first, ...)
 
 static void spawning(char *const *env)
 {
-	if (cv_arena && !cv_session_env(env))
+	if (cv_arena && !lets_agent_in(env))
 		cv_drop(CV_DROP_EXEC_WITHOUT_AGENT);
 }
 

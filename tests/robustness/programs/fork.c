@@ -123,6 +123,9 @@ int main(int argc, char **argv)
 	} else if (is(argv, "exec-missing")) {
 		MUST(execv("/no/such/file", child_args) == -1 && errno == ENOENT);
 		counted_section(203);
+	} else if (is(argv, "exec-no-preload")) {
+		unsetenv("LD_PRELOAD");
+		execv(self, child_args);
 	} else if (is(argv, "exec-no-env")) {
 		if ((pid = fork()) == 0) {
 			execve(self, child_args, no_env);
