@@ -25,6 +25,7 @@ static cv_ref by_tid[TID_SLOTS]; /* a colliding thread takes the slot: readers v
 static pthread_key_t end_key;
 static bool have_end_key;
 static uint64_t default_stack_bytes;
+static uint32_t ended_records; /* atomic: in state ENDED */
 static cv_ref reuse_cursor; /* where the search for an ended record goes on */
 
 extern void *__libc_stack_end __attribute__((weak));
@@ -100,6 +101,8 @@ static struct cv_thread *record_reuse(uint64_t start_routine, cv_ref create_stac
 	uint64_t end = __atomic_load_n(&cv_arena->bump, __ATOMIC_RELAXED);
 	uint32_t looked = 0;
 
+	if (!__atomic_load_n(&ended_records, __ATOMIC_RELAXED))
+		return NULL; /* all live: no need to look at thousands */
 	if (reuse_cursor)
 		at = (uint64_t)reuse_cursor << 6;
 	for (int lap = 0; lap < 2; lap++) {
@@ -123,6 +126,7 @@ static struct cv_thread *record_reuse(uint64_t start_routine, cv_ref create_stac
 			if (__atomic_compare_exchange_n(&t->state, &ended, CV_THREAD_CREATED, false,
 							__ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 				reuse_cursor = (cv_ref)(at >> 6);
+				__atomic_fetch_sub(&ended_records, 1, __ATOMIC_RELAXED);
 				return t;
 			}
 		}
@@ -132,8 +136,10 @@ static struct cv_thread *record_reuse(uint64_t start_routine, cv_ref create_stac
 		uint32_t ended = CV_THREAD_ENDED;
 
 		if (__atomic_compare_exchange_n(&other->state, &ended, CV_THREAD_CREATED, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
+						__ATOMIC_RELAXED)) {
+			__atomic_fetch_sub(&ended_records, 1, __ATOMIC_RELAXED);
 			return other;
+		}
 	}
 	return NULL;
 }
@@ -167,11 +173,20 @@ static struct cv_thread *record_make(uint64_t start_routine, cv_ref create_stack
 	return t;
 }
 
+static void record_ended(struct cv_thread *t)
+{
+	__atomic_store_n(&t->state, CV_THREAD_ENDED, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&ended_records, 1, __ATOMIC_RELAXED);
+}
+
 static void record_failed(struct cv_thread *t)
 {
-	__atomic_store_n(&t->state, t->lives ? CV_THREAD_ENDED : CV_THREAD_FAILED, __ATOMIC_RELEASE);
-	if (!t->lives) /* one with earlier lives is found by record_reuse() */
-		spare_put(t);
+	if (t->lives) { /* record_reuse() finds it again */
+		record_ended(t);
+		return;
+	}
+	__atomic_store_n(&t->state, CV_THREAD_FAILED, __ATOMIC_RELEASE);
+	spare_put(t);
 }
 
 /* ---- life ---- */
@@ -320,7 +335,7 @@ static void thread_ended(void *round)
 	gone = true;
 	cv_self = NULL;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	__atomic_store_n(&t->state, CV_THREAD_ENDED, __ATOMIC_RELEASE);
+	record_ended(t);
 }
 
 void cv_thread_abandon(void)
@@ -357,6 +372,7 @@ void cv_threads_reset(void)
 	memset(by_tid, 0, sizeof(by_tid));
 	memset(spares, 0, sizeof(spares));
 	reuse_cursor = 0;
+	ended_records = 0;
 	cv_self = NULL;
 	gone = false;
 	registering = false;
