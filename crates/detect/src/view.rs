@@ -262,7 +262,8 @@ impl<'a> View<'a> {
         }
         // Hardly any queueing says nothing: one thread that is busy while others sleep never queues.
         if self.cpus.is_finite() && wall > 0.0 && delay > 0.05 * cpu {
-            let threads = (life / wall).max(1.0);
+            // Fewer threads than CPUs say how much of each they got, not how many there were.
+            let threads = (life / wall).max(self.cpus);
             let there = threads * cpu / (cpu + delay);
             self.cpus = self.cpus.min(there).max(self.cpu() / wall).max(0.1);
         }
