@@ -1,6 +1,7 @@
 //! What /proc says of a process and its threads.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 /// Figures of a thread, cumulative since it began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub fn threads(pid: u32) -> Vec<u32> {
 pub fn thread(pid: u32, tid: u32) -> Option<ThreadFigures> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}")).ok();
     let stat = stat(&read("stat")?)?;
-    let schedstat = scheduled(pid, tid);
+    let schedstat = SchedStat::open(pid, tid).and_then(|file| file.read());
     let (user_ns, sys_ns) = (ticks_ns(stat.user_ticks), ticks_ns(stat.sys_ticks));
     let status = read("status").unwrap_or_default();
     Some(ThreadFigures {
@@ -58,9 +59,24 @@ pub fn thread(pid: u32, tid: u32) -> Option<ThreadFigures> {
     })
 }
 
-/// What the scheduler counts of a thread: time on a processor, and runnable but not on one, nanoseconds.
-pub fn scheduled(pid: u32, tid: u32) -> Option<(u64, u64)> {
-    schedstat(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?)
+/// What the scheduler counts of a thread.
+#[derive(Debug)]
+pub struct SchedStat(fs::File);
+
+impl SchedStat {
+    /// `None` if the thread is gone, or the kernel does not count.
+    pub fn open(pid: u32, tid: u32) -> Option<Self> {
+        fs::File::open(format!("/proc/{pid}/task/{tid}/schedstat"))
+            .ok()
+            .map(Self)
+    }
+
+    /// Time on a processor, and runnable but not on one, nanoseconds; `None` if the thread is gone.
+    pub fn read(&self) -> Option<(u64, u64)> {
+        let mut text = [0; 96];
+        let n = self.0.read_at(&mut text, 0).ok()?;
+        schedstat(std::str::from_utf8(text.get(..n)?).ok()?)
+    }
 }
 
 struct Stat {

@@ -13,7 +13,7 @@ use crate::poll::Poller;
 use crate::signals::Forwarding;
 
 /// The first look comes early: many programs are short.
-const FIRST_POLL: Duration = Duration::from_millis(100);
+const FIRST_POLL: Duration = Duration::from_millis(20);
 
 /// How the main child ended.
 #[derive(Debug, Clone, Copy, Default)]
