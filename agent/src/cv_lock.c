@@ -99,11 +99,12 @@ static CV_COLD int rw_sampled(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 	return r;
 }
 
-static int rw_lock(pthread_rwlock_t *l, uint64_t ra, const struct rw_acquire *a)
+static inline __attribute__((always_inline)) int rw_lock(pthread_rwlock_t *l, uint64_t ra, const struct rw_acquire *a)
 {
 	struct cv_thread *t = cv_thread();
 	int r;
 
+	__builtin_prefetch(l, 1); /* to be written: a look at it first would fetch the line twice */
 	if (cv_unlikely(!t))
 		return rw_real(l, a);
 	if (cv_unlikely(cv_count(t, addr_of(l), ra, a->op, false)))
@@ -194,25 +195,38 @@ static bool rw_wakes(const struct cv_thread *t, const pthread_rwlock_t *l)
 	return writer == (int)t->tid ? readers || writers : writer == 0 && writers && readers == 1;
 }
 
+/* errno is looked up by a call: not on the way of an unlock that finds nobody waiting. */
+static CV_COLD void rw_woken(pthread_rwlock_t *l)
+{
+	int saved = errno;
+
+	cv_object_woken(addr_of(l), CV_OBJECT_RWLOCK);
+	errno = saved;
+}
+
+static CV_COLD void rw_commit(struct cv_thread *t, pthread_rwlock_t *l)
+{
+	int saved = errno;
+
+	cv_hold_commit(t, addr_of(l));
+	errno = saved;
+}
+
 CV_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
 {
 	struct cv_thread *t = cv_self;
-	int saved = errno;
 	bool timed;
 	int r;
 
+	__builtin_prefetch(l, 1);
 	if (!t)
 		return cv_real(pthread_rwlock_unlock)(l);
-	timed = cv_hold_any(t) && cv_hold_release(t, addr_of(l));
-	if (rw_wakes(t, l)) {
-		cv_object_woken(addr_of(l), CV_OBJECT_RWLOCK);
-		errno = saved;
-	}
+	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, addr_of(l));
+	if (cv_unlikely(rw_wakes(t, l)))
+		rw_woken(l);
 	r = cv_real(pthread_rwlock_unlock)(l);
-	if (timed && r == 0) {
-		cv_hold_commit(t, addr_of(l));
-		errno = saved;
-	}
+	if (cv_unlikely(timed) && r == 0)
+		rw_commit(t, l);
 	return r;
 }
 
