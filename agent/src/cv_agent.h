@@ -79,12 +79,14 @@ static inline bool cv_abandoned(const struct cv_thread *t, uint64_t claimed_at, 
 /* Claim this thread's tables. False = a hook below us in the same thread has them (we are in a signal
  * handler): the operation goes on unrecorded, and is counted. */
 void cv_drop(enum cv_drop reason);
+bool cv_on_signal_stack(void);
 static inline bool cv_enter(struct cv_thread *t)
 {
 	struct cv_work *w = cv_work(t);
 	uint64_t here = (uint64_t)__builtin_frame_address(0);
 
-	if (cv_unlikely(w->busy) && !cv_abandoned(t, w->busy, here)) {
+	/* A signal stack may itself lie on the thread's, above all of it. */
+	if (cv_unlikely(w->busy) && (!cv_abandoned(t, w->busy, here) || cv_on_signal_stack())) {
 		cv_drop(CV_DROP_REENTRANT);
 		return false;
 	}
@@ -97,6 +99,17 @@ static inline void cv_leave(struct cv_thread *t)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	cv_work(t)->busy = 0;
+}
+
+/* Fetch a line that is about to be written. Without -mprfchw gcc makes a prefetch for reading of its
+ * builtin, and the line would be asked for twice; processors that lack the instruction skip it. */
+static inline void cv_prefetch_write(const void *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
 }
 
 /* Raw system call: no errno, not a cancellation point. */

@@ -2,6 +2,7 @@
 /* Agent rules: cv_agent.h. This file's mmap and open calls run at start-up, in a fork child, and
  * (madvise, mprotect) when the arena grows; all are raw system calls. */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -39,6 +40,13 @@ void cv_drop(enum cv_drop reason)
 {
 	if (cv_arena)
 		__atomic_fetch_add(&cv_arena->drops[reason], 1, __ATOMIC_RELAXED);
+}
+
+bool cv_on_signal_stack(void)
+{
+	stack_t s;
+
+	return !cv_is_quiet() && cv_syscall(SYS_sigaltstack, 0, (long)&s, 0, 0, 0, 0) == 0 && s.ss_flags & SS_ONSTACK;
 }
 
 /* Make [ready, end) usable. */

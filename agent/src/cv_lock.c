@@ -22,7 +22,7 @@ static inline uint64_t addr_of(const volatile void *p)
 #define RW_WRLOCKED 2u
 #define RW_READER_SHIFT 3
 
-static bool rw_blocks(const pthread_rwlock_t *l, bool writer)
+static inline bool rw_blocks(const pthread_rwlock_t *l, bool writer)
 {
 	unsigned r = __atomic_load_n(&l->__data.__readers, __ATOMIC_RELAXED);
 
@@ -44,7 +44,7 @@ struct rw_acquire {
 	const struct timespec *deadline; /* NULL = none */
 };
 
-static int rw_real(pthread_rwlock_t *l, const struct rw_acquire *a)
+static inline __attribute__((always_inline)) int rw_real(pthread_rwlock_t *l, const struct rw_acquire *a)
 {
 	if (!a->deadline)
 		return a->writer ? cv_real(pthread_rwlock_wrlock)(l) : cv_real(pthread_rwlock_rdlock)(l);
@@ -104,7 +104,7 @@ static inline __attribute__((always_inline)) int rw_lock(pthread_rwlock_t *l, ui
 	struct cv_thread *t = cv_thread();
 	int r;
 
-	__builtin_prefetch(l, 1); /* to be written: a look at it first would fetch the line twice */
+	cv_prefetch_write(l); /* to be written: a look at it first would fetch the line twice */
 	if (cv_unlikely(!t))
 		return rw_real(l, a);
 	if (cv_unlikely(cv_count(t, addr_of(l), ra, a->op, false)))
@@ -138,12 +138,16 @@ static int rw_try(pthread_rwlock_t *l, uint64_t ra, enum cv_op op, cv_type_pthre
 
 CV_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t *l)
 {
-	return rw_lock(l, CV_RA, &(struct rw_acquire){ .op = CV_OP_RWLOCK_RD });
+	static const struct rw_acquire read = { .op = CV_OP_RWLOCK_RD };
+
+	return rw_lock(l, CV_RA, &read);
 }
 
 CV_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *l)
 {
-	return rw_lock(l, CV_RA, &(struct rw_acquire){ .op = CV_OP_RWLOCK_WR, .writer = true });
+	static const struct rw_acquire write = { .op = CV_OP_RWLOCK_WR, .writer = true };
+
+	return rw_lock(l, CV_RA, &write);
 }
 
 CV_EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, const struct timespec *deadline)
@@ -218,7 +222,7 @@ CV_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
 	bool timed;
 	int r;
 
-	__builtin_prefetch(l, 1);
+	cv_prefetch_write(l);
 	if (!t)
 		return cv_real(pthread_rwlock_unlock)(l);
 	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, addr_of(l));

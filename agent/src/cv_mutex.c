@@ -241,7 +241,7 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 	struct cv_thread *t = cv_self;
 	uint64_t *n;
 
-	__builtin_prefetch(m, 1); /* the word is about to be written: fetch it once, and while we count */
+	cv_prefetch_write(m); /* the word is about to be written: fetch it once, and while we count */
 	if (cv_unlikely(!t || m->__data.__kind != inline_kind))
 		return lock_slow_plain(m, ra);
 	n = cv_counter(t, addr_of(m), ra);

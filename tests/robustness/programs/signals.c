@@ -106,6 +106,35 @@ static void sampled(void)
 	pthread_join(other, NULL);
 }
 
+static void inits(int sig)
+{
+	(void)sig;
+	pthread_mutex_init(&handler_lock, NULL);
+}
+
+/* The signal stack is an array of a caller's: the handler's frames are above those that it interrupted, as if
+ * these had been left. */
+static void inits_on_stack(void)
+{
+	pthread_t self = pthread_self(), other;
+	struct sigaction sa = { .sa_handler = inits, .sa_flags = SA_ONSTACK | SA_RESTART };
+	char array[65536];
+	stack_t alt = { .ss_sp = array, .ss_size = sizeof array };
+	pthread_mutex_t m;
+
+	MUST(!sigaltstack(&alt, NULL));
+	sigaction(SIGPROF, &sa, NULL);
+	other = start(interrupts, &self);
+	for (int i = 0; i < 3000000; i++)
+		pthread_mutex_init(&m, NULL);
+	may_end = 1;
+	pthread_join(other, NULL);
+	counted_section(101);
+	signal(SIGPROF, SIG_IGN);
+	alt.ss_flags = SS_DISABLE;
+	sigaltstack(&alt, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	struct itimerval khz = { { 0, 1000 }, { 0, 1000 } }, off = { { 0, 0 }, { 0, 0 } };
@@ -132,6 +161,9 @@ int main(int argc, char **argv)
 		alt.ss_sp = malloc(alt.ss_size = 65536);
 		alt.ss_flags = 0;
 		MUST(!sigaltstack(&alt, NULL));
+	} else if (is(argv, "altstack-on-stack")) {
+		inits_on_stack();
+		return 0;
 	} else if (is(argv, "jump")) {
 		sa.sa_handler = jumps;
 		routine = jumped_main;
