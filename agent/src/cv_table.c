@@ -331,11 +331,12 @@ void cv_count_undone(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op 
 	struct cv_site *site;
 
 	cv_count_failed(t, obj, ra, op);
-	if (cv_likely(cv_slot_is(s, obj, ra) && s->op == op)) {
+	/* A pair that got its slot with this very call was counted for its site. */
+	if (cv_likely(cv_slot_is(s, obj, ra) && s->op == op && s->n)) {
 		s->n--;
 	} else if (cv_enter(t)) {
 		site = site_known(t, ra, op);
-		if (site)
+		if (site && site->n)
 			site->n--;
 		cv_leave(t);
 	}

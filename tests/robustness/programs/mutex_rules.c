@@ -117,6 +117,21 @@ static FX_NOINLINE void refused(void)
 	printf("deadlocks: %d\n", deadlocks);
 }
 
+/* The same for more mutexes than there are slots for counters. */
+static FX_NOINLINE void refused_by_many(void)
+{
+	static pthread_mutex_t many[3001];
+
+	for (int i = 0; i < 3001; i++) {
+		make(PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_STALLED, PTHREAD_PRIO_NONE);
+		many[i] = m;
+		MUST(!pthread_mutex_trylock(&many[i]));
+	}
+	for (int round = 0; round < 101; round++)
+		for (int i = 0; i < 3001; i++)
+			MUST(pthread_mutex_lock(&many[i]) == EDEADLK);
+}
+
 /* The word of a priority-protected mutex is never 0, also when it is free. */
 static FX_NOINLINE void protected(void)
 {
@@ -153,6 +168,8 @@ int main(int argc, char **argv)
 		clocks();
 	} else if (is(argv, "refused")) {
 		refused();
+	} else if (is(argv, "refused-by-many")) {
+		refused_by_many();
 	} else if (is(argv, "protected")) {
 		protected();
 	} else if (is(argv, "foreign-unlock")) {
