@@ -211,8 +211,7 @@ impl Case<'_> {
             .collect();
         for w in self.waits_for.iter().filter(|w| w.share >= SITE_SHARE) {
             names.extend(
-                w.holder
-                    .last()
+                convoy_model::telling(&w.holder)
                     .map(|f| f.function.as_str())
                     .filter(|f| !f.is_empty()),
             );

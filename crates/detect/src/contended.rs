@@ -428,9 +428,7 @@ impl Unit<'_> {
             ));
         }
         if let Some(w) = self.waits_for.first() {
-            let holder = w
-                .holder
-                .first()
+            let holder = convoy_model::telling(&w.holder)
                 .map_or("an unknown place".into(), crate::text::frame_place);
             list.push(evidence(
                 "pair_share",

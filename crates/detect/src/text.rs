@@ -60,12 +60,10 @@ pub(crate) fn plural(n: usize, what: &str) -> String {
 
 /// A function with its line, as far as known.
 pub(crate) fn frame_place(frame: &SiteFrame) -> String {
-    let file = frame.file.rsplit('/').next().unwrap_or_default();
-    match (frame.function.is_empty(), file.is_empty()) {
-        (false, false) if frame.line > 0 => format!("{} ({file}:{})", frame.function, frame.line),
-        (false, _) => frame.function.clone(),
-        (true, _) if !frame.module.is_empty() => format!("{}+{:#x}", frame.module, frame.offset),
-        (true, _) => "an unknown place".into(),
+    if frame.function.is_empty() && frame.module.is_empty() {
+        "an unknown place".into()
+    } else {
+        frame.label()
     }
 }
 

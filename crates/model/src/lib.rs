@@ -11,5 +11,11 @@ mod nouns;
 mod path;
 mod wrappers;
 
+/// The innermost frame that says who wanted the lock, of frames with their inlined functions, leaf first.
+/// A wrapper if there is nothing else; `None` without frames.
+pub fn telling(frames: &[SiteFrame]) -> Option<&SiteFrame> {
+    frames.get(build::shown(frames))
+}
+
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use nouns::*;

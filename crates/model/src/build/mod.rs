@@ -18,6 +18,7 @@ use convoy_profile::{ObjectKind, Profile};
 use crate::kinds::kind_of;
 use crate::{Model, Object, Process, ProcessId, Thread, Use};
 use objects::Objects;
+pub(crate) use sites::shown;
 use sites::{base_name, Sites};
 use threads::Threads;
 

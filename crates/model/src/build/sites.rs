@@ -128,7 +128,7 @@ fn unknown(frame: &Frame, module: String, reason: Reason) -> SiteFrame {
 }
 
 /// The innermost frame that says who wanted the lock, else the innermost one that has a name.
-pub(super) fn shown(frames: &[SiteFrame]) -> usize {
+pub(crate) fn shown(frames: &[SiteFrame]) -> usize {
     let telling = |frame: &SiteFrame| !passes_on(frame);
     let named = |frame: &SiteFrame| !frame.function.is_empty();
     frames

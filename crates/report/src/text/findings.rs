@@ -176,7 +176,7 @@ pub(super) fn waits_line(report: &Report<'_>, waits: &WaitsFor, is_lock: bool) -
         .released_at
         .and_then(|id| report.model.sites.get(id.0 as usize))
         .and_then(names::shown);
-    let acquired = waits.holder.first();
+    let acquired = convoy_model::telling(&waits.holder);
     match (is_lock, acquired, released) {
         (true, Some(acquired), released) => {
             spans.push(plain("; held since "));
