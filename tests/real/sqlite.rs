@@ -67,7 +67,7 @@ fn statistics_are_found(scratch: &Scratch) -> Result {
 
 /// With the statistics off the next lock shows: libsqlite3-sys compiles SQLite with
 /// SQLITE_ENABLE_MEMORY_MANAGEMENT, so that all databases share one page cache and its lock. Compiled
-/// without, the program gained 1.1 to 1.9 times, 1.45 in the median of five pairs.
+/// without, the program gained 1.1 to 1.9 times in five pairs of runs, 1.36 in the median.
 fn page_cache_is_next(scratch: &Scratch) -> Result {
     let _turn = turn::alone();
     let arguments = ["--operations", "400000", "--no-memstatus"];
@@ -90,7 +90,7 @@ fn page_cache_is_next(scratch: &Scratch) -> Result {
         verdict.describe()
     );
     check!(
-        first.gain.low_ratio <= 1.45 && first.gain.high_ratio >= 1.45,
+        first.gain.low_ratio <= 1.36 && first.gain.high_ratio >= 1.36,
         "{}: {:?}",
         first.title,
         first.gain
