@@ -51,7 +51,7 @@ struct cv_session {
 	uint64_t clock_base_ns; /* ns = base_ns + ((ticks - base_ticks) * mult >> 32), 128-bit product */
 	uint64_t clock_mult;
 	uint64_t arena_bytes;   /* address space to reserve per process; pages are used as needed */
-	uint32_t sample_period; /* one operation in this many is sampled, at random; default 64 */
+	uint32_t sample_period; /* one operation in this many is sampled, at random, default 64; later ones of a thread more rarely */
 	uint32_t stack_depth;   /* frames kept, at most CV_STACK_MAX */
 	uint32_t max_threads;   /* thread records per process; later threads reuse ended ones */
 	uint32_t flags;
@@ -227,7 +227,7 @@ struct cv_entry {
 			uint64_t reserved[3];
 		} count;
 		struct {
-			uint32_t samples;        /* calls drawn by the sampler, contended or not */
+			uint32_t samples;        /* drawn calls, contended or not; one drawn at n times the period counts n */
 			uint32_t acquire_n;      /* uncontended samples with a timed acquire */
 			uint64_t acquire_sum_ns; /* cost of the acquire itself, cache transfer included */
 			uint32_t hold_n;         /* holds timed: every contended one and the sampled ones */

@@ -41,6 +41,8 @@ extern __thread struct cv_thread *cv_self __attribute__((tls_model("initial-exec
 struct cv_work {
 	int32_t countdown;    /* operations until the next sample; a signal handler may take it below 0 */
 	uint32_t rng;
+	uint32_t drawn;       /* samples of pairs that have a slot, since the last of one that has none */
+	uint32_t weight;      /* calls that the latest sample stands for, over the session's period */
 	uint32_t sites_used;
 	uint32_t entry_count; /* entries in `index` */
 	uint32_t index_mask;

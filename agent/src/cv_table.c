@@ -21,12 +21,32 @@ static uint32_t next_random(struct cv_work *w)
 	return w->rng = x;
 }
 
+/* A sample costs a hundred times what a count costs. The first thousands of a thread tell most of what
+ * there is to tell; later ones are rarer and weigh more. What has no slot is told by samples alone: there
+ * they stay as they are. And whoever asked for more than the usual gets it. */
+static uint32_t rarer(const struct cv_work *w)
+{
+	if (cv_session.sample_period < 64 || w->drawn < 4096)
+		return 1;
+	return w->drawn < 12288 ? 4 : 16;
+}
+
 void cv_sampler_rearm(struct cv_thread *t)
 {
-	uint32_t period = cv_session.sample_period;
+	struct cv_work *w = cv_work(t);
+	uint32_t period = cv_session.sample_period * rarer(w);
 
 	/* uniform over [1, 2 * period - 1]: the mean is the period */
-	cv_work(t)->countdown = (int32_t)(1 + next_random(cv_work(t)) % (2 * period - 1));
+	w->countdown = (int32_t)(1 + next_random(w) % (2 * period - 1));
+}
+
+void cv_sampler_drawn(struct cv_thread *t, bool has_slot)
+{
+	struct cv_work *w = cv_work(t);
+
+	w->weight = rarer(w);
+	w->drawn = has_slot ? w->drawn + (w->drawn < UINT32_MAX) : 0;
+	cv_sampler_rearm(t);
 }
 
 /* ---- entries ---- */
@@ -355,6 +375,7 @@ bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op
 		slot_claim(s, obj, ra, op);
 		s->n = 1;
 		s->failed = failed;
+		w->weight = 1;
 		cv_leave(t);
 		return true;
 	}
@@ -363,10 +384,12 @@ bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op
 		uint32_t frame = cv_frame_intern(ra, 0);
 		struct cv_entry *e = frame ? entry_get(t, obj, frame, CV_ENTRY_COUNT, op, NULL) : NULL;
 
-		cv_sampler_rearm(t);
+		cv_sampler_drawn(t, false);
+		if (e)
+			e->count.sampled += w->weight;
 		/* A pair that is drawn a second time is worth a slot. With very many locks hardly any is,
 		 * and moving counters to and fro would cost more than it tells. */
-		if (e && e->count.sampled++ && slot_evict(t, s))
+		if (e && e->count.sampled > w->weight && slot_evict(t, s))
 			slot_claim(s, obj, ra, op);
 		/* With very many objects every sample is a new one: stacks of one in eight will do. */
 		sampled = (w->rng & 7) == 0;

@@ -37,6 +37,9 @@ bool cv_count_miss(struct cv_thread *t, uint64_t obj, uint64_t ra, enum cv_op op
 /* Start the countdown to the next sample. */
 void cv_sampler_rearm(struct cv_thread *t);
 
+/* A call was drawn: note its weight, and start anew. */
+void cv_sampler_drawn(struct cv_thread *t, bool has_slot);
+
 /* The counter of a pair that is known: its slot's, or, if another pair has the slot, its call site's.
  * NULL = ask cv_count. */
 static inline uint64_t *cv_counter(struct cv_thread *t, uint64_t obj, uint64_t ra)
@@ -61,7 +64,7 @@ static inline bool cv_count(struct cv_thread *t, uint64_t obj, uint64_t ra, enum
 	s->failed += failed;
 	if (cv_likely(--cv_work(t)->countdown > 0))
 		return false;
-	cv_sampler_rearm(t);
+	cv_sampler_drawn(t, true);
 	return true;
 }
 

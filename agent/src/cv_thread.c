@@ -234,6 +234,8 @@ static void thread_begin(struct cv_thread *t, uint64_t stack_bytes)
 	find_stack(t, stack_bytes);
 	w->rng = (uint32_t)(now ^ t->tid * 2654435761u) | 1;
 	w->busy = 0;
+	w->drawn = 0;
+	w->weight = 1;
 	cv_sampler_rearm(t);
 	__atomic_store_n(&by_tid[t->tid % TID_SLOTS], cv_ref_of(t), __ATOMIC_RELEASE);
 	__atomic_fetch_add(&cv_arena->threads_started, 1, __ATOMIC_RELAXED);

@@ -258,7 +258,7 @@ struct cv_entry *cv_sample(struct cv_thread *t, uint64_t obj, enum cv_op op)
 		return NULL;
 	e = cv_detail_get(t, obj, cv_stack_capture(), op);
 	if (e)
-		e->detail.samples++;
+		e->detail.samples += cv_work(t)->weight;
 	cv_leave(t);
 	return e;
 }

@@ -46,7 +46,8 @@ pub struct Meta {
     pub machine: Machine,
     /// What could be collected, and what not and why.
     pub collectors: Vec<Collector>,
-    /// One operation in this many was sampled for its stack, hold and cost.
+    /// One operation in this many was sampled for its stack, hold and cost; later ones of a thread with
+    /// many, up to sixteen times more rarely.
     pub sample_period: u32,
     /// CPU time of the command and its waited-for children: user, system. Nanoseconds.
     pub cpu_user_ns: u64,
@@ -396,7 +397,8 @@ pub struct Detail {
     pub thread: ThreadIx,
     /// What was called.
     pub op: Option<Op>,
-    /// Calls drawn by the sampler.
+    /// Calls drawn by the sampler, each counted as the number of sample periods that it stands for: a
+    /// thread that has drawn some thousands draws more rarely.
     pub samples: u32,
     /// Uncontended samples with a timed acquire.
     pub acquire_n: u32,

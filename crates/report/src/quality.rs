@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{Model, Site};
+use convoy_model::{Model, Site, Use};
 use convoy_profile::Meta;
 
 /// What the agent adds to a call that it only counts: two table look-ups in cache. Nanoseconds;
@@ -160,7 +160,12 @@ fn cost(model: &Model) -> Cost {
     let calls: u64 = model.uses.iter().map(|u| u.calls).sum();
     let waits: u64 = model.uses.iter().map(|u| u.waits).sum();
     let period = u64::from(model.meta.sample_period).max(1);
-    let stacks = calls.saturating_sub(waits) / period + waits;
+    // Where acquires were timed, their number is that of the samples; else so many are expected.
+    let sampled = |u: &Use| match u.acquire_n {
+        0 => u.calls.saturating_sub(u.waits) / period,
+        n => n,
+    };
+    let stacks = model.uses.iter().map(sampled).sum::<u64>() + waits;
     let cpu_ns = calls as f64 * COUNTED_CALL_NS + stacks as f64 * STACK_NS;
     let all_ns: u64 = model.threads.iter().map(|t| t.cpu_ns).sum();
     let cpu_ratio = if all_ns == 0 {
