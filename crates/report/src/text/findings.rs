@@ -152,10 +152,12 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
         (None, Some(event)) => event.waits_for.as_slice(),
         (None, None) => &[],
     };
-    let relevant: Vec<_> = waits_for
-        .iter()
-        .filter(|w| ids.sites.is_empty() || ids.sites.contains(&w.waiter))
-        .collect();
+    let relevant = alike_together(
+        report,
+        waits_for
+            .iter()
+            .filter(|w| ids.sites.is_empty() || ids.sites.contains(&w.waiter)),
+    );
     let is_lock = subject::lock(report.analysis, &ids).is_some();
     for (i, waits) in depth.of(&relevant, 2).iter().enumerate() {
         let label = if i == 0 { "waits" } else { "" };
@@ -164,6 +166,31 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
     if let Some(best) = subject::assignment(report.analysis, &ids) {
         detail(page, plain("threads"), assignment(report, best));
     }
+}
+
+/// Waits whose ends read the same in a line are one: call stacks that differ further out, or in what was
+/// inlined. Most waited first, with the releasing place of the longest.
+fn alike_together<'a>(
+    report: &Report<'_>,
+    rows: impl Iterator<Item = &'a WaitsFor>,
+) -> Vec<WaitsFor> {
+    let mut together: Vec<((String, String), WaitsFor)> = Vec::new();
+    for row in rows {
+        let holder = convoy_model::telling(&row.holder).map_or_else(String::new, names::frame);
+        let key = (names::site_of(report.model, row.waiter), holder);
+        match together.iter_mut().find(|(k, _)| *k == key) {
+            Some((_, sum)) => {
+                sum.waits += row.waits;
+                sum.wait_ns += row.wait_ns;
+                sum.wait_max_ns = sum.wait_max_ns.max(row.wait_max_ns);
+                sum.share += row.share;
+            }
+            None => together.push((key, row.clone())),
+        }
+    }
+    let mut rows: Vec<WaitsFor> = together.into_iter().map(|(_, row)| row).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.wait_ns));
+    rows
 }
 
 /// `insert() a.c:12; held since rebuild() a.c:40 until line 52 (38 ms, 38 % of its waits)`.
