@@ -19,9 +19,6 @@ use crate::{gain, laws};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Findings depend on the schedule: one of so many recordings may miss.
-const TRIES: usize = 3;
-
 /// A finding of a fixed program that promises less is the noise of preempted threads.
 const WORTH: f64 = 1.10;
 
@@ -110,23 +107,10 @@ pub fn record(program: &Path, scratch: &Scratch) -> Result<Recording> {
     Ok(recording)
 }
 
-/// Tries again: what a schedule decides must hold most of the time. Says so when it did not at once.
-fn retry(mut once: impl FnMut() -> Result) -> Result {
-    let mut last = Ok(());
-    for attempt in 1..=TRIES {
-        last = once();
-        match &last {
-            Ok(()) => return Ok(()),
-            Err(message) => eprintln!("try {attempt} of {TRIES}: {message}"),
-        }
-    }
-    last
-}
-
 fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let program = program(expect, variant, false)?;
     let _turn = turn::alone();
-    retry(|| {
+    turn::retry(|| {
         let recording = record(&program, scratch)?;
         ranked_first(expect, &recording)?;
         wait_is_near(expect, &recording)
@@ -257,7 +241,7 @@ fn exact(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
 fn fixed_is_clean(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let program = program(expect, variant, true)?;
     let _turn = turn::alone();
-    retry(|| {
+    turn::retry(|| {
         let mut left = findings(&record(&program, scratch)?.report)?;
         left.retain(|finding| finding.gain.mid_ratio >= WORTH);
         only(&left, &expect.allow_fixed)
