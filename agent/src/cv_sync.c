@@ -384,9 +384,11 @@ CV_EXPORT int sem_destroy(sem_t *s)
 static bool once_is_waited_for(struct cv_thread *t, struct cv_blocking *b, int *control, uint64_t ra)
 {
 	int saved = errno;
-	int word = __atomic_load_n(control, __ATOMIC_ACQUIRE);
+	int word;
 
 	cv_count(t, addr_of(control), ra, CV_OP_ONCE, false);
+	/* As late as possible: whoever comes first often comes together with those who will wait for it. */
+	word = __atomic_load_n(control, __ATOMIC_ACQUIRE);
 	if (word & 1)
 		cv_block_begin(b, t, addr_of(control), CV_OBJECT_ONCE, CV_OP_ONCE, NULL);
 	errno = saved;

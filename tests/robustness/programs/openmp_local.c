@@ -19,6 +19,8 @@ int main(int argc, char **argv)
 		GOMP_parallel(body, "the body ran", 1, 0);
 	else
 		body("the body ran");
+	/* Its idle threads run in libgomp: without this they crash when the last plugin is closed. */
+	dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	for (int i = 0; argc == 2 && i < 3; i++) {
 		void *plugin = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
 
