@@ -22,65 +22,67 @@ pub fn write_profile(path: &Path, profile: &Profile) -> Result<(), Error> {
 
 /// Writes beside the destination, then renames: a reader sees the old file or the whole new one.
 fn write(path: &Path, encoded: &[u8]) -> Result<(), Error> {
-    let failed = |e: std::io::Error| {
-        let fix = match e.kind() {
-            IoKind::StorageFull | IoKind::QuotaExceeded => {
-                let kb = encoded.len().div_ceil(1024);
-                format!("free {kb} KB there, or write elsewhere with -o")
-            }
-            IoKind::NotFound => "make the directory first".to_owned(),
-            _ => "write elsewhere with -o".to_owned(),
-        };
-        let found = format!("{}: {}", path.display(), os_text(&e));
-        Error::new(
-            ErrorKind::Write,
-            Trouble::new(found, "the profile was not written", fix),
-        )
-    };
-    if path.is_dir() {
-        return Err(failed(std::io::Error::from_raw_os_error(libc::EISDIR)));
+    let failed = |e| failed(path, &e, "the profile was not written", encoded.len());
+    match place(path) {
+        Place::Directory => Err(failed(std::io::Error::from_raw_os_error(libc::EISDIR))),
+        Place::Device => {
+            let mut file = std::fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .map_err(failed)?;
+            file.write_all(encoded).map_err(failed)
+        }
+        Place::File => {
+            let mut file = beside(path).map_err(failed)?;
+            file.write_all(encoded).map_err(failed)?;
+            file.as_file().sync_all().map_err(failed)?;
+            file.persist(path).map_err(|e| failed(e.error))?;
+            Ok(())
+        }
     }
-    if is_device(path) {
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(path)
-            .map_err(failed)?;
-        return file.write_all(encoded).map_err(failed);
-    }
-    let mut file = beside(path).map_err(failed)?;
-    file.write_all(encoded).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|e| failed(e.error))?;
-    Ok(())
 }
 
 /// Finds out whether a profile could be written there, before a program runs for an hour.
 ///
 /// Leaves nothing behind; an existing file stays as it is. Fails as [`write_profile`] would.
 pub fn can_write(path: &Path) -> Result<(), Error> {
-    let tried = if path.is_dir() {
-        Err(std::io::Error::from_raw_os_error(libc::EISDIR))
-    } else if is_device(path) {
-        Ok(()) // opening a pipe could block, or end whoever reads it
-    } else {
-        beside(path).map(drop)
+    let tried = match place(path) {
+        Place::Directory => Err(std::io::Error::from_raw_os_error(libc::EISDIR)),
+        Place::Device => Ok(()), // opening a pipe could block, or end whoever reads it
+        Place::File => beside(path).map(drop),
     };
-    tried.map_err(|e| {
-        let fix = match e.kind() {
-            IoKind::NotFound => "make the directory first",
-            _ => "write elsewhere with -o",
-        };
-        let found = format!("{}: {}", path.display(), os_text(&e));
-        Error::new(
-            ErrorKind::Write,
-            Trouble::new(found, "the program was not started", fix),
-        )
-    })
+    tried.map_err(|e| failed(path, &e, "the program was not started", 0))
 }
 
-/// A device or pipe (/dev/stdout) cannot be replaced by a rename, and must not be.
-fn is_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|m| !m.is_file())
+/// Why a profile of this size cannot be written there, and what follows from it.
+fn failed(path: &Path, e: &std::io::Error, effect: &str, bytes: usize) -> Error {
+    let fix = match e.kind() {
+        IoKind::StorageFull | IoKind::QuotaExceeded if bytes > 0 => {
+            let kb = bytes.div_ceil(1024);
+            format!("free {kb} KB there, or write elsewhere with -o")
+        }
+        IoKind::NotFound => "make the directory first".to_owned(),
+        _ => "write elsewhere with -o".to_owned(),
+    };
+    let found = format!("{}: {}", path.display(), os_text(e));
+    Error::new(ErrorKind::Write, Trouble::new(found, effect, fix))
+}
+
+/// What there is at a destination.
+enum Place {
+    Directory,
+    /// A device or pipe (/dev/stdout) cannot be replaced by a rename, and must not be.
+    Device,
+    /// A file, or nothing yet.
+    File,
+}
+
+fn place(path: &Path) -> Place {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Place::Directory,
+        Ok(found) if !found.is_file() => Place::Device,
+        _ => Place::File,
+    }
 }
 
 /// A new file in the directory of `path`, removed when dropped.

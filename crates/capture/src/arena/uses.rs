@@ -278,6 +278,19 @@ impl Reader<'_, '_, '_> {
         (self.details[ix].thread == thread).then_some(ix)
     }
 
+    /// The same if it is about this object, else the row of the unknown stack: its entry could not be made.
+    fn detail_for(
+        &mut self,
+        reference: abi::Ref,
+        object: ObjectIx,
+        thread: ThreadIx,
+        op: Op,
+    ) -> usize {
+        self.detail_at(reference, thread)
+            .filter(|ix| self.details[*ix].object == object)
+            .unwrap_or_else(|| self.detail_of(object, 0, thread, op))
+    }
+
     fn pair(&mut self, object: ObjectIx, stack: StackIx, thread: ThreadIx, raw: &abi::EntryPair) {
         if raw.n == 0 {
             return;
@@ -319,10 +332,7 @@ impl Reader<'_, '_, '_> {
                 continue;
             }
             let object = self.objects.of(held.obj, op);
-            let ix = self
-                .detail_at(held.detail, thread)
-                .filter(|ix| self.details[*ix].object == object)
-                .unwrap_or_else(|| self.detail_of(object, 0, thread, op));
+            let ix = self.detail_for(held.detail, object, thread, op);
             let released_ns = if held.released_ns != 0 {
                 held.released_ns
             } else {
@@ -383,10 +393,7 @@ impl Reader<'_, '_, '_> {
             return;
         };
         let object = self.objects.of(record.wait_obj, op);
-        let ix = self
-            .detail_at(record.wait_detail, thread)
-            .filter(|ix| self.details[*ix].object == object)
-            .unwrap_or_else(|| self.detail_of(object, 0, thread, op));
+        let ix = self.detail_for(record.wait_detail, object, thread, op);
         let wait_ns = until_ns.saturating_sub(record.wait_since_ns);
         let wait = self.details[ix].wait.get_or_insert_default();
         add_wait(wait, wait_ns, false);
