@@ -1,15 +1,16 @@
 //! Locks: what waits for them, parking and cache line transfer cost, and what is left without.
 
+mod words;
+
 use std::collections::BTreeMap;
 
-use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
+use convoy_model::finding::{Cause, Finding, Gain, Subject};
 use convoy_model::ObjectId;
 
-use crate::causes::{cause, shared_only, Case};
-use crate::gain::overhead::{local_acquire_ns, without_locks};
+use crate::causes::{cause, Case};
+use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks};
 use crate::gain::{predict, Change};
-use crate::rows::{FamilyRow, LockRow, LockStats, Quadrant, SiteShare, WaitsFor};
-use crate::text::{count, duration, evidence, percent, place, plural};
+use crate::rows::{FamilyRow, LockRow, LockStats, SiteShare, WaitsFor};
 use crate::waits_for::waits_for;
 use crate::{Context, Thresholds};
 
@@ -129,10 +130,7 @@ impl Unit<'_> {
             .stats
             .acquire_ns
             .map_or(0.0, |ns| (ns - baseline).clamp(0.0, 400.0));
-        let pair = match cx.view.model.meta.machine.mutex_pair_ns {
-            ns if ns > 0.0 => ns,
-            _ => 15.0,
-        };
+        let pair = pair_ns(cx.view);
         (calls * excess, calls * (excess + pair))
     }
 
@@ -176,10 +174,13 @@ impl Unit<'_> {
             gain.high = 1.0 + 1.5 * (gain.high - 1.0);
         }
         if self.parks() {
-            gain = parked(gain);
+            // That the next run has such a wait, too, and that it is in anybody's way, it does not prove.
+            let why = "one single wait: it may be a thread that is kept from running on purpose";
+            gain = unproven(gain, why);
         }
         if id == "frequent-lock" && self.private(cx) && gain.high < PRIVATE_HIGH {
-            gain = unused_price(gain);
+            // The price is real, but such locks are mostly there on purpose: one per thread or shard.
+            gain = unproven(gain, "nobody else takes it: it may be there on purpose");
         }
         Finding {
             id,
@@ -281,10 +282,7 @@ impl Unit<'_> {
     /// A lock without contention costs its own operations and the transfer of its cache line.
     fn without_price(&self, cx: &Context, baseline: f64) -> Change {
         let mut change = without_locks(cx.view, &self.locks, baseline);
-        let pair = match cx.view.model.meta.machine.mutex_pair_ns {
-            ns if ns > 0.0 => ns,
-            _ => 15.0,
-        };
+        let pair = pair_ns(cx.view);
         for id in &self.locks {
             for u in cx.view.uses_of(*id) {
                 let Some(i) = cx.view.thread(u.thread) else {
@@ -310,233 +308,14 @@ impl Unit<'_> {
             uses.iter().all(|u| u.thread == uses[0].thread)
         })
     }
-
-    fn title(&self, cx: &Context, id: &str) -> String {
-        let s = self.stats;
-        let name = match self.locks.as_slice() {
-            [one] => cx.view.object_name(*one),
-            many => format!(
-                "{} locks taken at {}",
-                many.len(),
-                self.sites
-                    .first()
-                    .map_or(String::new(), |x| place(cx.view, x.site))
-            ),
-        };
-        match id {
-            "asymmetric-contention" => {
-                let f = self.family.map_or(0.0, |f| f.top_tenth_waits);
-                format!("{name}: a tenth of them gets {} of the waits", percent(f))
-            }
-            "frequent-lock" => format!(
-                "{name} is taken {} times a second, hardly contended",
-                count(s.frequency_hz)
-            ),
-            _ => format!(
-                "{name}: {} lose {} of their time waiting for {}",
-                plural(s.threads, "thread"),
-                percent(s.waited_ratio),
-                match self.locks.len() {
-                    1 => "it",
-                    _ => "them",
-                }
-            ),
-        }
-    }
-
-    fn evidence(&self, cx: &Context, baseline: f64) -> Vec<Evidence> {
-        let s = self.stats;
-        let mut list = vec![
-            evidence(
-                "waited_ratio",
-                s.waited_ratio,
-                format!(
-                    "waits took {} of the time of {}",
-                    percent(s.waited_ratio),
-                    plural(s.threads, "thread")
-                ),
-            ),
-            evidence(
-                "wait_ns",
-                s.wait_ns as f64,
-                format!(
-                    "waited {} in all, {} at most",
-                    duration(s.wait_ns as f64),
-                    duration(s.wait_max_ns as f64)
-                ),
-            ),
-        ];
-        if let Some(r) = s.contention_ratio {
-            list.push(evidence(
-                "contention_ratio",
-                r,
-                format!(
-                    "{} of {} acquisitions contended",
-                    percent(r),
-                    count(s.acquisitions as f64)
-                ),
-            ));
-        } else if s.try_calls == 0 {
-            list.push(evidence(
-                "contended",
-                s.contended as f64,
-                format!(
-                    "{} contended acquisitions; the others are not seen (raw futex)",
-                    count(s.contended as f64)
-                ),
-            ));
-        }
-        list.push(evidence(
-            "frequency_hz",
-            s.frequency_hz,
-            format!(
-                "acquired {} times a second ({})",
-                count(s.frequency_hz),
-                quadrant_name(s.quadrant)
-            ),
-        ));
-        if let Some(ns) = s.hold_sampled_ns.or(s.hold_contended_ns) {
-            list.push(evidence(
-                "hold_mean_ns",
-                ns,
-                format!(
-                    "held for {} (mean of samples), {} at most",
-                    duration(ns),
-                    duration(s.hold_max_ns as f64)
-                ),
-            ));
-            let share = (s.hold_total_ns / cx.view.wall()).max(0.0);
-            if self.locks.len() == 1 && !shared_only(cx.view, &self.locks) {
-                list.push(evidence(
-                    "held_ratio",
-                    share.min(1.0),
-                    format!("held {} of the run", percent(share.min(1.0))),
-                ));
-            }
-        }
-        let (excess, _) = self.acquire_price(cx, baseline);
-        let cpu: f64 = cx
-            .users(&self.locks)
-            .iter()
-            .map(|i| cx.view.threads[*i].cpu)
-            .sum();
-        if cpu > 0.0 && excess > 0.01 * cpu {
-            list.push(evidence(
-                "transfer_ratio",
-                (excess / cpu).min(1.0),
-                format!("its cache line moves between cores: {} an acquire, {} of the threads' CPU time", duration(s.acquire_ns.unwrap_or(0.0)), percent((excess / cpu).min(1.0))),
-            ));
-        }
-        if let Some(w) = self.waits_for.first() {
-            let holder = convoy_model::telling(&w.holder)
-                .map_or("an unknown place".into(), crate::text::frame_place);
-            list.push(evidence(
-                "pair_share",
-                w.share,
-                format!(
-                    "{} of the wait: {} waits for {holder}",
-                    percent(w.share),
-                    place(cx.view, w.waiter)
-                ),
-            ));
-        }
-        if let Some((id, share)) = self.passed.first() {
-            list.push(evidence(
-                "passed_ratio",
-                *share,
-                format!(
-                    "{} of the waits for {} are for this lock: holders of that one wait here",
-                    percent(*share),
-                    cx.view.object_name(*id)
-                ),
-            ));
-        }
-        if let Some(f) = self.family {
-            list.push(evidence(
-                "locks",
-                f.locks.len() as f64,
-                format!(
-                    "contention rate of its locks: {} to {}, median {}",
-                    percent(f.contention_min),
-                    percent(f.contention_max),
-                    percent(f.contention_median)
-                ),
-            ));
-        }
-        list
-    }
-
-    fn caveats(&self, cx: &Context, gain: &Gain, id: &str) -> Vec<String> {
-        let mut list = Vec::new();
-        let s = self.stats;
-        if gain.mid < cx.t.gain_mid && s.waited_ratio >= 0.05 && id != "frequent-lock" {
-            list.push(format!(
-                "the waits are real, but taking them away buys nothing: {}",
-                gain.limited_by
-            ));
-        }
-        if let (Some(c), Some(u)) = (s.hold_contended_ns, s.hold_sampled_ns) {
-            let delay: f64 = cx
-                .users(&self.locks)
-                .iter()
-                .map(|i| cx.view.threads[*i].run_delay)
-                .sum();
-            if c > 5.0 * u && delay > 0.05 * cx.users_life(&self.locks) {
-                list.push(format!(
-                    "holders of contended acquisitions held it {} against {} otherwise: they were preempted, there are more threads than CPUs",
-                    duration(c), duration(u)
-                ));
-            }
-        }
-        if let [lock] = self.locks.as_slice() {
-            let on = cx.chains.passed_on(*lock);
-            if on > 0.2 {
-                list.push(format!(
-                    "{} of its hold time its holders wait for another lock: fix that one first",
-                    percent(on)
-                ));
-            }
-        }
-        if s.estimated {
-            list.push(
-                "the share of each lock in its site's acquisitions comes from samples".into(),
-            );
-        }
-        if self.locks.iter().any(|id| cx.view.locks.guessed(*id)) {
-            list.push("taken for a lock from the way that threads use it, not from a name".into());
-        }
-        list
-    }
 }
 
-/// That the next run has such a wait, too, and that it is in anybody's way, one wait does not prove.
-fn parked(gain: Gain) -> Gain {
+/// A gain that is possible, but not promised.
+fn unproven(gain: Gain, why: &str) -> Gain {
     Gain {
         low: 1.0,
         mid: 1.0,
-        limited_by: "one single wait: it may be a thread that is kept from running on purpose"
-            .into(),
+        limited_by: why.into(),
         ..gain
-    }
-}
-
-/// The price of a lock that one thread alone takes is real, but such locks are mostly there on
-/// purpose (one per thread or shard instead of a shared one): no gain is promised.
-fn unused_price(gain: Gain) -> Gain {
-    Gain {
-        low: 1.0,
-        mid: 1.0,
-        limited_by: "nobody else takes it: it may be there on purpose".into(),
-        ..gain
-    }
-}
-
-fn quadrant_name(q: Quadrant) -> &'static str {
-    match q {
-        Quadrant::Q1 => "Q1: few acquisitions, high contention",
-        Quadrant::Q2 => "Q2: many acquisitions, high contention",
-        Quadrant::Q3 => "Q3: few acquisitions, low contention",
-        Quadrant::Q4 => "Q4: many acquisitions, low contention",
-        Quadrant::Unknown => "quadrant not known",
     }
 }

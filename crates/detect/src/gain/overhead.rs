@@ -57,6 +57,14 @@ pub(crate) fn local_acquire_ns(view: &View) -> f64 {
     }
 }
 
+/// An uncontended lock and unlock here, nanoseconds; a usual one where it was not measured.
+pub(crate) fn pair_ns(view: &View) -> f64 {
+    match view.model.meta.machine.mutex_pair_ns {
+        ns if ns > 0.0 => ns,
+        _ => 15.0,
+    }
+}
+
 /// Takes some locks away altogether: their waits, their parking, their cache line transfers.
 pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -> Change {
     let mut change = Change::none(view);
