@@ -34,13 +34,13 @@ static enum request request_of(long nr, long a, long b)
 /* Before the call: after it, it is too late. The clock is not switched back if the call fails. */
 static void prepare(enum request request)
 {
-	if (request != NO_TSC) {
-		cv_objects_prepare();
-		cv_arena_prepare(LAST_ROOM);
-		__atomic_store_n(&cv_quiet, true, __ATOMIC_SEQ_CST);
-	}
-	if (request == NO_TSC)
+	if (request == NO_TSC) {
 		cv_clock_without_tsc();
+		return;
+	}
+	cv_objects_prepare();
+	cv_arena_prepare(LAST_ROOM);
+	__atomic_store_n(&cv_quiet, true, __ATOMIC_SEQ_CST);
 }
 
 long cv_sandbox_call(long nr, long a, long b, long c, long d, long e, long f)

@@ -129,14 +129,14 @@ struct GroupKey {
 
 /// A name that somebody gave, else what the threads run, else where they come from.
 fn display_name(key: &GroupKey, start: Option<&SiteFrame>, creator: Option<&SiteFrame>) -> String {
-    match (start, creator) {
+    match (start, &key.job, creator) {
         _ if key.main => "main".into(),
         _ if !key.name_pattern.is_empty() => key.name_pattern.clone(),
-        (Some(start), _) if !is_trampoline(start) => start_name(start),
-        _ if key.job.is_some() => job_name(key.job.as_deref().unwrap_or_default()),
-        (_, Some(creator)) => format!("threads created at {}", creator.label()),
-        (Some(start), None) => start_name(start),
-        (None, None) => "other threads".into(),
+        (Some(start), ..) if !is_trampoline(start) => start_name(start),
+        (_, Some(job), _) => job_name(job),
+        (_, None, Some(creator)) => format!("threads created at {}", creator.label()),
+        (Some(start), None, None) => start_name(start),
+        (None, None, None) => "other threads".into(),
     }
 }
 
