@@ -90,10 +90,8 @@ fn no_permission(scratch: &Scratch) -> Result {
     cannot_run(scratch, &file, NOT_EXECUTABLE)
 }
 
-/// Refused before it runs, with the reason and a way out.
-fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
-    let _turn = turn::shared();
-    let outcome = record(scratch, &[program], "convoy")?;
+/// Convoy's own failure, with its reason, before the program has said anything.
+fn not_started(outcome: &Outcome, reason: &str) -> Result {
     check!(
         outcome.end == OWN_FAILURE,
         "ended with {:?}: {}",
@@ -102,7 +100,7 @@ fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
     );
     check!(
         outcome.stdout.is_empty(),
-        "it ran all the same: {}",
+        "the program ran all the same: {}",
         outcome.stdout
     );
     check!(
@@ -110,6 +108,14 @@ fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
         "the reason is not {reason}: {}",
         outcome.stderr
     );
+    Ok(())
+}
+
+/// Refused before it runs, with the reason and a way out.
+fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
+    let _turn = turn::shared();
+    let outcome = record(scratch, &[program], "convoy")?;
+    not_started(&outcome, reason)?;
     check!(
         !scratch.path("run.convoy").exists(),
         "a profile was written of nothing"
@@ -174,22 +180,7 @@ fn no_directory(scratch: &Scratch) -> Result {
         "convoy",
         TIMEOUT,
     )?;
-    check!(
-        outcome.end == OWN_FAILURE,
-        "ended with {:?}: {}",
-        outcome.end,
-        outcome.stderr
-    );
-    check!(
-        outcome.stdout.is_empty(),
-        "the program ran first: {}",
-        outcome.stdout
-    );
-    check!(
-        outcome.stderr.contains("no/such/directory"),
-        "not named: {}",
-        outcome.stderr
-    );
+    not_started(&outcome, "no/such/directory")?;
     no_panic(&outcome)
 }
 

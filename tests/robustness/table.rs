@@ -38,9 +38,9 @@ struct Case {
     outside: Vec<String>,
     #[serde(default)]
     needs: Vec<String>,
-    library: Option<String>,
+    plugin: Option<String>,
     #[serde(default)]
-    library_flags: Vec<String>,
+    plugin_flags: Vec<String>,
     counted: Option<u64>,
     function: Option<String>,
     processes: Option<usize>,
@@ -61,7 +61,7 @@ pub fn trials() -> Result<Vec<Trial>> {
     let used: BTreeSet<String> = table
         .case
         .iter()
-        .flat_map(|c| [Some(c.program.clone()), c.library.clone()])
+        .flat_map(|c| [Some(c.program.clone()), c.plugin.clone()])
         .flatten()
         .collect();
     let mut trials: Vec<Trial> = table.case.into_iter().map(Case::trial).collect();
@@ -138,16 +138,16 @@ impl Case {
     /// The program with its arguments, behind the command that starts it.
     fn line(&self) -> Result<Vec<String>> {
         let program = compile::compile(&programs().join(&self.program), &self.flags)?;
-        let library = match &self.library {
+        let plugin = match &self.plugin {
             Some(source) => {
                 let mut flags = vec!["-shared".into(), "-fPIC".into()];
-                flags.extend(self.library_flags.iter().cloned());
+                flags.extend(self.plugin_flags.iter().cloned());
                 compile::compile(&programs().join(source), &flags)?
             }
             None => PathBuf::new(),
         };
         let fill = |word: &String| {
-            let word = word.replace("{lib}", &library.to_string_lossy());
+            let word = word.replace("{plugin}", &plugin.to_string_lossy());
             word.replace("{programs}", &programs().to_string_lossy())
         };
         let own = std::iter::once(program.to_string_lossy().into_owned());

@@ -30,41 +30,26 @@ pub fn compile(source: &Path, flags: &[String]) -> Result<PathBuf> {
     Ok(output)
 }
 
+/// What both of gcc's compilers get.
+const GNU: [&str; 6] = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+const RUST: [&str; 5] = [
+    "--edition=2021",
+    "-Copt-level=2",
+    "-g",
+    "--check-cfg=cfg(fx_fixed)",
+    "-Dwarnings",
+];
+
 fn command(source: &Path, flags: &[String]) -> Result<Command> {
     let extension = source
         .extension()
         .and_then(|e| e.to_str())
         .unwrap_or_default();
-    let line: &[&str] = match extension {
-        "c" => &[
-            "gcc",
-            "-std=gnu11",
-            "-O2",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pthread",
-        ],
-        "cpp" => &[
-            "g++",
-            "-std=c++20",
-            "-O2",
-            "-g",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pthread",
-        ],
-        "rs" => &[
-            "rustc",
-            "--edition=2021",
-            "-Copt-level=2",
-            "-g",
-            "--check-cfg=cfg(fx_fixed)",
-            "-Dwarnings",
-        ],
-        "go" => &["go", "build"],
+    let (line, more): (&[&str], &[&str]) = match extension {
+        "c" => (&["gcc", "-std=gnu11"], &GNU),
+        "cpp" => (&["g++", "-std=c++20"], &GNU),
+        "rs" => (&["rustc"], &RUST),
+        "go" => (&["go", "build"], &[]),
         _ => {
             return Err(format!(
                 "{}: no compiler for this kind of file",
@@ -73,7 +58,11 @@ fn command(source: &Path, flags: &[String]) -> Result<Command> {
         }
     };
     let mut command = Command::new(line[0]);
-    command.args(&line[1..]).args(flags).current_dir(root());
+    command
+        .args(&line[1..])
+        .args(more)
+        .args(flags)
+        .current_dir(root());
     Ok(command)
 }
 
