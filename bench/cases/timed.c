@@ -3,6 +3,7 @@
  * and report are not in the figures. A signal that ends the whole group (a server is stopped so) only ends the command.
  * Ends as the command does. */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
