@@ -23,6 +23,7 @@ pub mod doctor;
 mod elf_check;
 mod error;
 mod inherited;
+mod kernel;
 mod launch;
 mod machine;
 mod poll;

@@ -218,6 +218,7 @@ impl Running {
         let profile = Profile {
             meta,
             processes: collected.processes,
+            sched: None,
         };
         Recording {
             profile,

@@ -39,6 +39,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
     Ok(Profile {
         meta,
         processes: collected.processes,
+        sched: None,
     })
 }
 

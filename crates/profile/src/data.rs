@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Sched;
+
 /// Index into [`Process::modules`].
 pub type ModuleIx = u32;
 /// Index into [`Process::frames`].
@@ -21,8 +23,10 @@ pub type ObjectIx = u32;
 pub struct Profile {
     /// What ran, where and when.
     pub meta: Meta,
-    /// One per process image that carried the agent, in order of start.
+    /// One per process image that carried the agent or had scheduler events, in order of start.
     pub processes: Vec<Process>,
+    /// What the kernel's scheduler said, of all processes together; `None` = nobody listened.
+    pub sched: Option<Sched>,
 }
 
 /// What ran, where and when.
@@ -145,6 +149,9 @@ pub struct Process {
     pub drops: Vec<(String, u64)>,
     /// The agent's inline path for plain mutexes was in use.
     pub inline_mutex: bool,
+    /// The process carried no agent: its threads are known from scheduler events alone, and its locks are not
+    /// known at all.
+    pub without_agent: bool,
 }
 
 /// A mapped file.

@@ -21,6 +21,7 @@ pub(crate) struct Head {
     pub(crate) end_ns: u64,
     pub(crate) ended_cleanly: bool,
     pub(crate) inline_mutex: bool,
+    pub(crate) without_agent: bool,
     pub(crate) drops: Vec<(String, u64)>,
     pub(crate) frames: u64,
     pub(crate) stacks: u64,
@@ -39,6 +40,7 @@ impl Head {
             end_ns: process.end_ns,
             ended_cleanly: process.ended_cleanly,
             inline_mutex: process.inline_mutex,
+            without_agent: process.without_agent,
             drops: process.drops.clone(),
             frames: process.frames.len() as u64,
             stacks: process.stacks.len() as u64,
@@ -56,6 +58,7 @@ impl Head {
         process.end_ns = self.end_ns;
         process.ended_cleanly = self.ended_cleanly;
         process.inline_mutex = self.inline_mutex;
+        process.without_agent = self.without_agent;
         process.drops = self.drops;
     }
 }

@@ -9,6 +9,7 @@ mod data;
 mod error;
 mod head;
 mod read;
+mod sched;
 mod section;
 mod tables;
 mod validate;
@@ -17,5 +18,6 @@ mod write;
 
 pub use data::*;
 pub use error::ReadError;
+pub use sched::*;
 pub use section::FORMAT_VERSION;
 pub use warning::ReadWarning;

@@ -208,6 +208,7 @@ impl Reader {
         let profile = Profile {
             meta: self.meta.unwrap_or_default(),
             processes,
+            sched: None,
         };
         Ok((profile, self.warnings))
     }

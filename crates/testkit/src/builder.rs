@@ -55,6 +55,7 @@ impl ProfileBuilder {
         };
         let mut builder = Self {
             profile: Profile {
+                sched: None,
                 meta,
                 processes: Vec::new(),
             },

@@ -143,6 +143,7 @@ pub(crate) fn read(bytes: &[u8], context: Context<'_>) -> Result<Process, NoAren
         pairs: uses.pairs,
         drops,
         inline_mutex: header.inline_mutex != 0,
+        without_agent: false,
     })
 }
 

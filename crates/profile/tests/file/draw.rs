@@ -117,7 +117,11 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         notes: r.texts(),
     };
     let processes = (0..r.below(4)).map(|_| process(r, rows)).collect();
-    Profile { meta, processes }
+    Profile {
+        meta,
+        processes,
+        sched: None,
+    }
 }
 
 fn process(r: &mut Random, rows: u64) -> Process {
@@ -130,6 +134,7 @@ fn process(r: &mut Random, rows: u64) -> Process {
         end_ns: r.number(),
         ended_cleanly: r.flag(),
         inline_mutex: r.flag(),
+        without_agent: r.flag(),
         drops: (0..r.below(3)).map(|_| (r.text(), r.number())).collect(),
         ..Process::default()
     };

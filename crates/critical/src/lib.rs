@@ -1,0 +1,3 @@
+//! When a program could run in parallel and does not, and which code runs then.
+
+#![forbid(unsafe_code)]
