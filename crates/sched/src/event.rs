@@ -101,6 +101,8 @@ pub enum Event {
         to: u64,
         /// How many.
         n: u64,
+        /// Stacks or samples, not switches: the states of threads are still right.
+        stacks: bool,
     },
 }
 
