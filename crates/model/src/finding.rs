@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{GroupId, ObjectId, SiteId, ThreadId};
+use crate::{GroupId, LoopId, NameId, ObjectId, ProcessId, SiteId, ThreadId};
 
 /// Something that keeps the program from running in parallel, with evidence and a way out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,6 +43,16 @@ pub enum Subject {
     Groups(Vec<GroupId>),
     /// A thread.
     Thread(ThreadId),
+    /// Code that runs or waits: one call stack of those that go through the same functions.
+    Code(SiteId),
+    /// A loop that waits on the processor: index into [`crate::Sched::loops`].
+    Loop(LoopId),
+    /// Processes that are one parallel program (MPI ranks).
+    Processes(Vec<ProcessId>),
+    /// A file, pipe or socket: index into [`crate::Sched::names`], and where it is read or written.
+    File(NameId, SiteId),
+    /// The program as a whole.
+    Run,
 }
 
 /// A number with its name and unit.

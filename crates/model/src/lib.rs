@@ -9,6 +9,7 @@ mod kinds;
 mod label;
 mod nouns;
 mod path;
+mod sched;
 mod wrappers;
 
 /// The innermost frame that says who wanted the lock, of frames with their inlined functions, leaf first.
@@ -19,3 +20,4 @@ pub fn telling(frames: &[SiteFrame]) -> Option<&SiteFrame> {
 
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use nouns::*;
+pub use sched::*;

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use convoy_profile::{Meta, ObjectKind, Op};
 
+use crate::Sched;
+
 /// Index into [`Model::objects`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u32);
@@ -30,7 +32,7 @@ pub struct ProcessId(pub u32);
 pub struct Model {
     /// What ran, where and when.
     pub meta: Meta,
-    /// Process images that carried the agent.
+    /// Process images that carried the agent or had scheduler events.
     pub processes: Vec<Process>,
     /// One per (process, address): records of one address are joined.
     pub objects: Vec<Object>,
@@ -44,6 +46,8 @@ pub struct Model {
     pub uses: Vec<Use>,
     /// Who waited for whom.
     pub pairs: Vec<Pair>,
+    /// What the scheduler said; `None` = nobody listened.
+    pub sched: Option<Sched>,
 }
 
 /// A process image.
@@ -59,6 +63,8 @@ pub struct Process {
     pub exe: String,
     /// From agent ready to end, nanoseconds.
     pub wall_ns: u64,
+    /// It carried no agent: nothing is known of its locks.
+    pub without_agent: bool,
     /// Losses by reason.
     pub drops: BTreeMap<String, u64>,
     /// Threads that ran.

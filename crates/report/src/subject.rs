@@ -30,6 +30,8 @@ pub fn ids(subject: &Subject) -> Ids {
         Subject::Group(group) => ids.groups.push(*group),
         Subject::Groups(groups) => ids.groups.clone_from(groups),
         Subject::Thread(thread) => ids.threads.push(*thread),
+        Subject::Code(site) | Subject::File(_, site) => ids.sites.push(*site),
+        Subject::Loop(_) | Subject::Processes(_) | Subject::Run => {}
     }
     ids
 }
@@ -43,6 +45,11 @@ pub fn kind(subject: &Subject) -> &'static str {
         Subject::Group(_) => "group",
         Subject::Groups(_) => "groups",
         Subject::Thread(_) => "thread",
+        Subject::Code(_) => "code",
+        Subject::Loop(_) => "loop",
+        Subject::Processes(_) => "processes",
+        Subject::File(..) => "file",
+        Subject::Run => "run",
     }
 }
 

@@ -75,6 +75,7 @@ impl Model {
             name: base_name(&process.exe).to_owned(),
             exe: process.exe.clone(),
             wall_ns: process.end_ns.saturating_sub(process.start_ns),
+            without_agent: process.without_agent,
             drops: process.drops.iter().cloned().collect(),
             threads: threads.iter().map(|(_, id)| id).collect(),
         });
