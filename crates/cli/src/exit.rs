@@ -42,6 +42,8 @@ impl Status {
         match exit {
             Exit::Status(status) => Self::Program(status as u8),
             Exit::Signal(signal) => Self::Program(128u8.wrapping_add(signal as u8)),
+            // Recorded as it ran: that worked.
+            Exit::Running => Self::Success,
             Exit::Unknown => Self::OwnFailure,
         }
     }

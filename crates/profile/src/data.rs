@@ -74,6 +74,8 @@ pub enum Exit {
     Status(i32),
     /// By this signal.
     Signal(i32),
+    /// It had not: it was recorded for a while as it ran.
+    Running,
 }
 
 /// The machine that the program ran on.

@@ -91,7 +91,12 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         cwd: r.text(),
         start_ns: r.number(),
         end_ns: r.number(),
-        exit: [Exit::Unknown, Exit::Status(-1), Exit::Signal(9)][r.below(3) as usize],
+        exit: [
+            Exit::Unknown,
+            Exit::Status(-1),
+            Exit::Signal(9),
+            Exit::Running,
+        ][r.below(4) as usize],
         machine: Machine {
             kernel: r.text(),
             arch: r.text(),

@@ -55,6 +55,7 @@ pub fn run(meta: &Meta) -> Run<'_> {
         Exit::Unknown => ("unknown", None),
         Exit::Status(status) => ("status", Some(status)),
         Exit::Signal(signal) => ("signal", Some(signal)),
+        Exit::Running => ("running", None),
     };
     let m = &meta.machine;
     Run {

@@ -58,6 +58,7 @@ fn exit(exit: Exit) -> super::page::Span {
         Exit::Status(0) => plain("exit status 0"),
         Exit::Status(status) => toned(Tone::Warn, format!("exit status {status}")),
         Exit::Signal(signal) => toned(Tone::Bad, format!("killed by {}", signal_name(signal))),
+        Exit::Running => plain("still running"),
         Exit::Unknown => toned(Tone::Warn, "end not seen"),
     }
 }
