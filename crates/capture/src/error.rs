@@ -61,6 +61,8 @@ pub enum ErrorKind {
     Agent,
     /// The process could not be started.
     Launch,
+    /// Running processes cannot be recorded: not there, not allowed, or no means.
+    Attach,
     /// A profile could not be written.
     Write,
 }

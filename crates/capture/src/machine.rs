@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use convoy_profile::Machine;
+use rustix::process::Pid;
 
 /// Everything that a profile says of the machine.
 pub fn machine() -> Machine {
@@ -15,7 +16,7 @@ pub fn machine() -> Machine {
         arch: uname.machine().to_string_lossy().into_owned(),
         cpu_model: cpu_model(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
         cpus_online: cpus_online(),
-        cpus_allowed: cpus_allowed(),
+        cpus_allowed: cpus_allowed(None),
         memory_bytes: memory_bytes(),
         libc: libc_version(),
         mutex_pair_ns: mutex_pair_ns(),
@@ -52,23 +53,26 @@ fn cpus_online() -> u32 {
             .checked_add(1)
     });
     match ranges.sum() {
-        0 => cpus_in_affinity().max(1),
+        0 => cpus_in_affinity(None),
         n => n,
     }
 }
 
-fn cpus_in_affinity() -> u32 {
-    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count().max(1))
+fn cpus_in_affinity(of: Option<Pid>) -> u32 {
+    rustix::thread::sched_getaffinity(of).map_or(1, |set| set.count().max(1))
 }
 
-/// Processors that a child of ours may use.
-pub(crate) fn cpus_allowed() -> u32 {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+/// Processors that a process, or a child of ours, may use.
+pub(crate) fn cpus_allowed(of: Option<Pid>) -> u32 {
+    let cgroup = of.map_or("/proc/self/cgroup".into(), |pid| {
+        format!("/proc/{}/cgroup", pid.as_raw_nonzero())
+    });
+    let own = fs::read_to_string(cgroup).unwrap_or_default();
     let quota = quota_cpus(&own, Path::new("/sys/fs/cgroup"));
     let quota = quota.map_or(u32::MAX, |cpus| {
         cpus.ceil().clamp(1.0, f64::from(u32::MAX)) as u32
     });
-    cpus_in_affinity().min(quota)
+    cpus_in_affinity(of).min(quota)
 }
 
 /// The smallest CPU quota of our control groups, in processors; `None` = no limit.

@@ -30,6 +30,48 @@ pub fn is_running(pid: u32) -> bool {
         .is_some_and(|s| s.state != 'Z' && s.state != 'X')
 }
 
+/// All processes.
+pub fn processes() -> Vec<u32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The process's parent; `None` if it is gone.
+pub fn parent(pid: u32) -> Option<u32> {
+    status_number(pid, "PPid:")
+}
+
+/// The process that a thread belongs to; `None` if it is gone.
+pub fn group_leader(tid: u32) -> Option<u32> {
+    status_number(tid, "Tgid:")
+}
+
+fn status_number(pid: u32, name: &str) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().parse().ok()
+}
+
+/// Whether it is a thread of the kernel: it has no memory of its own, and so no executable.
+pub fn is_kernel_thread(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.is_empty())
+        && fs::read_link(format!("/proc/{pid}/exe")).is_err()
+}
+
+/// Its command and arguments; empty if it is gone.
+pub fn command_line(pid: u32) -> Vec<String> {
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .unwrap_or_default()
+        .split(|b| *b == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
 /// The threads of a process; empty if it is gone.
 pub fn threads(pid: u32) -> Vec<u32> {
     fs::read_dir(format!("/proc/{pid}/task"))

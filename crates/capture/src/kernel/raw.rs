@@ -3,6 +3,8 @@
 
 use convoy_profile::SchedSource;
 
+use crate::error::Trouble;
+
 /// Registers of a thread's user mode: what unwinding starts from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Regs {
@@ -135,4 +137,10 @@ pub(crate) trait EventSource: Send {
     /// Delivers what has come in. Called every few milliseconds; `last`: nothing will come after, so what is
     /// still held back for the sake of order goes out, too.
     fn drain(&mut self, sink: &mut dyn Sink, last: bool);
+    /// Records these processes as well, from now on; how many threads they have. Sources that cannot take in
+    /// anybody later take nobody.
+    fn adopt(&mut self, pids: &[u32]) -> Result<usize, Trouble> {
+        let _ = pids;
+        Ok(0)
+    }
 }
