@@ -1,0 +1,139 @@
+//! The files of all recorded processes, read once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::image::Image;
+
+/// Files that are kept open. The customary limit of a process is 1024, and others need some, too.
+const MAX_OPEN: usize = 400;
+
+/// Memory for files that no recorded process maps any more. Bytes.
+const MAX_IDLE_BYTES: usize = 24 << 20;
+
+/// What was read of mapped files, shared by the [`Unwinder`](crate::Unwinder)s of all processes: a parallel build starts
+/// the same compiler hundreds of times. Clones are the same cache.
+#[derive(Debug, Clone, Default)]
+pub struct Files(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    cache: Mutex<Cache>,
+    open: Arc<AtomicUsize>,
+    vdso: OnceLock<Option<Arc<Image>>>,
+}
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    dev: u64,
+    inode: u64,
+    changed_s: i64,
+    changed_ns: i64,
+    bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    /// `None`: a file that cannot be used. With the time of the last use.
+    images: HashMap<Key, (u64, Option<Arc<Image>>)>,
+    /// Counts uses.
+    now: u64,
+}
+
+/// An open file. It can be read when the process, its mounts and the file's name are gone.
+#[derive(Debug)]
+pub struct KeptFile {
+    file: File,
+    open: Arc<AtomicUsize>,
+}
+
+impl Deref for KeptFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for KeptFile {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Files {
+    /// An empty cache.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What `file` holds; `None` if it is no ELF file that can be read.
+    pub(crate) fn image(&self, file: File) -> Option<Arc<Image>> {
+        let meta = file.metadata().ok()?;
+        let key = Key {
+            dev: meta.dev(),
+            inode: meta.ino(),
+            changed_s: meta.mtime(),
+            changed_ns: meta.mtime_nsec(),
+            bytes: meta.len(),
+        };
+        // Two processes rarely meet here, and then they want the same file.
+        let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.now += 1;
+        let now = cache.now;
+        if let Some((used, image)) = cache.images.get_mut(&key) {
+            *used = now;
+            return image.clone();
+        }
+        let image = Image::of_file(&file).map(|mut image| {
+            image.file = self.keep(file);
+            Arc::new(image)
+        });
+        cache.images.insert(key, (now, image.clone()));
+        cache.drop_idle();
+        image
+    }
+
+    /// The kernel's own code, which every process has and no file holds. Ours is the same as theirs.
+    pub(crate) fn vdso(&self, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<Arc<Image>> {
+        let parse = || Some(Arc::new(Image::of_memory(read()?)?));
+        self.0.vdso.get_or_init(parse).clone()
+    }
+
+    fn keep(&self, file: File) -> Option<Arc<KeptFile>> {
+        let open = self.0.open.clone();
+        if open.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
+            open.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Arc::new(KeptFile { file, open }))
+    }
+}
+
+impl Cache {
+    /// Forgets files that nobody maps, the one used longest ago first.
+    fn drop_idle(&mut self) {
+        let mut idle: Vec<(u64, Key, usize)> = self
+            .images
+            .iter()
+            .filter_map(|(key, (used, image))| {
+                let image = image.as_ref().filter(|i| Arc::strong_count(i) == 1)?;
+                Some((*used, *key, image.bytes()))
+            })
+            .collect();
+        let mut bytes: usize = idle.iter().map(|(_, _, bytes)| bytes).sum();
+        idle.sort_unstable_by_key(|(used, _, _)| *used);
+        for (_, key, size) in idle {
+            if bytes <= MAX_IDLE_BYTES {
+                break;
+            }
+            self.images.remove(&key);
+            bytes -= size;
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What is needed of one ELF file: where it is loaded, how its frames are unwound, where its functions are.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Cursor, Read, Seek};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+use framehop::ExplicitModuleSectionInfo;
+use object::elf::{FileHeader64, ProgramHeader64, PF_X, PT_LOAD, SHF_COMPRESSED, SHT_NOBITS};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use object::{LittleEndian, ReadCache, ReadRef};
+
+use crate::files::KeptFile;
+use crate::functions::{Found, Tables};
+
+/// Frame information of one file beyond this is not read: Chromium has 30 MB.
+const MAX_SECTION_BYTES: u64 = 128 << 20;
+
+const LE: LittleEndian = LittleEndian;
+type Header = FileHeader64<LittleEndian>;
+
+/// A part of the file that is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Load {
+    offset: u64,
+    address: u64,
+    file_bytes: u64,
+    memory_bytes: u64,
+    executable: bool,
+}
+
+/// Contents of a section, shared by all processes that map the file, and its address.
+type Section = Option<(Range<u64>, Arc<[u8]>)>;
+
+/// One ELF file, shared by all processes that map it.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    /// The file, as long as not too many are open.
+    pub(crate) file: Option<Arc<KeptFile>>,
+    /// Contents of an image that has no file.
+    memory: Vec<u8>,
+    pub(crate) build_id: Vec<u8>,
+    loads: Vec<Load>,
+    text: Option<Range<u64>>,
+    got: Option<Range<u64>>,
+    eh_frame: Section,
+    eh_frame_hdr: Section,
+    debug_frame: Section,
+    pub(crate) tables: Tables,
+    /// Functions that were asked for, by first address.
+    pub(crate) functions: Mutex<BTreeMap<u64, Found>>,
+}
+
+impl Image {
+    /// Reads a file.
+    pub(crate) fn of_file(file: &File) -> Option<Self> {
+        parse(&ReadCache::new(file))
+    }
+
+    /// Takes the bytes of an image without a file.
+    pub(crate) fn of_memory(bytes: Vec<u8>) -> Option<Self> {
+        let mut image = parse(&ReadCache::new(Cursor::new(bytes.as_slice())))?;
+        image.memory = bytes;
+        Some(image)
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        [&self.eh_frame, &self.eh_frame_hdr, &self.debug_frame]
+            .into_iter()
+            .flatten()
+            .map(|(_, data)| data.len())
+            .sum::<usize>()
+            + self.memory.len()
+            + size_of::<Self>()
+    }
+
+    /// Whether it says how its frames are unwound.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.eh_frame.is_some() || self.debug_frame.is_some()
+    }
+
+    /// Load bias, from one executable mapping: its first address and the offset of that in the file.
+    pub(crate) fn bias(&self, lo: u64, hi: u64, offset: u64) -> Option<u64> {
+        let end = offset.checked_add(hi.checked_sub(lo)?)?;
+        let load = self.loads.iter().find(|load| {
+            load.executable
+                && load.offset < end
+                && offset < load.offset.saturating_add(load.file_bytes)
+        })?;
+        // Addresses and offsets differ by a constant inside of a segment.
+        let address = load.address.wrapping_sub(load.offset).wrapping_add(offset);
+        Some(lo.wrapping_sub(address))
+    }
+
+    /// First address and the one past the last, in the file's own numbering.
+    pub(crate) fn range(&self) -> Option<(u64, u64)> {
+        let lo = self.loads.iter().map(|load| load.address).min()?;
+        let end = |load: &Load| load.address.saturating_add(load.memory_bytes);
+        Some((lo, self.loads.iter().map(end).max()?))
+    }
+
+    /// The rules as the unwinder takes them. `base` is subtracted from addresses.
+    pub(crate) fn rules(&self, base: u64) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+        let address = |section: &Section| section.as_ref().map(|(range, _)| range.clone());
+        let data = |section: &Section| section.as_ref().map(|(_, data)| data.clone());
+        ExplicitModuleSectionInfo {
+            base_svma: base,
+            text_svma: self.text.clone(),
+            got_svma: self.got.clone(),
+            eh_frame_svma: address(&self.eh_frame),
+            eh_frame: data(&self.eh_frame),
+            eh_frame_hdr_svma: address(&self.eh_frame_hdr),
+            eh_frame_hdr: data(&self.eh_frame_hdr),
+            debug_frame: data(&self.debug_frame),
+            ..ExplicitModuleSectionInfo::default()
+        }
+    }
+
+    /// Reads up to `buffer.len()` bytes at `offset` of the file; how many there were.
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Option<usize> {
+        if let Some(file) = &self.file {
+            return file.read_at(buffer, offset).ok();
+        }
+        let rest = self.memory.get(usize::try_from(offset).ok()?..)?;
+        let length = rest.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        Some(length)
+    }
+}
+
+fn parse<R: Read + Seek>(data: &ReadCache<R>) -> Option<Image> {
+    let header = Header::parse(data).ok()?;
+    header.endian().ok()?;
+    let segments = header.program_headers(LE, data).ok()?;
+    let mut image = Image {
+        loads: segments.iter().filter_map(load).collect(),
+        ..Image::default()
+    };
+    // A file may have lost its section headers and still run.
+    let Ok(sections) = header.sections(LE, data) else {
+        return Some(image);
+    };
+    image.build_id = build_id(header, data).unwrap_or_default();
+    let range = |name: &[u8]| {
+        let (_, section) = sections.section_by_name(LE, name)?;
+        let lo = section.sh_addr(LE);
+        Some(lo..lo.checked_add(section.sh_size(LE))?)
+    };
+    image.text = range(b".text");
+    image.got = range(b".got");
+    image.eh_frame = section(&sections, data, b".eh_frame");
+    image.eh_frame_hdr = section(&sections, data, b".eh_frame_hdr");
+    if image.eh_frame.is_none() {
+        image.debug_frame = section(&sections, data, b".debug_frame");
+    }
+    image.tables = Tables::find(&sections);
+    Some(image)
+}
+
+fn load(segment: &ProgramHeader64<LittleEndian>) -> Option<Load> {
+    (segment.p_type(LE) == PT_LOAD).then(|| Load {
+        offset: segment.p_offset(LE),
+        address: segment.p_vaddr(LE),
+        file_bytes: segment.p_filesz(LE),
+        memory_bytes: segment.p_memsz(LE),
+        executable: segment.p_flags(LE) & PF_X != 0,
+    })
+}
+
+fn build_id<'a, R: ReadRef<'a>>(header: &Header, data: R) -> Option<Vec<u8>> {
+    let segments = header.program_headers(LE, data).ok()?;
+    for segment in segments {
+        let Ok(Some(mut notes)) = segment.notes(LE, data) else {
+            continue;
+        };
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == object::elf::ELF_NOTE_GNU
+                && note.n_type(LE) == object::elf::NT_GNU_BUILD_ID
+            {
+                return Some(note.desc().to_vec());
+            }
+        }
+    }
+    None
+}
+
+/// The contents of a section, decompressed; `None` where there are none.
+fn section<'a, R: ReadRef<'a>>(
+    sections: &SectionTable<'a, Header, R>,
+    data: R,
+    name: &[u8],
+) -> Section {
+    let (_, section) = sections.section_by_name(LE, name)?;
+    let too_large = section.sh_size(LE) > MAX_SECTION_BYTES;
+    if section.sh_type(LE) == SHT_NOBITS || section.sh_size(LE) == 0 || too_large {
+        return None;
+    }
+    let bytes: Arc<[u8]> = if section.sh_flags(LE) & u64::from(SHF_COMPRESSED) == 0 {
+        section.data(LE, data).ok()?.into()
+    } else {
+        decompress(section, data)?.into()
+    };
+    let lo = section.sh_addr(LE);
+    Some((lo..lo.checked_add(bytes.len() as u64)?, bytes))
+}
+
+fn decompress<'a, R: ReadRef<'a>>(
+    section: &object::elf::SectionHeader64<LittleEndian>,
+    data: R,
+) -> Option<Vec<u8>> {
+    let (header, offset, size) = section.compression(LE, data).ok()??;
+    let uncompressed_size = u64::from(object::read::elf::CompressionHeader::ch_size(header, LE));
+    if uncompressed_size > MAX_SECTION_BYTES {
+        return None;
+    }
+    let format = match object::read::elf::CompressionHeader::ch_type(header, LE) {
+        object::elf::ELFCOMPRESS_ZLIB => object::CompressionFormat::Zlib,
+        object::elf::ELFCOMPRESS_ZSTD => object::CompressionFormat::Zstandard,
+        _ => return None,
+    };
+    let compressed = object::CompressedData {
+        format,
+        data: data.read_bytes_at(offset, size).ok()?,
+        uncompressed_size,
+    };
+    Some(compressed.decompress().ok()?.into_owned())
+}
