@@ -28,11 +28,15 @@ pub(crate) fn resolve(process: &mut Process, options: &Options) {
     if frames.is_empty() {
         return;
     }
-    let Some(map) = open(
-        &options
-            .jit_map_dir
-            .join(format!("perf-{}.map", process.pid)),
-    ) else {
+    let map = match &options.jit_map {
+        Some(given) => File::open(given).ok(),
+        None => open(
+            &options
+                .jit_map_dir
+                .join(format!("perf-{}.map", process.pid)),
+        ),
+    };
+    let Some(map) = map else {
         return;
     };
     frames.sort_unstable();

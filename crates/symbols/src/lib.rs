@@ -14,6 +14,7 @@ mod demangle;
 mod dwarf;
 mod elf;
 mod jit;
+mod kernel;
 mod locate;
 mod module;
 mod options;
@@ -29,6 +30,7 @@ use std::sync::Mutex;
 use convoy_profile::{Memory, ObjectKind, Process, Reason, Symbol};
 
 pub use demangle::demangle;
+pub use kernel::kernel_names;
 pub use options::{Options, Stats};
 pub use shorten::shorten;
 pub use starts::is_generic_start;
@@ -39,7 +41,7 @@ use module::{Job, Named};
 /// the names came from.
 pub fn resolve(process: &mut Process, options: &Options) -> Stats {
     place_objects(process);
-    let jobs = jobs(process);
+    let jobs = jobs(process, options);
     let named = run(&jobs, options);
 
     let mut stats = Stats::default();
@@ -98,12 +100,12 @@ fn place_objects(process: &mut Process) {
 }
 
 /// One job for each module that an address falls into, the heaviest files first.
-fn jobs(process: &Process) -> Vec<Job> {
+fn jobs(process: &Process, options: &Options) -> Vec<Job> {
     let mut jobs: Vec<Job> = process
         .modules
         .iter()
         .enumerate()
-        .map(|(ix, module)| Job::new(ix, module))
+        .map(|(ix, module)| Job::new(ix, module, options))
         .collect();
     for (ix, frame) in process.frames.iter().enumerate() {
         if let Some(job) = frame.module.and_then(|m| jobs.get_mut(m as usize)) {

@@ -43,6 +43,12 @@ pub(crate) fn files<'a>(store: &'a Store, module: &Module, options: &Options) ->
     Files { own, debug }
 }
 
+/// Size of the module's file, 0 where there is none. Bytes.
+pub(crate) fn file_bytes(module: &Module, options: &Options) -> u64 {
+    let path = options.file(module).unwrap_or(plain_path(module));
+    std::fs::metadata(path).map_or(0, |meta| meta.len())
+}
+
 /// The path without the kernel's remark that the file was unlinked.
 pub(crate) fn plain_path(module: &Module) -> &Path {
     Path::new(
@@ -59,12 +65,13 @@ fn own<'a>(
     options: &Options,
 ) -> Result<Found<'a>, (Reason, String)> {
     let path = plain_path(module);
+    let given = options.file(module);
     let opened = if module.path == VDSO {
         vdso::image()
             .map_err(OpenError::Io)
             .and_then(|bytes| store.parse(bytes))
     } else {
-        store.open(path)
+        store.open(given.unwrap_or(path))
     };
     let image = opened.map_err(|e| {
         let reason = match e {
@@ -79,7 +86,7 @@ fn own<'a>(
         Some(false) => {
             return changed("the file is another build than the one that ran (build-ids differ)")
         }
-        None if module.path != VDSO && younger(path, options.started) => {
+        None if module.path != VDSO && given.is_none() && younger(path, options.started) => {
             return changed("the file changed after the program had started, and has no build-id");
         }
         _ => {}

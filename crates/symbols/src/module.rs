@@ -44,12 +44,11 @@ pub(crate) struct Named {
 }
 
 impl Job {
-    pub(crate) fn new(ix: usize, module: &Module) -> Self {
-        let file_bytes = std::fs::metadata(locate::plain_path(module)).map_or(0, |m| m.len());
+    pub(crate) fn new(ix: usize, module: &Module, options: &Options) -> Self {
         Self {
             ix,
             module: module.clone(),
-            file_bytes,
+            file_bytes: locate::file_bytes(module, options),
             frames: Vec::new(),
             objects: Vec::new(),
         }

@@ -1,7 +1,10 @@
 //! What the caller may choose, and what resolving tells about itself.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use convoy_profile::Module;
 
 /// Where to look, and how far to go.
 #[derive(Debug, Clone)]
@@ -12,6 +15,12 @@ pub struct Options {
     pub debuginfod_caches: Vec<PathBuf>,
     /// Directory of `perf-<pid>.map` files, written by just-in-time compilers.
     pub jit_map_dir: PathBuf,
+    /// The map to read instead. For processes that live elsewhere (containers) or nowhere any more: an open file as
+    /// `/proc/self/fd/N`. Whether it can be trusted is the caller's to know.
+    pub jit_map: Option<PathBuf>,
+    /// Where the files of modules are, by [`Module::path`], if not there: for modules of other mount namespaces
+    /// and deleted files, opened while the process lived, as `/proc/self/fd/N`. Build-ids are compared all the same.
+    pub files: HashMap<String, PathBuf>,
     /// Read the C library's own debug information too. Its functions have names without it;
     /// lines inside it help nobody who looks for a lock, and cost tens of milliseconds.
     pub c_library_lines: bool,
@@ -28,6 +37,8 @@ impl Default for Options {
             debug_roots: vec!["/usr/lib/debug".into()],
             debuginfod_caches: Vec::new(),
             jit_map_dir: "/tmp".into(),
+            jit_map: None,
+            files: HashMap::new(),
             c_library_lines: false,
             started: None,
             max_debug_bytes: 2 << 30,
@@ -36,6 +47,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The caller's file for a module.
+    pub(crate) fn file(&self, module: &Module) -> Option<&Path> {
+        self.files.get(&module.path).map(PathBuf::as_path)
+    }
+
     /// The default, plus the user's debuginfod caches: `$DEBUGINFOD_CACHE_PATH`,
     /// `$XDG_CACHE_HOME/debuginfod_client`, `~/.cache/debuginfod_client`.
     pub fn from_env() -> Self {

@@ -1,0 +1,69 @@
+//! Names of the kernel's own functions: `/proc/kallsyms`.
+//!
+//! One symbol a line: `ADDRESS KIND name [module]`, in hex. Without privilege all addresses are zero.
+
+use crate::demangle::clean;
+
+/// The function of the kernel that each of these addresses is in; empty where it is not known. Reads the kernel's table, which
+/// takes tens of milliseconds: ask once, for all addresses.
+pub fn kernel_names(addresses: &[u64]) -> Vec<String> {
+    if addresses.is_empty() {
+        return Vec::new();
+    }
+    let table = std::fs::read("/proc/kallsyms").unwrap_or_default();
+    names(addresses, &table)
+}
+
+fn names(addresses: &[u64], table: &[u8]) -> Vec<String> {
+    // The table is in no order, and symbols have no sizes: a function ends where the next one begins.
+    let mut functions: Vec<(u64, &[u8])> =
+        table.split(|b| *b == b'\n').filter_map(function).collect();
+    functions.sort_by_key(|(address, _)| *address); // stable: the first of several names stays first
+    functions.dedup_by_key(|(address, _)| *address);
+    let name = |address: &u64| {
+        let next = functions.partition_point(|(start, _)| start <= address);
+        let found = next.checked_sub(1).and_then(|ix| functions.get(ix));
+        found.map_or(String::new(), |(_, name)| clean(name))
+    };
+    addresses.iter().map(name).collect()
+}
+
+fn function(line: &[u8]) -> Option<(u64, &[u8])> {
+    let mut fields = line.split(|b| matches!(b, b' ' | b'\t'));
+    let address = std::str::from_utf8(fields.next()?).ok()?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    let code = matches!(fields.next()?, b"t" | b"T" | b"w" | b"W");
+    let name = fields.next().filter(|name| !name.is_empty())?;
+    (code && address != 0).then_some((address, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{kernel_names, names};
+
+    #[test]
+    fn addresses_get_the_function_that_begins_before_them() {
+        let table =
+            b"ffffffff81000100 T second\nffffffff81000000 T first\nffffffff81000000 T alias\n\
+                      ffffffff81000180 D data\nffffffffc0000000 t in_module\t[nf]\nbroken\n";
+        let asked = [
+            0xffff_ffff_8100_01ff,
+            0xffff_ffff_8100_0000,
+            0xffff_ffff_8100_00ff,
+            0xffff_ffff_c000_0001,
+            0x1000,
+        ];
+        assert_eq!(
+            names(&asked, table),
+            ["second", "first", "first", "in_module", ""]
+        );
+    }
+
+    #[test]
+    fn without_privilege_nothing_has_a_name() {
+        let hidden = b"0000000000000000 T first\n0000000000000000 T second\n";
+        assert_eq!(names(&[1, u64::MAX], hidden), ["", ""]);
+        assert_eq!(names(&[1], b""), [""]);
+        assert!(kernel_names(&[]).is_empty());
+    }
+}
