@@ -68,6 +68,13 @@ impl Out {
         }
     }
 
+    /// A column of floating-point numbers, eight bytes each.
+    pub(crate) fn floats(&mut self, values: impl IntoIterator<Item = f64>) {
+        for value in values {
+            self.bytes.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -143,6 +150,15 @@ impl<'a> In<'a> {
         Ok(column)
     }
 
+    /// Any numbers, infinite ones and those that are none included.
+    pub(crate) fn floats(&mut self, n: usize) -> Result<Vec<f64>, Malformed> {
+        let bytes = n.checked_mul(8).ok_or(Malformed::Short)?;
+        let column = self.rest.get(..bytes).ok_or(Malformed::Short)?;
+        self.rest = &self.rest[bytes..];
+        let items = column.chunks_exact(8).filter_map(|b| b.try_into().ok());
+        Ok(items.map(f64::from_le_bytes).collect())
+    }
+
     /// Bytes not yet read: a bound for what a length can mean.
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
@@ -177,12 +193,14 @@ mod tests {
         out.values(numbers);
         out.deltas(numbers);
         out.texts(["", "é"]);
+        out.floats([0.1, f64::INFINITY]);
         let bytes = out.into_bytes();
         assert_eq!(bytes[..6], [0, 1, 127, 0x80, 1, 0xac]);
         let mut input = In::new(&bytes);
         assert_eq!(input.values::<u64>(8), Ok(numbers.to_vec()));
         assert_eq!(input.deltas::<u64>(8), Ok(numbers.to_vec()));
         assert_eq!(input.texts(2), Ok(vec![String::new(), "é".into()]));
+        assert_eq!(input.floats(2), Ok(vec![0.1, f64::INFINITY]));
         assert_eq!(input.end(), Ok(()));
     }
 
@@ -193,6 +211,8 @@ mod tests {
         assert_eq!(In::new(&[0x80, 2]).values::<u8>(1), Err(Malformed::Number));
         assert_eq!(In::new(&[9, b'a']).text(), Err(Malformed::Short));
         assert_eq!(In::new(&[1, 0xff]).text(), Err(Malformed::Text));
+        assert_eq!(In::new(&[0; 15]).floats(2), Err(Malformed::Short));
+        assert_eq!(In::new(&[0; 15]).floats(usize::MAX), Err(Malformed::Short));
         assert_eq!(In::new(&[0]).end(), Err(Malformed::Long));
         assert_eq!(
             In::new(&[1]).values::<u8>(usize::MAX),

@@ -10,6 +10,7 @@ mod error;
 mod head;
 mod read;
 mod sched;
+mod sched_parts;
 mod section;
 mod tables;
 mod validate;

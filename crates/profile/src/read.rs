@@ -6,17 +6,24 @@ use serde::de::DeserializeOwned;
 
 use crate::bytes::Malformed;
 use crate::error::ReadError;
-use crate::head::{Head, END, META, MODULES, PROCESS};
+use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED};
+use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
     BadPayload, Header, Tag, FILE_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
 };
 use crate::tables::{unpack, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
-use crate::{Count, Detail, Frame, Meta, Object, Pair, Process, Profile, Thread, Unattributed};
+use crate::{
+    Bin, Count, Detail, Frame, Lost, Meta, Object, OffCpu, Pair, Process, Profile, SchedThread,
+    Slice, SpinLoop, Thread, Unattributed, Wake,
+};
 
 /// More processes than a machine can have.
 const PROCESSES: u32 = 1 << 22;
+
+/// More than three histograms and some numbers can have.
+const SCHED_HEAD_BYTES: usize = 64 << 10;
 
 impl Profile {
     /// Reads a profile. A file that was cut short or damaged gives every section that is intact, and
@@ -59,6 +66,7 @@ fn check_file_header(bytes: &[u8]) -> Result<(), ReadError> {
 struct Reader {
     meta: Option<Meta>,
     processes: BTreeMap<u32, Parts>,
+    sched: SchedParts,
     warnings: Vec<ReadWarning>,
     /// Bytes that may yet be unpacked.
     budget: usize,
@@ -92,7 +100,7 @@ impl Reader {
                     self.allowance.grant();
                     self.warnings.push(ReadWarning::Damaged {
                         section: section_name(header.tag),
-                        process: header.process,
+                        process: (!is_of_the_run(header.tag)).then_some(header.process),
                         offset: at as u64,
                         why: why.to_string(),
                     });
@@ -109,6 +117,7 @@ impl Reader {
             END => self.complete = true,
             META => self.meta = Some(fixed(&payload)?),
             PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
+            NO_AGENT => self.parts(header)?.process.without_agent = true,
             MODULES => self.parts(header)?.process.modules = fixed(&payload)?,
             Frame::TAG => self.table(header, &payload, |process| &mut process.frames)?,
             Stack::TAG => self.table(header, &payload, |process| &mut process.stacks)?,
@@ -120,6 +129,15 @@ impl Reader {
             }
             Detail::TAG => self.rows(header, &payload, |process| &mut process.details)?,
             Pair::TAG => self.rows(header, &payload, |process| &mut process.pairs)?,
+            SCHED => self.sched.head = Some(sched_head(&payload)?),
+            String::TAG => self.sched_rows(&payload, |sched| &mut sched.names)?,
+            SpinLoop::TAG => self.sched_rows(&payload, |sched| &mut sched.loops)?,
+            SchedThread::TAG => self.sched_rows(&payload, |sched| &mut sched.threads)?,
+            Lost::TAG => self.sched_rows(&payload, |sched| &mut sched.lost)?,
+            Slice::TAG => self.sched_rows(&payload, |sched| &mut sched.slices)?,
+            Bin::TAG => self.sched_rows(&payload, |sched| &mut sched.bins)?,
+            OffCpu::TAG => self.sched_rows(&payload, |sched| &mut sched.offs)?,
+            Wake::TAG => self.sched_rows(&payload, |sched| &mut sched.wakes)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -177,6 +195,15 @@ impl Reader {
         Ok(())
     }
 
+    fn sched_rows<R: Row>(
+        &mut self,
+        payload: &[u8],
+        of: fn(&mut SchedParts) -> &mut Found<R>,
+    ) -> Result<(), BadPayload> {
+        let (first, rows) = self.unpack::<R>(payload)?;
+        Ok(of(&mut self.sched).append(first, rows)?)
+    }
+
     /// Unpacked rows are charged too: they can be many times larger than their bytes.
     fn unpack<R: Row>(&mut self, payload: &[u8]) -> Result<(u64, Vec<R>), BadPayload> {
         let (first, rows) = unpack::<R>(payload)?;
@@ -201,14 +228,16 @@ impl Reader {
         }
         let warnings = &mut self.warnings;
         let allowance = &mut self.allowance;
+        let numbers: Vec<u32> = self.processes.keys().copied().collect();
         let processes = self.processes.into_iter();
-        let processes = processes
+        let processes: Vec<_> = processes
             .map(|(ix, parts)| parts.finish(ix, allowance, warnings))
             .collect();
+        let sched = self.sched.finish(&numbers, &processes, warnings);
         let profile = Profile {
             meta: self.meta.unwrap_or_default(),
             processes,
-            sched: None,
+            sched,
         };
         Ok((profile, self.warnings))
     }
@@ -223,6 +252,18 @@ fn fixed<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
     }
 }
 
+fn sched_head(payload: &[u8]) -> Result<SchedHead, Malformed> {
+    // In memory it may be eight times as large.
+    if payload.len() > SCHED_HEAD_BYTES {
+        return Err(Malformed::Long);
+    }
+    let head: SchedHead = fixed(payload)?;
+    match head.is_sound() {
+        true => Ok(head),
+        false => Err(Malformed::Number),
+    }
+}
+
 /// Where the next intact header is, or the end.
 fn next_header(bytes: &[u8], from: usize) -> usize {
     let last = bytes.len().saturating_sub(HEADER_BYTES);
@@ -231,11 +272,30 @@ fn next_header(bytes: &[u8], from: usize) -> usize {
         .unwrap_or(bytes.len())
 }
 
+/// Whether sections of this kind are about no process.
+fn is_of_the_run(tag: Tag) -> bool {
+    matches!(
+        tag,
+        END | META
+            | SCHED
+            | String::TAG
+            | SpinLoop::TAG
+            | SchedThread::TAG
+            | Lost::TAG
+            | Slice::TAG
+            | Bin::TAG
+            | OffCpu::TAG
+            | Wake::TAG
+    )
+}
+
 fn section_name(tag: Tag) -> String {
     match tag {
         END => "end mark",
         META => "run",
         PROCESS => "process",
+        NO_AGENT => "without agent",
+        SCHED => "scheduler",
         MODULES => "modules",
         Frame::TAG => Frame::NAME,
         Stack::TAG => Stack::NAME,
@@ -245,6 +305,14 @@ fn section_name(tag: Tag) -> String {
         Unattributed::TAG => Unattributed::NAME,
         Detail::TAG => Detail::NAME,
         Pair::TAG => Pair::NAME,
+        String::TAG => String::NAME,
+        SpinLoop::TAG => SpinLoop::NAME,
+        SchedThread::TAG => SchedThread::NAME,
+        Lost::TAG => Lost::NAME,
+        Slice::TAG => Slice::NAME,
+        Bin::TAG => Bin::NAME,
+        OffCpu::TAG => OffCpu::NAME,
+        Wake::TAG => Wake::NAME,
         _ => return tag.escape_ascii().to_string(),
     }
     .into()

@@ -183,7 +183,7 @@ impl Check<'_> {
             let table = R::NAME.into();
             self.warnings.push(ReadWarning::Repaired {
                 table,
-                pid: self.pid,
+                pid: Some(self.pid),
                 rows: bad,
             });
         }
@@ -197,7 +197,7 @@ impl Check<'_> {
             let table = R::NAME.into();
             self.warnings.push(ReadWarning::Dropped {
                 table,
-                pid: self.pid,
+                pid: Some(self.pid),
                 rows: bad,
             });
         }

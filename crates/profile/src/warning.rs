@@ -15,8 +15,8 @@ pub enum ReadWarning {
     Damaged {
         /// What it holds, e.g. "call stacks".
         section: String,
-        /// The process that it is about, by its number in the file.
-        process: u32,
+        /// The process that it is about, by its number in the file; `None` = the whole run.
+        process: Option<u32>,
         /// Where it begins, bytes from the start of the file.
         offset: u64,
         /// What is wrong with it.
@@ -52,12 +52,23 @@ pub enum ReadWarning {
         /// How many.
         rows: u64,
     },
-    /// Rows refer to what is not in the file.
+    /// The section with the scheduler's figures of the whole run is missing.
+    NoSched,
+    /// Rows of what the scheduler said were lost.
+    SchedCut {
+        /// The table.
+        table: String,
+        /// How many are missing.
+        rows: u64,
+        /// How many there were.
+        of: u64,
+    },
+    /// Rows refer to what is not in the file, or hold numbers that cannot be.
     Dropped {
         /// The table.
         table: String,
-        /// The process id.
-        pid: u32,
+        /// The process id; `None` = the whole run.
+        pid: Option<u32>,
         /// How many.
         rows: u64,
     },
@@ -65,8 +76,8 @@ pub enum ReadWarning {
     Repaired {
         /// The table.
         table: String,
-        /// The process id.
-        pid: u32,
+        /// The process id; `None` = the whole run.
+        pid: Option<u32>,
         /// How many.
         rows: u64,
     },
@@ -85,7 +96,8 @@ impl ReadWarning {
                 offset,
                 why,
             } => {
-                format!("section {section} of process {process} at byte {offset}: {why}")
+                let whose = of_process(*process);
+                format!("section {section}{whose} at byte {offset}: {why}")
             }
             Self::Skipped { offset, bytes } => {
                 format!("{bytes} bytes at byte {offset} are no section")
@@ -100,8 +112,15 @@ impl ReadWarning {
             Self::Filled { table, pid, rows } => {
                 format!("{rows} {table} of process {pid} are lost")
             }
-            Self::Dropped { table, pid, rows } | Self::Repaired { table, pid, rows } => {
-                format!("{rows} {table} of process {pid} refer to what is not in the profile")
+            Self::NoSched => "no intact section with the scheduler's figures of the run".into(),
+            Self::SchedCut { table, rows, of } => format!("{rows} of {of} {table} are lost"),
+            Self::Dropped { table, pid, rows } => {
+                let whose = of_process(*pid);
+                format!("{rows} {table}{whose} refer to what is not in the profile or cannot be")
+            }
+            Self::Repaired { table, pid, rows } => {
+                let whose = of_process(*pid);
+                format!("{rows} {table}{whose} refer to what is not in the profile")
             }
         }
     }
@@ -116,6 +135,8 @@ impl ReadWarning {
             Self::UnknownSection { .. } => "it is left out",
             Self::NoMeta => "the report cannot say what ran, where and for how long",
             Self::NoProcess { .. } => "the process is shown without name, times and losses",
+            Self::NoSched => "nothing of what the scheduler said can be shown",
+            Self::SchedCut { .. } => "what they held is missing: sums are too low",
             Self::Filled { .. } => "they appear as unknown",
             Self::Dropped { .. } => "they are left out: sums are too low",
             Self::Repaired { .. } => "they are shown without it",
@@ -129,6 +150,10 @@ impl ReadWarning {
             _ => "copy the file again, or record again with room on the disk",
         }
     }
+}
+
+fn of_process(number: Option<u32>) -> String {
+    number.map_or_else(String::new, |number| format!(" of process {number}"))
 }
 
 impl fmt::Display for ReadWarning {

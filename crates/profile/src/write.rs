@@ -4,17 +4,17 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::head::{Head, END, META, MODULES, PROCESS};
+use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED};
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
 use crate::tables::{chunks, Row};
-use crate::{Process, Profile};
+use crate::{Process, Profile, Sched};
 
 impl Profile {
     /// Writes the profile. What other sections refer to comes first, so that a file that was cut
     /// short is of most use.
     ///
     /// Neighbouring rows that are alike make a small file: order `counts`, `details` and `pairs` by
-    /// object, thread and frame or stack.
+    /// object, thread and frame or stack; the tables of `sched` by thread and stack.
     pub fn write_to(&self, mut out: impl Write) -> io::Result<()> {
         out.write_all(&MAGIC)?;
         out.write_all(&[FORMAT_VERSION])?;
@@ -22,6 +22,9 @@ impl Profile {
         for (ix, process) in self.processes.iter().enumerate() {
             let ix = u32::try_from(ix).map_err(io::Error::other)?;
             write_process(&mut out, ix, process)?;
+        }
+        if let Some(sched) = &self.sched {
+            write_sched(&mut out, sched)?;
         }
         out.write_all(&encode(END, 0, &[])?)?;
         out.flush()
@@ -37,6 +40,9 @@ impl Profile {
 
 fn write_process(out: &mut impl Write, ix: u32, process: &Process) -> io::Result<()> {
     write_fixed(out, PROCESS, ix, &Head::of(process))?;
+    if process.without_agent {
+        out.write_all(&encode(NO_AGENT, ix, &[])?)?;
+    }
     write_fixed(out, MODULES, ix, &process.modules)?;
     write_table(out, ix, &process.frames)?;
     write_table(out, ix, &process.stacks)?;
@@ -46,6 +52,19 @@ fn write_process(out: &mut impl Write, ix: u32, process: &Process) -> io::Result
     write_table(out, ix, &process.counts)?;
     write_table(out, ix, &process.unattributed)?;
     write_table(out, ix, &process.pairs)
+}
+
+/// The long tables last: threads, losses and names are of use without them.
+fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
+    write_fixed(out, SCHED, 0, &SchedHead::of(sched))?;
+    write_table(out, 0, &sched.names)?;
+    write_table(out, 0, &sched.loops)?;
+    write_table(out, 0, &sched.threads)?;
+    write_table(out, 0, &sched.lost)?;
+    write_table(out, 0, &sched.slices)?;
+    write_table(out, 0, &sched.bins.bins)?;
+    write_table(out, 0, &sched.offs)?;
+    write_table(out, 0, &sched.wakes)
 }
 
 fn write_fixed(out: &mut impl Write, tag: Tag, ix: u32, value: &impl Serialize) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! `enum cv_object_kind` and never change their meaning.
 
 use crate::bytes::Malformed;
-use crate::{ObjectKind, Op, Reason};
+use crate::{CodeFrom, ObjectKind, OffReason, Op, Reason, SpinKind};
 
 const OPS: [(u8, Op); 29] = [
     (1, Op::MutexLock),
@@ -62,6 +62,37 @@ const REASONS: [Reason; 6] = [
     Reason::BadSymbols,
 ];
 
+const CODE_FROM: [CodeFrom; 3] = [CodeFrom::Unknown, CodeFrom::Sample, CodeFrom::StackTop];
+
+const OFF_REASONS: [OffReason; 18] = [
+    OffReason::Unknown,
+    OffReason::Futex,
+    OffReason::File,
+    OffReason::Sync,
+    OffReason::Disk,
+    OffReason::PageFault,
+    OffReason::Memory,
+    OffReason::Pipe,
+    OffReason::Socket,
+    OffReason::Poll,
+    OffReason::Sleep,
+    OffReason::Signal,
+    OffReason::Child,
+    OffReason::Ipc,
+    OffReason::AsyncIo,
+    OffReason::Stopped,
+    OffReason::OtherCall,
+    OffReason::Preempted,
+];
+
+const SPIN_KINDS: [SpinKind; 5] = [
+    SpinKind::Polling,
+    SpinKind::Pause,
+    SpinKind::Lock,
+    SpinKind::Yield,
+    SpinKind::KnownFunction,
+];
+
 /// 0 = no operation.
 pub(super) fn op_code(op: Option<Op>) -> u8 {
     op.and_then(|op| OPS.iter().find(|entry| entry.1 == op))
@@ -76,26 +107,54 @@ pub(super) fn op(code: u8) -> Result<Option<Op>, Malformed> {
     }
 }
 
+fn code_of<T: Copy + PartialEq>(list: &[T], value: T) -> u8 {
+    list.iter().position(|&item| item == value).unwrap_or(0) as u8
+}
+
+fn of_code<T: Copy>(list: &[T], code: u8) -> Result<T, Malformed> {
+    list.get(usize::from(code))
+        .copied()
+        .ok_or(Malformed::Number)
+}
+
 pub(super) fn kind_code(kind: ObjectKind) -> u8 {
-    KINDS.iter().position(|&k| k == kind).unwrap_or(0) as u8
+    code_of(&KINDS, kind)
 }
 
 pub(super) fn kind(code: u8) -> Result<ObjectKind, Malformed> {
-    KINDS
-        .get(usize::from(code))
-        .copied()
-        .ok_or(Malformed::Number)
+    of_code(&KINDS, code)
 }
 
 pub(super) fn reason_code(reason: Reason) -> u8 {
-    REASONS.iter().position(|&r| r == reason).unwrap_or(0) as u8
+    code_of(&REASONS, reason)
 }
 
 pub(super) fn reason(code: u8) -> Result<Reason, Malformed> {
-    REASONS
-        .get(usize::from(code))
-        .copied()
-        .ok_or(Malformed::Number)
+    of_code(&REASONS, code)
+}
+
+pub(super) fn code_from_code(from: CodeFrom) -> u8 {
+    code_of(&CODE_FROM, from)
+}
+
+pub(super) fn code_from(code: u8) -> Result<CodeFrom, Malformed> {
+    of_code(&CODE_FROM, code)
+}
+
+pub(super) fn off_reason_code(reason: OffReason) -> u8 {
+    code_of(&OFF_REASONS, reason)
+}
+
+pub(super) fn off_reason(code: u8) -> Result<OffReason, Malformed> {
+    of_code(&OFF_REASONS, code)
+}
+
+pub(super) fn spin_kind_code(kind: SpinKind) -> u8 {
+    code_of(&SPIN_KINDS, kind)
+}
+
+pub(super) fn spin_kind(code: u8) -> Result<SpinKind, Malformed> {
+    of_code(&SPIN_KINDS, code)
 }
 
 #[cfg(test)]
@@ -153,19 +212,23 @@ mod tests {
 
     #[test]
     fn kinds_and_reasons_are_numbered_in_their_order() {
-        for (code, k) in KINDS.into_iter().enumerate() {
-            assert_eq!(
-                (k as usize, kind(code as u8), kind_code(k)),
-                (code, Ok(k), code as u8)
-            );
+        numbered(&KINDS, |k| k as usize, kind_code, kind);
+        numbered(&REASONS, |r| r as usize, reason_code, reason);
+        numbered(&CODE_FROM, |f| f as usize, code_from_code, code_from);
+        numbered(&OFF_REASONS, |r| r as usize, off_reason_code, off_reason);
+        numbered(&SPIN_KINDS, |k| k as usize, spin_kind_code, spin_kind);
+    }
+
+    fn numbered<T: Copy + PartialEq + std::fmt::Debug>(
+        list: &[T],
+        order: fn(T) -> usize,
+        code_of: fn(T) -> u8,
+        of_code: fn(u8) -> Result<T, Malformed>,
+    ) {
+        for (code, &value) in list.iter().enumerate() {
+            let found = (order(value), of_code(code as u8), code_of(value));
+            assert_eq!(found, (code, Ok(value), code as u8));
         }
-        for (code, r) in REASONS.into_iter().enumerate() {
-            assert_eq!(
-                (r as usize, reason(code as u8), reason_code(r)),
-                (code, Ok(r), code as u8)
-            );
-        }
-        assert_eq!(kind(14), Err(Malformed::Number));
-        assert_eq!(reason(6), Err(Malformed::Number));
+        assert_eq!(of_code(list.len() as u8), Err(Malformed::Number));
     }
 }

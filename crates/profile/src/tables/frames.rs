@@ -1,10 +1,8 @@
 //! Frames and their names. Names repeat, so a chunk begins with its distinct texts.
 
-use std::collections::HashMap;
-
+use super::texts::{Dictionary, Texts};
 use super::{codes, option, options, zip_columns, Row};
 use crate::bytes::{In, Malformed, Out};
-use crate::section::SECTION_BYTES;
 use crate::{Frame, Location, Symbol};
 
 const EXACT: u8 = 1;
@@ -29,8 +27,7 @@ impl Row for Frame {
         let files: Vec<u64> = locations()
             .map(|l| l.file.as_ref().map_or(0, |file| texts.id(file) + 1))
             .collect();
-        out.number(texts.list.len() as u64);
-        out.texts(texts.list);
+        texts.pack(out);
         out.deltas(rows.iter().map(|frame| frame.pc));
         out.values(rows.iter().map(|frame| option(frame.module)));
         out.deltas(rows.iter().map(|frame| frame.offset));
@@ -49,11 +46,7 @@ impl Row for Frame {
     }
 
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
-        let texts = input.number()?;
-        if texts > input.left() as u64 {
-            return Err(Malformed::Short);
-        }
-        let texts = input.texts(texts as usize)?;
+        let mut texts = Dictionary::unpack(input)?;
         let pc = input.deltas(rows)?;
         let module = options(input.values(rows)?)?;
         let offset = input.deltas(rows)?;
@@ -66,7 +59,7 @@ impl Row for Frame {
         if total > input.left() as u64 {
             return Err(Malformed::Short);
         }
-        let mut locations = unpack_locations(total as usize, &texts, input)?.into_iter();
+        let mut locations = unpack_locations(total as usize, &mut texts, input)?.into_iter();
         let mut symbols = Vec::with_capacity(rows);
         for (unknown, depth) in unknown.into_iter().zip(depths) {
             let names: Vec<_> = locations.by_ref().take(depth as usize).collect();
@@ -97,43 +90,19 @@ fn known(symbol: &Symbol) -> &[Location] {
 
 fn unpack_locations(
     n: usize,
-    texts: &[String],
+    texts: &mut Dictionary,
     input: &mut In<'_>,
 ) -> Result<Vec<Location>, Malformed> {
     let functions: Vec<u32> = input.values(n)?;
     let files = options(input.values(n)?)?;
     let lines = options(input.values(n)?)?;
-    let mut room = SECTION_BYTES;
-    let mut text = |id: u32| {
-        let text = texts.get(id as usize).ok_or(Malformed::Number)?;
-        // Few bytes in the file can name one long text many times.
-        room = room.checked_sub(text.len()).ok_or(Malformed::Rows)?;
-        Ok(text.clone())
-    };
     let columns = functions.into_iter().zip(files).zip(lines);
     let location = |((function, file), line): ((u32, Option<u32>), _)| {
         Ok(Location {
-            function: text(function)?,
-            file: file.map(&mut text).transpose()?,
+            function: texts.text(function)?,
+            file: file.map(|id| texts.text(id)).transpose()?,
             line,
         })
     };
     columns.map(location).collect()
-}
-
-/// Distinct texts in order of their first use.
-#[derive(Default)]
-struct Texts<'a> {
-    list: Vec<&'a str>,
-    ids: HashMap<&'a str, u64>,
-}
-
-impl<'a> Texts<'a> {
-    fn id(&mut self, text: &'a str) -> u64 {
-        let next = self.list.len() as u64;
-        *self.ids.entry(text).or_insert_with(|| {
-            self.list.push(text);
-            next
-        })
-    }
 }

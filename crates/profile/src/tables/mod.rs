@@ -8,7 +8,9 @@ mod details;
 mod frames;
 mod objects;
 mod rows;
+mod sched;
 mod stacks;
+mod texts;
 mod threads;
 
 use crate::bytes::{In, Malformed, Out};
@@ -105,4 +107,5 @@ macro_rules! zip_columns {
 }
 use zip_columns;
 
+pub(crate) use sched::THREAD_BUCKETS;
 pub(crate) use stacks::Stack;

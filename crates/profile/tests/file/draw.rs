@@ -2,6 +2,8 @@
 
 use convoy_profile::*;
 
+use crate::draw_sched::sched;
+
 /// A small generator (xorshift64*): tests must not differ from run to run.
 pub struct Random(u64);
 
@@ -40,7 +42,7 @@ impl Random {
         self.number() as u32
     }
 
-    fn text(&mut self) -> String {
+    pub fn text(&mut self) -> String {
         let words = [
             "",
             "main",
@@ -52,11 +54,11 @@ impl Random {
         words[self.below(words.len() as u64) as usize].to_owned()
     }
 
-    fn texts(&mut self) -> Vec<String> {
+    pub fn texts(&mut self) -> Vec<String> {
         (0..self.below(4)).map(|_| self.text()).collect()
     }
 
-    fn index(&mut self, len: usize) -> u32 {
+    pub fn index(&mut self, len: usize) -> u32 {
         self.below(len as u64) as u32
     }
 
@@ -121,11 +123,12 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         stolen_ns: r.number(),
         notes: r.texts(),
     };
-    let processes = (0..r.below(4)).map(|_| process(r, rows)).collect();
+    let processes: Vec<_> = (0..r.below(4)).map(|_| process(r, rows)).collect();
+    let sched = r.flag().then(|| sched(r, &processes, rows));
     Profile {
         meta,
         processes,
-        sched: None,
+        sched,
     }
 }
 

@@ -6,13 +6,13 @@ use crate::draw::{profile, Random};
 use crate::round_trip::assert_sound;
 
 /// Tag, process, uncompressed payload.
-type Section = ([u8; 4], u32, Vec<u8>);
+pub type Section = ([u8; 4], u32, Vec<u8>);
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-fn sections(bytes: &[u8]) -> Vec<Section> {
+pub fn sections(bytes: &[u8]) -> Vec<Section> {
     let mut sections = Vec::new();
     let mut rest = &bytes[8..];
     while !rest.is_empty() {
@@ -25,7 +25,7 @@ fn sections(bytes: &[u8]) -> Vec<Section> {
     sections
 }
 
-fn file(sections: &[Section]) -> Vec<u8> {
+pub fn file(sections: &[Section]) -> Vec<u8> {
     let sections = sections
         .iter()
         .map(|(tag, process, payload)| section(tag, *process, payload));
@@ -36,7 +36,7 @@ fn file(sections: &[Section]) -> Vec<u8> {
     .concat()
 }
 
-fn section(tag: &[u8; 4], process: u32, payload: &[u8]) -> Vec<u8> {
+pub fn section(tag: &[u8; 4], process: u32, payload: &[u8]) -> Vec<u8> {
     let compressed = zstd::bulk::compress(payload, 1).unwrap();
     let mut bytes = tag.to_vec();
     bytes.extend(process.to_le_bytes());
@@ -49,7 +49,7 @@ fn section(tag: &[u8; 4], process: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A varint.
-fn number(mut value: u64) -> Vec<u8> {
+pub fn number(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -58,6 +58,11 @@ fn number(mut value: u64) -> Vec<u8> {
     bytes.push(value as u8);
     bytes
 }
+
+const TAGS: [[u8; 4]; 15] = [
+    *b"PROC", *b"NOAG", *b"FRAM", *b"STAK", *b"OBJS", *b"CNTS", *b"SCHD", *b"SNAM", *b"SLUP",
+    *b"STHR", *b"SLST", *b"SLIC", *b"SBIN", *b"SOFF", *b"SWAK",
+];
 
 #[test]
 fn lying_payloads_do_no_harm() {
@@ -74,7 +79,7 @@ fn lying_payloads_do_no_harm() {
                 0 => payload.truncate(byte),
                 1 => payload.extend(number(r.number())),
                 2 => *process = r.number() as u32,
-                3 => *tag = *[b"FRAM", b"STAK", b"OBJS", b"CNTS", b"PROC"][r.below(5) as usize],
+                3 => *tag = TAGS[r.below(TAGS.len() as u64) as usize],
                 _ if payload.is_empty() => {}
                 4 => payload[byte] = r.next() as u8,
                 _ => drop(payload.splice(byte..=byte, number(r.number()))),

@@ -1,6 +1,8 @@
 //! The profile file as its users meet it: whole, large, cut short, damaged, hostile.
 
 mod draw;
+mod draw_sched;
 mod hostile;
 mod round_trip;
+mod sched;
 mod size;

@@ -40,6 +40,9 @@ pub fn assert_sound(profile: &Profile) {
             && d.peer.is_none_or(thread)
             && d.peer_frame.is_none_or(frame)));
     }
+    if let Some(sched) = &profile.sched {
+        crate::sched::assert_sound(sched, &profile.processes);
+    }
 }
 
 fn assert_same(seed: u64, rows: u64) {
@@ -77,6 +80,7 @@ fn an_empty_profile_is_a_profile() {
 fn small() -> (Profile, Vec<u8>) {
     let full = |p: &Profile| {
         p.processes.len() == 2
+            && p.sched.is_some()
             && p.processes
                 .iter()
                 .all(|p| !p.pairs.is_empty() && !p.counts.is_empty() && !p.unattributed.is_empty())

@@ -1,0 +1,60 @@
+//! The tables of [`crate::Sched`]: what the kernel's scheduler said, of all processes together.
+
+mod offs;
+mod small;
+mod spans;
+mod wakes;
+
+use super::zip_columns;
+use crate::bytes::{In, Malformed, Out};
+use crate::ThreadRef;
+
+/// Bins of a histogram by the number of threads, at most: [`crate::bucket`] has 176 for the four million
+/// threads that Linux can have.
+pub(crate) const THREAD_BUCKETS: usize = 256;
+/// Bins of a histogram by length of time: a 64-bit length of time needs no more.
+const TIME_BUCKETS: usize = 64;
+
+fn put_threads(out: &mut Out, threads: impl Iterator<Item = ThreadRef> + Clone) {
+    out.deltas(threads.clone().map(|thread| thread.process));
+    out.deltas(threads.map(|thread| thread.thread));
+}
+
+fn threads(rows: usize, input: &mut In<'_>) -> Result<Vec<ThreadRef>, Malformed> {
+    let process = input.deltas(rows)?;
+    let thread = input.deltas(rows)?;
+    Ok(zip_columns!(rows, |process, thread| ThreadRef {
+        process,
+        thread
+    }))
+}
+
+/// Lengths, then the bins of all rows.
+fn put_hists<'a>(out: &mut Out, hists: impl Iterator<Item = &'a Vec<u64>> + Clone, bins: usize) {
+    out.values(hists.clone().map(|hist| hist.len().min(bins) as u64));
+    for hist in hists {
+        out.values(hist.iter().take(bins).copied());
+    }
+}
+
+fn hists(rows: usize, input: &mut In<'_>, bins: usize) -> Result<Vec<Vec<u64>>, Malformed> {
+    let lengths: Vec<u64> = input.values(rows)?;
+    lengths
+        .into_iter()
+        .map(|length| match usize::try_from(length) {
+            Ok(length) if length <= bins => input.values(length),
+            _ => Err(Malformed::Number),
+        })
+        .collect()
+}
+
+/// A column of flags, and how many are set: so long are the columns that only those rows have.
+fn flags(rows: usize, input: &mut In<'_>) -> Result<(Vec<bool>, usize), Malformed> {
+    let flags: Vec<u8> = input.values(rows)?;
+    if flags.iter().any(|&flag| flag > 1) {
+        return Err(Malformed::Number);
+    }
+    let flags: Vec<bool> = flags.into_iter().map(|flag| flag == 1).collect();
+    let set = flags.iter().filter(|&&flag| flag).count();
+    Ok((flags, set))
+}
