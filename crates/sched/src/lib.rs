@@ -3,6 +3,18 @@
 
 #![forbid(unsafe_code)]
 
+mod accounting;
+mod bins;
+mod clock;
 mod event;
+mod history;
+mod images;
+mod offs;
+mod slices;
+mod table;
+mod thread;
+mod wakes;
 
+pub use accounting::{Accounting, Output};
 pub use event::{Event, Options, Out, Place, State, Tid, WakerIs};
+pub use images::{Image, Life};

@@ -1,0 +1,254 @@
+//! Time as all threads see it: how many are active, and what each active one's share of the time is.
+//!
+//! The CMetric of a period is the sum over its switching intervals of `dt / n` (GAPP, section 3.1). With the
+//! *virtual time* `G(t)`, the integral of `dt / n`, that is `G(end) - G(start)` for every thread that is active
+//! meanwhile: as in processor sharing, one addition per event serves all of them. Histograms by the number of
+//! active threads are differences of cumulative ones in the same way.
+//!
+//! Virtual time is in fixed point, so that sums over threads and rows are exact: they differ from the time
+//! with at least one active thread only by the division's remainder, under 2^-32 ns per event and thread.
+
+use convoy_profile::bucket;
+
+/// Buckets that are compared and copied together: a cache line of them.
+const BLOCK: usize = 8;
+/// Bits after the point of virtual time.
+const FRACTION: u32 = 32;
+
+/// An amount of virtual time, in units of 2^-32 ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Share(u128);
+
+impl Share {
+    /// `dt_ns / n`.
+    fn of(dt_ns: u64, n: usize) -> Self {
+        let n = n.max(1) as u64;
+        // Nearly every interval is short enough for the processor's own division.
+        Self(if dt_ns < 1 << FRACTION {
+            u128::from((dt_ns << FRACTION) / n)
+        } else {
+            (u128::from(dt_ns) << FRACTION) / u128::from(n)
+        })
+    }
+
+    pub fn ns(self) -> f64 {
+        self.0 as f64 / (1u64 << FRACTION) as f64
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::AddAssign for Share {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+/// A number of threads over time.
+#[derive(Debug, Default)]
+struct Level {
+    n: usize,
+    /// The bucket of `n`.
+    at: usize,
+    /// Time spent in each bucket so far, whole blocks.
+    ns: Vec<u64>,
+    /// By block: the last step that changed it.
+    changed: Vec<u64>,
+    /// Virtual time: the integral of `dt / n` where `n` is not 0.
+    shares: Share,
+}
+
+impl Level {
+    fn new() -> Self {
+        let mut level = Self::default();
+        level.set(0);
+        level
+    }
+
+    fn set(&mut self, n: usize) {
+        self.n = n;
+        self.at = bucket(n);
+        let blocks = self.at / BLOCK + 1;
+        if self.changed.len() < blocks {
+            self.changed.resize(blocks, 0);
+            self.ns.resize(blocks * BLOCK, 0);
+        }
+    }
+
+    fn change(&mut self, by: isize) {
+        if by != 0 {
+            self.set(self.n.saturating_add_signed(by));
+        }
+    }
+
+    fn advance(&mut self, dt_ns: u64, step: u64) {
+        self.ns[self.at] = self.ns[self.at].saturating_add(dt_ns);
+        self.changed[self.at / BLOCK] = step;
+        if self.n > 0 {
+            self.shares += Share::of(dt_ns, self.n);
+        }
+    }
+
+    /// Brings `copy`, made at step `seen`, up to date, and adds the difference to `into`. A block that has
+    /// not changed since is not looked at: the cost is that of the levels reached meanwhile, not of all.
+    fn lap(&self, copy: &mut Vec<u64>, seen: u64, mut into: Option<&mut Vec<u64>>) {
+        if copy.len() < self.ns.len() {
+            copy.resize(self.ns.len(), 0);
+        }
+        let blocks = self
+            .ns
+            .chunks_exact(BLOCK)
+            .zip(copy.chunks_exact_mut(BLOCK));
+        for ((b, (now, old)), &changed) in blocks.enumerate().zip(&self.changed) {
+            if changed <= seen {
+                continue;
+            }
+            if let Some(into) = into.as_deref_mut() {
+                if into.len() < (b + 1) * BLOCK {
+                    into.resize((b + 1) * BLOCK, 0);
+                }
+                let sums = &mut into[b * BLOCK..][..BLOCK];
+                for ((sum, now), old) in sums.iter_mut().zip(now).zip(old.iter()) {
+                    *sum += now - old;
+                }
+            }
+            old.copy_from_slice(now);
+        }
+    }
+}
+
+/// Time and the numbers of threads.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    now_ns: u64,
+    /// Steps in time so far.
+    step: u64,
+    active: Level,
+    working: Level,
+    running: Level,
+}
+
+/// The state of the clock when somebody looked last.
+#[derive(Debug, Default)]
+pub(crate) struct Mark {
+    now_ns: u64,
+    step: u64,
+    active_share: Share,
+    working_share: Share,
+    active: Vec<u64>,
+    working: Vec<u64>,
+}
+
+/// Time by the number of active and of working threads.
+#[derive(Debug, Default)]
+pub(crate) struct Spread {
+    pub active: Vec<u64>,
+    pub working: Vec<u64>,
+}
+
+/// What passed between two looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Lap {
+    pub from_ns: u64,
+    pub ns: u64,
+    pub cm: Share,
+    /// None for a thread that did not work.
+    pub cm_working: Share,
+}
+
+/// By how much the numbers of threads change.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Change {
+    pub active: isize,
+    pub working: isize,
+    pub running: isize,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        Self {
+            now_ns: 0,
+            step: 0,
+            active: Level::new(),
+            working: Level::new(),
+            running: Level::new(),
+        }
+    }
+
+    /// The time at which all begins.
+    pub fn start(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Threads active, working and running.
+    pub fn numbers(&self) -> [usize; 3] {
+        [self.active.n, self.working.n, self.running.n]
+    }
+
+    /// Goes on to `ts`, with the numbers as they are; the time that passed. An earlier `ts` changes nothing.
+    pub fn advance(&mut self, ts: u64) -> u64 {
+        let dt = ts.saturating_sub(self.now_ns);
+        if dt > 0 {
+            self.now_ns = ts;
+            self.step += 1;
+            self.active.advance(dt, self.step);
+            self.working.advance(dt, self.step);
+            self.running.advance(dt, self.step);
+        }
+        dt
+    }
+
+    pub fn change(&mut self, by: Change) {
+        self.active.change(by.active);
+        self.working.change(by.working);
+        self.running.change(by.running);
+    }
+
+    /// What passed since `mark`, which is set to now. Added to `into`; by working threads only if `working`.
+    pub fn lap(&self, mark: &mut Mark, into: Option<&mut Spread>, working: bool) -> Lap {
+        let lap = Lap {
+            from_ns: mark.now_ns,
+            ns: self.now_ns.saturating_sub(mark.now_ns),
+            cm: self.active.shares.since(mark.active_share),
+            cm_working: if working {
+                self.working.shares.since(mark.working_share)
+            } else {
+                Share::default()
+            },
+        };
+        let (into_active, into_working) = match into {
+            Some(s) => (Some(&mut s.active), Some(&mut s.working)),
+            None => (None, None),
+        };
+        self.active.lap(&mut mark.active, mark.step, into_active);
+        self.working.lap(
+            &mut mark.working,
+            mark.step,
+            into_working.filter(|_| working),
+        );
+        mark.now_ns = self.now_ns;
+        mark.step = self.step;
+        mark.active_share = self.active.shares;
+        mark.working_share = self.working.shares;
+        lap
+    }
+
+    /// Time by the number of active, working and running threads.
+    pub fn histograms(self) -> [Vec<u64>; 3] {
+        [self.active.ns, self.working.ns, self.running.ns].map(trimmed)
+    }
+}
+
+/// Without trailing zeroes.
+pub(crate) fn trimmed(mut hist: Vec<u64>) -> Vec<u64> {
+    let used = hist.iter().rposition(|&n| n != 0).map_or(0, |i| i + 1);
+    hist.truncate(used);
+    hist.shrink_to_fit();
+    hist
+}

@@ -1,0 +1,130 @@
+//! Rows of time off the processors: by thread, call stack, and reason.
+
+use convoy_profile::{NameIx, OffCpu, OffIx, OffReason, StackIx, ThreadRef};
+
+use crate::clock::{trimmed, Clock, Mark, Spread};
+use crate::event::Place;
+use crate::table::Table;
+
+/// What makes two waits the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Where {
+    thread: ThreadRef,
+    stack: StackIx,
+    reason: OffReason,
+    nr: i16,
+    address: u64,
+    name: Option<NameIx>,
+}
+
+#[derive(Debug)]
+struct Row {
+    place: Where,
+    kernel_stack: u32,
+    n: u64,
+    sum_ns: u64,
+    max_ns: u64,
+    unfinished_ns: u64,
+    hist: Vec<u64>,
+    spread: Spread,
+}
+
+/// All rows.
+#[derive(Debug)]
+pub(crate) struct Offs(Table<Where, Row>);
+
+/// What comes out.
+#[derive(Debug)]
+pub(crate) struct OffsOut {
+    pub rows: Vec<OffCpu>,
+    pub kernel_stacks: Vec<u32>,
+    pub folded: u64,
+}
+
+impl Offs {
+    pub fn new(limit: usize) -> Self {
+        Self(Table::new(limit))
+    }
+
+    /// The row of waits of `thread` at `place`. A kernel stack does not make another row: the first one is
+    /// kept.
+    pub fn row(&mut self, thread: ThreadRef, place: &Place) -> OffIx {
+        let key = Where {
+            thread,
+            stack: place.stack,
+            reason: place.reason,
+            nr: place.nr,
+            address: place.address,
+            name: place.name,
+        };
+        let fold = |key: &Where| Where {
+            stack: 0,
+            nr: -1,
+            address: 0,
+            name: None,
+            ..*key
+        };
+        let ix = self.0.row(key, fold, |&place| Row {
+            place,
+            kernel_stack: 0,
+            n: 0,
+            sum_ns: 0,
+            max_ns: 0,
+            unfinished_ns: 0,
+            hist: Vec::new(),
+            spread: Spread::default(),
+        });
+        if let Some(row) = self.0.rows.get_mut(ix as usize) {
+            if row.kernel_stack == 0 {
+                row.kernel_stack = place.kernel_stack;
+            }
+        }
+        ix
+    }
+
+    /// A wait that began at `mark` ends, or the recording does.
+    pub fn add(&mut self, row: OffIx, clock: &Clock, mark: &mut Mark, finished: bool) {
+        let Some(row) = self.0.rows.get_mut(row as usize) else {
+            return;
+        };
+        let ns = clock.lap(mark, Some(&mut row.spread), true).ns;
+        row.n += 1;
+        row.sum_ns += ns;
+        row.max_ns = row.max_ns.max(ns);
+        if !finished {
+            row.unfinished_ns += ns;
+        }
+        let power = ns.max(1).ilog2() as usize;
+        if row.hist.len() <= power {
+            row.hist.resize(power + 1, 0);
+        }
+        if let Some(n) = row.hist.get_mut(power) {
+            *n += 1;
+        }
+    }
+
+    pub fn finish(self) -> OffsOut {
+        let kernel_stacks = self.0.rows.iter().map(|row| row.kernel_stack).collect();
+        let rows = self.0.rows.into_iter().map(|row| OffCpu {
+            thread: row.place.thread,
+            stack: row.place.stack,
+            kernel_stack: Vec::new(),
+            reason: row.place.reason,
+            nr: row.place.nr,
+            address: row.place.address,
+            name: row.place.name,
+            n: row.n,
+            sum_ns: row.sum_ns,
+            max_ns: row.max_ns,
+            unfinished_ns: row.unfinished_ns,
+            hist: trimmed(row.hist),
+            by_active: trimmed(row.spread.active),
+            by_working: trimmed(row.spread.working),
+        });
+        OffsOut {
+            rows: rows.collect(),
+            kernel_stacks,
+            folded: self.0.folded,
+        }
+    }
+}

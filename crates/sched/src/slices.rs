@@ -1,0 +1,94 @@
+//! Rows of activity: by thread, call stack, and loop.
+
+use convoy_profile::{CodeFrom, LoopIx, Slice, StackIx, ThreadRef};
+
+use crate::clock::{trimmed, Clock, Lap, Mark, Share, Spread};
+use crate::table::Table;
+
+/// What makes two pieces of activity the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Code {
+    pub thread: ThreadRef,
+    pub stack: StackIx,
+    pub from: CodeFrom,
+    pub spin: Option<LoopIx>,
+}
+
+#[derive(Debug)]
+struct Row {
+    code: Code,
+    n: u64,
+    active_ns: u64,
+    running_ns: u64,
+    cm: Share,
+    cm_working: Share,
+    spread: Spread,
+}
+
+/// All rows.
+#[derive(Debug)]
+pub(crate) struct Slices(Table<Code, Row>);
+
+impl Slices {
+    pub fn new(limit: usize) -> Self {
+        Self(Table::new(limit))
+    }
+
+    pub fn row(&mut self, code: Code) -> u32 {
+        let fold = |code: &Code| Code { stack: 0, ..*code };
+        self.0.row(code, fold, |&code| Row {
+            code,
+            n: 0,
+            active_ns: 0,
+            running_ns: 0,
+            cm: Share::default(),
+            cm_working: Share::default(),
+            spread: Spread::default(),
+        })
+    }
+
+    /// Counts a sample, or a slice without one.
+    pub fn count(&mut self, row: u32) {
+        if let Some(row) = self.0.rows.get_mut(row as usize) {
+            row.n += 1;
+        }
+    }
+
+    /// The activity since `mark` was that of `row`: for `running_ns` of it on a processor.
+    pub fn add(
+        &mut self,
+        row: u32,
+        clock: &Clock,
+        mark: &mut Mark,
+        running_ns: u64,
+        working: bool,
+    ) -> Lap {
+        let Some(row) = self.0.rows.get_mut(row as usize) else {
+            return clock.lap(mark, None, working);
+        };
+        let lap = clock.lap(mark, Some(&mut row.spread), working);
+        row.active_ns += lap.ns;
+        row.running_ns += running_ns;
+        row.cm += lap.cm;
+        row.cm_working += lap.cm_working;
+        lap
+    }
+
+    /// The rows, and how many keys were folded.
+    pub fn finish(self) -> (Vec<Slice>, u64) {
+        let rows = self.0.rows.into_iter().map(|row| Slice {
+            thread: row.code.thread,
+            stack: row.code.stack,
+            from: row.code.from,
+            spin: row.code.spin,
+            n: row.n,
+            active_ns: row.active_ns,
+            running_ns: row.running_ns,
+            cm_ns: row.cm.ns(),
+            cm_working_ns: row.cm_working.ns(),
+            by_active: trimmed(row.spread.active),
+            by_working: trimmed(row.spread.working),
+        });
+        (rows.collect(), self.0.folded)
+    }
+}

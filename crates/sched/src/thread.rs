@@ -1,0 +1,300 @@
+//! One thread's life: what it does now, and where the time goes.
+//!
+//! ```text
+//! Off --wake--> Woken --run--> Running --block--> Off
+//!                  Preempted <--preempt-- | --end--> Gone
+//!                          +----run------>
+//! ```
+//!
+//! A thread is active from `wake` to `block`: that is a *slice*. Its time and CMetric go to the code that
+//! samples find it in: what passed since the sample before, or since the slice's begin, goes to the sample's
+//! call stack; what is left at the end goes to that of the last one. A slice without samples goes to the
+//! place at which it blocked.
+
+use convoy_profile::{CodeFrom, LoopIx, OffIx, SchedThread, StackIx, ThreadRef};
+
+use crate::bins::Timeline;
+use crate::clock::{Change, Clock, Lap, Mark, Share};
+use crate::event::Place;
+use crate::history::{Doing, History};
+use crate::offs::Offs;
+use crate::slices::{Code, Slices};
+
+/// Where the time is written down.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub clock: Clock,
+    pub slices: Slices,
+    pub offs: Offs,
+    pub timeline: Timeline,
+    pub sample_period_ns: u64,
+}
+
+/// What a thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Made, and not yet started.
+    New,
+    Off(OffIx),
+    Woken,
+    Preempted(OffIx),
+    Running,
+    Gone,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub phase: Phase,
+    pub history: History,
+    /// The phase began, or was written down last.
+    since_ns: u64,
+    /// Up to here its activity has been attributed, or its wait began.
+    mark: Mark,
+    /// Where it was preempted last: within a slice.
+    preempted: Option<Box<Mark>>,
+    /// Time on a processor since `mark`.
+    running_ns: u64,
+    /// It waits in a loop: active, not working.
+    spinning: bool,
+    /// Row of the slice's last sample.
+    sampled: Option<u32>,
+    cm: Share,
+    cm_working: Share,
+    sums: SchedThread,
+}
+
+impl Thread {
+    pub fn new(thread: ThreadRef, now_ns: u64) -> Self {
+        Self {
+            phase: Phase::New,
+            history: History::default(),
+            since_ns: now_ns,
+            mark: Mark::default(),
+            preempted: None,
+            running_ns: 0,
+            spinning: false,
+            sampled: None,
+            cm: Share::default(),
+            cm_working: Share::default(),
+            sums: SchedThread {
+                thread,
+                start_ns: now_ns,
+                end_ns: now_ns,
+                ..SchedThread::default()
+            },
+        }
+    }
+
+    pub fn thread(&self) -> ThreadRef {
+        self.sums.thread
+    }
+
+    /// When its phase began.
+    pub fn since_ns(&self) -> u64 {
+        self.since_ns
+    }
+
+    /// It may run: a slice begins. Only for a thread that is not active.
+    pub fn wake(&mut self, books: &mut Books) {
+        self.settle(books);
+        match self.phase {
+            Phase::Off(row) => books.offs.add(row, &books.clock, &mut self.mark, true),
+            Phase::New => {
+                books.clock.lap(&mut self.mark, None, true);
+            }
+            _ => return,
+        }
+        books.clock.change(Change {
+            active: 1,
+            working: 1,
+            running: 0,
+        });
+        self.sums.slices += 1;
+        self.set(Phase::Woken, Doing::Ready);
+    }
+
+    /// It is on a processor. Only for a thread that is active and is not on one.
+    pub fn run(&mut self, books: &mut Books) {
+        self.settle(books);
+        match self.phase {
+            Phase::Preempted(row) => self.resume(books, row, true),
+            Phase::Woken => {}
+            _ => return,
+        }
+        books.clock.change(Change {
+            running: 1,
+            ..Change::default()
+        });
+        self.set(Phase::Running, Doing::Running);
+    }
+
+    /// It has to leave its processor, and could go on. Only for a running thread.
+    pub fn preempt(&mut self, books: &mut Books, place: &Place) {
+        self.settle(books);
+        let row = books.offs.row(self.thread(), place);
+        let mark = self.preempted.get_or_insert_default();
+        books.clock.lap(mark, None, true);
+        books.clock.change(Change {
+            running: -1,
+            ..Change::default()
+        });
+        self.sums.preemptions += 1;
+        self.set(Phase::Preempted(row), Doing::Ready);
+    }
+
+    /// It waits: the slice ends. Only for a running thread.
+    pub fn block(&mut self, books: &mut Books, place: &Place) {
+        self.settle(books);
+        self.close(books, place.stack);
+        let row = books.offs.row(self.thread(), place);
+        self.set(Phase::Off(row), Doing::Off(row));
+    }
+
+    /// It was there at the start of the recording, and waited. Only for a new thread.
+    pub fn begin_off(&mut self, books: &mut Books, place: &Place) {
+        self.settle(books);
+        books.clock.lap(&mut self.mark, None, true);
+        let row = books.offs.row(self.thread(), place);
+        self.set(Phase::Off(row), Doing::Off(row));
+    }
+
+    /// It was found here. Only for a running thread.
+    ///
+    /// With `spin` it is known to wait in a loop from now on. It did so before, too, for up to a sampling
+    /// period: that counts in its own `spinning_ns`, but not in the number of working threads, by which others
+    /// have been measured meanwhile.
+    pub fn sample(&mut self, books: &mut Books, stack: StackIx, spin: Option<LoopIx>) {
+        self.settle(books);
+        let row = books.slices.row(Code {
+            thread: self.thread(),
+            stack,
+            from: CodeFrom::Sample,
+            spin,
+        });
+        books.slices.count(row);
+        if spin.is_some() {
+            let known = self.spinning || books.sample_period_ns == 0;
+            self.sums.spinning_ns += if known {
+                self.running_ns
+            } else {
+                self.running_ns.min(books.sample_period_ns)
+            };
+        }
+        self.attribute(books, row);
+        self.sampled = Some(row);
+        if self.spinning != spin.is_some() {
+            self.spinning = spin.is_some();
+            books.clock.change(Change {
+                working: if self.spinning { -1 } else { 1 },
+                ..Change::default()
+            });
+        }
+    }
+
+    /// Its last moment; or, not `finished`, that of the recording.
+    pub fn end(&mut self, books: &mut Books, finished: bool) {
+        self.settle(books);
+        match self.phase {
+            Phase::Gone => return,
+            Phase::New => {}
+            Phase::Off(row) => books.offs.add(row, &books.clock, &mut self.mark, finished),
+            Phase::Preempted(row) => {
+                self.resume(books, row, finished);
+                self.close(books, 0);
+            }
+            Phase::Woken | Phase::Running => self.close(books, 0),
+        }
+        self.set(Phase::Gone, Doing::Nothing);
+        self.sums.end_ns = self.since_ns;
+        // A life's end leaves a few sums, not the histograms of everybody.
+        self.mark = Mark::default();
+        self.preempted = None;
+    }
+
+    pub fn finish(self) -> SchedThread {
+        SchedThread {
+            cm_ns: self.cm.ns(),
+            cm_working_ns: self.cm_working.ns(),
+            ..self.sums
+        }
+    }
+
+    fn set(&mut self, phase: Phase, doing: Doing) {
+        self.phase = phase;
+        self.history.push(self.since_ns, doing);
+    }
+
+    /// Writes down the time of the phase so far.
+    fn settle(&mut self, books: &Books) {
+        let now = books.clock.now_ns();
+        let ns = now.saturating_sub(self.since_ns);
+        match self.phase {
+            Phase::Running => {
+                self.sums.running_ns += ns;
+                self.running_ns += ns;
+            }
+            Phase::Woken => self.sums.delayed_ns += ns,
+            Phase::Preempted(_) => self.sums.preempted_ns += ns,
+            Phase::Off(_) => self.sums.blocked_ns += ns,
+            // The microsecond between fork() and the first wake-up is nobody's.
+            Phase::New => self.sums.start_ns = now,
+            Phase::Gone => return,
+        }
+        self.since_ns = now;
+    }
+
+    /// The time since it was preempted goes to `row`; it goes on counting as activity.
+    fn resume(&mut self, books: &mut Books, row: OffIx, finished: bool) {
+        if let Some(mark) = &mut self.preempted {
+            books.offs.add(row, &books.clock, mark, finished);
+        }
+    }
+
+    /// Ends the slice, at call stack `stack`.
+    fn close(&mut self, books: &mut Books, stack: StackIx) {
+        let row = self.sampled.take().unwrap_or_else(|| {
+            let row = books.slices.row(Code {
+                thread: self.thread(),
+                stack,
+                from: match stack {
+                    0 => CodeFrom::Unknown,
+                    _ => CodeFrom::StackTop,
+                },
+                spin: None,
+            });
+            books.slices.count(row);
+            row
+        });
+        if self.spinning {
+            self.sums.spinning_ns += self.running_ns;
+        }
+        self.attribute(books, row);
+        books.clock.change(Change {
+            active: -1,
+            working: if self.spinning { 0 } else { -1 },
+            running: if self.phase == Phase::Running { -1 } else { 0 },
+        });
+        self.spinning = false;
+    }
+
+    /// The activity since the last time goes to slice row `row`.
+    fn attribute(&mut self, books: &mut Books, row: u32) {
+        let Lap {
+            from_ns,
+            ns,
+            cm,
+            cm_working,
+        } = books.slices.add(
+            row,
+            &books.clock,
+            &mut self.mark,
+            self.running_ns,
+            !self.spinning,
+        );
+        self.running_ns = 0;
+        self.cm += cm;
+        self.cm_working += cm_working;
+        books.timeline.credit(row, from_ns, from_ns + ns, cm.ns());
+    }
+}
