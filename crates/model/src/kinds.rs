@@ -43,6 +43,25 @@ pub fn is_blocking_acquire(op: Op) -> bool {
     )
 }
 
+/// Bytes that an object of this kind takes at most, for telling whose futex word an address is: the sizes of
+/// glibc on 64-bit machines. A joined thread is known by its `pthread_t`, whose tid is the word.
+pub(crate) fn extent(kind: ObjectKind) -> u64 {
+    match kind {
+        ObjectKind::Mutex => 40,
+        ObjectKind::Cond => 48,
+        ObjectKind::RwLock => 56,
+        ObjectKind::Sem | ObjectKind::Barrier => 32,
+        ObjectKind::Thread => 2304,
+        ObjectKind::Futex | ObjectKind::Once | ObjectKind::Spin => 4,
+        // Runtimes have objects of their own layouts, no larger than a cache line.
+        ObjectKind::Unknown
+        | ObjectKind::OmpLock
+        | ObjectKind::OmpCritical
+        | ObjectKind::OmpBarrier
+        | ObjectKind::OmpRegion => 64,
+    }
+}
+
 /// What to call an object of this kind in a line.
 pub(crate) fn noun(kind: ObjectKind) -> &'static str {
     match kind {

@@ -10,6 +10,7 @@ mod label;
 mod nouns;
 mod path;
 mod sched;
+mod stubs;
 mod wrappers;
 
 /// The innermost frame that says who wanted the lock, of frames with their inlined functions, leaf first.

@@ -5,6 +5,10 @@
 
 /// The components of a function's path, outermost first. Closures and lambdas are `{closure}`.
 pub(crate) fn components(function: &str) -> Vec<String> {
+    // Go: `main.(*Pool).run` is a name as it is.
+    if function.contains(".(*") {
+        return vec![function.to_owned()];
+    }
     let mut out = Vec::new();
     Reader {
         rest: function.trim(),

@@ -6,6 +6,7 @@
 //! of locking, but for a prefix (`uv_mutex_lock`, `PyThread_acquire_lock`). `update_lock_table` has a
 //! word that is not, so it does more.
 
+use crate::stubs::{is_go_runtime, is_stub};
 use crate::{path, SiteFrame};
 
 /// Whether the frame says nothing about why a lock was taken.
@@ -15,6 +16,9 @@ pub(crate) fn passes_on(frame: &SiteFrame) -> bool {
     }
     if frame.function.is_empty() {
         return false;
+    }
+    if is_stub(&frame.function) || is_go_runtime(&frame.function) {
+        return true;
     }
     let path = path::components(&frame.function);
     is_runtime_path(&path) || is_wrapper(&path)

@@ -208,6 +208,7 @@ fn everything() -> (Model, Analysis) {
             op: Some(Op::MutexLock),
             ..Use::default()
         }],
+        sched: None,
         pairs: vec![Pair {
             peer: Some(ThreadId(0)),
             peer_acquired_at: vec![place()],

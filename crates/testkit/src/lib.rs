@@ -24,6 +24,7 @@ mod calls;
 mod golden;
 mod objects;
 mod redact;
+pub mod sched;
 mod threads;
 mod time;
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use convoy_profile::{Process, Thread as Record, ThreadIx};
 
 use super::jobs::jobs;
+use super::sched::Mention;
 use super::sites::{base_name, Sites};
 use super::threads::Threads;
 use crate::wrappers::passes_on;
@@ -20,6 +21,7 @@ pub(super) fn group(
     process: &Process,
     id: ProcessId,
     threads: &Threads,
+    mention: &Mention,
     sites: &mut Sites<'_>,
 ) {
     let first = model.groups.len();
@@ -27,7 +29,7 @@ pub(super) fn group(
         .iter()
         .map(|(ix, thread)| member(model, process, sites, ix, thread))
         .collect();
-    assign_jobs(&mut members, &jobs(model, process, sites));
+    assign_jobs(&mut members, &jobs(model, process, mention, sites));
 
     let mut by_key: HashMap<GroupKey, GroupId> = HashMap::new();
     for member in members {

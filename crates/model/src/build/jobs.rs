@@ -5,19 +5,26 @@
 //! is not the library's.
 
 use std::collections::hash_map::Entry;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use convoy_profile::{Process, ThreadIx};
 
 use super::groups::is_trampoline;
+use super::sched::Mention;
 use super::sites::Sites;
+use crate::stubs::begins_threads;
 use crate::wrappers::{is_runtime_module, passes_on};
 use crate::{path, Model, SiteFrame, SiteId};
 
-/// Paths of the functions that threads run, of those threads where all call stacks agree.
+/// Share of a thread's time, as the scheduler saw it, that must have gone into one job.
+const MAIN_JOB: f64 = 0.8;
+
+/// Paths of the functions that threads run. The agent's call stacks of a thread must all agree; where it
+/// saw none, the scheduler's are asked.
 pub(super) fn jobs(
     model: &mut Model,
     process: &Process,
+    mention: &Mention,
     sites: &mut Sites<'_>,
 ) -> HashMap<ThreadIx, String> {
     let mut by_site: HashMap<SiteId, Option<String>> = HashMap::new();
@@ -38,9 +45,45 @@ pub(super) fn jobs(
             Entry::Occupied(_) => {}
         }
     }
+    for (thread, job) in scheduled(model, mention, sites, &mut by_site) {
+        by_thread.entry(thread).or_insert(job);
+    }
     by_thread
         .into_iter()
         .filter_map(|(thread, job)| Some((thread, job?)))
+        .collect()
+}
+
+/// What each thread spent nearly all of its time in, as far as its stacks tell. Threads of a runtime that
+/// schedules tasks itself (Go) have as many jobs as there are tasks.
+fn scheduled(
+    model: &mut Model,
+    mention: &Mention,
+    sites: &mut Sites<'_>,
+    by_site: &mut HashMap<SiteId, Option<String>>,
+) -> BTreeMap<ThreadIx, Option<String>> {
+    let mut time: BTreeMap<ThreadIx, BTreeMap<String, u64>> = BTreeMap::new();
+    for (&(thread, stack), &ns) in &mention.time {
+        let Some(site) = sites.known(stack, &mut model.sites) else {
+            continue;
+        };
+        let frames = &model.sites[site.0 as usize].frames;
+        if let Some(job) = by_site.entry(site).or_insert_with(|| job_of(frames)) {
+            let sum = time
+                .entry(thread)
+                .or_default()
+                .entry(job.clone())
+                .or_default();
+            *sum = sum.saturating_add(ns.max(1));
+        }
+    }
+    let main = |jobs: BTreeMap<String, u64>| {
+        let all: f64 = jobs.values().map(|&ns| ns as f64).sum();
+        let (job, ns) = jobs.into_iter().max_by_key(|&(_, ns)| ns)?;
+        (ns as f64 >= MAIN_JOB * all).then_some(job)
+    };
+    time.into_iter()
+        .map(|(thread, jobs)| (thread, main(jobs)))
         .collect()
 }
 
@@ -48,7 +91,7 @@ pub(super) fn jobs(
 fn job_of(frames: &[SiteFrame]) -> Option<String> {
     let begins = frames
         .last()
-        .is_some_and(|frame| is_runtime_module(&frame.module));
+        .is_some_and(|frame| is_runtime_module(&frame.module) || begins_threads(&frame.function));
     let job = frames
         .iter()
         .rev()

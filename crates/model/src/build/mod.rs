@@ -8,6 +8,7 @@ mod jobs;
 mod names;
 mod objects;
 mod pairs;
+mod sched;
 mod sites;
 mod threads;
 mod uses;
@@ -18,6 +19,7 @@ use convoy_profile::{ObjectKind, Profile};
 use crate::kinds::kind_of;
 use crate::{Model, Object, Process, ProcessId, Thread, Use};
 use objects::Objects;
+use sched::{Mention, Mentions, ProcessNames};
 pub(crate) use sites::shown;
 use sites::{base_name, Sites};
 use threads::Threads;
@@ -30,16 +32,26 @@ impl Model {
             meta: profile.meta.clone(),
             ..Self::default()
         };
-        for process in &profile.processes {
-            model.add_process(process);
+        let mut mentions = Mentions::of(profile);
+        let mut names = sched::Names::default();
+        for (ix, process) in profile.processes.iter().enumerate() {
+            let mention = mentions.take(ix);
+            names.processes.push(model.add_process(process, &mention));
         }
+        let sched = profile.sched.as_ref();
+        model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
         model
     }
 
-    fn add_process(&mut self, process: &convoy_profile::Process) {
+    /// Joins one process and returns what the scheduler's rows need to know of it.
+    fn add_process(
+        &mut self,
+        process: &convoy_profile::Process,
+        mention: &Mention,
+    ) -> ProcessNames {
         let id = ProcessId(self.processes.len() as u32);
         let mut sites = Sites::new(process, id);
-        let threads = Threads::add(process, id, &mut self.threads);
+        let threads = Threads::add(process, id, &mention.threads, &mut self.threads);
         let mut objects = Objects::add(process, id, &mut self.objects);
 
         let counts = counts::collect(process, &mut objects, &mut self.objects);
@@ -66,7 +78,7 @@ impl Model {
             let stack = objects.init_stack(object, process);
             self.objects[object.0 as usize].init_site = sites.known(stack, &mut self.sites);
         }
-        groups::group(self, process, id, &threads, &mut sites);
+        groups::group(self, process, id, &threads, mention, &mut sites);
         names::name(self, process, &objects, &threads);
 
         self.processes.push(Process {
@@ -79,6 +91,19 @@ impl Model {
             drops: process.drops.iter().cloned().collect(),
             threads: threads.iter().map(|(_, id)| id).collect(),
         });
+        ProcessNames {
+            sites: mention
+                .stacks
+                .iter()
+                .filter_map(|&stack| Some((stack, sites.known(stack, &mut self.sites)?)))
+                .collect(),
+            loops: mention
+                .loops
+                .iter()
+                .map(|&(ix, frame)| (ix, sites.expand(frame)))
+                .collect(),
+            threads: threads.into_ids(),
+        }
     }
 }
 

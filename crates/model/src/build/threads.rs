@@ -1,6 +1,6 @@
 //! Threads that ran, numbered over all processes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use convoy_profile::{Process, ThreadIx};
 
@@ -14,12 +14,18 @@ pub(super) struct Threads {
 impl Threads {
     /// Adds the process's threads to `threads`. One that never ran is left out, unless something was
     /// recorded of it: no count may be lost for a start that was not noted.
-    pub(super) fn add(process: &Process, id: ProcessId, threads: &mut Vec<Thread>) -> Self {
+    pub(super) fn add(
+        process: &Process,
+        id: ProcessId,
+        mentioned: &BTreeSet<ThreadIx>,
+        threads: &mut Vec<Thread>,
+    ) -> Self {
         let active = active(process);
         let mut ids = Vec::with_capacity(process.threads.len());
         for (ix, thread) in process.threads.iter().enumerate() {
             let ran = thread.tid != 0 && thread.start_ns != 0;
-            if !ran && !active.contains(&(ix as ThreadIx)) {
+            let ix = ix as ThreadIx;
+            if !ran && !active.contains(&ix) && !mentioned.contains(&ix) {
                 ids.push(None);
                 continue;
             }
@@ -53,6 +59,11 @@ impl Threads {
     /// The thread of a record, `None` if it never ran.
     pub(super) fn id(&self, ix: ThreadIx) -> Option<ThreadId> {
         self.ids.get(ix as usize).copied().flatten()
+    }
+
+    /// Threads by index of their records.
+    pub(super) fn into_ids(self) -> Vec<Option<ThreadId>> {
+        self.ids
     }
 
     /// Records and threads, in order.

@@ -1,0 +1,198 @@
+//! Row by row: a row whose thread leads nowhere is left out, and those that refer to it with it.
+
+use convoy_profile as profile;
+
+use super::objects::ByAddress;
+use super::Names;
+use crate::build::shown;
+use crate::{
+    LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched, SchedThread, Slice,
+    SpinLoop, Wake, Waker,
+};
+
+/// The scheduler's rows, joined with a model that is complete otherwise.
+pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut Names) -> Sched {
+    let mut joiner = Joiner {
+        model,
+        objects: ByAddress::of(model),
+        loops: from.loops.len(),
+        files: from.names.len(),
+        dropped: 0,
+        names,
+    };
+    let threads = joiner.keep(&from.threads, Joiner::thread).0;
+    let (slices, slice_ids) = joiner.keep(&from.slices, Joiner::slice);
+    let (offs, off_ids) = joiner.keep(&from.offs, Joiner::off);
+    let (wakes, _) = joiner.keep(&from.wakes, |this, row| this.wake(row, &off_ids));
+    let loops = from.loops.iter().enumerate();
+    let loops = loops.map(|(ix, row)| joiner.spin_loop(ix, row)).collect();
+    let bin = |bin: &profile::Bin| profile::Bin {
+        top: bin.top.and_then(|ix| *slice_ids.get(ix as usize)?),
+        ..*bin
+    };
+    Sched {
+        source: from.source,
+        start_ns: from.start_ns,
+        end_ns: from.end_ns,
+        events: from.events,
+        sample_period_ns: from.sample_period_ns,
+        active: from.active.clone(),
+        working: from.working.clone(),
+        running: from.running.clone(),
+        bin_width_ns: from.bins.width_ns,
+        bins: from.bins.bins.iter().map(bin).collect(),
+        threads,
+        slices,
+        offs,
+        wakes,
+        loops,
+        names: from.names.clone(),
+        lost: from.lost.clone(),
+        contradictions: from.contradictions,
+        dropped_rows: joiner.dropped,
+    }
+}
+
+struct Joiner<'a> {
+    model: &'a Model,
+    names: &'a mut Names,
+    objects: ByAddress,
+    loops: usize,
+    files: usize,
+    dropped: u64,
+}
+
+impl Joiner<'_> {
+    /// The rows that lead somewhere, and where each of the old ones went.
+    fn keep<T, U>(
+        &mut self,
+        rows: &[T],
+        translate: impl Fn(&Self, &T) -> Option<U>,
+    ) -> (Vec<U>, Vec<Option<u32>>) {
+        let mut kept = Vec::with_capacity(rows.len());
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            let row = translate(self, row);
+            ids.push(row.is_some().then_some(kept.len() as u32));
+            self.dropped += u64::from(row.is_none());
+            kept.extend(row);
+        }
+        (kept, ids)
+    }
+
+    fn thread(&self, row: &profile::SchedThread) -> Option<SchedThread> {
+        Some(SchedThread {
+            thread: self.names.thread(row.thread)?,
+            start_ns: row.start_ns,
+            end_ns: row.end_ns,
+            running_ns: row.running_ns,
+            delayed_ns: row.delayed_ns,
+            preempted_ns: row.preempted_ns,
+            spinning_ns: row.spinning_ns,
+            blocked_ns: row.blocked_ns,
+            cm_ns: finite(row.cm_ns),
+            cm_working_ns: finite(row.cm_working_ns),
+            slices: row.slices,
+            preemptions: row.preemptions,
+        })
+    }
+
+    fn slice(&self, row: &profile::Slice) -> Option<Slice> {
+        Some(Slice {
+            thread: self.names.thread(row.thread)?,
+            site: self.names.site(row.thread.process, row.stack),
+            from: row.from,
+            spin: self.spin(row.spin),
+            n: row.n,
+            active_ns: row.active_ns,
+            running_ns: row.running_ns,
+            cm_ns: finite(row.cm_ns),
+            cm_working_ns: finite(row.cm_working_ns),
+            by_active: row.by_active.clone(),
+            by_working: row.by_working.clone(),
+        })
+    }
+
+    fn spin(&self, ix: Option<profile::LoopIx>) -> Option<LoopId> {
+        ix.filter(|&ix| (ix as usize) < self.loops).map(LoopId)
+    }
+
+    fn off(&self, row: &profile::OffCpu) -> Option<OffCpu> {
+        let process = ProcessId(row.thread.process);
+        let object = (row.reason == OffReason::Futex && row.address != 0)
+            .then(|| self.objects.holds(self.model, process, row.address));
+        Some(OffCpu {
+            thread: self.names.thread(row.thread)?,
+            site: self.names.site(row.thread.process, row.stack),
+            kernel_stack: row.kernel_stack.clone(),
+            reason: row.reason,
+            nr: row.nr,
+            address: row.address,
+            object: object.flatten(),
+            name: row
+                .name
+                .filter(|&ix| (ix as usize) < self.files)
+                .map(NameId),
+            n: row.n,
+            sum_ns: row.sum_ns,
+            max_ns: row.max_ns,
+            unfinished_ns: row.unfinished_ns,
+            hist: row.hist.clone(),
+            by_active: row.by_active.clone(),
+            by_working: row.by_working.clone(),
+        })
+    }
+
+    fn wake(&self, row: &profile::Wake, offs: &[Option<u32>]) -> Option<Wake> {
+        let off = |ix: profile::OffIx| offs.get(ix as usize).copied().flatten().map(OffId);
+        let waker = match row.waker {
+            profile::Waker::Unknown => Waker::Unknown,
+            profile::Waker::Interrupt => Waker::Interrupt,
+            profile::Waker::Outside(tid) => Waker::Outside(tid),
+            profile::Waker::Thread(thread, stack) => {
+                self.names.thread(thread).map_or(Waker::Unknown, |id| {
+                    Waker::Thread(id, self.names.site(thread.process, stack))
+                })
+            }
+        };
+        let waker_off = row.waker_off.iter();
+        Some(Wake {
+            off: off(row.off)?,
+            waker,
+            n: row.n,
+            wait_ns: row.wait_ns,
+            max_ns: row.max_ns,
+            waker_running_ns: row.waker_running_ns,
+            waker_delayed_ns: row.waker_delayed_ns,
+            waker_off: waker_off
+                .filter_map(|&(ix, ns)| Some((off(ix)?, ns)))
+                .collect(),
+        })
+    }
+
+    fn spin_loop(&mut self, ix: usize, row: &profile::SpinLoop) -> SpinLoop {
+        let process = self.names.processes.get_mut(row.process as usize);
+        let frames = process
+            .and_then(|process| process.loops.remove(&ix))
+            .unwrap_or_default();
+        SpinLoop {
+            process: ProcessId(row.process),
+            shown: shown(&frames),
+            frames,
+            lo: row.lo,
+            hi: row.hi,
+            kind: row.kind,
+            evidence: row.evidence.clone(),
+            samples: row.samples,
+        }
+    }
+}
+
+/// A sum of quotients that a damaged file may hold as anything.
+fn finite(ns: f64) -> f64 {
+    if ns.is_finite() && ns > 0.0 {
+        ns
+    } else {
+        0.0
+    }
+}
