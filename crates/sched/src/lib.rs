@@ -10,6 +10,7 @@ mod event;
 mod history;
 mod images;
 mod offs;
+pub mod reason;
 mod slices;
 mod table;
 mod thread;
