@@ -143,6 +143,32 @@ constants! {
     usize {
         CV_STACK_MAX = 64,
     }
+    usize {
+        CV_BPF_STACK_MAX = 16384,
+        CV_BPF_KERNEL_FRAMES = 16,
+        CV_BPF_COMM = 16,
+    }
+    u8 {
+        CV_BPF_SWITCH = 1,
+        CV_BPF_WAKEUP = 2,
+        CV_BPF_LOST = 3,
+        CV_BPF_LOST_STACKS = 4,
+    }
+    u32 {
+        CV_BPF_FORK = 16,
+        CV_BPF_EXEC = 17,
+        CV_BPF_EXIT = 18,
+        CV_BPF_INIT = 19,
+        CV_BPF_STACK = 20,
+        CV_BPF_SAMPLE = 21,
+    }
+    u8 {
+        CV_BPF_IOWAIT = 1,
+        CV_BPF_WAKER = 2,
+        CV_BPF_KERNEL = 4,
+        CV_BPF_ON_CPU = 8,
+        CV_BPF_OFF = 16,
+    }
 }
 
 /// Stable ids of the reasons for a loss, by `enum cv_drop`.

@@ -1,4 +1,4 @@
-//! The Rust mirror of `abi/convoy_abi.h`, which has the documentation of every field.
+//! The Rust mirror of `abi/convoy_abi.h` and `abi/convoy_bpf.h`, which have the documentation of every field.
 //!
 //! Plain data that any bytes can be read as: an arena comes out of a process that may have
 //! overwritten it, so no value here is trusted and none can be invalid. Sizes and offsets are
@@ -11,6 +11,7 @@
 #[macro_use]
 mod mirror;
 mod arena;
+mod bpf;
 mod constants;
 mod thread;
 
@@ -18,6 +19,7 @@ pub use arena::{
     Arena, Block, Entry, EntryCount, EntryDetail, EntryPair, Frame, Module, Object, Session,
     WaitDetail,
 };
+pub use bpf::{BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfRecord, BpfRing, BpfStack};
 pub use constants::*;
 pub use mirror::{Field, Layout};
 pub use thread::{Held, Last, Site, Slot, Thread};
@@ -48,4 +50,12 @@ pub const LAYOUTS: &[Layout] = &[
     Object::LAYOUT,
     Frame::LAYOUT,
     Module::LAYOUT,
+    BpfEvent::LAYOUT,
+    BpfRing::LAYOUT,
+    BpfConfig::LAYOUT,
+    BpfControl::LAYOUT,
+    BpfRecord::LAYOUT,
+    BpfLife::LAYOUT,
+    BpfInit::LAYOUT,
+    BpfStack::LAYOUT,
 ];

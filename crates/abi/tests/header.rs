@@ -1,4 +1,4 @@
-//! Asks the C compiler for every size, offset and constant of `abi/convoy_abi.h` and compares them
+//! Asks the C compiler for every size, offset and constant of the headers in `abi` and compares them
 //! with the Rust mirror, so that the two cannot drift apart.
 
 use std::collections::BTreeMap;
@@ -8,6 +8,8 @@ use std::process::Command;
 
 use convoy_abi::{CONSTANTS, DROP_IDS, LAYOUTS};
 
+const HEADERS: [&str; 2] = ["convoy_abi.h", "convoy_bpf.h"];
+
 fn abi_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")
 }
@@ -15,8 +17,11 @@ fn abi_dir() -> PathBuf {
 /// Compiles and runs a C program that prints `key value` lines for the given (key, C expression).
 fn ask_c(questions: &[(String, String)]) -> BTreeMap<String, u64> {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let mut source =
-        String::from("#include <stdio.h>\n#include \"convoy_abi.h\"\nint main(void)\n{\n");
+    let mut source = String::from("#include <stdio.h>\n#include <stddef.h>\n");
+    for header in HEADERS {
+        writeln!(source, "#include \"{header}\"").unwrap();
+    }
+    source.push_str("int main(void)\n{\n");
     for (key, expression) in questions {
         writeln!(
             source,
@@ -94,10 +99,11 @@ fn every_constant_has_the_value_that_c_gives_it() {
 
 /// A constant added to the header alone would pass the comparison above.
 #[test]
-fn every_constant_of_the_header_is_mirrored() {
-    let header = std::fs::read_to_string(abi_dir().join("convoy_abi.h")).expect("header");
+fn every_constant_of_the_headers_is_mirrored() {
+    let headers =
+        HEADERS.map(|name| std::fs::read_to_string(abi_dir().join(name)).expect("header"));
     let mut missing = Vec::new();
-    for line in header.lines() {
+    for line in headers.iter().flat_map(|header| header.lines()) {
         let line = line.trim_start();
         let line = line.strip_prefix("#define ").unwrap_or(line);
         let word: String = line

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* What a thread was doing when it entered the kernel, from the registers that it left on its kernel stack. */
+#ifndef CONVOY_CALL_H
+#define CONVOY_CALL_H
+
+#include "kernel.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+struct call {
+	uint64_t ip, sp, fp, lr;
+	uint64_t arg0;
+	uint32_t arg1;
+	int32_t nr;
+	uint32_t tid;
+	uint32_t key; /* of the place; 0 = not asked for */
+};
+
+/* No system call has a number beyond that; those of other ABIs of the processor (x32) do. */
+#define NR_END 1024
+
+static __always_inline void read_call(struct task_struct *task, struct call *call)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+#if defined(__TARGET_ARCH_x86)
+	uint64_t nr = regs->orig_ax;
+
+	call->ip = regs->ip;
+	call->sp = regs->sp;
+	call->fp = regs->bp;
+	call->lr = 0;
+	call->arg0 = regs->di;
+	call->arg1 = regs->si;
+	if (task->thread_info.status & TS_COMPAT)
+		nr = NR_END;
+#else
+	uint64_t nr = (int64_t)regs->syscallno;
+
+	call->ip = regs->pc;
+	call->sp = regs->sp;
+	call->fp = regs->regs[29];
+	call->lr = regs->regs[30];
+	call->arg0 = regs->orig_x0;
+	call->arg1 = regs->regs[1];
+#endif
+	call->nr = nr < NR_END ? (int32_t)nr : -1;
+	if (nr >= NR_END) {
+		call->arg0 = 0; /* registers of a computation: not a part of the place */
+		call->arg1 = 0;
+	}
+}
+
+static __always_inline uint64_t mixed(uint64_t hash, uint64_t with)
+{
+	hash = (hash ^ with) * 0x9e3779b97f4a7c15ull;
+	return hash ^ (hash >> 29);
+}
+
+/* The name of the place: the same call at the same depth by the same instruction. */
+static __always_inline uint32_t place_key(const struct call *call)
+{
+	uint64_t hash = mixed((uint32_t)call->nr, call->arg0);
+	uint32_t key;
+
+	hash = mixed(hash, call->ip);
+	hash = mixed(hash, call->sp);
+	hash = mixed(hash, call->fp);
+	key = hash >> 32;
+	return key ? key : 1;
+}
+
+#endif
