@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use framehop::ExplicitModuleSectionInfo;
 use object::elf::{FileHeader64, ProgramHeader64, PF_X, PT_LOAD, SHF_COMPRESSED, SHT_NOBITS};
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use object::read::elf::{
+    CompressionHeader, FileHeader, ProgramHeader, SectionHeader, SectionTable,
+};
 use object::{LittleEndian, ReadCache, ReadRef};
 
 use crate::files::KeptFile;
@@ -212,11 +214,11 @@ fn decompress<'a, R: ReadRef<'a>>(
     data: R,
 ) -> Option<Vec<u8>> {
     let (header, offset, size) = section.compression(LE, data).ok()??;
-    let uncompressed_size = u64::from(object::read::elf::CompressionHeader::ch_size(header, LE));
+    let uncompressed_size = header.ch_size(LE);
     if uncompressed_size > MAX_SECTION_BYTES {
         return None;
     }
-    let format = match object::read::elf::CompressionHeader::ch_type(header, LE) {
+    let format = match header.ch_type(LE) {
         object::elf::ELFCOMPRESS_ZLIB => object::CompressionFormat::Zlib,
         object::elf::ELFCOMPRESS_ZSTD => object::CompressionFormat::Zstandard,
         _ => return None,

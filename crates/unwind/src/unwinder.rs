@@ -176,7 +176,7 @@ impl Unwinder {
     /// The code around `ip`: `before` bytes before it and `after` from it on, or as many of them as its mapping has.
     /// From the mapped file; generated code from the process's memory.
     pub fn code(&mut self, ip: u64, before: usize, after: usize) -> Option<Code<'_>> {
-        let state = self.open(ip)?;
+        let state = self.find(ip)?;
         let mapping = &region(&self.regions, ip)?.mapping;
         let lo = ip.saturating_sub(before as u64).max(mapping.lo);
         let hi = ip.saturating_add(after as u64).min(mapping.hi);
@@ -198,7 +198,7 @@ impl Unwinder {
 
     /// The function that covers `pc`, from the file's own symbol tables.
     pub fn function(&mut self, pc: u64) -> Option<Function<'_>> {
-        let State::File { module, .. } = self.open(pc)? else {
+        let State::File { module, .. } = self.find(pc)? else {
             return None;
         };
         let image = self.images.get(module as usize)?.as_ref()?;

@@ -1,5 +1,6 @@
 //! From a frame to its caller, by rules where a file has them, and by frame pointers elsewhere.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use framehop::{
@@ -44,6 +45,9 @@ pub(crate) enum Step {
     NoRule,
 }
 
+/// Where stacks can be: not in the first page, and below the kernel's half.
+const USER: Range<u64> = 4096..1 << 63;
+
 /// The rules of the executable mappings of one process.
 pub(crate) struct Rules {
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
@@ -80,8 +84,9 @@ impl Rules {
         } else {
             FrameAddress::from_return_address(pc)
         };
-        // Beyond the copy nothing can be read, and rules may be made for other values than garbage.
-        let Some(address) = address.filter(|_| copy.holds(before)) else {
+        // Beyond the copy nothing can be read, and sums with a stack pointer must not overflow.
+        let usable = USER.contains(&before) && copy.holds(before);
+        let Some(address) = address.filter(|_| usable) else {
             return Step::End;
         };
         let mut read = |address| copy.word(address).ok_or(());
