@@ -27,7 +27,7 @@ command -v objcopy >/dev/null || missing+=(binutils)
 # Debian 12's own cargo is too old; the one that it keeps for building browsers is not.
 rust_is_enough || missing+=(rustc-web cargo-web)
 if [ "${1:-build}" = test ]; then
-	command -v java >/dev/null || missing+=(default-jdk-headless)
+	command -v javac >/dev/null || missing+=(default-jdk-headless)
 	command -v node >/dev/null || missing+=(nodejs)
 	command -v go >/dev/null || missing+=(golang-go)
 	while read -r p; do missing+=("$p"); done < <(missing_of scripts/packages.txt)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use convoy_harness::case::trial;
 use convoy_harness::{check, root, Result};
@@ -22,9 +22,21 @@ pub struct Expect {
     pub finding: Option<String>,
     /// The function that the finding must name.
     pub culprit: Option<String>,
-    /// Languages: extensions of the source.
+    /// What else it must name: a file, the thread, the code of the one that is waited for.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// It must name a line of the source that is marked with "spins here".
+    #[serde(default)]
+    pub loop_line: bool,
+    /// The finding that must come first, at the same culprit, when the program is attached to while it
+    /// runs, where there is no agent.
+    pub attach: Option<String>,
+    /// Languages: extensions of the source, or implementations of MPI (`launch.rs`).
     #[serde(default = "only_c")]
     pub variants: Vec<String>,
+    /// What it needs of the machine, besides two processors (`tests/harness/src/needs.rs`).
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// Further flags for the compiler.
     #[serde(default)]
     pub flags: Vec<String>,
@@ -127,15 +139,38 @@ fn read(file: &PathBuf) -> Result<Expect> {
         "{}: a finding and its culprit belong together",
         file.display()
     );
+    check!(
+        expect.culprit.is_some()
+            || (expect.attach.is_none() && expect.names.is_empty() && !expect.loop_line),
+        "{}: names, loop_line and attach are about a finding, and there is none",
+        file.display()
+    );
     Ok(expect)
 }
 
 impl Expect {
     /// The source of a variant.
     pub fn source(&self, variant: &str) -> PathBuf {
-        let file = format!("{}.{variant}", self.category.replace('-', "_"));
+        let extension = match variant {
+            "mpich" | "openmpi" | "openmpi-yield" => "c",
+            other => other,
+        };
+        let file = format!("{}.{extension}", self.category.replace('-', "_"));
         root().join("fixtures").join(&self.category).join(file)
     }
+}
+
+/// `<file>:<line>` of the lines of a source on which its loop waits.
+pub fn loop_lines(source: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(source).map_err(|e| format!("{}: {e}", source.display()))?;
+    let file = source.file_name().unwrap_or_default().to_string_lossy();
+    let marked = text.lines().enumerate();
+    let lines: Vec<String> = marked
+        .filter(|(_, line)| line.contains("spins here"))
+        .map(|(i, _)| format!("{file}:{}", i + 1))
+        .collect();
+    check!(!lines.is_empty(), "{}: no line is marked", source.display());
+    Ok(lines)
 }
 
 /// docs/findings.md documents no finding (a heading with its id) that no fixture provokes.

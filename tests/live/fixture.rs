@@ -1,21 +1,19 @@
 //! The tests of one fixture: it is found, its twin is clean, and the gain was predicted.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use convoy_harness::case::{trial, Scratch};
-use convoy_harness::compile::compile;
-use convoy_harness::needs::missing;
-use convoy_harness::run::{run, End};
+use convoy_harness::run::{run, End, Outcome};
 use convoy_harness::{check, convoy, profile, turn, Result};
 use convoy_profile::Profile;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-use crate::expect::Expect;
+use crate::expect::{loop_lines, Expect};
 use crate::finding::{findings, list};
-use crate::{gain, laws};
+use crate::launch::{launch, Launch};
+use crate::{attach, gain, laws};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -29,7 +27,7 @@ pub fn trials(expect: &Expect) -> Vec<Trial> {
         let mut add = |test: &str, body: fn(&Expect, &str, &Scratch) -> Result| {
             let (expect, variant) = (expect.clone(), variant.clone());
             let name = format!("{}/{variant}/{test}", expect.category);
-            let needs = missing(&["cpus-2".to_owned()]);
+            let needs = expect.missing(&variant);
             trials.push(trial(name, needs, move |scratch| {
                 body(&expect, &variant, scratch).map_err(|e| format!("{e}\n({})", expect.title))
             }));
@@ -41,6 +39,9 @@ pub fn trials(expect: &Expect) -> Vec<Trial> {
         }
         if expect.gain.is_some() {
             add("gain", gain::predicted);
+        }
+        if expect.attach.is_some() {
+            add("attach", attach::found);
         }
     }
     trials
@@ -56,24 +57,18 @@ pub struct Recording {
     pub report: Value,
 }
 
-/// Compiles a variant, broken or fixed.
-pub fn program(expect: &Expect, variant: &str, fixed: bool) -> Result<PathBuf> {
-    let mut flags = expect.flags.clone();
-    if fixed && variant == "rs" {
-        flags.push("--cfg=fx_fixed".into());
-    } else if fixed {
-        flags.push("-DFX_FIXED".into());
-    }
-    compile(&expect.source(variant), &flags)
-}
-
 /// The program's JSON line. The run must have been a success.
 pub fn truth(command: &mut Command, scratch: &Scratch, tag: &str) -> Result<Value> {
     let outcome = run(command, scratch.dir(), tag, TIMEOUT)?;
+    truth_of(&outcome).map_err(|e| format!("{command:?}: {e}"))
+}
+
+/// The same of a run that is over.
+pub fn truth_of(outcome: &Outcome) -> Result<Value> {
     let ok = outcome.end == End::Status(0) && outcome.stdout.ends_with("EXIT-SUCCESS\n");
     check!(
         ok,
-        "{command:?}: {:?}\n{}{}",
+        "{:?}\n{}{}",
         outcome.end,
         outcome.stdout,
         outcome.stderr
@@ -95,9 +90,10 @@ pub fn number(truth: &Value, key: &str) -> Result<u64> {
 }
 
 /// Records a program and reports it.
-pub fn record(program: &Path, scratch: &Scratch) -> Result<Recording> {
+pub fn record(program: &Launch, scratch: &Scratch) -> Result<Recording> {
     let file = scratch.path("run.convoy");
-    let truth = truth(convoy::record(&file)?.arg(program), scratch, "convoy")?;
+    let mut command = program.under(convoy::record(&file)?);
+    let truth = truth(&mut command, scratch, "convoy")?;
     let recording = Recording {
         truth,
         profile: convoy::read(&file)?,
@@ -108,18 +104,19 @@ pub fn record(program: &Path, scratch: &Scratch) -> Result<Recording> {
 }
 
 fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
-    let program = program(expect, variant, false)?;
+    let program = launch(expect, variant, false)?;
     let _turn = turn::alone();
     turn::retry(|| {
         let recording = record(&program, scratch)?;
-        ranked_first(expect, &recording)?;
+        ranked_first(expect, expect.finding.as_ref(), variant, &recording.report)?;
         wait_is_near(expect, &recording)
     })
 }
 
-fn ranked_first(expect: &Expect, recording: &Recording) -> Result {
-    let all = findings(&recording.report)?;
-    let (Some(id), Some(culprit)) = (&expect.finding, &expect.culprit) else {
+/// The finding `id` comes first, names what it must, and the others are allowed to be there.
+pub fn ranked_first(expect: &Expect, id: Option<&String>, variant: &str, report: &Value) -> Result {
+    let all = findings(report)?;
+    let (Some(id), Some(culprit)) = (id, &expect.culprit) else {
         return only(&all, &expect.allow);
     };
     let first = all
@@ -130,14 +127,23 @@ fn ranked_first(expect: &Expect, recording: &Recording) -> Result {
         "{id} is not the first finding:\n{}",
         list(&all)
     );
-    check!(
-        first.words().contains(culprit.as_str()),
-        "{culprit} is not named:\n{}",
-        first.words()
-    );
+    let words = first.words();
+    for name in std::iter::once(culprit).chain(&expect.names) {
+        check!(
+            words.contains(name.as_str()),
+            "{name} is not named:\n{words}"
+        );
+    }
+    if expect.loop_line {
+        let lines = loop_lines(&expect.source(variant))?;
+        check!(
+            lines.iter().any(|line| words.contains(line.as_str())),
+            "none of {lines:?} is named:\n{words}"
+        );
+    }
     only(&all[1..], &expect.allow)?;
     match &expect.best {
-        Some(best) => assignment_is_offered(best, &recording.report),
+        Some(best) => assignment_is_offered(best, report),
         None => Ok(()),
     }
 }
@@ -207,7 +213,7 @@ fn wait_is_near(expect: &Expect, recording: &Recording) -> Result {
 
 /// Counts do not depend on the schedule: they are right in every run.
 fn exact(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
-    let program = program(expect, variant, false)?;
+    let program = launch(expect, variant, false)?;
     let _turn = turn::shared();
     let recording = record(&program, scratch)?;
     for exact in expect
@@ -239,7 +245,7 @@ fn exact(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
 }
 
 fn fixed_is_clean(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
-    let program = program(expect, variant, true)?;
+    let program = launch(expect, variant, true)?;
     let _turn = turn::alone();
     turn::retry(|| {
         let mut left = findings(&record(&program, scratch)?.report)?;

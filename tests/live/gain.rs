@@ -1,14 +1,12 @@
 //! The gain that was predicted from the broken program, against the one that the fixed program has.
 
-use std::path::Path;
-use std::process::Command;
-
 use convoy_harness::case::Scratch;
 use convoy_harness::{check, turn, Result};
 
 use crate::expect::Expect;
 use crate::finding::{findings, Gain};
-use crate::fixture::{number, program, record, truth};
+use crate::fixture::{number, record, truth};
+use crate::launch::{launch, Launch};
 
 /// Runs of each program: broken and fixed in turn, so that a slow minute of the machine hits both.
 const PAIRS: usize = 3;
@@ -19,8 +17,8 @@ const TRIES: usize = 2;
 /// The interval, widened by the fixture's slack, contains the measured speed-up.
 pub fn predicted(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let (broken, fixed) = (
-        program(expect, variant, false)?,
-        program(expect, variant, true)?,
+        launch(expect, variant, false)?,
+        launch(expect, variant, true)?,
     );
     let slack = expect.gain.map_or(0.0, |g| g.slack);
     let _turn = turn::alone();
@@ -36,7 +34,7 @@ pub fn predicted(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     last
 }
 
-fn prediction(expect: &Expect, broken: &Path, scratch: &Scratch) -> Result<Gain> {
+fn prediction(expect: &Expect, broken: &Launch, scratch: &Scratch) -> Result<Gain> {
     let findings = findings(&record(broken, scratch)?.report)?;
     let first = findings
         .into_iter()
@@ -62,17 +60,11 @@ fn agrees(gain: &Gain, measured: f64, slack: f64) -> Result {
 }
 
 /// Median over pairs of the ratio of the programs' own wall times.
-fn speed_up(broken: &Path, fixed: &Path, scratch: &Scratch) -> Result<f64> {
+fn speed_up(broken: &Launch, fixed: &Launch, scratch: &Scratch) -> Result<f64> {
     let mut ratios = Vec::new();
     for _ in 0..PAIRS {
-        let slow = number(
-            &truth(&mut Command::new(broken), scratch, "broken")?,
-            "wall_ns",
-        )?;
-        let fast = number(
-            &truth(&mut Command::new(fixed), scratch, "fixed")?,
-            "wall_ns",
-        )?;
+        let slow = number(&truth(&mut broken.bare(), scratch, "broken")?, "wall_ns")?;
+        let fast = number(&truth(&mut fixed.bare(), scratch, "fixed")?, "wall_ns")?;
         ratios.push(slow as f64 / fast.max(1) as f64);
     }
     ratios.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
 //! What must hold of every recording, however noisy: times that contain others are not shorter.
 
 use convoy_harness::{check, Result};
-use convoy_profile::{ObjectKind, Process};
+use convoy_profile::{ObjectKind, Process, Sched};
 use serde_json::Value;
 
 use crate::fixture::Recording;
@@ -15,6 +15,11 @@ pub fn hold(recording: &Recording) -> Result {
         threads_fit_their_lives(process)?;
         holds_do_not_overlap(process)?;
         pairs_are_part_of_waits(process)?;
+    }
+    if let Some(sched) = &recording.profile.sched {
+        metric_is_the_active_time(sched)?;
+        parallelism_fills_the_run(sched)?;
+        threads_are_somewhere(sched)?;
     }
     let locks = recording.report["locks"]
         .as_array()
@@ -111,6 +116,86 @@ fn pairs_are_part_of_waits(process: &Process) -> Result {
                 .zip(sums.1.checked_sub(pair.wait_sum_ns));
             *sums = left.ok_or_else(|| format!("more waits by peer than waits: {pair:?}"))?;
         }
+    }
+    Ok(())
+}
+
+/// Relative error that sums of the scheduler's times may have.
+const SCHED_SLACK: f64 = 0.001;
+
+fn agree(what: &str, a: f64, b: f64, slack: f64) -> Result {
+    check!(
+        (a - b).abs() <= slack * a.max(b),
+        "{what}: {a:.0} ns and {b:.0} ns"
+    );
+    Ok(())
+}
+
+/// GAPP's CMetric divides each moment with an active thread among those that are active: over all
+/// threads it is the time with at least one.
+fn metric_is_the_active_time(sched: &Sched) -> Result {
+    let of_threads: f64 = sched.threads.iter().map(|t| t.cm_ns).sum();
+    let of_slices: f64 = sched.slices.iter().map(|s| s.cm_ns).sum();
+    let active: u64 = sched.active.iter().skip(1).sum();
+    agree(
+        "CMetric of threads, time active",
+        of_threads,
+        active as f64,
+        SCHED_SLACK,
+    )?;
+    agree(
+        "CMetric of slices, time active",
+        of_slices,
+        active as f64,
+        SCHED_SLACK,
+    )?;
+    let of_working: f64 = sched.threads.iter().map(|t| t.cm_working_ns).sum();
+    let working: u64 = sched.working.iter().skip(1).sum();
+    agree(
+        "working CMetric, time working",
+        of_working,
+        working as f64,
+        SCHED_SLACK,
+    )
+}
+
+/// At every moment some number of threads is active, working and running.
+fn parallelism_fills_the_run(sched: &Sched) -> Result {
+    let run = sched.end_ns.saturating_sub(sched.start_ns) as f64;
+    for (what, times) in [
+        ("active", &sched.active),
+        ("working", &sched.working),
+        ("running", &sched.running),
+    ] {
+        let sum: u64 = times.iter().sum();
+        agree(
+            &format!("{what} by number, length of the run"),
+            sum as f64,
+            run,
+            SCHED_SLACK,
+        )?;
+    }
+    Ok(())
+}
+
+/// A thread runs, waits for a processor, or is blocked, as long as it is seen.
+fn threads_are_somewhere(sched: &Sched) -> Result {
+    for t in &sched.threads {
+        let sum = t.running_ns + t.delayed_ns + t.preempted_ns + t.blocked_ns;
+        let seen = t.end_ns.saturating_sub(t.start_ns);
+        agree(
+            &format!("states of {:?}, seen", t.thread),
+            sum as f64,
+            seen as f64,
+            SCHED_SLACK,
+        )?;
+        check!(
+            t.spinning_ns <= t.running_ns,
+            "{:?} spun {} ns of {} on a processor",
+            t.thread,
+            t.spinning_ns,
+            t.running_ns
+        );
     }
     Ok(())
 }

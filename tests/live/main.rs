@@ -1,12 +1,15 @@
 //! Fixture programs under a real recording: the right finding, the right place, exact counts, and no
 //! finding once the program is fixed.
 
+mod attach;
 mod coverage;
 mod expect;
 mod finding;
 mod fixture;
 mod gain;
+mod launch;
 mod laws;
+mod phases;
 
 use std::process::ExitCode;
 
@@ -25,5 +28,6 @@ fn main() -> ExitCode {
         trials.extend(fixture::trials(&fixture));
     }
     trials.extend(coverage::trials());
+    trials.extend(phases::trials());
     case::run(trials).exit_code()
 }

@@ -14,9 +14,15 @@ use crate::{check, root, target, Result};
 /// Outputs being made: two cases may want the same program at once.
 static UNDER_WAY: LazyLock<Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>> = LazyLock::new(Mutex::default);
 
-/// Compiles `source` by its extension (c, cpp, rs, go) and returns the program.
+/// Compiles `source` by its extension (c, cpp, rs, go, java) and returns the program; of Java, the folder
+/// with its classes.
 pub fn compile(source: &Path, flags: &[String]) -> Result<PathBuf> {
-    let command = command(source, flags)?;
+    compile_with(None, source, flags)
+}
+
+/// The same with another compiler, which takes the arguments of the usual one: `mpicc`.
+pub fn compile_with(compiler: Option<&str>, source: &Path, flags: &[String]) -> Result<PathBuf> {
+    let command = command(compiler, source, flags)?;
     let output = output(source, &command);
     let lock = {
         let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +46,7 @@ const RUST: [&str; 5] = [
     "-Dwarnings",
 ];
 
-fn command(source: &Path, flags: &[String]) -> Result<Command> {
+fn command(compiler: Option<&str>, source: &Path, flags: &[String]) -> Result<Command> {
     let extension = source
         .extension()
         .and_then(|e| e.to_str())
@@ -50,6 +56,7 @@ fn command(source: &Path, flags: &[String]) -> Result<Command> {
         "cpp" => (&["g++", "-std=c++20"], &GNU),
         "rs" => (&["rustc"], &RUST),
         "go" => (&["go", "build"], &[]),
+        "java" => (&["javac", "-g"], &[]),
         _ => {
             return Err(format!(
                 "{}: no compiler for this kind of file",
@@ -57,7 +64,7 @@ fn command(source: &Path, flags: &[String]) -> Result<Command> {
             ))
         }
     };
-    let mut command = Command::new(line[0]);
+    let mut command = Command::new(compiler.unwrap_or(line[0]));
     command
         .args(&line[1..])
         .args(more)
@@ -109,12 +116,17 @@ fn build(mut command: Command, source: &Path, output: &Path) -> Result {
     // Renamed into place when it is whole: a test run that was stopped leaves nothing half made.
     let part = output.with_extension("part");
     fs::create_dir_all(target().join("fixtures")).map_err(|e| format!("target/fixtures: {e}"))?;
-    command.arg("-o").arg(&part).arg(source);
+    let is_java = source.extension().is_some_and(|e| e == "java");
+    command.arg(if is_java { "-d" } else { "-o" });
+    command.arg(&part).arg(source);
     let done = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     check!(
         done.status.success(),
         "{command:?}:\n{}",
         String::from_utf8_lossy(&done.stderr)
     );
+    if output.is_dir() {
+        fs::remove_dir_all(output).map_err(|e| format!("{}: {e}", output.display()))?;
+    }
     fs::rename(&part, output).map_err(|e| format!("{}: {e}", output.display()))
 }

@@ -35,6 +35,19 @@ pub fn record(profile: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// `convoy record --quiet -o <profile> -p <pid> --for <time>`.
+pub fn attach(profile: &Path, pid: u32, time: Duration) -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command
+        .args(["record", "--quiet", "-o"])
+        .arg(profile)
+        .arg("-p")
+        .arg(pid.to_string())
+        .arg("--for")
+        .arg(format!("{}ms", time.as_millis()));
+    Ok(command)
+}
+
 /// Reads a profile that must be whole.
 pub fn read(profile: &Path) -> Result<Profile> {
     let bytes = std::fs::read(profile).map_err(|e| format!("{}: {e}", profile.display()))?;

@@ -25,6 +25,18 @@ fn lacks(need: &str) -> Option<String> {
             works("unshare", &["-m", "true"]),
             "permission to unshare the mount namespace",
         ),
+        "kernel" => (
+            may_trace_the_kernel(),
+            "run as root on a kernel with BTF (/sys/kernel/btf/vmlinux), outside of lockdown",
+        ),
+        "java" => (
+            works("javac", &["-version"]) && works("java", &["-version"]),
+            "apt-get install default-jdk-headless",
+        ),
+        "mpi" => (
+            works("mpicc.mpich", &["-show"]) && works("mpicc.openmpi", &["-showme"]),
+            "apt-get install mpich libmpich-dev openmpi-bin libopenmpi-dev",
+        ),
         "go" => (works("go", &["version"]), "apt-get install golang-go"),
         "rustc" => (works("rustc", &["--version"]), "a Rust toolchain"),
         "jemalloc" => (library("libjemalloc.so.2"), "apt-get install libjemalloc2"),
@@ -41,6 +53,26 @@ fn lacks(need: &str) -> Option<String> {
         ),
     };
     (!met).then(|| format!("needs {need}: {fix}"))
+}
+
+/// Told from the machine and not by trying `convoy`, so that a convoy that fails to load its programs
+/// fails its tests.
+fn may_trace_the_kernel() -> bool {
+    /// CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF (linux/capability.h).
+    const ADMIN: u64 = 1 << 21;
+    const PERFMON: u64 = 1 << 38;
+    const BPF: u64 = 1 << 39;
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let status = read("/proc/self/status");
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    let privileged = effective & ADMIN != 0 || effective & (PERFMON | BPF) == PERFMON | BPF;
+    privileged
+        && Path::new("/sys/kernel/btf/vmlinux").exists()
+        && !read("/sys/kernel/security/lockdown").contains("[confidentiality]")
 }
 
 fn works(program: &str, args: &[&str]) -> bool {

@@ -102,6 +102,16 @@ impl Running<'_> {
         kill_process_group(pid, signal).map_err(|e| format!("{signal:?} to {pid:?}: {e}"))
     }
 
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it is still there.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|end| end.is_none())
+    }
+
     /// Waits until the standard output has this text.
     pub fn wait_for(&mut self, text: &str, timeout: Duration) -> Result {
         while !self.read("out").contains(text) {

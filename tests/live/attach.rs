@@ -1,0 +1,92 @@
+//! A fixture that is recorded from its middle: started bare, attached to, left alone.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use convoy_harness::case::Scratch;
+use convoy_harness::run::{run, start, End, Running};
+use convoy_harness::{check, convoy, turn, Result};
+use rustix::process::Signal;
+
+use crate::expect::Expect;
+use crate::fixture::{ranked_first, truth_of};
+use crate::launch::{launch, Launch};
+
+/// Makes the program longer than its recording, which begins a while after it.
+const SCALE: &str = "8";
+/// How long it is recorded.
+const RECORDED: Duration = Duration::from_secs(1);
+/// A program that takes longer hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The kernel's side of a finding is there without the agent, and the program does not notice.
+pub fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
+    let program = launch(expect, variant, false)?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let file = scratch.path("attached.convoy");
+        let mut command = scaled(&program);
+        let mut running = start(&mut command, scratch.dir(), "attached")?;
+        let recorded = record(&mut running, &file, scratch);
+        if recorded.is_err() {
+            // It says why below, and nobody shall wait for the rest of the program.
+            let _ = running.signal(Signal::KILL);
+        }
+        let outcome = running.finish(TIMEOUT)?;
+        recorded?;
+        truth_of(&outcome)?;
+        let profile = convoy::read(&file)?;
+        check!(profile.sched.is_some(), "nothing of the kernel's is in it");
+        let report = convoy::report(&file, scratch.dir())?;
+        ranked_first(expect, expect.attach.as_ref(), variant, &report)
+    })
+}
+
+fn scaled(program: &Launch) -> Command {
+    let mut command = program.bare();
+    command.env("CONVOY_FX_SCALE", SCALE);
+    command
+}
+
+fn record(running: &mut Running<'_>, file: &Path, scratch: &Scratch) -> Result {
+    is_parallel(running)?;
+    let mut command = convoy::attach(file, running.id(), RECORDED)?;
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    check!(
+        outcome.end == End::Status(0),
+        "{command:?}: {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    check!(
+        running.is_running(),
+        "the program was over before its recording"
+    );
+    Ok(())
+}
+
+/// Waits until there are threads or child processes.
+fn is_parallel(running: &mut Running<'_>) -> Result {
+    let begin = Instant::now();
+    let tasks = format!("/proc/{}/task", running.id());
+    loop {
+        let threads: Vec<_> = fs::read_dir(&tasks)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+        let has_child = |task: &fs::DirEntry| {
+            fs::read_to_string(task.path().join("children")).is_ok_and(|c| !c.trim().is_empty())
+        };
+        if threads.len() > 1 || threads.iter().any(has_child) {
+            return Ok(());
+        }
+        check!(
+            running.is_running() && begin.elapsed() < TIMEOUT,
+            "the program is over, or has neither threads nor children"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
