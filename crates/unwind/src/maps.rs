@@ -27,6 +27,12 @@ pub(crate) struct Mapping {
     pub(crate) source: Option<Source>,
 }
 
+impl Mapping {
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        (self.lo..self.hi).contains(&address)
+    }
+}
+
 /// The executable mappings of a process by address, and the directory in `/proc` that still answers for it.
 ///
 /// A main thread that has ended takes its `/proc/PID/maps` with it while other threads live on; theirs

@@ -20,6 +20,8 @@ use crate::{Regs, MAX_FRAMES};
 
 /// Shortest time between two looks at the map of a process for addresses that it does not hold.
 const REFRESH_EVERY: Duration = Duration::from_millis(20);
+/// Pages whose mapping is remembered.
+const HINTS: usize = 256;
 /// Shortest time between two looks for a map of generated code.
 const JIT_MAP_EVERY: Duration = Duration::from_secs(1);
 
@@ -34,6 +36,8 @@ pub struct Unwinder {
     dir: PathBuf,
     /// By address.
     regions: Vec<Region>,
+    /// Where in `regions` the address was that was last asked for, by its page: stacks meet the same pages again and again.
+    hints: [u16; HINTS],
     rules: Rules,
     modules: Vec<Module>,
     /// Their images, where they could be read.
@@ -102,6 +106,7 @@ impl Unwinder {
             files: files.clone(),
             dir: PathBuf::new(),
             regions: Vec::new(),
+            hints: [0; HINTS],
             rules: Rules::new(),
             modules: Vec::new(),
             images: Vec::new(),
@@ -277,21 +282,30 @@ impl Unwinder {
 
     /// What is at an address, after another look at the map if nothing is known.
     fn find(&mut self, address: u64) -> Option<State> {
-        if region(&self.regions, address).is_none() {
-            if self.looked.is_some_and(|at| at.elapsed() < REFRESH_EVERY) {
-                return None;
+        let page = (address >> 12) as usize % HINTS;
+        let hint = self.regions.get(usize::from(self.hints[page]));
+        if let Some(region) = hint.filter(|region| region.mapping.holds(address)) {
+            if !matches!(region.state, State::New) {
+                return Some(region.state);
             }
-            self.refresh();
         }
-        self.open(address)
+        let at = match position(&self.regions, address) {
+            Some(at) => at,
+            None if self.looked.is_some_and(|at| at.elapsed() < REFRESH_EVERY) => return None,
+            None => {
+                self.refresh();
+                position(&self.regions, address)?
+            }
+        };
+        self.hints[page] = u16::try_from(at).unwrap_or(0);
+        match self.regions.get(at)?.state {
+            State::New => Some(self.open(at)),
+            state => Some(state),
+        }
     }
 
-    /// What is at an address. Opens the file on the first call.
-    fn open(&mut self, address: u64) -> Option<State> {
-        let at = position(&self.regions, address)?;
-        if let state @ (State::NoFile | State::File { .. }) = self.regions[at].state {
-            return Some(state);
-        }
+    /// Finds out what is in a mapping.
+    fn open(&mut self, at: usize) -> State {
         let mapping = self.regions[at].mapping.clone();
         let state = match &mapping.source {
             Some(source) => self.load(&mapping, source),
@@ -301,7 +315,7 @@ impl Unwinder {
             }
         };
         self.regions[at].state = state;
-        Some(state)
+        state
     }
 
     /// Reads the file of a mapping and takes over its rules.
@@ -378,7 +392,7 @@ fn position(regions: &[Region], address: u64) -> Option<usize> {
     let at = regions
         .partition_point(|region| region.mapping.lo <= address)
         .checked_sub(1)?;
-    (address < regions[at].mapping.hi).then_some(at)
+    regions[at].mapping.holds(address).then_some(at)
 }
 
 fn region(regions: &[Region], address: u64) -> Option<&Region> {

@@ -51,14 +51,21 @@ const USER: Range<u64> = 4096..1 << 63;
 /// The rules of the executable mappings of one process.
 pub(crate) struct Rules {
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
-    cache: CacheNative<MayAllocateDuringUnwind>,
+    /// Rules by address, 509 in each: a power of two of them.
+    caches: Vec<CacheNative<MayAllocateDuringUnwind>>,
 }
+
+/// Most caches of one process. With 4,000 rules.
+const MAX_CACHES: usize = 8;
+/// Rules that had to give way to others in one cache before there are more. Finding a rule again takes about a
+/// microsecond, and a small program needs no more than one cache of 30 KB.
+const CROWDED: u64 = 1024;
 
 impl Rules {
     pub(crate) fn new() -> Self {
         Self {
             unwinder: UnwinderNative::new(),
-            cache: CacheNative::new(),
+            caches: vec![CacheNative::new()],
         }
     }
 
@@ -90,9 +97,13 @@ impl Rules {
             return Step::End;
         };
         let mut read = |address| copy.word(address).ok_or(());
-        let caller = self
-            .unwinder
-            .unwind_frame(address, regs, &mut self.cache, &mut read);
+        let at = (pc >> 4) as usize & (self.caches.len() - 1);
+        let cache = &mut self.caches[at];
+        let caller = self.unwinder.unwind_frame(address, regs, cache, &mut read);
+        if cache.stats().miss_wrong_address_count > CROWDED && self.caches.len() < MAX_CACHES {
+            let more = 2 * self.caches.len();
+            self.caches = (0..more).map(|_| CacheNative::new()).collect();
+        }
         match caller {
             Ok(Some(caller)) if regs.sp() > before || (leaf && regs.sp() == before) => {
                 Step::Caller(caller)

@@ -121,7 +121,7 @@ fn a_frame_pointer_that_points_to_itself_ends_the_walk() {
     let memory = program.samples(64)["sem"].clone();
     // Code in no file and no mapping: only the leaf is known.
     let mut unwinder = Unwinder::new(program.pid, &Files::new());
-    let bytes: Vec<u8> = std::iter::repeat_n((sp as u64).to_le_bytes(), 512)
+    let bytes: Vec<u8> = std::iter::repeat_n(u64::to_le_bytes(sp), 512)
         .flatten()
         .collect();
     let regs = Regs {
