@@ -46,13 +46,13 @@ impl Offs {
         Self(Table::new(limit))
     }
 
-    /// The row of waits of `thread` at `place`. A kernel stack does not make another row: the first one is
+    /// The row of waits of `thread` at `place` for `reason`. A kernel stack does not make another row: the first one is
     /// kept.
-    pub fn row(&mut self, thread: ThreadRef, place: &Place) -> OffIx {
+    pub fn row(&mut self, thread: ThreadRef, place: &Place, reason: OffReason) -> OffIx {
         let key = Where {
             thread,
             stack: place.stack,
-            reason: place.reason,
+            reason,
             nr: place.nr,
             address: place.address,
             name: place.name,

@@ -11,7 +11,7 @@
 //! call stack; what is left at the end goes to that of the last one. A slice without samples goes to the
 //! place at which it blocked.
 
-use convoy_profile::{CodeFrom, LoopIx, OffIx, SchedThread, StackIx, ThreadRef};
+use convoy_profile::{CodeFrom, LoopIx, OffIx, OffReason, SchedThread, StackIx, ThreadRef};
 
 use crate::bins::Timeline;
 use crate::clock::{Change, Clock, Lap, Mark, Share};
@@ -132,7 +132,7 @@ impl Thread {
     /// It has to leave its processor, and could go on. Only for a running thread.
     pub fn preempt(&mut self, books: &mut Books, place: &Place) {
         self.settle(books);
-        let row = books.offs.row(self.thread(), place);
+        let row = books.offs.row(self.thread(), place, OffReason::Preempted);
         let mark = self.preempted.get_or_insert_default();
         books.clock.lap(mark, None, true);
         books.clock.change(Change {
@@ -147,7 +147,7 @@ impl Thread {
     pub fn block(&mut self, books: &mut Books, place: &Place) {
         self.settle(books);
         self.close(books, place.stack);
-        let row = books.offs.row(self.thread(), place);
+        let row = books.offs.row(self.thread(), place, place.reason);
         self.set(Phase::Off(row), Doing::Off(row));
     }
 
@@ -155,7 +155,7 @@ impl Thread {
     pub fn begin_off(&mut self, books: &mut Books, place: &Place) {
         self.settle(books);
         books.clock.lap(&mut self.mark, None, true);
-        let row = books.offs.row(self.thread(), place);
+        let row = books.offs.row(self.thread(), place, place.reason);
         self.set(Phase::Off(row), Doing::Off(row));
     }
 
