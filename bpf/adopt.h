@@ -12,7 +12,7 @@
 /* Registers and states of one moment. */
 static __always_inline void look(struct task_struct *task, struct cv_bpf_init *init)
 {
-	struct call call;
+	struct call call = {.nr = -1};
 	uint32_t state = 0, on_cpu = 0;
 
 	for (int i = 0; i < LOOKS; i++) {

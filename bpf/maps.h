@@ -40,7 +40,8 @@ struct {
 /* Processes to adopt. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
 	__type(key, uint32_t);
 	__type(value, uint32_t);
 } targets SEC(".maps");

@@ -24,6 +24,12 @@ missing_of() {
 missing=()
 command -v gcc >/dev/null || missing+=(gcc libc6-dev)
 command -v objcopy >/dev/null || missing+=(binutils)
+# The BPF programs, and libbpf with what it needs to be linked statically.
+command -v clang >/dev/null || missing+=(clang)
+command -v make >/dev/null || missing+=(make)
+command -v pkg-config >/dev/null || missing+=(pkg-config)
+[ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
+[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 # Debian 12's own cargo is too old; the one that it keeps for building browsers is not.
 rust_is_enough || missing+=(rustc-web cargo-web)
 if [ "${1:-build}" = test ]; then

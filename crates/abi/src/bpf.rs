@@ -1,6 +1,7 @@
 //! Structures of `abi/convoy_bpf.h`.
 
 #![allow(missing_docs)] // the header documents every field
+#![allow(missing_debug_implementations)] // of the helper types that zerocopy derives
 
 use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES};
 

@@ -5,4 +5,5 @@
 //! feeds the accounting (`convoy_sched`), which keeps tables and no events: an hour's recording takes
 //! no more memory than a second's. At the end `join` puts the tables beside what the agents have written.
 
+pub(crate) mod bpf;
 pub(crate) mod raw;

@@ -1,0 +1,155 @@
+//! Loading and attaching the programs.
+
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+
+use libbpf_rs::{
+    num_possible_cpus, set_print, Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel,
+};
+use zerocopy::IntoBytes;
+
+use convoy_abi::{BpfConfig, BpfControl, CV_BPF_STACK_MAX};
+
+use super::map::Mapping;
+use super::ringbuf::RingBuf;
+use super::rings::{events_per_ring, Rings};
+use super::{sampler, trouble, BpfOptions};
+use crate::error::{os_text, Trouble};
+
+/// Aligned as the ELF reader wants it.
+#[repr(align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/convoy.bpf.o")));
+
+/// Stacks, samples, forks: what comes between two drains.
+const RECORDS_BYTES: usize = 16 << 20;
+/// Stacks leave so much of it to the rest.
+const FOR_LIVES_BYTES: usize = 4 << 20;
+/// On each processor, 4,000 stack copies a second...
+const COPY_INTERVAL_NS: u64 = 250_000;
+/// ... after 2,000 without a limit.
+const COPY_BURST_NS: u64 = 2000 * COPY_INTERVAL_NS;
+
+/// What has been loaded.
+pub(super) struct Loaded {
+    pub object: Object,
+    pub links: Vec<Link>,
+    pub control: Mapping,
+    pub rings: Rings,
+    pub records: RingBuf,
+    pub warnings: Vec<Trouble>,
+}
+
+/// Loads and attaches everything; `ring_events` instead of the number that fits the machine.
+pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<Loaded, Trouble> {
+    let processors =
+        num_possible_cpus().map_err(|e| trouble::refused("count processors", &e, &[]))?;
+    let sizes = Sizes {
+        processors,
+        ring_events: ring_events.unwrap_or_else(|| events_per_ring(processors)),
+        stack_bytes: options.stack_bytes.clamp(512, CV_BPF_STACK_MAX as u32),
+        sampled: options.sample_period_ns > 0,
+    };
+    // The fourth argument came with Linux 5.18, and with back-ports: asking is the only way to know.
+    let object =
+        load_object(&sizes, true).or_else(|first| load_object(&sizes, false).map_err(|_| first))?;
+
+    let mut links = Vec::new();
+    let mut warnings = Vec::new();
+    for program in object.progs_mut() {
+        match program.name().to_str() {
+            Some("on_task") => {} // read on demand
+            Some("on_sample") if !sizes.sampled => {}
+            Some("on_sample") => match sampler::attach(&program, options.sample_period_ns) {
+                Ok(timers) => links.extend(timers),
+                Err(e) => warnings.push(trouble::no_samples(&e)),
+            },
+            _ => links.push(
+                program
+                    .attach()
+                    .map_err(|e| trouble::refused("attach to the scheduler", &e, &[]))?,
+            ),
+        }
+    }
+    let fd = |name: &str| {
+        let map = object.maps().find(|map| map.name() == name);
+        map.map(|map| map.as_fd().try_clone_to_owned())
+            .unwrap_or_else(|| Err(std::io::ErrorKind::NotFound.into()))
+    };
+    let mapped = || {
+        let control = Mapping::new(fd("control")?.as_fd(), 0, size_of::<BpfControl>(), true)?;
+        let rings = Rings::new(
+            fd("rings")?.as_fd(),
+            fd("events")?.as_fd(),
+            processors,
+            sizes.ring_events,
+        )?;
+        let records = RingBuf::new(fd("records")?.as_fd(), RECORDS_BYTES)?;
+        std::io::Result::Ok((control, rings, records))
+    };
+    let (control, rings, records) = mapped().map_err(|e| trouble::not_mapped(&os_text(&e)))?;
+    Ok(Loaded {
+        object,
+        links,
+        control,
+        rings,
+        records,
+        warnings,
+    })
+}
+
+struct Sizes {
+    processors: usize,
+    /// In each ring.
+    ring_events: usize,
+    stack_bytes: u32,
+    sampled: bool,
+}
+
+/// What libbpf had to say about loading.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn load_object(sizes: &Sizes, switch_has_state: bool) -> Result<Object, Trouble> {
+    let said = || SAID.lock().unwrap_or_else(|broken| broken.into_inner());
+    said().clear();
+    let printed_before = set_print(Some((PrintLevel::Warn, |_, line| {
+        SAID.lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .push(line);
+    })));
+    let loaded = open(sizes, switch_has_state).and_then(OpenObject::load);
+    set_print(printed_before);
+    loaded.map_err(|e| trouble::refused("load its programs into the kernel", &e, &said()))
+}
+
+fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> {
+    let mut object = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+    let config = BpfConfig {
+        ring_events: sizes.ring_events as u32,
+        stack_bytes: sizes.stack_bytes,
+        copy_interval_ns: COPY_INTERVAL_NS,
+        copy_burst_ns: COPY_BURST_NS,
+        keep_free_bytes: (RECORDS_BYTES - FOR_LIVES_BYTES) as u64,
+        switch_has_state: u32::from(switch_has_state),
+        reserved: 0,
+    };
+    for mut map in object.maps_mut() {
+        match map.name().to_str() {
+            Some("rings") => map.set_max_entries(sizes.processors as u32)?,
+            Some("events") => {
+                map.set_max_entries((sizes.processors * sizes.ring_events) as u32)?;
+            }
+            Some("records") => map.set_max_entries(RECORDS_BYTES as u32)?,
+            Some(name) if name.ends_with(".rodata") => map.set_initial_value(config.as_bytes())?,
+            _ => {}
+        }
+    }
+    for mut program in object.progs_mut() {
+        if program.name() == "on_sample" {
+            program.set_autoload(sizes.sampled);
+        }
+    }
+    Ok(object)
+}

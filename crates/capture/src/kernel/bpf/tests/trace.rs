@@ -1,0 +1,275 @@
+//! A sink that keeps events and knows what must hold among them.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::kernel::raw::{Left, Raw, Regs, Sink, WakerRaw};
+
+/// A [`Raw`] event that can be kept.
+#[derive(Debug, Clone)]
+pub(super) enum Kept {
+    Switch {
+        ts: u64,
+        out: Option<(u32, Left)>,
+        into: Option<u32>,
+    },
+    Wakeup {
+        ts: u64,
+        tid: u32,
+        waker: Option<WakerRaw>,
+    },
+    Fork {
+        ts: u64,
+        parent: u32,
+        tid: u32,
+        pid: u32,
+    },
+    Exec {
+        ts: u64,
+        pid: u32,
+        old_tid: u32,
+    },
+    Exit {
+        ts: u64,
+        tid: u32,
+        comm: [u8; 16],
+    },
+    Init {
+        ts: u64,
+        tid: u32,
+        pid: u32,
+        left: Option<Left>,
+        on_cpu: bool,
+    },
+    Stack {
+        ts: u64,
+        tid: u32,
+        key: u32,
+        regs: Regs,
+        bytes: usize,
+        kernel: usize,
+    },
+    Sample {
+        ts: u64,
+        tid: u32,
+        regs: Regs,
+        bytes: usize,
+        in_kernel: bool,
+    },
+    Lost {
+        from: u64,
+        to: u64,
+        n: u64,
+        stacks: bool,
+    },
+}
+
+/// Everything that came.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    pub kept: Vec<Kept>,
+    upto: u64,
+}
+
+impl Sink for Trace {
+    fn take(&mut self, raw: &Raw<'_>) {
+        let kept = match *raw {
+            Raw::Switch { ts, out, into } => Kept::Switch { ts, out, into },
+            Raw::Wakeup { ts, tid, waker } => Kept::Wakeup { ts, tid, waker },
+            Raw::Fork {
+                ts,
+                parent,
+                tid,
+                pid,
+            } => Kept::Fork {
+                ts,
+                parent,
+                tid,
+                pid,
+            },
+            Raw::Exec { ts, pid, old_tid } => Kept::Exec { ts, pid, old_tid },
+            Raw::Exit { ts, tid, comm } => Kept::Exit { ts, tid, comm },
+            Raw::Init {
+                ts,
+                tid,
+                pid,
+                left,
+                on_cpu,
+                ..
+            } => Kept::Init {
+                ts,
+                tid,
+                pid,
+                left,
+                on_cpu,
+            },
+            Raw::Stack {
+                ts,
+                tid,
+                key,
+                regs,
+                bytes,
+                kernel,
+            } => Kept::Stack {
+                ts,
+                tid,
+                key,
+                regs,
+                bytes: bytes.len(),
+                kernel: kernel.len(),
+            },
+            Raw::Sample {
+                ts,
+                tid,
+                regs,
+                bytes,
+                in_kernel,
+                ..
+            } => Kept::Sample {
+                ts,
+                tid,
+                regs,
+                bytes: bytes.len(),
+                in_kernel,
+            },
+            Raw::Lost {
+                from,
+                to,
+                n,
+                stacks,
+            } => Kept::Lost {
+                from,
+                to,
+                n,
+                stacks,
+            },
+        };
+        assert!(
+            kept.ts() >= self.upto,
+            "{kept:?} after pause at {}",
+            self.upto
+        );
+        self.kept.push(kept);
+    }
+
+    fn pause(&mut self, upto: u64) {
+        self.upto = upto;
+    }
+}
+
+impl Kept {
+    pub fn ts(&self) -> u64 {
+        match *self {
+            Self::Switch { ts, .. }
+            | Self::Wakeup { ts, .. }
+            | Self::Fork { ts, .. }
+            | Self::Exec { ts, .. }
+            | Self::Exit { ts, .. }
+            | Self::Init { ts, .. }
+            | Self::Stack { ts, .. }
+            | Self::Sample { ts, .. } => ts,
+            Self::Lost { to, .. } => to,
+        }
+    }
+}
+
+/// What a thread may do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    On,
+    Ready,
+    Off,
+}
+
+impl Trace {
+    /// Time never goes back; who comes on a processor could run; who leaves one was on it. Those are the laws of
+    /// the scheduler, so a single missing or misplaced event breaks them.
+    pub fn check_order(&self) {
+        let mut is: HashMap<u32, Is> = HashMap::new();
+        let mut before = 0;
+        for kept in &self.kept {
+            assert!(kept.ts() >= before, "time goes back at {kept:?}");
+            before = kept.ts();
+            match *kept {
+                Kept::Fork { tid, .. } => {
+                    is.insert(tid, Is::Off);
+                }
+                Kept::Init {
+                    tid, left, on_cpu, ..
+                } => {
+                    let state = match (left, on_cpu) {
+                        (Some(_), _) => Is::Off,
+                        (None, true) => Is::On,
+                        (None, false) => Is::Ready,
+                    };
+                    is.insert(tid, state);
+                }
+                Kept::Wakeup { tid, .. } => {
+                    let state = is.entry(tid).or_insert(Is::Ready);
+                    if *state == Is::Off {
+                        *state = Is::Ready;
+                    }
+                }
+                Kept::Switch { out, into, .. } => {
+                    if let Some((tid, left)) = out {
+                        let next = if left.state == 0 { Is::Ready } else { Is::Off };
+                        let was = is.insert(tid, next);
+                        assert_ne!(was, Some(Is::Ready), "{kept:?}: was not on a processor");
+                        assert_ne!(was, Some(Is::Off), "{kept:?}: was blocked");
+                    }
+                    if let Some(tid) = into {
+                        let was = is.insert(tid, Is::On);
+                        assert_ne!(was, Some(Is::Off), "{kept:?}: nobody has woken it");
+                        assert_ne!(was, Some(Is::On), "{kept:?}: was on a processor already");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Every place that is named has a stack, which came before.
+    pub fn check_stacks(&self) {
+        let mut have = HashSet::new();
+        for kept in &self.kept {
+            match *kept {
+                Kept::Stack {
+                    tid, key, bytes, ..
+                } => {
+                    assert!(bytes > 0, "{kept:?} is empty");
+                    have.insert((tid, key));
+                }
+                Kept::Switch {
+                    out: Some((tid, left)),
+                    ..
+                } if left.key != 0 => {
+                    assert!(have.contains(&(tid, left.key)), "no stack: {kept:?}")
+                }
+                Kept::Wakeup { waker: Some(w), .. } if w.key != 0 => {
+                    assert!(have.contains(&(w.tid, w.key)), "no stack: {kept:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Threads and processes that were made, in that order.
+    pub fn forked(&self) -> Vec<u32> {
+        let tid = |kept: &Kept| match kept {
+            Kept::Fork { tid, .. } => Some(*tid),
+            _ => None,
+        };
+        self.kept.iter().filter_map(tid).collect()
+    }
+
+    /// How often a thread blocked in this system call.
+    pub fn blocked_in(&self, call: libc::c_long) -> usize {
+        let blocked = |kept: &&Kept| match kept {
+            Kept::Switch {
+                out: Some((_, left)),
+                ..
+            } => left.state != 0 && libc::c_long::from(left.call.nr) == call,
+            _ => false,
+        };
+        self.kept.iter().filter(blocked).count()
+    }
+}
