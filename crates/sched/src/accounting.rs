@@ -381,13 +381,11 @@ impl Accounting {
     /// The thread that an event is about. What comes after a thread's end is of no interest; a thread of which
     /// nothing was said is a contradiction.
     fn living(&mut self, tid: Tid) -> Option<usize> {
-        match self.tids.get(&tid) {
-            None => {
-                self.contradictions += 1;
-                None
-            }
-            Some(_) => self.living_quietly(tid),
-        }
+        let Some(&i) = self.tids.get(&tid) else {
+            self.contradictions += 1;
+            return None;
+        };
+        (self.threads[i as usize].phase != Phase::Gone).then_some(i as usize)
     }
 
     fn living_quietly(&self, tid: Tid) -> Option<usize> {

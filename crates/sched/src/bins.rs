@@ -2,11 +2,10 @@
 
 use convoy_profile::{Bin, Bins};
 
-/// Length of a piece at first.
-const WIDTH_NS: u64 = 1 << 20;
-/// Candidates for the top activity of a piece. The one with most is found for sure if it has more than
-/// this part of all CMetric (Metwally's space-saving counters), and nearly always otherwise.
-const CANDIDATES: usize = 8;
+/// Length of a piece at first, as a power of two: a millisecond.
+const WIDTH: u32 = 20;
+/// Candidates kept for the top activity of a piece: more than one, because pieces get joined.
+const CANDIDATES: usize = 4;
 
 /// A piece under way.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +22,9 @@ impl Piece {
         } else if self.top.len() < CANDIDATES {
             self.top.push((row, cm_ns));
         } else if let Some(least) = self.top.iter_mut().min_by(|a, b| a.1.total_cmp(&b.1)) {
-            *least = (row, least.1 + cm_ns);
+            if least.1 < cm_ns {
+                *least = (row, cm_ns);
+            }
         }
     }
 
@@ -49,13 +50,25 @@ impl Piece {
     }
 }
 
+/// CMetric of a slice row in the piece that it was credited in last. The row is of one thread, so it comes
+/// in order of time, and is complete when the row goes on to another piece.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pending {
+    /// A time in that piece, since the start.
+    at_ns: u64,
+    cm_ns: f64,
+}
+
 /// The pieces so far.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     start_ns: u64,
-    width_ns: u64,
+    /// The length of a piece is this power of two, nanoseconds.
+    width: u32,
     most: usize,
     pieces: Vec<Piece>,
+    /// By slice row.
+    pending: Vec<Pending>,
 }
 
 impl Timeline {
@@ -63,9 +76,10 @@ impl Timeline {
     pub fn new(bins: usize) -> Self {
         Self {
             start_ns: 0,
-            width_ns: WIDTH_NS,
+            width: WIDTH,
             most: bins.max(1).saturating_mul(2),
             pieces: Vec::new(),
+            pending: Vec::new(),
         }
     }
 
@@ -76,7 +90,10 @@ impl Timeline {
     /// So many threads were active, working and running from `from_ns` to `to_ns`.
     pub fn advance(&mut self, from_ns: u64, to_ns: u64, numbers: [usize; 3]) {
         let [active, working, running] = numbers.map(|n| n as u64);
-        self.each(from_ns, to_ns, |piece, ns| {
+        self.each(from_ns, to_ns, |timeline, at, ns| {
+            let Some(piece) = timeline.pieces.get_mut((at >> timeline.width) as usize) else {
+                return;
+            };
             let bin = &mut piece.bin;
             bin.active_ns = bin.active_ns.saturating_add(ns.saturating_mul(active));
             bin.working_ns = bin.working_ns.saturating_add(ns.saturating_mul(working));
@@ -90,14 +107,41 @@ impl Timeline {
     /// Slice row `row` had this CMetric in that time. It is spread evenly over it, though it came unevenly:
     /// a period that is longer than a piece has had few changes of the numbers, or many that even out.
     pub fn credit(&mut self, row: u32, from_ns: u64, to_ns: u64, cm_ns: f64) {
+        if self.pending.len() <= row as usize {
+            self.pending.resize(row as usize + 1, Pending::default());
+        }
         let all = to_ns.saturating_sub(from_ns) as f64;
-        self.each(from_ns, to_ns, |piece, ns| {
-            piece.credit(row, cm_ns * (ns as f64 / all));
+        self.each(from_ns, to_ns, |timeline, at_ns, ns| {
+            let Some(mut pending) = timeline.pending.get(row as usize).copied() else {
+                return;
+            };
+            if pending.at_ns >> timeline.width != at_ns >> timeline.width {
+                timeline.settle(row, pending);
+                pending.cm_ns = 0.0;
+            }
+            pending.at_ns = at_ns;
+            pending.cm_ns += if ns as f64 == all {
+                cm_ns
+            } else {
+                cm_ns * (ns as f64 / all)
+            };
+            if let Some(place) = timeline.pending.get_mut(row as usize) {
+                *place = pending;
+            }
         });
     }
 
-    /// Each piece between these times, with how much of it they cover.
-    fn each(&mut self, from_ns: u64, to_ns: u64, mut f: impl FnMut(&mut Piece, u64)) {
+    /// What a row had in a piece is complete.
+    fn settle(&mut self, row: u32, pending: Pending) {
+        let at = (pending.at_ns >> self.width) as usize;
+        if let Some(piece) = self.pieces.get_mut(at).filter(|_| pending.cm_ns > 0.0) {
+            piece.credit(row, pending.cm_ns);
+        }
+    }
+
+    /// Each piece between these times: its first moment in them, since the start, and how much of it they
+    /// cover.
+    fn each(&mut self, from_ns: u64, to_ns: u64, mut f: impl FnMut(&mut Self, u64, u64)) {
         let (mut at, to) = (
             from_ns.saturating_sub(self.start_ns),
             to_ns.saturating_sub(self.start_ns),
@@ -106,24 +150,22 @@ impl Timeline {
             return;
         }
         self.reach(to - 1);
-        let mut i = (at / self.width_ns) as usize;
         while at < to {
-            let end = (i as u64 + 1).saturating_mul(self.width_ns).min(to);
-            if let Some(piece) = self.pieces.get_mut(i) {
-                f(piece, end - at);
-            }
+            let next = (u128::from(at >> self.width) + 1) << self.width;
+            let end = u64::try_from(next).map_or(to, |next| next.min(to));
+            f(self, at, end - at);
             at = end;
-            i += 1;
         }
     }
 
     /// Makes sure that there is a piece for this time since the start.
     fn reach(&mut self, offset_ns: u64) {
-        if offset_ns / self.width_ns < self.pieces.len() as u64 {
+        if offset_ns >> self.width < self.pieces.len() as u64 {
             return;
         }
-        while offset_ns / self.width_ns >= self.most as u64 {
-            self.width_ns = self.width_ns.saturating_mul(2);
+        // There may be two pieces: this ends at the latest when they are 2^63 ns long.
+        while offset_ns >> self.width >= self.most as u64 {
+            self.width += 1;
             let halves = std::mem::take(&mut self.pieces);
             for pair in halves.chunks(2) {
                 let mut joined = pair.first().cloned().unwrap_or_default();
@@ -133,15 +175,18 @@ impl Timeline {
                 self.pieces.push(joined);
             }
         }
-        let pieces = (offset_ns / self.width_ns) as usize + 1;
+        let pieces = (offset_ns >> self.width) as usize + 1;
         if self.pieces.len() < pieces {
             self.pieces.resize_with(pieces, Piece::default);
         }
     }
 
-    pub fn finish(self) -> Bins {
+    pub fn finish(mut self) -> Bins {
+        for (row, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
+            self.settle(row as u32, pending);
+        }
         Bins {
-            width_ns: self.width_ns,
+            width_ns: 1 << self.width,
             bins: self.pieces.into_iter().map(Piece::finish).collect(),
         }
     }
@@ -149,7 +194,9 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::{Timeline, WIDTH_NS};
+    use super::{Timeline, WIDTH};
+
+    const WIDTH_NS: u64 = 1 << WIDTH;
 
     #[test]
     fn pieces_double_and_keep_their_sums() {
@@ -184,10 +231,16 @@ mod tests {
     #[test]
     fn the_heaviest_of_many_candidates_is_found() {
         let mut t = Timeline::new(10);
-        for row in 0..1000 {
-            t.credit(row, 0, 100, 1.0);
-            t.credit(77, 0, 100, 2.0);
+        for i in 0..100 {
+            for row in 0..50 {
+                t.credit(
+                    row,
+                    i * 100,
+                    (i + 1) * 100,
+                    if row == 33 { 1.1 } else { 1.0 },
+                );
+            }
         }
-        assert_eq!(t.finish().bins[0].top, Some(77));
+        assert_eq!(t.finish().bins[0].top, Some(33));
     }
 }

@@ -33,6 +33,15 @@ enum Now {
 
 /// A schedule that could have been: threads of process 1, with ids that are reused.
 pub fn schedule(seed: u64, threads: usize, events: usize, source: SchedSource) -> Vec<Event> {
+    draw(seed, threads, events, source, true)
+}
+
+/// The same with threads that stay.
+pub fn steady(seed: u64, threads: usize, events: usize, source: SchedSource) -> Vec<Event> {
+    draw(seed, threads, events, source, false)
+}
+
+fn draw(seed: u64, threads: usize, events: usize, source: SchedSource, mortal: bool) -> Vec<Event> {
     let mut d = Draw::new(seed);
     let mut all = Vec::new();
     let mut now = vec![Now::Nothing; threads];
@@ -72,7 +81,7 @@ pub fn schedule(seed: u64, threads: usize, events: usize, source: SchedSource) -
             Now::Ready => (Now::Running, run(ts, tid)),
             Now::Running => match d.below(100) {
                 // The main thread stays, and so does the process.
-                0 if i > 0 => (Now::Nothing, exit(ts, tid)),
+                0 if mortal && i > 0 => (Now::Nothing, exit(ts, tid)),
                 0..=20 => {
                     let how = Out::Preempted(at(stack, OffReason::Preempted));
                     (Now::Ready, Event::Out { ts, tid, how })
