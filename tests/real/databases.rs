@@ -4,38 +4,38 @@ use std::path::Path;
 use std::process::Command;
 
 use convoy_harness::case::Scratch;
+use convoy_harness::run::End;
 use convoy_harness::{check, Result};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use crate::machine::{as_user, command, data_dir, free_port, is_root, lacks, succeed};
 use crate::server::Server;
-use crate::twice::{beside, twice, Mode};
+use crate::twice::{attached, beside, kernel, twice, Mode};
 
 pub fn trials() -> Vec<Trial> {
     let mariadb = lacks(&["mariadbd", "mariadb-install-db", "mariadb", "sysbench"]);
     let postgres = lacks(&["postgres", "initdb", "pgbench", "createdb"]);
     vec![
-        beside("mariadb-sysbench", mariadb, mariadb_case),
-        beside("postgres-pgbench", postgres, postgres_case),
+        beside("mariadb-sysbench", mariadb.clone(), mariadb_case),
+        beside("postgres-pgbench", postgres.clone(), postgres_case),
+        beside("mariadb-commits-attached", kernel(mariadb), mariadb_commits),
+        beside(
+            "postgres-commits-attached",
+            kernel(postgres),
+            postgres_commits,
+        ),
     ]
 }
 
-const TRANSACTIONS: &str = "--events=600";
+/// Threads and transactions of the loads.
+const MIXED: (&str, [&str; 2]) = ("oltp_read_write", ["--threads=8", "--events=600"]);
+const COMMITS: (&str, [&str; 2]) = ("oltp_update_index", ["--threads=2", "--events=2000"]);
 
 /// One process with a thread for each connection. It starts as root and becomes mysql.
 fn mariadb_case(scratch: &Scratch) -> Result {
-    let dir = data_dir("mysql")?;
-    let data = dir.path().join("data");
-    let mut install = command("mariadb-install-db");
-    install
-        .arg("--no-defaults")
-        .arg(format!("--datadir={}", data.display()));
-    install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-    if is_root() {
-        install.arg("--user=mysql");
-    }
-    succeed(&mut install)?;
+    let dir = mariadb_data()?;
     let (bare, recorded, verdict) = twice(scratch, |mode| sysbench(scratch, mode, dir.path()))?;
     check!(bare == recorded, "bare {bare}, recorded {recorded}");
     let acquisitions = verdict.acquisitions("mariadbd");
@@ -49,8 +49,52 @@ fn mariadb_case(scratch: &Scratch) -> Result {
     verdict.expect_gain_below(2.0)
 }
 
+/// Each transaction waits until the log is on the disk.
+fn mariadb_commits(scratch: &Scratch) -> Result {
+    let dir = mariadb_data()?;
+    let (server, port) = mariadb_server(scratch, &Mode::Bare, dir.path(), "1")?;
+    sysbench_step(port, COMMITS, "prepare")?;
+    let (said, verdict) = attached(scratch, server.id()?, || {
+        sysbench_step(port, COMMITS, "run")
+    })?;
+    let end = server.stop(Signal::TERM)?;
+    check!(end == End::Status(0), "{end:?}");
+    check!(said.contains("2000"), "{said}");
+    verdict.expect_finding("blocking-io", &["ib_logfile0"])
+}
+
+/// A directory with the server's own tables.
+fn mariadb_data() -> Result<TempDir> {
+    let dir = data_dir("mysql")?;
+    let data = dir.path().join("data");
+    let mut install = command("mariadb-install-db");
+    install
+        .arg("--no-defaults")
+        .arg(format!("--datadir={}", data.display()));
+    install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+    if is_root() {
+        install.arg("--user=mysql");
+    }
+    succeed(&mut install)?;
+    Ok(dir)
+}
+
 /// Runs the server on the data there and a load on it; returns the line of the load that counts.
 fn sysbench(scratch: &Scratch, mode: &Mode, dir: &Path) -> Result<String> {
+    let (server, port) = mariadb_server(scratch, mode, dir, "0")?;
+    sysbench_step(port, MIXED, "prepare")?;
+    let total = sysbench_step(port, MIXED, "run")?;
+    server.stop(Signal::TERM)?;
+    Ok(total)
+}
+
+/// The server on its port, with a user and a database for the load.
+fn mariadb_server<'a>(
+    scratch: &'a Scratch,
+    mode: &Mode,
+    dir: &Path,
+    flush: &str,
+) -> Result<(Server<'a>, u16)> {
     let port = free_port()?;
     let mut server = command("mariadbd");
     server
@@ -62,10 +106,8 @@ fn sysbench(scratch: &Scratch, mode: &Mode, dir: &Path) -> Result<String> {
     server
         .arg(format!("--port={port}"))
         .args(["--bind-address=127.0.0.1", "--skip-log-bin"]);
-    server.args([
-        "--innodb-buffer-pool-size=64M",
-        "--innodb-flush-log-at-trx-commit=0",
-    ]);
+    server.arg("--innodb-buffer-pool-size=64M");
+    server.arg(format!("--innodb-flush-log-at-trx-commit={flush}"));
     if is_root() {
         server.arg("--user=mysql");
     }
@@ -84,48 +126,33 @@ fn sysbench(scratch: &Scratch, mode: &Mode, dir: &Path) -> Result<String> {
             .args(&address)
             .args(["--user=root", "-e", create]),
     )?;
-    let load = |step: &str| {
-        let mut load = command("sysbench");
-        load.args([
-            "oltp_read_write",
-            "--db-driver=mysql",
-            "--mysql-host=127.0.0.1",
-            "--mysql-user=bench",
-        ]);
-        load.arg(format!("--mysql-port={port}")).args([
-            "--tables=2",
-            "--table-size=2000",
-            "--threads=8",
-        ]);
-        load.args(["--time=0", TRANSACTIONS, step]);
-        succeed(&mut load)
-    };
-    load("prepare")?;
-    let said = load("run")?;
-    server.stop(Signal::TERM)?;
+    Ok((server, port))
+}
+
+/// A step of a load; of a run, the line that counts.
+fn sysbench_step(port: u16, (workload, sizes): (&str, [&str; 2]), step: &str) -> Result<String> {
+    let mut load = command("sysbench");
+    load.args([
+        workload,
+        "--db-driver=mysql",
+        "--mysql-host=127.0.0.1",
+        "--mysql-user=bench",
+    ]);
+    load.arg(format!("--mysql-port={port}"))
+        .args(["--tables=2", "--table-size=2000"])
+        .args(sizes);
+    let said = succeed(load.args(["--time=0", step]))?;
     let total = said
         .lines()
         .find(|line| line.contains("total number of events"));
-    total
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .ok_or(said)
+    Ok(total.map_or(said.clone(), |line| {
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    }))
 }
 
 /// Processes that share memory and semaphores; the server refuses to be root.
 fn postgres_case(scratch: &Scratch) -> Result {
-    let dir = data_dir("postgres")?;
-    let data = dir.path().join("data");
-    let as_server = |command: &Command| as_user("postgres", command);
-    let mut initdb = command("initdb");
-    initdb.args([
-        "--auth=trust",
-        "--no-sync",
-        "--no-instructions",
-        "--encoding=UTF8",
-        "--locale=C",
-        "-D",
-    ]);
-    succeed(as_server(initdb.arg(&data)).current_dir(dir.path()))?;
+    let dir = postgres_data()?;
     let (bare, recorded, verdict) = twice(scratch, |mode| pgbench(scratch, mode, dir.path()))?;
     check!(bare == recorded, "bare {bare}, recorded {recorded}");
     let servers = verdict
@@ -146,7 +173,62 @@ fn postgres_case(scratch: &Scratch) -> Result {
     verdict.expect_gain_below(2.0)
 }
 
+/// The same as in MariaDB, and each connection is a process, which is there only after the recording began.
+fn postgres_commits(scratch: &Scratch) -> Result {
+    let dir = postgres_data()?;
+    let (server, port) = postgres_server(scratch, &Mode::Bare, dir.path(), "fsync=on")?;
+    postgres_client(dir.path(), port, "createdb", &["bench"])?;
+    let fill = ["-q", "-i", "-s", "1", "bench"];
+    postgres_client(dir.path(), port, "pgbench", &fill)?;
+    let load = ["-N", "-c", "2", "-j", "1", "-t", "1000", "bench"];
+    let (said, verdict) = attached(scratch, server.id()?, || {
+        postgres_client(dir.path(), port, "pgbench", &load)
+    })?;
+    let end = server.stop(Signal::INT)?;
+    check!(end == End::Status(0), "{end:?}");
+    check!(said.contains("2000/2000"), "{said}");
+    verdict.expect_finding("blocking-io", &["pg_wal"])
+}
+
+fn postgres_data() -> Result<TempDir> {
+    let dir = data_dir("postgres")?;
+    let data = dir.path().join("data");
+    let as_server = |command: &Command| as_user("postgres", command);
+    let mut initdb = command("initdb");
+    initdb.args([
+        "--auth=trust",
+        "--no-sync",
+        "--no-instructions",
+        "--encoding=UTF8",
+        "--locale=C",
+        "-D",
+    ]);
+    succeed(as_server(initdb.arg(&data)).current_dir(dir.path()))?;
+    Ok(dir)
+}
+
 fn pgbench(scratch: &Scratch, mode: &Mode, dir: &Path) -> Result<String> {
+    let (server, port) = postgres_server(scratch, mode, dir, "fsync=off")?;
+    if matches!(mode, Mode::Bare) {
+        postgres_client(dir, port, "createdb", &["bench"])?;
+    }
+    let fill = ["-q", "-i", "-s", "1", "bench"];
+    postgres_client(dir, port, "pgbench", &fill)?;
+    let load = ["-c", "8", "-j", "2", "-t", "100", "bench"];
+    let said = postgres_client(dir, port, "pgbench", &load)?;
+    server.stop(Signal::INT)?;
+    let processed = said
+        .lines()
+        .find(|line| line.contains("actually processed"));
+    processed.map(str::to_owned).ok_or(said)
+}
+
+fn postgres_server<'a>(
+    scratch: &'a Scratch,
+    mode: &Mode,
+    dir: &Path,
+    fsync: &str,
+) -> Result<(Server<'a>, u16)> {
     let port = free_port()?;
     let mut server = command("postgres");
     server
@@ -156,23 +238,15 @@ fn pgbench(scratch: &Scratch, mode: &Mode, dir: &Path) -> Result<String> {
         .arg(dir)
         .arg("-p")
         .arg(port.to_string());
-    server.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
+    server.args(["-c", "listen_addresses=127.0.0.1", "-c", fsync]);
     let server = Server::start(scratch, mode, &as_user("postgres", &server), port)?;
-    let client = |program: &str, arguments: &[&str]| {
-        let mut client = command(program);
-        client
-            .args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port.to_string()])
-            .args(arguments);
-        succeed(client.current_dir(dir))
-    };
-    if matches!(mode, Mode::Bare) {
-        client("createdb", &["bench"])?;
-    }
-    client("pgbench", &["-q", "-i", "-s", "1", "bench"])?;
-    let said = client("pgbench", &["-c", "8", "-j", "2", "-t", "100", "bench"])?;
-    server.stop(Signal::INT)?;
-    let processed = said
-        .lines()
-        .find(|line| line.contains("actually processed"));
-    processed.map(str::to_owned).ok_or(said)
+    Ok((server, port))
+}
+
+fn postgres_client(dir: &Path, port: u16, program: &str, arguments: &[&str]) -> Result<String> {
+    let mut client = command(program);
+    client
+        .args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port.to_string()])
+        .args(arguments);
+    succeed(client.current_dir(dir))
 }

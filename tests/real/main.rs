@@ -1,6 +1,7 @@
 //! Programs as a distribution ships them, bare and recorded under the same load: they must do the
 //! same work, nothing of what was recorded may be lost, and the report must have the right locks.
 
+mod batch;
 mod compressors;
 mod databases;
 mod machine;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         databases::trials(),
         runtimes::trials(),
         small::trials(),
+        batch::trials(),
     ];
     case::run(trials.into_iter().flatten().collect()).exit_code()
 }

@@ -40,6 +40,14 @@ impl<'a> Server<'a> {
         Ok(server)
     }
 
+    /// Its process, if it was started bare.
+    pub fn id(&self) -> Result<u32> {
+        self.running
+            .as_ref()
+            .map(Running::id)
+            .ok_or_else(|| "stopped".to_owned())
+    }
+
     /// Sends the signal that asks it to end, to the group as a terminal or a service manager does, and waits.
     pub fn stop(mut self, signal: Signal) -> Result<End> {
         let running = self.running.take().ok_or("stopped twice")?;

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use convoy_harness::case::{trial, Scratch};
-use convoy_harness::needs::Missing;
-use convoy_harness::run::{run, End, Outcome};
+use convoy_harness::needs::{self, Missing};
+use convoy_harness::run::{run, start, End, Outcome};
 use convoy_harness::{check, convoy, turn, Result};
 use libtest_mimic::Trial;
 
@@ -57,6 +57,18 @@ pub fn beside(
     })
 }
 
+/// A case that has the machine to itself: it fills all processors.
+pub fn alone(
+    name: &'static str,
+    missing: Option<Missing>,
+    body: impl FnOnce(&Scratch) -> Result + Send + 'static,
+) -> Trial {
+    trial(name, missing, |scratch| {
+        let _turn = turn::alone();
+        body(scratch)
+    })
+}
+
 /// Does `body` in both modes and returns what it returned, and what convoy says.
 pub fn twice<T>(scratch: &Scratch, body: impl Fn(&Mode) -> Result<T>) -> Result<(T, T, Verdict)> {
     let bare = body(&Mode::Bare).map_err(|e| format!("bare: {e}"))?;
@@ -64,6 +76,39 @@ pub fn twice<T>(scratch: &Scratch, body: impl Fn(&Mode) -> Result<T>) -> Result<
     let recorded = body(&Mode::Recorded(profile.clone())).map_err(|e| format!("recorded: {e}"))?;
     let verdict = Verdict::of(scratch, &profile)?;
     Ok((bare, recorded, verdict))
+}
+
+/// How long a running program is recorded: the loads take a second or two.
+const ATTACHED: Duration = Duration::from_secs(3);
+/// From the start of the recorder until it records, on a slow machine.
+const ATTACHING: Duration = Duration::from_millis(500);
+
+/// Records a running program and its children while `load` keeps them busy; returns what `load`
+/// returned, and what convoy says.
+pub fn attached<T>(
+    scratch: &Scratch,
+    pid: u32,
+    load: impl FnOnce() -> Result<T>,
+) -> Result<(T, Verdict)> {
+    let profile = scratch.path("attached.convoy");
+    let mut command = convoy::attach(&profile, pid, ATTACHED)?;
+    let recorder = start(&mut command, scratch.dir(), "attached")?;
+    std::thread::sleep(ATTACHING);
+    let said = load();
+    let outcome = recorder.finish(TIMEOUT)?;
+    let said = said?;
+    check!(
+        outcome.end == End::Status(0),
+        "{command:?}: {:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    Ok((said, Verdict::of(scratch, &profile)?))
+}
+
+/// What a case needs that records the kernel's events of a running program.
+pub fn kernel(missing: Option<Missing>) -> Option<Missing> {
+    missing.or_else(|| needs::missing(&["kernel".to_owned()]))
 }
 
 /// A command that ends by itself: must end and say the same both times.

@@ -21,7 +21,7 @@ pub struct Verdict {
     pub locks: Vec<Lock>,
     /// Waits for something to happen.
     pub events: Vec<Event>,
-    /// Processes that carried the agent.
+    /// Processes that carried the agent, or that the kernel told of.
     pub processes: Vec<Process>,
     objects: Vec<Object>,
     stacks: Vec<Stack>,
@@ -34,6 +34,19 @@ pub struct Finding {
     pub title: String,
     subject: Subject,
     pub gain: Gain,
+    evidence: Vec<Evidence>,
+    causes: Vec<Cause>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Evidence {
+    text: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cause {
+    text: String,
+    fix: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,7 +145,7 @@ impl Verdict {
     }
 
     fn is_sound(&self) -> Result {
-        check!(!self.processes.is_empty(), "no process carried the agent");
+        check!(!self.processes.is_empty(), "no process was recorded");
         for loss in &self.quality.losses {
             check!(
                 !loss.numbers_are_missing,
@@ -213,6 +226,24 @@ impl Verdict {
                         .filter(of_it)
                         .any(|lock| self.is_used_in(&lock.sites, place))
             })
+    }
+
+    /// There is a finding of this kind that names all of these places.
+    pub fn expect_finding(&self, id: &str, places: &[&str]) -> Result {
+        let names = |finding: &Finding, place: &str| {
+            let evidence = finding.evidence.iter().map(|e| e.text.as_str());
+            let causes = finding
+                .causes
+                .iter()
+                .flat_map(|c| [c.text.as_str(), c.fix.as_str()]);
+            self.is_about(finding, place) || evidence.chain(causes).any(|text| text.contains(place))
+        };
+        let found = self
+            .findings
+            .iter()
+            .any(|f| f.id == id && places.iter().all(|place| names(f, place)));
+        check!(found, "no {id} that names {places:?}: {}", self.describe());
+        Ok(())
     }
 
     /// Objects of this kind that are waited for.

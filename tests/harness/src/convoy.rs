@@ -44,7 +44,7 @@ pub fn attach(profile: &Path, pid: u32, time: Duration) -> Result<Command> {
         .arg("-p")
         .arg(pid.to_string())
         .arg("--for")
-        .arg(format!("{}ms", time.as_millis()));
+        .arg(format!("{}s", time.as_secs_f64()));
     Ok(command)
 }
 
