@@ -6,4 +6,5 @@
 //! no more memory than a second's. At the end `join` puts the tables beside what the agents have written.
 
 pub(crate) mod bpf;
+pub(crate) mod perf;
 pub(crate) mod raw;
