@@ -160,9 +160,13 @@ impl Timeline {
 
     /// Makes sure that there is a piece for this time since the start.
     fn reach(&mut self, offset_ns: u64) {
-        if offset_ns >> self.width < self.pieces.len() as u64 {
-            return;
+        if offset_ns >> self.width >= self.pieces.len() as u64 {
+            self.grow(offset_ns);
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, offset_ns: u64) {
         // There may be two pieces: this ends at the latest when they are 2^63 ns long.
         while offset_ns >> self.width >= self.most as u64 {
             self.width += 1;

@@ -12,6 +12,8 @@ use convoy_profile::bucket;
 
 /// Buckets that are compared and copied together: a cache line of them.
 const BLOCK: usize = 8;
+/// Time by bucket, in blocks.
+type Buckets = Vec<[u64; BLOCK]>;
 /// Bits after the point of virtual time.
 const FRACTION: u32 = 32;
 
@@ -52,8 +54,8 @@ struct Level {
     n: usize,
     /// The bucket of `n`.
     at: usize,
-    /// Time spent in each bucket so far, whole blocks.
-    ns: Vec<u64>,
+    /// Time spent in each bucket so far.
+    ns: Buckets,
     /// By block: the last step that changed it.
     changed: Vec<u64>,
     /// Virtual time: the integral of `dt / n` where `n` is not 0.
@@ -73,7 +75,7 @@ impl Level {
         let blocks = self.at / BLOCK + 1;
         if self.changed.len() < blocks {
             self.changed.resize(blocks, 0);
-            self.ns.resize(blocks * BLOCK, 0);
+            self.ns.resize(blocks, [0; BLOCK]);
         }
     }
 
@@ -84,7 +86,7 @@ impl Level {
     }
 
     fn advance(&mut self, dt_ns: u64, step: u64) {
-        self.ns[self.at] = self.ns[self.at].saturating_add(dt_ns);
+        self.ns[self.at / BLOCK][self.at % BLOCK] += dt_ns;
         self.changed[self.at / BLOCK] = step;
         if self.n > 0 {
             self.shares += Share::of(dt_ns, self.n);
@@ -93,28 +95,25 @@ impl Level {
 
     /// Brings `copy`, made at step `seen`, up to date, and adds the difference to `into`. A block that has
     /// not changed since is not looked at: the cost is that of the levels reached meanwhile, not of all.
-    fn lap(&self, copy: &mut Vec<u64>, seen: u64, mut into: Option<&mut Vec<u64>>) {
+    fn lap(&self, copy: &mut Buckets, seen: u64, mut into: Option<&mut Buckets>) {
         if copy.len() < self.ns.len() {
-            copy.resize(self.ns.len(), 0);
+            copy.resize(self.ns.len(), [0; BLOCK]);
         }
-        let blocks = self
-            .ns
-            .chunks_exact(BLOCK)
-            .zip(copy.chunks_exact_mut(BLOCK));
-        for ((b, (now, old)), &changed) in blocks.enumerate().zip(&self.changed) {
+        let blocks = self.ns.iter().zip(copy.iter_mut()).zip(&self.changed);
+        for (b, ((now, old), &changed)) in blocks.enumerate() {
             if changed <= seen {
                 continue;
             }
             if let Some(into) = into.as_deref_mut() {
-                if into.len() < (b + 1) * BLOCK {
-                    into.resize((b + 1) * BLOCK, 0);
+                if into.len() <= b {
+                    into.resize(b + 1, [0; BLOCK]);
                 }
-                let sums = &mut into[b * BLOCK..][..BLOCK];
-                for ((sum, now), old) in sums.iter_mut().zip(now).zip(old.iter()) {
-                    *sum += now - old;
+                let sums = &mut into[b];
+                for i in 0..BLOCK {
+                    sums[i] += now[i] - old[i];
                 }
             }
-            old.copy_from_slice(now);
+            *old = *now;
         }
     }
 }
@@ -137,15 +136,22 @@ pub(crate) struct Mark {
     step: u64,
     active_share: Share,
     working_share: Share,
-    active: Vec<u64>,
-    working: Vec<u64>,
+    active: Buckets,
+    working: Buckets,
 }
 
 /// Time by the number of active and of working threads.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
-    pub active: Vec<u64>,
-    pub working: Vec<u64>,
+    active: Buckets,
+    working: Buckets,
+}
+
+impl Spread {
+    /// By active and by working threads.
+    pub fn finish(self) -> [Vec<u64>; 2] {
+        [self.active, self.working].map(flat)
+    }
 }
 
 /// What passed between two looks.
@@ -241,8 +247,12 @@ impl Clock {
 
     /// Time by the number of active, working and running threads.
     pub fn histograms(self) -> [Vec<u64>; 3] {
-        [self.active.ns, self.working.ns, self.running.ns].map(trimmed)
+        [self.active.ns, self.working.ns, self.running.ns].map(flat)
     }
+}
+
+fn flat(buckets: Buckets) -> Vec<u64> {
+    trimmed(buckets.into_flattened())
 }
 
 /// Without trailing zeroes.

@@ -105,21 +105,24 @@ impl Offs {
 
     pub fn finish(self) -> OffsOut {
         let kernel_stacks = self.0.rows.iter().map(|row| row.kernel_stack).collect();
-        let rows = self.0.rows.into_iter().map(|row| OffCpu {
-            thread: row.place.thread,
-            stack: row.place.stack,
-            kernel_stack: Vec::new(),
-            reason: row.place.reason,
-            nr: row.place.nr,
-            address: row.place.address,
-            name: row.place.name,
-            n: row.n,
-            sum_ns: row.sum_ns,
-            max_ns: row.max_ns,
-            unfinished_ns: row.unfinished_ns,
-            hist: trimmed(row.hist),
-            by_active: trimmed(row.spread.active),
-            by_working: trimmed(row.spread.working),
+        let rows = self.0.rows.into_iter().map(|row| {
+            let [by_active, by_working] = row.spread.finish();
+            OffCpu {
+                thread: row.place.thread,
+                stack: row.place.stack,
+                kernel_stack: Vec::new(),
+                reason: row.place.reason,
+                nr: row.place.nr,
+                address: row.place.address,
+                name: row.place.name,
+                n: row.n,
+                sum_ns: row.sum_ns,
+                max_ns: row.max_ns,
+                unfinished_ns: row.unfinished_ns,
+                hist: trimmed(row.hist),
+                by_active,
+                by_working,
+            }
         });
         OffsOut {
             rows: rows.collect(),

@@ -2,7 +2,7 @@
 
 use convoy_profile::{CodeFrom, LoopIx, Slice, StackIx, ThreadRef};
 
-use crate::clock::{trimmed, Clock, Lap, Mark, Share, Spread};
+use crate::clock::{Clock, Lap, Mark, Share, Spread};
 use crate::table::Table;
 
 /// What makes two pieces of activity the same.
@@ -76,18 +76,21 @@ impl Slices {
 
     /// The rows, and how many keys were folded.
     pub fn finish(self) -> (Vec<Slice>, u64) {
-        let rows = self.0.rows.into_iter().map(|row| Slice {
-            thread: row.code.thread,
-            stack: row.code.stack,
-            from: row.code.from,
-            spin: row.code.spin,
-            n: row.n,
-            active_ns: row.active_ns,
-            running_ns: row.running_ns,
-            cm_ns: row.cm.ns(),
-            cm_working_ns: row.cm_working.ns(),
-            by_active: trimmed(row.spread.active),
-            by_working: trimmed(row.spread.working),
+        let rows = self.0.rows.into_iter().map(|row| {
+            let [by_active, by_working] = row.spread.finish();
+            Slice {
+                thread: row.code.thread,
+                stack: row.code.stack,
+                from: row.code.from,
+                spin: row.code.spin,
+                n: row.n,
+                active_ns: row.active_ns,
+                running_ns: row.running_ns,
+                cm_ns: row.cm.ns(),
+                cm_working_ns: row.cm_working.ns(),
+                by_active,
+                by_working,
+            }
         });
         (rows.collect(), self.0.folded)
     }

@@ -116,7 +116,7 @@ fn check_rows(s: &Sched) {
         assert_eq!(r.by_active.first().copied().unwrap_or(0), 0);
         assert_eq!(r.by_working.first().copied().unwrap_or(0), 0);
         assert_ne!(r.by_active.last(), Some(&0), "trailing zeroes");
-        let exact = r.by_active.len() <= 33;
+        let exact = r.by_active.len() <= 32;
         let parts = r.by_active.iter().enumerate().skip(1);
         let cm = parts
             .map(|(b, &ns)| ns as f64 / bucket_floor(b) as f64)
@@ -149,7 +149,7 @@ fn check_bins(s: &Sched, span: u64) {
     let bins = &s.bins;
     let threads =
         |hist: &[u64]| -> u64 { hist.iter().enumerate().map(|(n, ns)| n as u64 * ns).sum() };
-    if s.active.len() <= 33 {
+    if s.active.len() <= 32 {
         let all = |f: fn(&convoy_profile::Bin) -> u64| bins.bins.iter().map(f).sum::<u64>();
         assert_eq!(all(|b| b.active_ns), threads(&s.active));
         assert_eq!(all(|b| b.working_ns), threads(&s.working));

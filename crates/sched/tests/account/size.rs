@@ -7,7 +7,7 @@ use convoy_sched::{Accounting, Event, State, WakerIs};
 
 use crate::draw::{schedule, steady};
 use crate::laws::check;
-use crate::tell::{account, at, block, by, init, run, wake, OPTIONS};
+use crate::tell::{account, at, block, by, init, run, sample, wake, OPTIONS};
 
 /// All start within 10 us, and stop one by one: thread i is active from i to 20,000 - i.
 #[test]
@@ -72,25 +72,49 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(ns.unwrap_or(0))
 }
 
+/// Each thread in turn is woken by the one before, comes on a processor, is sampled now and then, and blocks:
+/// what a lock under contention or a pipeline looks like. Half of them are active.
+fn relay(threads: u32, events: usize) -> Vec<Event> {
+    let blocked = |tid| init(0, tid, State::Blocked(at(1, OffReason::Futex)));
+    let mut all: Vec<Event> = (1..=threads).map(blocked).collect();
+    let mut ts = 0;
+    for i in 0.. {
+        let tid = i % threads + 1;
+        let waker = match i {
+            0 => WakerIs::Interrupt,
+            _ => by((i - 1) % threads + 1, i % 2),
+        };
+        let last = (i + threads / 2) % threads + 1;
+        all.extend([wake(ts, tid, waker), run(ts + 300, tid)]);
+        if i % 8 == 0 {
+            all.push(sample(ts + 600, tid, 3 + i % 2, None));
+        }
+        if i >= threads / 2 {
+            all.push(block(ts + 800, last, i % 2 + 1));
+        }
+        ts += 1_000;
+        if all.len() > events {
+            return all;
+        }
+    }
+    all
+}
+
 /// Says how long an event takes; how long it may take is for the benchmarks.
 #[test]
 fn speed() {
-    for (threads, source) in [
-        (4, SchedSource::Bpf),
-        (16, SchedSource::Bpf),
-        (64, SchedSource::Bpf),
-        (1_000, SchedSource::Bpf),
-        (16, SchedSource::Perf),
-    ] {
-        let events: Vec<Event> = steady(11, threads, 300_000, source);
-        let mut a = Accounting::new(convoy_sched::Options { source, ..OPTIONS });
+    let schedules = [2, 4, 16, 64, 1_000].map(|n| (n, "a relay", relay(n, 300_000)));
+    let random = (16, "at random", steady(11, 16, 300_000, SchedSource::Bpf));
+    for (threads, what, events) in schedules.into_iter().chain([random]) {
+        let mut a = Accounting::new(OPTIONS);
         let began = cpu_time();
         for event in &events {
             a.push(event);
         }
         let ns = (cpu_time() - began).as_nanos() as f64 / events.len() as f64;
+        println!("{threads} threads, {what}: {ns:.0} ns per event");
         let out = a.finish(0);
-        println!("{threads} threads, {source:?}: {ns:.0} ns per event");
-        assert_eq!(out.sched.events, 300_000);
+        check(&out);
+        assert_eq!(out.sched.contradictions, 0);
     }
 }
