@@ -49,7 +49,7 @@ impl std::ops::AddAssign for Share {
 }
 
 /// A number of threads over time.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Level {
     n: usize,
     /// The bucket of `n`.
@@ -125,7 +125,9 @@ pub(crate) struct Clock {
     /// Steps in time so far.
     step: u64,
     active: Level,
-    working: Level,
+    /// None until a thread waits in a loop for the first time: up to then it is `active`. Most programs never
+    /// do that, and need not pay for it.
+    working: Option<Level>,
     running: Level,
 }
 
@@ -137,20 +139,23 @@ pub(crate) struct Mark {
     active_share: Share,
     working_share: Share,
     active: Buckets,
-    working: Buckets,
+    /// None = as `active`.
+    working: Option<Buckets>,
 }
 
 /// Time by the number of active and of working threads.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
     active: Buckets,
-    working: Buckets,
+    /// None = as `active`.
+    working: Option<Buckets>,
 }
 
 impl Spread {
     /// By active and by working threads.
     pub fn finish(self) -> [Vec<u64>; 2] {
-        [self.active, self.working].map(flat)
+        let working = self.working.unwrap_or_else(|| self.active.clone());
+        [self.active, working].map(flat)
     }
 }
 
@@ -178,7 +183,7 @@ impl Clock {
             now_ns: 0,
             step: 0,
             active: Level::new(),
-            working: Level::new(),
+            working: None,
             running: Level::new(),
         }
     }
@@ -194,7 +199,8 @@ impl Clock {
 
     /// Threads active, working and running.
     pub fn numbers(&self) -> [usize; 3] {
-        [self.active.n, self.working.n, self.running.n]
+        let working = self.working.as_ref().unwrap_or(&self.active).n;
+        [self.active.n, working, self.running.n]
     }
 
     /// Goes on to `ts`, with the numbers as they are; the time that passed. An earlier `ts` changes nothing.
@@ -204,50 +210,61 @@ impl Clock {
             self.now_ns = ts;
             self.step += 1;
             self.active.advance(dt, self.step);
-            self.working.advance(dt, self.step);
+            if let Some(working) = &mut self.working {
+                working.advance(dt, self.step);
+            }
             self.running.advance(dt, self.step);
         }
         dt
     }
 
     pub fn change(&mut self, by: Change) {
+        if self.working.is_none() && by.working != by.active {
+            self.working = Some(self.active.clone());
+        }
         self.active.change(by.active);
-        self.working.change(by.working);
+        if let Some(working) = &mut self.working {
+            working.change(by.working);
+        }
         self.running.change(by.running);
     }
 
     /// What passed since `mark`, which is set to now. Added to `into`; by working threads only if `working`.
-    pub fn lap(&self, mark: &mut Mark, into: Option<&mut Spread>, working: bool) -> Lap {
+    pub fn lap(&self, mark: &mut Mark, mut into: Option<&mut Spread>, working: bool) -> Lap {
+        let level = self.working.as_ref();
+        let working_share = level.unwrap_or(&self.active).shares;
         let lap = Lap {
             from_ns: mark.now_ns,
             ns: self.now_ns.saturating_sub(mark.now_ns),
             cm: self.active.shares.since(mark.active_share),
             cm_working: if working {
-                self.working.shares.since(mark.working_share)
+                working_share.since(mark.working_share)
             } else {
                 Share::default()
             },
         };
-        let (into_active, into_working) = match into {
-            Some(s) => (Some(&mut s.active), Some(&mut s.working)),
-            None => (None, None),
-        };
-        self.active.lap(&mut mark.active, mark.step, into_active);
-        self.working.lap(
-            &mut mark.working,
-            mark.step,
-            into_working.filter(|_| working),
-        );
+        if let Some(level) = level {
+            // What has no histogram of its own dates from when both were the same.
+            let copy = mark.working.get_or_insert_with(|| mark.active.clone());
+            let sums = into.as_deref_mut().map(|s| {
+                let active = &s.active;
+                s.working.get_or_insert_with(|| active.clone())
+            });
+            level.lap(copy, mark.step, sums.filter(|_| working));
+        }
+        let sums = into.map(|s| &mut s.active);
+        self.active.lap(&mut mark.active, mark.step, sums);
         mark.now_ns = self.now_ns;
         mark.step = self.step;
         mark.active_share = self.active.shares;
-        mark.working_share = self.working.shares;
+        mark.working_share = working_share;
         lap
     }
 
     /// Time by the number of active, working and running threads.
     pub fn histograms(self) -> [Vec<u64>; 3] {
-        [self.active.ns, self.working.ns, self.running.ns].map(flat)
+        let working = self.working.unwrap_or_else(|| self.active.clone());
+        [self.active.ns, working.ns, self.running.ns].map(flat)
     }
 }
 

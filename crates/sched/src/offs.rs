@@ -1,5 +1,7 @@
 //! Rows of time off the processors: by thread, call stack, and reason.
 
+use std::hash::{Hash, Hasher};
+
 use convoy_profile::{NameIx, OffCpu, OffIx, OffReason, StackIx, ThreadRef};
 
 use crate::clock::{trimmed, Clock, Mark, Spread};
@@ -7,7 +9,7 @@ use crate::event::Place;
 use crate::table::Table;
 
 /// What makes two waits the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Where {
     thread: ThreadRef,
     stack: StackIx,
@@ -15,6 +17,18 @@ struct Where {
     nr: i16,
     address: u64,
     name: Option<NameIx>,
+}
+
+impl Hash for Where {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        h.write_u64(u64::from(self.thread.process) << 32 | u64::from(self.thread.thread));
+        h.write_u64(
+            u64::from(self.stack) << 32 | (self.reason as u64) << 16 | u64::from(self.nr as u16),
+        );
+        h.write_u64(
+            self.address ^ u64::from(self.name.map_or(0, |name| name.wrapping_add(1))) << 32,
+        );
+    }
 }
 
 #[derive(Debug)]

@@ -1,17 +1,27 @@
 //! Rows of activity: by thread, call stack, and loop.
 
+use std::hash::{Hash, Hasher};
+
 use convoy_profile::{CodeFrom, LoopIx, Slice, StackIx, ThreadRef};
 
 use crate::clock::{Clock, Lap, Mark, Share, Spread};
 use crate::table::Table;
 
 /// What makes two pieces of activity the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Code {
     pub thread: ThreadRef,
     pub stack: StackIx,
     pub from: CodeFrom,
     pub spin: Option<LoopIx>,
+}
+
+impl Hash for Code {
+    fn hash<H: Hasher>(&self, h: &mut H) {
+        let spin = self.spin.map_or(0, |spin| spin.wrapping_add(1));
+        h.write_u64(u64::from(self.thread.process) << 32 | u64::from(self.thread.thread));
+        h.write_u64(u64::from(self.stack) << 32 | u64::from(spin) << 2 | self.from as u64);
+    }
 }
 
 #[derive(Debug)]
