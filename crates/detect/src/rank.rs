@@ -1,6 +1,6 @@
 //! The order of findings: what promises most first, and what is not worth a line apart.
 
-use convoy_model::finding::Finding;
+use convoy_model::finding::{self, Finding};
 
 use crate::Thresholds;
 
@@ -8,20 +8,8 @@ use crate::Thresholds;
 const WORTH_SAYING: f64 = 0.20;
 
 /// Splits findings into those worth a person's time and those that are not, each most gain first.
-pub(crate) fn rank(mut all: Vec<Finding>, t: &Thresholds) -> (Vec<Finding>, Vec<Finding>) {
-    all.sort_by(|a, b| {
-        let key = |f: &Finding| [f.gain.mid, f.gain.high, f.share_of_thread_time];
-        let (a_key, b_key) = (key(a), key(b));
-        let order = a_key
-            .iter()
-            .zip(&b_key)
-            .map(|(a, b)| b.total_cmp(a))
-            .find(|o| o.is_ne());
-        order
-            .unwrap_or(std::cmp::Ordering::Equal)
-            .then_with(|| a.title.cmp(&b.title))
-    });
-    all.into_iter().partition(|f| worth(f, t))
+pub(crate) fn rank(all: Vec<Finding>, t: &Thresholds) -> (Vec<Finding>, Vec<Finding>) {
+    finding::rank(all, |f| worth(f, t))
 }
 
 fn worth(f: &Finding, t: &Thresholds) -> bool {

@@ -104,3 +104,23 @@ impl Gain {
         }
     }
 }
+
+/// Splits findings into those worth a person's time and those that are not, each most gain first.
+pub fn rank(
+    mut all: Vec<Finding>,
+    worth: impl Fn(&Finding) -> bool,
+) -> (Vec<Finding>, Vec<Finding>) {
+    all.sort_by(|a, b| {
+        let key = |f: &Finding| [f.gain.mid, f.gain.high, f.share_of_thread_time];
+        let (a_key, b_key) = (key(a), key(b));
+        let order = a_key
+            .iter()
+            .zip(&b_key)
+            .map(|(a, b)| b.total_cmp(a))
+            .find(|o| o.is_ne());
+        order
+            .unwrap_or(std::cmp::Ordering::Equal)
+            .then_with(|| a.title.cmp(&b.title))
+    });
+    all.into_iter().partition(worth)
+}

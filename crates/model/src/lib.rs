@@ -11,12 +11,18 @@ mod nouns;
 mod path;
 mod sched;
 mod stubs;
+pub mod words;
 mod wrappers;
 
 /// The innermost frame that says who wanted the lock, of frames with their inlined functions, leaf first.
 /// A wrapper if there is nothing else; `None` without frames.
 pub fn telling(frames: &[SiteFrame]) -> Option<&SiteFrame> {
     frames.get(build::shown(frames))
+}
+
+/// Whether a frame only passes a call on: the C or C++ runtime, a language's library, a lock wrapper.
+pub fn passes_on(frame: &SiteFrame) -> bool {
+    wrappers::passes_on(frame)
 }
 
 pub use kinds::{is_blocking_acquire, kind_of};

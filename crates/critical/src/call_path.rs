@@ -1,0 +1,76 @@
+//! Which call stacks are one path: they go through the same functions, from the frame that is shown outwards.
+
+use std::collections::{BTreeMap, HashMap};
+
+use convoy_model::{Model, SiteFrame, SiteId};
+
+/// Frames that count; deeper ones (recursion) make no other path.
+const DEPTH: usize = 48;
+
+/// A call path of one process. 0 = unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PathId(pub(crate) u32);
+
+/// Paths of the sites that were asked for.
+pub(crate) struct CallPaths<'a> {
+    model: &'a Model,
+    /// Whether the line of the shown frame counts: two places in one function that wait are two.
+    lines: bool,
+    by_site: HashMap<SiteId, PathId>,
+    by_key: BTreeMap<Vec<String>, PathId>,
+}
+
+impl<'a> CallPaths<'a> {
+    pub(crate) fn new(model: &'a Model, lines: bool) -> Self {
+        Self {
+            model,
+            lines,
+            by_site: HashMap::new(),
+            by_key: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn of(&mut self, site: Option<SiteId>) -> PathId {
+        let Some(site) = site else {
+            return PathId::default();
+        };
+        if let Some(&id) = self.by_site.get(&site) {
+            return id;
+        }
+        let id = match self.key(site) {
+            Some(key) => {
+                let next = PathId(self.by_key.len() as u32 + 1);
+                *self.by_key.entry(key).or_insert(next)
+            }
+            None => PathId::default(),
+        };
+        self.by_site.insert(site, id);
+        id
+    }
+
+    fn key(&self, id: SiteId) -> Option<Vec<String>> {
+        let site = self.model.sites.get(id.0 as usize)?;
+        let frames = path_frames(self.model, id);
+        let first = frames.first()?;
+        let mut key = vec![site.process.0.to_string()];
+        if self.lines {
+            key.push(format!("{}:{}", first.file, first.line));
+        }
+        key.extend(frames.iter().take(DEPTH).map(function_key));
+        Some(key)
+    }
+}
+
+/// The frames of a path, from the one that is shown outwards.
+pub(crate) fn path_frames(model: &Model, site: SiteId) -> &[SiteFrame] {
+    let site = model.sites.get(site.0 as usize);
+    site.map_or(&[], |s| s.frames.get(s.shown..).unwrap_or(&s.frames))
+}
+
+/// What tells a function from others.
+pub(crate) fn function_key(frame: &SiteFrame) -> String {
+    match frame.function.as_str() {
+        "" => format!("{}+{:x}", frame.module, frame.offset),
+        function => format!("{}!{function}", frame.module),
+    }
+}

@@ -1,0 +1,112 @@
+//! Findings on objects, checked against the scheduler: a lock whose waits pass while all CPUs work is not on the
+//! critical path.
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::percent;
+use convoy_model::{Model, ObjectId, OffReason};
+
+use crate::levels::{at_least, low_or_none};
+use crate::rows::Analysis;
+use crate::tables::waits::meanwhile;
+use crate::text::evidence;
+use crate::Thresholds;
+
+/// Waits that say something: fewer, or shorter ones, and the scheduler hardly saw them.
+const WAITS: u64 = 10;
+const WAIT_NS: f64 = 1e6;
+/// Share of the waits at low parallelism that makes both agree.
+const AGREES: f64 = 0.5;
+
+/// Says of each finding on an object what the scheduler says of the waits for it: the others are left as they
+/// are. Findings of this crate need no check.
+pub fn cross_check(model: &Model, analysis: &Analysis, findings: &mut [Finding]) {
+    let t = Thresholds::default();
+    cross_check_with(model, analysis, findings, &t);
+}
+
+/// The same with other limits.
+pub fn cross_check_with(
+    model: &Model,
+    analysis: &Analysis,
+    findings: &mut [Finding],
+    t: &Thresholds,
+) {
+    for finding in findings {
+        let objects = objects(&finding.subject);
+        if let Some(waits) = Waits::of(model, analysis, &objects) {
+            waits.tell(analysis, finding, t);
+        }
+    }
+}
+
+/// The objects that a finding is about.
+pub(crate) fn objects(subject: &Subject) -> Vec<ObjectId> {
+    match subject {
+        Subject::Object(id) | Subject::Site(id, _) => vec![*id],
+        Subject::Objects(ids) => ids.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Time that threads were off the processors for one of the objects.
+struct Waits {
+    sum: f64,
+    low: f64,
+    /// While as many threads worked as could.
+    full: f64,
+}
+
+impl Waits {
+    /// `None` if the scheduler saw too little of them.
+    fn of(model: &Model, analysis: &Analysis, objects: &[ObjectId]) -> Option<Self> {
+        let p = &analysis.parallelism;
+        let (mut n, mut this) = (
+            0u64,
+            Self {
+                sum: 0.0,
+                low: 0.0,
+                full: 0.0,
+            },
+        );
+        let offs = &model.sched.as_ref()?.offs;
+        let of_object = |id: &Option<ObjectId>| id.is_some_and(|id| objects.contains(&id));
+        for off in offs
+            .iter()
+            .filter(|off| off.reason == OffReason::Futex && of_object(&off.object))
+        {
+            n = n.saturating_add(off.n);
+            let histogram = meanwhile(off);
+            this.sum += off.sum_ns as f64;
+            this.low += low_or_none(histogram, p.low_below);
+            this.full += at_least(histogram, p.useful.floor().max(1.0));
+        }
+        (n >= WAITS && this.sum >= WAIT_NS && p.workers_at_once > 1).then_some(this)
+    }
+
+    fn tell(&self, analysis: &Analysis, finding: &mut Finding, t: &Thresholds) {
+        let p = &analysis.parallelism;
+        let (full, low) = (
+            (self.full / self.sum).min(1.0),
+            (self.low / self.sum).min(1.0),
+        );
+        if full >= t.off_path_ratio {
+            finding.caveats.push(format!(
+                "not on the critical path: {} of its waits passed while {:.0} threads worked, as many as can at once",
+                percent(full),
+                p.useful.floor()
+            ));
+            finding.gain.low = 1.0;
+            finding.gain.mid = 1.0 + (1.0 - full) * (finding.gain.mid - 1.0);
+        } else if low >= AGREES {
+            finding.evidence.push(evidence(
+                "low_parallelism_ratio",
+                low,
+                format!(
+                    "the scheduler agrees: {} of the waits passed while fewer than {:.0} threads worked",
+                    percent(low),
+                    p.low_below.ceil()
+                ),
+            ));
+        }
+    }
+}

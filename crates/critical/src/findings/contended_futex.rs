@@ -1,0 +1,208 @@
+//! Locks of programs without the agent: futex waits among threads of one group that the same functions end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::{passes_on, GroupId, OffReason, ProcessId, SiteId, ThreadId, Waker};
+
+use super::Context;
+use crate::call_path::{path_frames, CallPaths, PathId};
+use crate::gain::Saving;
+use crate::levels::answerable;
+use crate::tables::paths::most;
+use crate::tables::waits::{low_ns, meanwhile};
+use crate::text::{cause, evidence, time};
+use crate::view::View;
+
+/// Waits that make a convoy: fewer are a start or an end.
+const WAITS: u64 = 20;
+/// Share of the wait with a known waker that threads of the group must have ended, in the same function.
+const OWN: f64 = 0.6;
+/// Share of the wait whose waker is known.
+const KNOWN: f64 = 0.5;
+/// Frames around a wait in which the waker's function is looked for: a guard or a wrapper is between them.
+const NEAR: usize = 3;
+/// A lock can be split or its section made shorter; nobody knows how far.
+const EXPECTED: f64 = 0.5;
+const SURE: f64 = 0.2;
+const METHOD: &str = "waits for it while few threads worked, gone";
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    process: ProcessId,
+    group: GroupId,
+    place: PathId,
+}
+
+#[derive(Default)]
+struct Case {
+    n: u64,
+    sum: f64,
+    low: f64,
+    /// What each thread's waits are answerable for.
+    threads: BTreeMap<ThreadId, f64>,
+    sites: BTreeMap<SiteId, f64>,
+    addresses: BTreeSet<u64>,
+    known: f64,
+    own: f64,
+    wakers: BTreeMap<SiteId, f64>,
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let mut places = CallPaths::new(view.model, false);
+    let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
+    let key = |places: &mut CallPaths, off: &convoy_model::OffCpu| Key {
+        process: view.process(off.thread),
+        group: view.group(off.thread),
+        place: places.of(off.site),
+    };
+    let is_case = |off: &convoy_model::OffCpu| {
+        off.reason == OffReason::Futex && off.object.is_none() && tells(view, off.site)
+    };
+    for off in view.sched.offs.iter().filter(|off| is_case(off)) {
+        let case = cases.entry(key(&mut places, off)).or_default();
+        case.n = case.n.saturating_add(off.n);
+        case.sum += off.sum_ns as f64;
+        case.low += low_ns(view, off);
+        *case.threads.entry(off.thread).or_default() += answerable(meanwhile(off), view.useful);
+        case.addresses.insert(off.address);
+        if let Some(site) = off.site {
+            *case.sites.entry(site).or_default() += off.sum_ns as f64;
+        }
+    }
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
+            continue;
+        };
+        let Some(case) = cases
+            .get_mut(&key(&mut places, off))
+            .filter(|_| is_case(off))
+        else {
+            continue;
+        };
+        case.known += wake.wait_ns as f64;
+        let same_group = view.group(waker) == view.group(off.thread) && waker != off.thread;
+        if same_group && looks_like_a_lock(view, off.site, site) {
+            case.own += wake.wait_ns as f64;
+            if let Some(site) = site {
+                *case.wakers.entry(site).or_default() += wake.wait_ns as f64;
+            }
+        }
+    }
+    cases
+        .into_iter()
+        .filter_map(|(key, case)| Some((vec![key.group], case.finding(cx, &key)?)))
+        .collect()
+}
+
+/// Whether the shown frame is the program's own: a runtime that parks its threads waits for work, not for locks.
+fn tells(view: &View, site: Option<SiteId>) -> bool {
+    let frame = site.and_then(|site| view.shown(site));
+    frame.is_some_and(|frame| !passes_on(frame))
+}
+
+/// Whether the waker was in the waiter's function, at another place: there it let go what it had taken. At the
+/// same place threads meet (a barrier); in another function they hand over work.
+pub(crate) fn looks_like_a_lock(
+    view: &View,
+    waiter: Option<SiteId>,
+    waker: Option<SiteId>,
+) -> bool {
+    let (Some(waiter), Some(waker)) = (waiter, waker) else {
+        return false;
+    };
+    let near = |site| path_frames(view.model, site).iter().take(NEAR);
+    near(waiter).any(|a| {
+        !a.function.is_empty()
+            && near(waker).any(|b| {
+                let same = a.function == b.function && a.module == b.module;
+                same && (a.offset, a.line) != (b.offset, b.line)
+            })
+    })
+}
+
+impl Case {
+    fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
+        let view = cx.view;
+        if self.n < WAITS
+            || self.threads.len() < 2
+            || self.known < KNOWN * self.sum
+            || self.own < OWN * self.known
+        {
+            return None;
+        }
+        // Threads that wait at once are answerable for the same time, each for its part.
+        let all: f64 = self.threads.values().sum();
+        let most_saved = (all / self.threads.len() as f64).min(view.wall);
+        let saving = Saving {
+            expected: EXPECTED * most_saved,
+            most: most_saved,
+            sure: SURE,
+        };
+        if saving.bound(view) < view.t.gain_mid {
+            return None;
+        }
+        let site = most(self.sites.clone())?;
+        let place = view.place(Some(site));
+        let lives: f64 = view
+            .members(key.group)
+            .iter()
+            .filter(|th| self.threads.contains_key(&th.thread))
+            .map(|th| th.life_ns() as f64)
+            .sum();
+        let share = (self.sum / lives.max(1.0)).min(1.0);
+        let one_word = self.addresses.len() == 1;
+        let released = most(self.wakers.clone());
+        Some(Finding {
+            id: "contended-futex",
+            subject: Subject::Code(site),
+            title: format!(
+                "{} of {} wait for one another at {place}, {} of their time",
+                plural(self.threads.len(), "thread"),
+                view.group_name(key.group),
+                percent(share)
+            ),
+            evidence: vec![
+                evidence(
+                    "wait_ns",
+                    self.sum,
+                    format!("{} waits, {} together", count(self.n as f64), duration(self.sum)),
+                ),
+                time("wait_low_ns", self.low, "of it passed while few threads worked or none"),
+                evidence(
+                    "own_wakes_ratio",
+                    self.own / self.known.max(1.0),
+                    format!(
+                        "{} of it was ended by threads of the same kind, at {}",
+                        percent(self.own / self.known.max(1.0)),
+                        view.place(released)
+                    ),
+                ),
+                evidence(
+                    "futexes",
+                    self.addresses.len() as f64,
+                    if one_word {
+                        "all on one futex word".into()
+                    } else {
+                        format!("on {} futex words", self.addresses.len())
+                    },
+                ),
+            ],
+            causes: vec![cause(
+                "contended-futex",
+                "threads of one kind exclude one another",
+                format!("less work under the lock at {place}, or one lock per part of the data"),
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the section itself"),
+            share_of_thread_time: share,
+            caveats: vec![
+                "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
+                 acquisitions, holds and causes are known"
+                    .into(),
+            ],
+        })
+    }
+}

@@ -1,0 +1,253 @@
+//! Threads of one kind, or processes of one program (MPI ranks), of which one works while the others wait
+//! for it: at a barrier, or at the end.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{duration, percent, plural};
+use convoy_model::{GroupId, ProcessId, SchedSource, SchedThread, ThreadId, Waker};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::levels::low_cm;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Members are there together for this share of the longest life.
+const TOGETHER: f64 = 0.6;
+/// The busiest one is at work for this share of its life: one that waits for work itself has no more of it.
+const BUSY: f64 = 0.7;
+/// Share of the others' waiting that must be for members.
+const FOR_MEMBERS: f64 = 0.5;
+/// Even work cannot be had to the last bit.
+const EXPECTED: f64 = 0.8;
+const SURE: f64 = 0.4;
+const METHOD: &str = "work of the busiest against the mean, while few others worked";
+
+/// A thread of a group, or all threads of a process.
+struct Member<'a> {
+    threads: Vec<&'a SchedThread>,
+    process: ProcessId,
+}
+
+impl Member<'_> {
+    fn sum(&self, of: impl Fn(&SchedThread) -> u64) -> f64 {
+        self.threads.iter().map(|th| of(th) as f64).sum()
+    }
+
+    fn working(&self) -> f64 {
+        self.sum(SchedThread::working_ns)
+    }
+
+    fn start(&self) -> u64 {
+        self.threads.iter().map(|th| th.start_ns).min().unwrap_or(0)
+    }
+
+    fn end(&self) -> u64 {
+        self.threads.iter().map(|th| th.end_ns).max().unwrap_or(0)
+    }
+
+    fn life(&self) -> f64 {
+        self.end().saturating_sub(self.start()) as f64
+    }
+
+    fn has(&self, id: ThreadId) -> bool {
+        self.threads.iter().any(|th| th.thread == id)
+    }
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let mut all = Vec::new();
+    for group in view.groups() {
+        let members: Vec<Member> = view
+            .members(group)
+            .into_iter()
+            .map(|th| Member {
+                threads: vec![th],
+                process: view.process(th.thread),
+            })
+            .collect();
+        all.extend(judge(cx, &members, &view.group_name(group), false));
+    }
+    for (name, members) in ranks(view) {
+        all.extend(judge(cx, &members, &name, true));
+    }
+    all
+}
+
+/// Processes that run the same executable.
+fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
+    let mut by_process: BTreeMap<ProcessId, Vec<&SchedThread>> = BTreeMap::new();
+    for th in view.threads.values() {
+        by_process
+            .entry(view.process(th.thread))
+            .or_default()
+            .push(th);
+    }
+    let mut by_exe: BTreeMap<(&str, &str), Vec<Member>> = BTreeMap::new();
+    for (process, threads) in by_process {
+        if let Some(of) = view.model.processes.get(process.0 as usize) {
+            by_exe
+                .entry((&of.exe, &of.name))
+                .or_default()
+                .push(Member { threads, process });
+        }
+    }
+    by_exe
+        .into_iter()
+        .map(|((_, name), members)| (format!("processes of {name}"), members))
+        .collect()
+}
+
+fn judge(
+    cx: &Context,
+    members: &[Member],
+    name: &str,
+    processes: bool,
+) -> Option<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    if members.len() < 2 {
+        return None;
+    }
+    let by_work = |a: &(usize, &Member), b: &(usize, &Member)| {
+        let work = a.1.working().total_cmp(&b.1.working());
+        work.then(b.0.cmp(&a.0))
+    };
+    let (at, busiest) = members.iter().enumerate().max_by(by_work)?;
+    let mean = members.iter().map(Member::working).sum::<f64>() / members.len() as f64;
+    let most = busiest.working();
+    let longest = members.iter().map(Member::life).fold(0.0, f64::max);
+    // They begin together; who has less to do may end before.
+    let start = members.iter().map(Member::start).min()?;
+    let together = members
+        .iter()
+        .all(|m| m.start().saturating_sub(start) as f64 <= (1.0 - TOGETHER) * longest);
+    if !together
+        || mean <= 0.0
+        || most < (1.0 + view.t.imbalance_ratio) * mean
+        || most < BUSY * busiest.life()
+        || for_members(view, members, at) < FOR_MEMBERS
+    {
+        return None;
+    }
+    // What is uneven, and only as far as it passed while few others worked.
+    let alone: f64 = view
+        .sched
+        .slices
+        .iter()
+        .filter(|s| s.spin.is_none() && busiest.has(s.thread))
+        .map(|s| low_cm(&s.by_working, view.useful))
+        .sum();
+    let uneven = (most - mean).min(alone);
+    let saving = Saving {
+        expected: EXPECTED * uneven,
+        most: uneven,
+        sure: SURE,
+    };
+    if saving.bound(view) < view.t.gain_mid {
+        return None;
+    }
+    let least = members.iter().map(Member::working).fold(most, f64::min);
+    let n = members.len();
+    let who = if processes {
+        let pid = view
+            .model
+            .processes
+            .get(busiest.process.0 as usize)
+            .map_or(0, |p| p.pid);
+        format!("process {pid}")
+    } else {
+        let thread = busiest
+            .threads
+            .first()
+            .and_then(|th| view.thread(th.thread));
+        thread.map_or_else(
+            || "one thread".into(),
+            |th| format!("thread {} ({})", th.tid, th.name),
+        )
+    };
+    let subject = match busiest.threads.first() {
+        Some(th) if !processes => Subject::Thread(th.thread),
+        _ => Subject::Processes(members.iter().map(|m| m.process).collect()),
+    };
+    let mut groups: Vec<GroupId> = members
+        .iter()
+        .flat_map(|m| m.threads.iter().map(|th| view.group(th.thread)))
+        .collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let share = uneven / view.wall;
+    let kind = if processes { "process" } else { "thread" };
+    Some((
+        groups,
+        Finding {
+            id: "thread-imbalance",
+            subject,
+            title: format!(
+                "{name}: {who} works {:.1} times as much as the mean of {n}, and the others wait for it",
+                most / mean
+            ),
+            evidence: vec![
+                evidence(
+                    "working_max_ns",
+                    most,
+                    format!("work of a {kind}: {} to {}", duration(least), duration(most)),
+                ),
+                evidence(
+                    "low_cmetric_ns",
+                    alone,
+                    format!("the busiest one worked {} without enough others", duration(alone)),
+                ),
+                evidence(
+                    "uneven_ratio",
+                    share,
+                    format!("{} of the run are its work beyond the mean", percent(share)),
+                ),
+            ],
+            causes: vec![cause(
+                "uneven-work",
+                format!("{} of one kind get different amounts of work", plural(n, kind).replace("processs", "processes")),
+                "give out smaller parts as threads become free, or parts of equal cost",
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the mean of the work"),
+            share_of_thread_time: share,
+            caveats: Vec::new(),
+        },
+    ))
+}
+
+/// Share of what the others did not work that was for the busiest: waits that members ended, busy waiting,
+/// and the time after their end.
+fn for_members(view: &View, members: &[Member], busiest_at: usize) -> f64 {
+    if view.sched.source == SchedSource::Perf {
+        return 1.0;
+    }
+    let busiest = &members[busiest_at];
+    let (mut lost, mut known) = (0.0, 0.0);
+    let others = members
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| *at != busiest_at);
+    for (_, other) in others {
+        let gone = busiest.end().saturating_sub(other.end()) as f64;
+        let spun = other.sum(|th| th.spinning_ns);
+        lost += other.sum(|th| th.blocked_ns) + gone + spun;
+        known += gone + spun;
+    }
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+            continue;
+        };
+        let of_other = members.iter().any(|m| m.has(off.thread)) && !busiest.has(off.thread);
+        if of_other && members.iter().any(|m| m.has(waker)) {
+            known += wake.wait_ns as f64;
+        }
+    }
+    if lost > 0.0 {
+        known / lost
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,121 @@
+//! Files and disks on the critical path: few threads are active because somebody waits for I/O, and others
+//! wait for him.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::{OffId, OffReason};
+
+use super::blocked::Blocked;
+use super::Context;
+use crate::call_path::{CallPaths, PathId};
+use crate::gain::Saving;
+use crate::text::{cause, evidence, in_what, time};
+use crate::view::is_file_io;
+
+/// I/O can be overlapped, or done by another thread, for half of what it takes; whether at all is not known.
+const EXPECTED: f64 = 0.5;
+const METHOD: &str =
+    "time that few threads worked while somebody waited for I/O, overlapped with work";
+
+/// One finding per call path and kind of I/O.
+pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
+    let view = cx.view;
+    let mut places = CallPaths::new(view.model, true);
+    let mut sums: BTreeMap<(PathId, OffReason), Blocked> = BTreeMap::new();
+    for (ix, off) in view.sched.offs.iter().enumerate() {
+        if is_file_io(off.reason) {
+            let key = (places.of(off.site), off.reason);
+            sums.entry(key).or_default().add(cx, OffId(ix as u32), off);
+        }
+    }
+    sums.into_iter()
+        .filter_map(|((_, reason), blocked)| finding(cx, reason, &blocked))
+        .collect()
+}
+
+fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding> {
+    let view = cx.view;
+    let (one, all) = blocked.wall(cx);
+    let saving = Saving {
+        expected: EXPECTED * one,
+        most: all,
+        sure: 0.0,
+    };
+    if saving.bound(view) < view.t.gain_mid || !blocked.on_the_critical_path(cx) {
+        return None;
+    }
+    let site = blocked.site()?;
+    let place = view.place(Some(site));
+    let file = blocked.main_name();
+    let what = match view.file_name(file) {
+        Some(name) => name.to_owned(),
+        None if blocked.names.len() > 1 => plural(blocked.names.len(), "file"),
+        None => "a file".into(),
+    };
+    let share = one / view.wall;
+    let mut list = vec![
+        evidence(
+            "io_wait_ns",
+            blocked.sum,
+            format!(
+                "{} waits, {} together, the longest {}",
+                count(blocked.n as f64),
+                duration(blocked.sum),
+                duration(blocked.longest as f64)
+            ),
+        ),
+        time(
+            "io_wait_low_ns",
+            blocked.low,
+            "of it passed while few threads worked or none",
+        ),
+    ];
+    let waited = blocked.waited_for(cx);
+    if waited > 0.0 {
+        list.push(time(
+            "waited_for_ns",
+            waited,
+            "is what another thread waited for it",
+        ));
+    }
+    let names = blocked.names.iter().filter(|_| file.is_none());
+    let mut names: Vec<_> = names.map(|(&id, &ns)| (ns, id)).collect();
+    names.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    for (ns, id) in names.into_iter().take(3) {
+        if let Some(name) = view.file_name(Some(id)) {
+            list.push(time("file_wait_ns", ns, &format!("for {name}")));
+        }
+    }
+    Some(Finding {
+        id: "blocking-io",
+        subject: match file {
+            Some(name) => Subject::File(name, site),
+            None => Subject::Code(site),
+        },
+        title: format!(
+            "{} of the run few threads work because {} is {} at {place}",
+            percent(share),
+            what,
+            match reason {
+                OffReason::Sync => "written through to the disk",
+                OffReason::File => "read or written",
+                _ => "waited for",
+            }
+        ),
+        evidence: list,
+        causes: vec![cause(
+            "blocking-io",
+            format!("threads wait for one that is {}", in_what(reason)),
+            match reason {
+                OffReason::Sync => format!("one fsync for several writes at {place}, or a thread of its own for it"),
+                _ => format!("read ahead or write behind at {place}: a thread of its own, or asynchronous I/O"),
+            },
+        )],
+        undecided: String::new(),
+        gain: saving.gain(view, METHOD, "the disk, where nothing can be overlapped"),
+        share_of_thread_time: share,
+        caveats: vec!["I/O can be overlapped, but it does not go away: the expected gain assumes half of it".into()],
+    })
+}

@@ -1,0 +1,205 @@
+//! A stage of a pipeline that is at work all the time while those before and after it wait for it.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{percent, plural};
+use convoy_model::{GroupId, OffReason, Waker};
+use convoy_profile::ObjectKind;
+
+use super::Context;
+use crate::gain::Saving;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// A stage without capacity left works for this share of its life.
+const ALWAYS: f64 = 0.8;
+/// One that waits for it has this much to spare.
+const SPARE: f64 = 0.6;
+/// Waits that one stage ended for another: a few at start or end are not a pipeline.
+const WAKES: u64 = 20;
+/// Share of a stage's life that it waits for the limiting one.
+const WAITS: f64 = 0.1;
+/// A stage that has several threads already can have more; one that has a single thread perhaps not.
+const EXPECTED: (f64, f64) = (0.8, 0.5);
+const SURE: (f64, f64) = (0.4, 0.0);
+const METHOD: &str = "work of each stage over its threads, bounded by CPUs (asymptotic bound)";
+
+/// A group with its load.
+struct Stage {
+    group: GroupId,
+    threads: usize,
+    life: f64,
+    /// At work, delays included.
+    work: f64,
+}
+
+impl Stage {
+    fn of(view: &View, group: GroupId) -> Self {
+        let members = view.members(group);
+        Self {
+            group,
+            threads: members.len(),
+            life: members
+                .iter()
+                .map(|th| th.life_ns() as f64)
+                .sum::<f64>()
+                .max(1.0),
+            work: members.iter().map(|th| th.working_ns() as f64).sum(),
+        }
+    }
+
+    fn load(&self) -> f64 {
+        self.work / self.life
+    }
+
+    /// The least time that its work takes.
+    fn needs(&self) -> f64 {
+        self.work / self.threads.max(1) as f64
+    }
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let stages: BTreeMap<GroupId, Stage> = view
+        .groups()
+        .into_iter()
+        .map(|group| (group, Stage::of(view, group)))
+        .collect();
+    let links = links(view);
+    let mut all = Vec::new();
+    for slow in stages.values().filter(|stage| stage.load() >= ALWAYS) {
+        let waits_for_it = |stage: &&Stage| {
+            let (n, ns) = links
+                .get(&(stage.group, slow.group))
+                .copied()
+                .unwrap_or_default();
+            n >= WAKES && ns >= WAITS * stage.life && stage.load() <= SPARE
+        };
+        let waiters: Vec<&Stage> = stages.values().filter(waits_for_it).collect();
+        if !waiters.is_empty() {
+            all.extend(finding(cx, slow, &waiters, &stages));
+        }
+    }
+    all
+}
+
+/// Waits of one group that another one ended: (waits, nanoseconds). Waits for locks, for threads to end and
+/// for child processes make no pipeline.
+fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
+    let mut links: BTreeMap<(GroupId, GroupId), (u64, f64)> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+            continue;
+        };
+        let kind = off
+            .object
+            .and_then(|id| view.model.objects.get(id.0 as usize))
+            .map(|object| object.kind);
+        let other = matches!(
+            kind,
+            Some(ObjectKind::Mutex | ObjectKind::RwLock | ObjectKind::Spin | ObjectKind::Thread)
+        );
+        let (from, to) = (view.group(off.thread), view.group(waker));
+        if from == to || other || off.reason == OffReason::Child {
+            continue;
+        }
+        let link = links.entry((from, to)).or_default();
+        link.0 = link.0.saturating_add(wake.n);
+        link.1 += wake.wait_ns as f64;
+    }
+    links
+}
+
+fn finding(
+    cx: &Context,
+    slow: &Stage,
+    waiters: &[&Stage],
+    stages: &BTreeMap<GroupId, Stage>,
+) -> Option<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let next = stages
+        .values()
+        .filter(|stage| stage.group != slow.group)
+        .map(Stage::needs)
+        .fold(view.cpu_floor(), f64::max);
+    // So many threads that it is no slower than what limits next, but not more than there are CPUs for.
+    let cpus = view.cpus.min(1e6);
+    let needed = (slow.work / next.max(1.0)).ceil().clamp(1.0, cpus.max(1.0));
+    let most = (slow.needs() - next.max(slow.work / needed)).max(0.0);
+    let several = slow.threads > 1;
+    let pick = |(many, one): (f64, f64)| if several { many } else { one };
+    let saving = Saving {
+        expected: pick(EXPECTED) * most,
+        most,
+        sure: pick(SURE),
+    };
+    if needed <= slow.threads as f64 || saving.bound(view) < view.t.gain_mid {
+        return None;
+    }
+    let name = view.group_name(slow.group);
+    let idle = waiters.iter().map(|s| s.load()).fold(1.0, f64::min);
+    let row = |stage: &Stage| {
+        evidence(
+            "busy_ratio",
+            stage.load(),
+            format!(
+                "{}: {} x {} at work",
+                view.group_name(stage.group),
+                stage.threads,
+                percent(stage.load().min(1.0))
+            ),
+        )
+    };
+    let mut list = vec![row(slow)];
+    list.extend(waiters.iter().map(|stage| row(stage)));
+    let used = view.cpus_used() / view.cpus;
+    if view.cpus.is_finite() {
+        list.push(evidence(
+            "cpu_ratio",
+            used,
+            format!("{} of the CPUs' time is used", percent(used.min(1.0))),
+        ));
+    }
+    list.push(evidence(
+        "threads_needed",
+        needed,
+        format!("with {needed:.0} threads it would keep up with what limits next"),
+    ));
+    let mut groups = vec![slow.group];
+    groups.extend(waiters.iter().map(|stage| stage.group));
+    let main = view
+        .members(slow.group)
+        .iter()
+        .any(|th| view.thread(th.thread).is_some_and(|t| t.main));
+    Some((
+        groups.clone(),
+        Finding {
+            id: "limiting-stage",
+            subject: Subject::Groups(groups),
+            title: format!(
+                "{name} is at work {} of its time, those that wait for it {} at least",
+                percent(slow.load().min(1.0)),
+                percent(idle)
+            ),
+            evidence: list,
+            causes: vec![cause(
+                "limiting-stage",
+                "one stage works all the time while those before and after it wait for it",
+                format!(
+                    "{needed:.0} threads for {name} instead of {}, or less work in it",
+                    plural(slow.threads, "thread")
+                ),
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the next stage"),
+            share_of_thread_time: slow.load().min(1.0),
+            caveats: main
+                .then(|| {
+                    "it is the main thread: part of its work would have to move to others".into()
+                })
+                .into_iter()
+                .collect(),
+        },
+    ))
+}

@@ -1,0 +1,322 @@
+//! Code that runs while few threads work, and that the others wait for (GAPP's critical code; Amdahl).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{duration, percent, plural};
+use convoy_model::{passes_on, CodeFrom, GroupId, SchedSource, SiteFrame, SiteId};
+
+use super::Context;
+use crate::call_path::{function_key, path_frames};
+use crate::gain::{spread, Saving};
+use crate::levels::{low, low_cm};
+use crate::text::{cause, evidence, time};
+use crate::view::View;
+
+/// A function that has this share of what its caller has is where the time goes.
+const DOMINANT: f64 = 0.8;
+/// Nobody knows whether code can be spread or overlapped: half of it is expected to be.
+const EXPECTED: f64 = 0.5;
+/// Places that are named as evidence.
+const PLACES: usize = 3;
+const METHOD: &str = "Amdahl's law: its time at low parallelism spread over the threads";
+
+/// One finding per group and phase.
+pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Finding> {
+    let mut by_group: BTreeMap<GroupId, Vec<Piece>> = BTreeMap::new();
+    let below = cx.view.low_below;
+    for slice in cx.view.sched.slices.iter().filter(|s| s.spin.is_none()) {
+        let cm = low_cm(&slice.by_working, below);
+        if cm <= 0.0 {
+            continue;
+        }
+        let group = cx.view.group(slice.thread);
+        by_group.entry(group).or_default().push(Piece {
+            cm,
+            time: low(&slice.by_working, below),
+            site: slice.site,
+            from: slice.from,
+            frames: slice
+                .site
+                .map_or_else(Vec::new, |site| outermost_first(cx.view, site)),
+        });
+    }
+    let mut findings = Vec::new();
+    for (group, pieces) in by_group.into_iter().filter(|(g, _)| !explained.contains(g)) {
+        let all: f64 = pieces.iter().map(|p| p.cm).sum();
+        let counts = counts(cx, group, all);
+        let mut phases = Vec::new();
+        split(cx.view, pieces, 0, &mut phases);
+        findings.extend(
+            phases
+                .iter()
+                .filter_map(|phase| phase.finding(cx, group, counts)),
+        );
+    }
+    findings
+}
+
+/// Share of the group's low-parallelism time in which somebody waited for it, or nobody else was there.
+fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
+    let view = cx.view;
+    if view.sched.source == SchedSource::Perf {
+        return 1.0;
+    }
+    let spun = view
+        .threads
+        .values()
+        .filter(|th| view.group(th.thread) != group)
+        .map(|th| th.spinning_ns as f64)
+        .fold(0.0, f64::max);
+    let reasons = cx.waited_for.group(group) + without_others(view, group) + spun;
+    (reasons / all.max(1.0)).min(1.0)
+}
+
+/// Time in which no worker of another group was alive.
+fn without_others(view: &View, group: GroupId) -> f64 {
+    let mut lives: Vec<(u64, u64)> = view
+        .workers
+        .iter()
+        .filter(|&&id| view.group(id) != group)
+        .filter_map(|id| view.threads.get(id))
+        .map(|th| (th.start_ns, th.end_ns))
+        .collect();
+    lives.sort_unstable();
+    let (mut alone, mut until) = (0u64, view.sched.start_ns);
+    for (start, end) in lives {
+        alone = alone.saturating_add(start.saturating_sub(until));
+        until = until.max(end);
+    }
+    alone.saturating_add(view.sched.end_ns.saturating_sub(until)) as f64
+}
+
+/// Activity at low parallelism with one call stack.
+#[derive(Debug, Clone)]
+struct Piece<'a> {
+    cm: f64,
+    time: f64,
+    site: Option<SiteId>,
+    from: CodeFrom,
+    /// Outermost first, runtime frames left out.
+    frames: Vec<&'a SiteFrame>,
+}
+
+fn outermost_first<'a>(view: &View<'a>, site: SiteId) -> Vec<&'a SiteFrame> {
+    let frames = path_frames(view.model, site);
+    let own = frames.iter().rev().filter(|frame| !passes_on(frame));
+    let own: Vec<&SiteFrame> = own.collect();
+    if own.is_empty() {
+        frames.first().into_iter().collect()
+    } else {
+        own
+    }
+}
+
+/// Pieces that go through one function, the innermost one that has nearly all of them.
+struct Phase<'a> {
+    pieces: Vec<Piece<'a>>,
+    depth: usize,
+}
+
+/// Goes inwards while one function has nearly all of the time. Where a thread's outermost function calls
+/// several, each is a phase of its own; further in they are parts of one.
+fn split<'a>(view: &View, pieces: Vec<Piece<'a>>, depth: usize, out: &mut Vec<Phase<'a>>) {
+    let all: f64 = pieces.iter().map(|p| p.cm).sum();
+    let mut children: BTreeMap<Option<String>, Vec<Piece>> = BTreeMap::new();
+    for piece in pieces {
+        let key = piece.frames.get(depth).map(|frame| function_key(frame));
+        children.entry(key).or_default().push(piece);
+    }
+    let cm = |pieces: &[Piece]| pieces.iter().map(|p| p.cm).sum::<f64>();
+    let dominant = children
+        .iter()
+        .find(|(key, child)| key.is_some() && cm(child) >= DOMINANT * all)
+        .map(|(key, _)| key.clone());
+    match dominant {
+        Some(key) => {
+            let child = children.remove(&key).unwrap_or_default();
+            split(view, child, depth + 1, out);
+        }
+        None if depth <= 1 => {
+            for (key, child) in children {
+                if key.is_none() {
+                    out.push(Phase {
+                        pieces: child,
+                        depth,
+                    });
+                } else {
+                    inwards(child, depth + 1, out);
+                }
+            }
+        }
+        None => out.push(Phase {
+            pieces: children.into_values().flatten().collect(),
+            depth,
+        }),
+    }
+}
+
+/// As [`split`], without making more phases.
+fn inwards<'a>(pieces: Vec<Piece<'a>>, depth: usize, out: &mut Vec<Phase<'a>>) {
+    let all: f64 = pieces.iter().map(|p| p.cm).sum();
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for piece in &pieces {
+        if let Some(frame) = piece.frames.get(depth) {
+            *sums.entry(function_key(frame)).or_default() += piece.cm;
+        }
+    }
+    let Some(key) = sums
+        .into_iter()
+        .find(|(_, cm)| *cm >= DOMINANT * all)
+        .map(|(key, _)| key)
+    else {
+        out.push(Phase { pieces, depth });
+        return;
+    };
+    let through = |piece: &Piece| {
+        piece
+            .frames
+            .get(depth)
+            .is_some_and(|f| function_key(f) == key)
+    };
+    inwards(pieces.into_iter().filter(through).collect(), depth + 1, out);
+}
+
+impl Phase<'_> {
+    fn finding(&self, cx: &Context, group: GroupId, counts: f64) -> Option<Finding> {
+        let view = cx.view;
+        let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
+        let time_low = counts * self.pieces.iter().map(|p| p.time).sum::<f64>();
+        let most = spread(cm, time_low, view.useful);
+        let saving = Saving {
+            expected: EXPECTED * most,
+            most,
+            sure: 0.0,
+        };
+        let first = self
+            .pieces
+            .iter()
+            .filter(|p| p.site.is_some())
+            .max_by(|a, b| a.cm.total_cmp(&b.cm))?;
+        if saving.bound(view) < view.t.gain_mid {
+            return None;
+        }
+        let share = cm / view.wall;
+        let name = view.group_name(group);
+        let place = self.place(first);
+        let parallelism = time_low / cm.max(1.0);
+        let with = if parallelism < 1.1 {
+            "works alone".to_owned()
+        } else {
+            format!("works with {parallelism:.1} threads at work")
+        };
+        Some(Finding {
+            id: "serial-code",
+            subject: Subject::Code(first.site?),
+            title: format!(
+                "{name} {with} in {place} for {} of the run",
+                percent(share)
+            ),
+            evidence: self.evidence(cx, group, cm),
+            causes: vec![cause(
+                "serial-code",
+                "this code runs on one thread while the others wait for it",
+                format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "whether that work can be split or overlapped at all"),
+            share_of_thread_time: share,
+            caveats: self.caveats(cx, first),
+        })
+    }
+
+    /// The function that all of it goes through; with the line where it is the innermost one.
+    fn place(&self, first: &Piece) -> String {
+        let at = self
+            .depth
+            .saturating_sub(1)
+            .min(first.frames.len().saturating_sub(1));
+        let Some(frame) = first.frames.get(at) else {
+            return "an unknown place".into();
+        };
+        if at + 1 == first.frames.len() {
+            return frame.label();
+        }
+        let function = SiteFrame {
+            line: 0,
+            ..(*frame).clone()
+        };
+        function.label()
+    }
+
+    fn evidence(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        cm: f64,
+    ) -> Vec<convoy_model::finding::Evidence> {
+        let view = cx.view;
+        let mut list = vec![evidence(
+            "low_cmetric_ns",
+            cm,
+            format!(
+                "{} of the run while fewer than {} of {} threads worked",
+                duration(cm),
+                view.low_below.ceil(),
+                view.workers_at_once
+            ),
+        )];
+        let waited = cx.waited_for.group(group);
+        let waiters = cx.waited_for.waiters(group, 0.1 * cm);
+        if waiters > 0 {
+            list.push(time(
+                "waited_for_ns",
+                waited,
+                &format!(
+                    "is what one of {} waited for it meanwhile",
+                    plural(waiters, "thread")
+                ),
+            ));
+        }
+        let alone = without_others(view, group).min(cm);
+        if alone > 0.1 * cm {
+            list.push(time(
+                "without_others_ns",
+                alone,
+                "passed while no other worker was there",
+            ));
+        }
+        let mut places: BTreeMap<String, f64> = BTreeMap::new();
+        for piece in &self.pieces {
+            *places.entry(view.place(piece.site)).or_default() += piece.cm;
+        }
+        let all: f64 = places.values().sum();
+        let mut places: Vec<(String, f64)> = places.into_iter().collect();
+        places.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        list.extend(places.into_iter().take(PLACES).map(|(place, cm)| {
+            let share = cm / all.max(1.0);
+            evidence(
+                "place_ratio",
+                share,
+                format!("{} of it at {place}", percent(share)),
+            )
+        }));
+        list
+    }
+
+    fn caveats(&self, cx: &Context, first: &Piece) -> Vec<String> {
+        let mut list = vec![
+            "whether it can be split is not known: the expected gain assumes half of it".to_owned(),
+        ];
+        if first.from == CodeFrom::StackTop {
+            list.push(
+                "from stack top: no sample fell into it, so this is where the thread blocked next"
+                    .into(),
+            );
+        }
+        if cx.view.sched.source == SchedSource::Perf {
+            list.push("who waits for it is not known without eBPF: it may be that there was nothing else to do".into());
+        }
+        list
+    }
+}

@@ -1,0 +1,125 @@
+//! Too many or too few threads for the CPUs.
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, percent, plural};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::text::{cause, evidence};
+
+/// Threads that are at work for this share of the run use what they could use.
+const ALL_BUSY: f64 = 0.9;
+/// Threads that could run wait for this share of their active time.
+const DELAYED: f64 = 0.3;
+/// What taking a thread off a processor costs, its caches included: expected and at most. Nanoseconds.
+const SWITCH_NS: (f64, f64) = (2_000.0, 10_000.0);
+/// More work can be spread over more threads; whether it scales is not known.
+const EXPECTED: f64 = 0.5;
+
+pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+    too_few(cx).or_else(|| too_many(cx))
+}
+
+/// Threads that all work all the time, and CPUs without any.
+fn too_few(cx: &Context) -> Option<Finding> {
+    let (view, p) = (cx.view, &cx.rows.parallelism);
+    let threads = view.workers_at_once as f64;
+    if !view.cpus.is_finite() || threads > view.cpus - 1.0 || p.working_mean < ALL_BUSY * threads {
+        return None;
+    }
+    let most = view.wall * (1.0 - threads / view.cpus);
+    let saving = Saving {
+        expected: EXPECTED * most,
+        most,
+        sure: 0.0,
+    };
+    Some(Finding {
+        id: "too-few-threads",
+        subject: Subject::Run,
+        title: format!(
+            "{} are at work all the time, on a machine with {:.0} CPUs for them",
+            plural(view.workers_at_once, "thread"),
+            view.cpus
+        ),
+        evidence: vec![evidence(
+            "working_mean",
+            p.working_mean,
+            format!("{:.1} threads at work on average", p.working_mean),
+        )],
+        causes: vec![cause(
+            "too-few-threads",
+            "all threads work all the time, and CPUs are idle",
+            format!("{:.0} threads", view.cpus),
+        )],
+        undecided: String::new(),
+        gain: saving.gain(
+            view,
+            "threads at work over CPUs",
+            "how well the work scales",
+        ),
+        share_of_thread_time: 1.0,
+        caveats: vec!["whether the work scales to more threads is not known".into()],
+    })
+}
+
+/// Threads that take turns on the CPUs, at a price.
+fn too_many(cx: &Context) -> Option<Finding> {
+    let (view, p) = (cx.view, &cx.rows.parallelism);
+    let sum = |f: fn(&convoy_model::SchedThread) -> u64| {
+        view.threads.values().map(|th| f(th) as f64).sum::<f64>()
+    };
+    let (active, preemptions) = (sum(|th| th.active_ns()), sum(|th| th.preemptions));
+    let delayed = sum(|th| th.delayed_ns) + sum(|th| th.preempted_ns);
+    if view.workers_at_once as f64 <= view.cpus || delayed < DELAYED * active {
+        return None;
+    }
+    let lost = |each: f64| (preemptions * each).min(0.5 * view.cpu_work) / view.cpus;
+    let (expected, most) = (lost(SWITCH_NS.0), lost(SWITCH_NS.1));
+    // The work is not what is saved here, but what its switches cost: it may fall below the CPU time of today.
+    if view.wall / (view.wall - most).max(1.0) < view.t.gain_mid {
+        return None;
+    }
+    let ratio = |saved: f64| view.wall / (view.wall - saved).max(0.5 * view.wall);
+    Some(Finding {
+        id: "too-many-threads",
+        subject: Subject::Run,
+        title: format!(
+            "{} take turns on {:.0} CPUs: they are taken off {} times a second",
+            plural(view.workers_at_once, "thread"),
+            view.cpus,
+            count(preemptions / view.wall * 1e9)
+        ),
+        evidence: vec![
+            evidence(
+                "delayed_ratio",
+                delayed / active.max(1.0),
+                format!(
+                    "threads that could run wait for a CPU {} of the time",
+                    percent(delayed / active.max(1.0))
+                ),
+            ),
+            evidence(
+                "active_mean",
+                p.active_mean,
+                format!("{:.1} threads could run on average", p.active_mean),
+            ),
+        ],
+        causes: vec![cause(
+            "too-many-threads",
+            "more threads want to run than there are CPUs",
+            format!("{:.0} threads", view.cpus),
+        )],
+        undecided: String::new(),
+        gain: convoy_model::finding::Gain {
+            low: 1.0,
+            mid: ratio(expected),
+            high: ratio(most),
+            method: "switches by force at 2 to 10 us each".into(),
+            limited_by: "CPUs".into(),
+        },
+        share_of_thread_time: delayed / active.max(1.0),
+        caveats: vec![
+            "what a switch costs depends on the caches that its thread finds cold".into(),
+        ],
+    })
+}

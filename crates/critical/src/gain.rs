@@ -1,0 +1,57 @@
+//! What a change would buy: the run now over the run with less of what kept it from being parallel.
+
+use convoy_model::finding::Gain;
+use convoy_model::words::percent;
+
+use crate::view::View;
+
+/// No run gets shorter than this share of what it was: what is measured is not that exact.
+const LEAST_LEFT: f64 = 0.01;
+
+/// Wall time that a change takes away, nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Saving {
+    /// Expected.
+    pub(crate) expected: f64,
+    /// At most.
+    pub(crate) most: f64,
+    /// Share of the expected gain that a fix keeps at least, 0..1.
+    pub(crate) sure: f64,
+}
+
+impl Saving {
+    /// Low, expected and high. CPU time that is work stays, and needs its CPUs.
+    pub(crate) fn gain(&self, view: &View, method: &str, limited_by: &str) -> Gain {
+        let floor = view.cpu_floor().min(view.wall);
+        let ratio = |saved: f64| {
+            let left = (view.wall - saved.max(0.0)).max(floor);
+            view.wall / left.clamp(LEAST_LEFT * view.wall, view.wall)
+        };
+        let mid = ratio(self.expected);
+        let by_cpus = view.wall - self.expected < floor;
+        Gain {
+            low: 1.0 + self.sure * (mid - 1.0),
+            mid,
+            high: ratio(self.most.max(self.expected)),
+            method: method.into(),
+            limited_by: if by_cpus {
+                format!(
+                    "CPUs: they are busy {} of the run",
+                    percent((floor / view.wall).min(1.0))
+                )
+            } else {
+                limited_by.into()
+            },
+        }
+    }
+
+    /// The bound alone.
+    pub(crate) fn bound(&self, view: &View) -> f64 {
+        self.gain(view, "", "").high
+    }
+}
+
+/// Code that would run on `n` threads instead of few: `c` of the run becomes `w / n` (Amdahl).
+pub(crate) fn spread(c: f64, w: f64, n: f64) -> f64 {
+    (c - w / n.max(1.0)).max(0.0)
+}

@@ -1,0 +1,178 @@
+//! One list of what both rooms say: what `detect` found stays, what says the same of the scheduler's is its
+//! evidence.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{rank, Finding, Subject};
+use convoy_model::{GroupId, Model, ProcessId, SiteId, SpinKind};
+use convoy_profile::ObjectKind;
+
+use crate::cross_check::objects;
+use crate::rows::Analysis;
+use crate::tables::paths::most;
+use crate::text::evidence;
+
+/// Share of serial code's time that waits for one lock must explain to be that lock's.
+const EXPLAINED: f64 = 0.5;
+/// Evidence of a folded finding that comes along: places and files.
+const CARRIED: usize = 2;
+
+/// Joins the findings of `detect` (cross-checked or not) with those of an analysis. Returns those worth a
+/// person's time and the others, each most gain first.
+pub fn merge(
+    model: &Model,
+    critical: &Analysis,
+    found: Vec<Finding>,
+    dismissed: Vec<Finding>,
+) -> (Vec<Finding>, Vec<Finding>) {
+    let mut found = found;
+    let mut own = Vec::new();
+    for finding in &critical.findings {
+        let same = found.iter_mut().find(|f| same(model, critical, f, finding));
+        match same {
+            Some(theirs) => fold(theirs, finding),
+            None => own.push(finding.clone()),
+        }
+    }
+    found.extend(own);
+    let mut rest = dismissed;
+    rest.extend(critical.dismissed.iter().cloned());
+    (rank(found, |_| true).0, rank(rest, |_| true).0)
+}
+
+fn fold(theirs: &mut Finding, ours: &Finding) {
+    theirs.evidence.push(evidence(
+        "scheduler_gain",
+        ours.gain.mid,
+        format!("the scheduler agrees: {}", ours.title),
+    ));
+    let telling = |key: &str| matches!(key, "place_ratio" | "file_wait_ns" | "samples");
+    let carried = ours.evidence.iter().filter(|e| telling(e.key));
+    theirs.evidence.extend(carried.take(CARRIED).cloned());
+}
+
+/// Whether a finding of ours says of the same thing what one of theirs does.
+fn same(model: &Model, critical: &Analysis, theirs: &Finding, ours: &Finding) -> bool {
+    let in_process = || {
+        let of_theirs = process(model, &theirs.subject);
+        of_theirs.is_some() && of_theirs == process(model, &ours.subject)
+    };
+    match (ours.id, theirs.id) {
+        ("holder-off-cpu", _) => {
+            let ids = objects(&theirs.subject);
+            objects(&ours.subject).iter().any(|id| ids.contains(id))
+        }
+        ("thread-imbalance", "straggler" | "barrier-imbalance") => in_process(),
+        ("limiting-stage", "load-imbalance" | "slow-stage") => {
+            let of_theirs = groups(model, &theirs.subject);
+            let of_ours = groups(model, &ours.subject);
+            of_ours.iter().any(|group| of_theirs.contains(group))
+        }
+        ("busy-waiting", "trylock-spin") => in_process() && spins_for_a_lock(model, ours),
+        ("busy-waiting", "contended-lock") => {
+            in_process() && spins_for_a_lock(model, ours) && is_spin_lock(model, theirs)
+        }
+        ("serial-code", "serial-phase") => in_process(),
+        ("serial-code", _) => under_the_lock(model, critical, theirs, ours),
+        _ => false,
+    }
+}
+
+fn spins_for_a_lock(model: &Model, finding: &Finding) -> bool {
+    let Subject::Loop(id) = finding.subject else {
+        return false;
+    };
+    let loops = model.sched.as_ref().map(|s| &s.loops);
+    let spin = loops.and_then(|loops| loops.get(id.0 as usize));
+    spin.is_some_and(|spin| {
+        matches!(
+            spin.kind,
+            SpinKind::Lock | SpinKind::Yield | SpinKind::KnownFunction
+        )
+    })
+}
+
+fn is_spin_lock(model: &Model, finding: &Finding) -> bool {
+    objects(&finding.subject)
+        .iter()
+        .filter_map(|id| model.objects.get(id.0 as usize))
+        .any(|object| matches!(object.kind, ObjectKind::Spin | ObjectKind::OmpLock))
+}
+
+/// Code that runs alone because it holds a lock that the others wait for.
+fn under_the_lock(model: &Model, critical: &Analysis, theirs: &Finding, ours: &Finding) -> bool {
+    let (Some(sched), Subject::Code(site)) = (&model.sched, &ours.subject) else {
+        return false;
+    };
+    let ids = objects(&theirs.subject);
+    let Some(group) = group_at(model, *site).filter(|_| !ids.is_empty()) else {
+        return false;
+    };
+    let alone = ours
+        .evidence
+        .iter()
+        .find(|e| e.key == "low_cmetric_ns")
+        .map_or(f64::INFINITY, |e| e.value);
+    let below = critical.parallelism.low_below;
+    let mut waited: BTreeMap<_, f64> = BTreeMap::new();
+    for wake in &sched.wakes {
+        let Some(off) = sched.off(wake.off) else {
+            continue;
+        };
+        let by_group = matches!(wake.waker, convoy_model::Waker::Thread(id, _)
+            if model.threads.get(id.0 as usize).is_some_and(|th| th.group == group));
+        if by_group && off.object.is_some_and(|id| ids.contains(&id)) {
+            let histogram = crate::tables::waits::meanwhile(off);
+            let low = crate::levels::low_or_none(histogram, below) / (off.sum_ns as f64).max(1.0);
+            *waited.entry(off.thread).or_default() += wake.wait_ns as f64 * low.min(1.0);
+        }
+    }
+    waited.values().copied().fold(0.0, f64::max) >= EXPLAINED * alone
+}
+
+/// The group that was active with this call stack most.
+fn group_at(model: &Model, site: SiteId) -> Option<GroupId> {
+    let mut groups: BTreeMap<GroupId, f64> = BTreeMap::new();
+    for slice in &model.sched.as_ref()?.slices {
+        if slice.site == Some(site) {
+            let thread = model.threads.get(slice.thread.0 as usize)?;
+            *groups.entry(thread.group).or_default() += slice.cm_ns;
+        }
+    }
+    most(groups)
+}
+
+fn groups(model: &Model, subject: &Subject) -> Vec<GroupId> {
+    match subject {
+        Subject::Group(group) => vec![*group],
+        Subject::Groups(groups) => groups.clone(),
+        Subject::Thread(id) => {
+            let thread = model.threads.get(id.0 as usize);
+            thread.map(|th| th.group).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The process that a finding is in.
+fn process(model: &Model, subject: &Subject) -> Option<ProcessId> {
+    let of_site = |id: &SiteId| model.sites.get(id.0 as usize).map(|s| s.process);
+    match subject {
+        Subject::Code(site) | Subject::File(_, site) => of_site(site),
+        Subject::Loop(id) => {
+            let loops = &model.sched.as_ref()?.loops;
+            loops.get(id.0 as usize).map(|l| l.process)
+        }
+        Subject::Processes(ids) => ids.first().copied(),
+        Subject::Thread(id) => model.threads.get(id.0 as usize).map(|th| th.process),
+        Subject::Group(_) | Subject::Groups(_) => {
+            let group = groups(model, subject).first().copied()?;
+            model.groups.get(group.0 as usize).map(|g| g.process)
+        }
+        Subject::Object(_) | Subject::Objects(_) | Subject::Site(..) => {
+            let object = objects(subject).first().copied()?;
+            model.objects.get(object.0 as usize).map(|o| o.process)
+        }
+        Subject::Run => None,
+    }
+}

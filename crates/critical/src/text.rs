@@ -1,0 +1,46 @@
+//! Words of findings.
+
+use convoy_model::finding::{Cause, Evidence};
+use convoy_model::words::duration;
+use convoy_model::OffReason;
+
+pub(crate) fn evidence(key: &'static str, value: f64, text: String) -> Evidence {
+    Evidence { key, value, text }
+}
+
+/// A duration as evidence: `text` with the time in front.
+pub(crate) fn time(key: &'static str, ns: f64, text: &str) -> Evidence {
+    evidence(key, ns, format!("{} {text}", duration(ns)))
+}
+
+pub(crate) fn cause(id: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Cause {
+    Cause {
+        id,
+        text: text.into(),
+        fix: fix.into(),
+    }
+}
+
+/// What a thread did that was off the processors for this reason.
+pub(crate) fn in_what(reason: OffReason) -> &'static str {
+    match reason {
+        OffReason::Unknown => "blocked",
+        OffReason::Futex => "waiting for another thread",
+        OffReason::File => "reading or writing a file",
+        OffReason::Sync => "writing a file through to the disk (fsync)",
+        OffReason::Disk => "waiting for a disk",
+        OffReason::PageFault => "in page faults",
+        OffReason::Memory => "waiting for the lock of the address space (mmap_lock)",
+        OffReason::Pipe => "reading or writing a pipe",
+        OffReason::Socket => "sending or receiving",
+        OffReason::Poll => "polling descriptors",
+        OffReason::Sleep => "asleep",
+        OffReason::Signal => "waiting for a signal",
+        OffReason::Child => "waiting for a child process",
+        OffReason::Ipc => "waiting for a message or a file lock",
+        OffReason::AsyncIo => "waiting for asynchronous I/O",
+        OffReason::Stopped => "stopped",
+        OffReason::OtherCall => "in a system call",
+        OffReason::Preempted => "preempted",
+    }
+}

@@ -1,0 +1,214 @@
+//! What all parts of the analysis ask: who does real work, how many could at once, and what counts as low.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::{
+    GroupId, Model, NameId, ObjectId, OffReason, ProcessId, Sched, SchedThread, SiteFrame, SiteId,
+    Thread, ThreadId,
+};
+
+use crate::Thresholds;
+
+/// Workers count as there together if they are for this share of the run.
+const AT_ONCE: f64 = 0.01;
+/// A thread that is at work for this share of its life is a worker, however short it lives...
+const BUSY: f64 = 0.5;
+/// ... but not shorter than this share of the run.
+const SHORT: f64 = 0.001;
+/// One thread at work is low parallelism wherever two could be.
+const LEAST_LOW: f64 = 1.5;
+
+/// The scheduler's rows of a model with what follows from them at once.
+pub(crate) struct View<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) sched: &'a Sched,
+    pub(crate) t: &'a Thresholds,
+    /// Length of the run, at least 1 ns.
+    pub(crate) wall: f64,
+    /// CPUs that the program may use; infinite if unknown.
+    pub(crate) cpus: f64,
+    pub(crate) threads: BTreeMap<ThreadId, &'a SchedThread>,
+    pub(crate) workers: BTreeSet<ThreadId>,
+    pub(crate) workers_at_once: usize,
+    /// The most threads that can work at once.
+    pub(crate) useful: f64,
+    pub(crate) n_min: f64,
+    /// Fewer threads at work are low parallelism; 0 if two could never work at once.
+    pub(crate) low_below: f64,
+    /// CPU time without busy waiting.
+    pub(crate) cpu_work: f64,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(model: &'a Model, sched: &'a Sched, t: &'a Thresholds) -> Self {
+        let machine = &model.meta.machine;
+        let cpus = match (machine.cpus_allowed, machine.cpus_online) {
+            (0, 0) => f64::INFINITY,
+            (0, n) | (n, _) => f64::from(n),
+        };
+        let wall = (sched.wall_ns() as f64).max(1.0);
+        let workers = workers(sched, t, wall);
+        let workers_at_once = at_once(sched, &workers, wall);
+        let useful = (workers_at_once as f64).min(cpus);
+        let n_min = t
+            .n_min
+            .filter(|n| n.is_finite() && *n > 0.0)
+            .unwrap_or(workers_at_once as f64 / 2.0);
+        let low_below = if useful < LEAST_LOW {
+            0.0
+        } else {
+            n_min.max(LEAST_LOW).min(useful)
+        };
+        let work = |th: &SchedThread| th.running_ns.saturating_sub(th.spinning_ns) as f64;
+        Self {
+            model,
+            sched,
+            t,
+            wall,
+            cpus,
+            threads: sched.threads.iter().map(|th| (th.thread, th)).collect(),
+            workers,
+            workers_at_once,
+            useful,
+            n_min,
+            low_below,
+            cpu_work: sched.threads.iter().map(work).sum(),
+        }
+    }
+
+    /// Nothing can be faster than the CPU time on all CPUs.
+    pub(crate) fn cpu_floor(&self) -> f64 {
+        self.cpu_work / self.cpus
+    }
+
+    /// Mean number of CPUs in use, busy waiting included.
+    pub(crate) fn cpus_used(&self) -> f64 {
+        let running = |th: &SchedThread| th.running_ns as f64;
+        self.sched.threads.iter().map(running).sum::<f64>() / self.wall
+    }
+
+    pub(crate) fn thread(&self, id: ThreadId) -> Option<&'a Thread> {
+        self.model.threads.get(id.0 as usize)
+    }
+
+    pub(crate) fn group(&self, id: ThreadId) -> GroupId {
+        self.thread(id).map(|th| th.group).unwrap_or_default()
+    }
+
+    pub(crate) fn process(&self, id: ThreadId) -> ProcessId {
+        self.thread(id).map(|th| th.process).unwrap_or_default()
+    }
+
+    /// The name of a group; with that of its process where several are recorded.
+    pub(crate) fn group_name(&self, id: GroupId) -> String {
+        let Some(group) = self.model.groups.get(id.0 as usize) else {
+            return format!("group {}", id.0);
+        };
+        let name = match group.name.as_str() {
+            "" => format!("group {}", id.0),
+            "main" => "the main thread".into(),
+            name => name.to_owned(),
+        };
+        match self.model.processes.get(group.process.0 as usize) {
+            Some(process) if self.model.processes.len() > 1 => {
+                format!("{name} of {} ({})", process.name, process.pid)
+            }
+            _ => name,
+        }
+    }
+
+    /// Threads of a group that were seen.
+    pub(crate) fn members(&self, group: GroupId) -> Vec<&'a SchedThread> {
+        let of = |th: &&&SchedThread| self.group(th.thread) == group;
+        self.threads.values().filter(of).copied().collect()
+    }
+
+    /// Groups with threads that were seen.
+    pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
+        self.threads.keys().map(|&id| self.group(id)).collect()
+    }
+
+    pub(crate) fn shown(&self, site: SiteId) -> Option<&'a SiteFrame> {
+        let site = self.model.sites.get(site.0 as usize)?;
+        site.frames.get(site.shown).or(site.frames.first())
+    }
+
+    /// Where a site is, for people.
+    pub(crate) fn place(&self, site: Option<SiteId>) -> String {
+        let frame = site.and_then(|site| self.shown(site));
+        match frame {
+            Some(f) if !f.function.is_empty() || !f.module.is_empty() => f.label(),
+            _ => "an unknown place".into(),
+        }
+    }
+
+    pub(crate) fn object_name(&self, id: ObjectId) -> Option<&'a str> {
+        let object = self.model.objects.get(id.0 as usize)?;
+        (!object.name.is_empty()).then_some(object.name.as_str())
+    }
+
+    pub(crate) fn file_name(&self, id: Option<NameId>) -> Option<&'a str> {
+        self.sched.name(id?).filter(|name| !name.is_empty())
+    }
+}
+
+/// Waits for files and disks: work of a kind, and never idle.
+pub(crate) fn is_file_io(reason: OffReason) -> bool {
+    matches!(
+        reason,
+        OffReason::File | OffReason::Sync | OffReason::Disk | OffReason::AsyncIo
+    )
+}
+
+/// Threads that did real work, CPU work or files: a twentieth of what the busiest did, or half of their
+/// (not too short) lives.
+fn workers(sched: &Sched, t: &Thresholds, wall: f64) -> BTreeSet<ThreadId> {
+    let mut files: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    for off in sched.offs.iter().filter(|off| is_file_io(off.reason)) {
+        *files.entry(off.thread).or_default() += off.sum_ns as f64;
+    }
+    let work =
+        |th: &SchedThread| th.working_ns() as f64 + files.get(&th.thread).copied().unwrap_or(0.0);
+    let most = sched.threads.iter().map(work).fold(0.0, f64::max);
+    let is_worker = |th: &&SchedThread| {
+        let short_lived = work(th) >= BUSY * th.life_ns() as f64 && work(th) >= SHORT * wall;
+        work(th) > 0.0 && (work(th) >= t.worker_ratio * most || short_lived)
+    };
+    sched
+        .threads
+        .iter()
+        .filter(is_worker)
+        .map(|th| th.thread)
+        .collect()
+}
+
+/// The most workers that were alive together for long enough to speak of.
+fn at_once(sched: &Sched, workers: &BTreeSet<ThreadId>, wall: f64) -> usize {
+    let mut edges: Vec<(u64, bool)> = sched
+        .threads
+        .iter()
+        .filter(|th| workers.contains(&th.thread))
+        .flat_map(|th| [(th.start_ns, true), (th.end_ns.max(th.start_ns), false)])
+        .collect();
+    // Ends first: one that begins when another ends was not there beside it.
+    edges.sort_unstable();
+    let mut time: BTreeMap<usize, f64> = BTreeMap::new();
+    let (mut now, mut since) = (0usize, 0u64);
+    for (at, begins) in edges {
+        *time.entry(now).or_default() += at.saturating_sub(since) as f64;
+        now = if begins {
+            now + 1
+        } else {
+            now.saturating_sub(1)
+        };
+        since = at;
+    }
+    let mut together = 0.0;
+    for (&n, ns) in time.iter().rev() {
+        together += if n > 0 { *ns } else { 0.0 };
+        if together >= AT_ONCE * wall {
+            return n;
+        }
+    }
+    usize::from(!workers.is_empty())
+}

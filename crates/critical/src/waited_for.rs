@@ -1,0 +1,93 @@
+//! Whose fault waits are: the time that threads waited for a group, and for a wait of somebody else.
+
+use std::collections::BTreeMap;
+
+use convoy_model::{GroupId, OffId, ThreadId, Waker};
+
+use crate::tables::waits::low_ns;
+use crate::view::View;
+
+/// Waits while parallelism was low, by who ended them.
+pub(crate) struct WaitedFor {
+    /// Group that was waited for, and by which thread: nanoseconds.
+    by_group: BTreeMap<GroupId, BTreeMap<ThreadId, f64>>,
+    /// Wait of a waker, and who waited meanwhile for it to end.
+    by_off: BTreeMap<OffId, BTreeMap<ThreadId, f64>>,
+}
+
+impl WaitedFor {
+    /// A waker that itself waited passes the blame on to whoever ended its wait, once.
+    pub(crate) fn of(view: &View) -> Self {
+        let mut this = Self {
+            by_group: BTreeMap::new(),
+            by_off: BTreeMap::new(),
+        };
+        let enders = enders(view);
+        for wake in &view.sched.wakes {
+            let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
+            else {
+                continue;
+            };
+            let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
+            let mut own = wake.wait_ns as f64;
+            for &(id, ns) in &wake.waker_off {
+                let ns = ns as f64;
+                let waiters = this.by_off.entry(id).or_default();
+                *waiters.entry(off.thread).or_default() += ns * low;
+                for &(group, ender, share) in enders.get(&id).into_iter().flatten() {
+                    if ender != off.thread {
+                        this.blame(group, off.thread, ns * share * low);
+                        own -= ns * share;
+                    }
+                }
+            }
+            if waker != off.thread {
+                this.blame(view.group(waker), off.thread, own.max(0.0) * low);
+            }
+        }
+        this
+    }
+
+    fn blame(&mut self, group: GroupId, waiter: ThreadId, ns: f64) {
+        let waiters = self.by_group.entry(group).or_default();
+        *waiters.entry(waiter).or_default() += ns;
+    }
+
+    /// Most time that one thread waited for threads of the group.
+    pub(crate) fn group(&self, group: GroupId) -> f64 {
+        most(self.by_group.get(&group))
+    }
+
+    /// Threads that waited for the group for a time to speak of.
+    pub(crate) fn waiters(&self, group: GroupId, at_least: f64) -> usize {
+        let waiters = self.by_group.get(&group);
+        waiters.map_or(0, |w| w.values().filter(|&&ns| ns >= at_least).count())
+    }
+
+    /// Most time that one thread waited for somebody who was in one of these waits.
+    pub(crate) fn offs(&self, offs: &[OffId]) -> f64 {
+        let mut sums: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        for (thread, ns) in offs.iter().filter_map(|id| self.by_off.get(id)).flatten() {
+            *sums.entry(*thread).or_default() += ns;
+        }
+        most(Some(&sums))
+    }
+}
+
+fn most(waiters: Option<&BTreeMap<ThreadId, f64>>) -> f64 {
+    waiters.map_or(0.0, |w| w.values().copied().fold(0.0, f64::max))
+}
+
+/// Of each wait, who ended which share of it.
+fn enders(view: &View) -> BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>> {
+    let mut enders: BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+            continue;
+        };
+        let share = (wake.wait_ns as f64 / (off.sum_ns as f64).max(1.0)).min(1.0);
+        let list = enders.entry(wake.off).or_default();
+        list.push((view.group(waker), waker, share));
+    }
+    enders
+}
