@@ -5,6 +5,8 @@
 pub(crate) enum Callee {
     /// Loads an atomic: what compilers make of it without optimisation.
     Load,
+    /// Computes its result from its arguments: the small change of unoptimised C++.
+    Nothing,
     /// A pause instruction in a function of its own.
     Pause,
     /// Gives way or sleeps.
@@ -57,7 +59,13 @@ const NAMES: [(&str, Callee); 37] = [
 ];
 
 /// Two pieces that a name of C++ or Rust must have, mangled or demangled.
-const PIECES: [(&str, &str, Callee); 22] = [
+const PIECES: [(&str, &str, Callee); 28] = [
+    ("_ZStanSt12memory_order", "", Callee::Nothing),
+    ("_ZStorSt12memory_order", "", Callee::Nothing),
+    ("23__cmpexch_failure_order", "", Callee::Nothing),
+    ("32__is_valid_cmpexch_failure_order", "", Callee::Nothing),
+    ("23__is_constant_evaluated", "", Callee::Nothing),
+    ("21__glibcxx_assert_fail", "", Callee::Nothing),
     ("NSt11this_thread5yield", "", Callee::Yield),
     ("NSt11this_thread9sleep_for", "", Callee::Yield),
     ("std::this_thread::yield", "", Callee::Yield),

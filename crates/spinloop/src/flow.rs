@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 /// A loop's instructions lie this close to each other, bytes.
 const SPAN: u64 = 256;
@@ -113,10 +113,11 @@ pub(crate) fn loops(graph: &Graph, ip: u64) -> Vec<Body> {
             .flat_map(|&at| targets(graph, at).map(move |to| (at, to)))
             .filter(|&(at, to)| to <= at && region.contains(&to))
             .collect();
+        let before = predecessors(graph, &region);
         for &(from, head) in &back {
             let body = Body {
                 head,
-                members: natural(graph, &region, from, head),
+                members: natural(&before, from, head),
             };
             if body.members.contains(&ip) && !bodies.contains(&body) {
                 bodies.push(body);
@@ -130,7 +131,7 @@ pub(crate) fn loops(graph: &Graph, ip: u64) -> Vec<Body> {
             let mut rest = region.clone();
             rest.remove(&head);
             let inner = component(graph, ip, &rest);
-            if !inner.is_empty() && !regions.contains(&inner) {
+            if is_whole(&inner, &region) && !regions.contains(&inner) {
                 regions.push(inner);
             }
         }
@@ -139,6 +140,22 @@ pub(crate) fn loops(graph: &Graph, ip: u64) -> Vec<Body> {
     bodies.sort_by_key(|b| b.members.len());
     bodies.truncate(MOST_LOOPS);
     bodies
+}
+
+/// An inner loop lies in one piece: what is left of a loop whose inner loop is cut out does not.
+fn is_whole(inner: &BTreeSet<u64>, region: &BTreeSet<u64>) -> bool {
+    match (inner.first(), inner.last()) {
+        (Some(lo), Some(hi)) => region.range(lo..=hi).count() == inner.len(),
+        _ => false,
+    }
+}
+
+/// There is a pause instruction on some way from `ip` back to it.
+pub(crate) fn pauses(graph: &Graph, ip: u64) -> bool {
+    component(graph, ip, &graph.keys().copied().collect())
+        .iter()
+        .filter_map(|at| graph.get(at))
+        .any(|n| n.instr.mnemonic() == Mnemonic::Pause)
 }
 
 fn targets(graph: &Graph, at: u64) -> impl Iterator<Item = u64> + '_ {
@@ -155,9 +172,11 @@ fn span(members: &BTreeSet<u64>) -> u64 {
     }
 }
 
+/// What goes to an instruction.
+type Before = BTreeMap<u64, Vec<u64>>;
+
 /// The instructions of a region from which `from` is reached without passing `head`, and `head`.
-fn natural(graph: &Graph, region: &BTreeSet<u64>, from: u64, head: u64) -> BTreeSet<u64> {
-    let before = predecessors(graph, region);
+fn natural(before: &Before, from: u64, head: u64) -> BTreeSet<u64> {
     let mut members = BTreeSet::from([head]);
     let mut todo = vec![from];
     while let Some(at) = todo.pop() {
@@ -168,8 +187,8 @@ fn natural(graph: &Graph, region: &BTreeSet<u64>, from: u64, head: u64) -> BTree
     members
 }
 
-fn predecessors(graph: &Graph, region: &BTreeSet<u64>) -> BTreeMap<u64, Vec<u64>> {
-    let mut before: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+fn predecessors(graph: &Graph, region: &BTreeSet<u64>) -> Before {
+    let mut before = Before::new();
     for &at in region {
         for to in targets(graph, at).filter(|to| region.contains(to)) {
             before.entry(to).or_default().push(at);

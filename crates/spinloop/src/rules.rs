@@ -6,9 +6,13 @@ use iced_x86::{Mnemonic, OpKind};
 use crate::callee::{callee, Callee};
 use crate::effects::{Effect, RSP};
 use crate::evidence::evidence;
-use crate::flow::{loops, Body, Graph, Window};
+use crate::flow::{loops, pauses, Body, Graph, Window};
 use crate::values::{Flow, Origins, Set};
 use crate::{Callees, Loop, Verdict, Why};
+
+/// A loop that does not say that it spins, by a pause, a try at a lock or a count, and has more ways out than these is
+/// part of a larger one: most ways out do the work and come back.
+const MOST_EXITS: usize = 2;
 
 /// What one loop is, whatever is around it.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,11 +34,13 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
         return Verdict::Unknown(Why::NoCode);
     }
     let bodies = loops(&graph, ip);
+    let spins = pauses(&graph, ip);
     let mut delay = None;
     for body in &bodies {
-        match outcome(&graph, body, callees) {
+        match outcome(&graph, body, spins, callees) {
             Outcome::Waits { found, counts } => {
-                let works = |b: &Body| matches!(outcome(&graph, b, callees), Outcome::Works(_));
+                let works =
+                    |b: &Body| matches!(outcome(&graph, b, spins, callees), Outcome::Works(_));
                 let mut others = bodies.iter().filter(|b| b.head == body.head && *b != body);
                 if counts && others.any(works) {
                     return Verdict::Unknown(Why::Mixed);
@@ -64,6 +70,8 @@ fn or_delay(delay: Option<Option<Loop>>, otherwise: Verdict) -> Verdict {
 struct Seen {
     /// Instructions that bring something from outside: loads, tries at locks, calls that do either.
     looks: Set,
+    /// Loads of variables of this function that it does not write.
+    own: Set,
     /// Loads that must decide something.
     loads: Set,
     /// Loads from outside the stack frame.
@@ -74,14 +82,21 @@ struct Seen {
     used: Set,
     /// Instructions that carry something from pass to pass.
     carried: Set,
+    /// Instructions that ask the time.
+    times: Set,
+    /// There is a pause on some way round, so that what is computed is how long to pause.
+    backs_off: bool,
     pauses: bool,
     yields: bool,
     trylock: bool,
 }
 
-fn outcome(graph: &Graph, body: &Body, callees: Callees) -> Outcome {
+fn outcome(graph: &Graph, body: &Body, spins: bool, callees: Callees) -> Outcome {
     let flow = Flow::of(graph, body);
-    let mut seen = Seen::default();
+    let mut seen = Seen {
+        backs_off: spins,
+        ..Seen::default()
+    };
     if let Err(outcome) = gather(&flow, callees, &mut seen) {
         return outcome;
     }
@@ -98,11 +113,9 @@ fn outcome(graph: &Graph, body: &Body, callees: Callees) -> Outcome {
             .get(&e.instr.ip())
             .is_some_and(|n| n.next.len() > 1 && n.next.iter().any(|to| !body.members.contains(to)))
     };
-    let waits = flow
-        .effects
-        .iter()
-        .zip(&flow.origins)
-        .any(|(e, o)| leaves(e) && o.inputs & seen.looks != 0 && o.inputs & seen.carried == 0);
+    let waits = flow.effects.iter().zip(&flow.origins).any(|(e, o)| {
+        leaves(e) && o.inputs & seen.looks != 0 && o.inputs & (seen.carried | seen.times) == 0
+    });
     let kind = if seen.tries != 0 || seen.trylock {
         SpinKind::Lock
     } else if seen.yields {
@@ -118,6 +131,10 @@ fn outcome(graph: &Graph, body: &Body, callees: Callees) -> Outcome {
         kind,
         evidence: text(&flow, &seen),
     };
+    let exits = flow.effects.iter().filter(|e| leaves(e)).count();
+    if waits && kind == SpinKind::Polling && seen.carried == 0 && exits > MOST_EXITS {
+        return Outcome::Unknown(Why::Mixed);
+    }
     if waits || seen.yields {
         return Outcome::Waits {
             found: found(),
@@ -134,9 +151,16 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
         if e.is_call() {
             match called(e, callees) {
                 Some(Callee::Load) => seen.looks |= me,
-                Some(Callee::Pause) => seen.pauses = true,
-                Some(Callee::Yield) => seen.yields = true,
-                Some(Callee::Time) => {}
+                Some(Callee::Pause) => {
+                    seen.pauses = true;
+                    seen.backs_off = true;
+                }
+                Some(Callee::Yield) => {
+                    seen.yields = true;
+                    seen.backs_off = true;
+                }
+                Some(Callee::Time) => seen.times |= me,
+                Some(Callee::Nothing) => {}
                 Some(Callee::TryLock) => {
                     seen.looks |= me;
                     seen.trylock = true;
@@ -150,6 +174,9 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
             return Err(Outcome::Unknown(Why::Calls));
         }
         seen.pauses |= e.is_pause();
+        if matches!(e.instr.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp) {
+            seen.times |= me;
+        }
         if e.instr.is_jcc_short_or_near()
             || e.instr.is_jcx_short()
             || e.instr.is_loop()
@@ -168,10 +195,16 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
                 seen.loads |= me;
                 seen.shared |= me;
             }
-            if o.content == 0 {
-                seen.looks |= me; // a variable of this function that it does not write: others may
+            // A variable of this function that it does not write: others may.
+            if o.slot.is_none() {
+                seen.looks |= me;
+            } else if o.content == 0 {
+                seen.own |= me;
             }
         }
+    }
+    if seen.times == 0 {
+        seen.looks |= seen.own; // else it is where the time is put
     }
     for (at, (e, o)) in flow.effects.iter().zip(&flow.origins).enumerate() {
         let me: Set = 1 << (at % 64);
@@ -248,7 +281,8 @@ fn not_a_try(at: usize, e: &Effect, o: &Origins, flow: &Flow, seen: &Seen) -> Op
             let old = o.rax & (seen.shared | seen.tries);
             let update = o.rax & me != 0
                 || o.source & (old | me | seen.carried) != 0
-                || o.rax & seen.carried != 0;
+                || o.rax & seen.carried != 0
+                || (old != 0 && !seen.backs_off);
             update.then_some(Why::Updates)
         }
         Mnemonic::Bts => None,
@@ -360,7 +394,7 @@ fn is_plain(e: &Effect) -> bool {
     quiet || moves || computes
 }
 
-/// Counting, comparing and moving a count; doubling it only as a back-off does.
+/// Counting, comparing and moving a count; computing with it only where the result says how long to pause.
 fn is_counting(e: &Effect, seen: &Seen) -> bool {
     use Mnemonic as M;
     let immediate = matches!(
@@ -374,7 +408,6 @@ fn is_counting(e: &Effect, seen: &Seen) -> bool {
             | OpKind::Immediate32to64
             | OpKind::Immediate64
     );
-    let backs_off = seen.pauses || seen.yields;
     let m = e.instr.mnemonic();
     if e.instr.is_jcc_short_or_near() || is_set(e) {
         return true;
@@ -386,15 +419,11 @@ fn is_counting(e: &Effect, seen: &Seen) -> bool {
         M::Add | M::Sub if immediate => true,
         M::And if immediate => true,
         M::Xor if immediate => e.instr.op0_register().is_gpr8(),
-        M::Add => backs_off && same_register(e),
-        M::Lea => e.operand.is_some_and(|o| o.index.is_none() || backs_off),
-        M::Shl | M::Sal | M::Shr | M::Sar => backs_off && immediate,
-        _ => is_conditional_move(e) && backs_off,
+        M::Lea => e
+            .operand
+            .is_some_and(|o| o.index.is_none() || seen.backs_off),
+        _ => seen.backs_off && !is_product(e),
     }
-}
-
-fn same_register(e: &Effect) -> bool {
-    e.operand.is_none() && e.instr.op0_register() == e.instr.op1_register()
 }
 
 fn is_set(e: &Effect) -> bool {

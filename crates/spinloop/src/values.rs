@@ -3,7 +3,7 @@
 //! Every value is followed through registers, flags and stack slots as the set of the loop's instructions
 //! that it derives from. An instruction that derives from itself carries something from one pass to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind};
 
@@ -94,7 +94,8 @@ impl Flow {
             .collect();
         let mut states: Vec<Option<State>> = vec![None; effects.len()];
         let mut origins = vec![Origins::default(); effects.len()];
-        let mut todo: Vec<usize> = addresses
+        // In order of addresses, so that most values are known before they are used.
+        let mut todo: BTreeSet<usize> = addresses
             .binary_search(&body.head)
             .ok()
             .into_iter()
@@ -102,7 +103,7 @@ impl Flow {
         for &first in &todo {
             states[first] = Some(State::default());
         }
-        while let Some(at) = todo.pop() {
+        while let Some(at) = todo.pop_first() {
             let Some(state) = states[at].clone() else {
                 continue;
             };
@@ -115,7 +116,7 @@ impl Flow {
                 };
                 if states[to].as_ref() != Some(&merged) {
                     states[to] = Some(merged);
-                    todo.push(to);
+                    todo.insert(to);
                 }
             }
         }

@@ -1,0 +1,64 @@
+//! Functions known by name.
+
+use convoy_profile::SpinKind;
+use convoy_spinloop::known;
+
+#[test]
+fn pollers_are_known_by_name() {
+    for (name, kind) in [
+        ("gomp_team_barrier_wait_end", SpinKind::Pause),
+        (
+            "_ZN13kmp_flag_64ILb0ELb1EE4waitEP8kmp_infoiPv",
+            SpinKind::Pause,
+        ),
+        ("opal_progress", SpinKind::KnownFunction),
+        ("mca_btl_vader_component_progress", SpinKind::KnownFunction),
+        ("MPIDI_CH3I_Progress", SpinKind::KnownFunction),
+        ("ucp_worker_progress", SpinKind::KnownFunction),
+        ("uct_mm_iface_progress", SpinKind::KnownFunction),
+        ("pthread_spin_lock@@GLIBC_2.34", SpinKind::Lock),
+        ("_ZN13ObjectMonitor7TrySpinEP10JavaThread", SpinKind::Lock),
+        (
+            "ObjectMonitor::TrySpin_VaryDuration(Thread*)",
+            SpinKind::Lock,
+        ),
+        ("runtime.procyield.abi0", SpinKind::Pause),
+        (
+            "_ZN16parking_lot_core8spinwait8SpinWait4spin17h0123456789abcdefE",
+            SpinKind::Yield,
+        ),
+        (
+            "_ZN15crossbeam_utils7backoff7Backoff6snooze17h0123456789abcdefE",
+            SpinKind::Yield,
+        ),
+        ("std::sys::sync::mutex::futex::Mutex::spin", SpinKind::Pause),
+        ("_ZN14srw_mutex_implILb1EE13wait_and_lockEv", SpinKind::Lock),
+        ("s_lock", SpinKind::Lock),
+    ] {
+        assert_eq!(known(name).map(|k| k.kind), Some(kind), "{name}");
+    }
+}
+
+#[test]
+fn functions_that_work_are_not_known() {
+    for name in [
+        "",
+        "main",
+        "memcpy",
+        "read",
+        "s_lock_test",
+        "do_spinning_cube",
+        "put_delayed",
+        "MPI_Send",
+        "MPIR_Allreduce",
+        "pthread_mutex_lock",
+        "uct_mm_ep_am_short",
+        "ompi_request_free",
+        "runtime.mallocgc",
+        "opal_datatype_pack",
+        "mca_btl_vader_send",
+        "ObjectMonitor::exit",
+    ] {
+        assert_eq!(known(name), None, "{name}");
+    }
+}
