@@ -68,23 +68,26 @@ pub(crate) fn clean(bytes: &[u8]) -> String {
 /// Cuts what compilers append to copies of a function (`.part.0`, `.cold`, `.constprop.1`, ...), so
 /// that a function has one name with and without debug information.
 fn without_clone(name: &str) -> &str {
-    const CLONES: [&str; 9] = [
-        ".part",
-        ".cold",
-        ".isra",
-        ".constprop",
-        ".lto_priv",
-        ".localalias",
-        ".llvm",
-        ".clone",
-        ".uwtable",
+    // With a number; without one they may be words of a name: `runtime.clone` is a function of Go.
+    const NUMBERED: [&str; 6] = [
+        ".part.",
+        ".isra.",
+        ".constprop.",
+        ".lto_priv.",
+        ".llvm.",
+        ".clone.",
     ];
+    const PLAIN: [&str; 3] = [".cold", ".localalias", ".uwtable"];
     let cut = |clone: &&str| {
-        let at = name.find(*clone)?;
+        let at = name.find(*clone).filter(|at| *at > 0)?;
         let rest = &name[at + clone.len()..];
-        (at > 0 && (rest.is_empty() || rest.starts_with('.'))).then_some(at)
+        let ends = match clone.ends_with('.') {
+            true => rest.starts_with(|c: char| c.is_ascii_digit()),
+            false => rest.is_empty() || rest.starts_with('.'),
+        };
+        ends.then_some(at)
     };
-    match CLONES.iter().filter_map(cut).min() {
+    match NUMBERED.iter().chain(&PLAIN).filter_map(cut).min() {
         Some(at) => &name[..at],
         None => name,
     }
@@ -169,6 +172,8 @@ mod tests {
             ("fold.part.0.isra.1", "fold"),
             ("main._omp_fn.0", "main._omp_fn.0"),
             ("lock.0", "lock.0"),
+            ("runtime.clone", "runtime.clone"),
+            ("main.part.func1", "main.part.func1"),
             (".gomp_critical_user_io", ".gomp_critical_user_io"),
             ("_Z4workib", "work(int, bool)"),
             ("_Z4workib.constprop.0", "work(int, bool)"),

@@ -118,6 +118,11 @@ impl<'a> Image<'a> {
             .map_or(0, |range| range.uncompressed_size)
     }
 
+    /// Address of a section.
+    pub(crate) fn section_address(&self, name: &str) -> Option<u64> {
+        Some(self.elf.section_by_name(name)?.address())
+    }
+
     /// Contents of a section, decompressed; empty where it is missing.
     pub(crate) fn section(&self, name: &str) -> Result<&'a [u8], object::Error> {
         let Some(section) = self.elf.section_by_name(name) else {

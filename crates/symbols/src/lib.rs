@@ -6,13 +6,14 @@
 //!
 //! Debug information is looked for in this order: the module itself; `.build-id/xx/yyyy.debug`
 //! below each debug root; the `.gnu_debuglink`; debuginfod's local cache. Without DWARF, `.symtab` (there or in
-//! `.gnu_debugdata`) and then `.dynsym` give functions without lines.
+//! `.gnu_debugdata`) and then `.dynsym` give functions without lines; Go programs have a table of their own, with lines.
 
 #![forbid(unsafe_code)]
 
 mod demangle;
 mod dwarf;
 mod elf;
+mod gopclntab;
 mod jit;
 mod kernel;
 mod locate;

@@ -7,6 +7,7 @@ use convoy_profile::{Frame, Location, Module, Object, ObjectKind, Reason, Symbol
 use crate::demangle::Names;
 use crate::dwarf::Dwarf;
 use crate::elf::Store;
+use crate::gopclntab::GoTable;
 use crate::locate::{self, Files, Found};
 use crate::table::{cover, Hit, Want};
 use crate::Options;
@@ -105,7 +106,7 @@ impl Job {
         let dwarf = self.dwarf(&store, &files, options);
 
         let names = Names::default();
-        let frames: Vec<Vec<Location>> = match &dwarf {
+        let mut frames: Vec<Vec<Location>> = match &dwarf {
             Lines::Read(dwarf) => self
                 .frames
                 .iter()
@@ -114,7 +115,11 @@ impl Job {
             _ => vec![Vec::new(); self.frames.len()],
         };
         let used = frames.iter().any(|locations| !locations.is_empty());
-        let source = source(&files, &tables, &dwarf, used);
+        let go = self.add_go(&files, &mut frames);
+        let source = match (used, go) {
+            (false, true) => "gopclntab".to_owned(),
+            _ => source(&files, &tables, &dwarf, used),
+        };
         let frames = frames
             .into_iter()
             .zip(&self.frames)
@@ -155,6 +160,26 @@ impl Job {
             source,
             debug_bytes,
         }
+    }
+
+    /// Asks Go's own table about frames that DWARF says nothing about; whether it knew one.
+    fn add_go(&self, files: &Files<'_>, frames: &mut [Vec<Location>]) -> bool {
+        let mut open = frames.iter_mut().zip(&self.frames);
+        let Some(first) = open.find(|(known, _)| known.is_empty()) else {
+            return false;
+        };
+        let own = files.own.as_ref().ok();
+        let Some(table) = own.and_then(|own| GoTable::open(&own.image)) else {
+            return false;
+        };
+        let mut used = false;
+        for (known, query) in std::iter::once(first).chain(open) {
+            if known.is_empty() {
+                known.extend(table.find(query.address));
+                used |= !known.is_empty();
+            }
+        }
+        used
     }
 
     /// Opens the DWARF of the module or of its debug file.

@@ -37,12 +37,16 @@ pub fn build(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
     let compiler = match name.rsplit('.').next() {
         Some("c") => "gcc",
         Some("cc") => "g++",
+        Some("go") => "go",
         _ => "rustc",
     };
     let source = source(name);
     let mut args = flags.to_vec();
+    if compiler == "go" {
+        args.insert(0, "build");
+    }
     args.extend(["-o", text(&out), &source]);
-    if compiler != "rustc" {
+    if compiler.starts_with('g') && compiler != "go" {
         args.push("-pthread");
     }
     run(compiler, &args);
