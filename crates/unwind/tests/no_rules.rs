@@ -19,16 +19,13 @@ fn generated_code_is_walked_by_its_frame_pointer() {
 
     let mut sample = program.samples(4096)["generated"].clone();
     // The kernel does not tell the frame pointer of a waiting thread; nothing below the generated code changes it.
-    let saved = |copy: &Sample| {
-        let word = |i: usize| u64::from_le_bytes(copy.bytes[i..i + 8].try_into().expect("a word"));
-        let ret = (0..copy.bytes.len() - 8)
-            .step_by(8)
-            .find(|i| word(*i) == at + 10)
-            .expect("a return address in the generated code");
-        // 64 bytes of locals are above it, then the saved frame pointer.
-        copy.regs.sp + ret as u64 + 8 + 64
-    };
-    sample.regs.fp = saved(&sample);
+    let word = |i: usize| u64::from_le_bytes(sample.bytes[i..i + 8].try_into().expect("a word"));
+    let ret = (0..sample.bytes.len() - 8)
+        .step_by(8)
+        .find(|i| word(*i) == at + 10)
+        .expect("a return address in the generated code");
+    // 64 bytes of locals are above it, then the saved frame pointer.
+    sample.regs.fp = sample.regs.sp + ret as u64 + 8 + 64;
 
     let (names, frames, unwound) = walk(program.pid, &sample);
     fs::remove_file(&map).expect("removed");
