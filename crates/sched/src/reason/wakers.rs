@@ -14,6 +14,10 @@ use super::Arch;
 /// In doubt yes where the call does what such waits wait for: a packet that arrives from outside while
 /// a thread of the program is in send() looks like that thread's own.
 pub fn can_wake(waker_nr: i16, waiter: OffReason, waiter_nr: i16, arch: Arch) -> bool {
+    // Of a call without a reason of its own we know only that its like may end it.
+    if waiter == OffReason::OtherCall && waker_nr == waiter_nr {
+        return waker_nr >= 0;
+    }
     let Some(call) = calls::find(waker_nr, arch) else {
         // Without a call a thread wakes nobody, but for the lock of the address space after a page fault.
         return waker_nr < 0 && waiter == OffReason::Memory;
@@ -21,9 +25,8 @@ pub fn can_wake(waker_nr: i16, waiter: OffReason, waiter_nr: i16, arch: Arch) ->
     if ends(call.kind).contains(&waiter) {
         return true;
     }
-    // Of a call without a reason of its own we know only that its like may end it.
     let like = || calls::find(waiter_nr, arch).map(|c| c.kind) == Some(call.kind);
-    waiter == OffReason::OtherCall && (waker_nr == waiter_nr || like() || moves_data(call.kind))
+    waiter == OffReason::OtherCall && (like() || moves_data(call.kind))
 }
 
 /// Reads make room, writes make data: with an unknown descriptor either may be what was waited for.
