@@ -11,11 +11,11 @@ use convoy_harness::{check, convoy, turn, Result};
 use rustix::process::Signal;
 
 use crate::expect::Expect;
-use crate::fixture::{ranked_first, truth_of};
+use crate::fixture::{number, ranked_first, truth, truth_of};
 use crate::launch::{launch, Launch};
 
-/// Makes the program longer than its recording, which begins a while after it.
-const SCALE: &str = "8";
+/// The program is made to run this long: its recording begins a while after it and ends before it.
+const LENGTH: Duration = Duration::from_secs(3);
 /// How long it is recorded.
 const RECORDED: Duration = Duration::from_secs(1);
 /// A program that takes longer hangs.
@@ -27,7 +27,7 @@ pub fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let _turn = turn::alone();
     turn::retry(|| {
         let file = scratch.path("attached.convoy");
-        let mut command = scaled(&program);
+        let mut command = long(&program, scratch)?;
         let mut running = start(&mut command, scratch.dir(), "attached")?;
         let recorded = record(&mut running, &file, scratch);
         if recorded.is_err() {
@@ -44,10 +44,13 @@ pub fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     })
 }
 
-fn scaled(program: &Launch) -> Command {
+/// The program with as much work as takes it [`LENGTH`] on this machine, today.
+fn long(program: &Launch, scratch: &Scratch) -> Result<Command> {
+    let usual = number(&truth(&mut program.bare(), scratch, "bare")?, "wall_ns")?;
+    let scale = (LENGTH.as_nanos() as f64 / usual.max(1) as f64).clamp(2.0, 64.0);
     let mut command = program.bare();
-    command.env("CONVOY_FX_SCALE", SCALE);
-    command
+    command.env("CONVOY_FX_SCALE", format!("{scale:.1}"));
+    Ok(command)
 }
 
 fn record(running: &mut Running<'_>, file: &Path, scratch: &Scratch) -> Result {
