@@ -49,14 +49,14 @@ pub(super) fn descriptors() -> usize {
     now.saturating_sub(used + RESERVED)
 }
 
-/// The kernel does not let this user measure.
-pub(super) fn refused(error: &io::Error) -> Trouble {
+/// The kernel does not let this user measure; `own`: not even the thread that asks.
+pub(super) fn refused(error: &io::Error, own: bool) -> Trouble {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let paranoid = paranoid.ok().and_then(|text| text.trim().parse().ok());
-    refusal(error, paranoid)
+    refusal(error, own, paranoid)
 }
 
-fn refusal(error: &io::Error, paranoid: Option<i64>) -> Trouble {
+fn refusal(error: &io::Error, own: bool, paranoid: Option<i64>) -> Trouble {
     let why = os_text(error);
     match (error.raw_os_error(), paranoid) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 2 => Trouble::new(
@@ -64,7 +64,12 @@ fn refusal(error: &io::Error, paranoid: Option<i64>) -> Trouble {
             EFFECT,
             format!("`sysctl kernel.perf_event_paranoid=2` as root, or {AS_ROOT}"),
         ),
-        // The level allows it, so the kernel says EACCES only of others' threads ...
+        // The level allows it, so what the kernel says EACCES of is others' threads ...
+        (Some(libc::EACCES), _) if own => Trouble::new(
+            format!("a security module of the kernel (SELinux, lockdown) forbids it: perf_event_open: {why}"),
+            EFFECT,
+            AS_ROOT,
+        ),
         (Some(libc::EACCES), _) => Trouble::new(
             format!("a process of another user, or one that may not be traced: perf_event_open: {why}"),
             EFFECT,
@@ -149,8 +154,9 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_own_way_out() {
-        let said =
-            |errno, paranoid| refusal(&io::Error::from_raw_os_error(errno), paranoid).to_string();
+        let said = |errno, paranoid| {
+            refusal(&io::Error::from_raw_os_error(errno), false, paranoid).to_string()
+        };
         let debian = said(libc::EACCES, Some(3));
         assert!(debian.contains("perf_event_paranoid is 3"), "{debian}");
         assert!(
@@ -162,6 +168,9 @@ mod tests {
             foreign.contains("another user") && foreign.contains("sudo"),
             "{foreign}"
         );
+        let denied = io::Error::from_raw_os_error(libc::EACCES);
+        let module = refusal(&denied, true, Some(2)).to_string();
+        assert!(module.contains("SELinux"), "{module}");
         let container = said(libc::EPERM, Some(2));
         assert!(
             container.contains("seccomp") && container.contains("PERFMON"),

@@ -143,16 +143,13 @@ impl PerfSource {
             }
         }
         if left_out > 0 {
-            let all = seen.len();
-            let trouble = refused.clone();
-            source
-                .troubles
-                .push(limits::left_out(left_out, all, trouble));
+            let trouble = limits::left_out(left_out, seen.len(), refused.clone());
+            if source.processors.is_empty() {
+                return Err(refused.unwrap_or(trouble));
+            }
+            source.troubles.push(trouble);
         }
-        match refused {
-            Some(trouble) if source.processors.is_empty() => Err(trouble),
-            _ => source.check_processors().map(|()| source),
-        }
+        source.check_processors().map(|()| source)
     }
 
     /// What is not measured, and why.
@@ -195,12 +192,12 @@ impl PerfSource {
             // The processor has been taken out since it was listed.
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => return Ok(true),
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
-            Err(e) => return Err(limits::refused(&e)),
+            Err(e) => return Err(limits::refused(&e, tid == 0)),
         };
         if let Some(processor) = self.processors.iter_mut().find(|p| p.cpu == cpu) {
             let owner = processor.events.first();
             let redirected = owner.map_or(Ok(()), |owner| attr::redirect(&event, owner));
-            redirected.map_err(|e| limits::refused(&e))?;
+            redirected.map_err(|e| limits::refused(&e, tid == 0))?;
             processor.events.push(event);
         } else {
             let ring = Ring::largest(&event, ring_bytes).map_err(|e| limits::no_memory(&e))?;

@@ -184,3 +184,95 @@ impl Teller {
         sink.take(&Raw::Exec { ts, pid, old_tid });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One line per event.
+    #[derive(Default)]
+    struct Lines(Vec<String>);
+
+    impl Sink for Lines {
+        fn take(&mut self, raw: &Raw<'_>) {
+            self.0.push(match raw {
+                Raw::Init { tid, on_cpu, .. } => format!("init {tid} {on_cpu}"),
+                Raw::Fork { tid, parent, .. } => format!("fork {tid} by {parent}"),
+                Raw::Exec { pid, old_tid, .. } => format!("exec {pid} was {old_tid}"),
+                Raw::Exit { tid, comm, .. } => format!("exit {tid} {}", char::from(comm[0])),
+                Raw::Switch {
+                    into: Some(tid), ..
+                } => format!("in {tid}"),
+                other => format!("{other:?}"),
+            });
+        }
+
+        fn pause(&mut self, _: u64) {}
+    }
+
+    fn name(pid: u32, tid: u32, comm: u8, exec: bool) -> What {
+        let mut name = [0; 16];
+        name[0] = comm;
+        What::Name {
+            pid,
+            tid,
+            comm: name,
+            exec,
+        }
+    }
+
+    fn told(child: u32, what: &[What]) -> Vec<String> {
+        let mut teller = Teller::of_child();
+        assert!(!teller.is_ready());
+        teller.started(child);
+        let mut lines = Lines::default();
+        for (ts, what) in (1..).zip(what) {
+            teller.tell(ts, what, &mut lines);
+        }
+        lines.0
+    }
+
+    #[test]
+    fn the_thread_that_becomes_another_program_takes_the_id_of_the_process() {
+        let what = [
+            name(10, 10, b'a', true),
+            What::Fork {
+                parent: 10,
+                tid: 11,
+                pid: 10,
+            },
+            name(10, 11, b'w', false),
+            // The kernel ends all others first.
+            What::Exit { tid: 10 },
+            name(10, 10, b'b', true),
+            What::In { tid: 10 },
+            What::In { tid: 11 },
+            What::Exit { tid: 10 },
+        ];
+        let expected = [
+            "init 10 true",
+            "fork 11 by 10",
+            "exit 10 a",
+            "exec 10 was 11",
+            "in 10",
+            "exit 10 b",
+        ];
+        assert_eq!(told(10, &what), expected);
+    }
+
+    #[test]
+    fn what_else_convoy_starts_is_not_told() {
+        let what = [
+            name(20, 20, b'x', true),
+            What::In { tid: 20 },
+            What::Fork {
+                parent: 20,
+                tid: 21,
+                pid: 21,
+            },
+            name(21, 21, b'y', true),
+            What::Exit { tid: 20 },
+        ];
+        assert!(told(10, &what).is_empty());
+    }
+}

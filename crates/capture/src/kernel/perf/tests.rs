@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::record::What;
+use super::there::look;
 use super::{PerfOptions, PerfSource};
 use crate::kernel::raw::{EventSource, Left, Raw, Regs, Sink};
 
@@ -142,7 +144,7 @@ fn unless_refused(source: Result<PerfSource, crate::error::Trouble>) -> Option<P
 }
 
 /// Measures a command to its end, looking every few milliseconds; what it said.
-fn measure(mut command: Command, options: PerfOptions, look: Duration) -> Option<(Kept, String)> {
+fn measure(mut command: Command, options: PerfOptions, pause: Duration) -> Option<(Kept, String)> {
     as_nobody(move || {
         let mut source = unless_refused(PerfSource::for_next_child(&options))?;
         let mut kept = Kept::default();
@@ -150,7 +152,7 @@ fn measure(mut command: Command, options: PerfOptions, look: Duration) -> Option
         let mut child = command.spawn().unwrap();
         source.started(child.id());
         while child.try_wait().unwrap().is_none() {
-            std::thread::sleep(look);
+            std::thread::sleep(pause);
             source.drain(&mut kept, false);
         }
         source.drain(&mut kept, true);
@@ -171,6 +173,19 @@ fn output(child: &mut Child) -> String {
         .read_to_string(&mut text)
         .unwrap();
     text
+}
+
+/// Until the main thread sleeps in read().
+fn wait_for_read(pid: u32) {
+    let sleeps = |what: &What| match what {
+        What::There(there) => there
+            .left
+            .is_some_and(|l| l.call.nr == libc::SYS_read as i16),
+        _ => false,
+    };
+    while !look(pid, pid).is_some_and(|(_, what)| sleeps(&what)) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 const LOOK: Duration = Duration::from_millis(5);
@@ -323,6 +338,7 @@ fn a_running_process_is_measured_with_the_threads_that_it_makes() {
             .read_line(&mut ready)
             .unwrap();
         assert_eq!(ready, "ready\n");
+        wait_for_read(child.id());
         let source = PerfSource::for_running(&[child.id()], &PerfOptions::default());
         let Some(mut source) = unless_refused(source) else {
             child.kill().unwrap();
