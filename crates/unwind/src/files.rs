@@ -90,12 +90,15 @@ impl Files {
             *used = now;
             return image.clone();
         }
+        if self.0.open.load(Ordering::Relaxed) >= MAX_OPEN {
+            cache.drop_idle(0); // others may still hold their files
+        }
         let image = Image::of_file(&file).map(|mut image| {
             image.file = self.keep(file);
             Arc::new(image)
         });
         cache.images.insert(key, (now, image.clone()));
-        cache.drop_idle();
+        cache.drop_idle(MAX_IDLE_BYTES);
         image
     }
 
@@ -116,8 +119,8 @@ impl Files {
 }
 
 impl Cache {
-    /// Forgets files that nobody maps, the one used longest ago first.
-    fn drop_idle(&mut self) {
+    /// Forgets files that nobody maps until they take at most `max_bytes`, the one used longest ago first.
+    fn drop_idle(&mut self, max_bytes: usize) {
         let mut idle: Vec<(u64, Key, usize)> = self
             .images
             .iter()
@@ -129,11 +132,47 @@ impl Cache {
         let mut bytes: usize = idle.iter().map(|(_, _, bytes)| bytes).sum();
         idle.sort_unstable_by_key(|(used, _, _)| *used);
         for (_, key, size) in idle {
-            if bytes <= MAX_IDLE_BYTES {
+            if bytes <= max_bytes {
                 break;
             }
             self.images.remove(&key);
             bytes -= size;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::atomic::Ordering;
+    use std::sync::Arc;
+
+    use super::{Files, MAX_OPEN};
+
+    #[test]
+    fn not_more_files_are_kept_than_allowed_and_idle_ones_give_way() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("program");
+        std::fs::copy("/bin/true", &path).expect("copied");
+        let program = File::options().write(true).open(&path).expect("opened");
+        let files = Files::new();
+        // Each time is another file: programs that configure scripts build and throw away.
+        let mut image = |second: u64| {
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
+            program.set_modified(time).expect("set");
+            let file = File::open(&path).expect("opened");
+            files.image(file).expect("an ELF file")
+        };
+        let first = image(0);
+        assert!(Arc::ptr_eq(&first, &image(0)));
+        for second in 1..2 * MAX_OPEN as u64 {
+            assert!(image(second).file.is_some(), "{second}");
+        }
+        let held: Vec<_> = (0..MAX_OPEN as u64 + 10).map(&mut image).collect();
+        let kept = held.iter().filter(|image| image.file.is_some()).count();
+        assert_eq!(kept, MAX_OPEN);
+        drop((first, held));
+        assert!(image(u64::from(u32::MAX)).file.is_some());
+        assert!(files.0.open.load(Ordering::Relaxed) <= MAX_OPEN);
     }
 }

@@ -16,6 +16,16 @@ pub(crate) struct Source {
     pub(crate) inode: u64,
 }
 
+impl Source {
+    /// It has no place in a file system: compilers map generated code twice with its help. Programs may be
+    /// run from there, too.
+    pub(crate) fn is_memory(&self) -> bool {
+        ["/memfd:", "/dev/zero", "/SYSV"]
+            .iter()
+            .any(|prefix| self.path.starts_with(prefix))
+    }
+}
+
 /// One executable mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mapping {
@@ -76,8 +86,6 @@ fn executable(line: &str) -> Option<Mapping> {
         return None;
     }
     let path = rest.strip_suffix(" (deleted)").unwrap_or(rest);
-    // `[vsyscall]` is an address that nothing runs at; `//anon`, `/dev/zero` and `/memfd:...` may hold code of compilers, but
-    // an inode is enough to find out.
     let source = (path == VDSO || (path.starts_with('/') && inode != 0)).then(|| Source {
         path: path.replace("\\012", "\n"),
         dev,
@@ -119,6 +127,10 @@ mod tests {
 
         let jit = executable("7f0000000000-7f0000001000 rwxp 00000000 00:00 0").expect("a mapping");
         assert_eq!(jit.source, None);
+        let twice =
+            "7f0000000000-7f0000001000 r-xp 00000000 00:01 77 /memfd:doublemapper (deleted)";
+        let source = executable(twice).and_then(|m| m.source).expect("a file");
+        assert!(source.is_memory());
         let vdso = "7ffd1000-7ffd3000 r-xp 00000000 00:00 0                          [vdso]";
         assert_eq!(
             executable(vdso).and_then(|m| m.source).expect("it").path,

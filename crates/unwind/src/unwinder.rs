@@ -149,6 +149,15 @@ impl Unwinder {
         Some(self.stacks.frames.get(frame as usize)?.pc)
     }
 
+    /// The addresses of a stack, innermost first.
+    pub fn pcs(&self, stack: StackIx) -> impl Iterator<Item = u64> + '_ {
+        let frames = self.stacks.stacks.get(stack as usize);
+        frames
+            .into_iter()
+            .flatten()
+            .filter_map(|frame| self.stacks.frames.get(*frame as usize).map(|f| f.pc))
+    }
+
     /// Reads the process's map again. Addresses that the map does not hold lead to the same.
     pub fn refresh(&mut self) {
         self.looked = Some(Instant::now());
@@ -332,6 +341,10 @@ impl Unwinder {
             Some((bias, image.range()?, image))
         });
         let Some((bias, (first, end), image)) = found else {
+            if source.is_memory() {
+                self.find_jit_map();
+                return State::NoFile;
+            }
             let bias = mapping.lo.wrapping_sub(mapping.offset);
             let module = self.module(source, bias, || Module {
                 lo: mapping.lo,
@@ -418,4 +431,18 @@ fn own_vdso() -> Option<Vec<u8>> {
     let memory = File::open("/proc/self/mem").ok()?;
     memory.read_exact_at(&mut bytes, mapping.lo).ok()?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Files, Unwinder, Unwound};
+
+    #[test]
+    fn unwinders_may_move_between_threads() {
+        fn moves<T: Send + 'static>(value: T) {
+            assert!(std::thread::spawn(move || drop(value)).join().is_ok());
+        }
+        moves(Unwinder::new(1, &Files::new()));
+        moves(Unwound::default());
+    }
 }
