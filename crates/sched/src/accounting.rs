@@ -1,10 +1,13 @@
 //! Events in, tables out: which thread an event is about, and what to make of it.
 
+use std::collections::VecDeque;
+
 use convoy_profile::{Lost, OffIx, Sched, SchedSource, Waker};
 
 use crate::bins::Timeline;
 use crate::clock::Clock;
 use crate::event::{Event, Options, Out, State, Tid, WakerIs};
+use crate::history::History;
 use crate::images::{Image, Images};
 use crate::offs::Offs;
 use crate::slices::Slices;
@@ -26,6 +29,9 @@ const LIMITS: Limits = Limits {
     offs: 70_000,
     wakes: 70_000,
 };
+
+/// Ended threads of which it is remembered what they did last: their parents are woken after their end.
+const REMEMBERED: usize = 64;
 
 /// Stretches of lost events told apart; later ones are joined with the last of their kind.
 const LOST: usize = 1_000;
@@ -58,6 +64,8 @@ pub struct Accounting {
     tids: Map<Tid, u32>,
     /// Parallel to the images' lives: indices into `threads`.
     members: Vec<Vec<u32>>,
+    /// Threads that ended lately, oldest first.
+    ended: VecDeque<u32>,
     start_ns: Option<u64>,
     events: u64,
     lost: Vec<Lost>,
@@ -85,6 +93,7 @@ impl Accounting {
             threads: Vec::new(),
             tids: Map::default(),
             members: Vec::new(),
+            ended: VecDeque::new(),
             start_ns: None,
             events: 0,
             lost: Vec::new(),
@@ -348,6 +357,13 @@ impl Accounting {
         self.threads[i].end(&mut self.books, true);
         let now = self.books.clock.now_ns();
         self.images.end(self.threads[i].thread(), now, true);
+        self.ended.push_back(i as u32);
+        if self.ended.len() > REMEMBERED {
+            let oldest = self.ended.pop_front();
+            if let Some(thread) = oldest.and_then(|t| self.threads.get_mut(t as usize)) {
+                thread.history = History::default();
+            }
+        }
     }
 
     /// All its threads end.

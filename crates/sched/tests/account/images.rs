@@ -147,6 +147,26 @@ fn a_thread_that_has_ended_can_still_be_the_waker() {
     assert_eq!((w.wait_ns, w.waker_running_ns), (35, 30));
 }
 
+/// What a thread did is forgotten some time after its end: a storm of threads must not fill the memory.
+#[test]
+fn a_waker_that_ended_long_ago_is_known_by_name_only() {
+    let mut events = vec![init(0, 1, State::Running), init(0, 2, State::Running)];
+    events.extend([block(10, 1, 3), exit(40, 2)]);
+    for tid in 100..200 {
+        events.push(fork(50, tid, 1));
+        events.extend(start(50, tid));
+        events.push(exit(51, tid));
+    }
+    events.push(wake(60, 1, by(2, 9)));
+    let out = account(OPTIONS, &events, 60);
+    check(&out);
+    let [w] = &out.sched.wakes[..] else {
+        panic!("{:?}", out.sched.wakes)
+    };
+    assert_eq!(w.waker, Waker::Thread(out.sched.threads[1].thread, 9));
+    assert_eq!((w.wait_ns, w.waker_running_ns), (50, 0));
+}
+
 #[test]
 fn events_after_the_exit_say_nothing() {
     let out = account(
