@@ -102,6 +102,7 @@ fn render(
     let report = convoy_report::Report {
         model: &model,
         analysis: &analysis,
+        critical: None,
         thresholds: &thresholds,
     };
     if view.format == Format::Json {

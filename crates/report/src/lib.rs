@@ -10,8 +10,10 @@ pub mod human;
 pub mod json;
 pub mod names;
 mod quality;
+mod sched_names;
 mod subject;
 pub mod text;
+mod verdict;
 
 use convoy_detect::{Analysis, Thresholds};
 use convoy_model::Model;
@@ -23,6 +25,9 @@ pub struct Report<'a> {
     pub model: &'a Model,
     /// What was found in it. Its ids point into `model`.
     pub analysis: &'a Analysis,
+    /// What the scheduler said; `None` = nobody listened to it. Its findings are in `analysis` already, merged
+    /// with those about locks.
+    pub critical: Option<&'a convoy_critical::Analysis>,
     /// What the analysis compared with.
     pub thresholds: &'a Thresholds,
 }

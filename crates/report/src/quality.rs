@@ -90,6 +90,14 @@ fn losses(model: &Model) -> Vec<Loss> {
             *sums.entry(reason).or_default() += count;
         }
     }
+    for lost in model.sched.iter().flat_map(|sched| &sched.lost) {
+        let reason = if lost.stacks {
+            "sched-stacks"
+        } else {
+            "sched-events"
+        };
+        *sums.entry(reason).or_default() += lost.events;
+    }
     let mut losses: Vec<_> = sums
         .into_iter()
         .filter(|(_, count)| *count > 0)
@@ -151,6 +159,14 @@ fn meaning(reason: &str) -> (&'static str, bool) {
         "sandboxed" => (
             "processes that entered a sandbox (seccomp): CPU times of their threads are missing or early, and room for new records is limited",
             true,
+        ),
+        "sched-events" => (
+            "scheduler events: who ran and who waited is not known meanwhile (--critical: when)",
+            true,
+        ),
+        "sched-stacks" => (
+            "call stacks of waits or samples: an older one of the same place stands for them, or none",
+            false,
         ),
         _ => ("not known to this version of convoy", true),
     }

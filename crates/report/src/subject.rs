@@ -2,7 +2,9 @@
 
 use convoy_detect::{Analysis, Assignment, EventRow, LockRow};
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{GroupId, Model, ObjectId, ProcessId, SiteId, ThreadId};
+use convoy_model::{
+    GroupId, LoopId, Model, NameId, ObjectId, ProcessId, SiteId, SpinLoop, ThreadId,
+};
 
 /// The ids that a subject names, by noun.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +17,12 @@ pub struct Ids {
     pub groups: Vec<GroupId>,
     /// Threads.
     pub threads: Vec<ThreadId>,
+    /// Processes.
+    pub processes: Vec<ProcessId>,
+    /// Waiting loops.
+    pub loops: Vec<LoopId>,
+    /// Files, pipes and sockets.
+    pub names: Vec<NameId>,
 }
 
 /// Takes a subject apart.
@@ -30,8 +38,14 @@ pub fn ids(subject: &Subject) -> Ids {
         Subject::Group(group) => ids.groups.push(*group),
         Subject::Groups(groups) => ids.groups.clone_from(groups),
         Subject::Thread(thread) => ids.threads.push(*thread),
-        Subject::Code(site) | Subject::File(_, site) => ids.sites.push(*site),
-        Subject::Loop(_) | Subject::Processes(_) | Subject::Run => {}
+        Subject::Code(site) => ids.sites.push(*site),
+        Subject::Loop(id) => ids.loops.push(*id),
+        Subject::Processes(processes) => ids.processes.clone_from(processes),
+        Subject::File(name, site) => {
+            ids.names.push(*name);
+            ids.sites.push(*site);
+        }
+        Subject::Run => {}
     }
     ids
 }
@@ -53,7 +67,7 @@ pub fn kind(subject: &Subject) -> &'static str {
     }
 }
 
-/// The process that a finding is in.
+/// The process that a finding is in; `None` for one about the whole program.
 pub fn process(model: &Model, finding: &Finding) -> Option<ProcessId> {
     let ids = ids(&finding.subject);
     let object = ids
@@ -68,10 +82,23 @@ pub fn process(model: &Model, finding: &Finding) -> Option<ProcessId> {
         .threads
         .first()
         .and_then(|id| model.threads.get(id.0 as usize));
+    let site = ids
+        .sites
+        .first()
+        .and_then(|id| model.sites.get(id.0 as usize));
+    let spin = ids.loops.first().and_then(|id| spin_loop(model, *id));
     object
         .map(|o| o.process)
         .or_else(|| group.map(|g| g.process))
         .or_else(|| thread.map(|t| t.process))
+        .or_else(|| site.map(|s| s.process))
+        .or_else(|| spin.map(|l| l.process))
+        .or_else(|| ids.processes.first().copied())
+}
+
+/// A loop that waits on the processor, by its id.
+pub fn spin_loop(model: &Model, id: LoopId) -> Option<&SpinLoop> {
+    model.sched.as_ref()?.loops.get(id.0 as usize)
 }
 
 /// The row of the first lock that a finding is about.

@@ -16,6 +16,7 @@ fn with_report(profile: &Profile, check: impl FnOnce(&Report<'_>)) {
     check(&Report {
         model: &model,
         analysis: &analysis,
+        critical: None,
         thresholds: &thresholds,
     });
 }

@@ -26,6 +26,9 @@ struct SubjectOut {
     stacks: Vec<u32>,
     groups: Vec<u32>,
     threads: Vec<u32>,
+    processes: Vec<u32>,
+    loops: Vec<u32>,
+    names: Vec<u32>,
 }
 
 #[derive(Serialize)]
@@ -53,6 +56,9 @@ pub fn findings(findings: &[Finding], first_rank: usize) -> Vec<FindingOut<'_>> 
                     stacks: ids.sites.iter().map(|id| id.0).collect(),
                     groups: ids.groups.iter().map(|id| id.0).collect(),
                     threads: ids.threads.iter().map(|id| id.0).collect(),
+                    processes: ids.processes.iter().map(|id| id.0).collect(),
+                    loops: ids.loops.iter().map(|id| id.0).collect(),
+                    names: ids.names.iter().map(|id| id.0).collect(),
                 },
                 gain: GainOut {
                     low_ratio: f.gain.low,

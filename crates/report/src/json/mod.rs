@@ -4,6 +4,7 @@
 //! same document. A number that was not observable is `null`, never 0. `version` grows when a key
 //! changes its meaning or goes away; new keys do not change it.
 
+mod critical;
 mod find;
 mod frame;
 mod nouns;
@@ -11,9 +12,11 @@ mod run;
 mod tables;
 mod threads;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
-use crate::{quality, Report};
+use crate::{quality, verdict, Report};
 
 /// Name of the document type.
 pub const SCHEMA: &str = "convoy.report";
@@ -27,7 +30,7 @@ struct Document<'a> {
     version: u32,
     run: run::Run<'a>,
     thresholds: run::Limits,
-    verdict: &'a str,
+    verdict: Cow<'a, str>,
     findings: Vec<find::FindingOut<'a>>,
     dismissed: Vec<find::FindingOut<'a>>,
     processes: Vec<run::ProcessOut<'a>>,
@@ -42,6 +45,7 @@ struct Document<'a> {
     pairs: Vec<nouns::PairOut<'a>>,
     objects: Vec<nouns::ObjectOut<'a>>,
     stacks: Vec<nouns::StackOut<'a>>,
+    critical: Option<critical::CriticalOut<'a>>,
     quality: run::QualityOut,
 }
 
@@ -50,6 +54,7 @@ pub fn render(report: &Report<'_>) -> String {
     let Report {
         model,
         analysis,
+        critical,
         thresholds,
     } = report;
     let document = Document {
@@ -57,7 +62,7 @@ pub fn render(report: &Report<'_>) -> String {
         version: VERSION,
         run: run::run(&model.meta),
         thresholds: run::limits(thresholds),
-        verdict: &analysis.verdict,
+        verdict: verdict::of(report),
         findings: find::findings(&analysis.findings, 1),
         dismissed: find::findings(&analysis.dismissed, analysis.findings.len() + 1),
         processes: run::processes(model, analysis),
@@ -72,6 +77,7 @@ pub fn render(report: &Report<'_>) -> String {
         pairs: nouns::pairs(model),
         objects: nouns::objects(model),
         stacks: nouns::stacks(model),
+        critical: critical::critical(model, *critical),
         quality: run::quality(&quality::of(model)),
     };
     // Only maps with keys that are no strings, and writers that fail, make serde_json fail.

@@ -128,6 +128,7 @@ pub struct ProcessOut<'a> {
     name: &'a str,
     exe: &'a str,
     wall_ns: u64,
+    without_agent: bool,
     threads: Vec<u32>,
     drops: Vec<DropOut<'a>>,
     parallelism: Option<ParallelismOut>,
@@ -183,6 +184,7 @@ pub fn processes<'a>(model: &'a Model, analysis: &Analysis) -> Vec<ProcessOut<'a
         name: &p.name,
         exe: &p.exe,
         wall_ns: p.wall_ns,
+        without_agent: p.without_agent,
         threads: p.threads.iter().map(|t| t.0).collect(),
         drops: p
             .drops

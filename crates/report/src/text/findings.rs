@@ -6,7 +6,7 @@ use convoy_model::SiteFrame;
 
 use super::page::{plain, toned, Page, Span, Tone};
 use crate::human::{duration, factor, percent};
-use crate::{names, subject, Report};
+use crate::{names, sched_names, subject, Report};
 
 const INDENT: usize = 4;
 const LABEL: usize = 8;
@@ -163,8 +163,80 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
         let label = if i == 0 { "waits" } else { "" };
         detail(page, plain(label), waits_line(report, waits, is_lock));
     }
+    code(page, report, &ids);
     if let Some(best) = subject::assignment(report.analysis, &ids) {
         detail(page, plain("threads"), assignment(report, best));
+    }
+}
+
+/// Callers that are named for the code of a finding.
+const CALLERS: usize = 4;
+
+/// The code, loop, file or processes that the scheduler found.
+fn code(page: &mut Page, report: &Report<'_>, ids: &subject::Ids) {
+    let model = report.model;
+    // The site of a finding on an object is in the lines on its waits.
+    if ids.objects.is_empty() {
+        for site in &ids.sites {
+            let path = sched_names::path_of(model, Some(*site), CALLERS);
+            detail(page, plain("code"), vec![toned(Tone::Strong, path)]);
+            hot_lines(page, report, *site);
+        }
+    }
+    for spin in ids
+        .loops
+        .iter()
+        .filter_map(|id| subject::spin_loop(model, *id))
+    {
+        let mut spans = vec![toned(Tone::Strong, sched_names::loop_place(spin))];
+        spans.push(plain(format!(": {}", sched_names::spin(spin.kind))));
+        if !spin.evidence.is_empty() {
+            spans.push(plain(format!(": {}", names::clip(&spin.evidence, 160))));
+        }
+        detail(page, plain("loop"), spans);
+    }
+    for name in &ids.names {
+        let name = sched_names::file_of(model, *name);
+        detail(page, plain("file"), vec![toned(Tone::Strong, name)]);
+    }
+    if !ids.processes.is_empty() {
+        let names: Vec<_> = ids
+            .processes
+            .iter()
+            .map(|id| sched_names::process_of(model, *id))
+            .collect();
+        detail(page, plain("ranks"), vec![plain(names.join(", "))]);
+    }
+}
+
+/// Lines that are named for a call path.
+const LINES: usize = 3;
+
+/// Where in the function most of it was, if samples tell.
+fn hot_lines(page: &mut Page, report: &Report<'_>, site: convoy_model::SiteId) {
+    let paths = report.critical.map_or(&[][..], |c| &c.paths);
+    let Some(path) = paths.iter().find(|p| p.site == Some(site)) else {
+        return;
+    };
+    let all = path.low_cm_ns.max(1.0);
+    let mut lines: Vec<_> = path
+        .functions
+        .iter()
+        .flat_map(|f| f.lines.iter())
+        .filter(|line| line.line > 0 && line.from == convoy_model::CodeFrom::Sample)
+        .collect();
+    lines.sort_by(|a, b| b.low_cm_ns.total_cmp(&a.low_cm_ns));
+    let texts: Vec<_> = lines
+        .iter()
+        .take(LINES)
+        .map(|line| {
+            let file = line.file.rsplit('/').next().unwrap_or_default();
+            format!("{file}:{} {}", line.line, percent(line.low_cm_ns / all))
+        })
+        .collect();
+    if !texts.is_empty() {
+        let text = format!("most of it at {}", texts.join(", "));
+        detail(page, plain("lines"), vec![plain(text)]);
     }
 }
 

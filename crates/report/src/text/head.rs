@@ -4,21 +4,26 @@ use convoy_detect::Parallelism;
 use convoy_model::ProcessId;
 use convoy_profile::Exit;
 
+use super::critical;
 use super::page::{plain, toned, Page, Tone};
 use crate::human::{count, count_of, duration, few, percent};
-use crate::{names, subject, Report};
+use crate::{names, subject, verdict, Report};
 
 const LABEL: usize = 9;
 
 /// The lines above the findings, the verdict included.
 pub fn write(page: &mut Page, report: &Report<'_>) {
     run(page, report);
+    if let Some(row) = report.critical.map(|c| &c.parallelism) {
+        critical::parallelism::head(page, row, LABEL);
+    }
     if let Some(main) = most_telling(report) {
         parallelism(page, report, main);
     }
     page.gap();
-    if !report.analysis.verdict.is_empty() {
-        let verdict = vec![toned(Tone::Strong, report.analysis.verdict.clone())];
+    let verdict = verdict::of(report);
+    if !verdict.is_empty() {
+        let verdict = vec![toned(Tone::Strong, verdict)];
         page.hang(0, toned(Tone::Title, "Verdict"), LABEL, verdict);
     }
 }
@@ -119,17 +124,30 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
         );
         page.hang(0, plain("CPUs"), LABEL, vec![plain(text)]);
     }
-    page.hang(0, plain("threads"), LABEL, thread_time(page, row));
+    let without_agent = report
+        .model
+        .processes
+        .get(row.process.0 as usize)
+        .is_some_and(|p| p.without_agent);
     page.hang(
         0,
-        plain("locks"),
+        plain("threads"),
         LABEL,
-        vec![plain(lock_totals(report, row.process))],
+        thread_time(page, row, without_agent),
     );
+    let locks = if without_agent {
+        "not seen: this process carries no agent".into()
+    } else {
+        lock_totals(report, row.process)
+    };
+    page.hang(0, plain("locks"), LABEL, vec![plain(locks)]);
+    if let Some(critical) = report.critical {
+        critical::reasons::head(page, &critical.reasons, LABEL);
+    }
 }
 
 /// Where the threads' time went, largest part first; the parts add up to the whole.
-fn thread_time(page: &Page, row: &Parallelism) -> Vec<super::page::Span> {
+fn thread_time(page: &Page, row: &Parallelism, without_agent: bool) -> Vec<super::page::Span> {
     let total = row.thread_time_ns.max(1) as f64;
     // A thread that was woken but has no CPU yet is in its wait and runnable at once. Here it counts
     // as waiting: without the wait it would not have given up the CPU.
@@ -139,13 +157,19 @@ fn thread_time(page: &Page, row: &Parallelism) -> Vec<super::page::Span> {
         .thread_time_ns
         .saturating_sub(others)
         .min(row.run_delay_ns.unwrap_or(0));
+    // Only the agent tells waits for locks from the others.
+    let off_cpu = if without_agent {
+        "blocked (locks, I/O, sleep)"
+    } else {
+        "in I/O or asleep"
+    };
     let mut parts = vec![
         (row.cpu_ns, "running", Tone::Plain),
         (runnable, "runnable without a CPU", Tone::Plain),
         (row.lock_wait_ns, "waiting for locks", Tone::Bad),
         (row.event_wait_ns, "waiting for slower threads", Tone::Bad),
         (row.idle_wait_ns, "idle", Tone::Plain),
-        (row.off_cpu_ns, "in I/O or asleep", Tone::Plain),
+        (row.off_cpu_ns, off_cpu, Tone::Plain),
     ];
     parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
     let mut spans = vec![toned(Tone::Dim, format!("{} in all: ", duration(total)))];

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use convoy_detect::{EventRow, LockRow, LockStats, Quadrant, WaitsFor};
-use convoy_model::{Model, Object, ObjectId, Pair, SiteFrame, SiteId, ThreadId, Use};
+use convoy_model::{bucket_floor, Model, Object, ObjectId, Pair, SiteFrame, SiteId, ThreadId, Use};
 
 use super::findings::waits_line;
 use super::page::{cell, cell_right, plain, toned, Page, Tone};
-use crate::human::{count, count_of, duration, percent, rate};
+use crate::human::{count, count_of, duration, few, percent, rate};
 use crate::{find, names, Report};
 
 const INDENT: usize = 2;
@@ -74,6 +74,7 @@ fn one(page: &mut Page, report: &Report<'_>, id: ObjectId) {
     sites(page, report.model, &uses);
     threads(page, report.model, &uses);
     histogram(page, hist);
+    meanwhile(page, report, id);
     if !waits_for.is_empty() {
         page.title("Who waits for whom");
         for waits in waits_for {
@@ -335,6 +336,38 @@ fn histogram(page: &mut Page, hist: &[u64]) {
 
 /// The call stacks at both ends of a wait.
 type Ends<'a> = (SiteId, &'a [SiteFrame], Option<SiteId>);
+
+/// How parallel the program was while threads waited for it: waits while others work at full strength cost
+/// nothing.
+fn meanwhile(page: &mut Page, report: &Report<'_>, id: ObjectId) {
+    let (Some(sched), Some(critical)) = (&report.model.sched, report.critical) else {
+        return;
+    };
+    let low_below = critical.parallelism.low_below;
+    let (mut all_ns, mut low_ns, mut threads_ns) = (0.0, 0.0, 0.0);
+    for off in sched.offs.iter().filter(|off| off.object == Some(id)) {
+        for (i, ns) in off.by_working.iter().enumerate() {
+            let (threads, ns) = (bucket_floor(i) as f64, *ns as f64);
+            all_ns += ns;
+            threads_ns += threads * ns;
+            if threads < low_below {
+                low_ns += ns;
+            }
+        }
+    }
+    if all_ns <= 0.0 {
+        return;
+    }
+    page.title("The program meanwhile");
+    let text = format!(
+        "threads were blocked on it for {}; meanwhile {} threads worked on average, and for {} of that time too few (fewer than {})",
+        duration(all_ns),
+        few(threads_ns / all_ns),
+        percent(low_ns / all_ns),
+        few(low_below)
+    );
+    page.line(INDENT, vec![plain(text)]);
+}
 
 /// Waits with the same stacks at both ends together, most waited first, each with its threads.
 fn stacks(page: &mut Page, model: &Model, pairs: &[&Pair], is_lock: bool) {

@@ -1,11 +1,13 @@
 //! The report for a person: one screen that answers "what serializes it, why, what would fixing it
 //! buy, what do I do", and pages with the details on demand.
 
+mod critical;
 mod findings;
 mod groups;
 mod head;
 mod lock;
 pub mod page;
+mod table;
 mod tables;
 mod tail;
 
@@ -53,6 +55,8 @@ pub enum View {
     Lock(String),
     /// Groups and threads: where their time went, and the best assignment.
     ThreadGroups,
+    /// What the scheduler showed: parallelism, the code that ran while it was low, waits and who ended them.
+    Critical,
 }
 
 /// Where the profile is, for the hints on the last lines.
@@ -67,7 +71,8 @@ pub enum Source {
 /// Writes the page that the options ask for.
 ///
 /// # Errors
-/// [`View::Lock`] with an expression that cannot be read, or that nothing matches: what to do.
+/// [`View::Lock`] with an expression that cannot be read, or that nothing matches; [`View::Critical`] of a
+/// profile without scheduler events: what to do.
 pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> {
     let mut page = Page::new(options.width, options.color, options.unicode);
     match &options.view {
@@ -82,12 +87,21 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
             findings::write_all(&mut page, report);
             tables::write(&mut page, report);
             groups::write(&mut page, report);
+            if let Some(analysis) = report.critical {
+                critical::write(&mut page, report, analysis);
+            }
             tail::quality(&mut page, report);
         }
         View::Lock(pattern) => lock::write(&mut page, report, pattern)?,
         View::ThreadGroups => {
             head::write(&mut page, report);
             groups::write(&mut page, report);
+        }
+        View::Critical => {
+            let analysis = report.critical.ok_or_else(|| critical::missing(report))?;
+            head::write(&mut page, report);
+            critical::write(&mut page, report, analysis);
+            tail::quality(&mut page, report);
         }
     }
     Ok(page.finish())

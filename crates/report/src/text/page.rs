@@ -3,7 +3,7 @@
 //! Names come from the program under test, so that nothing of them may reach the terminal as a
 //! control sequence: every character is checked on its way in.
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthChar;
 
 /// How a word looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,6 +84,11 @@ impl Page {
         self.width
     }
 
+    /// Characters beyond ASCII may be used.
+    pub fn unicode(&self) -> bool {
+        self.unicode
+    }
+
     /// What was written.
     pub fn finish(self) -> String {
         self.out
@@ -129,7 +134,7 @@ impl Page {
         let column = indent + label_width;
         let mut line = " ".repeat(indent);
         self.paint(&mut line, label.tone, &label.text);
-        let mut at = indent + label.text.width();
+        let mut at = indent + columns(&label.text);
         if label_width > 0 {
             let pad = column.saturating_sub(at).max(1);
             line.push_str(&" ".repeat(pad));
@@ -138,7 +143,7 @@ impl Page {
         let mut fresh = true;
         for span in &spans {
             for (blank, word) in words(&span.text) {
-                let word_width = word.width();
+                let word_width = columns(word);
                 if !fresh && at + blank.len() + word_width > self.width {
                     self.out.push_str(line.trim_end());
                     self.out.push('\n');
@@ -206,32 +211,40 @@ impl Page {
     }
 }
 
-/// Text padded or cut to exactly `columns`, at its left.
-pub fn cell(text: &str, columns: usize) -> String {
-    let cut = fit(text, columns);
-    let pad = columns - cut.width().min(columns);
+/// Columns that a text takes. What is printed as a question mark takes one, whatever it would have taken.
+fn columns(text: &str) -> usize {
+    text.chars().map(column).sum()
+}
+
+fn column(c: char) -> usize {
+    c.width().unwrap_or(1).max(1)
+}
+
+/// Text padded or cut to exactly `width` columns, at its left.
+pub fn cell(text: &str, width: usize) -> String {
+    let cut = fit(text, width);
+    let pad = width - columns(&cut).min(width);
     cut + &" ".repeat(pad)
 }
 
 /// The same, flush right.
-pub fn cell_right(text: &str, columns: usize) -> String {
-    let cut = fit(text, columns);
-    let pad = columns - cut.width().min(columns);
+pub fn cell_right(text: &str, width: usize) -> String {
+    let cut = fit(text, width);
+    let pad = width - columns(&cut).min(width);
     " ".repeat(pad) + &cut
 }
 
-fn fit(text: &str, columns: usize) -> String {
-    if text.width() <= columns {
+fn fit(text: &str, width: usize) -> String {
+    if columns(text) <= width {
         return text.to_owned();
     }
     let mut out = String::new();
     let mut used = 0;
     for c in text.chars() {
-        let width = c.width().unwrap_or(0);
-        if used + width + 2 > columns {
+        if used + column(c) + 2 > width {
             break;
         }
-        used += width;
+        used += column(c);
         out.push(c);
     }
     out + ".."
@@ -265,6 +278,7 @@ fn printable(c: char, unicode: bool) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unicode_width::UnicodeWidthStr;
 
     fn ascii(width: usize) -> Page {
         Page::new(width, false, false)

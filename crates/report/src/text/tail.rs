@@ -1,10 +1,13 @@
 //! The last lines: how to see more, and how far to trust what is above.
 
+use super::critical::quality::is_off;
 use super::page::{plain, toned, Page, Span, Tone};
 use super::{Options, Source};
 use crate::human::{count, count_of, percent};
 use crate::quality::{self, Loss, Quality};
 use crate::{names, subject, Report};
+use convoy_model::SchedSource;
+use convoy_profile::Collector;
 
 const LABEL: usize = 9;
 
@@ -24,7 +27,10 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
     if analysis.groups.len() > 1 || analysis.groups.iter().any(|group| group.threads > 1) {
         flags.push("--thread-groups".into());
     }
-    if !analysis.locks.is_empty() || !analysis.events.is_empty() {
+    if report.critical.is_some() {
+        flags.push("--critical".into());
+    }
+    if !analysis.locks.is_empty() || !analysis.events.is_empty() || report.critical.is_some() {
         flags.push("--all".into());
     }
     if flags.is_empty() {
@@ -71,7 +77,7 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
         0,
         toned(Tone::Title, "Quality"),
         LABEL,
-        summary(page, &quality),
+        summary(page, report, &quality),
     );
     let line = |page: &mut Page, tone, label: &str, text: String| {
         page.hang(0, toned(tone, label), LABEL, vec![plain(text)]);
@@ -117,11 +123,16 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
         );
         line(page, Tone::Dim, "names", text);
     }
-    for collector in report.model.meta.collectors.iter().filter(|c| !c.active) {
+    // An active one can have seen less than it could: the scheduler by perf events, for example.
+    let limited = |c: &&Collector| !c.active || !c.lost.is_empty() || !c.enable.is_empty();
+    for collector in report.model.meta.collectors.iter().filter(limited) {
         let mut text = format!("{}: {}", collector.name, collector.lost);
         if !collector.enable.is_empty() {
             text += &format!("; to enable: {}", collector.enable);
         }
+        line(page, Tone::Dim, "unseen", text);
+    }
+    if let Some(text) = without_agent(report) {
         line(page, Tone::Dim, "unseen", text);
     }
     if let Some(share) = quality::stolen_ratio(&report.model.meta).filter(|s| *s >= STOLEN) {
@@ -131,12 +142,51 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
         );
         line(page, Tone::Warn, "note", text);
     }
+    for text in report.critical.iter().flat_map(|c| doubts(&c.quality)) {
+        line(page, Tone::Warn, "note", text);
+    }
     for note in &report.model.meta.notes {
         line(page, Tone::Warn, "note", note.clone());
     }
 }
 
-fn summary(page: &Page, quality: &Quality) -> Vec<Span> {
+/// What a reader of the scheduler's numbers must know.
+fn doubts(q: &convoy_critical::Quality) -> Vec<String> {
+    let mut texts = q.remarks.clone();
+    if is_off(q) {
+        texts.push("the scheduler's numbers do not add up (--critical: by how much)".into());
+    }
+    texts
+}
+
+/// Processes that are named in a line.
+const NAMED: usize = 3;
+
+/// Processes of which only the scheduler tells, and how to see their locks. Nothing if no process carries the
+/// agent: its collector says so.
+fn without_agent(report: &Report<'_>) -> Option<String> {
+    let collectors = &report.model.meta.collectors;
+    if collectors.iter().any(|c| c.name == "agent" && !c.active) {
+        return None;
+    }
+    let processes = report.model.processes.iter();
+    let names: Vec<_> = processes
+        .filter(|p| p.without_agent)
+        .map(|p| format!("{} ({})", p.name, p.pid))
+        .collect();
+    let listed = names.get(..NAMED).unwrap_or(&names).join(", ");
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    (!names.is_empty()).then(|| {
+        format!(
+            "agent: which locks are waited for and who holds them in {listed}{more}; to enable: start it with convoy -- COMMAND (no static or Go program can carry the agent)"
+        )
+    })
+}
+
+fn summary(page: &Page, report: &Report<'_>, quality: &Quality) -> Vec<Span> {
     let mut spans = Vec::new();
     spans.push(if quality.losses.is_empty() {
         toned(Tone::Good, "nothing lost")
@@ -173,6 +223,17 @@ fn summary(page: &Page, quality: &Quality) -> Vec<Span> {
             format!("{}{bad} of {all} sites without a name", page.dot())
         };
         spans.push(plain(text));
+    }
+    if let Some(critical) = report.critical {
+        let events = count_of(critical.quality.events, "event", "events");
+        let source = match critical.quality.source {
+            SchedSource::Bpf => "eBPF",
+            SchedSource::Perf => "perf events",
+        };
+        spans.push(plain(format!(
+            "{}{events} of the scheduler ({source})",
+            page.dot()
+        )));
     }
     spans
 }

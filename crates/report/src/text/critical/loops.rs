@@ -1,0 +1,84 @@
+//! Loops in which threads wait without giving up their processor.
+
+use convoy_critical::{Analysis, LoopRow};
+
+use super::nothing;
+use crate::human::{count, count_of, duration, percent};
+use crate::sched_names;
+use crate::text::page::{plain, toned, Page, Tone};
+use crate::text::table::INDENT;
+use crate::{names, subject, Report};
+
+/// Callers that are named.
+const CALLERS: usize = 3;
+
+/// Columns of the label of a line under a loop.
+const LABEL: usize = 10;
+
+/// Call paths that a loop waits for.
+const PATHS: usize = 2;
+
+/// The section.
+pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
+    page.title("Loops that wait on the processor (busy waiting)");
+    if analysis.loops.is_empty() {
+        nothing(
+            page,
+            if analysis.quality.sample_period_ns == 0 {
+                "not known: they show in samples of the instruction pointer, and none were taken"
+            } else {
+                "none was seen"
+            },
+        );
+        return;
+    }
+    for row in &analysis.loops {
+        one(page, report, analysis, row);
+    }
+}
+
+fn one(page: &mut Page, report: &Report<'_>, analysis: &Analysis, row: &LoopRow) {
+    let model = report.model;
+    let spin = subject::spin_loop(model, row.spin);
+    let place = spin.map_or_else(
+        || sched_names::place(model, row.site),
+        sched_names::loop_place,
+    );
+    page.line(INDENT, vec![toned(Tone::Strong, place)]);
+    let line = |page: &mut Page, label: &str, text: String| {
+        page.hang(
+            2 * INDENT,
+            toned(Tone::Dim, label),
+            LABEL,
+            vec![plain(text)],
+        );
+    };
+    let cost = format!(
+        "{} of CPU time, {} of all; {}, {} of {}",
+        duration(row.running_ns as f64),
+        percent(row.share),
+        count_of(row.samples, "sample", "samples"),
+        count_of(row.threads as u64, "thread", "threads"),
+        sched_names::group_of(model, row.group)
+    );
+    line(page, "burns", cost);
+    let evidence = spin.map_or("", |s| s.evidence.as_str());
+    let mut kind = sched_names::spin(row.kind).to_owned();
+    if !evidence.is_empty() {
+        kind += &format!(": {}", names::clip(evidence, 240));
+    }
+    line(page, "evidence", kind);
+    if row.site.is_some() {
+        let path = sched_names::path_of(model, row.site, CALLERS);
+        line(page, "called at", path);
+    }
+    let waits_for = row.waits_for.iter().take(PATHS);
+    for (rank, path) in waits_for.filter_map(|ix| Some((ix + 1, analysis.paths.get(*ix)?))) {
+        let text = format!(
+            "{} (code {} above)",
+            sched_names::path_of(model, path.site, CALLERS),
+            count(rank as u64)
+        );
+        line(page, "waits for", text);
+    }
+}

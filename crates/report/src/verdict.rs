@@ -1,0 +1,88 @@
+//! The sentence at the head of the report, of the room that has most to say.
+
+use std::borrow::Cow;
+
+use crate::Report;
+
+/// What is wrong, or that nothing is. A room's own sentence speaks of its own first finding, which need not
+/// be the first of all.
+pub fn of<'a>(report: &Report<'a>) -> Cow<'a, str> {
+    let locks = report.analysis.verdict.as_str();
+    let Some(critical) = report.critical.filter(|c| !c.verdict.is_empty()) else {
+        return Cow::Borrowed(locks);
+    };
+    // Without a finding, the scheduler's sentence: it saw all threads and all reasons for waiting.
+    let Some(first) = report.analysis.findings.first() else {
+        return Cow::Borrowed(&critical.verdict);
+    };
+    let same = |f: &convoy_model::finding::Finding| f.id == first.id && f.subject == first.subject;
+    if critical.findings.first().is_some_and(same) {
+        Cow::Borrowed(&critical.verdict)
+    } else if locks.starts_with(&first.title) {
+        Cow::Borrowed(locks)
+    } else {
+        Cow::Owned(format!("{}.", first.title))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_detect::{Analysis, Thresholds};
+    use convoy_model::finding::{Finding, Gain, Subject};
+    use convoy_model::{Model, ObjectId, SiteId};
+
+    fn finding(id: &'static str, subject: Subject, title: &str) -> Finding {
+        Finding {
+            id,
+            subject,
+            title: title.into(),
+            evidence: Vec::new(),
+            causes: Vec::new(),
+            undecided: String::new(),
+            gain: Gain::none("", ""),
+            share_of_thread_time: 0.0,
+            caveats: Vec::new(),
+        }
+    }
+
+    /// The verdict with the merged findings, beside a room `critical` with its own.
+    fn verdict(merged: &[Finding], critical: Option<&[Finding]>) -> String {
+        let critical = critical.map(|findings| convoy_critical::Analysis {
+            verdict: "scheduler".into(),
+            findings: findings.to_vec(),
+            ..Default::default()
+        });
+        of(&Report {
+            model: &Model::default(),
+            analysis: &Analysis {
+                verdict: "a lock. Fixing it helps.".into(),
+                findings: merged.to_vec(),
+                ..Analysis::default()
+            },
+            critical: critical.as_ref(),
+            thresholds: &Thresholds::default(),
+        })
+        .into_owned()
+    }
+
+    #[test]
+    fn the_room_of_the_first_finding_speaks() {
+        let lock = finding("contended-lock", Subject::Object(ObjectId(0)), "a lock");
+        let other = finding("contended-lock", Subject::Object(ObjectId(1)), "b lock");
+        let code = finding("serial-code", Subject::Code(SiteId(0)), "a phase");
+        let late = finding("serial-code", Subject::Code(SiteId(1)), "another phase");
+        let own = [code.clone(), late.clone()];
+        let of = |first: &Finding| verdict(std::slice::from_ref(first), Some(&own));
+        assert_eq!(of(&lock), "a lock. Fixing it helps.");
+        assert_eq!(of(&code), "scheduler");
+        assert_eq!(
+            of(&other),
+            "b lock.",
+            "the lock of the sentence was put behind"
+        );
+        assert_eq!(of(&late), "another phase.");
+        assert_eq!(verdict(&[], Some(&[])), "scheduler");
+        assert_eq!(verdict(&[lock], None), "a lock. Fixing it helps.");
+    }
+}
