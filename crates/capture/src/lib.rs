@@ -16,6 +16,7 @@
 
 mod agent_file;
 mod arena;
+mod attach;
 mod clock;
 mod collect;
 mod command;
@@ -23,6 +24,7 @@ pub mod doctor;
 mod elf_check;
 mod error;
 mod inherited;
+mod interrupt;
 mod kernel;
 mod launch;
 mod machine;
@@ -33,12 +35,16 @@ mod recover;
 mod session;
 mod signals;
 mod store;
+mod targets;
 mod wait;
 
+pub use attach::{attach, Attached};
 pub use command::{Command, Program};
 pub use elf_check::Elf;
 pub use error::{Error, ErrorKind, Refusal, Trouble};
+pub use kernel::Scheduler;
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use session::{leftovers, Leftover, Session};
 pub use store::{can_write, write_profile};
+pub use targets::Targets;

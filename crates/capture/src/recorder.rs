@@ -1,6 +1,9 @@
 //! The recording from start to end.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use convoy_abi as abi;
@@ -10,7 +13,8 @@ use crate::agent_file;
 use crate::clock::{realtime_ns, Clock};
 use crate::collect::collect;
 use crate::command::Command;
-use crate::error::{Error, Trouble};
+use crate::error::{Error, ErrorKind, Trouble};
+use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, stolen_ns};
 use crate::poll::Poller;
@@ -34,6 +38,10 @@ pub struct Options {
     pub session_parent: Option<PathBuf>,
     /// Start the command even if nothing, or not all of it, can be recorded.
     pub force: bool,
+    /// Where scheduler events come from.
+    pub scheduler: Scheduler,
+    /// CPU time between two samples of a processor's instruction pointer, nanoseconds.
+    pub sched_sample_ns: u64,
 }
 
 impl Default for Options {
@@ -45,6 +53,8 @@ impl Default for Options {
             arena_bytes: 1 << 30,
             session_parent: None,
             force: false,
+            scheduler: Scheduler::Auto,
+            sched_sample_ns: 3_000_000,
         }
     }
 }
@@ -68,6 +78,8 @@ pub struct Running {
     meta: Meta,
     warnings: Vec<Trouble>,
     signals: Forwarding,
+    listener: Option<Listener>,
+    scheduler: Collector,
     pid: i32,
 }
 
@@ -80,7 +92,8 @@ pub struct Recording {
     pub exit: Exit,
     /// What the user should know.
     pub warnings: Vec<Trouble>,
-    session: Session,
+    session: Option<Session>,
+    files: Vec<(u32, kernel::OpenFiles)>,
 }
 
 impl Recorder {
@@ -109,8 +122,12 @@ impl Recorder {
     /// cannot run or be recorded; then nothing was started.
     pub fn launch(mut self, command: &[OsString]) -> Result<Running, Error> {
         let command = Command::resolve(command)?;
+        let sample_ns = self.options.sched_sample_ns;
+        let mut tier = Tier::for_next_child(self.options.scheduler, sample_ns)
+            .map_err(|trouble| Error::new(ErrorKind::Attach, trouble))?;
         if let Some(refusal) = command.refusal() {
-            if !self.options.force {
+            // Without the agent there still are the scheduler's events.
+            if tier.source.is_none() && !self.options.force {
                 return Err(refusal);
             }
             self.warnings.push(refusal.trouble().clone());
@@ -138,8 +155,13 @@ impl Recorder {
             self.session.dir(),
         );
         let signals = Forwarding::start();
-        let pid = launch::spawn(&command, environment, &signals)?;
+        tier.expect_child();
+        let spawned = launch::spawn(&command, environment, &signals);
+        tier.child_is(spawned.as_ref().ok().map(|pid| pid.unsigned_abs()));
+        let pid = spawned?;
+        self.warnings.extend(tier.warnings());
         signals.program_is(pid);
+        let (listener, scheduler) = tier.listen(sample_ns);
         let Self {
             session,
             clock,
@@ -153,6 +175,8 @@ impl Recorder {
             meta,
             warnings,
             signals,
+            listener,
+            scheduler,
             pid,
         })
     }
@@ -192,6 +216,8 @@ impl Running {
             mut meta,
             mut warnings,
             signals,
+            listener,
+            scheduler,
             pid,
         } = self;
         let mut poller = Poller::default();
@@ -205,10 +231,23 @@ impl Running {
         meta.cpu_user_ns = ended.user_ns;
         meta.cpu_sys_ns = ended.sys_ns;
         meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
-        meta.collectors = vec![agent_collector(!collected.processes.is_empty())];
+        meta.collectors = vec![agent_collector(!collected.processes.is_empty()), scheduler];
         meta.notes.extend(collected.notes);
         meta.notes.extend(clock.drift_note());
-        if collected.processes.is_empty() {
+        let mut processes = collected.processes;
+        let without_agent = processes.is_empty();
+        let (sched, files) = match listener.map(|listener| listener.stop(ended.at_ns)) {
+            Some(Some(heard)) => {
+                let (sched, files) = kernel::join(heard, &mut processes);
+                (Some(sched), files)
+            }
+            Some(None) => {
+                warnings.push(kernel::listener_failed());
+                (None, Vec::new())
+            }
+            None => (None, Vec::new()),
+        };
+        if without_agent && sched.is_none() {
             warnings.push(Trouble::new(
                 "no process of the command wrote anything",
                 "the agent was not loaded, or could not make its tables: there is nothing to report",
@@ -217,24 +256,71 @@ impl Running {
         }
         let profile = Profile {
             meta,
-            processes: collected.processes,
-            sched: None,
+            processes,
+            sched,
         };
-        Recording {
-            profile,
-            exit: ended.exit,
-            warnings,
-            session,
-        }
+        Recording::new(profile, warnings, Some(session), files)
     }
 }
 
 impl Recording {
-    /// Writes the profile to a file. If that fails, the session directory stays, and the error says how
-    /// to get the profile from it.
-    pub fn save(&mut self, path: &Path) -> Result<(), Error> {
-        store::write_profile(path, &self.profile).map_err(|e| store::kept(&e, self.session.keep()))
+    pub(crate) fn new(
+        profile: Profile,
+        warnings: Vec<Trouble>,
+        session: Option<Session>,
+        files: Vec<(u32, kernel::OpenFiles)>,
+    ) -> Self {
+        Self {
+            exit: profile.meta.exit,
+            profile,
+            warnings,
+            session,
+            files,
+        }
     }
+
+    /// Where the files of a process's modules can still be read, by the path that the program saw: it may have
+    /// ended, and its container with it.
+    pub fn open_files(&self, process: usize) -> HashMap<String, PathBuf> {
+        let Some(of) = self.profile.processes.get(process) else {
+            return HashMap::new();
+        };
+        let files = self.of_process(process).flat_map(|files| &files.modules);
+        files
+            .filter_map(|(module, file)| {
+                let path = of.modules.get(*module as usize)?.path.clone();
+                Some((path, own_descriptor(file)))
+            })
+            .collect()
+    }
+
+    /// Where the process's map of generated code can still be read.
+    pub fn open_jit_map(&self, process: usize) -> Option<PathBuf> {
+        let map = self.of_process(process).find_map(|f| f.jit_map.as_ref())?;
+        Some(own_descriptor(map))
+    }
+
+    fn of_process(&self, process: usize) -> impl Iterator<Item = &kernel::OpenFiles> {
+        let of_it = self
+            .files
+            .iter()
+            .filter(move |(p, _)| *p as usize == process);
+        of_it.map(|(_, files)| files)
+    }
+
+    /// Writes the profile to a file. If that fails, the session directory stays, and the error says how
+    /// to get the profile from it; of a process that ran already there is none.
+    pub fn save(&mut self, path: &Path) -> Result<(), Error> {
+        let written = store::write_profile(path, &self.profile);
+        match &mut self.session {
+            Some(session) => written.map_err(|e| store::kept(&e, session.keep())),
+            None => written,
+        }
+    }
+}
+
+fn own_descriptor(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// The agent's smallest arena; with less it does not record.

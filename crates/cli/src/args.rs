@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -19,6 +20,7 @@ No root, no recompilation, no frame pointers. Debug information (-g) gives lines
 Examples:
   convoy -- ./server --threads 16              run it, print the report at its end
   convoy record -o run.convoy -- ./server      only record
+  sudo convoy -p 4242 --for 10s                look at a running process; nothing is stopped
   convoy report run.convoy                     look at it, as often as you like
   convoy report run.convoy --lock cache_lock   all about one lock
   convoy doctor ./server                       what can be seen here, and how to see more";
@@ -81,8 +83,15 @@ pub struct Run {
     #[command(flatten)]
     pub limits: Limits,
 
+    #[command(flatten)]
+    pub running: Running,
+
     /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        conflicts_with = "running"
+    )]
     pub command: Vec<OsString>,
 
     /// Say nothing but the report and errors
@@ -92,7 +101,9 @@ pub struct Run {
 
 /// `convoy record`.
 #[derive(Debug, Args)]
-#[command(override_usage = "convoy record [OPTIONS] [--] COMMAND [ARGUMENT]...")]
+#[command(
+    override_usage = "convoy record [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record [OPTIONS] -p PID [--for TIME]"
+)]
 pub struct Record {
     /// File to write: %e is the command's name, %p its process id
     #[arg(short, long, value_name = "FILE", default_value = "%e.%p.convoy")]
@@ -101,8 +112,16 @@ pub struct Record {
     #[command(flatten)]
     pub recording: Recording,
 
+    #[command(flatten)]
+    pub running: Running,
+
     /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        required_unless_present = "running",
+        conflicts_with = "running"
+    )]
     pub command: Vec<OsString>,
 
     /// Say nothing but errors
@@ -205,6 +224,74 @@ pub struct View {
     pub width: Option<u16>,
 }
 
+/// What to look at instead of a command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Running processes")]
+#[group(id = "running", multiple = true)]
+pub struct Running {
+    /// Processes that run already, with their threads and children
+    ///
+    /// Ctrl-C ends the recording, and the processes go on. Their scheduler events are recorded, not their locks.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+
+    /// All processes of a control group (systemd slice or service, container), by name or path
+    #[arg(long, value_name = "NAME")]
+    pub cgroup: Vec<PathBuf>,
+
+    /// Stop after this time: 500ms, 10s, 2m [default: when the processes end, or Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub limit: Option<Duration>,
+}
+
+impl Running {
+    /// For the recorder; `None` if no process was named.
+    pub fn targets(&self) -> Option<convoy_capture::Targets> {
+        let named = !self.pid.is_empty() || !self.cgroup.is_empty();
+        named.then(|| convoy_capture::Targets {
+            pids: self.pid.clone(),
+            cgroups: self.cgroup.clone(),
+        })
+    }
+}
+
+/// A time with its unit; without one, seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.len()
+        - text
+            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
+            .len();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("give a number and a unit: 500ms, 10s, 2m, 1h".into()),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "give a number and a unit: 500ms, 10s, 2m, 1h")?;
+    let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| "too long")?;
+    if time.is_zero() {
+        return Err("more than nothing is needed".into());
+    }
+    Ok(time)
+}
+
+/// Where scheduler events come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scheduler {
+    /// eBPF where allowed (root, or CAP_BPF and CAP_PERFMON), else perf events, else nothing
+    Auto,
+    /// eBPF, or fail
+    Bpf,
+    /// Switch records of perf events, or fail
+    Perf,
+    /// Do not ask the kernel
+    Off,
+}
+
 /// How to record.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
@@ -244,6 +331,19 @@ pub struct Recording {
     #[arg(long, value_name = "DIRECTORY", hide_short_help = true)]
     pub session_dir: Option<PathBuf>,
 
+    /// Where context switches, wake-ups and samples come from
+    ///
+    /// They say which code runs while the others wait, why threads are off the CPUs and who wakes them, in any
+    /// language. Source: GAPP (ICPE'20).
+    #[arg(long, value_name = "SOURCE", value_enum, default_value = "auto")]
+    pub scheduler: Scheduler,
+
+    /// CPU time between two samples of the running code
+    ///
+    /// Cost: about 5-20 us a sample, so that 3ms takes up to 0.6 % of a CPU.
+    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true, default_value = "3ms")]
+    pub sample_every: Duration,
+
     /// Run the command even if it cannot be recorded
     ///
     /// For launchers and test suites: a static or Go program runs, and the report says what was not seen.
@@ -261,6 +361,13 @@ impl Recording {
             arena_bytes: self.arena_size << 20,
             session_parent: self.session_dir.clone(),
             force: self.force,
+            scheduler: match self.scheduler {
+                Scheduler::Auto => convoy_capture::Scheduler::Auto,
+                Scheduler::Bpf => convoy_capture::Scheduler::Bpf,
+                Scheduler::Perf => convoy_capture::Scheduler::Perf,
+                Scheduler::Off => convoy_capture::Scheduler::Off,
+            },
+            sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
         }
     }
 }

@@ -42,11 +42,11 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Report(report)) => show::report(&report),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
-        None if cli.run.command.is_empty() => {
+        None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {
             Message::new(
                 "no command was given",
                 "nothing was started",
-                "name one: convoy -- COMMAND, or see convoy --help",
+                "name one: convoy -- COMMAND, or a running process: convoy -p PID; see convoy --help",
             )
             .print();
             Status::OwnFailure

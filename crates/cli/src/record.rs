@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use convoy_capture::{Options, Recorder, Recording};
+use convoy_capture::{Error, Options, Recorder, Recording};
 use convoy_profile::Profile;
 use convoy_report::human;
 
-use crate::args::{Record, Run};
+use crate::args::{Record, Run, Running};
 use crate::exit::Status;
 use crate::message::{say, Message};
 use crate::{pattern, show};
 
 /// Runs, then reports.
 pub fn run(run: &Run) -> Status {
-    let (recording, _) = match execute(&run.recording.options(), &run.command) {
+    let (recording, _) = match execute(&run.recording.options(), &run.command, &run.running) {
         Ok(recorded) => recorded,
         Err(status) => return status,
     };
@@ -33,16 +33,17 @@ pub fn run(run: &Run) -> Status {
 /// Runs, then writes a profile.
 pub fn record(record: &Record) -> Status {
     // The name may hold the pid, which is not known yet; its directory hardly does.
-    if let Err(error) = convoy_capture::can_write(Path::new(&output(record, 0))) {
+    if let Err(error) = convoy_capture::can_write(Path::new(&output(record, 0, None))) {
         Message::from(error.trouble()).print();
         return Status::OwnFailure;
     }
-    let (mut recording, pid) = match execute(&record.recording.options(), &record.command) {
+    let options = record.recording.options();
+    let (mut recording, pid) = match execute(&options, &record.command, &record.running) {
         Ok(recorded) => recorded,
         Err(status) => return status,
     };
     warn(&recording, record.quiet);
-    let path = output(record, pid);
+    let path = output(record, pid, recording.profile.meta.command.first());
     match recording.save(Path::new(&path)) {
         Ok(()) => {
             if !record.quiet {
@@ -67,28 +68,70 @@ pub fn say_written(path: &Path) {
     ));
 }
 
-/// Runs a command to its end and names what was recorded. The pid is the command's.
-fn execute(options: &Options, command: &[OsString]) -> Result<(Recording, u32), Status> {
-    let launched = Recorder::new(options.clone()).and_then(|recorder| recorder.launch(command));
-    let running = launched.map_err(|error| {
+/// Runs a command to its end, or looks at running processes for a while, and names what was recorded. The pid
+/// is the command's, or that of the first process.
+fn execute(
+    options: &Options,
+    command: &[OsString],
+    running: &Running,
+) -> Result<(Recording, u32), Status> {
+    let failed = |error: Error| {
         Message::from(error.trouble()).print();
         Status::of_launch(&error)
-    })?;
-    let pid = running.pid();
-    let mut recording = running.wait();
-    name(&mut recording.profile);
+    };
+    let (mut recording, pid) = match running.targets() {
+        Some(targets) => {
+            let attached = convoy_capture::attach(options, targets).map_err(failed)?;
+            let pid = attached.pid();
+            (attached.wait(running.limit), pid)
+        }
+        None => {
+            let recorder = Recorder::new(options.clone()).map_err(failed)?;
+            let started = recorder.launch(command).map_err(failed)?;
+            let pid = started.pid();
+            (started.wait(), pid)
+        }
+    };
+    name_recording(&mut recording);
     Ok((recording, pid))
 }
 
 /// Resolves addresses while the files are still those that ran.
 pub fn name(profile: &mut Profile) {
+    name_with(profile, |options| options);
+}
+
+/// The same with files that are still open from the recording.
+fn name_recording(recording: &mut Recording) {
+    let processes = 0..recording.profile.processes.len();
+    let opened: Vec<_> = processes
+        .map(|ix| (recording.open_files(ix), recording.open_jit_map(ix)))
+        .collect();
+    let mut opened = opened.into_iter();
+    name_with(&mut recording.profile, |options| {
+        let (files, jit_map) = opened.next().unwrap_or_default();
+        convoy_symbols::Options {
+            files,
+            jit_map,
+            ..options
+        }
+    });
+}
+
+fn name_with(
+    profile: &mut Profile,
+    mut with: impl FnMut(convoy_symbols::Options) -> convoy_symbols::Options,
+) {
     let started = UNIX_EPOCH.checked_add(Duration::from_nanos(profile.meta.started_unix_ns));
-    let options = convoy_symbols::Options {
-        started,
-        ..convoy_symbols::Options::from_env()
-    };
     for process in &mut profile.processes {
-        convoy_symbols::resolve(process, &options);
+        let options = convoy_symbols::Options {
+            started,
+            ..convoy_symbols::Options::from_env()
+        };
+        convoy_symbols::resolve(process, &with(options));
+    }
+    if let Some(sched) = &mut profile.sched {
+        convoy_symbols::resolve_kernel(sched);
     }
 }
 
@@ -102,11 +145,10 @@ fn warn(recording: &Recording, quiet: bool) {
 }
 
 /// Names that are no UTF-8 are taken as they are: there is nothing to fill in that is sure to be meant.
-fn output(record: &Record, pid: u32) -> OsString {
-    let exe = record
-        .command
-        .first()
-        .map(|c| c.to_string_lossy().into_owned())
+fn output(record: &Record, pid: u32, running: Option<&String>) -> OsString {
+    let started = record.command.first().map(|c| c.to_string_lossy());
+    let exe = started
+        .or_else(|| running.map(|name| name.as_str().into()))
         .unwrap_or_default();
     match record.output.to_str() {
         Some(text) => pattern::fill(text, &pattern::exe_name(&exe), pid).into(),

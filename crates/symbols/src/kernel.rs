@@ -2,6 +2,8 @@
 //!
 //! One symbol a line: `ADDRESS KIND name [module]`, in hex. Without privilege all addresses are zero.
 
+use convoy_profile::Sched;
+
 use crate::demangle::clean;
 
 /// The function of the kernel that each of these addresses is in; empty where it is not known. Reads the kernel's table, which
@@ -12,6 +14,24 @@ pub fn kernel_names(addresses: &[u64]) -> Vec<String> {
     }
     let table = std::fs::read("/proc/kallsyms").unwrap_or_default();
     names(addresses, &table)
+}
+
+/// Names the kernel's side of waits, which the recorder leaves as addresses.
+pub fn resolve_kernel(sched: &mut Sched) {
+    let stacks = sched.offs.iter_mut().map(|off| &mut off.kernel_stack);
+    let mut frames: Vec<(u64, &mut String)> = stacks
+        .flatten()
+        .filter_map(|text| {
+            let address = u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()?;
+            Some((address, text))
+        })
+        .collect();
+    let addresses: Vec<u64> = frames.iter().map(|(address, _)| *address).collect();
+    for ((_, text), name) in frames.iter_mut().zip(kernel_names(&addresses)) {
+        if !name.is_empty() {
+            **text = name;
+        }
+    }
 }
 
 fn names(addresses: &[u64], table: &[u8]) -> Vec<String> {

@@ -31,7 +31,7 @@ use std::sync::Mutex;
 use convoy_profile::{Memory, ObjectKind, Process, Reason, Symbol};
 
 pub use demangle::demangle;
-pub use kernel::kernel_names;
+pub use kernel::{kernel_names, resolve_kernel};
 pub use options::{Options, Stats};
 pub use shorten::shorten;
 pub use starts::is_generic_start;

@@ -1,0 +1,153 @@
+//! Recording of processes that run already: their scheduler events, for a while. Nothing is stopped and
+//! nothing is put into them, so that their locks have no names.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use convoy_profile::{Collector, Exit, Meta, Profile};
+use rustix::process::Pid;
+
+use crate::clock::{realtime_ns, Clock};
+use crate::error::{Error, ErrorKind, Trouble};
+use crate::interrupt::Interrupt;
+use crate::kernel::{self, Listener, Tier};
+use crate::machine::{cpus_allowed, machine, stolen_ns};
+use crate::procfs;
+use crate::recorder::{agent_collector, Options, Recording};
+use crate::targets::Targets;
+
+/// Between two looks at whether the processes are still there, and whether a control group has new ones.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Processes that are being recorded as they run.
+#[derive(Debug)]
+pub struct Attached {
+    targets: Targets,
+    recorded: BTreeSet<u32>,
+    listener: Listener,
+    scheduler: Collector,
+    clock: Clock,
+    meta: Meta,
+    warnings: Vec<Trouble>,
+    interrupt: Interrupt,
+}
+
+/// Begins to record processes that run, with their threads and children.
+///
+/// # Errors
+/// [`ErrorKind::Attach`]: no such process, not allowed to look at it, or no source of scheduler events here.
+pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
+    let failed = |trouble| Error::new(ErrorKind::Attach, trouble);
+    let pids = targets.resolve().map_err(failed)?;
+    let interrupt = Interrupt::watch();
+    let clock = Clock::calibrate();
+    let first = pids.first().copied().unwrap_or(0);
+    let mut meta = Meta {
+        convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine(),
+        command: procfs::command_line(first),
+        started_unix_ns: realtime_ns(),
+        exit: Exit::Running,
+        ..Meta::default()
+    };
+    meta.machine.cpus_allowed = cpus_allowed(Pid::from_raw(first as i32));
+    let tier =
+        Tier::for_running(options.scheduler, options.sched_sample_ns, &pids).map_err(failed)?;
+    let warnings = tier.warnings();
+    meta.start_ns = clock.now_ns();
+    meta.stolen_ns = stolen_ns(); // until the end: what it was before
+    let (listener, scheduler) = tier.listen(options.sched_sample_ns);
+    let Some(listener) = listener else {
+        return Err(failed(Trouble::new(
+            "the scheduler's events cannot be had here",
+            format!("a running process cannot be recorded: {}", scheduler.lost),
+            scheduler.enable,
+        )));
+    };
+    Ok(Attached {
+        targets,
+        recorded: pids.into_iter().collect(),
+        listener,
+        scheduler,
+        clock,
+        meta,
+        warnings,
+        interrupt,
+    })
+}
+
+impl Attached {
+    /// The first of the processes.
+    pub fn pid(&self) -> u32 {
+        self.recorded.first().copied().unwrap_or(0)
+    }
+
+    /// Returns after `limit`, when the processes have ended, or on Ctrl-C: whatever comes first.
+    pub fn wait(mut self, limit: Option<Duration>) -> Recording {
+        let began = Instant::now();
+        loop {
+            let left = limit.map_or(LOOK, |limit| limit.saturating_sub(began.elapsed()));
+            if left.is_zero() || self.interrupt.asked() {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+            self.adopt_newcomers();
+            if !self.recorded.iter().any(|pid| procfs::is_running(*pid)) {
+                self.meta.notes.push("all of the processes ended".into());
+                break;
+            }
+        }
+        self.finish()
+    }
+
+    /// Processes that came into a control group from elsewhere; children of recorded ones are known.
+    fn adopt_newcomers(&mut self) {
+        let new: Vec<u32> = self
+            .targets
+            .in_groups()
+            .into_iter()
+            .filter(|pid| self.recorded.insert(*pid))
+            .collect();
+        if !new.is_empty() {
+            // One that has ended meanwhile is nothing to report.
+            self.listener.with(move |source| drop(source.adopt(&new)));
+        }
+    }
+
+    fn finish(self) -> Recording {
+        let mut meta = self.meta;
+        let mut warnings = self.warnings;
+        meta.end_ns = self.clock.now_ns();
+        meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
+        meta.collectors = vec![agent_collector(false), self.scheduler];
+        meta.notes.extend(self.clock.drift_note());
+        let mut processes = Vec::new();
+        let (sched, files) = match self.listener.stop(meta.end_ns) {
+            Some(heard) => {
+                let (sched, files) = kernel::join(heard, &mut processes);
+                (Some(sched), files)
+            }
+            None => {
+                warnings.push(kernel::listener_failed());
+                (None, Vec::new())
+            }
+        };
+        if sched.as_ref().is_some_and(|s| s.events == 0) {
+            warnings.push(Trouble::new(
+                "no thread of the processes was switched in or out",
+                "there is nothing to report",
+                "record for longer, while the program is under load",
+            ));
+        }
+        Recording::new(
+            Profile {
+                meta,
+                processes,
+                sched,
+            },
+            warnings,
+            None,
+            files,
+        )
+    }
+}

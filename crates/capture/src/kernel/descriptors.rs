@@ -1,0 +1,262 @@
+//! What a descriptor of a process stands for: a file, a pipe, or which end of which connection.
+
+use std::collections::HashMap;
+use std::fs;
+
+use convoy_profile::NameIx;
+
+/// A descriptor is looked up again after this long: numbers are reused.
+const FRESH_NS: u64 = 200_000_000;
+
+/// The kernel's tables of sockets are read again after this long.
+const SOCKETS_FRESH_NS: u64 = 1_000_000_000;
+
+/// Descriptors that are remembered; a server may have one for each of its connections.
+const REMEMBERED: usize = 8192;
+
+/// Names that are kept apart. A program that opens a million files gets one name for the rest.
+const NAMES: usize = 4096;
+
+/// The name of everything beyond [`NAMES`].
+const OTHERS: &str = "(other files)";
+
+/// A descriptor's name, and when that was.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    name: Option<NameIx>,
+    at_ns: u64,
+}
+
+/// Names of descriptors, each text once.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    names: Vec<String>,
+    index: HashMap<String, NameIx>,
+    known: HashMap<(u32, i32), Known>,
+    sockets: HashMap<u32, Sockets>,
+}
+
+/// The sockets of a network namespace, seen from one of its processes.
+#[derive(Debug, Default)]
+struct Sockets {
+    by_inode: HashMap<u64, String>,
+    at_ns: u64,
+}
+
+impl Descriptors {
+    /// The name of descriptor `fd` of process `pid`, as of about `now_ns`; `None` if it cannot be had.
+    pub fn name(&mut self, pid: u32, fd: i32, now_ns: u64) -> Option<NameIx> {
+        if fd < 0 {
+            return None;
+        }
+        if let Some(known) = self.known.get(&(pid, fd)) {
+            if now_ns.saturating_sub(known.at_ns) < FRESH_NS {
+                return known.name;
+            }
+        }
+        if self.known.len() >= REMEMBERED {
+            self.known.clear();
+        }
+        let name = fs::read_link(format!("/proc/{pid}/fd/{fd}"))
+            .ok()
+            .map(|link| self.describe(pid, &link.to_string_lossy(), now_ns))
+            // Closed or gone meanwhile: what it was a moment ago is the best answer.
+            .or_else(|| self.known.get(&(pid, fd)).and_then(|known| known.name));
+        let known = Known {
+            name,
+            at_ns: now_ns,
+        };
+        self.known.insert((pid, fd), known);
+        name
+    }
+
+    /// The text of a name.
+    pub fn text(&self, name: NameIx) -> Option<&str> {
+        self.names.get(name as usize).map(String::as_str)
+    }
+
+    /// All names.
+    pub fn into_names(self) -> Vec<String> {
+        self.names
+    }
+
+    /// The process has gone: its numbers mean nothing any more.
+    pub fn forget(&mut self, pid: u32) {
+        self.known.retain(|(of, _), _| *of != pid);
+        self.sockets.remove(&pid);
+    }
+
+    fn describe(&mut self, pid: u32, link: &str, now_ns: u64) -> NameIx {
+        let socket = link
+            .strip_prefix("socket:[")
+            .and_then(|rest| rest.strip_suffix(']'))
+            .and_then(|inode| inode.parse().ok());
+        let text = match socket {
+            Some(inode) => self.socket(pid, inode, now_ns),
+            // The number of a pipe says nothing to anybody, and would be another in each run.
+            None if link.starts_with("pipe:[") => "pipe: unnamed".to_owned(),
+            None => link.trim_end_matches(" (deleted)").to_owned(),
+        };
+        self.intern(text)
+    }
+
+    fn socket(&mut self, pid: u32, inode: u64, now_ns: u64) -> String {
+        let sockets = self.sockets.entry(pid).or_default();
+        let stale = now_ns.saturating_sub(sockets.at_ns) >= SOCKETS_FRESH_NS;
+        if !sockets.by_inode.contains_key(&inode) && (sockets.at_ns == 0 || stale) {
+            sockets.by_inode = read_sockets(pid);
+            sockets.at_ns = now_ns.max(1);
+        }
+        sockets
+            .by_inode
+            .get(&inode)
+            .cloned()
+            .unwrap_or_else(|| "socket:".to_owned())
+    }
+
+    fn intern(&mut self, text: String) -> NameIx {
+        if let Some(&ix) = self.index.get(&text) {
+            return ix;
+        }
+        let text = if self.names.len() >= NAMES {
+            OTHERS.to_owned()
+        } else {
+            text
+        };
+        let next = self.names.len() as NameIx;
+        *self.index.entry(text).or_insert_with_key(|text| {
+            self.names.push(text.clone());
+            next
+        })
+    }
+}
+
+/// All sockets that a process can see: inode to what a person would call it.
+fn read_sockets(pid: u32) -> HashMap<u64, String> {
+    let table = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}"));
+    let mut all = HashMap::new();
+    for protocol in ["tcp", "tcp6", "udp", "udp6"] {
+        if let Ok(text) = table(protocol) {
+            internet(protocol.trim_end_matches('6'), &text, &mut all);
+        }
+    }
+    if let Ok(text) = table("unix") {
+        unix(&text, &mut all);
+    }
+    all
+}
+
+/// A connection is called by the end that has the well-known port: thousands of clients are one name.
+fn internet(protocol: &str, table: &str, all: &mut HashMap<u64, String>) {
+    const LISTEN: &str = "0A";
+    let port = |end: &str| {
+        let (_, port) = end.rsplit_once(':')?;
+        u16::from_str_radix(port, 16).ok()
+    };
+    // sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .filter(|row: &Vec<&str>| row.len() > 9)
+        .collect();
+    let listening: Vec<u16> = rows
+        .iter()
+        .filter(|row| row[3] == LISTEN)
+        .filter_map(|row| port(row[1]))
+        .collect();
+    for row in rows {
+        let (Some(local), Some(remote), Ok(inode)) = (port(row[1]), port(row[2]), row[9].parse())
+        else {
+            continue;
+        };
+        let text = if row[3] == LISTEN {
+            format!("socket: {protocol} port {local}, listening")
+        } else if listening.contains(&local) || remote == 0 {
+            format!("socket: {protocol} port {local}")
+        } else {
+            format!("socket: {protocol} to port {remote}")
+        };
+        all.insert(inode, text);
+    }
+}
+
+fn unix(table: &str, all: &mut HashMap<u64, String>) {
+    // Num RefCount Protocol Flags Type St Inode Path
+    for line in table.lines().skip(1) {
+        let row: Vec<&str> = line.split_whitespace().collect();
+        if let Some(Ok(inode)) = row.get(6).map(|inode| inode.parse()) {
+            let text = match row.get(7) {
+                Some(path) => format!("socket: unix {path}"),
+                None => "socket: unix".to_owned(),
+            };
+            all.insert(inode, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    fn name_of(descriptors: &mut Descriptors, fd: i32, now_ns: u64) -> Option<String> {
+        let name = descriptors.name(std::process::id(), fd, now_ns)?;
+        descriptors.text(name).map(str::to_owned)
+    }
+
+    #[test]
+    fn files_pipes_and_sockets_have_names() {
+        let mut all = Descriptors::default();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_string_lossy().into_owned();
+        assert_eq!(
+            name_of(&mut all, file.as_file().as_raw_fd(), 1),
+            Some(path.clone())
+        );
+
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert_eq!(
+            name_of(&mut all, reader.as_raw_fd(), 1),
+            Some("pipe: unnamed".into())
+        );
+
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert_eq!(
+            name_of(&mut all, server.as_raw_fd(), 1),
+            Some(format!("socket: tcp port {port}, listening"))
+        );
+        assert_eq!(
+            name_of(&mut all, client.as_raw_fd(), 1),
+            Some(format!("socket: tcp to port {port}"))
+        );
+        assert_eq!(name_of(&mut all, -1, 1), None);
+        assert_eq!(name_of(&mut all, 1 << 20, 1), None);
+    }
+
+    #[test]
+    fn a_reused_number_gets_its_new_name_after_a_while() {
+        let mut all = Descriptors::default();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let fd = reader.as_raw_fd();
+        assert_eq!(name_of(&mut all, fd, 1), Some("pipe: unnamed".into()));
+        drop((reader, writer));
+        assert_eq!(
+            name_of(&mut all, fd, 2),
+            Some("pipe: unnamed".into()),
+            "remembered"
+        );
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let mut all = Descriptors::default();
+        for i in 0..NAMES + 10 {
+            all.intern(format!("/file/{i}"));
+        }
+        assert_eq!(all.names.len(), NAMES + 1);
+        assert_eq!(all.names.last().map(String::as_str), Some(OTHERS));
+    }
+}

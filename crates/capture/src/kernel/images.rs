@@ -1,0 +1,156 @@
+//! The programs that the recorded processes run: their names, their code and their threads' names.
+
+use std::collections::HashMap;
+use std::fs;
+
+use convoy_profile::{LoopIx, StackIx};
+use convoy_unwind::{Files, Unwinder};
+
+use crate::procfs;
+
+/// One program in one process, from its exec (or fork) to its end or the next exec.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub pid: u32,
+    /// Path of the executable; empty if the process was gone before anybody looked.
+    pub exe: String,
+    pub args: Vec<String>,
+    pub unwinder: Unwinder,
+    /// Threads' names by tid: the last one seen.
+    pub names: HashMap<u32, String>,
+    /// Stacks that were judged: the waiting loop that they are in.
+    pub loops: HashMap<StackIx, Option<LoopIx>>,
+    /// Threads alive.
+    pub alive: usize,
+}
+
+/// All images, in the order in which they began: the accounting numbers them in the same way.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    all: Vec<Image>,
+    files: Files,
+    /// The image that a process runs now.
+    current: HashMap<u32, usize>,
+    pid_of: HashMap<u32, u32>,
+    /// Images whose names nobody has read yet.
+    unnamed: Vec<usize>,
+}
+
+impl Images {
+    /// A thread of process `pid` begins, or is found: the first one begins an image.
+    pub fn thread(&mut self, tid: u32, pid: u32) {
+        self.pid_of.insert(tid, pid);
+        let ix = match self.current.get(&pid) {
+            Some(&ix) => ix,
+            None => self.begin(pid),
+        };
+        self.all[ix].alive += 1;
+    }
+
+    /// The process runs another program from now on, with one thread.
+    pub fn exec(&mut self, pid: u32, old_tid: u32) {
+        self.pid_of.remove(&old_tid);
+        self.pid_of.insert(pid, pid);
+        let ix = self.begin(pid);
+        self.all[ix].alive = 1;
+    }
+
+    /// The thread ends; whether it was the last one of its process, and which process that is.
+    pub fn exit(&mut self, tid: u32, name: &[u8]) -> Option<u32> {
+        let pid = self.pid_of.remove(&tid)?;
+        let ix = *self.current.get(&pid)?;
+        let image = &mut self.all[ix];
+        image.names.insert(tid, comm(name));
+        image.alive = image.alive.saturating_sub(1);
+        if image.alive > 0 {
+            return None;
+        }
+        self.current.remove(&pid);
+        Some(pid)
+    }
+
+    /// A thread's name became known.
+    pub fn name(&mut self, tid: u32, name: &[u8]) {
+        if let Some(image) = self.of_thread(tid) {
+            image.names.insert(tid, comm(name));
+        }
+    }
+
+    /// The process of a thread.
+    pub fn pid(&self, tid: u32) -> Option<u32> {
+        self.pid_of.get(&tid).copied()
+    }
+
+    /// What the thread's process runs now.
+    pub fn of_thread(&mut self, tid: u32) -> Option<&mut Image> {
+        let pid = self.pid_of.get(&tid)?;
+        let ix = self.current.get(pid)?;
+        self.all.get_mut(*ix)
+    }
+
+    /// The number of that image.
+    pub fn number(&self, tid: u32) -> Option<usize> {
+        self.current.get(self.pid_of.get(&tid)?).copied()
+    }
+
+    /// Reads the names of programs that began since the last time: they may be gone soon.
+    pub fn look(&mut self) {
+        for ix in std::mem::take(&mut self.unnamed) {
+            let image = &mut self.all[ix];
+            if self.current.get(&image.pid) == Some(&ix) {
+                image.read_names();
+            }
+        }
+    }
+
+    /// Everything, with the names of threads that are still there.
+    pub fn finish(mut self) -> Vec<Image> {
+        self.look();
+        for (&tid, pid) in &self.pid_of {
+            if let Some(&ix) = self.current.get(pid) {
+                if let Ok(name) = fs::read(format!("/proc/{pid}/task/{tid}/comm")) {
+                    self.all[ix].names.insert(tid, comm(&name));
+                }
+            }
+        }
+        self.all
+    }
+
+    fn begin(&mut self, pid: u32) -> usize {
+        let ix = self.all.len();
+        self.all.push(Image {
+            pid,
+            exe: String::new(),
+            args: Vec::new(),
+            unwinder: Unwinder::new(pid, &self.files),
+            names: HashMap::new(),
+            loops: HashMap::new(),
+            alive: 0,
+        });
+        self.current.insert(pid, ix);
+        self.unnamed.push(ix);
+        ix
+    }
+}
+
+impl Image {
+    fn read_names(&mut self) {
+        let pid = self.pid;
+        if let Ok(exe) = fs::read_link(format!("/proc/{pid}/exe")) {
+            let exe = exe.to_string_lossy();
+            self.exe = exe.trim_end_matches(" (deleted)").to_owned();
+        }
+        self.args = procfs::command_line(pid);
+        // While it is there: it tells which files are mapped.
+        self.unwinder.refresh();
+    }
+}
+
+/// A name as the kernel keeps it: up to 15 bytes, ended by a NUL or, in /proc, by a line feed.
+fn comm(bytes: &[u8]) -> String {
+    let end = bytes
+        .iter()
+        .position(|b| matches!(b, 0 | b'\n'))
+        .unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

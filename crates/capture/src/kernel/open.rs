@@ -1,0 +1,170 @@
+//! Which source of scheduler events is used, and what to tell when it is not the best one.
+
+use convoy_profile::Collector;
+
+use super::bpf::{BpfOptions, BpfSource};
+use super::listener::Listener;
+use super::perf::{PerfOptions, PerfSource};
+use crate::error::Trouble;
+
+/// Which source of scheduler events to use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The best that this user may use.
+    #[default]
+    Auto,
+    /// eBPF, or fail.
+    Bpf,
+    /// Switch records of perf events, or fail.
+    Perf,
+    /// None.
+    Off,
+}
+
+/// What a report calls this collector.
+const COLLECTOR: &str = "scheduler";
+
+/// What is not known without any scheduler events.
+const LOST_WITHOUT: &str =
+    "which code runs while the others wait, why threads are off the CPUs, who woke whom";
+
+/// What perf events do not tell.
+const LOST_WITH_PERF: &str = "why threads are off the CPUs, who woke whom, run-queue delays";
+
+/// A source that is ready, before the command is started or the processes are named.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Bpf(BpfSource),
+    Perf(PerfSource),
+}
+
+/// A source, if there is one, and what the profile says about it.
+#[derive(Debug)]
+pub(crate) struct Tier {
+    pub source: Option<Opened>,
+    pub collector: Collector,
+}
+
+impl Tier {
+    /// For a command that this thread is about to start. `Err` only if the user asked for a certain source.
+    pub fn for_next_child(choice: Scheduler, sample_period_ns: u64) -> Result<Self, Trouble> {
+        Self::open(choice, sample_period_ns, || {
+            PerfSource::for_next_child(&perf_options(sample_period_ns))
+        })
+    }
+
+    /// For processes that run already.
+    pub fn for_running(
+        choice: Scheduler,
+        sample_period_ns: u64,
+        pids: &[u32],
+    ) -> Result<Self, Trouble> {
+        let mut tier = Self::open(choice, sample_period_ns, || {
+            PerfSource::for_running(pids, &perf_options(sample_period_ns))
+        })?;
+        if let Some(Opened::Bpf(source)) = &mut tier.source {
+            source.adopt_running(pids)?;
+        }
+        Ok(tier)
+    }
+
+    fn open(
+        choice: Scheduler,
+        sample_period_ns: u64,
+        perf: impl Fn() -> Result<PerfSource, Trouble>,
+    ) -> Result<Self, Trouble> {
+        let options = BpfOptions {
+            sample_period_ns,
+            ..BpfOptions::default()
+        };
+        let bpf = || BpfSource::open(&options);
+        match choice {
+            Scheduler::Off => Ok(Self::without("switched off by --scheduler off", "")),
+            Scheduler::Bpf => Ok(Self::with_bpf(bpf()?)),
+            Scheduler::Perf => Ok(Self::with_perf(perf()?, "")),
+            Scheduler::Auto => Ok(match bpf() {
+                Ok(source) => Self::with_bpf(source),
+                Err(no_bpf) => match perf() {
+                    Ok(source) => Self::with_perf(source, &no_bpf.fix),
+                    Err(_) => Self::without(&no_bpf.found, &no_bpf.fix),
+                },
+            }),
+        }
+    }
+
+    fn with_bpf(source: BpfSource) -> Self {
+        Self {
+            source: Some(Opened::Bpf(source)),
+            collector: collector(true, String::new(), ""),
+        }
+    }
+
+    fn with_perf(source: PerfSource, enable: &str) -> Self {
+        Self {
+            source: Some(Opened::Perf(source)),
+            collector: collector(true, LOST_WITH_PERF.to_owned(), enable),
+        }
+    }
+
+    fn without(why: &str, enable: &str) -> Self {
+        let lost = if why.is_empty() {
+            LOST_WITHOUT.to_owned()
+        } else {
+            format!("{LOST_WITHOUT} ({why})")
+        };
+        Self {
+            source: None,
+            collector: collector(false, lost, enable),
+        }
+    }
+
+    /// From here on what this process forks is recorded from its first instruction.
+    pub fn expect_child(&self) {
+        if let Some(Opened::Bpf(source)) = &self.source {
+            source.adopt_children_of_self(true);
+        }
+    }
+
+    /// The child is there, or could not be made.
+    pub fn child_is(&mut self, pid: Option<u32>) {
+        match &mut self.source {
+            Some(Opened::Bpf(source)) => source.adopt_children_of_self(false),
+            Some(Opened::Perf(source)) => pid.into_iter().for_each(|pid| source.started(pid)),
+            None => {}
+        }
+    }
+
+    /// What does not work although the source does.
+    pub fn warnings(&self) -> Vec<Trouble> {
+        match &self.source {
+            Some(Opened::Bpf(source)) => source.warnings().to_vec(),
+            Some(Opened::Perf(source)) => source.troubles().to_vec(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Begins to take what comes.
+    pub fn listen(self, sample_period_ns: u64) -> (Option<Listener>, Collector) {
+        let listener = self.source.map(|source| match source {
+            Opened::Bpf(source) => Listener::start(Box::new(source), sample_period_ns),
+            Opened::Perf(source) => Listener::start(Box::new(source), sample_period_ns),
+        });
+        (listener, self.collector)
+    }
+}
+
+fn perf_options(sample_period_ns: u64) -> PerfOptions {
+    PerfOptions {
+        sample_period_ns,
+        ..PerfOptions::default()
+    }
+}
+
+fn collector(active: bool, lost: String, enable: &str) -> Collector {
+    Collector {
+        name: COLLECTOR.into(),
+        active,
+        lost,
+        enable: enable.into(),
+    }
+}

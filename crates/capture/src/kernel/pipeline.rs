@@ -1,0 +1,329 @@
+//! From raw events to the accounting: looks up what a raw event only names. Which call stack a copy
+//! of stack memory is, what a system call waits for, who can have woken whom, and whether a sampled
+//! thread works or waits in a loop.
+
+use std::collections::HashMap;
+
+use convoy_profile::{NameIx, OffReason, StackIx};
+use convoy_sched::reason::{can_wake, BlockState};
+use convoy_sched::{Accounting, Event, Options, Out, Place, State, WakerIs};
+
+use super::descriptors::Descriptors;
+use super::images::{Image, Images};
+use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
+use super::reason;
+use super::waiting::Loops;
+
+/// Places that are remembered of one thread. A thread that blocks at more is rare, and has the rest looked up
+/// again by the next copies of its stack.
+const PLACES_PER_THREAD: usize = 512;
+
+/// Everything that turns raw events into tables.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    accounting: Accounting,
+    images: Images,
+    descriptors: Descriptors,
+    loops: Loops,
+    places: HashMap<u32, HashMap<u32, Spot>>,
+    /// What each blocked thread waits for: a wake-up is judged by it.
+    waits: HashMap<u32, (OffReason, i16)>,
+    kernel_stacks: KernelStacks,
+}
+
+/// Where a thread was when its stack was copied.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spot {
+    stack: StackIx,
+    kernel_stack: u32,
+}
+
+/// What has been collected.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    pub output: convoy_sched::Output,
+    /// In the order of [`convoy_sched::Output::images`].
+    pub images: Vec<Image>,
+    pub names: Vec<String>,
+    pub loops: Loops,
+    /// Kernel addresses, leaf first, by the ids in the output; id 0 is empty.
+    pub kernel_stacks: Vec<Vec<u64>>,
+}
+
+impl Pipeline {
+    pub fn new(options: Options) -> Self {
+        Self {
+            accounting: Accounting::new(options),
+            images: Images::default(),
+            descriptors: Descriptors::default(),
+            loops: Loops::default(),
+            places: HashMap::new(),
+            waits: HashMap::new(),
+            kernel_stacks: KernelStacks::default(),
+        }
+    }
+
+    /// The recording ends.
+    pub fn finish(self, end_ns: u64) -> Collected {
+        Collected {
+            output: self.accounting.finish(end_ns),
+            images: self.images.finish(),
+            names: self.descriptors.into_names(),
+            loops: self.loops,
+            kernel_stacks: self.kernel_stacks.all,
+        }
+    }
+
+    fn out(&mut self, ts: u64, tid: u32, left: &Left) -> Event {
+        let how = match reason::state_of(left) {
+            BlockState::Runnable => Out::Preempted(Place {
+                reason: OffReason::Preempted,
+                nr: -1, // whatever it was in, it was not that which took the processor away
+                ..Place::default()
+            }),
+            BlockState::Dead => Out::Dead,
+            _ => Out::Blocked(self.blocked(ts, tid, left)),
+        };
+        Event::Out { ts, tid, how }
+    }
+
+    fn blocked(&mut self, ts: u64, tid: u32, left: &Left) -> Place {
+        let place = self.place(ts, tid, left);
+        self.loops.left(tid);
+        self.waits.insert(tid, (place.reason, place.nr));
+        place
+    }
+
+    fn place(&mut self, ts: u64, tid: u32, left: &Left) -> Place {
+        let spot = self.spot(tid, left.key);
+        let name = self.file_of(ts, tid, &left.call);
+        let text = name.and_then(|name| self.descriptors.text(name));
+        let reason = reason::of(left, text);
+        Place {
+            stack: spot.stack,
+            reason,
+            nr: left.call.nr,
+            address: if reason == OffReason::Futex {
+                left.call.arg0
+            } else {
+                0
+            },
+            name,
+            kernel_stack: spot.kernel_stack,
+        }
+    }
+
+    fn file_of(&mut self, ts: u64, tid: u32, call: &Call) -> Option<NameIx> {
+        let fd = reason::descriptor(call)?;
+        self.descriptors.name(self.images.pid(tid)?, fd, ts)
+    }
+
+    fn spot(&self, tid: u32, key: u32) -> Spot {
+        let places = self.places.get(&tid);
+        places
+            .and_then(|places| places.get(&key))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Code that an interrupt happened to interrupt has woken nobody: a waker must be in a system call that
+    /// can end such a wait.
+    fn waker(&self, tid: u32, waker: &WakerRaw) -> WakerIs {
+        let interrupt = waker.tid == 0 || waker.kernel;
+        let plausible = || {
+            let (waits_for, nr) = self.waits.get(&tid).copied().unwrap_or_default();
+            can_wake(waker.call.nr, waits_for, nr, reason::ARCH)
+        };
+        if interrupt || !plausible() {
+            return WakerIs::Interrupt;
+        }
+        WakerIs::Thread(waker.tid, self.spot(waker.tid, waker.key).stack)
+    }
+
+    fn unwind(&mut self, tid: u32, regs: &Regs, bytes: &[u8]) -> StackIx {
+        let regs = convoy_unwind::Regs {
+            ip: regs.ip,
+            sp: regs.sp,
+            fp: regs.fp,
+            lr: regs.lr,
+        };
+        self.images
+            .of_thread(tid)
+            .map_or(0, |image| image.unwinder.stack(regs, bytes))
+    }
+
+    fn remember(&mut self, tid: u32, key: u32, spot: Spot) {
+        let places = self.places.entry(tid).or_default();
+        if places.len() >= PLACES_PER_THREAD {
+            places.clear();
+        }
+        places.insert(key, spot);
+    }
+
+    fn forget(&mut self, tid: u32) {
+        self.places.remove(&tid);
+        self.waits.remove(&tid);
+        self.loops.left(tid);
+    }
+}
+
+impl Sink for Pipeline {
+    fn take(&mut self, raw: &Raw<'_>) {
+        match *raw {
+            Raw::Switch { ts, out, into } => {
+                if let Some((tid, left)) = out {
+                    let event = self.out(ts, tid, &left);
+                    self.accounting.push(&event);
+                }
+                if let Some(tid) = into {
+                    self.accounting.push(&Event::In { ts, tid });
+                }
+            }
+            Raw::Wakeup { ts, tid, waker } => {
+                let waker = waker.map_or(WakerIs::Unknown, |w| self.waker(tid, &w));
+                self.accounting.push(&Event::Wakeup { ts, tid, waker });
+            }
+            Raw::Fork {
+                ts,
+                parent,
+                tid,
+                pid,
+            } => {
+                self.images.thread(tid, pid);
+                self.accounting.push(&Event::Fork {
+                    ts,
+                    tid,
+                    pid,
+                    parent,
+                });
+            }
+            Raw::Exec { ts, pid, old_tid } => {
+                self.images.exec(pid, old_tid);
+                self.forget(old_tid);
+                self.forget(pid);
+                self.accounting.push(&Event::Exec { ts, pid, old_tid });
+            }
+            Raw::Exit { ts, tid, comm } => {
+                if let Some(pid) = self.images.exit(tid, &comm) {
+                    self.descriptors.forget(pid);
+                }
+                self.forget(tid);
+                self.accounting.push(&Event::Exit { ts, tid });
+            }
+            Raw::Init {
+                ts,
+                tid,
+                pid,
+                comm,
+                left,
+                on_cpu,
+            } => {
+                self.images.thread(tid, pid);
+                self.images.name(tid, &comm);
+                let state = match left {
+                    Some(left) => State::Blocked(self.blocked(ts, tid, &left)),
+                    None if on_cpu => State::Running,
+                    None => State::Ready,
+                };
+                let event = Event::Init {
+                    ts,
+                    tid,
+                    pid,
+                    state,
+                };
+                self.accounting.push(&event);
+            }
+            Raw::Stack {
+                tid,
+                key,
+                ref regs,
+                bytes,
+                kernel,
+                ..
+            } => {
+                let spot = Spot {
+                    stack: self.unwind(tid, regs, bytes),
+                    kernel_stack: self.kernel_stacks.intern(kernel),
+                };
+                self.remember(tid, key, spot);
+            }
+            Raw::Sample {
+                ts,
+                tid,
+                ref regs,
+                bytes,
+                in_kernel,
+                ref call,
+            } => {
+                let stack = self.unwind(tid, regs, bytes);
+                let number = self.images.number(tid);
+                let spin = match (number, self.images.of_thread(tid)) {
+                    (Some(number), Some(image)) => {
+                        self.loops
+                            .of_sample(number, image, (tid, stack), in_kernel, call)
+                    }
+                    _ => None,
+                };
+                self.accounting.push(&Event::Sample {
+                    ts,
+                    tid,
+                    stack,
+                    spin,
+                });
+            }
+            // Waits without their stack have an older one of the same place, or none: nothing to account.
+            Raw::Lost {
+                from,
+                to,
+                n,
+                stacks,
+            } => self.accounting.push(&Event::Lost {
+                from,
+                to,
+                n,
+                stacks,
+            }),
+        }
+    }
+
+    fn pause(&mut self, _upto: u64) {
+        self.images.look();
+    }
+}
+
+/// The kernel's call stacks, each once.
+#[derive(Debug)]
+struct KernelStacks {
+    all: Vec<Vec<u64>>,
+    index: HashMap<Vec<u64>, u32>,
+}
+
+impl Default for KernelStacks {
+    fn default() -> Self {
+        Self {
+            all: vec![Vec::new()],
+            index: HashMap::new(),
+        }
+    }
+}
+
+impl KernelStacks {
+    /// More different ones than this are not kept.
+    const MOST: usize = 4096;
+
+    fn intern(&mut self, addresses: &[u64]) -> u32 {
+        if addresses.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.index.get(addresses) {
+            return id;
+        }
+        if self.all.len() >= Self::MOST {
+            return 0;
+        }
+        let id = self.all.len() as u32;
+        self.all.push(addresses.to_vec());
+        self.index.insert(addresses.to_vec(), id);
+        id
+    }
+}

@@ -1,0 +1,44 @@
+//! Why a thread left its processor: what the accounting needs to know of a raw event.
+
+use convoy_profile::OffReason;
+use convoy_sched::reason::{classify, Arch, BlockState, Left as Facts};
+
+use super::raw::{Call, Left};
+
+/// Whose system call numbers the kernel reports.
+pub(crate) const ARCH: Arch = if cfg!(target_arch = "x86_64") {
+    Arch::X86_64
+} else {
+    Arch::Aarch64
+};
+
+/// What the kernel's task state says.
+pub(crate) fn state_of(left: &Left) -> BlockState {
+    BlockState::of_task_state(left.state.into())
+}
+
+/// Why it is off the processors; `name`: of the descriptor that its system call works on.
+pub(crate) fn of(left: &Left, name: Option<&str>) -> OffReason {
+    let facts = Facts {
+        nr: left.call.nr,
+        arg1: left.call.arg1.into(),
+        iowait: left.iowait,
+        state: state_of(left),
+        name,
+    };
+    classify(&facts, ARCH)
+}
+
+/// The descriptor that a call works on.
+pub(crate) fn descriptor(call: &Call) -> Option<i32> {
+    match convoy_sched::reason::takes_fd(call.nr, ARCH)? {
+        0 => Some(call.arg0 as i32),
+        _ => Some(call.arg1 as i32),
+    }
+}
+
+/// Whether a thread in the kernel is there only to give way, or to ask the time: it may wait all the same.
+pub(crate) fn gives_way(call: &Call) -> bool {
+    let name = convoy_sched::reason::call_name(call.nr, ARCH);
+    name == Some("sched_yield")
+}
