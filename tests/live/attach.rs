@@ -36,11 +36,11 @@ pub fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
         }
         let outcome = running.finish(TIMEOUT)?;
         recorded?;
-        truth_of(&outcome)?;
+        let truth = truth_of(&outcome)?;
         let profile = convoy::read(&file)?;
         check!(profile.sched.is_some(), "nothing of the kernel's is in it");
         let report = convoy::report(&file, scratch.dir())?;
-        ranked_first(expect, expect.attach.as_ref(), variant, &report)
+        ranked_first(expect, expect.attach.as_ref(), variant, &truth, &report)
     })
 }
 

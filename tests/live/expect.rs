@@ -25,6 +25,9 @@ pub struct Expect {
     /// What else it must name: a file, the thread, the code of the one that is waited for.
     #[serde(default)]
     pub names: Vec<String>,
+    /// Keys of the program's JSON line whose values it must name: a process id.
+    #[serde(default)]
+    pub names_truth: Vec<String>,
     /// It must name a line of the source that is marked with "spins here".
     #[serde(default)]
     pub loop_line: bool,

@@ -108,13 +108,25 @@ fn found(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let _turn = turn::alone();
     turn::retry(|| {
         let recording = record(&program, scratch)?;
-        ranked_first(expect, expect.finding.as_ref(), variant, &recording.report)?;
+        ranked_first(
+            expect,
+            expect.finding.as_ref(),
+            variant,
+            &recording.truth,
+            &recording.report,
+        )?;
         wait_is_near(expect, &recording)
     })
 }
 
 /// The finding `id` comes first, names what it must, and the others are allowed to be there.
-pub fn ranked_first(expect: &Expect, id: Option<&String>, variant: &str, report: &Value) -> Result {
+pub fn ranked_first(
+    expect: &Expect,
+    id: Option<&String>,
+    variant: &str,
+    truth: &Value,
+    report: &Value,
+) -> Result {
     let all = findings(report)?;
     let (Some(id), Some(culprit)) = (id, &expect.culprit) else {
         return only(&all, &expect.allow);
@@ -128,10 +140,16 @@ pub fn ranked_first(expect: &Expect, id: Option<&String>, variant: &str, report:
         list(&all)
     );
     let words = first.words();
-    for name in std::iter::once(culprit).chain(&expect.names) {
+    let mut names: Vec<String> = vec![culprit.clone()];
+    names.extend(expect.names.iter().cloned());
+    for key in &expect.names_truth {
+        names.push(number(truth, key)?.to_string());
+    }
+    for name in names {
         check!(
-            words.contains(name.as_str()),
-            "{name} is not named:\n{words}"
+            words.contains(&name),
+            "{name} is not named:
+{words}"
         );
     }
     if expect.loop_line {
