@@ -46,7 +46,7 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         let all: f64 = pieces.iter().map(|p| p.cm).sum();
         let counts = counts(cx, group, all);
         let mut phases = Vec::new();
-        split(cx.view, pieces, 0, &mut phases);
+        split(pieces, 0, true, &mut phases);
         findings.extend(
             phases
                 .iter()
@@ -68,26 +68,32 @@ fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
         .filter(|th| view.group(th.thread) != group)
         .map(|th| th.spinning_ns as f64)
         .fold(0.0, f64::max);
-    let reasons = cx.waited_for.group(group) + without_others(view, group) + spun;
+    let reasons = cx.waited_for.group(group) + without_others(view) + spun;
     (reasons / all.max(1.0)).min(1.0)
 }
 
-/// Time in which no worker of another group was alive.
-fn without_others(view: &View, group: GroupId) -> f64 {
-    let mut lives: Vec<(u64, u64)> = view
+/// Time in which there were too few workers for more.
+fn without_others(view: &View) -> f64 {
+    let mut edges: Vec<(u64, bool)> = view
         .workers
         .iter()
-        .filter(|&&id| view.group(id) != group)
         .filter_map(|id| view.threads.get(id))
-        .map(|th| (th.start_ns, th.end_ns))
+        .flat_map(|th| [(th.start_ns, true), (th.end_ns.max(th.start_ns), false)])
         .collect();
-    lives.sort_unstable();
-    let (mut alone, mut until) = (0u64, view.sched.start_ns);
-    for (start, end) in lives {
-        alone = alone.saturating_add(start.saturating_sub(until));
-        until = until.max(end);
+    edges.sort_unstable();
+    let (mut alone, mut now, mut since) = (0.0, 0usize, view.sched.start_ns);
+    for (at, begins) in edges {
+        if now > 0 && (now as f64) < view.low_below {
+            alone += at.saturating_sub(since) as f64;
+        }
+        now = if begins {
+            now + 1
+        } else {
+            now.saturating_sub(1)
+        };
+        since = at;
     }
-    alone.saturating_add(view.sched.end_ns.saturating_sub(until)) as f64
+    alone
 }
 
 /// Activity at low parallelism with one call stack.
@@ -119,8 +125,8 @@ struct Phase<'a> {
 }
 
 /// Goes inwards while one function has nearly all of the time. Where a thread's outermost function calls
-/// several, each is a phase of its own; further in they are parts of one.
-fn split<'a>(view: &View, pieces: Vec<Piece<'a>>, depth: usize, out: &mut Vec<Phase<'a>>) {
+/// several, each is a phase of its own (once); further in they are parts of one.
+fn split<'a>(pieces: Vec<Piece<'a>>, depth: usize, part: bool, out: &mut Vec<Phase<'a>>) {
     let all: f64 = pieces.iter().map(|p| p.cm).sum();
     let mut children: BTreeMap<Option<String>, Vec<Piece>> = BTreeMap::new();
     for piece in pieces {
@@ -132,54 +138,19 @@ fn split<'a>(view: &View, pieces: Vec<Piece<'a>>, depth: usize, out: &mut Vec<Ph
         .iter()
         .find(|(key, child)| key.is_some() && cm(child) >= DOMINANT * all)
         .map(|(key, _)| key.clone());
-    match dominant {
-        Some(key) => {
-            let child = children.remove(&key).unwrap_or_default();
-            split(view, child, depth + 1, out);
+    if let Some(child) = dominant.and_then(|key| children.remove(&key)) {
+        split(child, depth + 1, part, out);
+    } else if part && depth <= 1 && children.len() > 1 {
+        for (key, child) in children {
+            let inwards = usize::from(key.is_some());
+            split(child, depth + inwards, false, out);
         }
-        None if depth <= 1 => {
-            for (key, child) in children {
-                if key.is_none() {
-                    out.push(Phase {
-                        pieces: child,
-                        depth,
-                    });
-                } else {
-                    inwards(child, depth + 1, out);
-                }
-            }
-        }
-        None => out.push(Phase {
+    } else {
+        out.push(Phase {
             pieces: children.into_values().flatten().collect(),
             depth,
-        }),
+        });
     }
-}
-
-/// As [`split`], without making more phases.
-fn inwards<'a>(pieces: Vec<Piece<'a>>, depth: usize, out: &mut Vec<Phase<'a>>) {
-    let all: f64 = pieces.iter().map(|p| p.cm).sum();
-    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-    for piece in &pieces {
-        if let Some(frame) = piece.frames.get(depth) {
-            *sums.entry(function_key(frame)).or_default() += piece.cm;
-        }
-    }
-    let Some(key) = sums
-        .into_iter()
-        .find(|(_, cm)| *cm >= DOMINANT * all)
-        .map(|(key, _)| key)
-    else {
-        out.push(Phase { pieces, depth });
-        return;
-    };
-    let through = |piece: &Piece| {
-        piece
-            .frames
-            .get(depth)
-            .is_some_and(|f| function_key(f) == key)
-    };
-    inwards(pieces.into_iter().filter(through).collect(), depth + 1, out);
 }
 
 impl Phase<'_> {
@@ -278,7 +249,7 @@ impl Phase<'_> {
                 ),
             ));
         }
-        let alone = without_others(view, group).min(cm);
+        let alone = without_others(view).min(cm);
         if alone > 0.1 * cm {
             list.push(time(
                 "without_others_ns",

@@ -1,0 +1,147 @@
+//! thread-imbalance, too-many-threads, too-few-threads.
+
+use convoy_model::finding::Subject;
+use convoy_model::{Model, OffReason};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// Four threads work so many ms each and then wait for the last one.
+fn barrier(work_ms: [u64; 4]) -> Model {
+    let mut p = ProfileBuilder::new("solver");
+    let (work, meet) = (p.site("work", "s.c", 10), p.site("meet", "s.c", 20));
+    let threads = work_ms.map(|_| p.thread("solver").start("work", "s.c", 9).cpu(1).id());
+    let longest = work_ms.iter().max().unwrap();
+    let at = work_ms.iter().position(|w| w == longest).unwrap();
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        for (&t, &w) in threads.iter().zip(&work_ms) {
+            s.runs(t, work, ms(w));
+            s.waits(
+                t,
+                Wait::futex(meet, 0x100).woken_by(threads[at], meet),
+                ms(longest - w),
+            );
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_straggler_is_told() {
+    let a = analysis(&barrier([100, 40, 40, 40]));
+    let f = only(&a);
+    assert_eq!(f.id, "thread-imbalance");
+    assert!(matches!(f.subject, Subject::Thread(_)));
+    // Even work would take 55 of 100.
+    assert!((f.gain.high - 100.0 / 55.0).abs() < 0.01, "{:?}", f.gain);
+    assert!(f.gain.low > 1.1);
+}
+
+#[test]
+fn even_threads_are_well() {
+    let a = analysis(&barrier([100, 97, 98, 99]));
+    assert_eq!(ids(&a), [""; 0]);
+    assert!(a.verdict.contains("CPU bound"), "{}", a.verdict);
+}
+
+/// Two ranks of one program, each a process; one has more to do.
+fn ranks(work_ms: [u64; 2]) -> Model {
+    let mut p = ProfileBuilder::new("rank");
+    p.cpus(2);
+    let (work, recv) = (p.site("work", "r.c", 10), p.site("MPI_Recv", "mpi.c", 7));
+    p.process("rank");
+    assert_eq!(
+        (work, recv),
+        (p.site("work", "r.c", 10), p.site("MPI_Recv", "mpi.c", 7))
+    );
+    let longest = *work_ms.iter().max().unwrap();
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        for (rank, &w) in work_ms.iter().enumerate() {
+            s.process(rank as u32).runs(0, work, ms(w));
+            let wait = Wait::new(OffReason::Socket, recv);
+            s.waits(
+                0,
+                wait.woken_from(1 - rank as u32, 0, work),
+                ms(longest - w),
+            );
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn ranks_are_threads_of_one_program() {
+    let a = analysis(&ranks([50, 100]));
+    let f = only(&a);
+    assert_eq!(f.id, "thread-imbalance");
+    assert!(matches!(&f.subject, Subject::Processes(p) if p.len() == 2));
+    assert!(f.title.contains("process 1100"), "{}", f.title);
+    assert_eq!(ids(&analysis(&ranks([100, 98]))), [""; 0]);
+}
+
+fn busy(threads: usize, cpus: u32) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(cpus);
+    let work = p.site("work", "a.c", 10);
+    let mut s = Schedule::new();
+    for _ in 0..threads {
+        let t = p.thread("w").cpu(1).id();
+        s.runs(t, work, ms(1000));
+    }
+    model(p, s)
+}
+
+#[test]
+fn threads_that_leave_cpus_idle_are_too_few() {
+    let a = analysis(&busy(2, 8));
+    let f = only(&a);
+    assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
+    assert!((f.gain.high - 4.0).abs() < 0.01);
+    assert_eq!(f.gain.low, 1.0);
+    assert_eq!(ids(&analysis(&busy(8, 8))), [""; 0]);
+}
+
+#[test]
+fn one_thread_is_not_judged() {
+    let a = analysis(&busy(1, 8));
+    assert_eq!(ids(&a), [""; 0]);
+    assert!(
+        a.verdict.starts_with("One thread did the work"),
+        "{}",
+        a.verdict
+    );
+}
+
+#[test]
+fn threads_that_are_taken_off_all_the_time_are_too_many() {
+    let crowd = |preemptions: u64| {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2);
+        let work = p.site("work", "a.c", 10);
+        let mut s = Schedule::new();
+        for half in 0..2 {
+            for _ in 0..2 {
+                let t = p.thread("w").cpu(1).id();
+                for _ in 0..50 {
+                    if half == 0 {
+                        s.runs(t, work, ms(10)).queues(t, work, ms(10));
+                    } else {
+                        s.queues(t, work, ms(10)).runs(t, work, ms(10));
+                    }
+                }
+            }
+        }
+        let mut profile = p.build();
+        s.put_into(&mut profile);
+        for th in &mut profile.sched.as_mut().unwrap().threads {
+            th.preemptions = preemptions;
+        }
+        Model::build(&profile)
+    };
+    let a = analysis(&crowd(20_000));
+    assert_eq!(only(&a).id, "too-many-threads");
+    assert_eq!(ids(&analysis(&crowd(50))), [""; 0]);
+}

@@ -1,0 +1,183 @@
+//! blocking-io, holder-off-cpu, contended-futex, page-faults, memory-lock.
+
+use convoy_model::finding::Subject;
+use convoy_model::{Model, OffReason};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// Four threads compute for 6 ms, then wait for one that is in this for 4 ms.
+fn somebody_blocks(reason: OffReason, others_wait_for_it: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    let (work, wait) = (p.site("work", "a.c", 10), p.site("next", "a.c", 20));
+    let write = p.site("write_frame", "a.c", 33);
+    let writer = p.thread("writer").start("writer", "a.c", 30).cpu(1).id();
+    let workers: Vec<_> = (0..4)
+        .map(|_| p.thread("w").start("work", "a.c", 9).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let file = s.name("/var/out.y4m");
+    for _ in 0..100 {
+        s.waits(
+            writer,
+            Wait::futex(wait, 0x300).woken_by(workers[0], work),
+            ms(6),
+        );
+        s.waits(writer, Wait::new(reason, write).named(file), ms(4));
+        for &w in &workers {
+            s.runs(w, work, ms(6));
+            let end = if others_wait_for_it {
+                Wait::futex(wait, 0x100).woken_by(writer, write)
+            } else {
+                Wait::new(OffReason::Poll, wait)
+            };
+            s.waits(w, end, ms(4));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn io_that_others_wait_for_is_told_with_its_file() {
+    let model = somebody_blocks(OffReason::File, true);
+    let a = analysis(&model);
+    let f = only(&a);
+    assert_eq!(f.id, "blocking-io");
+    let Subject::File(name, _) = f.subject else {
+        panic!("{f:?}");
+    };
+    assert_eq!(
+        model.sched.as_ref().unwrap().name(name),
+        Some("/var/out.y4m")
+    );
+    assert_eq!(
+        f.title,
+        "40 % of the run few threads work because /var/out.y4m is read or written at write_frame() a.c:33"
+    );
+    // 4 of 10 ms, but four CPUs' work of 6 ms is left in any case.
+    assert!((f.gain.high - 10.0 / 6.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+}
+
+#[test]
+fn io_in_the_background_is_nobodys_loss() {
+    assert_eq!(
+        ids(&analysis(&somebody_blocks(OffReason::Sync, false))),
+        [""; 0]
+    );
+}
+
+#[test]
+fn an_idle_server_has_nothing_to_fix() {
+    let mut p = ProfileBuilder::new("server");
+    let (serve, poll) = (p.site("serve", "s.c", 3), p.site("loop", "s.c", 9));
+    let mut s = Schedule::new();
+    for at in 0..4 {
+        let t = p.thread("s").cpu(1).id();
+        for _ in 0..20 {
+            s.waits(t, Wait::new(OffReason::Poll, poll), ms(40 + at));
+            s.runs(t, serve, ms(5));
+            s.waits(t, Wait::new(OffReason::Poll, poll), ms(5 - at));
+        }
+    }
+    let a = analysis(&model(p, s));
+    assert_eq!(ids(&a), [""; 0]);
+    assert!(a.verdict.contains("waited for requests"), "{}", a.verdict);
+}
+
+#[test]
+fn page_faults_and_the_address_space_have_their_own_ids() {
+    for (reason, id) in [
+        (OffReason::PageFault, "page-faults"),
+        (OffReason::Memory, "memory-lock"),
+    ] {
+        assert_eq!(ids(&analysis(&somebody_blocks(reason, true))), [id]);
+        assert_eq!(ids(&analysis(&somebody_blocks(reason, false))), [""; 0]);
+    }
+}
+
+/// Three threads take turns in a section of 5 ms that is left elsewhere in the same function, or not.
+fn convoy(unlock_in_same_function: bool, held_off_cpu: bool, with_object: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    let lock = p.site("put", "cache.c", 10);
+    let unlock = if unlock_in_same_function {
+        p.site("put", "cache.c", 19)
+    } else {
+        p.site("deliver", "queue.c", 70)
+    };
+    let work = p.site("put", "cache.c", 14);
+    let log = p.site("put", "cache.c", 15);
+    let addr = if with_object {
+        let object = p.mutex("cache_lock");
+        p.raw().objects[object as usize].addr
+    } else {
+        p.raw().without_agent = true;
+        0x7000
+    };
+    let threads: Vec<_> = (0..3)
+        .map(|_| p.thread("w").start("work", "a.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let file = s.name("/var/log/app.log");
+    for (at, &t) in threads.iter().enumerate() {
+        s.waits(
+            t,
+            Wait::futex(lock, addr).woken_by(threads[(at + 2) % 3], unlock),
+            ms(1 + 5 * at as u64),
+        );
+        for _ in 0..40 {
+            if held_off_cpu {
+                s.runs(t, work, ms(1));
+                s.waits(t, Wait::new(OffReason::Sync, log).named(file), ms(4));
+            } else {
+                s.runs(t, work, ms(5));
+            }
+            s.waits(
+                t,
+                Wait::futex(lock, addr).woken_by(threads[(at + 2) % 3], unlock),
+                ms(10),
+            );
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_lock_convoy_is_told_without_the_agent() {
+    let a = analysis(&convoy(true, false, false));
+    let f = only(&a);
+    assert_eq!(f.id, "contended-futex");
+    assert!(f.title.contains("put() cache.c:10"), "{}", f.title);
+    assert!(f.gain.high > 1.5, "{:?}", f.gain);
+}
+
+#[test]
+fn handing_over_work_is_no_lock() {
+    let a = analysis(&convoy(false, false, false));
+    assert!(!ids(&a).contains(&"contended-futex"), "{:?}", ids(&a));
+}
+
+#[test]
+fn a_lock_that_the_agent_saw_is_left_to_detect() {
+    let a = analysis(&convoy(true, false, true));
+    assert!(!ids(&a).contains(&"contended-futex"), "{:?}", ids(&a));
+}
+
+#[test]
+fn io_under_a_lock_is_said_of_the_lock() {
+    for with_object in [true, false] {
+        let a = analysis(&convoy(true, true, with_object));
+        let ids = ids(&a);
+        assert!(ids.contains(&"holder-off-cpu"), "{ids:?}");
+        assert!(!ids.contains(&"blocking-io"), "{ids:?}");
+        let f = a
+            .findings
+            .iter()
+            .find(|f| f.id == "holder-off-cpu")
+            .unwrap();
+        assert_eq!(matches!(f.subject, Subject::Site(..)), with_object);
+        assert!(f.title.contains("fsync"), "{}", f.title);
+    }
+    assert!(!ids(&analysis(&convoy(true, false, true))).contains(&"holder-off-cpu"));
+}

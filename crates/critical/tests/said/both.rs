@@ -1,0 +1,132 @@
+//! What happens to the findings of `detect` when the scheduler has its say.
+
+use convoy_critical::{cross_check, merge};
+use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::{Model, ObjectId, OffReason};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, model};
+
+fn found(id: &'static str, subject: Subject, mid: f64) -> Finding {
+    Finding {
+        id,
+        subject,
+        title: format!("{id} of detect"),
+        evidence: Vec::new(),
+        causes: Vec::new(),
+        undecided: String::new(),
+        gain: Gain {
+            low: 1.0 + (mid - 1.0) / 2.0,
+            mid,
+            high: 2.0 * mid,
+            method: String::new(),
+            limited_by: String::new(),
+        },
+        share_of_thread_time: 0.3,
+        caveats: Vec::new(),
+    }
+}
+
+/// Four threads on two CPUs. Two wait for a lock while two others work, or while only its holder does.
+fn waits_for_a_lock(others_work: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, lock) = (p.site("work", "a.c", 10), p.site("put", "a.c", 20));
+    let log = p.site("put", "a.c", 22);
+    let object = p.mutex("cache_lock");
+    let addr = p.raw().objects[object as usize].addr;
+    let threads: Vec<_> = (0..4)
+        .map(|_| p.thread("w").start("w", "a.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for turn in 0..50 {
+        for (at, &t) in threads.iter().enumerate() {
+            let mine = (at + turn) % 2 == 0;
+            if mine && (others_work || at < 2) {
+                s.runs(t, work, ms(10));
+            } else if at == 3 && !others_work {
+                s.waits(t, Wait::new(OffReason::Sleep, log), ms(10));
+            } else {
+                s.waits(
+                    t,
+                    Wait::futex(lock, addr).woken_by(threads[(at + 1) % 2], log),
+                    ms(10),
+                );
+            }
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_lock_that_is_waited_for_beside_work_is_not_critical() {
+    let model = waits_for_a_lock(true);
+    let a = analysis(&model);
+    let mut list = [found("contended-lock", Subject::Object(ObjectId(0)), 1.8)];
+    cross_check(&model, &a, &mut list);
+    assert_eq!((list[0].gain.low, list[0].gain.mid), (1.0, 1.0));
+    assert!(
+        list[0].caveats[0].starts_with("not on the critical path: 100 %"),
+        "{:?}",
+        list[0].caveats
+    );
+    assert!(list[0].gain.high > 3.0, "the bound stays");
+}
+
+#[test]
+fn a_lock_that_stops_the_program_is_agreed_on() {
+    let model = waits_for_a_lock(false);
+    let a = analysis(&model);
+    let mut list = [
+        found("contended-lock", Subject::Object(ObjectId(0)), 1.8),
+        found("slow-stage", Subject::Groups(Vec::new()), 1.2),
+    ];
+    let before = list.clone();
+    cross_check(&model, &a, &mut list);
+    assert_eq!(list[0].gain, before[0].gain);
+    assert!(list[0].evidence[0]
+        .text
+        .starts_with("the scheduler agrees: 100 %"));
+    assert_eq!(list[1], before[1], "nothing to say of what is no object");
+}
+
+#[test]
+fn what_both_say_is_said_once() {
+    let mut p = ProfileBuilder::new("app");
+    let main = p.frame("main", "app.c", 90);
+    let load = p.frame("load", "app.c", 40);
+    let serial = p.stack(&[load, main]);
+    let work = p.site("work", "app.c", 10);
+    let mut s = Schedule::new();
+    s.runs(0, serial, ms(500));
+    for _ in 0..3 {
+        let w = p.thread("w").start("work", "app.c", 9).cpu(1).id();
+        s.starts(w, ms(500)).runs(w, work, ms(500));
+    }
+    let model = model(p, s);
+    let a = analysis(&model);
+    assert_eq!(a.findings[0].id, "serial-code");
+    let phase = found(
+        "serial-phase",
+        Subject::Thread(convoy_model::ThreadId(0)),
+        1.1,
+    );
+    let other = found("contended-lock", Subject::Object(ObjectId(9)), 3.0);
+    let (list, rest) = merge(&model, &a, vec![phase, other], vec![]);
+    let ids: Vec<_> = list.iter().map(|f| f.id).collect();
+    assert_eq!(ids, ["contended-lock", "serial-phase"]);
+    assert!(rest.is_empty());
+    let texts: Vec<_> = list[1].evidence.iter().map(|e| e.text.as_str()).collect();
+    assert!(
+        texts[0].starts_with("the scheduler agrees: the main thread works alone in load()"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].contains("100 % of it at load() app.c:40"),
+        "{texts:?}"
+    );
+
+    let (alone, _) = merge(&model, &a, vec![], vec![]);
+    assert_eq!(alone[0].id, "serial-code");
+}

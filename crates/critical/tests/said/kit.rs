@@ -1,0 +1,48 @@
+//! Short ways to say what a test needs.
+
+use convoy_critical::{analyze, Analysis, Thresholds};
+use convoy_model::finding::Finding;
+use convoy_model::Model;
+use convoy_testkit::sched::Schedule;
+use convoy_testkit::ProfileBuilder;
+
+/// The model of a program that did this.
+pub fn model(p: ProfileBuilder, s: Schedule) -> Model {
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    Model::build(&profile)
+}
+
+/// What is said of it. Whatever it is, the sums must hold.
+pub fn analysis(model: &Model) -> Analysis {
+    let a = analyze(model, &Thresholds::default());
+    let cm: f64 = a.threads.iter().map(|t| t.cm_ns).sum();
+    let with_activity = a.parallelism.wall_ns - a.parallelism.idle_ns;
+    assert!(
+        (cm / with_activity as f64 - 1.0).abs() < 1e-3,
+        "CMetric {cm} of {with_activity}"
+    );
+    let groups: f64 = a.groups.iter().map(|g| g.cm_ns).sum();
+    assert!((groups - cm).abs() < 1.0);
+    for f in a.findings.iter().chain(&a.dismissed) {
+        assert!(
+            1.0 <= f.gain.low && f.gain.low <= f.gain.mid && f.gain.mid <= f.gain.high,
+            "{f:?}"
+        );
+        assert!(!f.title.is_empty() && !f.evidence.is_empty() && !f.causes.is_empty());
+        assert!((0.0..=1.0).contains(&f.share_of_thread_time), "{f:?}");
+    }
+    a
+}
+
+/// The ids of the findings, most gain first.
+pub fn ids(a: &Analysis) -> Vec<&'static str> {
+    a.findings.iter().map(|f| f.id).collect()
+}
+
+/// The only finding there is.
+#[track_caller]
+pub fn only(a: &Analysis) -> &Finding {
+    assert_eq!(a.findings.len(), 1, "{:#?}", a.findings);
+    &a.findings[0]
+}

@@ -1,0 +1,9 @@
+//! What is said of synthetic recordings, and of their twins in which nothing is wrong.
+
+mod balance;
+mod blocking;
+mod both;
+mod bounds;
+mod kit;
+mod serial;
+mod spinning;

@@ -1,0 +1,185 @@
+//! serial-code, limiting-stage.
+
+use convoy_model::finding::Subject;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// The main thread prepares for `serial` ms what four threads then do in `parallel` ms, ten times.
+fn phases(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(cpus);
+    let main = p.frame("main", "app.c", 90);
+    let load = p.frame("load", "app.c", 40);
+    let parse = p.frame("parse", "app.c", 44);
+    let (serial_stack, join) = (p.stack(&[parse, load, main]), p.stack(&[main]));
+    let work = p.site("work", "app.c", 10);
+    let idle = p.site("next_item", "app.c", 20);
+    let workers: Vec<_> = (0..4)
+        .map(|_| p.thread("w").start("work", "app.c", 9).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        s.runs(0, serial_stack, ms(serial));
+        s.waits(
+            0,
+            Wait::futex(join, 0x200).woken_by(workers[0], work),
+            ms(parallel),
+        );
+        for &w in &workers {
+            s.waits(
+                w,
+                Wait::futex(idle, 0x100).woken_by(0, serial_stack),
+                ms(serial),
+            );
+            s.runs(w, work, ms(parallel));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_serial_phase_is_named_with_its_function() {
+    let model = phases(40, 60, 4);
+    let a = analysis(&model);
+    let f = only(&a);
+    assert_eq!(f.id, "serial-code");
+    let Subject::Code(site) = f.subject else {
+        panic!("{f:?}");
+    };
+    let site = &model.sites[site.0 as usize];
+    assert_eq!(site.frames[site.shown].function, "parse");
+    assert_eq!(
+        f.title,
+        "the main thread works alone in parse() app.c:44 for 40 % of the run"
+    );
+    // 1000 ms; at most 400 become 100.
+    assert!((f.gain.high - 1000.0 / 700.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+    assert_eq!(a.parallelism.low_ns, ms(400));
+    let top = &a.paths[0];
+    assert_eq!((top.share * 100.0).round(), 40.0);
+    assert_eq!(top.functions[0].lines[0].line, 44);
+}
+
+#[test]
+fn a_short_serial_phase_is_nobodys_problem() {
+    assert_eq!(ids(&analysis(&phases(3, 97, 4))), [""; 0]);
+}
+
+#[test]
+fn nothing_is_serial_on_one_cpu() {
+    assert_eq!(ids(&analysis(&phases(40, 60, 1))), [""; 0]);
+}
+
+#[test]
+fn functions_called_one_after_the_other_are_phases() {
+    let mut p = ProfileBuilder::new("app");
+    let main = p.frame("main", "app.c", 90);
+    let stack = |p: &mut ProfileBuilder, name: &str| {
+        let frame = p.frame(name, "app.c", 5);
+        p.stack(&[frame, main])
+    };
+    let (load, save) = (stack(&mut p, "load"), stack(&mut p, "save"));
+    let work = p.site("work", "app.c", 10);
+    let workers: Vec<_> = (0..3).map(|_| p.thread("w").cpu(1).id()).collect();
+    let mut s = Schedule::new();
+    s.runs(0, load, ms(300));
+    s.waits(0, Wait::futex(load, 1).woken_by(workers[0], work), ms(400));
+    s.runs(0, save, ms(300));
+    for &w in &workers {
+        s.starts(w, ms(300)).runs(w, work, ms(400));
+    }
+    let a = analysis(&model(p, s));
+    let mut titles: Vec<_> = a.findings.iter().map(|f| f.title.clone()).collect();
+    titles.sort();
+    assert_eq!(
+        titles,
+        [
+            "the main thread works alone in load() app.c:5 for 30 % of the run",
+            "the main thread works alone in save() app.c:5 for 30 % of the run"
+        ]
+    );
+}
+
+/// Eight threads of a server: one request at a time comes in, whoever is free does it. Nobody waits for anybody
+/// of them.
+#[test]
+fn a_server_with_one_request_at_a_time_has_nothing_to_fix() {
+    let mut p = ProfileBuilder::new("server");
+    let (serve, poll) = (p.site("serve", "s.c", 3), p.site("next_request", "s.c", 9));
+    let threads: Vec<_> = (0..8).map(|_| p.thread("s").cpu(1).id()).collect();
+    let mut s = Schedule::new();
+    let wait = Wait::new(convoy_model::OffReason::Poll, poll);
+    for turn in 0..10 {
+        for (at, &t) in threads.iter().enumerate() {
+            s.starts(t, ms(80 * turn));
+            s.waits(t, wait, ms(at as u64 * 10 + 1));
+            s.runs(t, serve, ms(9));
+            s.waits(t, wait, ms(70 - at as u64 * 10));
+        }
+    }
+    let a = analysis(&model(p, s));
+    assert!(a.parallelism.low_ns > ms(500), "{:?}", a.parallelism);
+    assert_eq!(ids(&a), [""; 0]);
+}
+
+/// Three stages; the middle one takes `slow` ms an item, the others 2.
+fn pipeline(slow: u64) -> convoy_model::Model {
+    let mut p = ProfileBuilder::new("pipe");
+    let (work, queue) = (p.site("stage", "pipe.c", 3), p.site("get", "pipe.c", 9));
+    let [read, middle, write] = ["reader", "encoder", "writer"]
+        .map(|name| p.thread(name).start(name, "pipe.c", 1).cpu(1).id());
+    let mut s = Schedule::new();
+    for _ in 0..50 {
+        for (stage, waker) in [(read, middle), (write, middle)] {
+            s.runs(stage, work, ms(2));
+            s.waits(
+                stage,
+                Wait::futex(queue, 0x100).woken_by(waker, work),
+                ms(slow - 2),
+            );
+        }
+        s.runs(middle, work, ms(slow));
+    }
+    model(p, s)
+}
+
+#[test]
+fn the_stage_that_limits_is_told_how_many_threads_it_needs() {
+    let a = analysis(&pipeline(8));
+    let f = only(&a);
+    assert_eq!(f.id, "limiting-stage");
+    assert!(matches!(&f.subject, Subject::Groups(groups) if groups.len() == 3));
+    let needed = f
+        .evidence
+        .iter()
+        .find(|e| e.key == "threads_needed")
+        .unwrap();
+    // 4 CPUs; 8 + 2 + 2 ms of work an item need 3 ms on them: three encoders.
+    assert_eq!(needed.value, 3.0);
+    assert!((f.gain.high - 8.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
+}
+
+#[test]
+fn an_even_pipeline_is_well() {
+    let mut p = ProfileBuilder::new("pipe");
+    p.cpus(3);
+    let work = p.site("stage", "pipe.c", 3);
+    let queue = p.site("get", "pipe.c", 9);
+    let stages = ["a", "b", "c"].map(|name| p.thread(name).start(name, "pipe.c", 1).cpu(1).id());
+    let mut s = Schedule::new();
+    for _ in 0..50 {
+        for (at, &stage) in stages.iter().enumerate() {
+            s.runs(stage, work, ms(9));
+            let waker = stages[(at + 1) % 3];
+            s.waits(
+                stage,
+                Wait::futex(queue, 0x100).woken_by(waker, work),
+                ms(1),
+            );
+        }
+    }
+    assert_eq!(ids(&analysis(&model(p, s))), [""; 0]);
+}

@@ -1,0 +1,71 @@
+//! busy-waiting.
+
+use convoy_model::{Model, SpinKind};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model};
+
+/// A main thread that works, and helpers that spin until it has something for them. On too few CPUs it queues.
+fn helpers(spin: bool, short: bool) -> Model {
+    let mut p = ProfileBuilder::new("redis-like");
+    p.cpus(if short { 2 } else { 4 });
+    let (serve, help) = (p.site("serve", "r.c", 3), p.site("help", "r.c", 40));
+    let frame = p.frame("io_thread_main", "r.c", 44);
+    let look = p.stack(&[frame]);
+    let helpers: Vec<_> = (0..2)
+        .map(|_| p.thread("io").start("io", "r.c", 40).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let wait = s.spin_loop(SpinKind::Polling, Some(frame));
+    for _ in 0..50 {
+        if short {
+            s.queues(0, serve, ms(8));
+        }
+        s.runs(0, serve, ms(2));
+        let length = if short { 10 } else { 2 };
+        for &h in &helpers {
+            s.runs(h, help, ms(1));
+            if spin {
+                s.spins(h, look, wait, ms(length - 1));
+            } else {
+                s.waits(h, Wait::futex(look, 0x10), ms(length - 1));
+            }
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn threads_that_spin_take_cpus_from_one_that_works() {
+    let a = analysis(&helpers(true, true));
+    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    assert!(f.title.contains("io_thread_main() r.c:44"), "{}", f.title);
+    assert!(f.gain.high > 3.0 && f.gain.low > 1.05, "{:?}", f.gain);
+    assert_eq!(a.loops.len(), 1);
+    assert_eq!(a.loops[0].threads, 2);
+    assert!(!a.loops[0].waits_for.is_empty());
+    let (io, main) = (&a.groups[0], &a.groups[1]);
+    assert!(io.cm_ns > io.cm_working_ns && main.cm_working_ns > main.cm_ns);
+}
+
+#[test]
+fn where_cpus_are_not_short_nothing_is_promised() {
+    let a = analysis(&helpers(true, false));
+    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    assert_eq!((f.gain.low, f.gain.mid, f.gain.high), (1.0, 1.0, 1.0));
+}
+
+#[test]
+fn threads_that_sleep_do_not_spin() {
+    let a = analysis(&helpers(false, false));
+    assert!(!ids(&a).contains(&"busy-waiting"));
+    assert!(a.loops.is_empty());
+}
+
+#[test]
+fn spinning_is_not_work() {
+    let a = analysis(&helpers(true, false));
+    assert!(a.parallelism.active_mean > a.parallelism.working_mean + 0.9);
+    assert_eq!(a.parallelism.only_spinning_ns, 0);
+}
