@@ -207,7 +207,11 @@ pub struct View {
     #[arg(long, group = "page")]
     pub thread_groups: bool,
 
-    /// Only this process of the recording
+    /// What the scheduler showed: how parallel it was, the code that ran while it was not, waits and who ended them
+    #[arg(long, group = "page")]
+    pub critical: bool,
+
+    /// Only this process of the recording, and only its locks
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,
 

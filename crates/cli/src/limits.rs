@@ -57,6 +57,19 @@ pub struct Limits {
           default_value_t = Thresholds::default().waited_ratio)]
     waited_ratio: f64,
 
+    /// Threads below which parallelism is low [default: half of those that did real work]
+    ///
+    /// A number of threads, N_min. Source: GAPP (ICPE'20), section 3.1.
+    #[arg(long, value_name = "THREADS", value_parser = factor, hide_short_help = true)]
+    n_min: Option<f64>,
+
+    /// Rows of the longer tables of the scheduler's page
+    ///
+    /// A count. Source: GAPP, section 4.
+    #[arg(long, value_name = "ROWS", hide_short_help = true,
+          default_value_t = convoy_critical::Thresholds::default().top)]
+    top: usize,
+
     /// Expected gain from which on a finding is ranked
     ///
     /// Throughput after the fix / now, 1 or more. Source: ours, the noise of a good benchmark.
@@ -85,6 +98,20 @@ impl Limits {
             waited_ratio: self.waited_ratio,
             gain_mid: self.min_gain,
             gain_high: self.min_gain_bound,
+        }
+    }
+}
+
+impl Limits {
+    /// For the analysis of scheduler events.
+    pub fn of_scheduler(&self) -> convoy_critical::Thresholds {
+        convoy_critical::Thresholds {
+            n_min: self.n_min,
+            top: self.top,
+            imbalance_ratio: self.imbalance_ratio,
+            gain_mid: self.min_gain,
+            gain_high: self.min_gain_bound,
+            ..convoy_critical::Thresholds::default()
         }
     }
 }

@@ -94,15 +94,18 @@ fn render(
 ) -> Result<String, Message> {
     if let Some(pid) = view.process {
         select(&mut profile, pid)?;
+        // Parallelism is that of all processes together: of one of them alone it says nothing.
+        profile.sched = None;
     }
     let model = Model::build(&profile);
     drop(profile);
     let thresholds = limits.thresholds();
-    let analysis = convoy_detect::analyze(&model, &thresholds);
+    let mut analysis = convoy_detect::analyze(&model, &thresholds);
+    let critical = critical(&model, limits, &mut analysis);
     let report = convoy_report::Report {
         model: &model,
         analysis: &analysis,
-        critical: None,
+        critical: critical.as_ref(),
         thresholds: &thresholds,
     };
     if view.format == Format::Json {
@@ -119,11 +122,32 @@ fn render(
     text::render(&report, &options).map_err(|why| Message::new(why, "", ""))
 }
 
+/// What the scheduler showed, and both rooms' findings in one list.
+fn critical(
+    model: &Model,
+    limits: &Limits,
+    analysis: &mut convoy_detect::Analysis,
+) -> Option<convoy_critical::Analysis> {
+    model.sched.as_ref()?;
+    let thresholds = limits.of_scheduler();
+    let critical = convoy_critical::analyze(model, &thresholds);
+    let found = &mut analysis.findings;
+    convoy_critical::cross_check_with(model, &critical, found, &thresholds);
+    (analysis.findings, analysis.dismissed) = convoy_critical::merge(
+        model,
+        &critical,
+        std::mem::take(&mut analysis.findings),
+        std::mem::take(&mut analysis.dismissed),
+    );
+    Some(critical)
+}
+
 fn page(view: &View) -> Page {
     match &view.lock {
         Some(pattern) => Page::Lock(pattern.clone()),
         None if view.all => Page::All,
         None if view.thread_groups => Page::ThreadGroups,
+        None if view.critical => Page::Critical,
         None => Page::Summary,
     }
 }
