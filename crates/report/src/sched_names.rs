@@ -5,6 +5,7 @@ use convoy_model::{
     SpinKind, SpinLoop, Waker,
 };
 
+use crate::human::count_of;
 use crate::names;
 
 /// Why a thread was off the processors, for people.
@@ -100,6 +101,19 @@ pub fn group_of(model: &Model, id: GroupId) -> String {
         .groups
         .get(id.0 as usize)
         .map_or_else(|| "unknown threads".into(), names::group)
+}
+
+/// How many threads, and which: `4 threads of worker-#`; the group may be only that of most of them.
+pub fn threads(model: &Model, n: usize, group: GroupId) -> String {
+    let of_group = model.groups.get(group.0 as usize);
+    let of_group = of_group.map_or(n, |group| group.threads.len());
+    let threads = count_of(n as u64, "thread", "threads");
+    let name = group_of(model, group);
+    if n > of_group {
+        format!("{threads}, most time in {name}")
+    } else {
+        format!("{threads} of {name}")
+    }
 }
 
 /// `name (pid)`.

@@ -2,7 +2,7 @@
 
 use convoy_detect::{Assignment, WaitsFor};
 use convoy_model::finding::{Cause, Finding, Gain};
-use convoy_model::SiteFrame;
+use convoy_model::{CodeFrom, SiteFrame, SiteId};
 
 use super::page::{plain, toned, Page, Span, Tone};
 use crate::human::{duration, factor, percent};
@@ -213,31 +213,32 @@ fn code(page: &mut Page, report: &Report<'_>, ids: &subject::Ids) {
 const LINES: usize = 3;
 
 /// Where in the function most of it was, if samples tell.
-fn hot_lines(page: &mut Page, report: &Report<'_>, site: convoy_model::SiteId) {
+fn hot_lines(page: &mut Page, report: &Report<'_>, site: SiteId) {
     let paths = report.critical.map_or(&[][..], |c| &c.paths);
     let Some(path) = paths.iter().find(|p| p.site == Some(site)) else {
         return;
     };
-    let all = path.low_cm_ns.max(1.0);
     let mut lines: Vec<_> = path
         .functions
         .iter()
         .flat_map(|f| f.lines.iter())
-        .filter(|line| line.line > 0 && line.from == convoy_model::CodeFrom::Sample)
+        .filter(|line| line.line > 0 && line.from == CodeFrom::Sample)
         .collect();
     lines.sort_by(|a, b| b.low_cm_ns.total_cmp(&a.low_cm_ns));
+    // One line is that of the path itself.
+    if lines.len() < 2 || path.low_cm_ns <= 0.0 {
+        return;
+    }
     let texts: Vec<_> = lines
         .iter()
         .take(LINES)
         .map(|line| {
             let file = line.file.rsplit('/').next().unwrap_or_default();
-            format!("{file}:{} {}", line.line, percent(line.low_cm_ns / all))
+            let share = percent(line.low_cm_ns / path.low_cm_ns);
+            format!("{share} at {}:{}", names::clip(file, 40), line.line)
         })
         .collect();
-    if !texts.is_empty() {
-        let text = format!("most of it at {}", texts.join(", "));
-        detail(page, plain("lines"), vec![plain(text)]);
-    }
+    detail(page, plain("lines"), vec![plain(texts.join(", "))]);
 }
 
 /// Waits whose ends read the same in a line are one: call stacks that differ further out, or in what was

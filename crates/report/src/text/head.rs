@@ -124,21 +124,16 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
         );
         page.hang(0, plain("CPUs"), LABEL, vec![plain(text)]);
     }
-    let without_agent = report
-        .model
-        .processes
-        .get(row.process.0 as usize)
-        .is_some_and(|p| p.without_agent);
-    page.hang(
-        0,
-        plain("threads"),
-        LABEL,
-        thread_time(page, row, without_agent),
-    );
-    let locks = if without_agent {
-        "not seen: this process carries no agent".into()
-    } else {
+    let process = report.model.processes.get(row.process.0 as usize);
+    let seen = Seen {
+        agent: !process.is_some_and(|p| p.without_agent),
+        scheduler: report.critical.is_some(),
+    };
+    page.hang(0, plain("threads"), LABEL, thread_time(page, row, seen));
+    let locks = if seen.agent {
         lock_totals(report, row.process)
+    } else {
+        "not seen: this process carries no agent".into()
     };
     page.hang(0, plain("locks"), LABEL, vec![plain(locks)]);
     if let Some(critical) = report.critical {
@@ -146,8 +141,15 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
     }
 }
 
+/// Who saw the threads of a process.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    agent: bool,
+    scheduler: bool,
+}
+
 /// Where the threads' time went, largest part first; the parts add up to the whole.
-fn thread_time(page: &Page, row: &Parallelism, without_agent: bool) -> Vec<super::page::Span> {
+fn thread_time(page: &Page, row: &Parallelism, seen: Seen) -> Vec<super::page::Span> {
     let total = row.thread_time_ns.max(1) as f64;
     // A thread that was woken but has no CPU yet is in its wait and runnable at once. Here it counts
     // as waiting: without the wait it would not have given up the CPU.
@@ -157,11 +159,11 @@ fn thread_time(page: &Page, row: &Parallelism, without_agent: bool) -> Vec<super
         .thread_time_ns
         .saturating_sub(others)
         .min(row.run_delay_ns.unwrap_or(0));
-    // Only the agent tells waits for locks from the others.
-    let off_cpu = if without_agent {
-        "blocked (locks, I/O, sleep)"
-    } else {
-        "in I/O or asleep"
+    // Only the agent tells waits for locks from the others. Where the scheduler tells, the line on it does.
+    let off_cpu = match (seen.agent, seen.scheduler) {
+        (true, false) => "in I/O or asleep",
+        (true, true) => "otherwise blocked",
+        (false, _) => "blocked",
     };
     let mut parts = vec![
         (row.cpu_ns, "running", Tone::Plain),

@@ -1,6 +1,7 @@
 //! Reports of recordings with scheduler events, byte for byte, and what holds for all of them.
 
 mod cases;
+mod whole;
 mod world;
 
 use convoy_detect::Thresholds;

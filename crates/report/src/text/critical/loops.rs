@@ -3,7 +3,7 @@
 use convoy_critical::{Analysis, LoopRow};
 
 use super::nothing;
-use crate::human::{count, count_of, duration, percent};
+use crate::human::{count_of, duration, percent};
 use crate::sched_names;
 use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::INDENT;
@@ -54,12 +54,11 @@ fn one(page: &mut Page, report: &Report<'_>, analysis: &Analysis, row: &LoopRow)
         );
     };
     let cost = format!(
-        "{} of CPU time, {} of all; {}, {} of {}",
+        "{} of CPU time, {} of all; {}, {}",
         duration(row.running_ns as f64),
         percent(row.share),
         count_of(row.samples, "sample", "samples"),
-        count_of(row.threads as u64, "thread", "threads"),
-        sched_names::group_of(model, row.group)
+        sched_names::threads(model, row.threads, row.group)
     );
     line(page, "burns", cost);
     let evidence = spin.map_or("", |s| s.evidence.as_str());
@@ -74,11 +73,10 @@ fn one(page: &mut Page, report: &Report<'_>, analysis: &Analysis, row: &LoopRow)
     }
     let waits_for = row.waits_for.iter().take(PATHS);
     for (rank, path) in waits_for.filter_map(|ix| Some((ix + 1, analysis.paths.get(*ix)?))) {
-        let text = format!(
-            "{} (code {} above)",
-            sched_names::path_of(model, path.site, CALLERS),
-            count(rank as u64)
-        );
+        let mut text = sched_names::path_of(model, path.site, CALLERS);
+        if path.low_cm_ns > 0.0 {
+            text += &format!(" (number {rank} above)");
+        }
         line(page, "waits for", text);
     }
 }

@@ -26,7 +26,9 @@ const RANK: usize = 4;
 pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     let p = &analysis.parallelism;
     page.title("Code that ran while parallelism was low, most CMetric first");
-    if analysis.paths.is_empty() {
+    let paths = analysis.paths.iter().filter(|path| path.low_cm_ns > 0.0);
+    let paths: Vec<&PathRow> = paths.collect();
+    if paths.is_empty() {
         nothing(page, why_empty(analysis));
         return;
     }
@@ -37,7 +39,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
             duration(p.low_ns as f64)
         ),
     );
-    for (i, path) in analysis.paths.iter().enumerate() {
+    for (i, path) in paths.into_iter().enumerate() {
         page.gap();
         one(page, report, analysis, i + 1, path);
     }
@@ -71,13 +73,12 @@ fn one(page: &mut Page, report: &Report<'_>, analysis: &Analysis, rank: usize, p
     let number = toned(Tone::Strong, format!("{rank:>2}"));
     page.hang(INDENT, number, RANK, spans);
 
-    let group = sched_names::group_of(report.model, path.group);
     let mut text = format!(
-        "CMetric {} while low ({} in all), {}, {} of {group}",
+        "CMetric {} while low ({} in all), {}, {}",
         duration(path.low_cm_ns),
         duration(path.cm_working_ns),
         hits(path.n, path.from),
-        count_of(path.threads as u64, "thread", "threads"),
+        sched_names::threads(report.model, path.threads, path.group),
     );
     let waiting = path.active_ns.saturating_sub(path.running_ns);
     if waiting as f64 > 0.1 * path.active_ns as f64 {

@@ -4,7 +4,7 @@ use convoy_critical::{Analysis, ReasonRow, WaitRow};
 use convoy_model::SchedSource;
 
 use super::{nothing, remark};
-use crate::human::{count, count_of, duration, percent};
+use crate::human::{count, duration, percent};
 use crate::sched_names;
 use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::{Column, Table, INDENT};
@@ -138,9 +138,7 @@ fn one(page: &mut Page, report: &Report<'_>, table: &Table, row: &WaitRow) {
             vec![plain(text)],
         );
     };
-    let threads = count_of(row.threads as u64, "thread", "threads");
-    let group = sched_names::group_of(model, row.group);
-    let mut who = format!("{threads} of {group}");
+    let mut who = sched_names::threads(model, row.threads, row.group);
     if name != reason {
         who = format!("{reason}: {who}");
     }

@@ -68,7 +68,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     page.row(&[plain(indent.clone()), plain(strip)]);
     page.row(&[plain(indent.clone()), toned(Tone::Bad, marks)]);
     page.row(&[plain(indent), toned(Tone::Dim, format!("0{ruler}"))]);
-    legend(page, report.model, &columns, &places, wall);
+    legend(page, report.model, &columns, &places, (wall, low_below));
     let meaning = if page.unicode() {
         format!("a full block is {} threads or more", few(scale))
     } else {
@@ -79,7 +79,14 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     remark(page, text);
 }
 
-fn legend(page: &mut Page, model: &Model, columns: &[Column], places: &[Place], wall: u64) {
+fn legend(
+    page: &mut Page,
+    model: &Model,
+    columns: &[Column],
+    places: &[Place],
+    (wall, low_below): (u64, f64),
+) {
+    let below = few(low_below);
     let mut line = |mark: char, text: String| {
         let mark = toned(Tone::Bad, mark.to_string());
         page.hang(INDENT, mark, 3, vec![plain(text)]);
@@ -89,7 +96,7 @@ fn legend(page: &mut Page, model: &Model, columns: &[Column], places: &[Place], 
             format!(" in {}", sched_names::group_of(model, id))
         });
         let text = format!(
-            "low for about {} ({}): {}{who}",
+            "fewer than {below} for {} ({}): {}{who}",
             duration(place.ns as f64),
             percent(place.ns as f64 / wall as f64),
             sched_names::path_of(model, place.site, 2)
@@ -119,7 +126,7 @@ fn legend(page: &mut Page, model: &Model, columns: &[Column], places: &[Place], 
         );
     }
     if places.is_empty() && idle + spinning == 0 {
-        remark(page, "parallelism was low in none of the pieces");
+        remark(page, format!("nowhere fewer than {below} for long"));
     }
 }
 
@@ -129,7 +136,7 @@ fn places(model: &Model, timeline: &[Moment], low_below: f64) -> (Vec<Place>, Ve
     let mut places: Vec<Place> = Vec::new();
     let mut place_of = Vec::new();
     for moment in timeline {
-        if moment.idle > IDLE || is_spinning(moment) || moment.working >= low_below {
+        if moment.idle > IDLE || is_spinning(moment) || at_work(moment) >= low_below {
             place_of.push(None);
             continue;
         }
@@ -191,6 +198,11 @@ fn column(part: &[Moment], place_of: &[Option<usize>]) -> Column {
             .min()
             .filter(|_| 2 * low.len() > part.len()),
     }
+}
+
+/// Mean number of threads at work while any thread was active: a piece is not low because of a pause in it.
+fn at_work(moment: &Moment) -> f64 {
+    moment.working / (1.0 - moment.idle).max(f64::EPSILON)
 }
 
 /// Threads were active, and hardly any worked: they waited in loops.
