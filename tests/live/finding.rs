@@ -14,6 +14,15 @@ pub struct Finding {
     pub share_of_thread_time_ratio: f64,
     pub evidence: Vec<Evidence>,
     pub causes: Vec<Cause>,
+    subject: Subject,
+    /// The call stacks that the subject is about: function, file and line of each frame.
+    #[serde(skip)]
+    places: Vec<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Subject {
+    stacks: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -45,6 +54,7 @@ impl Finding {
         std::iter::once(self.title.as_str())
             .chain(evidence)
             .chain(causes)
+            .chain(self.places.iter().map(String::as_str))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -53,8 +63,12 @@ impl Finding {
 /// The ranked findings of a report, first one first.
 pub fn findings(report: &Value) -> Result<Vec<Finding>> {
     let findings = report.get("findings").cloned().unwrap_or_default();
-    let findings: Vec<Finding> =
+    let mut findings: Vec<Finding> =
         serde_json::from_value(findings).map_err(|e| format!("findings: {e}"))?;
+    for finding in &mut findings {
+        let stacks = finding.subject.stacks.iter();
+        finding.places = stacks.flat_map(|&stack| frames(report, stack)).collect();
+    }
     for (i, finding) in findings.iter().enumerate() {
         check!(
             finding.rank == i + 1,
@@ -80,6 +94,18 @@ pub fn findings(report: &Value) -> Result<Vec<Finding>> {
         );
     }
     Ok(findings)
+}
+
+/// The frames of a call stack.
+fn frames(report: &Value, stack: usize) -> Vec<String> {
+    let frames = report["stacks"][stack]["frames"].as_array();
+    let text = |frame: &Value| {
+        let word = |key: &str| frame[key].as_str().unwrap_or_default().to_owned();
+        let file = word("file");
+        let file = file.rsplit('/').next().unwrap_or_default();
+        format!("{} {file}:{}", word("function"), frame["line"])
+    };
+    frames.into_iter().flatten().map(text).collect()
 }
 
 /// For messages.
