@@ -51,22 +51,17 @@ static __always_inline void read_call(struct task_struct *task, struct call *cal
 	}
 }
 
-static __always_inline uint64_t mixed(uint64_t hash, uint64_t with)
-{
-	hash = (hash ^ with) * 0x9e3779b97f4a7c15ull;
-	return hash ^ (hash >> 29);
-}
-
 /* The name of the place: the same call at the same depth by the same instruction. */
 static __always_inline uint32_t place_key(const struct call *call)
 {
-	uint64_t hash = mixed((uint32_t)call->nr, call->arg0);
+	/* Products with odd constants, which the processor computes side by side. */
+	uint64_t hash = (call->ip ^ ((uint64_t)call->nr << 52)) * 0x9e3779b97f4a7c15ull;
 	uint32_t key;
 
-	hash = mixed(hash, call->ip);
-	hash = mixed(hash, call->sp);
-	hash = mixed(hash, call->fp);
-	key = hash >> 32;
+	hash ^= call->sp * 0xc2b2ae3d27d4eb4full;
+	hash += call->fp * 0x165667b19e3779f9ull;
+	hash ^= call->arg0 * 0xd6e8feb86659fd93ull;
+	key = (hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15ull >> 32;
 	return key ? key : 1;
 }
 

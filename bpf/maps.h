@@ -18,6 +18,8 @@ struct task {
 	uint32_t waker_arg1;
 	int16_t waker_nr;
 	uint16_t waker_flags;
+	uint32_t random;     /* the state of a generator */
+	uint32_t reserved;
 	uint64_t stack_end;  /* first address above the stack that cannot be read; 0 = not yet known */
 	uint32_t known[KNOWN_PLACES]; /* keys of places whose stack was copied */
 };

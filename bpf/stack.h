@@ -49,20 +49,27 @@ static __noinline uint32_t copy_user(struct task *task, uint8_t *to, uint64_t sp
 	return bpf_probe_read_user(to, bytes, (void *)sp) ? 0 : bytes;
 }
 
-/* Whether a stack of this place should be sent, and if it is a new one. */
-static __always_inline bool wants_copy(const struct task *task, uint32_t key)
+/* A place may be kept in either of two slots, so that two places do not drive each other out for ever. */
+static __always_inline bool is_known(const struct task *task, uint32_t key)
 {
-	return task->known[key % KNOWN_PLACES] != key || bpf_get_prandom_u32() % KNOWN_EVERY == 0;
+	return task->known[key % KNOWN_PLACES] == key || task->known[(key >> 8) % KNOWN_PLACES] == key;
 }
 
-/* Takes one copy from this processor's allowance. */
-static __always_inline bool may_copy(struct cv_bpf_ring *ring, uint64_t now)
+/* Whether a stack of this place should be sent. The helper that draws numbers costs more than the rest. */
+static __always_inline bool wants_copy(struct task *task, uint32_t key)
+{
+	task->random = task->random * 1664525 + 1013904223;
+	return !is_known(task, key) || (task->random >> 16) % KNOWN_EVERY == 0;
+}
+
+/* Takes one copy from this processor's allowance. Half of what can be saved up is for new places. */
+static __always_inline bool may_copy(struct cv_bpf_ring *ring, uint64_t now, bool is_new)
 {
 	uint64_t spent = ring->copies_ns;
 
 	if (spent < now)
 		spent = now;
-	if (spent - now > config.copy_burst_ns)
+	if (spent - now > (is_new ? config.copy_burst_ns : config.copy_burst_ns / 2))
 		return false;
 	ring->copies_ns = spent + config.copy_interval_ns;
 	return bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) < config.keep_free_bytes;
@@ -106,16 +113,14 @@ static __noinline void send_stack(void *ctx, struct task *task, const struct cal
 {
 	struct cv_bpf_ring *ring = this_ring();
 	struct scratch *scratch;
-	uint32_t *known;
 	bool is_new;
 
 	if (!ring || !task || !call)
 		return;
 	if (!now)
 		now = bpf_ktime_get_ns();
-	known = &task->known[call->key % KNOWN_PLACES];
-	is_new = *known != call->key;
-	scratch = may_copy(ring, now) ? filled(CV_BPF_STACK, now, call) : 0;
+	is_new = !is_known(task, call->key);
+	scratch = may_copy(ring, now, is_new) ? filled(CV_BPF_STACK, now, call) : 0;
 	if (scratch) {
 		if (kernel_too) {
 			long got = bpf_get_stack(ctx, scratch->stack.kernel, sizeof(scratch->stack.kernel), 0);
@@ -123,7 +128,8 @@ static __noinline void send_stack(void *ctx, struct task *task, const struct cal
 			scratch->stack.kernel_frames = got > 0 ? got / sizeof(uint64_t) : 0;
 		}
 		if (send(scratch, copy_user(task, scratch->bytes, call->sp))) {
-			*known = call->key;
+			if (is_new)
+				task->known[(task->random >> 24 & 1 ? call->key >> 8 : call->key) % KNOWN_PLACES] = call->key;
 			return;
 		}
 	}
