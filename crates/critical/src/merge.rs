@@ -1,5 +1,4 @@
-//! One list of what both rooms say: what `detect` found stays, what says the same of the scheduler's is its
-//! evidence.
+//! One list of what both rooms say. What says the same is said once, with the other room's word as evidence.
 
 use std::collections::BTreeMap;
 
@@ -25,19 +24,52 @@ pub fn merge(
     found: Vec<Finding>,
     dismissed: Vec<Finding>,
 ) -> (Vec<Finding>, Vec<Finding>) {
-    let mut found = found;
+    let (mut found, mut rest) = (found, dismissed);
     let mut own = Vec::new();
-    for finding in &critical.findings {
-        let same = found.iter_mut().find(|f| same(model, critical, f, finding));
-        match same {
-            Some(theirs) => fold(theirs, finding),
-            None => own.push(finding.clone()),
+    for ours in &critical.findings {
+        let related = |theirs: &Finding| relation(model, critical, theirs, ours);
+        let Some((at, relation)) = (0..found.len()).find_map(|at| Some((at, related(&found[at])?)))
+        else {
+            own.push(ours.clone());
+            continue;
+        };
+        match relation {
+            Relation::Folded => fold(&mut found[at], ours),
+            Relation::Agrees => {
+                fold(&mut found[at], ours);
+                own.push(agreed(ours, &found[at]));
+            }
+            Relation::Replaces => {
+                let theirs = found.remove(at);
+                own.push(agreed(ours, &theirs));
+                rest.push(theirs);
+            }
         }
     }
     found.extend(own);
-    let mut rest = dismissed;
     rest.extend(critical.dismissed.iter().cloned());
     (rank(found, |_| true).0, rank(rest, |_| true).0)
+}
+
+/// How a finding of ours stands to one of theirs that is about the same thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    /// Theirs says all of it: ours is its evidence.
+    Folded,
+    /// Both stay: ours says why, or how many threads.
+    Agrees,
+    /// Ours has the same with its code: theirs is dismissed.
+    Replaces,
+}
+
+fn agreed(ours: &Finding, theirs: &Finding) -> Finding {
+    let mut ours = ours.clone();
+    ours.evidence.push(evidence(
+        "detect_gain",
+        theirs.gain.mid,
+        format!("detect agrees: {}", theirs.title),
+    ));
+    ours
 }
 
 fn fold(theirs: &mut Finding, ours: &Finding) {
@@ -51,31 +83,46 @@ fn fold(theirs: &mut Finding, ours: &Finding) {
     theirs.evidence.extend(carried.take(CARRIED).cloned());
 }
 
-/// Whether a finding of ours says of the same thing what one of theirs does.
-fn same(model: &Model, critical: &Analysis, theirs: &Finding, ours: &Finding) -> bool {
+/// `None` if they are about different things.
+fn relation(
+    model: &Model,
+    critical: &Analysis,
+    theirs: &Finding,
+    ours: &Finding,
+) -> Option<Relation> {
     let in_process = || {
         let of_theirs = process(model, &theirs.subject);
         of_theirs.is_some() && of_theirs == process(model, &ours.subject)
     };
-    match (ours.id, theirs.id) {
+    let (is, relation) = match (ours.id, theirs.id) {
         ("holder-off-cpu", _) => {
             let ids = objects(&theirs.subject);
-            objects(&ours.subject).iter().any(|id| ids.contains(id))
+            let same = objects(&ours.subject).iter().any(|id| ids.contains(id));
+            (same, Relation::Agrees)
         }
-        ("thread-imbalance", "straggler" | "barrier-imbalance") => in_process(),
-        ("limiting-stage", "load-imbalance" | "slow-stage") => {
+        ("limiting-stage" | "too-few-threads", "load-imbalance" | "slow-stage") => {
             let of_theirs = groups(model, &theirs.subject);
             let of_ours = groups(model, &ours.subject);
-            of_ours.iter().any(|group| of_theirs.contains(group))
+            let same = of_ours.iter().any(|group| of_theirs.contains(group));
+            (same, Relation::Agrees)
         }
-        ("busy-waiting", "trylock-spin") => in_process() && spins_for_a_lock(model, ours),
-        ("busy-waiting", "contended-lock") => {
-            in_process() && spins_for_a_lock(model, ours) && is_spin_lock(model, theirs)
-        }
-        ("serial-code", "serial-phase") => in_process(),
-        ("serial-code", _) => under_the_lock(model, critical, theirs, ours),
-        _ => false,
-    }
+        ("thread-imbalance", "straggler" | "barrier-imbalance") => (in_process(), Relation::Folded),
+        ("busy-waiting", "trylock-spin") => (
+            in_process() && spins_for_a_lock(model, ours),
+            Relation::Folded,
+        ),
+        ("busy-waiting", "contended-lock") => (
+            in_process() && spins_for_a_lock(model, ours) && is_spin_lock(model, theirs),
+            Relation::Folded,
+        ),
+        ("serial-code", "serial-phase") => (in_process(), Relation::Replaces),
+        ("serial-code", _) => (
+            under_the_lock(model, critical, theirs, ours),
+            Relation::Folded,
+        ),
+        _ => (false, Relation::Folded),
+    };
+    is.then_some(relation)
 }
 
 fn spins_for_a_lock(model: &Model, finding: &Finding) -> bool {

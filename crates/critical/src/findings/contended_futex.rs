@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::{passes_on, GroupId, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_model::{passes_on, GroupId, ObjectId, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_profile::ObjectKind;
 
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
@@ -59,7 +60,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         place: places.of(off.site),
     };
     let is_case = |off: &convoy_model::OffCpu| {
-        off.reason == OffReason::Futex && off.object.is_none() && tells(view, off.site)
+        off.reason == OffReason::Futex && may_be_a_lock(view, off.object) && tells(view, off.site)
     };
     for off in view.sched.offs.iter().filter(|off| is_case(off)) {
         let case = cases.entry(key(&mut places, off)).or_default();
@@ -97,6 +98,15 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         .collect()
 }
 
+/// Locks that the agent knows are `detect`'s. A lock made of a condition variable or of a bare futex it cannot tell.
+fn may_be_a_lock(view: &View, object: Option<ObjectId>) -> bool {
+    let object = object.and_then(|id| view.model.objects.get(id.0 as usize));
+    object.is_none_or(|o| {
+        let bare = o.kind == ObjectKind::Futex && o.futex_of.is_none();
+        bare || matches!(o.kind, ObjectKind::Unknown | ObjectKind::Cond)
+    })
+}
+
 /// Whether the shown frame is the program's own: a runtime that parks its threads waits for work, not for locks.
 fn tells(view: &View, site: Option<SiteId>) -> bool {
     let frame = site.and_then(|site| view.shown(site));
@@ -115,11 +125,10 @@ pub(crate) fn looks_like_a_lock(
     };
     let near = |site| path_frames(view.model, site).iter().take(NEAR);
     near(waiter).any(|a| {
-        !a.function.is_empty()
-            && near(waker).any(|b| {
-                let same = a.function == b.function && a.module == b.module;
-                same && (a.offset, a.line) != (b.offset, b.line)
-            })
+        near(waker).any(|b| {
+            let same = a.function == b.function && a.module == b.module;
+            same && (a.offset, a.line) != (b.offset, b.line)
+        })
     })
 }
 

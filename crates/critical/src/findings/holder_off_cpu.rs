@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
 use super::contended_futex::looks_like_a_lock;
@@ -153,6 +153,17 @@ impl Case {
         );
         let place = view.place(Some(site));
         let share = c / view.wall;
+        let mut files: BTreeMap<NameId, f64> = BTreeMap::new();
+        for off in self.holder_offs.iter().filter_map(|&id| view.sched.off(id)) {
+            if let Some(name) = off.name {
+                *files.entry(name).or_default() += off.sum_ns as f64;
+            }
+        }
+        let file_ns: f64 = files.values().sum();
+        let file = view.file_name(most_of(&files)).map(|name| {
+            let text = format!("the holder is {}: {name}", in_what(key.reason));
+            evidence("file_wait_ns", file_ns, text)
+        });
         Some(Finding {
             id: "holder-off-cpu",
             subject: match key.object {
@@ -183,7 +194,10 @@ impl Case {
                     held,
                     "is what the holder's waits are answerable for while few threads worked",
                 ),
-            ],
+            ]
+            .into_iter()
+            .chain(file)
+            .collect(),
             causes: vec![cause(
                 "blocking-inside-section",
                 format!(
@@ -210,6 +224,6 @@ impl Case {
     }
 }
 
-fn most_of(weights: &BTreeMap<SiteId, f64>) -> Option<SiteId> {
+fn most_of<K: Ord + Copy>(weights: &BTreeMap<K, f64>) -> Option<K> {
     most(weights.clone())
 }

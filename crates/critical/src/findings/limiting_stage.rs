@@ -20,6 +20,8 @@ const SPARE: f64 = 0.6;
 const WAKES: u64 = 20;
 /// Share of a stage's life that it waits for the limiting one.
 const WAITS: f64 = 0.1;
+/// Those that wait do less than this share of the work: they only ask for it, and it is a pool, no stage.
+const ASKS: f64 = 0.1;
 /// A stage that has several threads already can have more; one that has a single thread perhaps not.
 const EXPECTED: (f64, f64) = (0.8, 0.5);
 const SURE: (f64, f64) = (0.4, 0.0);
@@ -166,35 +168,58 @@ fn finding(
         needed,
         format!("with {needed:.0} threads it would keep up with what limits next"),
     ));
+    let asked: f64 = waiters.iter().map(|stage| stage.work).sum();
+    let pool = !main(view, slow.group) && asked < ASKS * slow.work;
+    let waiting: usize = waiters.iter().map(|stage| stage.threads).sum();
     let mut groups = vec![slow.group];
     groups.extend(waiters.iter().map(|stage| stage.group));
-    let main = view
-        .members(slow.group)
-        .iter()
-        .any(|th| view.thread(th.thread).is_some_and(|t| t.main));
     Some((
         groups.clone(),
         Finding {
-            id: "limiting-stage",
+            id: if pool {
+                "too-few-threads"
+            } else {
+                "limiting-stage"
+            },
             subject: Subject::Groups(groups),
-            title: format!(
-                "{name} is at work {} of its time, those that wait for it {} at least",
-                percent(slow.load().min(1.0)),
-                percent(idle)
-            ),
+            title: if pool {
+                format!(
+                    "{name} has {}, at work {} of the time, and {} for it",
+                    plural(slow.threads, "thread"),
+                    percent(slow.load().min(1.0)),
+                    match waiting {
+                        1 => "a thread waits".to_owned(),
+                        n => format!("{n} threads wait"),
+                    }
+                )
+            } else {
+                format!(
+                    "{name} is at work {} of its time, those that wait for it {} at least",
+                    percent(slow.load().min(1.0)),
+                    percent(idle)
+                )
+            },
             evidence: list,
             causes: vec![cause(
-                "limiting-stage",
-                "one stage works all the time while those before and after it wait for it",
+                if pool {
+                    "too-few-threads"
+                } else {
+                    "limiting-stage"
+                },
+                if pool {
+                    "requests queue for threads while CPUs are idle"
+                } else {
+                    "one stage works all the time while those before and after it wait for it"
+                },
                 format!(
                     "{needed:.0} threads for {name} instead of {}, or less work in it",
-                    plural(slow.threads, "thread")
+                    slow.threads
                 ),
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the next stage"),
             share_of_thread_time: slow.load().min(1.0),
-            caveats: main
+            caveats: main(view, slow.group)
                 .then(|| {
                     "it is the main thread: part of its work would have to move to others".into()
                 })
@@ -202,4 +227,10 @@ fn finding(
                 .collect(),
         },
     ))
+}
+
+fn main(view: &View, group: GroupId) -> bool {
+    let members = view.members(group);
+    let is_main = |id| view.thread(id).is_some_and(|th| th.main);
+    members.iter().any(|th| is_main(th.thread))
 }

@@ -29,15 +29,16 @@ pub(crate) struct Context<'a> {
 
 /// Everything that could be said, in no particular order.
 pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
-    if view.workers_at_once < 2 {
-        // One thread is not parallel whatever it does; that is for its author to change, not for us to find.
-        return Vec::new();
-    }
     let cx = Context {
         view,
         rows,
         waited_for: WaitedFor::of(view),
     };
+    if view.workers_at_once < 2 {
+        // One thread is not parallel whatever it does, unless others wait for it.
+        let stages = limiting_stage::findings(&cx).into_iter();
+        return stages.map(|(_, finding)| finding).collect();
+    }
     // Low parallelism of a group that is explained otherwise is not serial code as well.
     let mut explained: BTreeSet<GroupId> = BTreeSet::new();
     let mut findings = Vec::new();
@@ -61,7 +62,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     );
     findings.extend(busy_waiting::findings(&cx));
     findings.extend(memory::findings(&cx));
-    findings.extend(thread_count::finding(&cx));
+    if !findings.iter().any(|f| f.id == "too-few-threads") {
+        findings.extend(thread_count::finding(&cx));
+    }
     findings
 }
 

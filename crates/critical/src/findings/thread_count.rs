@@ -2,6 +2,7 @@
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
+use convoy_model::{OffReason, Waker};
 
 use super::Context;
 use crate::gain::Saving;
@@ -11,7 +12,7 @@ use crate::text::{cause, evidence};
 const ALL_BUSY: f64 = 0.9;
 /// Threads that could run wait for this share of their active time.
 const DELAYED: f64 = 0.3;
-/// What taking a thread off a processor costs, its caches included: expected and at most. Nanoseconds.
+/// What a switch costs, its caches included: expected and at most. Nanoseconds.
 const SWITCH_NS: (f64, f64) = (2_000.0, 10_000.0);
 /// More work can be spread over more threads; whether it scales is not known.
 const EXPECTED: f64 = 0.5;
@@ -73,7 +74,9 @@ fn too_many(cx: &Context) -> Option<Finding> {
     if view.workers_at_once as f64 <= view.cpus || delayed < DELAYED * active {
         return None;
     }
-    let lost = |each: f64| (preemptions * each).min(0.5 * view.cpu_work) / view.cpus;
+    // Of the switches, those that fewer threads would not make: taken off, or woken by one of their own kind.
+    let switches = (preemptions + own_wakes(cx)) * (1.0 - view.cpus / view.workers_at_once as f64);
+    let lost = |each: f64| (switches * each).min(0.5 * view.cpu_work) / view.cpus;
     let (expected, most) = (lost(SWITCH_NS.0), lost(SWITCH_NS.1));
     // The work is not what is saved here, but what its switches cost: it may fall below the CPU time of today.
     if view.wall / (view.wall - most).max(1.0) < view.t.gain_mid {
@@ -84,10 +87,10 @@ fn too_many(cx: &Context) -> Option<Finding> {
         id: "too-many-threads",
         subject: Subject::Run,
         title: format!(
-            "{} take turns on {:.0} CPUs: they are taken off {} times a second",
+            "{} take turns on {:.0} CPUs: {} switches a second that fewer would not need",
             plural(view.workers_at_once, "thread"),
             view.cpus,
-            count(preemptions / view.wall * 1e9)
+            count(switches / view.wall * 1e9)
         ),
         evidence: vec![
             evidence(
@@ -114,7 +117,7 @@ fn too_many(cx: &Context) -> Option<Finding> {
             low: 1.0,
             mid: ratio(expected),
             high: ratio(most),
-            method: "switches by force at 2 to 10 us each".into(),
+            method: "switches at 2 to 10 us each".into(),
             limited_by: "CPUs".into(),
         },
         share_of_thread_time: delayed / active.max(1.0),
@@ -122,4 +125,20 @@ fn too_many(cx: &Context) -> Option<Finding> {
             "what a switch costs depends on the caches that its thread finds cold".into(),
         ],
     })
+}
+
+/// Times that a worker was woken by a thread of its own group: at a barrier, or from a lock.
+fn own_wakes(cx: &Context) -> f64 {
+    let view = cx.view;
+    let mut sum = 0.0;
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+            continue;
+        };
+        let worker = view.workers.contains(&off.thread) && off.reason == OffReason::Futex;
+        if worker && view.group(off.thread) == view.group(waker) {
+            sum += wake.n as f64;
+        }
+    }
+    sum
 }

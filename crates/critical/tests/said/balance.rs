@@ -145,3 +145,41 @@ fn threads_that_are_taken_off_all_the_time_are_too_many() {
     assert_eq!(only(&a).id, "too-many-threads");
     assert_eq!(ids(&analysis(&crowd(50))), [""; 0]);
 }
+
+/// Three that ask wait for a pool of one thread that works all the time.
+#[test]
+fn a_pool_of_one_thread_has_too_few() {
+    let pool = |busy: u64| {
+        let mut p = ProfileBuilder::new("app");
+        let (work, ask) = (p.site("handle", "pool.c", 3), p.site("ask", "pool.c", 9));
+        let worker = p.thread("pool-0").start("pool", "pool.c", 1).cpu(1).id();
+        let clients: Vec<_> = (0..3)
+            .map(|_| p.thread("client").start("client", "pool.c", 7).cpu(1).id())
+            .collect();
+        let mut s = Schedule::new();
+        for _ in 0..50 {
+            s.runs(worker, work, ms(busy));
+            s.waits(
+                worker,
+                Wait::futex(work, 0x20).woken_by(clients[0], ask),
+                ms(10 - busy),
+            );
+            for &c in &clients {
+                s.waits(c, Wait::futex(ask, 0x10).woken_by(worker, work), ms(10));
+            }
+        }
+        for &c in &clients {
+            s.runs_until(c, ask, 1000);
+        }
+        model(p, s)
+    };
+    let a = analysis(&pool(10));
+    let f = only(&a);
+    assert_eq!(f.id, "too-few-threads");
+    assert!(
+        f.title.contains("pool") && f.title.contains("3 threads wait"),
+        "{}",
+        f.title
+    );
+    assert_eq!(ids(&analysis(&pool(3))), [""; 0]);
+}

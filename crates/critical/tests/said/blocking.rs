@@ -178,6 +178,10 @@ fn io_under_a_lock_is_said_of_the_lock() {
             .unwrap();
         assert_eq!(matches!(f.subject, Subject::Site(..)), with_object);
         assert!(f.title.contains("fsync"), "{}", f.title);
+        assert!(
+            f.evidence.iter().any(|e| e.text.contains("app.log")),
+            "{f:?}"
+        );
     }
     assert!(!ids(&analysis(&convoy(true, false, true))).contains(&"holder-off-cpu"));
 }
