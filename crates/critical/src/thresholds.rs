@@ -3,10 +3,10 @@
 /// Limits of the analysis. All are flags of `convoy report`; none of them is used while recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thresholds {
-    /// Parallelism is low while fewer threads than this work. Threads. GAPP section 3.1: half the threads, the
-    /// value of `None`.
+    /// Parallelism is low while fewer threads than this work. Threads. GAPP: half the threads, the value of
+    /// `None`.
     pub n_min: Option<f64>,
-    /// Rows of the longer tables. GAPP section 4 shows the top 20 or so.
+    /// Rows of the longer tables. Ours.
     pub top: usize,
     /// A thread does real work if it works for this share of what the busiest thread does. Ratio 0..1. Ours.
     pub worker_ratio: f64,
