@@ -46,6 +46,9 @@ pub struct Expect {
     /// Other findings that may be there as well.
     #[serde(default)]
     pub allow: Vec<String>,
+    /// Findings that say the same from the other side, and so may come before it.
+    #[serde(default)]
+    pub beside: Vec<String>,
     /// Findings that may remain in the fixed program.
     #[serde(default)]
     pub allow_fixed: Vec<String>,
@@ -178,7 +181,12 @@ pub fn loop_lines(source: &Path) -> Result<Vec<String>> {
 
 /// docs/findings.md documents no finding (a heading with its id) that no fixture provokes.
 pub fn every_finding_has_a_fixture(fixtures: &[Expect]) -> Trial {
-    let provoked: BTreeSet<String> = fixtures.iter().filter_map(|f| f.finding.clone()).collect();
+    // With the agent, detect's finding may have one of the kernel's side as its evidence.
+    let provoked: BTreeSet<String> = fixtures
+        .iter()
+        .flat_map(|f| [f.finding.clone(), f.attach.clone()])
+        .flatten()
+        .collect();
     trial("findings/have-fixtures", None, move |_| {
         let file = root().join("docs/findings.md");
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;

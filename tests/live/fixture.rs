@@ -131,9 +131,11 @@ pub fn ranked_first(
     let (Some(id), Some(culprit)) = (id, &expect.culprit) else {
         return only(&all, &expect.allow);
     };
-    let first = all
-        .first()
-        .ok_or_else(|| format!("no finding; expected {id}"))?;
+    // What says the same from the other side may have more gain.
+    let at = all.iter().position(|f| !expect.beside.contains(&f.id));
+    let first = at
+        .and_then(|at| all.get(at))
+        .ok_or_else(|| format!("expected {id}, not only:\n{}", list(&all)))?;
     check!(
         first.id == *id,
         "{id} is not the first finding:\n{}",
@@ -146,11 +148,7 @@ pub fn ranked_first(
         names.push(number(truth, key)?.to_string());
     }
     for name in names {
-        check!(
-            words.contains(&name),
-            "{name} is not named:
-{words}"
-        );
+        check!(words.contains(&name), "{name} is not named:\n{words}");
     }
     if expect.loop_line {
         let lines = loop_lines(&expect.source(variant))?;
@@ -159,7 +157,13 @@ pub fn ranked_first(
             "none of {lines:?} is named:\n{words}"
         );
     }
-    only(&all[1..], &expect.allow)?;
+    let allowed = [expect.allow.as_slice(), &expect.beside].concat();
+    let others: Vec<_> = all
+        .iter()
+        .filter(|f| f.rank != first.rank)
+        .cloned()
+        .collect();
+    only(&others, &allowed)?;
     match &expect.best {
         Some(best) => assignment_is_offered(best, report),
         None => Ok(()),
