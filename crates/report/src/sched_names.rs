@@ -12,7 +12,7 @@ use crate::names;
 pub fn reason(reason: OffReason) -> &'static str {
     match reason {
         OffReason::Unknown => "blocked, reason not known",
-        OffReason::Futex => "lock, condition or join (futex)",
+        OffReason::Futex => "lock, condition, join (futex)",
         OffReason::File => "file read or write",
         OffReason::Sync => "fsync",
         OffReason::Disk => "disk",

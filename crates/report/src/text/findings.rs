@@ -131,10 +131,16 @@ fn gain(gain: &Gain) -> String {
     )
 }
 
+/// What the other room says of the same thing: shown however much other evidence there is.
+const OTHER_ROOM: [&str; 3] = ["low_parallelism_ratio", "scheduler_gain", "detect_gain"];
+
 fn facts(page: &mut Page, finding: &Finding, depth: Depth) {
-    let evidence: Vec<_> = depth
-        .of(&finding.evidence, 4)
+    let shown = depth.of(&finding.evidence, 4);
+    let rest = finding.evidence.get(shown.len()..).unwrap_or(&[]);
+    let agreed = rest.iter().filter(|e| OTHER_ROOM.contains(&e.key));
+    let evidence: Vec<_> = shown
         .iter()
+        .chain(agreed)
         .map(|e| e.text.as_str())
         .collect();
     if !evidence.is_empty() {
@@ -152,18 +158,23 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
         (None, Some(event)) => event.waits_for.as_slice(),
         (None, None) => &[],
     };
+    // A place of the scheduler's on an object is where its holder is blocked, not where threads wait for it.
+    let held_up = is_of_scheduler(report, finding);
     let relevant = alike_together(
         report,
         waits_for
             .iter()
-            .filter(|w| ids.sites.is_empty() || ids.sites.contains(&w.waiter)),
+            .filter(|w| held_up || ids.sites.is_empty() || ids.sites.contains(&w.waiter)),
     );
     let is_lock = subject::lock(report.analysis, &ids).is_some();
     for (i, waits) in depth.of(&relevant, 2).iter().enumerate() {
         let label = if i == 0 { "waits" } else { "" };
         detail(page, plain(label), waits_line(report, waits, is_lock));
     }
-    code(page, report, &ids);
+    if held_up || ids.objects.is_empty() {
+        code(page, report, &ids);
+    }
+    subjects(page, report, &ids);
     if let Some(best) = subject::assignment(report.analysis, &ids) {
         detail(page, plain("threads"), assignment(report, best));
     }
@@ -172,17 +183,25 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
 /// Callers that are named for the code of a finding.
 const CALLERS: usize = 4;
 
-/// The code, loop, file or processes that the scheduler found.
+/// Whether the scheduler's events alone led to a finding.
+fn is_of_scheduler(report: &Report<'_>, finding: &Finding) -> bool {
+    let own = report.critical.iter();
+    own.flat_map(|c| c.findings.iter().chain(&c.dismissed))
+        .any(|f| f.id == finding.id && f.subject == finding.subject)
+}
+
+/// The code that ran or was blocked.
 fn code(page: &mut Page, report: &Report<'_>, ids: &subject::Ids) {
-    let model = report.model;
-    // The site of a finding on an object is in the lines on its waits.
-    if ids.objects.is_empty() {
-        for site in &ids.sites {
-            let path = sched_names::path_of(model, Some(*site), CALLERS);
-            detail(page, plain("code"), vec![toned(Tone::Strong, path)]);
-            hot_lines(page, report, *site);
-        }
+    for site in &ids.sites {
+        let path = sched_names::path_of(report.model, Some(*site), CALLERS);
+        detail(page, plain("code"), vec![toned(Tone::Strong, path)]);
+        hot_lines(page, report, *site);
     }
+}
+
+/// The loop, file or processes that the scheduler found.
+fn subjects(page: &mut Page, report: &Report<'_>, ids: &subject::Ids) {
+    let model = report.model;
     for spin in ids
         .loops
         .iter()

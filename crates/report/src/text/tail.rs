@@ -17,9 +17,11 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
     let mut flags = Vec::new();
     let lock = analysis.findings.iter().find_map(|finding| {
         let ids = subject::ids(&finding.subject);
-        ids.objects
-            .first()
-            .map(|id| names::object_of(report.model, *id))
+        let seen = ids.objects.first().filter(|id| {
+            analysis.locks.iter().any(|row| row.object == **id)
+                || analysis.events.iter().any(|row| row.object == **id)
+        });
+        seen.map(|id| names::object_of(report.model, *id))
     });
     if let Some(lock) = lock {
         flags.push(format!("--lock {}", quoted(&lock)));

@@ -90,6 +90,44 @@ fn blocking_io() -> Profile {
     finish(p, s)
 }
 
+/// Four threads take turns at a lock; whoever holds it syncs a file.
+fn sync_under_a_lock() -> Profile {
+    let mut p = ProfileBuilder::new("log");
+    p.cpus(4).wall(ms(1600));
+    let (put, sync) = (p.site("put", "l.c", 20), p.site("flush", "l.c", 24));
+    let unlock = p.site("put", "l.c", 27);
+    let held = p.frame("put", "l.c", 20);
+    let work = p.site("work", "l.c", 5);
+    let lock = p.mutex("log_lock");
+    let address = p.raw().objects[lock as usize].addr;
+    let threads: Vec<_> = (0..4)
+        .map(|_| p.thread("w").start("w", "l.c", 1).cpu(ms(40)).id())
+        .collect();
+    for (i, &t) in threads.iter().enumerate() {
+        let before = threads[(i + 3) % 4];
+        p.contended(t, lock, put, 40, ms(1140))
+            .held_by(before, held, unlock);
+    }
+    let mut s = Schedule::new();
+    let file = s.name("/var/log/app.log");
+    for turn in 0..160 {
+        for (i, &t) in threads.iter().enumerate() {
+            let before = threads[(i + 3) % 4];
+            if turn % 4 == i {
+                s.runs(t, work, ms(1));
+                s.waits(t, Wait::new(OffReason::Sync, sync).named(file), ms(9));
+            } else {
+                s.waits(
+                    t,
+                    Wait::futex(put, address).woken_by(before, unlock),
+                    ms(10),
+                );
+            }
+        }
+    }
+    finish(p, s)
+}
+
 /// Two helpers spin on the two CPUs that the main thread needs.
 fn busy_waiting() -> Profile {
     let mut p = ProfileBuilder::new("store");
@@ -180,6 +218,28 @@ fn a_loop_that_waits_is_told_with_what_it_burns() {
     );
     assert!(
         page.contains("waits for serve() r.c:3 (number 1 above)"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_lock_is_told_by_both_rooms_and_they_say_that_they_agree() {
+    let profile = sync_under_a_lock();
+    let summary = words(&text(&profile, View::Summary));
+    let (lock, holder) = summary.split_once("[holder-off-cpu]").unwrap();
+    assert!(lock.contains("[contended-lock]"), "{summary}");
+    assert!(
+        lock.contains("the scheduler agrees: 100 % of the waits"),
+        "{summary}"
+    );
+    assert!(holder.contains("code flush() l.c:24"), "{summary}");
+    assert!(
+        holder.contains("waits put() l.c:20; held since"),
+        "{summary}"
+    );
+    let page = words(&text(&profile, View::Lock("log_lock".into())));
+    assert!(
+        page.contains("0.1 threads worked on average, and for 100 % of that time too few"),
         "{page}"
     );
 }

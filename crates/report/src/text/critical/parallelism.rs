@@ -85,34 +85,54 @@ struct Row {
 
 /// The section.
 pub fn write(page: &mut Page, p: &Parallelism) {
-    page.title("Parallelism: how long so many threads were active (running, or ready to run)");
+    let spins = spins(p);
+    page.title(if spins {
+        "Parallelism: how long so many threads were at work (active, and not waiting in a loop)"
+    } else {
+        "Parallelism: how long so many threads were active (running, or ready to run)"
+    });
     if p.wall_ns == 0 || p.levels.is_empty() {
         nothing(page, "no scheduler event was seen");
         return;
     }
-    let spins = spins(p);
-    let mut columns: Vec<Column> = vec![("active", 10), ("of run", 9), ("or more", 9)];
-    if spins {
-        columns.extend([("working", 11), ("of run", 9)]);
-    }
-    columns.extend([("on CPU", 11), ("of run", 9)]);
-    let table = Table::with_name_width(page, &columns, 10);
+    // What the bars and shares are about comes first: the other columns may have to go.
+    let columns: &[Column] = if spins {
+        &[
+            ("working", 10),
+            ("of run", 9),
+            ("or more", 9),
+            ("active", 11),
+            ("of run", 9),
+            ("on CPU", 11),
+            ("of run", 9),
+        ]
+    } else {
+        &[
+            ("active", 10),
+            ("of run", 9),
+            ("or more", 9),
+            ("on CPU", 11),
+            ("of run", 9),
+        ]
+    };
+    let table = Table::with_name_width(page, columns, 10);
     table.head(page, "threads");
     let wall = p.wall_ns as f64;
     let rows = rows(&p.levels);
-    let mut left: u64 = rows.iter().map(|r| r.active_ns).sum();
+    let counted = |row: &Row| if spins { row.working_ns } else { row.active_ns };
+    let mut left: u64 = rows.iter().map(counted).sum();
     let free = table.free(page).saturating_sub(8).min(BAR);
     for row in &rows {
         let pair = |ns: u64| [duration(ns as f64), percent(ns as f64 / wall)];
-        let mut values = pair(row.active_ns).to_vec();
+        let ns = counted(row);
+        let mut values = pair(ns).to_vec();
         values.push(percent(left as f64 / wall));
         if spins {
-            values.extend(pair(row.working_ns));
+            values.extend(pair(row.active_ns));
         }
         values.extend(pair(row.running_ns));
-        left = left.saturating_sub(row.active_ns);
-        let of_bar = if spins { row.working_ns } else { row.active_ns };
-        let mut after = format!("  {}", page.tally(of_bar as f64 / wall, free));
+        left = left.saturating_sub(ns);
+        let mut after = format!("  {}", page.tally(ns as f64 / wall, free));
         let name = if row.from == row.to {
             row.from.to_string()
         } else {
@@ -136,11 +156,10 @@ fn means(page: &mut Page, p: &Parallelism, spins: bool) {
         means.push(format!("{} working", few(p.working_mean)));
     }
     means.push(format!("{} on a CPU", few(p.running_mean)));
-    let mut text = format!("mean number of threads: {}", means.join(", "));
-    if spins {
-        text += "; the bars are of working threads: active ones that do not wait in a loop";
-    }
-    remark(page, text);
+    remark(
+        page,
+        format!("mean number of threads: {}", means.join(", ")),
+    );
     let cpus = match p.cpus {
         0 => "an unknown number of CPUs".into(),
         n => count_of(n.into(), "CPU", "CPUs"),
