@@ -145,6 +145,22 @@ fn processes_without_the_agent_are_named_where_others_have_it() {
     );
 }
 
+#[test]
+fn ten_thousand_threads_and_groups_are_summed_up() {
+    let mut world = cases::busy_waiting();
+    for rows in 0..10_000 {
+        let mut thread = world.critical.threads[0].clone();
+        thread.cm_ns = f64::from(10_000 - rows);
+        world.critical.threads.push(thread);
+        world.critical.groups.push(world.critical.groups[0].clone());
+        world.critical.loops.push(world.critical.loops[0].clone());
+    }
+    let text = text(&world, &page(View::Critical));
+    assert!(text.lines().count() < 250, "{}", text.lines().count());
+    assert!(text.contains("and 9,980 more with a CMetric of "), "{text}");
+    assert!(text.contains("and 9,989 more: --format json"), "{text}");
+}
+
 /// Names of a width that no page can change: longer words than the page is wide.
 #[test]
 fn lines_fit_every_width() {

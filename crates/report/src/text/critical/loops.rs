@@ -2,12 +2,15 @@
 
 use convoy_critical::{Analysis, LoopRow};
 
-use super::nothing;
-use crate::human::{count_of, duration, percent};
+use super::{nothing, remark};
+use crate::human::{count, count_of, duration, percent};
 use crate::sched_names;
 use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::INDENT;
 use crate::{names, subject, Report};
+
+/// Loops that are listed.
+const ROWS: usize = 12;
 
 /// Callers that are named.
 const CALLERS: usize = 3;
@@ -32,8 +35,12 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
         );
         return;
     }
-    for row in &analysis.loops {
+    for row in analysis.loops.iter().take(ROWS) {
         one(page, report, analysis, row);
+    }
+    if analysis.loops.len() > ROWS {
+        let rest = count((analysis.loops.len() - ROWS) as u64);
+        remark(page, format!("and {rest} more: --format json has all"));
     }
 }
 

@@ -9,8 +9,8 @@ use crate::text::page::Page;
 use crate::text::table::{Column, Table};
 use crate::{names, Report};
 
-/// Threads that are listed.
-const THREADS: usize = 24;
+/// Groups, and threads, that are listed.
+const ROWS: usize = 24;
 
 /// The section.
 pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
@@ -41,16 +41,19 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     }
     let table = Table::new(page, &columns);
     table.head(page, "");
-    for row in &analysis.groups {
+    for row in analysis.groups.iter().take(ROWS) {
         let name = sched_names::group_of(report.model, row.group);
         let threads = count_of(row.threads as u64, "thread", "threads");
         let name = format!("{name} ({threads})");
         table.row(page, &name, &values(&of_group(row), spins), "");
     }
+    let cm = analysis.groups.iter().map(|row| row.cm_ns);
+    more(page, &cm.collect::<Vec<_>>());
     remark(page, remarks);
     for row in analysis
         .groups
         .iter()
+        .take(ROWS)
         .filter(|row| !row.woken_by.is_empty())
     {
         woken_by(page, report, row);
@@ -58,20 +61,25 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
 
     page.title("Threads, most CMetric first");
     table.head(page, "");
-    for row in analysis.threads.iter().take(THREADS) {
+    for row in analysis.threads.iter().take(ROWS) {
         let mut name = names::thread_of(report.model, row.thread);
         if !row.worker {
             name += " (idle)";
         }
         table.row(page, &name, &values(&of_thread(row), spins), "");
     }
-    if analysis.threads.len() > THREADS {
-        let rest = analysis.threads.get(THREADS..).unwrap_or(&[]);
-        let cm: f64 = rest.iter().map(|row| row.cm_ns).sum();
+    let cm = analysis.threads.iter().map(|row| row.cm_ns);
+    more(page, &cm.collect::<Vec<_>>());
+}
+
+/// Sums up the CMetric of the rows that are not listed.
+fn more(page: &mut Page, cm_ns: &[f64]) {
+    let rest = cm_ns.get(ROWS..).unwrap_or(&[]);
+    if !rest.is_empty() {
         let text = format!(
             "and {} more with a CMetric of {} together: --format json has all",
             count(rest.len() as u64),
-            duration(cm)
+            duration(rest.iter().sum())
         );
         remark(page, text);
     }
