@@ -24,7 +24,7 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     );
     if let Some(f) = a.findings.first() {
         return format!(
-            "{how}; fewer than {:.0} for {} of the run. {}.",
+            "{how}; fewer than {:.0} for {} of the run: {}.",
             p.low_below.ceil(),
             percent(p.low_ns as f64 / wall),
             f.title

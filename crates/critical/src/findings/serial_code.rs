@@ -9,7 +9,7 @@ use convoy_model::{passes_on, CodeFrom, GroupId, SchedSource, SiteFrame, SiteId}
 use super::Context;
 use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};
-use crate::levels::{low, low_cm};
+use crate::levels::{all, low, low_cm};
 use crate::text::{cause, evidence, time};
 use crate::view::View;
 
@@ -17,6 +17,9 @@ use crate::view::View;
 const DOMINANT: f64 = 0.8;
 /// Nobody knows whether code can be spread or overlapped: half of it is expected to be.
 const EXPECTED: f64 = 0.5;
+/// Code that is not low for this share of its time runs in parallel: that its last thread ends alone is a matter
+/// of balance.
+const SERIAL: f64 = 0.5;
 /// Places that are named as evidence.
 const PLACES: usize = 3;
 const METHOD: &str = "Amdahl's law: its time at low parallelism spread over the threads";
@@ -27,13 +30,11 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
     let below = cx.view.low_below;
     for slice in cx.view.sched.slices.iter().filter(|s| s.spin.is_none()) {
         let cm = low_cm(&slice.by_working, below);
-        if cm <= 0.0 {
-            continue;
-        }
         let group = cx.view.group(slice.thread);
         by_group.entry(group).or_default().push(Piece {
             cm,
             time: low(&slice.by_working, below),
+            all: all(&slice.by_working),
             site: slice.site,
             from: slice.from,
             frames: slice
@@ -43,8 +44,8 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
     }
     let mut findings = Vec::new();
     for (group, pieces) in by_group.into_iter().filter(|(g, _)| !explained.contains(g)) {
-        let all: f64 = pieces.iter().map(|p| p.cm).sum();
-        let counts = counts(cx, group, all);
+        let low: f64 = pieces.iter().map(|p| p.cm).sum();
+        let counts = counts(cx, group, low);
         let mut phases = Vec::new();
         split(pieces, 0, true, &mut phases);
         findings.extend(
@@ -101,6 +102,8 @@ fn without_others(view: &View) -> f64 {
 struct Piece<'a> {
     cm: f64,
     time: f64,
+    /// At any parallelism.
+    all: f64,
     site: Option<SiteId>,
     from: CodeFrom,
     /// Outermost first, runtime frames left out.
@@ -156,6 +159,10 @@ fn split<'a>(pieces: Vec<Piece<'a>>, depth: usize, part: bool, out: &mut Vec<Pha
 impl Phase<'_> {
     fn finding(&self, cx: &Context, group: GroupId, counts: f64) -> Option<Finding> {
         let view = cx.view;
+        let sum = |of: fn(&Piece) -> f64| self.pieces.iter().map(of).sum::<f64>();
+        if sum(|p| p.time) < SERIAL * sum(|p| p.all) {
+            return None;
+        }
         let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
         let time_low = counts * self.pieces.iter().map(|p| p.time).sum::<f64>();
         let most = spread(cm, time_low, view.useful);
@@ -211,7 +218,12 @@ impl Phase<'_> {
             return "an unknown place".into();
         };
         if at + 1 == first.frames.len() {
-            return frame.label();
+            // A helper says little without its caller; what a thread runs all the time says nothing.
+            let caller = at.checked_sub(1).filter(|&caller| caller > 0);
+            return match caller.and_then(|caller| first.frames.get(caller)) {
+                Some(caller) => format!("{}, called by {}", frame.label(), caller.label()),
+                None => frame.label(),
+            };
         }
         let function = SiteFrame {
             line: 0,

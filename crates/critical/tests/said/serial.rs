@@ -52,7 +52,7 @@ fn a_serial_phase_is_named_with_its_function() {
     assert_eq!(site.frames[site.shown].function, "parse");
     assert_eq!(
         f.title,
-        "the main thread works alone in parse() app.c:44 for 40 % of the run"
+        "the main thread works alone in parse() app.c:44, called by load() app.c:40 for 40 % of the run"
     );
     // 1000 ms; at most 400 become 100.
     assert!((f.gain.high - 1000.0 / 700.0).abs() < 0.01, "{:?}", f.gain);
@@ -182,4 +182,19 @@ fn an_even_pipeline_is_well() {
         }
     }
     assert_eq!(ids(&analysis(&model(p, s))), [""; 0]);
+}
+
+/// Two threads run the same code; one ends a little later. That is no serial code.
+#[test]
+fn a_last_thread_is_no_serial_code() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, join) = (p.site("work", "a.c", 3), p.site("join", "a.c", 9));
+    let (a, b) = (p.thread("w").cpu(1).id(), p.thread("w").cpu(1).id());
+    let mut s = Schedule::new();
+    s.runs(0, join, ms(10));
+    s.waits(0, Wait::futex(join, 7).woken_by(b, work), ms(120));
+    s.starts(a, ms(10)).runs(a, work, ms(95));
+    s.starts(b, ms(10)).runs(b, work, ms(120));
+    assert!(!ids(&analysis(&model(p, s))).contains(&"serial-code"));
 }
