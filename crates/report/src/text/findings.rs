@@ -131,13 +131,13 @@ fn gain(gain: &Gain) -> String {
     )
 }
 
-/// What the other room says of the same thing: shown however much other evidence there is.
+/// What the other room says of the same thing: the first of it is shown however much other evidence there is.
 const OTHER_ROOM: [&str; 3] = ["low_parallelism_ratio", "scheduler_gain", "detect_gain"];
 
 fn facts(page: &mut Page, finding: &Finding, depth: Depth) {
     let shown = depth.of(&finding.evidence, 4);
     let rest = finding.evidence.get(shown.len()..).unwrap_or(&[]);
-    let agreed = rest.iter().filter(|e| OTHER_ROOM.contains(&e.key));
+    let agreed = rest.iter().find(|e| OTHER_ROOM.contains(&e.key));
     let evidence: Vec<_> = shown
         .iter()
         .chain(agreed)

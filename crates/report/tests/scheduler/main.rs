@@ -154,10 +154,18 @@ fn ten_thousand_threads_and_groups_are_summed_up() {
         world.critical.threads.push(thread);
         world.critical.groups.push(world.critical.groups[0].clone());
         world.critical.loops.push(world.critical.loops[0].clone());
+        let mut path = world.critical.paths[0].clone();
+        path.share = 0.001;
+        world.critical.paths.push(path);
     }
     let text = text(&world, &page(View::Critical));
+    assert!(text.contains("number 1 above"), "{text}");
     assert!(text.lines().count() < 250, "{}", text.lines().count());
     assert!(text.contains("and 9,980 more with a CMetric of "), "{text}");
+    assert!(
+        text.contains("and 10000 with less than 0.50 % of the run"),
+        "{text}"
+    );
     assert!(text.contains("and 9,989 more: --format json"), "{text}");
 }
 

@@ -2,6 +2,7 @@
 
 use convoy_critical::{Analysis, LoopRow};
 
+use super::paths::SMALL;
 use super::{nothing, remark};
 use crate::human::{count, count_of, duration, percent};
 use crate::sched_names;
@@ -81,7 +82,7 @@ fn one(page: &mut Page, report: &Report<'_>, analysis: &Analysis, row: &LoopRow)
     let waits_for = row.waits_for.iter().take(PATHS);
     for (rank, path) in waits_for.filter_map(|ix| Some((ix + 1, analysis.paths.get(*ix)?))) {
         let mut text = sched_names::path_of(model, path.site, CALLERS);
-        if path.low_cm_ns > 0.0 {
+        if path.share >= SMALL {
             text += &format!(" (number {rank} above)");
         }
         line(page, "waits for", text);

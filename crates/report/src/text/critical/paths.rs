@@ -10,6 +10,9 @@ use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::INDENT;
 use crate::{names, Report};
 
+/// Share of the run below which a path is not worth its lines.
+pub(super) const SMALL: f64 = 0.005;
+
 /// Callers of a path that are named.
 const CALLERS: usize = 6;
 
@@ -39,9 +42,21 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
             duration(p.low_ns as f64)
         ),
     );
-    for (i, path) in paths.into_iter().enumerate() {
+    let large = paths
+        .iter()
+        .filter(|path| path.share >= SMALL)
+        .count()
+        .max(1);
+    for (i, path) in paths.iter().take(large).enumerate() {
         page.gap();
         one(page, report, analysis, i + 1, path);
+    }
+    if paths.len() > large {
+        let (rest, least) = (paths.len() - large, percent(SMALL));
+        page.gap();
+        let text =
+            format!("and {rest} with less than {least} of the run each: --format json has all");
+        remark(page, text);
     }
 }
 
@@ -103,7 +118,11 @@ fn one_function(page: &mut Page, function: &FunctionRow, path: &PathRow) {
     };
     let amount = amount(function.low_cm_ns, path);
     let mut spans = vec![plain(format!("{amount}  {name}"))];
-    let lines = function.lines.iter().filter(|l| l.line > 0).take(LINES);
+    let lines = function
+        .lines
+        .iter()
+        .filter(|l| l.line > 0 && l.low_cm_ns > 0.0)
+        .take(LINES);
     let texts: Vec<String> = lines.map(|line| one_line(line, path)).collect();
     if !texts.is_empty() {
         spans.push(plain(format!("  lines {}", texts.join(", "))));

@@ -10,6 +10,9 @@ use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::{Column, Table, INDENT};
 use crate::Report;
 
+/// Waits that are listed.
+const WAITS: usize = 10;
+
 /// Callers that are named.
 const CALLERS: usize = 4;
 
@@ -44,8 +47,12 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     }
     let table = Table::new(page, &COLUMNS);
     table.head(page, "");
-    for row in &analysis.waits {
+    for row in analysis.waits.iter().take(WAITS) {
         one(page, report, &table, row);
+    }
+    if analysis.waits.len() > WAITS {
+        let rest = analysis.waits.len() - WAITS;
+        remark(page, format!("and {rest} more: --format json has all"));
     }
 }
 

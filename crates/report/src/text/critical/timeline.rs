@@ -66,7 +66,9 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     let ruler = cell_right(&end, columns.len().saturating_sub(1).max(end.len()));
     let indent = " ".repeat(INDENT);
     page.row(&[plain(indent.clone()), plain(strip)]);
-    page.row(&[plain(indent.clone()), toned(Tone::Bad, marks)]);
+    if !marks.trim().is_empty() {
+        page.row(&[plain(indent.clone()), toned(Tone::Bad, marks)]);
+    }
     page.row(&[plain(indent), toned(Tone::Dim, format!("0{ruler}"))]);
     legend(page, report.model, &columns, &places, (wall, low_below));
     let meaning = if page.unicode() {
@@ -107,7 +109,10 @@ fn legend(
     if rest > 0 {
         line(
             '*',
-            format!("low for about {}: other code", duration(rest as f64)),
+            format!(
+                "fewer than {below} for {}: other code",
+                duration(rest as f64)
+            ),
         );
     }
     let idle = columns.iter().filter(|c| c.idle > IDLE);

@@ -10,6 +10,9 @@ use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::INDENT;
 use crate::{names, Report};
 
+/// Waiters and wakers that are listed.
+const EDGES: usize = 8;
+
 /// Columns of the label of a line under an edge.
 const LABEL: usize = 10;
 
@@ -28,8 +31,12 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
         );
         return;
     }
-    for edge in &analysis.edges {
+    for edge in analysis.edges.iter().take(EDGES) {
         one(page, report, edge);
+    }
+    if analysis.edges.len() > EDGES {
+        let rest = analysis.edges.len() - EDGES;
+        remark(page, format!("and {rest} more: --format json has all"));
     }
     remark(
         page,
