@@ -32,6 +32,24 @@ pub fn resolve_kernel(sched: &mut Sched) {
             **text = name;
         }
     }
+    for off in &mut sched.offs {
+        let own = own_frames(&off.kernel_stack);
+        off.kernel_stack.drain(..own);
+    }
+}
+
+/// Innermost frames that every wait has: the tracepoint that looked at it, and the scheduler itself.
+fn own_frames(stack: &[String]) -> usize {
+    const SCHEDULER: [&str; 3] = ["__schedule", "schedule", "preempt_schedule_irq"];
+    let in_scheduler = |name: &String| SCHEDULER.contains(&name.as_str());
+    let Some(first) = stack.iter().position(in_scheduler) else {
+        return 0;
+    };
+    first
+        + stack[first..]
+            .iter()
+            .take_while(|name| in_scheduler(name))
+            .count()
 }
 
 fn names(addresses: &[u64], table: &[u8]) -> Vec<String> {
@@ -59,7 +77,22 @@ fn function(line: &[u8]) -> Option<(u64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{kernel_names, names};
+    use super::{kernel_names, names, own_frames};
+
+    #[test]
+    fn what_every_wait_has_is_left_out() {
+        let stack = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let full = stack(&[
+            "bpf_trace_run4",
+            "__schedule",
+            "schedule",
+            "io_schedule",
+            "f",
+        ]);
+        assert_eq!(own_frames(&full), 3);
+        assert_eq!(own_frames(&stack(&["0xffff", "0xfffe"])), 0);
+        assert_eq!(own_frames(&[]), 0);
+    }
 
     #[test]
     fn addresses_get_the_function_that_begins_before_them() {

@@ -82,13 +82,18 @@ pub(crate) fn join(heard: Heard, processes: &mut Vec<Process>) -> (Sched, Vec<(u
         .map(|found| {
             let map = maps.get(found.image).and_then(Option::as_ref);
             let process = map.map_or(0, |map| map.process);
+            let of = processes.get_mut(process as usize);
+            let frame = of.map(|of| (frame_at(of, found.pc), of));
+            // In the module's own numbering, as its symbols are.
+            let bias = frame.as_ref().map_or(0, |(frame, of)| {
+                let frame = &of.frames[*frame as usize];
+                frame.pc.wrapping_sub(frame.offset)
+            });
             SpinLoop {
                 process,
-                frame: processes
-                    .get_mut(process as usize)
-                    .map(|p| frame_at(p, found.pc)),
-                lo: found.lo,
-                hi: found.hi,
+                frame: frame.map(|(frame, _)| frame),
+                lo: found.lo.wrapping_sub(bias),
+                hi: found.hi.wrapping_sub(bias),
                 kind: found.kind,
                 evidence: found.evidence,
                 samples: found.samples,
