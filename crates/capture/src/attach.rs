@@ -1,7 +1,7 @@
 //! Recording of processes that run already: their scheduler events, for a while. Nothing is stopped and
 //! nothing is put into them, so that their locks have no names.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use convoy_profile::{Collector, Exit, Meta, Profile};
@@ -13,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::kernel::{self, Listener, Tier};
 use crate::machine::{cpus_allowed, machine, stolen_ns};
 use crate::procfs;
-use crate::recorder::{agent_collector, Options, Recording};
+use crate::recorder::{Options, Recording};
 use crate::targets::Targets;
 
 /// Between two looks at whether the processes are still there, and whether a control group has new ones.
@@ -23,7 +23,9 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Attached {
     targets: Targets,
-    recorded: BTreeSet<u32>,
+    /// With when each began, in clock ticks since boot: its number may be given to another one.
+    recorded: BTreeMap<u32, u64>,
+    first: u32,
     listener: Listener,
     scheduler: Collector,
     clock: Clock,
@@ -66,7 +68,11 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     };
     Ok(Attached {
         targets,
-        recorded: pids.into_iter().collect(),
+        recorded: pids
+            .into_iter()
+            .filter_map(|pid| Some((pid, procfs::start_ticks(pid)?)))
+            .collect(),
+        first,
         listener,
         scheduler,
         clock,
@@ -76,10 +82,20 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     })
 }
 
+/// The agent is loaded at a program's start only.
+fn no_agent() -> Collector {
+    Collector {
+        name: "agent".into(),
+        active: false,
+        lost: "locks by name, their waits and holders".into(),
+        enable: "start the program with convoy -- COMMAND".into(),
+    }
+}
+
 impl Attached {
     /// The first of the processes.
     pub fn pid(&self) -> u32 {
-        self.recorded.first().copied().unwrap_or(0)
+        self.first
     }
 
     /// Returns after `limit`, when the processes have ended, or on Ctrl-C: whatever comes first.
@@ -91,8 +107,11 @@ impl Attached {
                 break;
             }
             std::thread::sleep(left.min(LOOK));
+            self.recorded.retain(|pid, start| {
+                procfs::start_ticks(*pid) == Some(*start) && procfs::is_running(*pid)
+            });
             self.adopt_newcomers();
-            if !self.recorded.iter().any(|pid| procfs::is_running(*pid)) {
+            if self.recorded.is_empty() {
                 self.meta.notes.push("all of the processes ended".into());
                 break;
             }
@@ -102,12 +121,16 @@ impl Attached {
 
     /// Processes that came into a control group from elsewhere; children of recorded ones are known.
     fn adopt_newcomers(&mut self) {
-        let new: Vec<u32> = self
-            .targets
-            .in_groups()
-            .into_iter()
-            .filter(|pid| self.recorded.insert(*pid))
-            .collect();
+        let own = std::process::id();
+        let mut new = Vec::new();
+        for pid in self.targets.in_groups() {
+            let start = procfs::start_ticks(pid).filter(|_| pid != own && procfs::is_running(pid));
+            if let Some(start) = start {
+                if self.recorded.insert(pid, start) != Some(start) {
+                    new.push(pid);
+                }
+            }
+        }
         if !new.is_empty() {
             // One that has ended meanwhile is nothing to report.
             self.listener.with(move |source| drop(source.adopt(&new)));
@@ -119,7 +142,7 @@ impl Attached {
         let mut warnings = self.warnings;
         meta.end_ns = self.clock.now_ns();
         meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
-        meta.collectors = vec![agent_collector(false), self.scheduler];
+        meta.collectors = vec![no_agent(), self.scheduler];
         meta.notes.extend(self.clock.drift_note());
         let mut processes = Vec::new();
         let (sched, files) = match self.listener.stop(meta.end_ns) {

@@ -22,12 +22,12 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
     stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.start_ticks)
 }
 
-/// Whether the process is there and not a zombie.
+/// Whether the process is there and not a zombie. One whose main thread has ended before the others still runs.
 pub fn is_running(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
+    let main = fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
-        .and_then(|text| stat(&text))
-        .is_some_and(|s| s.state != 'Z' && s.state != 'X')
+        .and_then(|text| stat(&text));
+    main.is_some_and(|s| !matches!(s.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid))
 }
 
 /// All processes.

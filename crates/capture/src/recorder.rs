@@ -18,7 +18,7 @@ use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, stolen_ns};
 use crate::poll::Poller;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::signals::Forwarding;
 use crate::store;
 use crate::wait;
@@ -308,14 +308,22 @@ impl Recording {
         of_it.map(|(_, files)| files)
     }
 
-    /// Writes the profile to a file. If that fails, the session directory stays, and the error says how
-    /// to get the profile from it; of a process that ran already there is none.
+    /// Writes the profile to a file. If that fails, it is put where there is room, or else the session directory
+    /// stays; the error says where.
     pub fn save(&mut self, path: &Path) -> Result<(), Error> {
-        let written = store::write_profile(path, &self.profile);
-        match &mut self.session {
-            Some(session) => written.map_err(|e| store::kept(&e, session.keep())),
-            None => written,
+        let Err(error) = store::write_profile(path, &self.profile) else {
+            return Ok(());
+        };
+        // The scheduler's part is nowhere else.
+        let mut places = session::parents();
+        places.reverse(); // disks first: they outlive a reboot
+        if let Some(elsewhere) = store::put_elsewhere(&error, &self.profile, &places) {
+            return Err(elsewhere);
         }
+        Err(match &mut self.session {
+            Some(session) => store::kept(&error, session.keep()),
+            None => error,
+        })
     }
 }
 

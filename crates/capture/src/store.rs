@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind as IoKind, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use convoy_profile::Profile;
 
@@ -51,7 +51,7 @@ pub fn can_write(path: &Path) -> Result<(), Error> {
         Place::Device => Ok(()), // opening a pipe could block, or end whoever reads it
         Place::File => beside(path).map(drop),
     };
-    tried.map_err(|e| failed(path, &e, "the program was not started", 0))
+    tried.map_err(|e| failed(path, &e, "the recording was not started", 0))
 }
 
 /// Why a profile of this size cannot be written there, and what follows from it.
@@ -116,6 +116,28 @@ pub(crate) fn kept(error: &Error, session_dir: &Path) -> Error {
     )
 }
 
+/// Puts a profile that could not be written where there is room, so that nothing is lost; the same error with
+/// the place. `None`: there is no such place either.
+pub(crate) fn put_elsewhere(error: &Error, profile: &Profile, places: &[PathBuf]) -> Option<Error> {
+    let encoded = profile.to_bytes().ok()?;
+    let put = |dir: &PathBuf| {
+        let mut file = tempfile::Builder::new()
+            .prefix("convoy-")
+            .suffix(".convoy")
+            .tempfile_in(dir)?;
+        file.write_all(&encoded)?;
+        std::io::Result::Ok(file.keep()?.1)
+    };
+    let path = places.iter().find_map(|dir| put(dir).ok())?;
+    let (trouble, path) = (error.trouble(), path.display());
+    let effect = format!("{}, but nothing is lost: it is in {path}", trouble.effect);
+    let fix = format!("{}; or: convoy report {path}", trouble.fix);
+    Some(Error::new(
+        error.kind(),
+        Trouble::new(trouble.found.clone(), effect, fix),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +181,24 @@ mod tests {
             kept.trouble().fix.ends_with("convoy recover /dev/shm/x"),
             "{kept}"
         );
+    }
+
+    #[test]
+    fn a_profile_that_has_no_place_is_put_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = write_profile(Path::new("/dev/full"), &Profile::default()).unwrap_err();
+        let places = [dir.path().join("missing"), dir.path().to_owned()];
+        let told = put_elsewhere(&error, &Profile::default(), &places).unwrap();
+        let files: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+        let path = files[0].path();
+        assert_eq!(files.len(), 1);
+        assert!(
+            told.trouble().effect.ends_with(&path.display().to_string()),
+            "{told}"
+        );
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(Profile::read(&bytes).unwrap().0, Profile::default());
+        assert!(put_elsewhere(&error, &Profile::default(), &places[..1]).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::error::Trouble;
 use crate::procfs;
@@ -62,6 +62,13 @@ impl Targets {
 }
 
 fn check(pid: u32) -> Result<(), Trouble> {
+    if pid == std::process::id() {
+        return Err(Trouble::new(
+            format!("process {pid} is convoy itself"),
+            "nothing is recorded",
+            "name another one",
+        ));
+    }
     if !Path::new(&format!("/proc/{pid}")).exists() {
         return Err(Trouble::new(
             format!("there is no process {pid}"),
@@ -105,6 +112,9 @@ fn children() -> BTreeMap<u32, Vec<u32>> {
 /// By path, by path below the root of all groups, or by the name of one that is somewhere below.
 fn find_group(name: &Path) -> Result<PathBuf, Trouble> {
     let root = Path::new(CGROUPS);
+    if name.components().any(|part| part == Component::ParentDir) {
+        return Err(no_group(name));
+    }
     if name.is_absolute() && name.starts_with(root) && name.is_dir() {
         return Ok(name.to_owned());
     }
@@ -116,17 +126,21 @@ fn find_group(name: &Path) -> Result<PathBuf, Trouble> {
     look_below(root, name, DEEPEST_GROUP, &mut found);
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Trouble::new(
-            format!("there is no control group {}", name.display()),
-            "nothing is recorded",
-            format!("systemd-cgls lists them; {CGROUPS} has them as directories"),
-        )),
+        0 => Err(no_group(name)),
         n => Err(Trouble::new(
             format!("{n} control groups are called {}", name.display()),
             "nothing is recorded",
             format!("name one by its path, e.g. {}", found[0].display()),
         )),
     }
+}
+
+fn no_group(name: &Path) -> Trouble {
+    Trouble::new(
+        format!("there is no control group {}", name.display()),
+        "nothing is recorded",
+        format!("systemd-cgls lists them; {CGROUPS} has them as directories"),
+    )
 }
 
 fn look_below(dir: &Path, name: &Path, depth: usize, found: &mut Vec<PathBuf>) {
@@ -215,11 +229,19 @@ mod tests {
             trouble.found.contains("is a thread of process"),
             "{trouble}"
         );
-        let group = Targets {
-            cgroups: vec!["no-such-group.slice".into()],
-            ..Targets::default()
-        };
-        let trouble = group.resolve().unwrap_err();
-        assert!(trouble.found.contains("no control group"), "{trouble}");
+        let own = targets(&[std::process::id()]).resolve().unwrap_err();
+        assert!(own.found.contains("convoy itself"), "{own}");
+        for name in [
+            "no-such-group.slice",
+            "../../proc",
+            "/sys/fs/cgroup/../../../etc",
+        ] {
+            let group = Targets {
+                cgroups: vec![name.into()],
+                ..Targets::default()
+            };
+            let trouble = group.resolve().unwrap_err();
+            assert!(trouble.found.contains("no control group"), "{trouble}");
+        }
     }
 }

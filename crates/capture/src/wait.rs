@@ -15,6 +15,9 @@ use crate::signals::Forwarding;
 /// The first look comes early: many programs are short.
 const FIRST_POLL: Duration = Duration::from_millis(20);
 
+/// Between two looks at the child where convoy may have no thread to wait for it.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// How the main child ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ended {
@@ -34,31 +37,8 @@ pub(crate) fn wait(
     clock: &Clock,
     poller: &mut Poller,
 ) -> Ended {
-    let (ended, end) = mpsc::channel();
-    let clock = *clock;
-    // A thread that blocks in waitid: no busy polling, and no kernel newer than what pidfds need.
-    let waiter = std::thread::spawn(move || {
-        if let Some(pid) = Pid::from_raw(pid) {
-            // Not reaped here: the zombie keeps its pid from being given to another process.
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while matches!(
-                waitid(WaitId::Pid(pid), options),
-                Err(rustix::io::Errno::INTR)
-            ) {}
-        }
-        // The receiver waits for exactly this.
-        let _ = ended.send(clock.now_ns());
-    });
-    let mut next = FIRST_POLL;
-    let at_ns = loop {
-        match end.recv_timeout(next) {
-            Ok(at_ns) => break at_ns,
-            Err(mpsc::RecvTimeoutError::Timeout) => next = poller.poll(dir, &clock),
-            Err(mpsc::RecvTimeoutError::Disconnected) => break clock.now_ns(),
-        }
-    };
-    let _ = waiter.join();
-    poller.finish(dir, &clock);
+    let at_ns = end_of(pid, dir, clock, poller);
+    poller.finish(dir, clock);
     signals.program_ended();
     let (exit, user_ns, sys_ns) = reap(pid);
     Ended {
@@ -67,6 +47,51 @@ pub(crate) fn wait(
         user_ns,
         sys_ns,
     }
+}
+
+/// When it ended.
+fn end_of(pid: i32, dir: &Path, clock: &Clock, poller: &mut Poller) -> u64 {
+    let Some(pid) = Pid::from_raw(pid) else {
+        return clock.now_ns();
+    };
+    let mut next = FIRST_POLL;
+    let (ended, end) = mpsc::channel();
+    let of_waiter = *clock;
+    // A thread that blocks in waitid: no busy polling, and no kernel newer than what pidfds need.
+    let waiter = std::thread::Builder::new().spawn(move || {
+        let _ = has_ended(pid, WaitIdOptions::empty());
+        // The receiver waits for exactly this.
+        let _ = ended.send(of_waiter.now_ns());
+    });
+    let Ok(waiter) = waiter else {
+        // The program may run where not one thread more is allowed (ulimit -u).
+        let mut look = clock.now_ns();
+        while !has_ended(pid, WaitIdOptions::NOHANG) {
+            if clock.now_ns().saturating_sub(look) >= next.as_nanos() as u64 {
+                next = poller.poll(dir, clock);
+                look = clock.now_ns();
+            }
+            std::thread::sleep(LOOK);
+        }
+        return clock.now_ns();
+    };
+    let at_ns = loop {
+        match end.recv_timeout(next) {
+            Ok(at_ns) => break at_ns,
+            Err(mpsc::RecvTimeoutError::Timeout) => next = poller.poll(dir, clock),
+            Err(mpsc::RecvTimeoutError::Disconnected) => break clock.now_ns(),
+        }
+    };
+    let _ = waiter.join();
+    at_ns
+}
+
+/// Waits for its end, or only looks ([`WaitIdOptions::NOHANG`]). Not reaped here: the zombie keeps its pid
+/// from being given to another process.
+fn has_ended(pid: Pid, how: WaitIdOptions) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | how;
+    let waited = rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+    !matches!(waited, Ok(None))
 }
 
 fn reap(pid: i32) -> (Exit, u64, u64) {

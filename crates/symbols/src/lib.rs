@@ -159,7 +159,8 @@ fn run(jobs: &[Job], options: &Options) -> Vec<Named> {
     };
     std::thread::scope(|scope| {
         for _ in 1..workers {
-            scope.spawn(work);
+            // Without a thread more (ulimit -u) it takes longer.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

@@ -39,8 +39,8 @@ pub(crate) struct Heard {
 }
 
 impl Listener {
-    /// Begins to listen. `sample_period_ns` as the source samples.
-    pub fn start(mut source: Box<dyn EventSource>, sample_period_ns: u64) -> Self {
+    /// Begins to listen. `sample_period_ns` as the source samples. If that fails, the source is closed.
+    pub fn start(mut source: Box<dyn EventSource>, sample_period_ns: u64) -> std::io::Result<Self> {
         let (orders, inbox) = mpsc::channel();
         let kind = source.kind();
         let options = convoy_sched::Options {
@@ -67,13 +67,12 @@ impl Listener {
                         }
                     }
                 }
-            })
-            .expect("a thread can be made");
-        Self {
+            })?;
+        Ok(Self {
             orders,
             thread,
             source: kind,
-        }
+        })
     }
 
     /// Does something with the source, in the listening thread.
@@ -90,5 +89,61 @@ impl Listener {
             source: self.source,
             collected,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::raw::{Raw, Sink};
+    use super::*;
+
+    /// Delivers one thread that is there, and fails if it was told to.
+    struct Source {
+        fails: bool,
+        dropped: mpsc::Sender<()>,
+    }
+
+    impl EventSource for Source {
+        fn kind(&self) -> SchedSource {
+            SchedSource::Bpf
+        }
+
+        fn drain(&mut self, sink: &mut dyn Sink, last: bool) {
+            assert!(!self.fails, "on purpose");
+            if last {
+                sink.take(&Raw::Init {
+                    ts: 5,
+                    tid: 4_000_000, // above the kernel's limit
+                    pid: 4_000_000,
+                    comm: [0; 16],
+                    left: None,
+                    on_cpu: true,
+                });
+            }
+        }
+    }
+
+    impl Drop for Source {
+        fn drop(&mut self) {
+            let _ = self.dropped.send(());
+        }
+    }
+
+    fn heard(fails: bool) -> Option<Heard> {
+        let (dropped, is_dropped) = mpsc::channel();
+        let listener = Listener::start(Box::new(Source { fails, dropped }), 0).unwrap();
+        let heard = listener.stop(10);
+        assert!(is_dropped.try_recv().is_ok(), "the source is still open");
+        heard
+    }
+
+    #[test]
+    fn what_comes_at_the_very_end_is_heard() {
+        assert_eq!(heard(false).unwrap().collected.output.images.len(), 1);
+    }
+
+    #[test]
+    fn a_listener_that_fails_closes_its_source_and_takes_nobody_along() {
+        assert!(heard(true).is_none());
     }
 }

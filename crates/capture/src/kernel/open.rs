@@ -5,7 +5,8 @@ use convoy_profile::Collector;
 use super::bpf::{BpfOptions, BpfSource};
 use super::listener::Listener;
 use super::perf::{PerfOptions, PerfSource};
-use crate::error::Trouble;
+use super::raw::EventSource;
+use crate::error::{os_text, Trouble};
 
 /// Which source of scheduler events to use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) enum Opened {
 pub(crate) struct Tier {
     pub source: Option<Opened>,
     pub collector: Collector,
+    /// Why there is no source; empty if there is one.
+    why: String,
 }
 
 impl Tier {
@@ -62,10 +65,18 @@ impl Tier {
         let mut tier = Self::open(choice, sample_period_ns, || {
             PerfSource::for_running(pids, &perf_options(sample_period_ns))
         })?;
-        if let Some(Opened::Bpf(source)) = &mut tier.source {
-            source.adopt_running(pids)?;
+        match &mut tier.source {
+            Some(Opened::Bpf(source)) => match source.adopt_running(pids)? {
+                0 => Err(ended(pids)),
+                _ => Ok(tier),
+            },
+            Some(Opened::Perf(_)) => Ok(tier),
+            None => Err(Trouble::new(
+                tier.why,
+                "a running process cannot be recorded without the scheduler's events",
+                tier.collector.enable,
+            )),
         }
-        Ok(tier)
     }
 
     fn open(
@@ -79,14 +90,20 @@ impl Tier {
         };
         let bpf = || BpfSource::open(&options);
         match choice {
-            Scheduler::Off => Ok(Self::without("switched off by --scheduler off", "")),
+            Scheduler::Off => Ok(Self::without(
+                "the scheduler's events are switched off by --scheduler off",
+                "",
+            )),
             Scheduler::Bpf => Ok(Self::with_bpf(bpf()?)),
             Scheduler::Perf => Ok(Self::with_perf(perf()?, "")),
             Scheduler::Auto => Ok(match bpf() {
                 Ok(source) => Self::with_bpf(source),
                 Err(no_bpf) => match perf() {
                     Ok(source) => Self::with_perf(source, &no_bpf.fix),
-                    Err(_) => Self::without(&no_bpf.found, &no_bpf.fix),
+                    Err(no_perf) => {
+                        let why = format!("{}; {}", no_bpf.found, no_perf.found);
+                        Self::without(&why, &no_bpf.fix)
+                    }
                 },
             }),
         }
@@ -96,6 +113,7 @@ impl Tier {
         Self {
             source: Some(Opened::Bpf(source)),
             collector: collector(true, String::new(), ""),
+            why: String::new(),
         }
     }
 
@@ -103,18 +121,15 @@ impl Tier {
         Self {
             source: Some(Opened::Perf(source)),
             collector: collector(true, LOST_WITH_PERF.to_owned(), enable),
+            why: String::new(),
         }
     }
 
     fn without(why: &str, enable: &str) -> Self {
-        let lost = if why.is_empty() {
-            LOST_WITHOUT.to_owned()
-        } else {
-            format!("{LOST_WITHOUT} ({why})")
-        };
         Self {
             source: None,
-            collector: collector(false, lost, enable),
+            collector: collector(false, format!("{LOST_WITHOUT} ({why})"), enable),
+            why: why.to_owned(),
         }
     }
 
@@ -145,12 +160,34 @@ impl Tier {
 
     /// Begins to take what comes.
     pub fn listen(self, sample_period_ns: u64) -> (Option<Listener>, Collector) {
-        let listener = self.source.map(|source| match source {
-            Opened::Bpf(source) => Listener::start(Box::new(source), sample_period_ns),
-            Opened::Perf(source) => Listener::start(Box::new(source), sample_period_ns),
-        });
-        (listener, self.collector)
+        let source: Box<dyn EventSource> = match self.source {
+            Some(Opened::Bpf(source)) => Box::new(source),
+            Some(Opened::Perf(source)) => Box::new(source),
+            None => return (None, self.collector),
+        };
+        match Listener::start(source, sample_period_ns) {
+            Ok(listener) => (Some(listener), self.collector),
+            // Where processes and threads are limited, the program comes first.
+            Err(e) => {
+                let why = format!("convoy may not make a thread: {}", os_text(&e));
+                let collector = Self::without(&why, "raise the limit: ulimit -u").collector;
+                (None, collector)
+            }
+        }
     }
+}
+
+/// Between the look at their number and the start of the recording.
+fn ended(pids: &[u32]) -> Trouble {
+    let which = match pids {
+        [pid] => format!("process {pid} has ended"),
+        _ => "all of the processes have ended".to_owned(),
+    };
+    Trouble::new(
+        which,
+        "nothing is recorded",
+        "for a short program: convoy -- COMMAND",
+    )
 }
 
 fn perf_options(sample_period_ns: u64) -> PerfOptions {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use convoy_profile::{NameIx, OffReason, StackIx};
+use convoy_profile::{NameIx, OffReason, SchedSource, StackIx};
 use convoy_sched::reason::{can_wake, BlockState};
 use convoy_sched::{Accounting, Event, Options, Out, Place, State, WakerIs};
 
@@ -29,6 +29,8 @@ pub(crate) struct Pipeline {
     /// What each blocked thread waits for: a wake-up is judged by it.
     waits: HashMap<u32, (OffReason, i16)>,
     kernel_stacks: KernelStacks,
+    /// The source knows what a thread waits in: without system calls there is no reason.
+    knows_calls: bool,
 }
 
 /// Where a thread was when its stack was copied.
@@ -53,6 +55,7 @@ pub(crate) struct Collected {
 impl Pipeline {
     pub fn new(options: Options) -> Self {
         Self {
+            knows_calls: options.source == SchedSource::Bpf,
             accounting: Accounting::new(options),
             images: Images::default(),
             descriptors: Descriptors::default(),
@@ -98,7 +101,11 @@ impl Pipeline {
         let spot = self.spot(tid, left.key);
         let name = self.file_of(ts, tid, &left.call);
         let text = name.and_then(|name| self.descriptors.text(name));
-        let reason = reason::of(left, text);
+        let reason = match reason::of(left, text) {
+            // No call that is known is not the same as no call.
+            OffReason::PageFault if !self.knows_calls => OffReason::Unknown,
+            reason => reason,
+        };
         Place {
             stack: spot.stack,
             reason,

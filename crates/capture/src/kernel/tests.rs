@@ -22,8 +22,12 @@ const PID: u32 = 4_000_000; // above the kernel's limit: nothing of it is in /pr
 const OTHER: u32 = PID + 1;
 
 fn pipeline() -> Pipeline {
+    pipeline_of(SchedSource::Bpf)
+}
+
+fn pipeline_of(source: SchedSource) -> Pipeline {
     Pipeline::new(Options {
-        source: SchedSource::Bpf,
+        source,
         sample_period_ns: 0,
         bins: 10,
     })
@@ -137,6 +141,29 @@ fn who_was_interrupted_by_the_waking_interrupt_has_woken_nobody() {
     for nr in [SLEEP, -1] {
         let (sched, _) = join(heard(one_wait(nr), 500), &mut Vec::new());
         assert_eq!(sched.wakes[0].waker, Waker::Interrupt, "{nr}");
+    }
+}
+
+/// Records of perf events have no system calls, which must not look like a page fault.
+#[test]
+fn a_source_that_knows_no_calls_gives_no_reasons() {
+    for (source, reason) in [
+        (SchedSource::Bpf, OffReason::PageFault),
+        (SchedSource::Perf, OffReason::Unknown),
+    ] {
+        let mut p = pipeline_of(source);
+        p.take(&Raw::Init {
+            ts: 0,
+            tid: PID,
+            pid: PID,
+            comm: comm("work"),
+            left: None,
+            on_cpu: true,
+        });
+        p.take(&switch(100, Some((PID, blocked(-1, 0, 0))), None));
+        p.take(&switch(310, None, Some(PID)));
+        let (sched, _) = join(heard(p, 500), &mut Vec::new());
+        assert_eq!(sched.offs[0].reason, reason);
     }
 }
 

@@ -112,6 +112,10 @@ struct Sizes {
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn load_object(sizes: &Sizes, switch_has_state: bool) -> Result<Object, Trouble> {
+    // What is locked in memory is counted by control groups since Linux 5.11; the limit of this process would
+    // be that of the program, too.
+    // SAFETY: sets a variable of libbpf that is read while loading, which only this thread does.
+    unsafe { libbpf_sys::libbpf_set_memlock_rlim(0) };
     let said = || SAID.lock().unwrap_or_else(|broken| broken.into_inner());
     said().clear();
     let printed_before = set_print(Some((PrintLevel::Warn, |_, line| {

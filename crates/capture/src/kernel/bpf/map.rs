@@ -1,4 +1,4 @@
-//! Memory that the BPF programs write and convoy reads. All `unsafe` of the source is here.
+//! Memory that the BPF programs write and convoy reads. Nearly all `unsafe` of the source is here.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -69,20 +69,45 @@ pub(super) fn refuse_early() -> Result<(), Trouble> {
 
 /// The kernel has refused a step; `said` is what libbpf printed.
 pub(super) fn refused(step: &str, e: &libbpf_rs::Error, said: &[String]) -> Trouble {
-    let fix = if e.kind() == libbpf_rs::ErrorKind::PermissionDenied
-        && !said.iter().any(|s| is_verdict(s))
-    {
-        "a container's seccomp profile or a security module may forbid bpf(): run convoy outside of it"
-    } else {
-        "please report this with the kernel's version"
+    let text = format!("{e:#}");
+    let found = format!("convoy could not {step}: {}", without_number(&text));
+    let fix = match errno(&text) {
+        // A refusal of programs for what they do comes with the verifier's reasons.
+        _ if said.iter().any(|s| is_verdict(s)) => None,
+        Some(libc::EPERM | libc::EACCES) => Some(
+            "a container (user namespace, seccomp profile) or a security module forbids bpf(): run convoy outside \
+             of it, with sudo",
+        ),
+        Some(libc::ENOSYS) => Some(
+            "a filter of system calls (seccomp) forbids bpf(), or the kernel lacks CONFIG_BPF_SYSCALL: run convoy \
+             outside of the container or sandbox",
+        ),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            Some("raise the number of files that a process may open: ulimit -n")
+        }
+        Some(libc::ENOMEM) => Some("free some memory, or raise the limit of the control group"),
+        _ => None,
     };
-    let mut found = format!("convoy could not {step}: {e:#}");
-    let last = last_lines(said, 6);
-    if !last.is_empty() {
-        found.push_str("; the kernel said: ");
-        found.push_str(&last.join(" | "));
+    if let Some(fix) = fix {
+        return Trouble::new(found, EFFECT, fix);
     }
-    Trouble::new(found, EFFECT, fix)
+    let last = last_lines(said, 6);
+    let told = match last.is_empty() {
+        true => found,
+        false => format!("{found}; the kernel said: {}", last.join(" | ")),
+    };
+    Trouble::new(told, EFFECT, "please report this with the kernel's version")
+}
+
+/// The number at the end of an operating system's error.
+fn errno(text: &str) -> Option<i32> {
+    let (_, number) = text.rsplit_once("(os error ")?;
+    number.split(')').next()?.parse().ok()
+}
+
+fn without_number(text: &str) -> &str {
+    text.rsplit_once(" (os error ")
+        .map_or(text, |(text, _)| text)
 }
 
 /// The timers of the sampler were refused.
@@ -169,6 +194,29 @@ mod tests {
         assert_eq!(version("strange"), None);
         assert!(version("5.4.0").unwrap() < MIN_KERNEL);
         assert!(version("5.15.0-91-generic").unwrap() >= MIN_KERNEL);
+    }
+
+    #[test]
+    fn a_refusal_has_a_way_out_or_the_kernel_s_own_words() {
+        let said = ["libbpf: Couldn't load trivial BPF program\n".to_owned()];
+        let of = |errno| refused("load", &libbpf_rs::Error::from_raw_os_error(errno), &said);
+        for (errno, way) in [
+            (libc::EPERM, "run convoy outside of it"),
+            (libc::ENOSYS, "CONFIG_BPF_SYSCALL"),
+            (libc::EMFILE, "ulimit -n"),
+            (libc::ENOMEM, "free some memory"),
+        ] {
+            let trouble = of(errno);
+            assert!(trouble.fix.contains(way), "{trouble}");
+            assert!(!trouble.to_string().contains("os error"), "{trouble}");
+            assert!(!trouble.found.contains("libbpf"), "{trouble}");
+        }
+        let strange = of(libc::EINVAL);
+        assert!(strange.found.contains("trivial BPF program"), "{strange}");
+        let verdict = ["-- BEGIN PROG LOAD LOG --\nR1 invalid\n-- END PROG LOAD LOG --".to_owned()];
+        let error = libbpf_rs::Error::from_raw_os_error(libc::EACCES);
+        let judged = refused("load", &error, &verdict);
+        assert!(judged.found.contains("R1 invalid"), "{judged}");
     }
 
     #[test]
