@@ -141,8 +141,8 @@ struct cv_bpf_stack {
 	uint64_t sp;
 	uint64_t fp;
 	uint64_t lr;
-	uint64_t arg0;
-	uint32_t arg1;
+	uint64_t arg0;          /* SAMPLE of x86-64 in user mode: rax */
+	uint32_t arg1;          /* and there: the processor's flags */
 	uint32_t key;           /* stack */
 	int16_t nr;
 	uint16_t flags;

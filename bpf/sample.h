@@ -5,12 +5,14 @@
 #if defined(__TARGET_ARCH_x86)
 static __always_inline bool in_user_mode(struct bpf_perf_event_data *ctx, struct call *call)
 {
-	uint64_t cs = ctx->regs.cs;
+	uint64_t cs = ctx->regs.cs, flags = ctx->regs.flags;
 
-	__asm__ volatile("" : "+r"(cs)); /* or the compiler loads one byte, which is refused */
+	__asm__ volatile("" : "+r"(cs), "+r"(flags)); /* or the compiler loads a part, which is refused */
 	call->ip = ctx->regs.ip;
 	call->sp = ctx->regs.sp;
 	call->fp = ctx->regs.bp;
+	call->arg0 = ctx->regs.ax; /* what the instruction before left: whether a try at a lock failed */
+	call->arg1 = flags;
 	return cs & 3;
 }
 #else

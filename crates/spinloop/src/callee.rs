@@ -100,3 +100,10 @@ pub(crate) fn callee(name: &str) -> Option<Callee> {
         found.map(|(_, _, c)| *c)
     })
 }
+
+/// Whether a function does nothing for its caller but help it to wait: gives way, asks the time, pauses, tries
+/// a lock. Whoever is found in it waits if its caller does.
+pub fn only_helps(function: &str) -> bool {
+    let vdso = function.strip_prefix("__vdso_").unwrap_or(function);
+    callee(vdso).is_some_and(|c| c != Callee::Nothing)
+}

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// A loop's instructions lie this close to each other, bytes.
 const SPAN: u64 = 256;
@@ -42,7 +42,7 @@ pub(crate) struct Body {
 }
 
 impl Window<'_> {
-    fn decode(&self, ip: u64) -> Option<Instruction> {
+    pub fn decode(&self, ip: u64) -> Option<Instruction> {
         let at = usize::try_from(ip.checked_sub(self.base)?).ok()?;
         let code = self.code.get(at..)?;
         let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
@@ -85,7 +85,11 @@ impl Window<'_> {
     }
 }
 
-fn successors(instr: &Instruction) -> Vec<u64> {
+/// Where an instruction may go on. One that uses a null pointer goes nowhere: compilers keep what cannot happen.
+pub(crate) fn successors(instr: &Instruction) -> Vec<u64> {
+    if is_null(instr) {
+        return Vec::new();
+    }
     match instr.flow_control() {
         FlowControl::Next
         | FlowControl::Call
@@ -98,6 +102,20 @@ fn successors(instr: &Instruction) -> Vec<u64> {
         | FlowControl::Interrupt
         | FlowControl::Exception => Vec::new(),
     }
+}
+
+/// It loads from the first pages of memory, where nothing is.
+fn is_null(instr: &Instruction) -> bool {
+    const FIRST: u64 = 1 << 12;
+    let absolute = instr.memory_base() == Register::None
+        && instr.memory_index() == Register::None
+        && instr.segment_prefix() == Register::None;
+    let operand = (0..instr.op_count()).any(|op| instr.op_kind(op) == OpKind::Memory);
+    operand
+        && absolute
+        && instr.mnemonic() != Mnemonic::Lea
+        && instr.mnemonic() != Mnemonic::Nop
+        && instr.memory_displacement64() < FIRST
 }
 
 /// All loops that contain `ip`, smallest first.

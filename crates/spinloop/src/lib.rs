@@ -3,27 +3,33 @@
 //! A thread that spins on a lock or polls a flag runs without working. The scheduler cannot tell; the loop's
 //! instructions can. A loop *waits* if one pass leaves nothing behind but a count: it looks at memory whose
 //! address stays the same, and leaves when what it finds there has changed. Whatever carries data from one
-//! pass to the next, moves through memory or stores anything but a try at a lock, *works*. In doubt it works:
-//! to call work waiting is the worse error.
+//! pass to the next, moves through memory or stores anything but a try at a lock, *works*, unless a larger loop
+//! around it begins each pass anew. In doubt it works: to call work waiting is the worse error.
 //!
-//! What instructions cannot tell: whether a thread stays in the loop. A lock that is free is taken in the
-//! first pass. Callers therefore count a verdict only where several samples in a row lie in one loop.
+//! What a loop cannot tell: whether a thread stays in it. A lock that is free is taken in the first pass.
+//! [`Tells`] says which samples show that a try has failed; of the others callers count only what lies in one
+//! loop several times in a row.
 
 #![forbid(unsafe_code)]
 
+mod around;
 mod callee;
 mod effects;
 mod evidence;
 mod flow;
 mod known;
+mod rescan;
 mod rules;
+mod tells;
 mod values;
 
 use std::fmt;
 
 use convoy_profile::SpinKind;
 
-pub use known::{known, KnownPoller};
+pub use callee::only_helps;
+pub use known::{known, works, KnownPoller};
+pub use tells::Tells;
 
 /// What the code around an instruction is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub struct Loop {
     pub kind: SpinKind,
     /// Its instructions, at most eight: the ones that matter where it has more.
     pub evidence: String,
+    /// What the instruction asked for tells of a thread that is there.
+    pub tells: Tells,
 }
 
 /// The reason for a verdict.

@@ -3,10 +3,13 @@
 use convoy_profile::SpinKind;
 use iced_x86::{Mnemonic, OpKind};
 
+use crate::around::goes_on;
 use crate::callee::{callee, Callee};
 use crate::effects::{Effect, RSP};
 use crate::evidence::evidence;
 use crate::flow::{loops, pauses, Body, Graph, Window};
+use crate::rescan::begins_anew;
+use crate::tells::{tells, Tells};
 use crate::values::{Flow, Origins, Set};
 use crate::{Callees, Loop, Verdict, Why};
 
@@ -19,8 +22,8 @@ const MOST_EXITS: usize = 2;
 enum Outcome {
     Waits {
         found: Loop,
-        /// It keeps a count.
-        counts: bool,
+        /// What it carries from pass to pass: a count.
+        counts: Set,
     },
     /// It leaves nothing behind and looks at nothing: a delay, with a pause or without.
     Idle(Option<Loop>),
@@ -38,22 +41,53 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
     let mut delay = None;
     for body in &bodies {
         match outcome(&graph, body, spins, callees) {
-            Outcome::Waits { found, counts } => {
+            Outcome::Waits { mut found, counts } => {
+                // In a pause between two tries a thread waits for certain.
+                let is_try = matches!(found.kind, SpinKind::Lock | SpinKind::Yield);
+                let polls = found.kind == SpinKind::Polling && counts != 0 && !spins;
+                if polls || (is_try && delay.is_none()) {
+                    let flow = Flow::of(&graph, body);
+                    if polls && goes_on(window, body, &flow, counts) {
+                        return Verdict::Unknown(Why::Mixed);
+                    }
+                    if is_try {
+                        found.tells = tells(&graph, body, &flow.effects, ip);
+                    }
+                }
                 let works =
                     |b: &Body| matches!(outcome(&graph, b, spins, callees), Outcome::Works(_));
                 let mut others = bodies.iter().filter(|b| b.head == body.head && *b != body);
-                if counts && others.any(works) {
+                if counts != 0 && others.any(works) {
                     return Verdict::Unknown(Why::Mixed);
                 }
                 return Verdict::Waits(found);
             }
             // A pause between two looks: what is around it decides.
             Outcome::Idle(found) => delay = delay.or(Some(found)),
-            Outcome::Works(why) => return or_delay(delay, Verdict::Works(why)),
+            Outcome::Works(why) => {
+                let larger = bodies
+                    .iter()
+                    .filter(|b| b.members.is_superset(&body.members));
+                let anew = larger.into_iter().find(|b| begins_anew(window, &graph, b));
+                let works = || or_delay(delay, Verdict::Works(why));
+                return anew.map_or_else(works, |b| Verdict::Waits(scan(&graph, b)));
+            }
             Outcome::Unknown(why) => return or_delay(delay, Verdict::Unknown(why)),
         }
     }
     or_delay(delay, Verdict::Unknown(Why::NoLoop))
+}
+
+/// A loop that looks at many places again and again.
+fn scan(graph: &Graph, body: &Body) -> Loop {
+    let flow = Flow::of(graph, body);
+    Loop {
+        lo: body.members.first().copied().unwrap_or(body.head),
+        hi: body.members.last().copied().unwrap_or(body.head),
+        kind: SpinKind::Polling,
+        evidence: text(&flow, &Seen::default()),
+        tells: Tells::Waits,
+    }
 }
 
 /// A delay that is not part of a waiting loop: it waits only if it says so.
@@ -130,6 +164,7 @@ fn outcome(graph: &Graph, body: &Body, spins: bool, callees: Callees) -> Outcome
         hi: body.members.last().copied().unwrap_or(body.head),
         kind,
         evidence: text(&flow, &seen),
+        tells: Tells::Waits,
     };
     let exits = flow.effects.iter().filter(|e| leaves(e)).count();
     if waits && kind == SpinKind::Polling && seen.carried == 0 && exits > MOST_EXITS {
@@ -138,7 +173,7 @@ fn outcome(graph: &Graph, body: &Body, spins: bool, callees: Callees) -> Outcome
     if waits || seen.yields {
         return Outcome::Waits {
             found: found(),
-            counts: seen.carried != 0,
+            counts: seen.carried,
         };
     }
     Outcome::Idle(seen.pauses.then(found))
@@ -203,9 +238,6 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
             }
         }
     }
-    if seen.times == 0 {
-        seen.looks |= seen.own; // else it is where the time is put
-    }
     for (at, (e, o)) in flow.effects.iter().zip(&flow.origins).enumerate() {
         let me: Set = 1 << (at % 64);
         // What an exchange puts there may be what the last one found there.
@@ -213,6 +245,11 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
         if o.inputs & me != 0 && !(exchange && o.inputs & !seen.tries == 0) {
             seen.carried |= me;
         }
+    }
+    // Of a variable of its own a function seldom waits for a change: not where the time is put, and not where it
+    // counts, because then it is a constant that did not fit into the registers.
+    if seen.times == 0 && seen.carried == 0 {
+        seen.looks |= seen.own;
     }
     Ok(())
 }

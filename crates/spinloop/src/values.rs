@@ -67,7 +67,7 @@ pub(crate) struct Flow {
 }
 
 const ARGUMENTS: [usize; 6] = [7, 6, 2, 1, 8, 9]; // rdi, rsi, rdx, rcx, r8, r9
-const LOST_IN_CALLS: [usize; 10] = [0, 1, 2, 6, 7, 8, 9, 10, 11, FLAGS];
+pub(crate) const LOST_IN_CALLS: [usize; 10] = [0, 1, 2, 6, 7, 8, 9, 10, 11, FLAGS];
 /// A called function may write so many bytes behind an address that it is given (a timespec).
 const OUT_BYTES: i64 = 16;
 

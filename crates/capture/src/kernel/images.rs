@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::fs;
 
-use convoy_profile::{LoopIx, StackIx};
+use convoy_profile::StackIx;
 use convoy_unwind::{Files, Unwinder};
 
+use super::waiting::Judged;
 use crate::procfs;
 
 /// One program in one process, from its exec (or fork) to its end or the next exec.
@@ -18,8 +19,8 @@ pub(crate) struct Image {
     pub unwinder: Unwinder,
     /// Threads' names by tid: the last one seen.
     pub names: HashMap<u32, String>,
-    /// Stacks that were judged: the waiting loop that they are in.
-    pub loops: HashMap<StackIx, Option<LoopIx>>,
+    /// Stacks that were judged: whether a thread waits there.
+    pub loops: HashMap<StackIx, Judged>,
     /// Threads alive.
     pub alive: usize,
 }

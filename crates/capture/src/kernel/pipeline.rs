@@ -12,7 +12,7 @@ use super::descriptors::Descriptors;
 use super::images::{Image, Images};
 use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 use super::reason;
-use super::waiting::Loops;
+use super::waiting::{Loops, Sample};
 
 /// Places that are remembered of one thread. A thread that blocks at more is rare, and has the rest looked up
 /// again by the next copies of its stack.
@@ -261,13 +261,21 @@ impl Sink for Pipeline {
                 bytes,
                 in_kernel,
                 ref call,
+                outcome,
             } => {
                 let stack = self.unwind(tid, regs, bytes);
                 let number = self.images.number(tid);
                 let spin = match (number, self.images.of_thread(tid)) {
                     (Some(number), Some(image)) => {
-                        self.loops
-                            .of_sample(number, image, (tid, stack), in_kernel, call)
+                        let sample = Sample {
+                            ts,
+                            tid,
+                            stack,
+                            in_kernel,
+                            call,
+                            outcome,
+                        };
+                        self.loops.of_sample(number, image, &sample)
                     }
                     _ => None,
                 };

@@ -18,6 +18,15 @@ pub(crate) struct Regs {
     pub lr: u64,
 }
 
+/// What the instruction before a sampled one left behind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// rax.
+    pub accumulator: u64,
+    /// The processor's flags.
+    pub flags: u32,
+}
+
 /// What a thread was doing in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Call {
@@ -111,6 +120,8 @@ pub(crate) enum Raw<'a> {
         /// It was in the kernel, and `regs` are those of its user mode.
         in_kernel: bool,
         call: Call,
+        /// Of x86-64 in user mode.
+        outcome: Option<Outcome>,
     },
     /// Events between these times are missing.
     Lost {

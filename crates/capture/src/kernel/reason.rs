@@ -37,8 +37,21 @@ pub(crate) fn descriptor(call: &Call) -> Option<i32> {
     }
 }
 
-/// Whether a thread in the kernel is there only to give way, or to ask the time: it may wait all the same.
-pub(crate) fn gives_way(call: &Call) -> bool {
+/// Whether a thread in the kernel is there only to give way, to ask the time or to look whether something has
+/// come: it may wait all the same.
+pub(crate) fn only_looks(call: &Call) -> bool {
+    const LOOK: [&str; 10] = [
+        "sched_yield",
+        "poll",
+        "ppoll",
+        "select",
+        "pselect6",
+        "epoll_wait",
+        "epoll_pwait",
+        "epoll_pwait2",
+        "clock_gettime",
+        "gettimeofday",
+    ];
     let name = convoy_sched::reason::call_name(call.nr, ARCH);
-    name == Some("sched_yield")
+    name.is_some_and(|name| LOOK.contains(&name))
 }

@@ -206,9 +206,10 @@ fn what_only_forks_and_executes_is_no_process_of_its_own() {
         pid: PID,
     });
     p.take(&woken_by(11, PID, 1, -1));
-    p.take(&switch(12, None, Some(PID)));
+    // It waits for a processor for longer than it runs.
+    p.take(&switch(30_000_000, None, Some(PID)));
     p.take(&Raw::Exec {
-        ts: 1000,
+        ts: 30_001_000,
         pid: PID,
         old_tid: PID,
     });
@@ -216,7 +217,7 @@ fn what_only_forks_and_executes_is_no_process_of_its_own() {
     let mut processes = Vec::new();
     let (sched, _) = join(heard(p, 100_000_000), &mut processes);
     assert_eq!(processes.len(), 1, "{processes:?}");
-    assert_eq!(processes[0].start_ns, 1000);
+    assert_eq!(processes[0].start_ns, 30_001_000);
     assert!(sched.threads.iter().all(|t| t.thread.process == 0));
 }
 
@@ -232,6 +233,7 @@ fn events_of_unknown_threads_harm_nothing() {
         bytes: &[],
         in_kernel: false,
         call: Call::default(),
+        outcome: None,
     });
     p.take(&Raw::Exit {
         ts: 8,

@@ -4,20 +4,36 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use convoy_profile::{LoopIx, SpinKind, StackIx};
-use convoy_spinloop::{judge_with, known, Verdict};
+use convoy_spinloop::{judge_with, known, only_helps, works, Tells, Verdict};
 
 use super::images::Image;
-use super::raw::Call;
+use super::raw::{Call, Outcome};
 use super::reason;
 
 /// Frames of a stack in which a runtime's polling function is looked for: deeper ones call what works.
 const FRAMES: usize = 8;
 
-/// Code that is decoded before and after an instruction whose function is not known, bytes.
-const WINDOW: usize = 256;
+/// Code that is looked at before and after an instruction, bytes. A loop that waits is smaller; what is around it
+/// need not be.
+const WINDOW: usize = 2048;
 
-/// Of a function that is known, at most so many bytes on each side.
-const LARGEST: usize = 16 << 10;
+/// Stacks that are judged in one second of the recording. A verdict takes some 50 us: more would keep the
+/// listening thread from listening. A thread that waits comes by again.
+const PER_SECOND: u32 = 2_000;
+
+/// Of code outside of files a verdict holds so long: it may be another loop by then.
+const GENERATED_NS: u64 = 1_000_000_000;
+
+/// A thread that was found on its processor.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample<'a> {
+    pub ts: u64,
+    pub tid: u32,
+    pub stack: StackIx,
+    pub in_kernel: bool,
+    pub call: &'a Call,
+    pub outcome: Option<Outcome>,
+}
 
 /// A waiting loop, found in one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,48 +49,70 @@ pub(crate) struct Found {
     pub samples: u64,
 }
 
+/// What a stack is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judged {
+    at: Option<Spot>,
+    until_ns: u64,
+}
+
+/// In a waiting loop.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    ix: LoopIx,
+    tells: Tells,
+}
+
 /// All waiting loops of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     all: Vec<Found>,
-    index: HashMap<(usize, u64), LoopIx>,
     /// The loop in which each thread's sample before this one was.
     before: HashMap<u32, LoopIx>,
+    budget: Budget,
+}
+
+/// How many verdicts there may still be in this second.
+#[derive(Debug, Default)]
+struct Budget {
+    second: u64,
+    spent: u32,
+}
+
+impl Budget {
+    fn take(&mut self, ts: u64) -> bool {
+        let second = ts / 1_000_000_000;
+        if second != self.second {
+            *self = Self { second, spent: 0 };
+        }
+        self.spent += 1;
+        self.spent <= PER_SECOND
+    }
 }
 
 impl Loops {
-    /// The loop in which thread `tid` waits that was found at `stack`. A stack is judged once.
+    /// The loop in which a thread waits.
     pub fn of_sample(
         &mut self,
         number: usize,
         image: &mut Image,
-        (tid, stack): (u32, StackIx),
-        in_kernel: bool,
-        call: &Call,
+        sample: &Sample,
     ) -> Option<LoopIx> {
-        // In the kernel a thread works for itself, unless it went there only to give way or to ask the time.
-        if stack == 0 || (in_kernel && !reason::gives_way(call)) {
-            return None;
-        }
-        let ix = match image.loops.get(&stack) {
-            Some(&known) => known,
-            None => {
-                let found = self.judge(number, image, stack);
-                image.loops.insert(stack, found);
-                found
+        let spot = self.spot(number, image, sample);
+        let before = match spot {
+            Some(spot) => self.before.insert(sample.tid, spot.ix),
+            None => self.before.remove(&sample.tid),
+        };
+        let Spot { ix, tells } = spot?;
+        let again = before == Some(ix);
+        if !waits(tells, sample).unwrap_or(again) {
+            if tells != Tells::Nothing {
+                self.before.remove(&sample.tid); // it has got the lock
             }
-        };
-        let before = match ix {
-            Some(ix) => self.before.insert(tid, ix),
-            None => self.before.remove(&tid),
-        };
-        let found = self.all.get_mut(ix? as usize)?;
-        // A try at a lock that is free passes such a loop, too: it waits if it is still there at the next sample.
-        if matches!(found.kind, SpinKind::Lock | SpinKind::Yield) && before != ix {
             return None;
         }
-        found.samples += 1;
-        ix
+        self.all.get_mut(ix as usize)?.samples += 1;
+        Some(ix)
     }
 
     /// The thread has blocked or ended.
@@ -87,48 +125,116 @@ impl Loops {
         self.all
     }
 
-    fn judge(&mut self, number: usize, image: &mut Image, stack: StackIx) -> Option<LoopIx> {
-        let pcs: Vec<u64> = image.unwinder.pcs(stack).take(FRAMES).collect();
-        let found = by_name(image, &pcs).or_else(|| by_code(image, &pcs))?;
-        let key = (number, found.lo);
-        Some(*self.index.entry(key).or_insert_with(|| {
-            self.all.push(Found {
+    fn spot(&mut self, number: usize, image: &mut Image, sample: &Sample) -> Option<Spot> {
+        // In the kernel a thread works for itself, unless it went there only to give way or to look.
+        if sample.stack == 0 || (sample.in_kernel && !reason::only_looks(sample.call)) {
+            return None;
+        }
+        let known = image.loops.get(&sample.stack);
+        if let Some(judged) = known.filter(|j| sample.ts < j.until_ns) {
+            return judged.at;
+        }
+        if !self.budget.take(sample.ts) {
+            return None;
+        }
+        let pcs: Vec<u64> = image.unwinder.pcs(sample.stack).take(FRAMES).collect();
+        let in_file = pcs
+            .first()
+            .is_some_and(|&pc| image.unwinder.function(pc).is_some());
+        let at = judge(image, &pcs, sample.in_kernel).map(|(found, tells)| Spot {
+            ix: self.place(Found {
                 image: number,
                 ..found
-            });
-            (self.all.len() - 1) as LoopIx
-        }))
+            }),
+            tells,
+        });
+        let until_ns = if in_file {
+            u64::MAX
+        } else {
+            sample.ts.saturating_add(GENERATED_NS)
+        };
+        image.loops.insert(sample.stack, Judged { at, until_ns });
+        at
+    }
+
+    /// A loop and the loop within it are one thing for people.
+    fn place(&mut self, found: Found) -> LoopIx {
+        let same = |known: &Found| {
+            known.image == found.image && known.lo <= found.hi && found.lo <= known.hi
+        };
+        if let Some(ix) = self.all.iter().position(same) {
+            let known = &mut self.all[ix];
+            known.lo = known.lo.min(found.lo);
+            known.hi = known.hi.max(found.hi);
+            return ix as LoopIx;
+        }
+        self.all.push(found);
+        (self.all.len() - 1) as LoopIx
     }
 }
 
-/// A function on the stack is known to poll.
+/// Whether a thread at such an instruction waits; `None`: the instruction does not tell.
+fn waits(tells: Tells, sample: &Sample) -> Option<bool> {
+    if sample.in_kernel {
+        return Some(true); // it gives way
+    }
+    match tells {
+        Tells::Waits => Some(true),
+        Tells::Nothing => None,
+        Tells::Flag { mask, set } => sample.outcome.map(|o| (o.flags & mask != 0) == set),
+        Tells::Accumulator(mask) => sample.outcome.map(|o| o.accumulator & mask != 0),
+    }
+}
+
+fn judge(image: &mut Image, pcs: &[u64], in_kernel: bool) -> Option<(Found, Tells)> {
+    let by_code = by_code(image, pcs);
+    let Some(named) = by_name(image, pcs) else {
+        return by_code;
+    };
+    // A function that takes locks also takes free ones: only its code says whether it waits where it was found.
+    let tells = match (named.kind, by_code) {
+        (SpinKind::Lock, Some((_, tells))) => tells,
+        (SpinKind::Lock, None) if !in_kernel => return None,
+        _ => Tells::Waits,
+    };
+    Some((named, tells))
+}
+
+/// A function on the stack is known to poll, and does nothing that is more than that.
 fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
-    pcs.iter().find_map(|&pc| {
-        let function = image.unwinder.function(pc)?;
-        let poller = known(function.name)?;
-        Some(Found {
+    for &pc in pcs {
+        let Some(function) = image.unwinder.function(pc) else {
+            continue;
+        };
+        if works(function.name) {
+            return None;
+        }
+        let Some(poller) = known(function.name) else {
+            continue;
+        };
+        return Some(Found {
             image: 0,
             pc,
             lo: function.lo,
-            hi: function.lo,
+            hi: function.hi.saturating_sub(1).max(function.lo),
             kind: poller.kind,
             evidence: format!("{}: {}", function.name, poller.why),
             samples: 0,
-        })
-    })
+        });
+    }
+    None
 }
 
-/// The innermost code, or what called a stub that only gives way, is a loop that waits.
-fn by_code(image: &mut Image, pcs: &[u64]) -> Option<Found> {
-    for &pc in pcs.iter().take(2) {
-        let (before, after) = match image.unwinder.function(pc) {
-            Some(f) => (
-                (pc.saturating_sub(f.lo) as usize).min(LARGEST),
-                (f.hi.saturating_sub(pc) as usize).min(LARGEST),
-            ),
-            None => (WINDOW, WINDOW),
-        };
-        let code = image.unwinder.code(pc, before, after)?;
+/// The innermost code, or what called a function that only helps to wait, is a loop that waits.
+fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
+    let mut stubs = 1;
+    for &pc in pcs {
+        // A function that gives way or asks the time may have a loop of its own: its caller decides.
+        let helper = image.unwinder.function(pc).map(|f| only_helps(f.name));
+        if helper == Some(true) {
+            continue;
+        }
+        let code = image.unwinder.code(pc, WINDOW, WINDOW)?;
         let (bytes, base) = (code.bytes.to_vec(), code.lo);
         let unwinder = RefCell::new(&mut image.unwinder);
         let callees = |target| {
@@ -137,7 +243,7 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<Found> {
         };
         match judge_with(&bytes, base, pc, &callees) {
             Verdict::Waits(spin) => {
-                return Some(Found {
+                let found = Found {
                     image: 0,
                     pc,
                     lo: spin.lo,
@@ -145,11 +251,12 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<Found> {
                     kind: spin.kind,
                     evidence: spin.evidence,
                     samples: 0,
-                })
+                };
+                return Some((found, spin.tells));
             }
-            Verdict::Works(_) => return None,
-            // Perhaps a stub: its caller decides.
-            Verdict::Unknown(_) => {}
+            // Perhaps a stub.
+            Verdict::Unknown(_) if stubs > 0 => stubs -= 1,
+            Verdict::Works(_) | Verdict::Unknown(_) => return None,
         }
     }
     None

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use convoy_spinloop::{judge, Verdict, Why};
 
+/// A verdict on code made to be slow, in a build without optimisation.
+const MOST: Duration = Duration::from_millis(300);
+
 fn random(mut x: u64) -> impl FnMut() -> u64 {
     move || {
         x ^= x << 13;
@@ -26,11 +29,20 @@ fn random_bytes_are_judged_soon() {
                 code[at + 1] = next() as u8;
             }
         }
-        let began = Instant::now();
-        judge(&code, 0x40_0000, 0x40_0000 + next() % 600);
-        slowest = slowest.max(began.elapsed());
+        let ip = 0x40_0000 + next() % 600;
+        // The quickest of a few tries: on a busy machine any of them may lose its processor.
+        let mut quickest = Duration::MAX;
+        for _ in 0..5 {
+            let began = Instant::now();
+            judge(&code, 0x40_0000, ip);
+            quickest = quickest.min(began.elapsed());
+            if quickest < MOST {
+                break;
+            }
+        }
+        slowest = slowest.max(quickest);
     }
-    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    assert!(slowest < MOST, "{slowest:?}");
 }
 
 #[test]

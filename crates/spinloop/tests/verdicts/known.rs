@@ -1,7 +1,7 @@
 //! Functions known by name.
 
 use convoy_profile::SpinKind;
-use convoy_spinloop::known;
+use convoy_spinloop::{known, only_helps, works};
 
 #[test]
 fn pollers_are_known_by_name() {
@@ -61,4 +61,28 @@ fn functions_that_work_are_not_known() {
     ] {
         assert_eq!(known(name), None, "{name}");
     }
+}
+
+#[test]
+fn what_has_come_is_work() {
+    for name in [
+        "memcpy",
+        "__memmove_avx_unaligned_erms",
+        "opal_convertor_pack",
+    ] {
+        assert!(works(name), "{name}");
+    }
+    assert!(!works("opal_progress") && !works("main"));
+}
+
+#[test]
+fn helpers_of_waiting_loops_are_known() {
+    for name in [
+        "sched_yield",
+        "__vdso_clock_gettime",
+        "pthread_mutex_trylock",
+    ] {
+        assert!(only_helps(name), "{name}");
+    }
+    assert!(!only_helps("pthread_mutex_lock") && !only_helps("main"));
 }

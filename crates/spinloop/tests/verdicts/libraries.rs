@@ -23,8 +23,8 @@ fn waiting_loops(path: &str, step: usize) -> Option<BTreeMap<(u64, u64), String>
         let (base, code) = (section.address(), section.data().ok()?);
         for ip in in_small_loops(code, base).into_iter().step_by(step) {
             let at = (ip - base) as usize;
-            let from = at.saturating_sub(600);
-            let near = &code[from..code.len().min(at + 600)];
+            let from = at.saturating_sub(2048);
+            let near = &code[from..code.len().min(at + 2048)];
             if let Verdict::Waits(l) = judge(near, base + from as u64, ip) {
                 let function = symbols.iter().rfind(|s| s.0 <= ip && ip < s.1);
                 let name = function.map_or("?", |s| s.2);

@@ -4,3 +4,4 @@ mod compiled;
 mod hostile;
 mod known;
 mod libraries;
+mod tells;

@@ -10,7 +10,7 @@ use convoy_abi::{
     CV_BPF_ON_CPU, CV_BPF_SAMPLE, CV_BPF_STACK, CV_BPF_SWITCH, CV_BPF_WAKER, CV_BPF_WAKEUP,
 };
 
-use crate::kernel::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
+use crate::kernel::raw::{Call, Left, Outcome, Raw, Regs, Sink, WakerRaw};
 
 /// Stacks of threads that were blocked when they were adopted, by tid.
 pub(super) type BlockedStacks = HashMap<u32, Vec<u8>>;
@@ -95,17 +95,23 @@ impl Delivery<'_> {
                 kernel: stack.kernel.get(..frames).unwrap_or_default(),
             }
         } else {
+            let in_kernel = stack.flags & u16::from(CV_BPF_KERNEL) != 0;
+            let user = cfg!(target_arch = "x86_64") && !in_kernel;
             Raw::Sample {
                 ts,
                 tid: stack.tid,
                 regs,
                 bytes,
-                in_kernel: stack.flags & u16::from(CV_BPF_KERNEL) != 0,
+                in_kernel,
                 call: Call {
                     nr: stack.nr,
-                    arg0: stack.arg0,
-                    arg1: stack.arg1,
+                    arg0: if in_kernel { stack.arg0 } else { 0 },
+                    arg1: if in_kernel { stack.arg1 } else { 0 },
                 },
+                outcome: user.then_some(Outcome {
+                    accumulator: stack.arg0,
+                    flags: stack.arg1,
+                }),
             }
         };
         self.sink.take(&raw);

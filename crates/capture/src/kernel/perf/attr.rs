@@ -35,9 +35,9 @@ const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
 /// Frame pointer, stack pointer, instruction pointer, in the order of their numbers, as samples have
-/// them; the link register where there is one.
+/// them; the link register where there is one, and on x86-64 rax before them and the flags behind.
 #[cfg(target_arch = "x86_64")]
-const REGISTERS: u64 = (1 << 6) | (1 << 7) | (1 << 8);
+const REGISTERS: u64 = 1 | (1 << 6) | (1 << 7) | (1 << 8) | (1 << 9);
 #[cfg(target_arch = "aarch64")]
 const REGISTERS: u64 = (1 << 29) | (1 << 30) | (1 << 31) | (1 << 32);
 

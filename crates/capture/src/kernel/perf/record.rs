@@ -1,7 +1,7 @@
 //! Records of a ring, as `perf_event_open(2)` describes them for the events that are opened here.
 
 use super::there::There;
-use crate::kernel::raw::Regs;
+use crate::kernel::raw::{Outcome, Regs};
 
 const LOST: u32 = 2;
 const COMM: u32 = 3;
@@ -42,6 +42,7 @@ pub(super) enum What {
     Sample {
         tid: u32,
         regs: Regs,
+        outcome: Option<Outcome>,
         stack: Box<[u8]>,
     },
     /// So many records before this one are missing.
@@ -143,12 +144,12 @@ fn sample(fields: Fields<'_>) -> (u64, What) {
     let mut at = 24;
     let has_registers = fields.u64(at) != 0;
     at += 8;
-    let regs = if has_registers {
-        let (regs, bytes) = registers(fields, at);
+    let (regs, outcome) = if has_registers {
+        let (regs, outcome, bytes) = registers(fields, at);
         at += bytes;
-        regs
+        (regs, outcome)
     } else {
-        Regs::default()
+        (Regs::default(), None)
     };
     let room = fields.u64(at) as usize;
     let stack = fields.rest(at + 8);
@@ -156,29 +157,39 @@ fn sample(fields: Fields<'_>) -> (u64, What) {
     let filled = fields.rest(at + 8 + stack.len());
     let filled = Fields(filled).u64(0) as usize;
     let stack = stack.get(..filled).unwrap_or_default().into();
-    (time, What::Sample { tid, regs, stack })
+    let what = What::Sample {
+        tid,
+        regs,
+        outcome,
+        stack,
+    };
+    (time, what)
 }
 
 #[cfg(target_arch = "x86_64")]
-fn registers(fields: Fields<'_>, at: usize) -> (Regs, usize) {
+fn registers(fields: Fields<'_>, at: usize) -> (Regs, Option<Outcome>, usize) {
+    let outcome = Outcome {
+        accumulator: fields.u64(at),
+        flags: fields.u32(at + 32),
+    };
     let regs = Regs {
-        fp: fields.u64(at),
-        sp: fields.u64(at + 8),
-        ip: fields.u64(at + 16),
+        fp: fields.u64(at + 8),
+        sp: fields.u64(at + 16),
+        ip: fields.u64(at + 24),
         lr: 0,
     };
-    (regs, 24)
+    (regs, Some(outcome), 40)
 }
 
 #[cfg(target_arch = "aarch64")]
-fn registers(fields: Fields<'_>, at: usize) -> (Regs, usize) {
+fn registers(fields: Fields<'_>, at: usize) -> (Regs, Option<Outcome>, usize) {
     let regs = Regs {
         fp: fields.u64(at),
         lr: fields.u64(at + 8),
         sp: fields.u64(at + 16),
         ip: fields.u64(at + 24),
     };
-    (regs, 32)
+    (regs, None, 32)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -246,16 +257,22 @@ mod tests {
     #[test]
     fn of_a_stack_only_what_is_filled_is_taken() {
         let head = [pair(7, 8), 1000, 0];
-        let full = [&head[..], &[2, 0xb, 0x5, 0x1], &[16, 0xaa, 0xbb, 8]].concat();
+        let full = [
+            &head[..],
+            &[2, 0xa, 0xb, 0x5, 0x1, 0x246],
+            &[16, 0xaa, 0xbb, 8],
+        ]
+        .concat();
         let kernel_thread = [&head[..], &[0], &[0]].concat();
         let bytes = [record(SAMPLE, 0, &full), record(SAMPLE, 0, &kernel_thread)].concat();
-        let sample = |regs, stack: &[u8]| {
+        let sample = |regs, outcome, stack: &[u8]| {
             let stack = stack.into();
             (
                 1000,
                 What::Sample {
                     tid: 8,
                     regs,
+                    outcome,
                     stack,
                 },
             )
@@ -266,20 +283,24 @@ mod tests {
             fp: 0xb,
             lr: 0,
         };
+        let outcome = Outcome {
+            accumulator: 0xa,
+            flags: 0x246,
+        };
         let expected = [
-            sample(regs, &0xaa_u64.to_ne_bytes()),
-            sample(Regs::default(), &[]),
+            sample(regs, Some(outcome), &0xaa_u64.to_ne_bytes()),
+            sample(Regs::default(), None, &[]),
         ];
         assert_eq!(parse(&bytes).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn bytes_cut_anywhere_do_no_harm() {
-        let words = [pair(7, 8), 1000, 0, 2, 1, 2, 3, u64::MAX, 5, u64::MAX];
+        let words = [pair(7, 8), 1000, 0, 2, 0, 1, 2, 3, 4, u64::MAX, 5, u64::MAX];
         let bytes = [record(SAMPLE, 0, &words), record(LOST, 0, &words[..4])].concat();
         for length in 0..bytes.len() {
             let whole = parse(&bytes[..length]).count();
-            assert_eq!(whole, usize::from(length >= HEADER + 80), "{length}");
+            assert_eq!(whole, usize::from(length >= HEADER + 96), "{length}");
         }
         // A record that says it is shorter than its own header ends the reading.
         assert_eq!(parse(&record(SWITCH, 0, &[])).count(), 0);

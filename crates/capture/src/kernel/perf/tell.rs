@@ -88,6 +88,7 @@ impl Teller {
             What::Sample {
                 tid,
                 regs,
+                outcome,
                 ref stack,
             } if self.threads.contains_key(&tid) => sink.take(&Raw::Sample {
                 ts,
@@ -96,6 +97,7 @@ impl Teller {
                 bytes: stack,
                 in_kernel: false,
                 call: NO_CALL,
+                outcome,
             }),
             What::In { .. } | What::Out { .. } | What::Sample { .. } => {}
             What::Fork { parent, tid, pid } => {

@@ -108,6 +108,15 @@ int w_redis(int id)
         if (atomic_load(&io_threads_pending[id].value) != 0) break;
     return j;
 }
+int threads;
+void w_redis_main(void)
+{
+    for (;;) {
+        unsigned long pending = 0;
+        for (int j = 1; j < threads; j++) pending += atomic_load(&io_threads_pending[j].value);
+        if (pending == 0) break;
+    }
+}
 int w_bounded(struct lock *l, int most)
 {
     for (int i = 0; i < most; i++) {

@@ -90,3 +90,7 @@ long k_sample(volatile int *p, int n) { long s = 0; while (n--) s += *p; return 
 void k_global_count(int n) { static volatile long c; while (n--) c++; }
 float k_average(const float *a, int n) { float s = 0; for (int i = 0; i < n; i++) s = s * 0.9f + a[i]; return s; }
 void k_nodes(struct list **table, int n) { for (int i = 0; i < n; i++) for (struct list *l = table[i]; l; l = l->next) l->value++; }
+int *maybe;
+void other(int);
+void k_guarded(int n) { for (int i = 0; i < n; i++) if (maybe) other(i); }
+void k_guarded_twice(int n) { for (int i = 0; i < n; i++) if (maybe && *maybe) other(i); }
