@@ -111,10 +111,11 @@ fn not_started(outcome: &Outcome, reason: &str) -> Result {
     Ok(())
 }
 
-/// Refused before it runs, with the reason and a way out.
+/// Without scheduler events it is refused before it runs, with the reason and a way out.
 fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
     let _turn = turn::shared();
-    let outcome = record(scratch, &[program], "convoy")?;
+    let mut recorder = convoy::record_with(&["--scheduler", "off"], &scratch.path("run.convoy"))?;
+    let outcome = run(recorder.arg(program), scratch.dir(), "convoy", TIMEOUT)?;
     not_started(&outcome, reason)?;
     check!(
         !scratch.path("run.convoy").exists(),

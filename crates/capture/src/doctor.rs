@@ -10,6 +10,7 @@ use rustix::fs::{statvfs, StatVfsMountFlags};
 
 use crate::command::Command;
 use crate::error::{Error, Trouble};
+pub use crate::kernel::Sources;
 use crate::{agent_file, clock, machine, session};
 
 /// Facts about the machine, the user and optionally a program.
@@ -25,8 +26,10 @@ pub struct Facts {
     pub places: Vec<Place>,
     /// Where the agent's library is, or why it can be nowhere.
     pub agent: Result<PathBuf, Trouble>,
-    /// What the kernel allows.
-    pub kernel: Kernel,
+    /// Where scheduler events can come from.
+    pub sources: Sources,
+    /// A filter of system calls (seccomp) is on us.
+    pub seccomp: bool,
     /// Signs of a container, empty if there are none.
     pub container: Vec<String>,
     /// Sessions of dead convoys.
@@ -48,23 +51,6 @@ pub struct Place {
     pub free_bytes: u64,
     /// Mounted noexec (no obstacle for a session).
     pub noexec: bool,
-}
-
-/// What the kernel allows to this user. `None` = the file is not there: the kernel has no such setting.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kernel {
-    /// `/proc/sys/kernel/yama/ptrace_scope`: 0 own processes, 1 children only, 2 root, 3 nobody.
-    pub ptrace_scope: Option<i64>,
-    /// `/proc/sys/kernel/perf_event_paranoid`: 2 = own user-space code only; above: nothing.
-    pub perf_event_paranoid: Option<i64>,
-    /// `/proc/sys/kernel/unprivileged_bpf_disabled`.
-    pub unprivileged_bpf_disabled: Option<i64>,
-    /// Kernel types for BPF programs (`/sys/kernel/btf/vmlinux`).
-    pub btf: bool,
-    /// Effective capabilities of ours that matter: "CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN", "CAP_SYS_PTRACE".
-    pub capabilities: Vec<&'static str>,
-    /// A seccomp filter is on us.
-    pub seccomp: bool,
 }
 
 /// A program that could be recorded.
@@ -96,7 +82,8 @@ pub fn facts(command: Option<&[OsString]>) -> Result<Facts, Error> {
         uid: rustix::process::geteuid().as_raw(),
         places: session::parents().into_iter().map(place).collect(),
         agent: agent_file::install().map_err(|e| e.trouble().clone()),
-        kernel: kernel(),
+        sources: Sources::try_all(),
+        seccomp: seccomp(),
         container: container(),
         leftovers: session::leftovers(),
         program: command.map(program).transpose()?,
@@ -114,17 +101,9 @@ fn place(dir: PathBuf) -> Place {
     }
 }
 
-fn kernel() -> Kernel {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse().ok();
+fn seccomp() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    Kernel {
-        ptrace_scope: number("/proc/sys/kernel/yama/ptrace_scope"),
-        perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
-        unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
-        btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
-        capabilities: capabilities(&status),
-        seccomp: status_field(&status, "Seccomp:").is_some_and(|mode| mode != "0"),
-    }
+    status_field(&status, "Seccomp:").is_some_and(|mode| mode != "0")
 }
 
 fn status_field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
@@ -132,24 +111,6 @@ fn status_field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
         .lines()
         .find_map(|line| line.strip_prefix(name))
         .map(str::trim)
-}
-
-/// Numbers from linux/capability.h.
-fn capabilities(status: &str) -> Vec<&'static str> {
-    let known = [
-        (19, "CAP_SYS_PTRACE"),
-        (21, "CAP_SYS_ADMIN"),
-        (38, "CAP_PERFMON"),
-        (39, "CAP_BPF"),
-    ];
-    let effective = status_field(status, "CapEff:")
-        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
-        .unwrap_or(0);
-    known
-        .into_iter()
-        .filter(|(bit, _)| effective >> bit & 1 == 1)
-        .map(|(_, name)| name)
-        .collect()
 }
 
 fn container() -> Vec<String> {
@@ -220,6 +181,12 @@ mod tests {
             "{:?}",
             facts.agent
         );
+        // Without rights there are perf events at least, unless this is a container; with them there is a reason.
+        for refused in [&facts.sources.bpf, &facts.sources.perf] {
+            if let Err(trouble) = refused {
+                assert!(!trouble.found.is_empty() && !trouble.fix.is_empty());
+            }
+        }
         let program = facts.program.unwrap();
         assert!(program.refusal.is_none() && program.elf_path.is_some());
     }
@@ -228,23 +195,6 @@ mod tests {
     fn missing_command_is_the_same_error_as_when_recording() {
         let error = facts(Some(&["no-such-command-anywhere".into()])).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn capabilities_are_read_from_their_bits() {
-        assert_eq!(
-            capabilities("CapEff:\t0000000000000000\n"),
-            Vec::<&str>::new()
-        );
-        assert_eq!(
-            capabilities("CapEff:\t000000c000000000\n"),
-            ["CAP_PERFMON", "CAP_BPF"]
-        );
-        assert_eq!(
-            capabilities("CapEff:\t0000000000200000\n"),
-            ["CAP_SYS_ADMIN"]
-        );
-        assert_eq!(capabilities("garbage"), Vec::<&str>::new());
     }
 
     #[test]

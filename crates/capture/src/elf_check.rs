@@ -156,10 +156,11 @@ pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
         return refuse(
             Refusal::Go,
             format!("{name} is a Go program"),
-            "Go's runtime has its own threads and locks and calls no C library for them: nothing would be seen",
-            "use Go's own: go test -mutexprofile/-blockprofile, or net/http/pprof after \
-             runtime.SetMutexProfileFraction; from outside: perf trace -s -e futex"
-                .into(),
+            "Go's runtime has its own threads and locks and calls no C library for them: the agent would see nothing",
+            format!(
+                "sudo convoy -- {name} shows what the scheduler sees; for locks there are go test -mutexprofile and \
+                 -blockprofile, and net/http/pprof after runtime.SetMutexProfileFraction"
+            ),
         );
     }
     let Some(loader) = &elf.loader else {
@@ -170,7 +171,7 @@ pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
             Refusal::Static,
             format!("{name} is statically linked"),
             "there is no dynamic loader that would load the agent",
-            format!("link it dynamically (without -static); from outside: perf trace -s -e futex -- {name}"),
+            format!("link it dynamically (without -static); sudo convoy -- {name} shows what the scheduler sees"),
         );
     };
     if loader.contains("ld-musl")
@@ -181,7 +182,7 @@ pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
             Refusal::CLibrary,
             format!("{name} uses another C library than glibc (loader {loader})"),
             "the agent is built for glibc and cannot be loaded into it",
-            format!("build it on a distribution with glibc; from outside: perf trace -s -e futex -- {name}"),
+            format!("build it on a distribution with glibc; sudo convoy -- {name} shows what the scheduler sees"),
         );
     }
     privileges(path).and_then(|found| {
@@ -189,7 +190,7 @@ pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
             Refusal::Privileged,
             format!("{name} {found}"),
             "the dynamic loader ignores preloaded libraries in programs that gain rights",
-            format!("record it as the user that it becomes, or from outside as root: perf trace -s -e futex -- {name}"),
+            format!("record it as the user that it becomes; sudo convoy -- {name} shows what the scheduler sees"),
         )
     })
 }

@@ -56,10 +56,12 @@ fn status_number(pid: u32, name: &str) -> Option<u32> {
     line.trim().parse().ok()
 }
 
-/// Whether it is a thread of the kernel: it has no memory of its own, and so no executable.
+/// Whether it is a thread of the kernel.
 pub fn is_kernel_thread(pid: u32) -> bool {
-    fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.is_empty())
-        && fs::read_link(format!("/proc/{pid}/exe")).is_err()
+    /// PF_KTHREAD of linux/sched.h.
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat(&text).is_some_and(|s| s.flags & KERNEL_THREAD != 0)
 }
 
 /// Its command and arguments; empty if it is gone.
@@ -124,6 +126,7 @@ impl SchedStat {
 struct Stat {
     name: String,
     state: char,
+    flags: u64,
     user_ticks: u64,
     sys_ticks: u64,
     start_ticks: u64,
@@ -138,6 +141,7 @@ fn stat(text: &str) -> Option<Stat> {
     Some(Stat {
         name,
         state: fields.first()?.chars().next()?,
+        flags: number(6)?,
         user_ticks: number(11)?,
         sys_ticks: number(12)?,
         start_ticks: number(19)?,

@@ -126,11 +126,11 @@ impl Recorder {
         let mut tier = Tier::for_next_child(self.options.scheduler, sample_ns)
             .map_err(|trouble| Error::new(ErrorKind::Attach, trouble))?;
         if let Some(refusal) = command.refusal() {
-            // Without the agent there still are the scheduler's events.
-            if tier.source.is_none() && !self.options.force {
+            let seen = tier.sees(&refusal);
+            if !seen && !self.options.force {
                 return Err(refusal);
             }
-            self.warnings.push(refusal.trouble().clone());
+            self.warnings.push(without_agent(refusal.trouble(), seen));
         }
         self.meta.command = command
             .arguments
@@ -329,6 +329,15 @@ impl Recording {
 
 fn own_descriptor(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// Nothing to be fixed for the scheduler's part of it.
+fn without_agent(refusal: &Trouble, seen: bool) -> Trouble {
+    if !seen {
+        return refusal.clone();
+    }
+    let effect = format!("{}; its scheduler events are recorded", refusal.effect);
+    Trouble::new(refusal.found.clone(), effect, "")
 }
 
 /// The agent's smallest arena; with less it does not record.

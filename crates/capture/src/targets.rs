@@ -87,7 +87,7 @@ fn check(pid: u32) -> Result<(), Trouble> {
             "nothing is recorded",
             "name one that runs",
         )),
-        _ if procfs::command_line(pid).is_empty() && procfs::is_kernel_thread(pid) => {
+        _ if procfs::is_kernel_thread(pid) => {
             Err(Trouble::new(
                 format!("{pid} is a thread of the kernel"),
                 "nothing is recorded",

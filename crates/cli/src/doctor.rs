@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use convoy_capture::doctor::{facts, Facts, Kernel, ProgramFacts};
+use convoy_capture::doctor::{facts, Facts, ProgramFacts, Sources};
+use convoy_capture::{ErrorKind, Refusal, Trouble};
 use convoy_report::human::{bytes, duration};
 
 use crate::args::Doctor;
@@ -69,6 +70,11 @@ impl Sheet {
             let _ = writeln!(self.text, "         fix: {fix}");
         }
     }
+
+    fn trouble(&mut self, mark: Mark, trouble: &Trouble) {
+        let text = format!("{}: {}", trouble.found, trouble.effect);
+        self.fact(mark, &text, &trouble.fix);
+    }
 }
 
 /// The text, and whether recording works.
@@ -76,10 +82,10 @@ fn describe(facts: &Facts) -> (String, bool) {
     let mut sheet = Sheet::default();
     machine(&mut sheet, facts);
     recording(&mut sheet, facts);
+    scheduler(&mut sheet, facts);
     if let Some(program) = &facts.program {
-        about_program(&mut sheet, program);
+        about_program(&mut sheet, program, &facts.sources);
     }
-    more(&mut sheet, &facts.kernel, facts.uid);
     leftovers(&mut sheet, facts);
     sheet.title(if sheet.bad {
         "convoy cannot record here: see FAIL above."
@@ -141,20 +147,14 @@ fn machine(sheet: &mut Sheet, facts: &Facts) {
 }
 
 fn recording(sheet: &mut Sheet, facts: &Facts) {
-    sheet.title("Recording (no rights needed)");
+    sheet.title("Locks and threads: the agent (no rights needed)");
     match &facts.agent {
         Ok(path) => sheet.fact(
             Mark::Good,
             &format!("agent ready at {}", path.display()),
             "",
         ),
-        Err(trouble) => {
-            sheet.fact(
-                Mark::Bad,
-                &format!("{}: {}", trouble.found, trouble.effect),
-                &trouble.fix,
-            );
-        }
+        Err(trouble) => sheet.trouble(Mark::Bad, trouble),
     }
     let mut usable = 0;
     for place in &facts.places {
@@ -195,7 +195,7 @@ fn recording(sheet: &mut Sheet, facts: &Facts) {
     }
 }
 
-fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
+fn about_program(sheet: &mut Sheet, program: &ProgramFacts, sources: &Sources) {
     sheet.title(&format!("Program {}", program.path.display()));
     if let Some(elf) = program
         .elf_path
@@ -210,12 +210,19 @@ fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
     }
     match &program.refusal {
         Some(refusal) => {
-            let trouble = refusal.trouble();
-            sheet.fact(
-                Mark::Bad,
-                &format!("{}: {}", trouble.found, trouble.effect),
-                &trouble.fix,
-            );
+            let gains_rights = refusal.kind() == ErrorKind::Refused(Refusal::Privileged);
+            // As when it is recorded: the scheduler's events are enough.
+            let seen = sources.bpf.is_ok() || (sources.perf.is_ok() && !gains_rights);
+            if seen {
+                sheet.trouble(Mark::Limit, refusal.trouble());
+                sheet.fact(
+                    Mark::Good,
+                    "its scheduler events are recorded without the agent",
+                    "",
+                );
+            } else {
+                sheet.trouble(Mark::Bad, refusal.trouble());
+            }
         }
         None => sheet.fact(Mark::Good, "the loader will load the agent into it", ""),
     }
@@ -259,50 +266,63 @@ fn about_program(sheet: &mut Sheet, program: &ProgramFacts) {
     }
 }
 
-/// What later tiers would need. Nothing of it is needed to record.
-fn more(sheet: &mut Sheet, kernel: &Kernel, uid: u32) {
-    sheet.title("Kernel (not needed for locks and threads)");
-    let root = uid == 0;
-    let bpf = root
-        || kernel
-            .capabilities
-            .iter()
-            .any(|c| *c == "CAP_BPF" || *c == "CAP_SYS_ADMIN");
-    let btf = if kernel.btf { "with" } else { "without" };
-    if bpf {
-        sheet.fact(
-            Mark::Good,
-            &format!("BPF programs are allowed, kernel {btf} type information"),
-            "",
-        );
-    } else {
+/// Where scheduler events come from, what is lost with that, and the one thing that enables more.
+fn scheduler(sheet: &mut Sheet, facts: &Facts) {
+    let Sources { bpf, perf, limits } = &facts.sources;
+    sheet.title("Scheduler: what runs while others wait, in any language");
+    match bpf {
+        Ok(()) => {
+            sheet.fact(Mark::Good, "eBPF: switches, wake-ups, reasons, samples", "");
+            for trouble in limits {
+                sheet.trouble(Mark::Limit, trouble);
+            }
+            sheet.fact(
+                Mark::Good,
+                "running processes (-p, --cgroup): all, also of other users",
+                "",
+            );
+        }
+        Err(no_bpf) => {
+            sheet.fact(
+                Mark::Limit,
+                &format!("no eBPF: {}", no_bpf.found),
+                &no_bpf.fix,
+            );
+            if facts.uid != 0 {
+                let text = "or for all who may run this file: \
+                            sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep \"$(command -v convoy)\"";
+                sheet.fact(Mark::Limit, "eBPF needs root or capabilities", text);
+            }
+            without_bpf(sheet, perf);
+        }
+    }
+    if facts.seccomp {
         sheet.fact(
             Mark::Limit,
-            "BPF programs need root: static and Go programs cannot be seen",
+            "a filter of system calls (seccomp) is active: some may be refused",
             "",
         );
     }
-    if let Some(level) = kernel.perf_event_paranoid {
-        let (mark, fix) = if level <= 2 || root {
-            (Mark::Good, "")
-        } else {
-            (Mark::Limit, "sudo sysctl kernel.perf_event_paranoid=2")
-        };
-        sheet.fact(mark, &format!("kernel.perf_event_paranoid is {level}"), fix);
-    }
-    if let Some(scope) = kernel.ptrace_scope {
-        sheet.fact(
-            Mark::Good,
-            &format!("kernel.yama.ptrace_scope is {scope}"),
-            "",
-        );
-    }
-    if kernel.seccomp {
-        sheet.fact(
-            Mark::Limit,
-            "a seccomp filter is active: some system calls may be refused",
-            "",
-        );
+}
+
+fn without_bpf(sheet: &mut Sheet, perf: &Result<(), Trouble>) {
+    match perf {
+        Ok(()) => {
+            let lost = Sources::LOST_WITH_PERF;
+            let text = format!("perf events instead: switches and samples; not known: {lost}");
+            sheet.fact(Mark::Good, &text, "");
+            let text =
+                "running processes (-p, --cgroup): your own, and none that has gained rights";
+            sheet.fact(Mark::Good, text, "");
+        }
+        Err(no_perf) => {
+            let text = format!("no perf events either: {}", no_perf.found);
+            sheet.fact(Mark::Limit, &text, &no_perf.fix);
+            let text = format!("not known: {}", Sources::LOST_WITHOUT);
+            sheet.fact(Mark::Limit, &text, "");
+            let text = "running processes (-p, --cgroup) cannot be recorded";
+            sheet.fact(Mark::Limit, text, "");
+        }
     }
 }
 

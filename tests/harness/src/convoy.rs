@@ -27,9 +27,16 @@ pub fn binary() -> Result<PathBuf> {
 
 /// `convoy record --quiet -o <profile> --`, to be followed by the command.
 pub fn record(profile: &Path) -> Result<Command> {
+    record_with(&[], profile)
+}
+
+/// The same with more options.
+pub fn record_with(options: &[&str], profile: &Path) -> Result<Command> {
     let mut command = Command::new(binary()?);
     command
-        .args(["record", "--quiet", "-o"])
+        .args(["record", "--quiet"])
+        .args(options)
+        .arg("-o")
         .arg(profile)
         .arg("--");
     Ok(command)

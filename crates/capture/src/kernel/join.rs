@@ -15,7 +15,8 @@ use convoy_unwind::KeptFile;
 use super::images::Image;
 use super::listener::Heard;
 
-/// A program that ran so shortly between fork and exec was only there to start the next one.
+/// What ran and waited so shortly between fork and exec was only there to start the next program. Time without a
+/// processor does not count: on a busy machine it can be any.
 const BEFORE_EXEC_NS: u64 = 20_000_000;
 
 /// What was opened while a process ran: it, or its container, may be gone now.
@@ -32,7 +33,7 @@ pub(crate) struct OpenFiles {
 pub(crate) fn join(heard: Heard, processes: &mut Vec<Process>) -> (Sched, Vec<(u32, OpenFiles)>) {
     let collected = heard.collected;
     let output = collected.output;
-    let homes = homes(&output.images, processes);
+    let homes = homes(&output, processes);
     let mut files = Vec::new();
     let mut maps = Vec::with_capacity(homes.len());
     for ((life, home), image) in output.images.iter().zip(&homes).zip(collected.images) {
@@ -114,7 +115,14 @@ enum Home {
     Next(usize),
 }
 
-fn homes(images: &[convoy_sched::Image], processes: &[Process]) -> Vec<Home> {
+fn homes(output: &convoy_sched::Output, processes: &[Process]) -> Vec<Home> {
+    let images = &output.images;
+    let mut active_ns = vec![0; images.len()];
+    for row in &output.sched.threads {
+        if let Some(sum) = active_ns.get_mut(row.thread.process as usize) {
+            *sum += row.running_ns + row.blocked_ns;
+        }
+    }
     let mut taken = vec![false; processes.len()];
     let mut homes: Vec<Home> = images
         .iter()
@@ -138,7 +146,7 @@ fn homes(images: &[convoy_sched::Image], processes: &[Process]) -> Vec<Home> {
     let mut next_of: HashMap<u32, usize> = HashMap::new();
     for number in (0..images.len()).rev() {
         let image = &images[number];
-        let short = image.end_ns.saturating_sub(image.start_ns) < BEFORE_EXEC_NS;
+        let short = active_ns[number] < BEFORE_EXEC_NS;
         if let Some(&next) = next_of.get(&image.pid) {
             if short && homes[number] == Home::New && images[next].start_ns == image.end_ns {
                 homes[number] = Home::Next(next);

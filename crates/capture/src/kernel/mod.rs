@@ -21,7 +21,7 @@ mod waiting;
 
 pub(crate) use join::{join, OpenFiles};
 pub(crate) use listener::Listener;
-pub use open::Scheduler;
+pub use open::{Scheduler, Sources};
 pub(crate) use open::Tier;
 
 use crate::error::Trouble;

@@ -6,7 +6,7 @@ use super::bpf::{BpfOptions, BpfSource};
 use super::listener::Listener;
 use super::perf::{PerfOptions, PerfSource};
 use super::raw::EventSource;
-use crate::error::{os_text, Trouble};
+use crate::error::{os_text, Error, ErrorKind, Refusal, Trouble};
 
 /// Which source of scheduler events to use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +31,35 @@ const LOST_WITHOUT: &str =
 
 /// What perf events do not tell.
 const LOST_WITH_PERF: &str = "why threads are off the CPUs, who woke whom, run-queue delays";
+
+/// What comes of each source here, found out by opening it.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// eBPF works, or why not.
+    pub bpf: Result<(), Trouble>,
+    /// Perf events of this user's own processes work, or why not.
+    pub perf: Result<(), Trouble>,
+    /// What does not work although eBPF does.
+    pub limits: Vec<Trouble>,
+}
+
+impl Sources {
+    /// What is not known where perf events are all there is.
+    pub const LOST_WITH_PERF: &'static str = LOST_WITH_PERF;
+    /// What is not known without either.
+    pub const LOST_WITHOUT: &'static str = LOST_WITHOUT;
+
+    /// Opens each and closes it again. Nobody is recorded meanwhile.
+    pub(crate) fn try_all() -> Self {
+        let bpf = BpfSource::open(&BpfOptions::default());
+        let limits = bpf.as_ref().map(|source| source.warnings().to_vec());
+        Self {
+            limits: limits.unwrap_or_default(),
+            bpf: bpf.map(drop),
+            perf: PerfSource::for_next_child(&PerfOptions::default()).map(drop),
+        }
+    }
+}
 
 /// A source that is ready, before the command is started or the processes are named.
 #[derive(Debug)]
@@ -130,6 +159,16 @@ impl Tier {
             source: None,
             collector: collector(false, format!("{LOST_WITHOUT} ({why})"), enable),
             why: why.to_owned(),
+        }
+    }
+
+    /// Whether there are scheduler events of a program that cannot carry the agent for this reason.
+    pub fn sees(&self, refusal: &Error) -> bool {
+        match self.source {
+            Some(Opened::Bpf(_)) => true,
+            // The kernel stops measuring a process that gains rights which this user has not.
+            Some(Opened::Perf(_)) => refusal.kind() != ErrorKind::Refused(Refusal::Privileged),
+            None => false,
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
             _ => links.push(
                 program
                     .attach()
-                    .map_err(|e| trouble::refused("attach to the scheduler", &e, &[]))?,
+                    .map_err(|e| trouble::refused("attach the eBPF programs to the scheduler", &e, &[]))?,
             ),
         }
     }
@@ -125,7 +125,7 @@ fn load_object(sizes: &Sizes, switch_has_state: bool) -> Result<Object, Trouble>
     })));
     let loaded = open(sizes, switch_has_state).and_then(OpenObject::load);
     set_print(printed_before);
-    loaded.map_err(|e| trouble::refused("load its programs into the kernel", &e, &said()))
+    loaded.map_err(|e| trouble::refused("load the eBPF programs", &e, &said()))
 }
 
 fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> {

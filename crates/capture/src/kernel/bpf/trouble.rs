@@ -70,11 +70,11 @@ pub(super) fn refuse_early() -> Result<(), Trouble> {
 /// The kernel has refused a step; `said` is what libbpf printed.
 pub(super) fn refused(step: &str, e: &libbpf_rs::Error, said: &[String]) -> Trouble {
     let text = format!("{e:#}");
-    let found = format!("convoy could not {step}: {}", without_number(&text));
+    let found = format!("could not {step}: {}", without_number(&text));
+    // A refusal of programs for what they do comes with the verifier's reasons.
+    let judged = said.iter().any(|s| is_verdict(s));
     let fix = match errno(&text) {
-        // A refusal of programs for what they do comes with the verifier's reasons.
-        _ if said.iter().any(|s| is_verdict(s)) => None,
-        Some(libc::EPERM | libc::EACCES) => Some(
+        Some(libc::EPERM | libc::EACCES) if !judged => Some(
             "a container (user namespace, seccomp profile) or a security module forbids bpf(): run convoy outside \
              of it, with sudo",
         ),
