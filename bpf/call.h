@@ -51,15 +51,20 @@ static __always_inline void read_call(struct task_struct *task, struct call *cal
 	}
 }
 
+/* A frame is smaller than that: what lies further up, or below, is a value that code without frame pointers keeps in
+ * the register. A loop's counter would make every turn another place. */
+#define FRAME_END (1ull << 20)
+
 /* The name of the place: the same call at the same depth by the same instruction. */
 static __always_inline uint32_t place_key(const struct call *call)
 {
+	uint64_t fp = call->fp - call->sp < FRAME_END ? call->fp : 0;
 	/* Products with odd constants, which the processor computes side by side. */
 	uint64_t hash = (call->ip ^ ((uint64_t)call->nr << 52)) * 0x9e3779b97f4a7c15ull;
 	uint32_t key;
 
 	hash ^= call->sp * 0xc2b2ae3d27d4eb4full;
-	hash += call->fp * 0x165667b19e3779f9ull;
+	hash += fp * 0x165667b19e3779f9ull;
 	hash ^= call->arg0 * 0xd6e8feb86659fd93ull;
 	key = (hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15ull >> 32;
 	return key ? key : 1;
