@@ -51,7 +51,7 @@ const USER: Range<u64> = 4096..1 << 63;
 /// The rules of the executable mappings of one process.
 pub(crate) struct Rules {
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
-    /// Rules by address, 509 in each: a power of two of them.
+    /// Rules by address, 509 in each: a power of two of them, or none before the first stack.
     caches: Vec<CacheNative<MayAllocateDuringUnwind>>,
 }
 
@@ -65,7 +65,7 @@ impl Rules {
     pub(crate) fn new() -> Self {
         Self {
             unwinder: UnwinderNative::new(),
-            caches: vec![CacheNative::new()],
+            caches: Vec::new(),
         }
     }
 
@@ -75,6 +75,11 @@ impl Rules {
 
     pub(crate) fn remove(&mut self, lo: u64) {
         self.unwinder.remove_module(lo);
+    }
+
+    /// Gives the caches back.
+    pub(crate) fn rest(&mut self) {
+        self.caches = Vec::new();
     }
 
     /// The caller of the frame at `pc`, which lies in a file with rules.
@@ -97,6 +102,9 @@ impl Rules {
             return Step::End;
         };
         let mut read = |address| copy.word(address).ok_or(());
+        if self.caches.is_empty() {
+            self.caches.push(CacheNative::new());
+        }
         let at = (pc >> 4) as usize & (self.caches.len() - 1);
         let cache = &mut self.caches[at];
         let caller = self.unwinder.unwind_frame(address, regs, cache, &mut read);

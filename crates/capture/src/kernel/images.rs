@@ -66,6 +66,7 @@ impl Images {
         if image.alive > 0 {
             return None;
         }
+        image.unwinder.rest(); // shells start thousands of processes
         self.current.remove(&pid);
         Some(pid)
     }
@@ -128,7 +129,9 @@ impl Images {
             loops: HashMap::new(),
             alive: 0,
         });
-        self.current.insert(pid, ix);
+        if let Some(before) = self.current.insert(pid, ix) {
+            self.all[before].unwinder.rest();
+        }
         self.unnamed.push(ix);
         ix
     }
