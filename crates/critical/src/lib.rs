@@ -11,6 +11,7 @@ mod gain;
 mod levels;
 mod merge;
 mod rows;
+mod short_cpus;
 mod tables;
 mod text;
 mod thresholds;

@@ -70,7 +70,7 @@ const PIECES: [(&str, &str, Callee); 28] = [
     ("NSt11this_thread9sleep_for", "", Callee::Yield),
     ("std::this_thread::yield", "", Callee::Yield),
     ("std::this_thread::sleep_for", "", Callee::Yield),
-    ("3std6thread9yield_now", "", Callee::Yield),
+    ("3std6thread", "9yield_now", Callee::Yield),
     ("thread::yield_now", "", Callee::Yield),
     ("6chrono3_V212", "clock3now", Callee::Time),
     ("std::chrono::", "clock::now", Callee::Time),

@@ -33,6 +33,7 @@ const PSM: &str = "the fabric's library polls the network";
 const SPIN: &str = "waits for a spin lock";
 const JVM: &str = "the JVM spins before it blocks on a lock";
 const GO: &str = "Go's runtime spins before it parks a goroutine";
+const GOSCHED: &str = "a goroutine gives way again and again (runtime.Gosched)";
 const RUST: &str = "spins before it blocks on a lock";
 const INNODB: &str = "InnoDB spins before it blocks (innodb_sync_spin_loops)";
 const POSTGRES: &str = "PostgreSQL waits for a spin lock";
@@ -42,7 +43,7 @@ const DPDK: &str = "DPDK polls";
 
 /// Pattern, kind, why; by source project.
 #[rustfmt::skip]
-const KNOWN: [(Is, SpinKind, &str); 79] = [
+const KNOWN: [(Is, SpinKind, &str); 80] = [
     // GCC libgomp: config/linux/wait.h, bar.c, mutex.c
     (Name("do_spin"), SpinKind::Pause, OMP),
     (Start("gomp_team_barrier_wait"), SpinKind::Pause, OMP),
@@ -100,6 +101,7 @@ const KNOWN: [(Is, SpinKind, &str); 79] = [
     (Name("runtime.procyield.abi0"), SpinKind::Pause, GO),
     (Name("runtime.procyieldAsm"), SpinKind::Pause, GO),
     (Start("runtime.osyield"), SpinKind::Yield, GO),
+    (Name("runtime.gosched_m"), SpinKind::Yield, GOSCHED),
     // Rust: parking_lot_core, crossbeam-utils, std::sys::sync
     (Has("SpinWait", "spin"), SpinKind::Yield, RUST),
     (Has("crossbeam_utils", "Backoff", ), SpinKind::Yield, RUST),

@@ -107,7 +107,8 @@ impl fmt::Display for Why {
 }
 
 /// Names what a loop calls: the function at an address. For a call through memory at a fixed address
-/// (`call [rip+x]`, as in code without PLT) it is asked for the address of that memory.
+/// (`call [rip+x]`, as in code without PLT) it is asked for the address of that memory, for one through a register
+/// for the return address: whoever has a call stack knows what was called from there.
 pub type Callees<'a> = &'a dyn Fn(u64) -> Option<String>;
 
 /// Decides whether the code around `ip` is a loop in which a thread only waits.

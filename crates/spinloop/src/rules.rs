@@ -84,7 +84,11 @@ fn scan(graph: &Graph, body: &Body) -> Loop {
     Loop {
         lo: body.members.first().copied().unwrap_or(body.head),
         hi: body.members.last().copied().unwrap_or(body.head),
-        kind: SpinKind::Polling,
+        kind: if flow.effects.iter().any(Effect::is_pause) {
+            SpinKind::Pause
+        } else {
+            SpinKind::Polling
+        },
         evidence: text(&flow, &Seen::default()),
         tells: Tells::Waits,
     }
@@ -258,6 +262,7 @@ fn called(e: &Effect, callees: Callees) -> Option<Callee> {
     let address = match e.instr.op_kind(0) {
         OpKind::NearBranch64 => e.instr.near_branch_target(),
         OpKind::Memory if e.instr.is_ip_rel_memory_operand() => e.instr.memory_displacement64(),
+        OpKind::Register => e.instr.next_ip(),
         _ => return None,
     };
     callee(&callees(address)?)

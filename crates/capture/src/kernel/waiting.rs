@@ -228,16 +228,22 @@ fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
 /// The innermost code, or what called a function that only helps to wait, is a loop that waits.
 fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
     let mut stubs = 1;
+    let mut helper = None;
     for &pc in pcs {
         // A function that gives way or asks the time may have a loop of its own: its caller decides.
-        let helper = image.unwinder.function(pc).map(|f| only_helps(f.name));
-        if helper == Some(true) {
+        let function = image.unwinder.function(pc);
+        if let Some(f) = function.filter(|f| only_helps(f.name)) {
+            helper = Some(f.name.to_owned());
             continue;
         }
+        let called = helper.take();
         let code = image.unwinder.code(pc, WINDOW, WINDOW)?;
         let (bytes, base) = (code.bytes.to_vec(), code.lo);
         let unwinder = RefCell::new(&mut image.unwinder);
         let callees = |target| {
+            if target == pc {
+                return called.clone(); // through a register
+            }
             let mut unwinder = unwinder.borrow_mut();
             unwinder.function(target).map(|f| f.name.to_owned())
         };

@@ -7,34 +7,26 @@ use convoy_model::{SpinKind, SpinLoop};
 use super::Context;
 use crate::gain::Saving;
 use crate::rows::LoopRow;
+use crate::short_cpus::{loss, Loss};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
 /// CPU time burnt that is worth a line: share of all that was used.
 const SHARE: f64 = 0.05;
-/// Of the delay of working threads, what goes if the CPUs that spinning threads hold become free.
-const EXPECTED: f64 = 0.8;
-/// Even on short CPUs some of the delay has other reasons.
-const SURE: f64 = 0.2;
-const METHOD: &str = "delay of working threads, as far as spinning threads held the CPUs";
+const METHOD: &str =
+    "the work of the time in which CPUs were short, without the threads that spun in it";
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
-    let burnt: f64 = cx.rows.loops.iter().map(|row| row.running_ns as f64).sum();
+    let loss = loss(cx.view);
     let rows = cx.rows.loops.iter().filter(|row| row.share >= SHARE);
-    rows.filter_map(|row| finding(cx, row, burnt)).collect()
+    rows.filter_map(|row| finding(cx, row, &loss)).collect()
 }
 
-fn finding(cx: &Context, row: &LoopRow, burnt: f64) -> Option<Finding> {
+fn finding(cx: &Context, row: &LoopRow, loss: &Loss) -> Option<Finding> {
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
     let place = place(view, row, spin);
-    let (delayed, saved) = delayed(view, burnt);
-    let part = row.running_ns as f64 / burnt.max(1.0);
-    let saving = Saving {
-        expected: EXPECTED * saved * part,
-        most: saved * part,
-        sure: SURE,
-    };
+    let saving = saving(view, row, loss);
     let short = saving.bound(view) >= view.t.gain_mid;
     let gain = if short {
         saving.gain(view, METHOD, "the threads that work")
@@ -58,11 +50,8 @@ fn finding(cx: &Context, row: &LoopRow, burnt: f64) -> Option<Finding> {
         ),
         evidence(
             "delayed_ns",
-            delayed,
-            format!(
-                "threads with work to do waited {} for a CPU",
-                duration(delayed)
-            ),
+            loss.delayed,
+            format!("threads waited {} for a CPU", duration(loss.delayed)),
         ),
     ];
     let waited_for: Vec<String> = row
@@ -115,20 +104,30 @@ fn finding(cx: &Context, row: &LoopRow, burnt: f64) -> Option<Finding> {
     })
 }
 
-/// Time that threads with work waited for CPUs, and how much shorter the run is if those were free.
-fn delayed(view: &View, burnt: f64) -> (f64, f64) {
-    let mut sum = 0.0;
-    let mut longest = 0.0_f64;
-    for th in view.threads.values() {
-        let running = (th.running_ns as f64).max(1.0);
-        let at_work = 1.0 - (th.spinning_ns as f64 / running).min(1.0);
-        let delay = th.delayed_ns.saturating_add(th.preempted_ns) as f64 * at_work;
-        sum += delay;
-        longest = longest.max(delay);
+/// What goes if the threads of one loop leave their CPUs. As soon as none is short, the others' loops cost nothing
+/// either: whoever is waited for in them has its CPU.
+fn saving(view: &View, row: &LoopRow, loss: &Loss) -> Saving {
+    let spinning = row.active_ns as f64 / view.wall;
+    let relief = if loss.without > 0.0 {
+        (spinning / loss.without).min(1.0)
+    } else {
+        0.0
+    };
+    let all = Saving {
+        expected: loss.expected * relief,
+        most: loss.most * relief,
+        sure: 0.0,
+        ..Saving::default()
+    };
+    let least = Saving {
+        expected: loss.least * relief,
+        ..all
+    };
+    let gained = |saving: &Saving| saving.gain(view, "", "").mid - 1.0;
+    Saving {
+        sure: (gained(&least) / gained(&all).max(f64::MIN_POSITIVE)).min(1.0),
+        ..all
     }
-    // Delays of several threads pass at the same time; that of one does not. CPU time of spinning threads is all
-    // that becomes free.
-    (sum, longest.min(burnt))
 }
 
 fn place(view: &View, row: &LoopRow, spin: &SpinLoop) -> String {

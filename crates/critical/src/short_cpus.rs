@@ -1,0 +1,97 @@
+//! What a run would be if threads that wait in loops left their CPUs to those that wait for one.
+//!
+//! Piece by piece of the run. Where nobody waits for a CPU, threads that spin take nothing from anybody, and the
+//! piece stays as it is. Where CPUs are short, its threads had `running` CPUs, and only what was no busy waiting of
+//! that was work. The same work needs `work / rate`, where the rate is how many of those CPUs work can use: all of
+//! them at most, one at least, and as many as threads were at work (with a CPU or waiting for one) in between.
+
+use convoy_model::Bin;
+
+use crate::view::View;
+
+/// Wall time that a run loses to threads that spin while CPUs are short, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Loss {
+    /// If what is at work at each time can go on, one after the other.
+    pub(crate) least: f64,
+    /// If the threads at work go on together.
+    pub(crate) expected: f64,
+    /// If all CPUs that the run had do work.
+    pub(crate) most: f64,
+    /// Thread time that waited for a CPU, whether there was work to do or not.
+    pub(crate) delayed: f64,
+    /// Mean number of threads without a CPU while CPUs were short.
+    pub(crate) without: f64,
+    /// Wall time in which CPUs were short.
+    pub(crate) short: f64,
+}
+
+/// The loss of all loops together.
+pub(crate) fn loss(view: &View) -> Loss {
+    let width = view.sched.bin_width_ns as f64;
+    let bins = || view.sched.bins.iter().map(|bin| Piece::of(bin, width));
+    let raw: f64 = bins().map(|p| p.work).sum();
+    let work = view.cpu_work;
+    // What of the CPU time was work is known for the whole run only; sampled, so that a little of it is luck.
+    let luck = (work * view.sched.sample_period_ns as f64).sqrt();
+    let scaled = |work: f64| if raw > 0.0 { work / raw } else { 0.0 };
+    let (few, mid, many) = (
+        scaled((work - luck).max(0.0)),
+        scaled(work + luck),
+        scaled(work + 2.0 * luck),
+    );
+    let mut loss = Loss::default();
+    for piece in bins() {
+        loss.least += piece.lost(many, 1.0);
+        loss.expected += piece.lost(mid, piece.working.max(1.0));
+        loss.most += piece.lost(few, f64::INFINITY);
+        loss.delayed += piece.without * width;
+        loss.short += piece.short * width;
+    }
+    loss.without = loss.delayed / loss.short.max(1.0);
+    loss
+}
+
+/// A piece of the run: means over its width.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    width: f64,
+    /// CPUs that it had.
+    running: f64,
+    /// Threads at work, with a CPU or without.
+    working: f64,
+    /// Threads without a CPU.
+    without: f64,
+    /// Share of its time in which CPUs were short.
+    short: f64,
+    /// CPU time that was work, if those at work and those that spin got the same share of it.
+    work: f64,
+}
+
+impl Piece {
+    fn of(bin: &Bin, width: f64) -> Self {
+        let mean = |ns: u64| ns as f64 / width.max(1.0);
+        let (active, running) = (mean(bin.active_ns), mean(bin.running_ns));
+        let working = mean(bin.working_ns).min(active);
+        let without = (active - running).max(0.0);
+        let at_work = if active > 0.0 { working / active } else { 0.0 };
+        Self {
+            width,
+            running,
+            working,
+            without,
+            short: without.min(1.0),
+            work: running * at_work * width,
+        }
+    }
+
+    /// Wall time that goes if its work, so many times what it seems, goes on at `rate` CPUs.
+    fn lost(&self, times: f64, rate: f64) -> f64 {
+        let rate = rate.min(self.running);
+        if self.short <= 0.0 || rate <= 0.0 {
+            return 0.0;
+        }
+        let needs = self.work * times / rate;
+        self.short * (self.width - needs).max(0.0)
+    }
+}
