@@ -77,7 +77,8 @@ fn is_exposed(graph: &Graph, effects: &BTreeMap<u64, Effect>, head: u64, place: 
     false
 }
 
-/// What is in this register when a pass begins was loaded from an address that stays the same, or is a constant.
+/// What is in this register when a pass begins was loaded from an address that stays the same. Not so a constant:
+/// a loop that sets it goes round once more, no oftener.
 fn is_fresh(
     graph: &Graph,
     effects: &BTreeMap<u64, Effect>,
@@ -107,6 +108,6 @@ fn is_fresh(
             e.instr.mnemonic(),
             Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
         );
-        moves && e.reads.iter().all(|&read| !written[read])
+        moves && e.loads && e.reads.iter().all(|&read| !written[read])
     })
 }

@@ -267,3 +267,77 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZERO: u32 = 1 << 6;
+
+    fn sample(call: &Call, outcome: Option<Outcome>) -> Sample<'_> {
+        Sample {
+            ts: 0,
+            tid: 1,
+            stack: 1,
+            in_kernel: false,
+            call,
+            outcome,
+        }
+    }
+
+    fn found(image: usize, lo: u64, hi: u64) -> Found {
+        Found {
+            image,
+            pc: lo,
+            lo,
+            hi,
+            kind: SpinKind::Lock,
+            evidence: String::new(),
+            samples: 0,
+        }
+    }
+
+    #[test]
+    fn a_try_that_failed_is_told_from_one_that_did_not() {
+        let call = Call::default();
+        let left = |accumulator, flags| {
+            let outcome = Outcome { accumulator, flags };
+            sample(&call, Some(outcome))
+        };
+        let flag = Tells::Flag {
+            mask: ZERO,
+            set: false,
+        };
+        assert_eq!(waits(flag, &left(0, 0x202)), Some(true));
+        assert_eq!(waits(flag, &left(0, 0x202 | ZERO)), Some(false));
+        let byte = Tells::Accumulator(0xff);
+        assert_eq!(waits(byte, &left(0xf00, 0)), Some(false));
+        assert_eq!(waits(byte, &left(0xf01, 0)), Some(true));
+        // Where the registers are not known, only the next sample tells.
+        assert_eq!(waits(flag, &sample(&call, None)), None);
+        assert_eq!(waits(Tells::Nothing, &left(1, 0)), None);
+        assert_eq!(waits(Tells::Waits, &sample(&call, None)), Some(true));
+    }
+
+    #[test]
+    fn a_loop_within_a_loop_is_one_place() {
+        let mut loops = Loops::default();
+        let outer = loops.place(found(0, 0x100, 0x140));
+        assert_eq!(loops.place(found(0, 0x120, 0x128)), outer);
+        assert_ne!(loops.place(found(0, 0x141, 0x150)), outer);
+        assert_ne!(loops.place(found(1, 0x120, 0x128)), outer);
+        assert_eq!(loops.into_inner().len(), 3);
+    }
+
+    #[test]
+    fn verdicts_are_rationed_by_the_second() {
+        let mut budget = Budget::default();
+        let in_second = |budget: &mut Budget, s: u64| {
+            (0..2 * PER_SECOND)
+                .filter(|_| budget.take(s * 1_000_000_000 + 5))
+                .count()
+        };
+        assert_eq!(in_second(&mut budget, 7), PER_SECOND as usize);
+        assert_eq!(in_second(&mut budget, 8), PER_SECOND as usize);
+    }
+}

@@ -18,15 +18,17 @@ const METHOD: &str =
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let loss = loss(cx.view);
+    let burnt = cx.rows.loops.iter().map(|row| row.running_ns as f64).sum();
     let rows = cx.rows.loops.iter().filter(|row| row.share >= SHARE);
-    rows.filter_map(|row| finding(cx, row, &loss)).collect()
+    rows.filter_map(|row| finding(cx, row, burnt, &loss))
+        .collect()
 }
 
-fn finding(cx: &Context, row: &LoopRow, loss: &Loss) -> Option<Finding> {
+fn finding(cx: &Context, row: &LoopRow, burnt: f64, loss: &Loss) -> Option<Finding> {
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
     let place = place(view, row, spin);
-    let saving = saving(view, row, loss);
+    let saving = saving(view, row, burnt, loss);
     let short = saving.bound(view) >= view.t.gain_mid;
     let gain = if short {
         saving.gain(view, METHOD, "the threads that work")
@@ -106,13 +108,14 @@ fn finding(cx: &Context, row: &LoopRow, loss: &Loss) -> Option<Finding> {
 
 /// What goes if the threads of one loop leave their CPUs. As soon as none is short, the others' loops cost nothing
 /// either: whoever is waited for in them has its CPU.
-fn saving(view: &View, row: &LoopRow, loss: &Loss) -> Saving {
+fn saving(view: &View, row: &LoopRow, burnt: f64, loss: &Loss) -> Saving {
     let spinning = row.active_ns as f64 / view.wall;
-    let relief = if loss.without > 0.0 {
+    let enough = if loss.without > 0.0 {
         (spinning / loss.without).min(1.0)
     } else {
         0.0
     };
+    let relief = enough.max(row.running_ns as f64 / burnt.max(1.0));
     let all = Saving {
         expected: loss.expected * relief,
         most: loss.most * relief,

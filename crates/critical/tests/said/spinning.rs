@@ -69,3 +69,37 @@ fn spinning_is_not_work() {
     assert!(a.parallelism.active_mean > a.parallelism.working_mean + 0.9);
     assert_eq!(a.parallelism.only_spinning_ns, 0);
 }
+
+/// Four threads spin until each has got a CPU for its share, and hardly anything is work. Nobody who is at work waits for
+/// a CPU: who has been waited for is among those that spin.
+#[test]
+fn where_all_spin_the_work_that_is_left_says_what_the_fix_buys() {
+    let mut p = ProfileBuilder::new("barrier-like");
+    p.cpus(2);
+    let share = p.site("share", "b.c", 3);
+    let frame = p.frame("spin_barrier", "b.c", 44);
+    let look = p.stack(&[frame]);
+    let threads: Vec<_> = (0..4)
+        .map(|_| p.thread("phase").start("phase", "b.c", 40).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let wait = s.spin_loop(SpinKind::Polling, Some(frame));
+    for round in 0..50 {
+        for (i, &t) in threads.iter().enumerate() {
+            let first = (i + round) % 4 < 2;
+            if !first {
+                s.queues(t, share, ms(5));
+            }
+            s.runs(t, share, ms(1));
+            s.spins(t, look, wait, ms(4));
+            if first {
+                s.queues(t, share, ms(5));
+            }
+        }
+    }
+    let a = analysis(&model(p, s));
+    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    // A fifth of the CPU time is work: five times at most.
+    assert!(f.gain.high > 3.5 && f.gain.high < 5.5, "{:?}", f.gain);
+    assert!(f.gain.mid > 1.8 && f.gain.low > 1.2, "{:?}", f.gain);
+}

@@ -59,8 +59,9 @@ fn in_small_loops(code: &[u8], base: u64) -> BTreeSet<u64> {
 fn loops_of_libraries() {
     let libraries = std::env::var("LIBRARIES").expect("LIBRARIES=/lib/a.so:/lib/b.so");
     for path in libraries.split(':') {
+        let began = std::time::Instant::now();
         let found = waiting_loops(path, 1).expect("a library");
-        println!("{path}: {}", found.len());
+        println!("{path}: {} in {:?}", found.len(), began.elapsed());
         for ((lo, hi), text) in found {
             println!("  {lo:#x}..{hi:#x} {text}");
         }

@@ -94,3 +94,13 @@ int *maybe;
 void other(int);
 void k_guarded(int n) { for (int i = 0; i < n; i++) if (maybe) other(i); }
 void k_guarded_twice(int n) { for (int i = 0; i < n; i++) if (maybe && *maybe) other(i); }
+struct table { unsigned char bits[2]; struct list **slots[2]; long moving; };
+struct list **k_two_tables(struct table *t, struct list *who, unsigned long hash)
+{
+    for (int i = 0; i <= 1; i++) {
+        struct list **at = &t->slots[i][t->bits[i] == 255 ? 0 : hash & ~(~0ul << t->bits[i])];
+        for (; *at; at = &(*at)->next) if (*at == who) return at;
+        if (t->moving == -1) return 0;
+    }
+    return 0;
+}
