@@ -1,6 +1,8 @@
 //! Nasty programs, bare and recorded: same output, same status, and nothing lost.
 
+mod attach;
 mod files;
+mod scheduler;
 mod table;
 mod tty;
 
@@ -18,5 +20,7 @@ fn main() -> ExitCode {
     };
     trials.extend(files::trials());
     trials.extend(tty::trials());
+    trials.extend(scheduler::trials());
+    trials.extend(attach::trials());
     case::run(trials).exit_code()
 }

@@ -72,11 +72,13 @@ pub fn trials() -> Result<Vec<Trial>> {
 }
 
 /// Programs of the tests that are written in Rust.
-const USED_ELSEWHERE: [&str; 5] = [
+const USED_ELSEWHERE: [&str; 7] = [
     "environment.c",
+    "forbids.c",
     "go_threads.go",
     "racy.c",
     "script.sh",
+    "thread_goes_on.c",
     "waits_for_signal.c",
 ];
 
