@@ -14,6 +14,8 @@ use crate::Thresholds;
 /// Waits that say something: fewer, or shorter ones, and the scheduler hardly saw them.
 const WAITS: u64 = 10;
 const WAIT_NS: f64 = 1e6;
+/// A single one says as much if it is this share of the run.
+const LONG: f64 = 0.05;
 /// Share of the waits at low parallelism that makes both agree.
 const AGREES: f64 = 0.5;
 
@@ -80,7 +82,8 @@ impl Waits {
             this.low += low_or_none(histogram, p.low_below);
             this.full += at_least(histogram, p.useful.floor().max(1.0));
         }
-        (n >= WAITS && this.sum >= WAIT_NS && p.workers_at_once > 1).then_some(this)
+        let seen = n >= WAITS || this.sum >= LONG * p.wall_ns as f64;
+        (seen && this.sum >= WAIT_NS && p.workers_at_once > 1).then_some(this)
     }
 
     fn tell(&self, analysis: &Analysis, finding: &mut Finding, t: &Thresholds) {

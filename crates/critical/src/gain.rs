@@ -17,22 +17,30 @@ pub(crate) struct Saving {
     pub(crate) most: f64,
     /// Share of the expected gain that a fix keeps at least, 0..1.
     pub(crate) sure: f64,
+    /// CPU time that goes as well, because it is no work but what waiting costs: expected and at most, nanoseconds.
+    pub(crate) cpu: (f64, f64),
 }
+
+/// CPU time of a wait for another thread: into the kernel, off the processor, the waker's call, an idle processor
+/// that is called, and back. Expected and at most, nanoseconds: a hand-over on one processor takes about 2 us, one
+/// to an idle processor of a virtual machine 10.
+pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 
 impl Saving {
     /// Low, expected and high. CPU time that is work stays, and needs its CPUs.
     pub(crate) fn gain(&self, view: &View, method: &str, limited_by: &str) -> Gain {
-        let floor = view.cpu_floor().min(view.wall);
-        let ratio = |saved: f64| {
-            let left = (view.wall - saved.max(0.0)).max(floor);
+        let floor = |cpu: f64| ((view.cpu_work - cpu).max(0.0) / view.cpus).min(view.wall);
+        let ratio = |saved: f64, cpu: f64| {
+            let left = (view.wall - saved.max(0.0)).max(floor(cpu));
             view.wall / left.clamp(LEAST_LEFT * view.wall, view.wall)
         };
-        let mid = ratio(self.expected);
+        let mid = ratio(self.expected, self.cpu.0);
+        let floor = floor(self.cpu.0);
         let by_cpus = view.wall - self.expected < floor;
         Gain {
             low: 1.0 + self.sure * (mid - 1.0),
             mid,
-            high: ratio(self.most.max(self.expected)),
+            high: ratio(self.most.max(self.expected), self.cpu.1.max(self.cpu.0)),
             method: method.into(),
             limited_by: if by_cpus {
                 format!(

@@ -41,6 +41,33 @@ pub(crate) fn answerable(histogram: &[u64], below: f64) -> f64 {
     none(histogram) + rest
 }
 
+/// Wall time that goes if waits do: at each level of fewer than `useful` working threads, those that waited would
+/// have worked as well. `waits` is the thread time waited by level, `wall` the run by level.
+pub(crate) fn freed(waits: &[u64], wall: &[u64], useful: f64) -> f64 {
+    let at = |(level, time): (f64, f64), waited: f64| {
+        // Somebody waited for so long at most, and so many at once then.
+        let somebody = waited.min(time);
+        let waiters = waited / somebody.max(1.0);
+        let now = level.max(0.0);
+        somebody * (1.0 - now / (now + waiters).min(useful).max(now).max(1.0))
+    };
+    levels(wall)
+        .zip(waits.iter().map(|&ns| ns as f64))
+        .filter(|&((level, _), waited)| level < useful && waited > 0.0)
+        .map(|(level, waited)| at(level, waited))
+        .sum()
+}
+
+/// Adds one histogram to another.
+pub(crate) fn add(sum: &mut Vec<u64>, histogram: &[u64]) {
+    if sum.len() < histogram.len() {
+        sum.resize(histogram.len(), 0);
+    }
+    for (sum, &ns) in sum.iter_mut().zip(histogram) {
+        *sum = sum.saturating_add(ns);
+    }
+}
+
 /// Time at `from` threads or more.
 pub(crate) fn at_least(histogram: &[u64], from: f64) -> f64 {
     levels(histogram)
@@ -62,6 +89,18 @@ pub(crate) fn thread_time(histogram: &[u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_that_go_fill_up_to_what_is_useful() {
+        // One works, three wait: with two processors the work of the piece takes half of it.
+        assert_eq!(freed(&[0, 300], &[0, 100], 2.0), 50.0);
+        // Nobody works, one waits: all of the piece goes.
+        assert_eq!(freed(&[100], &[100], 2.0), 100.0);
+        // As many work as can: nothing.
+        assert_eq!(freed(&[0, 0, 500], &[0, 0, 100], 2.0), 0.0);
+        // One works, one waits for a tenth of the piece.
+        assert_eq!(freed(&[0, 10], &[0, 100], 2.0), 5.0);
+    }
 
     #[test]
     fn sums_over_levels() {

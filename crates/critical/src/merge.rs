@@ -37,6 +37,9 @@ pub fn merge(
             Relation::Folded => fold(&mut found[at], ours),
             Relation::Agrees => {
                 fold(&mut found[at], ours);
+                // Why is told by ours, and so is what it can buy at most.
+                let high = &mut found[at].gain.high;
+                *high = high.max(ours.gain.high);
                 own.push(agreed(ours, &found[at]));
             }
             Relation::Replaces => {

@@ -7,6 +7,7 @@ use convoy_model::{
     Thread, ThreadId,
 };
 
+use crate::roles::Roles;
 use crate::Thresholds;
 
 /// Workers count as there together if they are for this share of the run.
@@ -23,11 +24,14 @@ pub(crate) struct View<'a> {
     pub(crate) model: &'a Model,
     pub(crate) sched: &'a Sched,
     pub(crate) t: &'a Thresholds,
+    pub(crate) roles: Roles,
     /// Length of the run, at least 1 ns.
     pub(crate) wall: f64,
     /// CPUs that the program may use; infinite if unknown.
     pub(crate) cpus: f64,
     pub(crate) threads: BTreeMap<ThreadId, &'a SchedThread>,
+    /// Active in loops that wait, on a processor or not.
+    pub(crate) spun: BTreeMap<ThreadId, f64>,
     pub(crate) workers: BTreeSet<ThreadId>,
     pub(crate) workers_at_once: usize,
     /// The most threads that can work at once.
@@ -47,7 +51,12 @@ impl<'a> View<'a> {
             (0, n) | (n, _) => f64::from(n),
         };
         let wall = (sched.wall_ns() as f64).max(1.0);
-        let workers = workers(sched, t, wall);
+        let roles = Roles::of(model, sched);
+        let helps = |id: ThreadId| {
+            let thread = model.threads.get(id.0 as usize);
+            thread.is_some_and(|th| roles.is_helper(th.process))
+        };
+        let workers = workers(sched, t, wall, helps);
         let workers_at_once = at_once(sched, &workers, wall);
         let useful = (workers_at_once as f64).min(cpus);
         let n_min = t
@@ -60,13 +69,19 @@ impl<'a> View<'a> {
             n_min.max(LEAST_LOW).min(useful)
         };
         let work = |th: &SchedThread| th.running_ns.saturating_sub(th.spinning_ns) as f64;
+        let mut spun: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        for slice in sched.slices.iter().filter(|s| s.spin.is_some()) {
+            *spun.entry(slice.thread).or_default() += slice.active_ns as f64;
+        }
         Self {
             model,
             sched,
             t,
+            roles,
             wall,
             cpus,
             threads: sched.threads.iter().map(|th| (th.thread, th)).collect(),
+            spun,
             workers,
             workers_at_once,
             useful,
@@ -79,6 +94,14 @@ impl<'a> View<'a> {
     /// Nothing can be faster than the CPU time on all CPUs.
     pub(crate) fn cpu_floor(&self) -> f64 {
         self.cpu_work / self.cpus
+    }
+
+    /// What a thread waited for a processor after `n` of its waits.
+    pub(crate) fn back_on_cpu(&self, id: ThreadId, n: f64) -> f64 {
+        let th = self.threads.get(&id);
+        th.map_or(0.0, |th| {
+            th.delayed_ns as f64 * (n / th.slices.max(1) as f64).min(1.0)
+        })
     }
 
     /// Mean number of CPUs in use, busy waiting included.
@@ -99,13 +122,24 @@ impl<'a> View<'a> {
         self.thread(id).map(|th| th.process).unwrap_or_default()
     }
 
-    /// The name of a group; with that of its process where several are recorded.
+    /// What a thread does: its group, or one that stands for all threads that share its tasks.
+    pub(crate) fn role(&self, id: ThreadId) -> GroupId {
+        self.roles.role(self.group(id))
+    }
+
+    /// Whether the thread is of a process that only starts the others.
+    pub(crate) fn is_helper(&self, id: ThreadId) -> bool {
+        self.roles.is_helper(self.process(id))
+    }
+
+    /// The name of a role; with that of its process where several are recorded.
     pub(crate) fn group_name(&self, id: GroupId) -> String {
         let Some(group) = self.model.groups.get(id.0 as usize) else {
             return format!("group {}", id.0);
         };
         let name = match group.name.as_str() {
             "" => format!("group {}", id.0),
+            _ if self.roles.is_go(id) => "a goroutine".into(),
             "main" => "the main thread".into(),
             name => name.to_owned(),
         };
@@ -117,15 +151,15 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Threads of a group that were seen.
+    /// Threads of a role that were seen.
     pub(crate) fn members(&self, group: GroupId) -> Vec<&'a SchedThread> {
-        let of = |th: &&&SchedThread| self.group(th.thread) == group;
+        let of = |th: &&&SchedThread| self.role(th.thread) == group;
         self.threads.values().filter(of).copied().collect()
     }
 
-    /// Groups with threads that were seen.
+    /// Roles with threads that were seen.
     pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
-        self.threads.keys().map(|&id| self.group(id)).collect()
+        self.threads.keys().map(|&id| self.role(id)).collect()
     }
 
     pub(crate) fn shown(&self, site: SiteId) -> Option<&'a SiteFrame> {
@@ -162,24 +196,25 @@ pub(crate) fn is_file_io(reason: OffReason) -> bool {
 
 /// Threads that did real work, CPU work or files: a twentieth of what the busiest did, or half of their
 /// (not too short) lives.
-fn workers(sched: &Sched, t: &Thresholds, wall: f64) -> BTreeSet<ThreadId> {
+fn workers(
+    sched: &Sched,
+    t: &Thresholds,
+    wall: f64,
+    helps: impl Fn(ThreadId) -> bool,
+) -> BTreeSet<ThreadId> {
     let mut files: BTreeMap<ThreadId, f64> = BTreeMap::new();
     for off in sched.offs.iter().filter(|off| is_file_io(off.reason)) {
         *files.entry(off.thread).or_default() += off.sum_ns as f64;
     }
     let work =
         |th: &SchedThread| th.working_ns() as f64 + files.get(&th.thread).copied().unwrap_or(0.0);
-    let most = sched.threads.iter().map(work).fold(0.0, f64::max);
+    let own = || sched.threads.iter().filter(|th| !helps(th.thread));
+    let most = own().map(work).fold(0.0, f64::max);
     let is_worker = |th: &&SchedThread| {
         let short_lived = work(th) >= BUSY * th.life_ns() as f64 && work(th) >= SHORT * wall;
         work(th) > 0.0 && (work(th) >= t.worker_ratio * most || short_lived)
     };
-    sched
-        .threads
-        .iter()
-        .filter(is_worker)
-        .map(|th| th.thread)
-        .collect()
+    own().filter(is_worker).map(|th| th.thread).collect()
 }
 
 /// The most workers that were alive together for long enough to speak of.

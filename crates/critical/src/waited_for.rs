@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, OffId, ThreadId, Waker};
+use convoy_model::{GroupId, OffId, OffReason, ThreadId, Waker};
 
 use crate::tables::waits::low_ns;
 use crate::view::View;
@@ -28,6 +28,10 @@ impl WaitedFor {
             else {
                 continue;
             };
+            // Who started a process and waits for its end has nothing else to do.
+            if off.reason == OffReason::Child {
+                continue;
+            }
             let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
             let mut own = wake.wait_ns as f64;
             for &(id, ns) in &wake.waker_off {
@@ -42,7 +46,7 @@ impl WaitedFor {
                 }
             }
             if waker != off.thread {
-                this.blame(view.group(waker), off.thread, own.max(0.0) * low);
+                this.blame(view.role(waker), off.thread, own.max(0.0) * low);
             }
         }
         this
@@ -87,7 +91,7 @@ fn enders(view: &View) -> BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>> {
         };
         let share = (wake.wait_ns as f64 / (off.sum_ns as f64).max(1.0)).min(1.0);
         let list = enders.entry(wake.off).or_default();
-        list.push((view.group(waker), waker, share));
+        list.push((view.role(waker), waker, share));
     }
     enders
 }

@@ -11,7 +11,7 @@ use crate::{path, SiteFrame};
 
 /// Whether the frame says nothing about why a lock was taken.
 pub(crate) fn passes_on(frame: &SiteFrame) -> bool {
-    if is_runtime_module(&frame.module) {
+    if is_runtime_module(&frame.module) || is_library_source(&frame.file) {
         return true;
     }
     if frame.function.is_empty() {
@@ -22,6 +22,37 @@ pub(crate) fn passes_on(frame: &SiteFrame) -> bool {
     }
     let path = path::components(&frame.function);
     is_runtime_path(&path) || is_wrapper(&path)
+}
+
+/// Whether a file is the preloaded agent, whose name ends in a hash of its contents.
+pub(crate) fn is_agent(module: &str) -> bool {
+    module.starts_with("libconvoy-") || module.starts_with("libconvoy.so")
+}
+
+/// Whether the frame is of a virtual machine that runs other code, or of its glue between the two: generated code
+/// whose name has no class.
+pub(crate) fn is_virtual_machine(frame: &SiteFrame) -> bool {
+    let generated = frame.module.is_empty() && frame.file.is_empty() && !frame.function.is_empty();
+    frame.module.starts_with("libjvm.so") || (generated && !frame.function.contains(['.', ':']))
+}
+
+/// Whether the frame is of a language or its libraries, whatever it does. A lock of the program's own is not.
+pub(crate) fn is_language(frame: &SiteFrame) -> bool {
+    is_runtime_module(&frame.module)
+        || is_library_source(&frame.file)
+        || is_stub(&frame.function)
+        || is_go_runtime(&frame.function)
+        || is_runtime_path(&path::components(&frame.function))
+}
+
+/// Whether a source file is of a compiler or of a language's standard library: what was inlined from there has
+/// no path of namespaces in the debug information of some compilers.
+fn is_library_source(file: &str) -> bool {
+    let rust =
+        (file.contains("/rustc/") || file.contains("/rustlib/")) && file.contains("/library/");
+    rust || ["/include/c++/", "/lib/gcc/", "/lib/clang/"]
+        .iter()
+        .any(|folder| file.contains(folder))
 }
 
 /// File names (up to the first `.` or `-` after them) of libraries that never are the culprit.
@@ -47,7 +78,11 @@ const RUNTIME_MODULES: [&str; 17] = [
 
 /// Whether a file is a library that never is the culprit: the C library, a language's run-time library.
 pub(crate) fn is_runtime_module(module: &str) -> bool {
-    if module == "[vdso]" || module.starts_with("memfd:") || module.starts_with("ld-") {
+    if is_agent(module)
+        || module == "[vdso]"
+        || module.starts_with("memfd:")
+        || module.starts_with("ld-")
+    {
         return true;
     }
     let Some((stem, _)) = module.split_once(".so") else {
@@ -325,6 +360,34 @@ mod tests {
             module: module.into(),
             ..SiteFrame::default()
         }
+    }
+
+    #[test]
+    fn what_compilers_inline_passes_on_whatever_its_name() {
+        let at = |function: &str, file: &str| SiteFrame {
+            function: function.into(),
+            file: file.into(),
+            module: "app".into(),
+            ..SiteFrame::default()
+        };
+        for (function, file) in [
+            (
+                "_mm_pause",
+                "/rustc/9fc6/library/core/src/../../stdarch/crates/core_arch/src/x86/sse2.rs",
+            ),
+            (
+                "compare_exchange_weak",
+                "/usr/lib/rustlib/src/rust/library/core/src/sync/atomic.rs",
+            ),
+            ("load", "/usr/include/c++/12/bits/atomic_base.h"),
+            (
+                "_mm_load_si128",
+                "/usr/lib/gcc/x86_64-linux-gnu/12/include/emmintrin.h",
+            ),
+        ] {
+            assert!(passes_on(&at(function, file)), "{function}");
+        }
+        assert!(!passes_on(&at("library_load", "/src/library/load.c")));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{NameId, OffCpu, OffId, SiteId, ThreadId};
+use convoy_model::{NameId, OffCpu, OffId, SiteId, Slice, ThreadId};
 
 use super::Context;
-use crate::levels::answerable;
+use crate::levels::{answerable, low, low_cm};
 use crate::tables::paths::most;
 use crate::tables::waits::{low_ns, meanwhile};
 
@@ -27,6 +27,10 @@ pub(crate) struct Blocked {
     pub(crate) sites: BTreeMap<SiteId, f64>,
     pub(crate) names: BTreeMap<NameId, f64>,
     pub(crate) ids: Vec<OffId>,
+    /// Each thread's time in it altogether, delays between two waits of one call included.
+    pub(crate) in_it: BTreeMap<ThreadId, f64>,
+    /// CPU time of those calls.
+    pub(crate) cpu: f64,
 }
 
 impl Blocked {
@@ -38,6 +42,7 @@ impl Blocked {
         self.longest = self.longest.max(off.max_ns);
         let part = answerable(meanwhile(off), cx.view.low_below);
         *self.threads.entry(off.thread).or_default() += part;
+        *self.in_it.entry(off.thread).or_default() += off.sum_ns as f64;
         if let Some(site) = off.site {
             *self.sites.entry(site).or_default() += low;
         }
@@ -47,26 +52,67 @@ impl Blocked {
         self.ids.push(id);
     }
 
-    /// Wall time that they are answerable for: expected (that of the thread that has most), and at most
+    /// Activity inside of such a call: between two waits of it, or waiting for a processor after one.
+    pub(crate) fn add_call(&mut self, cx: &Context, slice: &Slice) {
+        let below = cx.view.low_below;
+        self.low += low(&slice.by_working, below);
+        *self.threads.entry(slice.thread).or_default() += low_cm(&slice.by_working, below);
+        *self.in_it.entry(slice.thread).or_default() += slice.active_ns as f64;
+        self.cpu += slice.running_ns as f64;
+    }
+
+    /// Workers that are in such waits for a time to speak of.
+    fn workers(&self, cx: &Context) -> BTreeSet<ThreadId> {
+        let most = self.in_it.values().copied().fold(0.0, f64::max);
+        self.in_it
+            .iter()
+            .filter(|(id, ns)| cx.view.workers.contains(id) && **ns > 0.1 * most)
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// Whether all of it is in threads that are there for a small part of the run only: their start.
+    pub(crate) fn is_a_start(&self, cx: &Context) -> bool {
+        const SHORT: f64 = 0.3;
+        let life = |id: &ThreadId| cx.view.threads.get(id).map_or(0, |th| th.life_ns()) as f64;
+        let lives: f64 = self.in_it.iter().map(|(id, ns)| life(id) * ns).sum();
+        let all: f64 = self.in_it.values().sum();
+        lives < SHORT * cx.view.wall * all
+    }
+
+    /// Whether most threads that could work are in such waits themselves.
+    fn themselves(&self, cx: &Context) -> bool {
+        let least = (THEMSELVES * cx.view.workers_at_once as f64).max(2.0);
+        self.workers(cx).len() as f64 >= least
+    }
+
+    /// Wall time that they are answerable for: expected (that of the thread that has most, or the mean
+    /// of those that are in it themselves), and at most
     /// (the sum, as if no two waited at once).
     pub(crate) fn wall(&self, cx: &Context) -> (f64, f64) {
         let one = self.threads.values().copied().fold(0.0, f64::max);
         let all: f64 = self.threads.values().sum();
-        (one.min(cx.view.wall), all.min(cx.view.wall))
+        // Where all are in it, each one's part of the run is shorter by all of its own.
+        let workers = self.workers(cx);
+        let own: f64 = workers.iter().filter_map(|id| self.in_it.get(id)).sum();
+        // Of many short-lived ones (a build), only so many are there at once.
+        let at_once = workers.len().min(cx.view.workers_at_once).max(1);
+        let own = if self.themselves(cx) {
+            own / at_once as f64
+        } else {
+            0.0
+        };
+        (
+            one.max(own).min(cx.view.wall),
+            all.max(own).min(cx.view.wall),
+        )
     }
 
     /// Others waited for those that were in these waits, or most threads were in them themselves. Else it is
     /// somebody in the background, and nobody's loss.
     pub(crate) fn on_the_critical_path(&self, cx: &Context) -> bool {
         let (one, _) = self.wall(cx);
-        let workers: BTreeSet<ThreadId> = self
-            .threads
-            .iter()
-            .filter(|(id, ns)| cx.view.workers.contains(id) && **ns > 0.1 * one)
-            .map(|(id, _)| *id)
-            .collect();
-        self.waited_for(cx) >= WAITED_FOR * one
-            || workers.len() as f64 >= (THEMSELVES * cx.view.workers_at_once as f64).max(2.0)
+        self.waited_for(cx) >= WAITED_FOR * one || self.themselves(cx)
     }
 
     /// Most time that one thread waited for somebody in these waits.

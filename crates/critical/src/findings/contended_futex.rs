@@ -9,8 +9,8 @@ use convoy_profile::ObjectKind;
 
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
-use crate::gain::Saving;
-use crate::levels::answerable;
+use crate::gain::{Saving, SWITCH_NS};
+use crate::levels::{add, freed};
 use crate::tables::paths::most;
 use crate::tables::waits::{low_ns, meanwhile};
 use crate::text::{cause, evidence, time};
@@ -24,7 +24,8 @@ const OWN: f64 = 0.6;
 const KNOWN: f64 = 0.5;
 /// Frames around a wait in which the waker's function is looked for: a guard or a wrapper is between them.
 const NEAR: usize = 3;
-/// A lock can be split or its section made shorter; nobody knows how far.
+/// A lock can be split or its section made shorter; nobody knows how far. Only where threads work for no longer than
+/// switches cost before they wait again, those are what takes the time, and go once nobody has to sleep.
 const EXPECTED: f64 = 0.5;
 const SURE: f64 = 0.2;
 const METHOD: &str = "waits for it while few threads worked, gone";
@@ -41,8 +42,9 @@ struct Case {
     n: u64,
     sum: f64,
     low: f64,
-    /// What each thread's waits are answerable for.
-    threads: BTreeMap<ThreadId, f64>,
+    threads: BTreeSet<ThreadId>,
+    /// Waited, by how many worked meanwhile.
+    meanwhile: Vec<u64>,
     sites: BTreeMap<SiteId, f64>,
     addresses: BTreeSet<u64>,
     known: f64,
@@ -56,7 +58,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let key = |places: &mut CallPaths, off: &convoy_model::OffCpu| Key {
         process: view.process(off.thread),
-        group: view.group(off.thread),
+        group: view.role(off.thread),
         place: places.of(off.site),
     };
     let is_case = |off: &convoy_model::OffCpu| {
@@ -67,7 +69,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         case.n = case.n.saturating_add(off.n);
         case.sum += off.sum_ns as f64;
         case.low += low_ns(view, off);
-        *case.threads.entry(off.thread).or_default() += answerable(meanwhile(off), view.useful);
+        case.threads.insert(off.thread);
+        add(&mut case.meanwhile, meanwhile(off));
         case.addresses.insert(off.address);
         if let Some(site) = off.site {
             *case.sites.entry(site).or_default() += off.sum_ns as f64;
@@ -84,7 +87,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             continue;
         };
         case.known += wake.wait_ns as f64;
-        let same_group = view.group(waker) == view.group(off.thread) && waker != off.thread;
+        let same_group = view.role(waker) == view.role(off.thread) && waker != off.thread;
         if same_group && looks_like_a_lock(view, off.site, site) {
             case.own += wake.wait_ns as f64;
             if let Some(site) = site {
@@ -142,13 +145,29 @@ impl Case {
         {
             return None;
         }
-        // Threads that wait at once are answerable for the same time, each for its part.
-        let all: f64 = self.threads.values().sum();
-        let most_saved = (all / self.threads.len() as f64).min(view.wall);
-        let saving = Saving {
-            expected: EXPECTED * most_saved,
-            most: most_saved,
-            sure: SURE,
+        let members = || self.threads.iter().filter_map(|id| view.threads.get(id));
+        let running: f64 = members().map(|th| th.running_ns as f64).sum();
+        let delayed: f64 = members().map(|th| th.delayed_ns as f64).sum();
+        let (n, threads) = (self.n as f64, self.threads.len() as f64);
+        // Half of what they run, or more, may be switches.
+        let saving = if running < 2.0 * n * SWITCH_NS.1 {
+            // Each thread has its waits less, the delays of getting back, and the switches. One that was handed the
+            // lock and has no processor yet keeps the others waiting.
+            let each = |switch: f64| (self.sum + delayed + n * switch) / threads;
+            Saving {
+                expected: each(SWITCH_NS.0).min(view.wall),
+                most: each(SWITCH_NS.1).min(view.wall),
+                sure: SURE,
+                cpu: (n * SWITCH_NS.0, n * SWITCH_NS.1),
+            }
+        } else {
+            let most = freed(&self.meanwhile, &view.sched.working, view.useful);
+            Saving {
+                expected: EXPECTED * most,
+                most,
+                sure: SURE,
+                ..Saving::default()
+            }
         };
         if saving.bound(view) < view.t.gain_mid {
             return None;
@@ -158,7 +177,7 @@ impl Case {
         let lives: f64 = view
             .members(key.group)
             .iter()
-            .filter(|th| self.threads.contains_key(&th.thread))
+            .filter(|th| self.threads.contains(&th.thread))
             .map(|th| th.life_ns() as f64)
             .sum();
         let share = (self.sum / lives.max(1.0)).min(1.0);

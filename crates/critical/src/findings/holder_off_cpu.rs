@@ -3,24 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::words::percent;
-use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::words::{percent, plural};
+use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker};
 use convoy_profile::ObjectKind;
 
 use super::contended_futex::looks_like_a_lock;
+use super::passed_on::PassedOn;
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
-use crate::levels::answerable;
 use crate::tables::paths::most;
-use crate::tables::waits::{low_ns, meanwhile};
+use crate::tables::waits::low_ns;
 use crate::text::{cause, evidence, in_what, time};
 use crate::view::{is_file_io, View};
 
-/// The section can be left before the wait for half of the cases.
-const EXPECTED: f64 = 0.5;
-const METHOD: &str =
-    "time that the holder was off the processors, passed beside the waiters instead of before them";
+/// The section can nearly always be left before the wait; whether the device can do several at a time is not known.
+const EXPECTED: f64 = 0.8;
+const METHOD: &str = "waits for the lock while its holder was off the processors, gone; at most, what it was in as well";
 
 /// What holders of one lock did at one place.
 #[derive(Default)]
@@ -28,8 +27,12 @@ struct Case {
     /// Waited for it while parallelism was low.
     waited: f64,
     all: f64,
-    waiters: BTreeMap<ThreadId, f64>,
+    /// The same, if all delays are because somebody waits.
+    most: f64,
+    /// Who waited how long, and after how many of its waits it had to get back on a processor.
+    waiters: BTreeMap<ThreadId, (f64, f64)>,
     waiter_sites: BTreeMap<SiteId, f64>,
+    /// Of the threads that wait, their time off the processors for this reason.
     holder_offs: BTreeSet<OffId>,
     holder_sites: BTreeMap<SiteId, f64>,
 }
@@ -43,23 +46,25 @@ struct Key {
     reason: OffReason,
 }
 
-pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
+/// A finding, where its waiters wait, and how long.
+pub(crate) struct Found {
+    pub(crate) finding: Finding,
+    pub(crate) waiters: Vec<SiteId>,
+    pub(crate) waited_ns: f64,
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<Found> {
     let view = cx.view;
     let mut places = CallPaths::new(view.model, true);
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
+    let passed_on = PassedOn::of(view);
     for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
+        let (Some(off), Some(known_lock)) = (view.sched.off(wake.off), lock_wait(view, wake))
+        else {
             continue;
         };
-        let known_lock = is_lock(view, off.object);
-        let guessed = off.object.is_none()
-            && view.group(off.thread) == view.group(waker)
-            && looks_like_a_lock(view, off.site, site);
-        if off.reason != OffReason::Futex || waker == off.thread || !(known_lock || guessed) {
-            continue;
-        }
         let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
-        for &(id, ns) in &wake.waker_off {
+        for (id, ns, most) in passed_on.holders_waits(view, wake) {
             let Some(held) = view.sched.off(id).filter(|o| tells(o, known_lock)) else {
                 continue;
             };
@@ -74,10 +79,12 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
                 reason: held.reason,
             };
             let case = cases.entry(key).or_default();
-            let ns = ns as f64;
             case.all += ns;
+            case.most += most;
             case.waited += ns * low;
-            *case.waiters.entry(off.thread).or_default() += ns * low;
+            let waiter = case.waiters.entry(off.thread).or_default();
+            waiter.0 += ns;
+            waiter.1 += wake.n as f64 * ns / (wake.wait_ns as f64).max(1.0);
             if let Some(site) = off.site {
                 *case.waiter_sites.entry(site).or_default() += ns;
             }
@@ -89,8 +96,29 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     }
     cases
         .into_iter()
-        .filter_map(|(key, case)| case.finding(cx, &key))
+        .filter_map(|(key, case)| {
+            Some(Found {
+                finding: case.finding(cx, &key)?,
+                waiters: case.waiter_sites.keys().copied().collect(),
+                waited_ns: case.all,
+            })
+        })
         .collect()
+}
+
+/// Whether a thread waited for a lock that another one let go then: `Some(true)` if it is known to be one,
+/// `Some(false)` if that is concluded.
+pub(crate) fn lock_wait(view: &View, wake: &Wake) -> Option<bool> {
+    let off = view.sched.off(wake.off)?;
+    let Waker::Thread(waker, site) = wake.waker else {
+        return None;
+    };
+    let known = is_lock(view, off.object);
+    let concluded = off.object.is_none()
+        && view.role(off.thread) == view.role(waker)
+        && looks_like_a_lock(view, off.site, site);
+    let is = off.reason == OffReason::Futex && waker != off.thread && (known || concluded);
+    is.then_some(known)
 }
 
 /// Whether a wait of a holder is one that says something: not that it was taken off, nor another lock. Waits for
@@ -126,20 +154,31 @@ pub(crate) fn is_lock(view: &View, id: Option<ObjectId>) -> bool {
 impl Case {
     fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
         let view = cx.view;
-        let held: f64 = self
-            .holder_offs
+        let n = self.waiters.len().max(1) as f64;
+        let offs = || self.holder_offs.iter().filter_map(|&id| view.sched.off(id));
+        let held: f64 = offs().map(|off| off.sum_ns as f64).sum();
+        let back: f64 = self
+            .waiters
             .iter()
-            .filter_map(|&id| view.sched.off(id))
-            .map(|off| answerable(meanwhile(off), view.low_below))
+            .map(|(&id, &(_, n))| view.back_on_cpu(id, n))
             .sum();
-        let c = self.waited.min(held).min(view.wall);
-        // The holders' waits do not go away: they pass at the same time.
-        let side_by_side = 1.0 + self.waiters.len() as f64;
-        let most = c - c / side_by_side;
+        // Each thread has so much less to wait for. What the holders wait for passes at the same time then; a file
+        // need not be waited for at all, if several writes are one.
+        let each = ((self.all + back) / n).min(view.wall);
+        let most = ((self.most + back) / n).min(view.wall);
+        let again: f64 = offs()
+            .map(|off| view.back_on_cpu(off.thread, off.n as f64))
+            .sum();
+        let not_needed = if is_file_io(key.reason) {
+            (held + again) / n
+        } else {
+            0.0
+        };
         let saving = Saving {
-            expected: EXPECTED * most,
-            most,
+            expected: EXPECTED * each,
+            most: (most + not_needed).min(view.wall),
             sure: 0.0,
+            cpu: (0.0, self.call_cpu(cx)),
         };
         let site = most_of(&self.holder_sites)?;
         if saving.bound(view) < view.t.gain_mid {
@@ -152,17 +191,21 @@ impl Case {
             str::to_owned,
         );
         let place = view.place(Some(site));
-        let share = c / view.wall;
+        let share = each / view.wall;
         let mut files: BTreeMap<NameId, f64> = BTreeMap::new();
-        for off in self.holder_offs.iter().filter_map(|&id| view.sched.off(id)) {
+        for off in offs() {
             if let Some(name) = off.name {
                 *files.entry(name).or_default() += off.sum_ns as f64;
             }
         }
         let file_ns: f64 = files.values().sum();
-        let file = view.file_name(most_of(&files)).map(|name| {
+        let name = view.file_name(most_of(&files));
+        let file = name.map(|name| {
             let text = format!("the holder is {}: {name}", in_what(key.reason));
             evidence("file_wait_ns", file_ns, text)
+        });
+        let of = name.map_or_else(String::new, |name| {
+            format!(" ({})", name.rsplit('/').next().unwrap_or(name))
         });
         Some(Finding {
             id: "holder-off-cpu",
@@ -171,7 +214,7 @@ impl Case {
                 None => Subject::Code(site),
             },
             title: format!(
-                "threads wait for {lock} while its holder is {} at {place}: {} of the run",
+                "threads wait for {lock} while its holder is {}{of} at {place}: {} of the run",
                 in_what(key.reason),
                 percent(share)
             ),
@@ -187,13 +230,9 @@ impl Case {
                 evidence(
                     "waiters",
                     self.waiters.len() as f64,
-                    format!("{} threads waited", self.waiters.len()),
+                    format!("{} waited", plural(self.waiters.len(), "thread")),
                 ),
-                time(
-                    "holder_off_ns",
-                    held,
-                    "is what the holder's waits are answerable for while few threads worked",
-                ),
+                time("holder_off_ns", held, "is what the holders were in it"),
             ]
             .into_iter()
             .chain(file)
@@ -221,6 +260,19 @@ impl Case {
                 Vec::new()
             },
         })
+    }
+}
+
+impl Case {
+    /// CPU time inside of the calls that the holders wait in.
+    fn call_cpu(&self, cx: &Context) -> f64 {
+        let calls = cx.view.sched.slices.iter().filter(|slice| {
+            let here = slice
+                .site
+                .is_some_and(|site| self.holder_sites.contains_key(&site));
+            here && cx.in_call.reason(slice).is_some()
+        });
+        calls.map(|slice| slice.running_ns as f64).sum()
     }
 }
 

@@ -1,11 +1,11 @@
 //! Threads of one kind, or processes of one program (MPI ranks), of which one works while the others wait
 //! for it: at a barrier, or at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{GroupId, ProcessId, SchedSource, SchedThread, ThreadId, Waker};
+use convoy_model::{GroupId, OffReason, ProcessId, SchedSource, SchedThread, ThreadId, Waker};
 
 use super::Context;
 use crate::gain::Saving;
@@ -17,6 +17,10 @@ use crate::view::View;
 const TOGETHER: f64 = 0.6;
 /// The busiest one is at work for this share of its life: one that waits for work itself has no more of it.
 const BUSY: f64 = 0.7;
+/// A process that only waits for it, too: it may itself wait for members for this share of its work.
+const ITSELF: f64 = 0.3;
+/// A process that starts the others works itself if it does this share of their mean.
+const HELPS: f64 = 0.5;
 /// Share of the others' waiting that must be for members.
 const FOR_MEMBERS: f64 = 0.5;
 /// Even work cannot be had to the last bit.
@@ -35,8 +39,14 @@ impl Member<'_> {
         self.threads.iter().map(|th| of(th) as f64).sum()
     }
 
-    fn working(&self) -> f64 {
-        self.sum(SchedThread::working_ns)
+    /// At work, without the time in loops that wait, on a processor or not.
+    fn working(&self, view: &View) -> f64 {
+        self.sum(SchedThread::active_ns) - self.spun(view)
+    }
+
+    fn spun(&self, view: &View) -> f64 {
+        let of = |th: &&SchedThread| view.spun.get(&th.thread).copied();
+        self.threads.iter().filter_map(of).sum()
     }
 
     fn start(&self) -> u64 {
@@ -59,7 +69,9 @@ impl Member<'_> {
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut all = Vec::new();
-    for group in view.groups() {
+    // Where a runtime gives tasks to any of its threads, which one works says nothing: the code does.
+    let roles = view.groups().into_iter();
+    for group in roles.filter(|&group| !view.roles.is_shared(group)) {
         let members: Vec<Member> = view
             .members(group)
             .into_iter()
@@ -87,7 +99,8 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
     }
     let mut by_exe: BTreeMap<(&str, &str), Vec<Member>> = BTreeMap::new();
     for (process, threads) in by_process {
-        if let Some(of) = view.model.processes.get(process.0 as usize) {
+        let of = view.model.processes.get(process.0 as usize);
+        if let Some(of) = of.filter(|_| !view.roles.is_helper(process)) {
             by_exe
                 .entry((&of.exe, &of.name))
                 .or_default()
@@ -96,8 +109,29 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
     }
     by_exe
         .into_iter()
-        .map(|((_, name), members)| (format!("processes of {name}"), members))
+        .map(|((_, name), members)| {
+            (
+                format!("processes of {name}"),
+                without_parents(view, members),
+            )
+        })
         .collect()
+}
+
+/// A process that started the others of its kind and only waits for them is none of those that share the work.
+fn without_parents<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
+    let process = |m: &Member| view.model.processes.get(m.process.0 as usize);
+    let parents: BTreeSet<u32> = members.iter().filter_map(process).map(|p| p.ppid).collect();
+    let is_parent = |m: &Member| process(m).is_some_and(|p| parents.contains(&p.pid));
+    let work = |m: &Member| m.working(view);
+    let children = || members.iter().filter(|m| !is_parent(m));
+    let mean = children().map(work).sum::<f64>() / children().count().max(1) as f64;
+    let idle: Vec<bool> = members
+        .iter()
+        .map(|m| is_parent(m) && work(m) < HELPS * mean)
+        .collect();
+    let kept = members.into_iter().zip(idle).filter(|(_, idle)| !idle);
+    kept.map(|(member, _)| member).collect()
 }
 
 fn judge(
@@ -111,12 +145,12 @@ fn judge(
         return None;
     }
     let by_work = |a: &(usize, &Member), b: &(usize, &Member)| {
-        let work = a.1.working().total_cmp(&b.1.working());
+        let work = a.1.working(view).total_cmp(&b.1.working(view));
         work.then(b.0.cmp(&a.0))
     };
     let (at, busiest) = members.iter().enumerate().max_by(by_work)?;
-    let mean = members.iter().map(Member::working).sum::<f64>() / members.len() as f64;
-    let most = busiest.working();
+    let mean = members.iter().map(|m| m.working(view)).sum::<f64>() / members.len() as f64;
+    let most = busiest.working(view);
     let longest = members.iter().map(Member::life).fold(0.0, f64::max);
     // They begin together; who has less to do may end before.
     let start = members.iter().map(Member::start).min()?;
@@ -126,8 +160,8 @@ fn judge(
     if !together
         || mean <= 0.0
         || most < (1.0 + view.t.imbalance_ratio) * mean
-        || most < BUSY * busiest.life()
-        || for_members(view, members, at) < FOR_MEMBERS
+        || is_fed(view, members, at, processes)
+        || for_members(view, members, at, processes) < FOR_MEMBERS
     {
         return None;
     }
@@ -144,19 +178,21 @@ fn judge(
         expected: EXPECTED * uneven,
         most: uneven,
         sure: SURE,
+        ..Saving::default()
     };
     if saving.bound(view) < view.t.gain_mid {
         return None;
     }
-    let least = members.iter().map(Member::working).fold(most, f64::min);
+    let least = members.iter().map(|m| m.working(view)).fold(most, f64::min);
     let n = members.len();
     let who = if processes {
-        let pid = view
-            .model
-            .processes
-            .get(busiest.process.0 as usize)
-            .map_or(0, |p| p.pid);
-        format!("process {pid}")
+        let pid = pid_of(view, busiest.process);
+        // Launchers start their processes in order: who counts ranks finds it by that.
+        let before = members
+            .iter()
+            .filter(|m| pid_of(view, m.process) < pid)
+            .count();
+        format!("process {pid} ({} of {n} by id)", ordinal(before + 1))
     } else {
         let thread = busiest
             .threads
@@ -173,7 +209,7 @@ fn judge(
     };
     let mut groups: Vec<GroupId> = members
         .iter()
-        .flat_map(|m| m.threads.iter().map(|th| view.group(th.thread)))
+        .flat_map(|m| m.threads.iter().map(|th| view.role(th.thread)))
         .collect();
     groups.sort_unstable();
     groups.dedup();
@@ -207,7 +243,11 @@ fn judge(
             ],
             causes: vec![cause(
                 "uneven-work",
-                format!("{} of one kind get different amounts of work", plural(n, kind).replace("processs", "processes")),
+                format!("{} of one kind get different amounts of work", if processes {
+                    format!("{n} processes")
+                } else {
+                    plural(n, kind)
+                }),
                 "give out smaller parts as threads become free, or parts of equal cost",
             )],
             undecided: String::new(),
@@ -218,9 +258,43 @@ fn judge(
     ))
 }
 
-/// Share of what the others did not work that was for the busiest: waits that members ended, busy waiting,
-/// and the time after their end.
-fn for_members(view: &View, members: &[Member], busiest_at: usize) -> f64 {
+fn pid_of(view: &View, id: ProcessId) -> u32 {
+    let process = view.model.processes.get(id.0 as usize);
+    process.map_or(0, |p| p.pid)
+}
+
+fn ordinal(n: usize) -> String {
+    match n {
+        1 => "first".into(),
+        2 => "second".into(),
+        3 => "third".into(),
+        n => format!("number {n}"),
+    }
+}
+
+/// Whether the busiest one waits for work itself. Processes begin and end at their own pace: of them only what they
+/// wait for one another counts.
+fn is_fed(view: &View, members: &[Member], busiest_at: usize, processes: bool) -> bool {
+    let busiest = &members[busiest_at];
+    let work = busiest.working(view);
+    if !processes {
+        return work < BUSY * busiest.life();
+    }
+    let mut waited = 0.0;
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+            continue;
+        };
+        if busiest.has(off.thread) && !busiest.has(waker) && members.iter().any(|m| m.has(waker)) {
+            waited += wake.wait_ns as f64;
+        }
+    }
+    waited > ITSELF * work
+}
+
+/// Share of what the others did not work that was for the busiest: waits that members ended, busy waiting, and the
+/// time after their end. Of processes, what launchers, timers and the start took is nobody's.
+fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bool) -> f64 {
     if view.sched.source == SchedSource::Perf {
         return 1.0;
     }
@@ -232,17 +306,37 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize) -> f64 {
         .filter(|(at, _)| *at != busiest_at);
     for (_, other) in others {
         let gone = busiest.end().saturating_sub(other.end()) as f64;
-        let spun = other.sum(|th| th.spinning_ns);
-        lost += other.sum(|th| th.blocked_ns) + gone + spun;
+        let spun = other.spun(view);
+        let blocked = if processes {
+            0.0
+        } else {
+            other.sum(|th| th.blocked_ns)
+        };
+        lost += blocked + gone + spun;
         known += gone + spun;
     }
     for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+        let Some(off) = view.sched.off(wake.off) else {
             continue;
         };
-        let of_other = members.iter().any(|m| m.has(off.thread)) && !busiest.has(off.thread);
-        if of_other && members.iter().any(|m| m.has(waker)) {
-            known += wake.wait_ns as f64;
+        let of = members.iter().find(|m| m.has(off.thread));
+        let Some(of) = of.filter(|_| !busiest.has(off.thread)) else {
+            continue;
+        };
+        let ns = wake.wait_ns as f64;
+        match wake.waker {
+            // Its own threads are its own affair.
+            Waker::Thread(waker, _) if processes && (of.has(waker) || view.is_helper(waker)) => {}
+            Waker::Thread(waker, _) => {
+                lost += if processes { ns } else { 0.0 };
+                // Who hands on what all have done was waiting for the last one himself.
+                let hands_on = processes && started(view, members, waker);
+                if hands_on || members.iter().any(|m| m.has(waker)) {
+                    known += ns;
+                }
+            }
+            Waker::Interrupt if processes && is_network(off.reason) => lost += ns,
+            _ => {}
         }
     }
     if lost > 0.0 {
@@ -250,4 +344,18 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize) -> f64 {
     } else {
         0.0
     }
+}
+
+/// Whether the thread is of the process that started them, and is none of them.
+fn started(view: &View, members: &[Member], id: ThreadId) -> bool {
+    let pid = pid_of(view, view.process(id));
+    let parent = |m: &Member| {
+        let process = view.model.processes.get(m.process.0 as usize);
+        process.is_some_and(|p| p.ppid == pid)
+    };
+    members.iter().all(|m| !m.has(id)) && members.iter().any(parent)
+}
+
+fn is_network(reason: OffReason) -> bool {
+    matches!(reason, OffReason::Socket | OffReason::Poll)
 }

@@ -30,6 +30,14 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
             sums.entry(key).or_default().add(cx, OffId(ix as u32), off);
         }
     }
+    for slice in &view.sched.slices {
+        if let Some(reason) = cx.in_call.reason(slice) {
+            let key = (places.of(slice.site), reason);
+            if let Some(blocked) = sums.get_mut(&key) {
+                blocked.add_call(cx, slice);
+            }
+        }
+    }
     sums.into_iter()
         .filter_map(|((_, reason), blocked)| finding(cx, reason, &blocked))
         .collect()
@@ -42,6 +50,7 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
         expected: EXPECTED * one,
         most: all,
         sure: 0.0,
+        cpu: (0.0, blocked.cpu),
     };
     if saving.bound(view) < view.t.gain_mid || !blocked.on_the_critical_path(cx) {
         return None;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{GroupId, OffReason, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, Waker};
 use convoy_profile::ObjectKind;
 
 use super::Context;
@@ -22,7 +22,7 @@ const WAKES: u64 = 20;
 const WAITS: f64 = 0.1;
 /// Those that wait do less than this share of the work: they only ask for it, and it is a pool, no stage.
 const ASKS: f64 = 0.1;
-/// A stage that has several threads already can have more; one that has a single thread perhaps not.
+/// A stage can have more threads, and one that has several already surely; the main thread perhaps not.
 const EXPECTED: (f64, f64) = (0.8, 0.5);
 const SURE: (f64, f64) = (0.4, 0.0);
 const METHOD: &str = "work of each stage over its threads, bounded by CPUs (asymptotic bound)";
@@ -63,9 +63,18 @@ impl Stage {
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
+    // Helpers start the program; threads that share their tasks with others are no stage.
+    let helps = |group: GroupId| {
+        let of = view.model.groups.get(group.0 as usize);
+        of.is_some_and(|g| view.roles.is_helper(g.process))
+    };
     let stages: BTreeMap<GroupId, Stage> = view
         .groups()
         .into_iter()
+        .filter(|&group| {
+            let roles = &view.roles;
+            !roles.is_shared(group) && !roles.is_service(group) && !helps(group)
+        })
         .map(|group| (group, Stage::of(view, group)))
         .collect();
     let links = links(view);
@@ -100,9 +109,19 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
             .map(|object| object.kind);
         let other = matches!(
             kind,
-            Some(ObjectKind::Mutex | ObjectKind::RwLock | ObjectKind::Spin | ObjectKind::Thread)
-        );
-        let (from, to) = (view.group(off.thread), view.group(waker));
+            Some(
+                ObjectKind::Mutex
+                    | ObjectKind::RwLock
+                    | ObjectKind::Spin
+                    | ObjectKind::Thread
+                    | ObjectKind::Barrier
+                    | ObjectKind::OmpLock
+                    | ObjectKind::OmpCritical
+                    | ObjectKind::OmpBarrier
+                    | ObjectKind::OmpRegion
+            )
+        ) || is_team(view, off);
+        let (from, to) = (view.role(off.thread), view.role(waker));
         if from == to || other || off.reason == OffReason::Child {
             continue;
         }
@@ -111,6 +130,17 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
         link.1 += wake.wait_ns as f64;
     }
     links
+}
+
+/// Whether a thread of an OpenMP team waits for the others: they meet, and hand nothing over.
+fn is_team(view: &View, off: &OffCpu) -> bool {
+    let site = off.site.and_then(|id| view.model.sites.get(id.0 as usize));
+    let team = |module: &str| {
+        ["libgomp", "libomp", "libiomp"]
+            .iter()
+            .any(|lib| module.starts_with(lib))
+    };
+    site.is_some_and(|site| site.frames.iter().take(4).any(|frame| team(&frame.module)))
 }
 
 fn finding(
@@ -132,9 +162,14 @@ fn finding(
     let several = slow.threads > 1;
     let pick = |(many, one): (f64, f64)| if several { many } else { one };
     let saving = Saving {
-        expected: pick(EXPECTED) * most,
+        expected: if main(view, slow.group) {
+            EXPECTED.1
+        } else {
+            EXPECTED.0
+        } * most,
         most,
         sure: pick(SURE),
+        ..Saving::default()
     };
     if needed <= slow.threads as f64 || saving.bound(view) < view.t.gain_mid {
         return None;

@@ -8,7 +8,9 @@ mod imbalance;
 mod io;
 mod limiting_stage;
 mod memory;
+mod passed_on;
 mod serial_code;
+mod sleeping;
 mod thread_count;
 
 use std::collections::BTreeSet;
@@ -16,7 +18,10 @@ use std::collections::BTreeSet;
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{GroupId, SiteId};
 
+use self::holder_off_cpu::Found;
+use crate::in_call::InCall;
 use crate::rows::Analysis;
+use crate::text::evidence;
 use crate::view::View;
 use crate::waited_for::WaitedFor;
 
@@ -25,6 +30,7 @@ pub(crate) struct Context<'a> {
     pub(crate) view: &'a View<'a>,
     pub(crate) rows: &'a Analysis,
     pub(crate) waited_for: WaitedFor,
+    pub(crate) in_call: InCall,
 }
 
 /// Everything that could be said, in no particular order.
@@ -33,6 +39,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         view,
         rows,
         waited_for: WaitedFor::of(view),
+        in_call: InCall::of(view),
     };
     if view.workers_at_once < 2 {
         // One thread is not parallel whatever it does, unless others wait for it.
@@ -42,16 +49,23 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     // Low parallelism of a group that is explained otherwise is not serial code as well.
     let mut explained: BTreeSet<GroupId> = BTreeSet::new();
     let mut findings = Vec::new();
+    let holders = holder_off_cpu::findings(&cx);
     for (groups, finding) in imbalance::findings(&cx)
         .into_iter()
         .chain(limiting_stage::findings(&cx))
-        .chain(contended_futex::findings(&cx))
     {
         explained.extend(groups);
         findings.push(finding);
     }
+    for (groups, finding) in contended_futex::findings(&cx) {
+        explained.extend(groups);
+        if !is_explained(&finding, &holders) {
+            findings.push(finding);
+        }
+    }
     findings.extend(serial_code::findings(&cx, &explained));
-    let holders = holder_off_cpu::findings(&cx);
+    let holders = holders.into_iter().map(|found| found.finding);
+    let holders: Vec<Finding> = holders.collect();
     let under_a_lock: BTreeSet<SiteId> = holders.iter().filter_map(|f| site(&f.subject)).collect();
     findings.extend(holders);
     // I/O under a lock is said once, of the lock.
@@ -60,12 +74,58 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             .into_iter()
             .filter(|f| site(&f.subject).is_none_or(|site| !under_a_lock.contains(&site))),
     );
-    findings.extend(busy_waiting::findings(&cx));
+    let loops = busy_waiting::findings(&cx);
+    for finding in &mut findings {
+        with_loops(&cx, finding, &loops);
+    }
+    findings.extend(loops);
     findings.extend(memory::findings(&cx));
+    findings.extend(sleeping::finding(&cx));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }
     findings
+}
+
+/// Whether threads wait for a lock mostly because of what its holders wait for: then that is what is said.
+fn is_explained(contended: &Finding, holders: &[Found]) -> bool {
+    const MOSTLY: f64 = 0.5;
+    let waited = contended.evidence.iter().find(|e| e.key == "wait_ns");
+    let waited = waited.map_or(f64::INFINITY, |e| e.value);
+    let at = site(&contended.subject);
+    let same = |found: &&Found| at.is_some_and(|at| found.waiters.contains(&at));
+    let explained: f64 = holders
+        .iter()
+        .filter(same)
+        .map(|found| found.waited_ns)
+        .sum();
+    explained >= MOSTLY * waited
+}
+
+/// Processes that wait in loops for the one that has most work do so because of it: with even work, both go.
+fn with_loops(cx: &Context, imbalance: &mut Finding, loops: &[Finding]) {
+    let Subject::Processes(processes) = imbalance.subject.clone() else {
+        return;
+    };
+    let spins = |f: &&Finding| match f.subject {
+        Subject::Loop(id) => {
+            let of = cx.view.sched.loops.get(id.0 as usize);
+            of.is_some_and(|of| processes.contains(&of.process))
+        }
+        _ => false,
+    };
+    // Savings add up, as shares of the run.
+    let both = |a: f64, b: f64| 1.0 / (1.0 / a + 1.0 / b - 1.0).max(1.0 / a.max(b) / 2.0);
+    for spin in loops.iter().filter(spins) {
+        let (gain, more) = (&mut imbalance.gain, &spin.gain);
+        gain.mid = both(gain.mid, more.mid);
+        gain.high = both(gain.high, more.high).max(gain.mid);
+        imbalance.evidence.push(evidence(
+            "spin_gain",
+            more.mid,
+            format!("meanwhile, {}", spin.title),
+        ));
+    }
 }
 
 /// Where a finding is.

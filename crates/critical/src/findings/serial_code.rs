@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{passes_on, CodeFrom, GroupId, SchedSource, SiteFrame, SiteId};
+use convoy_model::{passes_on, CodeFrom, GroupId, SchedSource, SiteFrame, SiteId, Slice};
 
 use super::Context;
 use crate::call_path::{function_key, path_frames};
@@ -28,9 +28,12 @@ const METHOD: &str = "Amdahl's law: its time at low parallelism spread over the 
 pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Finding> {
     let mut by_group: BTreeMap<GroupId, Vec<Piece>> = BTreeMap::new();
     let below = cx.view.low_below;
-    for slice in cx.view.sched.slices.iter().filter(|s| s.spin.is_none()) {
+    let code = |s: &&Slice| {
+        s.spin.is_none() && cx.in_call.reason(s).is_none() && !cx.view.is_helper(s.thread)
+    };
+    for slice in cx.view.sched.slices.iter().filter(code) {
         let cm = low_cm(&slice.by_working, below);
-        let group = cx.view.group(slice.thread);
+        let group = cx.view.role(slice.thread);
         by_group.entry(group).or_default().push(Piece {
             cm,
             time: low(&slice.by_working, below),
@@ -66,7 +69,7 @@ fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
     let spun = view
         .threads
         .values()
-        .filter(|th| view.group(th.thread) != group)
+        .filter(|th| view.role(th.thread) != group)
         .map(|th| th.spinning_ns as f64)
         .fold(0.0, f64::max);
     let reasons = cx.waited_for.group(group) + without_others(view) + spun;
@@ -170,6 +173,7 @@ impl Phase<'_> {
             expected: EXPECTED * most,
             most,
             sure: 0.0,
+            ..Saving::default()
         };
         let first = self
             .pieces

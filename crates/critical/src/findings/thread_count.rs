@@ -5,15 +5,13 @@ use convoy_model::words::{count, percent, plural};
 use convoy_model::{OffReason, Waker};
 
 use super::Context;
-use crate::gain::Saving;
+use crate::gain::{Saving, SWITCH_NS};
 use crate::text::{cause, evidence};
 
 /// Threads that are at work for this share of the run use what they could use.
 const ALL_BUSY: f64 = 0.9;
 /// Threads that could run wait for this share of their active time.
 const DELAYED: f64 = 0.3;
-/// What a switch costs, its caches included: expected and at most. Nanoseconds.
-const SWITCH_NS: (f64, f64) = (2_000.0, 10_000.0);
 /// More work can be spread over more threads; whether it scales is not known.
 const EXPECTED: f64 = 0.5;
 
@@ -33,6 +31,7 @@ fn too_few(cx: &Context) -> Option<Finding> {
         expected: EXPECTED * most,
         most,
         sure: 0.0,
+        ..Saving::default()
     };
     Some(Finding {
         id: "too-few-threads",
@@ -117,7 +116,7 @@ fn too_many(cx: &Context) -> Option<Finding> {
             low: 1.0,
             mid: ratio(expected),
             high: ratio(most),
-            method: "switches at 2 to 10 us each".into(),
+            method: "switches at 5 to 10 us each".into(),
             limited_by: "CPUs".into(),
         },
         share_of_thread_time: delayed / active.max(1.0),
@@ -136,7 +135,7 @@ fn own_wakes(cx: &Context) -> f64 {
             continue;
         };
         let worker = view.workers.contains(&off.thread) && off.reason == OffReason::Futex;
-        if worker && view.group(off.thread) == view.group(waker) {
+        if worker && view.role(off.thread) == view.role(waker) {
             sum += wake.n as f64;
         }
     }

@@ -50,7 +50,9 @@ pub(crate) fn reason_rows(view: &View) -> Vec<ReasonRow> {
 pub(crate) fn wait_rows(view: &View) -> Vec<WaitRow> {
     let mut places = CallPaths::new(view.model, true);
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
-    for off in &view.sched.offs {
+    // Who was taken off did not wait for anything at that place: only the reasons count it.
+    let waited = |off: &&OffCpu| off.reason != OffReason::Preempted;
+    for off in view.sched.offs.iter().filter(waited) {
         let key = Key {
             process: view.process(off.thread),
             reason: off.reason,

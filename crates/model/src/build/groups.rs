@@ -249,6 +249,7 @@ fn job_name(job: &str) -> String {
 
 fn start_name(start: &SiteFrame) -> String {
     match start.function.as_str() {
+        "" if !start.module.is_empty() => format!("{} thread", start.module),
         "" => start.label(),
         function => format!("{}()", path::short(function)),
     }

@@ -20,8 +20,8 @@ use crate::kinds::kind_of;
 use crate::{Model, Object, Process, ProcessId, Thread, Use};
 use objects::Objects;
 use sched::{Mention, Mentions, ProcessNames};
-pub(crate) use sites::shown;
 use sites::{base_name, Sites};
+pub(crate) use sites::{shown, shown_loop};
 use threads::Threads;
 
 impl Model {

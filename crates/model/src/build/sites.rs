@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
 
-use crate::wrappers::passes_on;
+use crate::wrappers::{is_agent, is_language, is_virtual_machine, passes_on};
 use crate::{ProcessId, Site, SiteFrame, SiteId};
 
 /// Makes sites of a process's stacks, each when it is first asked for.
@@ -53,7 +53,7 @@ impl<'p> Sites<'p> {
         if let Some(&id) = self.by_frames.get(frames) {
             return id;
         }
-        let expanded: Vec<_> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
+        let expanded = own(frames.iter().flat_map(|&ix| self.expand(ix)).collect());
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
             process: self.id,
@@ -127,13 +127,32 @@ fn unknown(frame: &Frame, module: String, reason: Reason) -> SiteFrame {
     }
 }
 
-/// The innermost frame that says who wanted the lock, else the innermost one that has a name.
+/// A stack without the agent's frames: it is no part of the program. One of nothing else stays as it is.
+fn own(frames: Vec<SiteFrame>) -> Vec<SiteFrame> {
+    let program = |frame: &SiteFrame| !is_agent(&frame.module);
+    if frames.iter().any(program) {
+        frames.into_iter().filter(program).collect()
+    } else {
+        frames
+    }
+}
+
+/// The innermost frame that says who wanted the lock, else the innermost one that has a name. A virtual machine
+/// wants it for the code that it runs, if there is any.
 pub(crate) fn shown(frames: &[SiteFrame]) -> usize {
     let telling = |frame: &SiteFrame| !passes_on(frame);
+    let interpreted = |frame: &SiteFrame| telling(frame) && !is_virtual_machine(frame);
     let named = |frame: &SiteFrame| !frame.function.is_empty();
     frames
         .iter()
-        .position(telling)
+        .position(interpreted)
+        .or_else(|| frames.iter().position(telling))
         .or_else(|| frames.iter().position(named))
         .unwrap_or(0)
+}
+
+/// The innermost frame of a loop that is the program's own: that it only waits is known already.
+pub(crate) fn shown_loop(frames: &[SiteFrame]) -> usize {
+    let own = |frame: &SiteFrame| !frame.function.is_empty() && !is_language(frame);
+    frames.iter().position(own).unwrap_or_else(|| shown(frames))
 }

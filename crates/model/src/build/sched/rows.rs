@@ -4,7 +4,7 @@ use convoy_profile as profile;
 
 use super::objects::ByAddress;
 use super::Names;
-use crate::build::shown;
+use crate::build::shown_loop;
 use crate::{
     LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched, SchedThread, Slice,
     SpinLoop, Wake, Waker,
@@ -26,6 +26,24 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
     let (wakes, _) = joiner.keep(&from.wakes, |this, row| this.wake(row, &off_ids));
     let loops = from.loops.iter().enumerate();
     let loops = loops.map(|(ix, row)| joiner.spin_loop(ix, row)).collect();
+    // What comes after the end of all threads is no part of the run: nobody was there, and nobody waited.
+    let last = threads.iter().map(|th: &SchedThread| th.end_ns).max();
+    let end_ns = last
+        .unwrap_or(from.end_ns)
+        .clamp(from.start_ns.min(from.end_ns), from.end_ns);
+    let after = from.end_ns.saturating_sub(end_ns);
+    let within = |levels: &[u64]| {
+        let mut levels = levels.to_vec();
+        if let Some(none) = levels.first_mut() {
+            *none = none.saturating_sub(after);
+        }
+        levels
+    };
+    let width = from.bins.width_ns.max(1);
+    let pieces = match after {
+        0 => u64::MAX,
+        _ => end_ns.saturating_sub(from.start_ns).div_ceil(width),
+    };
     let bin = |bin: &profile::Bin| profile::Bin {
         top: bin.top.and_then(|ix| *slice_ids.get(ix as usize)?),
         ..*bin
@@ -33,14 +51,20 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
     Sched {
         source: from.source,
         start_ns: from.start_ns,
-        end_ns: from.end_ns,
+        end_ns,
         events: from.events,
         sample_period_ns: from.sample_period_ns,
-        active: from.active.clone(),
-        working: from.working.clone(),
-        running: from.running.clone(),
+        active: within(&from.active),
+        working: within(&from.working),
+        running: within(&from.running),
         bin_width_ns: from.bins.width_ns,
-        bins: from.bins.bins.iter().map(bin).collect(),
+        bins: from
+            .bins
+            .bins
+            .iter()
+            .take(usize::try_from(pieces).unwrap_or(usize::MAX))
+            .map(bin)
+            .collect(),
         threads,
         slices,
         offs,
@@ -177,7 +201,7 @@ impl Joiner<'_> {
             .unwrap_or_default();
         SpinLoop {
             process: ProcessId(row.process),
-            shown: shown(&frames),
+            shown: shown_loop(&frames),
             frames,
             lo: row.lo,
             hi: row.hi,

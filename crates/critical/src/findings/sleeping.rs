@@ -1,0 +1,168 @@
+//! Threads that look for work, sleep for a while, and look again: what happens meanwhile waits for the clock.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::{passes_on, OffCpu, OffReason, SiteId, ThreadId};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::tables::paths::most;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Sleeps longer than this are a schedule, not a poll. Nanoseconds.
+const POLL_NS: f64 = 10e6;
+/// Sleeps that make a loop.
+const SLEEPS: u64 = 20;
+/// A thread that polls is asleep for this share of its life...
+const ASLEEP: f64 = 0.3;
+/// ... and at least one of them is on a processor for this share of it: else there is no work that waits.
+const RUNNING: f64 = 0.15;
+/// Some of it will be waited for in any case: a queue is empty at times.
+const EXPECTED: f64 = 0.8;
+const METHOD: &str = "sleep of the busiest of them, and getting back on a processor, gone";
+
+/// What one thread sleeps.
+#[derive(Default)]
+struct Sleeper {
+    n: u64,
+    ns: f64,
+}
+
+pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+    let view = cx.view;
+    let mut sleepers: BTreeMap<ThreadId, Sleeper> = BTreeMap::new();
+    let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
+    let polls = |off: &&OffCpu| {
+        off.reason == OffReason::Sleep
+            && off.sum_ns as f64 <= POLL_NS * off.n as f64
+            && view.workers.contains(&off.thread)
+            && off
+                .site
+                .and_then(|site| view.shown(site))
+                .is_some_and(|frame| !passes_on(frame))
+            && in_company(view, off.thread)
+    };
+    for off in view.sched.offs.iter().filter(polls) {
+        let sleeper = sleepers.entry(off.thread).or_default();
+        sleeper.n = sleeper.n.saturating_add(off.n);
+        sleeper.ns += off.sum_ns as f64;
+        if let Some(site) = off.site {
+            *sites.entry(site).or_default() += off.sum_ns as f64;
+        }
+    }
+    sleepers.retain(|id, s| s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id));
+    let running = |id: &ThreadId| {
+        let th = view.threads.get(id);
+        th.map_or(0.0, |th| th.running_ns as f64 / life(view, *id))
+    };
+    if sleepers.is_empty() || sleepers.keys().map(running).fold(0.0, f64::max) < RUNNING {
+        return None;
+    }
+    // The busiest thread limits what is left: its sleep is what can go, and only where workers all poll or wait.
+    let busiest = view
+        .workers
+        .iter()
+        .map(|id| {
+            sleepers.get(id).map_or_else(
+                || waits(view, *id),
+                |s| s.ns + view.back_on_cpu(*id, s.n as f64),
+            )
+        })
+        .fold(f64::INFINITY, f64::min);
+    let idle = view.sched.working.first().copied().unwrap_or(0) as f64;
+    let all: f64 = sleepers.values().map(|s| s.ns).sum();
+    let most_saved = busiest.min(view.wall).max(idle.min(all));
+    let saving = Saving {
+        expected: EXPECTED * most_saved,
+        most: most_saved,
+        sure: 0.0,
+        ..Saving::default()
+    };
+    if saving.bound(view) < view.t.gain_mid {
+        return None;
+    }
+    let n: u64 = sleepers.values().map(|s| s.n).sum();
+    let lives: f64 = sleepers.keys().map(|id| life(view, *id)).sum();
+    let share = (all / lives.max(1.0)).min(1.0);
+    let site = most(sites.clone())?;
+    let place = view.place(Some(site));
+    let mut places: Vec<(String, f64)> = sites
+        .iter()
+        .map(|(site, ns)| (view.place(Some(*site)), *ns))
+        .collect();
+    places.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    places.dedup_by(|a, b| a.0 == b.0);
+    let mut list = vec![
+        evidence(
+            "sleep_ns",
+            all,
+            format!(
+                "{} sleeps of {} on average, {} together",
+                count(n as f64),
+                duration(all / n.max(1) as f64),
+                duration(all)
+            ),
+        ),
+        evidence(
+            "idle_ratio",
+            idle / view.wall,
+            format!(
+                "no thread was at work for {} of the run",
+                percent(idle / view.wall)
+            ),
+        ),
+    ];
+    list.extend(places.into_iter().skip(1).take(2).map(|(place, ns)| {
+        evidence(
+            "place_ratio",
+            ns / all,
+            format!("{} of it at {place}", percent(ns / all)),
+        )
+    }));
+    Some(Finding {
+        id: "sleep-polling",
+        subject: Subject::Code(site),
+        title: format!(
+            "{} asleep between two looks for work for {} of their time, most at {place}",
+            match sleepers.len() {
+                1 => "1 thread is".into(),
+                n => format!("{} are", plural(n, "thread")),
+            },
+            percent(share)
+        ),
+        evidence: list,
+        causes: vec![cause(
+            "sleep-polling",
+            "a loop sleeps, looks whether there is something to do, and sleeps again: work waits until it looks",
+            format!("wait for the event itself at {place}: a condition variable, a semaphore, poll() on a descriptor"),
+        )],
+        undecided: String::new(),
+        gain: saving.gain(view, METHOD, "the work of the busiest thread"),
+        share_of_thread_time: share,
+        caveats: vec![
+            "if it sleeps to keep a rate (frames, a limit, a retry), there is nothing to gain".into(),
+        ],
+    })
+}
+
+/// Whether the process has another worker: one to wait for.
+fn in_company(view: &View, id: ThreadId) -> bool {
+    let process = view.process(id);
+    view.workers
+        .iter()
+        .any(|&other| other != id && view.process(other) == process)
+}
+
+fn life(view: &View, id: ThreadId) -> f64 {
+    let th = view.threads.get(&id);
+    th.map_or(1.0, |th| (th.life_ns() as f64).max(1.0))
+}
+
+/// What a thread that does not poll waits for others.
+fn waits(view: &View, id: ThreadId) -> f64 {
+    let th = view.threads.get(&id);
+    th.map_or(0.0, |th| th.blocked_ns as f64)
+}
