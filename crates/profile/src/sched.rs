@@ -80,6 +80,7 @@ pub enum SchedSource {
 }
 
 /// The index of a number of threads in a histogram: exact up to 32, then eight to an octave.
+#[inline]
 pub fn bucket(threads: usize) -> usize {
     if threads <= 32 {
         return threads;

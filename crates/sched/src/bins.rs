@@ -150,6 +150,9 @@ impl Timeline {
             return;
         }
         self.reach(to - 1);
+        if at >> self.width == (to - 1) >> self.width {
+            return f(self, at, to - at);
+        }
         while at < to {
             let next = (u128::from(at >> self.width) + 1) << self.width;
             let end = u64::try_from(next).map_or(to, |next| next.min(to));

@@ -31,3 +31,4 @@ mod wakes;
 pub use accounting::{Accounting, Output};
 pub use event::{Event, Options, Out, Place, State, Tid, WakerIs};
 pub use images::{Image, Life};
+pub use table::{Fold, Map};

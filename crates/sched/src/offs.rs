@@ -6,11 +6,11 @@ use convoy_profile::{NameIx, OffCpu, OffIx, OffReason, StackIx, ThreadRef};
 
 use crate::clock::{trimmed, Clock, Mark, Spread};
 use crate::event::Place;
-use crate::table::Table;
+use crate::table::{Last, Table};
 
 /// What makes two waits the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Where {
+pub(crate) struct Where {
     thread: ThreadRef,
     stack: StackIx,
     reason: OffReason,
@@ -62,7 +62,13 @@ impl Offs {
 
     /// The row of waits of `thread` at `place` for `reason`. A kernel stack does not make another row: the first one is
     /// kept.
-    pub fn row(&mut self, thread: ThreadRef, place: &Place, reason: OffReason) -> OffIx {
+    pub fn row(
+        &mut self,
+        last: &mut Last<Where>,
+        thread: ThreadRef,
+        place: &Place,
+        reason: OffReason,
+    ) -> OffIx {
         let key = Where {
             thread,
             stack: place.stack,
@@ -78,7 +84,7 @@ impl Offs {
             name: None,
             ..*key
         };
-        let ix = self.0.row(key, fold, |&place| Row {
+        let ix = self.0.row_again(last, key, fold, |&place| Row {
             place,
             kernel_stack: 0,
             n: 0,

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use convoy_profile::{CodeFrom, LoopIx, Slice, StackIx, ThreadRef};
 
 use crate::clock::{Clock, Lap, Mark, Share, Spread};
-use crate::table::Table;
+use crate::table::{Last, Table};
 
 /// What makes two pieces of activity the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Slices {
         Self(Table::new(limit))
     }
 
-    pub fn row(&mut self, code: Code) -> u32 {
+    pub fn row(&mut self, last: &mut Last<Code>, code: Code) -> u32 {
         let fold = |code: &Code| Code { stack: 0, ..*code };
-        self.0.row(code, fold, |&code| Row {
+        self.0.row_again(last, code, fold, |&code| Row {
             code,
             n: 0,
             active_ns: 0,

@@ -11,14 +11,15 @@
 //! call stack; what is left at the end goes to that of the last one. A slice without samples goes to the
 //! place at which it blocked.
 
-use convoy_profile::{CodeFrom, LoopIx, OffIx, OffReason, SchedThread, StackIx, ThreadRef};
+use convoy_profile::{CodeFrom, LoopIx, OffIx, OffReason, SchedThread, StackIx, ThreadRef, Waker};
 
 use crate::bins::Timeline;
 use crate::clock::{Change, Clock, Lap, Mark, Share};
 use crate::event::Place;
 use crate::history::{Doing, History};
-use crate::offs::Offs;
+use crate::offs::{Offs, Where};
 use crate::slices::{Code, Slices};
+use crate::table::Last;
 
 /// Where the time is written down.
 #[derive(Debug)]
@@ -42,11 +43,22 @@ pub(crate) enum Phase {
     Gone,
 }
 
+/// The rows that a thread was in last.
+#[derive(Debug, Default)]
+pub(crate) struct LastRows {
+    blocked: Last<Where>,
+    preempted: Last<Where>,
+    unsampled: Last<Code>,
+    sampled: Last<Code>,
+    pub wake: Last<(OffIx, Waker)>,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub phase: Phase,
     pub history: History,
+    pub last: LastRows,
     /// The phase began, or was written down last.
     since_ns: u64,
     /// Up to here its activity has been attributed, or its wait began.
@@ -69,6 +81,7 @@ impl Thread {
         Self {
             phase: Phase::New,
             history: History::default(),
+            last: LastRows::default(),
             since_ns: now_ns,
             mark: Mark::default(),
             preempted: None,
@@ -132,7 +145,9 @@ impl Thread {
     /// It has to leave its processor, and could go on. Only for a running thread.
     pub fn preempt(&mut self, books: &mut Books, place: &Place) {
         self.settle(books);
-        let row = books.offs.row(self.thread(), place, OffReason::Preempted);
+        let thread = self.thread();
+        let last = &mut self.last.preempted;
+        let row = books.offs.row(last, thread, place, OffReason::Preempted);
         let mark = self.preempted.get_or_insert_default();
         books.clock.lap(mark, None, true);
         books.clock.change(Change {
@@ -147,15 +162,20 @@ impl Thread {
     pub fn block(&mut self, books: &mut Books, place: &Place) {
         self.settle(books);
         self.close(books, place.stack);
-        let row = books.offs.row(self.thread(), place, place.reason);
-        self.set(Phase::Off(row), Doing::Off(row));
+        self.wait(books, place);
     }
 
     /// It was there at the start of the recording, and waited. Only for a new thread.
     pub fn begin_off(&mut self, books: &mut Books, place: &Place) {
         self.settle(books);
         books.clock.lap(&mut self.mark, None, true);
-        let row = books.offs.row(self.thread(), place, place.reason);
+        self.wait(books, place);
+    }
+
+    fn wait(&mut self, books: &mut Books, place: &Place) {
+        let thread = self.thread();
+        let last = &mut self.last.blocked;
+        let row = books.offs.row(last, thread, place, place.reason);
         self.set(Phase::Off(row), Doing::Off(row));
     }
 
@@ -166,12 +186,13 @@ impl Thread {
     /// have been measured meanwhile.
     pub fn sample(&mut self, books: &mut Books, stack: StackIx, spin: Option<LoopIx>) {
         self.settle(books);
-        let row = books.slices.row(Code {
+        let code = Code {
             thread: self.thread(),
             stack,
             from: CodeFrom::Sample,
             spin,
-        });
+        };
+        let row = books.slices.row(&mut self.last.sampled, code);
         books.slices.count(row);
         if spin.is_some() {
             let known = self.spinning || books.sample_period_ns == 0;
@@ -254,7 +275,7 @@ impl Thread {
     /// Ends the slice, at call stack `stack`.
     fn close(&mut self, books: &mut Books, stack: StackIx) {
         let row = self.sampled.take().unwrap_or_else(|| {
-            let row = books.slices.row(Code {
+            let code = Code {
                 thread: self.thread(),
                 stack,
                 from: match stack {
@@ -262,7 +283,8 @@ impl Thread {
                     _ => CodeFrom::StackTop,
                 },
                 spin: None,
-            });
+            };
+            let row = books.slices.row(&mut self.last.unsampled, code);
             books.slices.count(row);
             row
         });

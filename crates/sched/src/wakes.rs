@@ -4,7 +4,7 @@
 use convoy_profile::{OffIx, Wake, Waker};
 
 use crate::history::{Doing, History};
-use crate::table::Table;
+use crate::table::{Last, Table};
 
 /// Waits of the waker kept per row...
 const SHOWN: usize = 8;
@@ -23,6 +23,7 @@ impl Wakes {
     /// `waker` ended a wait that lasted from `from_ns` to `to_ns`; `history` is its own.
     pub fn add(
         &mut self,
+        last: &mut Last<(OffIx, Waker)>,
         off: OffIx,
         waker: Waker,
         from_ns: u64,
@@ -30,11 +31,13 @@ impl Wakes {
         history: Option<&History>,
     ) {
         let fold = |key: &(OffIx, Waker)| (key.0, Waker::Unknown);
-        let ix = self.0.row((off, waker), fold, |&(off, waker)| Wake {
-            off,
-            waker,
-            ..Wake::default()
-        });
+        let ix = self
+            .0
+            .row_again(last, (off, waker), fold, |&(off, waker)| Wake {
+                off,
+                waker,
+                ..Wake::default()
+            });
         let Some(row) = self.0.rows.get_mut(ix as usize) else {
             return;
         };

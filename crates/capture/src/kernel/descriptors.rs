@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use convoy_profile::NameIx;
+use convoy_sched::Map;
 
 /// A descriptor is looked up again after this long: numbers are reused.
 const FRESH_NS: u64 = 200_000_000;
@@ -32,7 +33,7 @@ struct Known {
 pub(crate) struct Descriptors {
     names: Vec<String>,
     index: HashMap<String, NameIx>,
-    known: HashMap<(u32, i32), Known>,
+    known: Map<(u32, i32), Known>,
     sockets: HashMap<u32, Sockets>,
 }
 

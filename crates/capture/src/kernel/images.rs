@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use convoy_profile::StackIx;
+use convoy_sched::Map;
 use convoy_unwind::{Files, Unwinder};
 
 use super::waiting::Judged;
@@ -20,7 +21,7 @@ pub(crate) struct Image {
     /// Threads' names by tid: the last one seen.
     pub names: HashMap<u32, String>,
     /// Stacks that were judged: whether a thread waits there.
-    pub loops: HashMap<StackIx, Judged>,
+    pub loops: Map<StackIx, Judged>,
     /// Threads alive.
     pub alive: usize,
 }
@@ -31,8 +32,8 @@ pub(crate) struct Images {
     all: Vec<Image>,
     files: Files,
     /// The image that a process runs now.
-    current: HashMap<u32, usize>,
-    pid_of: HashMap<u32, u32>,
+    current: Map<u32, usize>,
+    pid_of: Map<u32, u32>,
     /// Images whose names nobody has read yet.
     unnamed: Vec<usize>,
 }
@@ -126,7 +127,7 @@ impl Images {
             args: Vec::new(),
             unwinder: Unwinder::new(pid, &self.files),
             names: HashMap::new(),
-            loops: HashMap::new(),
+            loops: Map::default(),
             alive: 0,
         });
         if let Some(before) = self.current.insert(pid, ix) {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use convoy_profile::{NameIx, OffReason, SchedSource, StackIx};
 use convoy_sched::reason::{can_wake, BlockState};
-use convoy_sched::{Accounting, Event, Options, Out, Place, State, WakerIs};
+use convoy_sched::{Accounting, Event, Map, Options, Out, Place, State, WakerIs};
 
 use super::descriptors::Descriptors;
 use super::images::{Image, Images};
@@ -25,9 +25,9 @@ pub(crate) struct Pipeline {
     images: Images,
     descriptors: Descriptors,
     loops: Loops,
-    places: HashMap<u32, HashMap<u32, Spot>>,
+    places: Map<u32, Map<u32, Spot>>,
     /// What each blocked thread waits for: a wake-up is judged by it.
-    waits: HashMap<u32, (OffReason, i16)>,
+    waits: Map<u32, (OffReason, i16)>,
     kernel_stacks: KernelStacks,
     /// The source knows what a thread waits in: without system calls there is no reason.
     knows_calls: bool,
@@ -60,8 +60,8 @@ impl Pipeline {
             images: Images::default(),
             descriptors: Descriptors::default(),
             loops: Loops::default(),
-            places: HashMap::new(),
-            waits: HashMap::new(),
+            places: Map::default(),
+            waits: Map::default(),
             kernel_stacks: KernelStacks::default(),
         }
     }

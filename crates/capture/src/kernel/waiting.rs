@@ -1,9 +1,9 @@
 //! Whether a sampled thread works, or waits in a loop on its processor.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 
 use convoy_profile::{LoopIx, SpinKind, StackIx};
+use convoy_sched::Map;
 use convoy_spinloop::{judge_with, known, only_helps, works, Tells, Verdict};
 
 use super::images::Image;
@@ -68,7 +68,7 @@ struct Spot {
 pub(crate) struct Loops {
     all: Vec<Found>,
     /// The loop in which each thread's sample before this one was.
-    before: HashMap<u32, LoopIx>,
+    before: Map<u32, LoopIx>,
     budget: Budget,
 }
 

@@ -27,10 +27,10 @@ static OBJECT: &Aligned<[u8]> =
 const RECORDS_BYTES: usize = 16 << 20;
 /// Stacks leave so much of it to the rest.
 const FOR_LIVES_BYTES: usize = 4 << 20;
-/// On each processor, 4,000 stack copies a second...
-const COPY_INTERVAL_NS: u64 = 250_000;
+/// On each processor, 2,000 stack copies a second...
+const COPY_INTERVAL_NS: u64 = 500_000;
 /// ... after 2,000 without a limit.
-const COPY_BURST_NS: u64 = 2000 * COPY_INTERVAL_NS;
+const COPY_BURST_NS: u64 = 2_000 * COPY_INTERVAL_NS;
 
 /// What has been loaded.
 pub(super) struct Loaded {
