@@ -28,8 +28,10 @@ enum Order {
     /// The recording ended at this time.
     Stop(u64),
     /// Do this with the source, between two looks.
-    With(Box<dyn FnOnce(&mut dyn EventSource) + Send>),
+    With(Deed),
 }
+
+type Deed = Box<dyn FnOnce(&mut dyn EventSource) + Send>;
 
 /// What came of it.
 #[derive(Debug)]

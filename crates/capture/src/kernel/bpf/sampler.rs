@@ -26,10 +26,12 @@ pub(super) fn attach(program: &ProgramMut<'_>, period_ns: u64) -> io::Result<Vec
 }
 
 fn timer(processor: u32, period_ns: u64) -> io::Result<OwnedFd> {
-    let mut attributes = libbpf_sys::perf_event_attr::default();
-    attributes.type_ = libbpf_sys::PERF_TYPE_SOFTWARE;
-    attributes.size = size_of::<libbpf_sys::perf_event_attr>() as u32;
-    attributes.config = u64::from(libbpf_sys::PERF_COUNT_SW_CPU_CLOCK);
+    let mut attributes = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: u64::from(libbpf_sys::PERF_COUNT_SW_CPU_CLOCK),
+        ..Default::default()
+    };
     attributes.__bindgen_anon_1.sample_period = period_ns;
     attributes.set_exclude_idle(1);
     // SAFETY: the attributes outlive the call; any process, this processor, no group.
