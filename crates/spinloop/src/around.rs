@@ -14,7 +14,8 @@ use crate::values::{Flow, Set};
 /// Instructions behind the loop's exits that are followed.
 const FOLLOWED: usize = 512;
 
-/// Whether a way out of the loop leads back to it and leaves a count as it is.
+/// Whether a way out of the loop leads back to it and leaves a count as it is; of a loop that does not count,
+/// whether one leads back that only looks and computes.
 pub(crate) fn goes_on(window: &Window, body: &Body, flow: &Flow, carried: Set) -> bool {
     let counters: Vec<&Effect> = flow
         .effects
@@ -23,6 +24,21 @@ pub(crate) fn goes_on(window: &Window, body: &Body, flow: &Flow, carried: Set) -
         .filter(|(at, e)| carried & (1 << (at % 64)) != 0 && (is_register(e) || e.stores))
         .map(|(_, e)| e)
         .collect();
+    leads_back(window, body, flow, |e| {
+        if counters.is_empty() {
+            e.stores || e.is_call()
+        } else {
+            counters.iter().any(|counter| sets_anew(e, counter))
+        }
+    })
+}
+
+/// Whether any way out of the loop leads back to it.
+pub(crate) fn comes_back(window: &Window, body: &Body, flow: &Flow) -> bool {
+    leads_back(window, body, flow, |_| false)
+}
+
+fn leads_back(window: &Window, body: &Body, flow: &Flow, ends: impl Fn(&Effect) -> bool) -> bool {
     let mut info = InstructionInfoFactory::new();
     let mut seen = BTreeSet::new();
     let mut todo: Vec<u64> = flow
@@ -41,8 +57,7 @@ pub(crate) fn goes_on(window: &Window, body: &Body, flow: &Flow, carried: Set) -
         let Some(instr) = window.decode(at) else {
             continue;
         };
-        let effect = Effect::of(&instr, &mut info);
-        if !counters.iter().any(|c| sets_anew(&effect, c)) {
+        if !ends(&Effect::of(&instr, &mut info)) {
             todo.extend(successors(&instr));
         }
     }

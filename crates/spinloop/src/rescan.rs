@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{InstructionInfoFactory, Mnemonic};
 
-use crate::around::goes_on;
+use crate::around::comes_back;
 use crate::effects::{Effect, PLACES, RSP};
 use crate::flow::{Body, Graph, Window};
 use crate::values::Flow;
@@ -39,7 +39,7 @@ pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
         .filter(|&place| written[place] && is_exposed(graph, &effects, body.head, place))
         .all(|place| is_fresh(graph, &effects, body.head, &written, place));
     // A way out that comes back may be the usual way round, and this the rare one.
-    same && !goes_on(window, body, &Flow::of(graph, body), 0)
+    same && !comes_back(window, body, &Flow::of(graph, body))
 }
 
 /// It does more than to look and to compute.

@@ -44,11 +44,14 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
             Outcome::Waits { mut found, counts } => {
                 // In a pause between two tries a thread waits for certain.
                 let is_try = matches!(found.kind, SpinKind::Lock | SpinKind::Yield);
-                let polls = found.kind == SpinKind::Polling && counts != 0 && !spins;
+                let polls = found.kind == SpinKind::Polling && !spins;
                 if polls || (is_try && delay.is_none()) {
                     let flow = Flow::of(&graph, body);
                     if polls && goes_on(window, body, &flow, counts) {
-                        return Verdict::Unknown(Why::Mixed);
+                        if counts != 0 {
+                            return Verdict::Unknown(Why::Mixed);
+                        }
+                        continue; // the larger loop decides
                     }
                     if is_try {
                         found.tells = tells(&graph, body, &flow.effects, ip);

@@ -108,6 +108,8 @@ int w_redis(int id)
         if (atomic_load(&io_threads_pending[id].value) != 0) break;
     return j;
 }
+void w_either(void) { while (!done || !atomic_load(&flag)); }
+void w_neither(int n) { for (int i = 0; i < n; i++) { while (!done && !atomic_load(&flag)); sched_yield(); } }
 int threads;
 void w_redis_main(void)
 {

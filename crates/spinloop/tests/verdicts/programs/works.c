@@ -104,3 +104,4 @@ struct list **k_two_tables(struct table *t, struct list *who, unsigned long hash
     }
     return 0;
 }
+int k_first_free(volatile struct list *l, unsigned long n, unsigned long from) { unsigned long i = from % n; while (l[i].key) { i++; if (i == n) i = 0; } return i; }
