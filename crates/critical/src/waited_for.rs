@@ -7,6 +7,9 @@ use convoy_model::{GroupId, OffId, OffReason, ThreadId, Waker};
 use crate::tables::waits::low_ns;
 use crate::view::View;
 
+/// Time limits longer than this are a schedule. Nanoseconds.
+const LIMIT_NS: f64 = 20e6;
+
 /// Waits while parallelism was low, by who ended them.
 pub(crate) struct WaitedFor {
     /// Group that was waited for, and by which thread: nanoseconds.
@@ -23,6 +26,7 @@ impl WaitedFor {
             by_off: BTreeMap::new(),
         };
         let enders = enders(view);
+        let again = timed_out(view);
         for wake in &view.sched.wakes {
             let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
             else {
@@ -33,6 +37,7 @@ impl WaitedFor {
                 continue;
             }
             let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
+            let low = low * again.get(&wake.off).copied().unwrap_or(1.0);
             let mut own = wake.wait_ns as f64;
             for &(id, ns) in &wake.waker_off {
                 let ns = ns as f64;
@@ -76,6 +81,28 @@ impl WaitedFor {
         }
         most(Some(&sums))
     }
+}
+
+/// A worker that waits with a time limit (for the lock of an interpreter) waits on after it: what ran out was for the
+/// same ones as what was ended. Factors by which the latter is too short.
+fn timed_out(view: &View) -> BTreeMap<OffId, f64> {
+    let mut ended: BTreeMap<OffId, (f64, f64)> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let (by_thread, by_timer) = ended.entry(wake.off).or_default();
+        match wake.waker {
+            Waker::Thread(..) => *by_thread += wake.wait_ns as f64,
+            Waker::Interrupt => *by_timer += wake.wait_ns as f64,
+            _ => {}
+        }
+    }
+    let again = |(id, (by_thread, by_timer)): (OffId, (f64, f64))| {
+        let off = view.sched.off(id)?;
+        let polls = off.reason == OffReason::Futex
+            && view.workers.contains(&off.thread)
+            && off.sum_ns as f64 <= LIMIT_NS * off.n as f64;
+        (polls && by_thread > 0.0).then(|| (id, 1.0 + by_timer / by_thread))
+    };
+    ended.into_iter().filter_map(again).collect()
 }
 
 fn most(waiters: Option<&BTreeMap<ThreadId, f64>>) -> f64 {

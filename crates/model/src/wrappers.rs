@@ -288,6 +288,21 @@ const NEUTRAL: [&str; 66] = [
     "ptr",
 ];
 
+/// What sleeps for a while: who calls it decides that, and for how long.
+const SLEEPS: [&str; 7] = [
+    "sleep",
+    "usleep",
+    "msleep",
+    "nanosleep",
+    "delay",
+    "nap",
+    "snooze",
+];
+/// How long that is.
+const UNITS: [&str; 11] = [
+    "us", "ms", "ns", "sec", "secs", "seconds", "millis", "micros", "nanos", "usec", "msec",
+];
+
 /// Words of the project that may come first: `apr_`, `sqlite3_`, `ngx_thread_`.
 const PREFIX_WORDS: usize = 2;
 /// Two words of a prefix have at most this many letters together: `hot_region_lock` does more.
@@ -310,8 +325,10 @@ fn is_wrapper(path: &[String]) -> bool {
             || is(&NOUNS, word)
             || is(&VERBS, word)
             || is(&NEUTRAL, word)
+            || is(&SLEEPS, word)
+            || is(&UNITS, word)
     };
-    let thing = |word: &String| is(&LOCKS, word) || is(&NOUNS, word);
+    let thing = |word: &String| is(&LOCKS, word) || is(&NOUNS, word) || is(&SLEEPS, word);
     let Some(first) = words.iter().position(thing) else {
         return words.iter().all(known) && words.iter().any(|word| is(&WAITS, word));
     };
@@ -324,7 +341,7 @@ fn is_wrapper(path: &[String]) -> bool {
     rest.iter().all(known)
         && words
             .iter()
-            .any(|word| is(&LOCKS, word) || is(&VERBS, word))
+            .any(|word| is(&LOCKS, word) || is(&VERBS, word) || is(&SLEEPS, word))
 }
 
 /// `pthreadMutexEnter`, `pthread_mutex_enter`, `PTHREADMutex_Enter2`: lower-case words, no digits.
@@ -456,6 +473,8 @@ mod tests {
             "try_lock",
             "Semaphore::acquire()",
             "spin_lock",
+            "sleep_ms",
+            "fx_sleep_us",
             "CRYPTO_THREAD_write_lock",
             // Language libraries, wherever they were inlined
             "std::mutex::lock()",

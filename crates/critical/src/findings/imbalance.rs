@@ -19,14 +19,22 @@ const TOGETHER: f64 = 0.6;
 const BUSY: f64 = 0.7;
 /// A process that only waits for it, too: it may itself wait for members for this share of its work.
 const ITSELF: f64 = 0.3;
-/// A process that starts the others works itself if it does this share of their mean.
-const HELPS: f64 = 0.5;
+/// A process that hands on works itself if it does this share of the others' mean.
+const HELPS: f64 = 0.1;
 /// Share of the others' waiting that must be for members.
 const FOR_MEMBERS: f64 = 0.5;
 /// Even work cannot be had to the last bit.
 const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.4;
 const METHOD: &str = "work of the busiest against the mean, while few others worked";
+
+/// How work is measured. CPU time does not depend on who else wants CPUs; but where a loop that waits is not
+/// recognised in each sample, only the time that work took tells.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Cpu,
+    Time,
+}
 
 /// A thread of a group, or all threads of a process.
 struct Member<'a> {
@@ -39,9 +47,21 @@ impl Member<'_> {
         self.threads.iter().map(|th| of(th) as f64).sum()
     }
 
-    /// At work, without the time in loops that wait, on a processor or not.
-    fn working(&self, view: &View) -> f64 {
-        self.sum(SchedThread::active_ns) - self.spun(view)
+    /// CPU time that is work. Waiting for a processor is not: what others have makes nobody's part larger.
+    fn working(&self) -> f64 {
+        self.sum(|th| th.running_ns.saturating_sub(th.spinning_ns))
+    }
+
+    fn work(&self, by: By, view: &View) -> f64 {
+        match by {
+            By::Cpu => self.working(),
+            By::Time => self.took(view),
+        }
+    }
+
+    /// The time that this took, delays included.
+    fn took(&self, view: &View) -> f64 {
+        (self.sum(SchedThread::active_ns) - self.spun(view)).max(self.working())
     }
 
     fn spun(&self, view: &View) -> f64 {
@@ -109,29 +129,32 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
     }
     by_exe
         .into_iter()
-        .map(|((_, name), members)| {
-            (
-                format!("processes of {name}"),
-                without_parents(view, members),
-            )
-        })
+        .map(|((_, name), members)| (format!("processes of {name}"), without_hubs(view, members)))
         .collect()
 }
 
-/// A process that started the others of its kind and only waits for them is none of those that share the work.
-fn without_parents<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
-    let process = |m: &Member| view.model.processes.get(m.process.0 as usize);
-    let parents: BTreeSet<u32> = members.iter().filter_map(process).map(|p| p.ppid).collect();
-    let is_parent = |m: &Member| process(m).is_some_and(|p| parents.contains(&p.pid));
-    let work = |m: &Member| m.working(view);
-    let children = || members.iter().filter(|m| !is_parent(m));
-    let mean = children().map(work).sum::<f64>() / children().count().max(1) as f64;
-    let idle: Vec<bool> = members
-        .iter()
-        .map(|m| is_parent(m) && work(m) < HELPS * mean)
-        .collect();
-    let kept = members.into_iter().zip(idle).filter(|(_, idle)| !idle);
-    kept.map(|(member, _)| member).collect()
+/// Without those of the program's processes that only hand on what the others have done: who has next to no work and
+/// ends the waits of several others.
+fn without_hubs<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
+    let all: f64 = members.iter().map(Member::working).sum();
+    let others = (members.len().max(2) - 1) as f64;
+    let idle = |m: &Member| m.working() < HELPS * (all - m.working()) / others;
+    let mut woken: BTreeMap<ProcessId, BTreeSet<ProcessId>> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        if let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) {
+            let by = woken.entry(view.process(waker)).or_default();
+            by.insert(view.process(off.thread));
+        }
+    }
+    let kin: BTreeSet<ProcessId> = members.iter().map(|m| m.process).collect();
+    let wakes = |m: &Member| {
+        let woken = woken.get(&m.process).into_iter().flatten();
+        woken
+            .filter(|&&p| p != m.process && kin.contains(&p))
+            .count()
+    };
+    let hub = |m: &Member| idle(m) && wakes(m) >= 2;
+    members.into_iter().filter(|m| !hub(m)).collect()
 }
 
 fn judge(
@@ -140,17 +163,28 @@ fn judge(
     name: &str,
     processes: bool,
 ) -> Option<(Vec<GroupId>, Finding)> {
+    let by = |by| judge_by(cx, members, name, processes, by);
+    by(By::Cpu).or_else(|| by(By::Time))
+}
+
+fn judge_by(
+    cx: &Context,
+    members: &[Member],
+    name: &str,
+    processes: bool,
+    by: By,
+) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     if members.len() < 2 {
         return None;
     }
     let by_work = |a: &(usize, &Member), b: &(usize, &Member)| {
-        let work = a.1.working(view).total_cmp(&b.1.working(view));
+        let work = a.1.work(by, view).total_cmp(&b.1.work(by, view));
         work.then(b.0.cmp(&a.0))
     };
     let (at, busiest) = members.iter().enumerate().max_by(by_work)?;
-    let mean = members.iter().map(|m| m.working(view)).sum::<f64>() / members.len() as f64;
-    let most = busiest.working(view);
+    let mean = members.iter().map(|m| m.work(by, view)).sum::<f64>() / members.len() as f64;
+    let most = busiest.work(by, view);
     let longest = members.iter().map(Member::life).fold(0.0, f64::max);
     // They begin together; who has less to do may end before.
     let start = members.iter().map(Member::start).min()?;
@@ -173,7 +207,7 @@ fn judge(
         .filter(|s| s.spin.is_none() && busiest.has(s.thread))
         .map(|s| low_cm(&s.by_working, view.useful))
         .sum();
-    let uneven = (most - mean).min(alone);
+    let uneven = ((most - mean) * busiest.took(view) / most).min(alone);
     let saving = Saving {
         expected: EXPECTED * uneven,
         most: uneven,
@@ -183,7 +217,10 @@ fn judge(
     if saving.bound(view) < view.t.gain_mid {
         return None;
     }
-    let least = members.iter().map(|m| m.working(view)).fold(most, f64::min);
+    let least = members
+        .iter()
+        .map(|m| m.work(by, view))
+        .fold(most, f64::min);
     let n = members.len();
     let who = if processes {
         let pid = pid_of(view, busiest.process);
@@ -276,7 +313,7 @@ fn ordinal(n: usize) -> String {
 /// wait for one another counts.
 fn is_fed(view: &View, members: &[Member], busiest_at: usize, processes: bool) -> bool {
     let busiest = &members[busiest_at];
-    let work = busiest.working(view);
+    let work = busiest.took(view);
     if !processes {
         return work < BUSY * busiest.life();
     }
@@ -330,7 +367,7 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bo
             Waker::Thread(waker, _) => {
                 lost += if processes { ns } else { 0.0 };
                 // Who hands on what all have done was waiting for the last one himself.
-                let hands_on = processes && started(view, members, waker);
+                let hands_on = processes && is_hub(view, members, waker);
                 if hands_on || members.iter().any(|m| m.has(waker)) {
                     known += ns;
                 }
@@ -346,14 +383,11 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bo
     }
 }
 
-/// Whether the thread is of the process that started them, and is none of them.
-fn started(view: &View, members: &[Member], id: ThreadId) -> bool {
-    let pid = pid_of(view, view.process(id));
-    let parent = |m: &Member| {
-        let process = view.model.processes.get(m.process.0 as usize);
-        process.is_some_and(|p| p.ppid == pid)
-    };
-    members.iter().all(|m| !m.has(id)) && members.iter().any(parent)
+/// Whether the thread is of another process of the program, which is none of them.
+fn is_hub(view: &View, members: &[Member], id: ThreadId) -> bool {
+    let exe = |id: ProcessId| Some(&view.model.processes.get(id.0 as usize)?.exe);
+    let of = exe(view.process(id));
+    members.iter().all(|m| !m.has(id)) && members.iter().any(|m| exe(m.process) == of)
 }
 
 fn is_network(reason: OffReason) -> bool {

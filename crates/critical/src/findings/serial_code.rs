@@ -50,12 +50,17 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         let low: f64 = pieces.iter().map(|p| p.cm).sum();
         let counts = counts(cx, group, low);
         let mut phases = Vec::new();
-        split(pieces, 0, true, &mut phases);
-        findings.extend(
-            phases
-                .iter()
-                .filter_map(|phase| phase.finding(cx, group, counts)),
-        );
+        split(pieces.clone(), 0, true, &mut phases);
+        let found = phases
+            .iter()
+            .filter_map(|phase| phase.finding(cx, group, counts));
+        let mut found: Vec<Finding> = found.collect();
+        if found.is_empty() {
+            // No function has enough of it, but all together may: an interpreter, or stacks that were cut off.
+            let all = Phase { pieces, depth: 0 };
+            found.extend(all.finding(cx, group, counts));
+        }
+        findings.extend(found);
     }
     findings
 }
@@ -184,7 +189,10 @@ impl Phase<'_> {
             return None;
         }
         let share = cm / view.wall;
-        let name = view.group_name(group);
+        let name = match view.group_name(group) {
+            name if name.starts_with("other threads") => format!("one of the {name}"),
+            name => name,
+        };
         let place = self.place(first);
         let parallelism = time_low / cm.max(1.0);
         let with = if parallelism < 1.1 {
@@ -214,6 +222,10 @@ impl Phase<'_> {
 
     /// The function that all of it goes through; with the line where it is the innermost one.
     fn place(&self, first: &Piece) -> String {
+        if self.depth == 0 {
+            let shown = first.frames.last();
+            return shown.map_or_else(|| "an unknown place".into(), |f| f.label());
+        }
         let at = self
             .depth
             .saturating_sub(1)
