@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -28,7 +29,10 @@ class Figures:
     elapsed_ns: int
     cpu_ns: int
     maxrss_bytes: int
+    ops: int = 0
     shared_bytes: int = 0
+    # Of everything that was started, the program included.
+    all_cpu_ns: int = 0
 
     @staticmethod
     def parse(text: str) -> "Figures":
@@ -36,7 +40,7 @@ class Figures:
         match = LINE.search(text)
         if not match:
             raise Failed(f"no figures in {text[-300:]!r}")
-        return Figures(*(int(match[i]) for i in (1, 2, 3)))
+        return Figures(*(int(match[i]) for i in (1, 2, 3, 4)))
 
 
 class SharedMemoryPeak:
@@ -70,7 +74,7 @@ def run(command: list[str], scratch: Path, limit_s: float, figures_file: Path | 
     """Runs a command that prints figures, or writes them into `figures_file`."""
     if figures_file:
         figures_file.unlink(missing_ok=True)
-    out = scratch / "stdout"
+    out, before = scratch / "stdout", resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(out, "wb") as stdout, open(scratch / "stderr", "wb") as stderr, SharedMemoryPeak() as shared:
         process = subprocess.Popen(
             command, cwd=scratch, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
@@ -87,7 +91,9 @@ def run(command: list[str], scratch: Path, limit_s: float, figures_file: Path | 
     if figures_file and not figures_file.exists():
         raise Failed(f"no figures: {said[-200:].strip()}")
     figures = Figures.parse((figures_file or out).read_text(errors="replace"))
-    figures.shared_bytes = shared.peak_bytes
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    figures.shared_bytes, figures.all_cpu_ns = shared.peak_bytes, int(cpu_s * 1e9)
     return figures
 
 
@@ -100,6 +106,9 @@ class Ratios:
     resident_bytes: list[int] = field(default_factory=list)
     shared_bytes: list[int] = field(default_factory=list)
     base_elapsed_s: list[float] = field(default_factory=list)
+    # By event of the program that does nothing else: added to its own CPU time, and spent beside it.
+    added_ns: list[float] = field(default_factory=list)
+    beside_ns: list[float] = field(default_factory=list)
     quiet: int = 0
     failure: str = ""
 
@@ -115,6 +124,8 @@ class Ratios:
         self.resident_bytes.append(other.maxrss_bytes - base.maxrss_bytes)
         self.shared_bytes.append(other.shared_bytes - base.shared_bytes)
         self.base_elapsed_s.append(base.elapsed_ns / 1e9)
+        self.added_ns.append(other.cpu_ns / max(other.ops, 1) - base.cpu_ns / max(base.ops, 1))
+        self.beside_ns.append((other.all_cpu_ns - other.cpu_ns) / max(other.ops, 1))
         self.quiet += quiet
 
     def median(self) -> float:

@@ -89,8 +89,8 @@ def _quietly(command: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _listening(command: list[str], scratch: Path, port: int) -> Iterator[None]:
-    """A server that answers on its port; asked to end after the block, and killed if it does not."""
+def _listening(command: list[str], scratch: Path, port: int) -> Iterator[int]:
+    """A server that answers on its port, by its process id; asked to end after the block, and killed if it does not."""
     with open(scratch / "server.log", "wb") as log:
         server = subprocess.Popen(
             command, cwd=scratch, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -103,7 +103,7 @@ def _listening(command: list[str], scratch: Path, port: int) -> Iterator[None]:
             if server.poll() is not None or time.monotonic() > deadline:
                 raise Failed((scratch / "server.log").read_text(errors="replace")[-300:])
             time.sleep(0.02)
-        yield
+        yield server.pid
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(timeout=60)
     finally:
@@ -121,13 +121,14 @@ def _server(
         port, figures = _free_port(), scratch / "figures"
         figures.unlink(missing_ok=True)
         command = tool.command([str(timed), str(figures), *server(port, scratch)], scratch)
-        with _listening(command, scratch, port):
+        with _listening(command, scratch, port) as pid:
             for step in prepare(port):
                 _quietly(step)
             generate = load(port, scratch)
-            started = time.monotonic_ns()
-            _quietly(generate)
-            elapsed_ns = time.monotonic_ns() - started
+            with tool.beside(pid, scratch):
+                started = time.monotonic_ns()
+                _quietly(generate)
+                elapsed_ns = time.monotonic_ns() - started
         said = Figures.parse(figures.read_text())
         return Figures(elapsed_ns, said.cpu_ns, said.maxrss_bytes)
 
@@ -185,6 +186,16 @@ def _nothing(_: int) -> list[list[str]]:
     return []
 
 
+SERVERS = [
+    Program("memcached", ("memcached", "rustc"), _server(_memcached, _nothing, _cache_load)),
+    Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(_redis, _nothing, _redis_load)),
+    Program(
+        "mariadb sysbench",
+        ("mariadbd", "mariadb-install-db", "sysbench"),
+        _server(_mariadb, _mariadb_prepare, lambda port, _: _sysbench(port, "run")),
+    ),
+]
+
 ALL = [
     Program("sqlite, fixed", ("cargo",), _command(_sqlite)),
     Program("pbzip2", ("pbzip2",), _command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", _text(s)])),
@@ -195,11 +206,5 @@ ALL = [
     Program("node workers", ("node",), _command(lambda _: ["node", str(PROGRAMS / "workers.mjs")])),
     Program("rust std::sync", ("rustc",), _command(_built("std_mutex.rs", RUSTC))),
     Program("openmp", ("gcc",), _command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"]))),
-    Program("memcached", ("memcached", "rustc"), _server(_memcached, _nothing, _cache_load)),
-    Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(_redis, _nothing, _redis_load)),
-    Program(
-        "mariadb sysbench",
-        ("mariadbd", "mariadb-install-db", "sysbench"),
-        _server(_mariadb, _mariadb_prepare, lambda port, _: _sysbench(port, "run")),
-    ),
+    *SERVERS,
 ]

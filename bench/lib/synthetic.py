@@ -21,6 +21,8 @@ class Case:
     others: str
     flags: tuple[str, ...] = ()
     at_most_mb: float | None = None
+    # Peers that look at context switches have something to say about it.
+    switches: bool = False
     # Of valgrind, which is slower by orders of magnitude.
     ops_of_slow_peers: int = 0
 
@@ -44,7 +46,7 @@ ALL = [
     ),
     Case(
         "contended", "four threads, one contended mutex", "contended.c", 200_000, 1.03,
-        "SyncPerf 1.05x, mutrace 2.0x", ops_of_slow_peers=10_000,
+        "SyncPerf 1.05x, mutrace 2.0x", switches=True, ops_of_slow_peers=10_000,
     ),
     Case(
         "many", "90,000 mutexes, four threads, random", "many.c", 6_000_000, 1.5,
@@ -56,7 +58,7 @@ ALL = [
     ),
     Case(
         "pipeline", "condition variable pipeline, three stages", "pipeline.c", 4_000, 1.02, "",
-        ops_of_slow_peers=200,
+        switches=True, ops_of_slow_peers=200,
     ),
     Case(
         "single", "single-threaded locking (libc's fast path)", "single.c", 40_000_000, 1.10, "",
@@ -65,3 +67,5 @@ ALL = [
 ]
 
 TIMED = Case("timed", "", "timed.c", 0, 0, "")
+SWITCHES = Case("switches", "", "switches.c", 0, 0, "")
+THREADS = Case("threads", "", "threads.c", 0, 0, "")

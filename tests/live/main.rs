@@ -9,6 +9,7 @@ mod fixture;
 mod gain;
 mod launch;
 mod laws;
+mod perf_sched;
 mod phases;
 
 use std::process::ExitCode;
@@ -29,5 +30,6 @@ fn main() -> ExitCode {
     }
     trials.extend(coverage::trials());
     trials.extend(phases::trials());
+    trials.extend(perf_sched::trials());
     case::run(trials).exit_code()
 }
