@@ -16,6 +16,9 @@ const AT_ONCE: f64 = 0.01;
 const BUSY: f64 = 0.5;
 /// ... but not shorter than this share of the run.
 const SHORT: f64 = 0.001;
+/// A thread that passes this share of its life in one wait, and does less than this share of what the busiest does,
+/// starts the others and waits for their end.
+const JOINS: (f64, f64) = (0.8, 0.2);
 /// One thread at work is low parallelism wherever two could be.
 const LEAST_LOW: f64 = 1.5;
 
@@ -208,11 +211,18 @@ fn workers(
     }
     let work =
         |th: &SchedThread| th.working_ns() as f64 + files.get(&th.thread).copied().unwrap_or(0.0);
+    let mut longest: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    for off in &sched.offs {
+        let longest = longest.entry(off.thread).or_default();
+        *longest = longest.max(off.max_ns as f64);
+    }
     let own = || sched.threads.iter().filter(|th| !helps(th.thread));
     let most = own().map(work).fold(0.0, f64::max);
     let is_worker = |th: &&SchedThread| {
         let short_lived = work(th) >= BUSY * th.life_ns() as f64 && work(th) >= SHORT * wall;
-        work(th) > 0.0 && (work(th) >= t.worker_ratio * most || short_lived)
+        let longest = longest.get(&th.thread).copied().unwrap_or(0.0);
+        let joins = longest >= JOINS.0 * th.life_ns() as f64 && work(th) < JOINS.1 * most;
+        work(th) > 0.0 && !joins && (work(th) >= t.worker_ratio * most || short_lived)
     };
     own().filter(is_worker).map(|th| th.thread).collect()
 }

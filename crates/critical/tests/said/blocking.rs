@@ -185,3 +185,38 @@ fn io_under_a_lock_is_said_of_the_lock() {
     }
     assert!(!ids(&analysis(&convoy(true, false, true))).contains(&"holder-off-cpu"));
 }
+
+/// Two threads that work for 3 ms and sleep for 5, or for 50.
+fn sleepers(sleep_ms: u64) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    let (work, get) = (p.site("work", "a.c", 10), p.site("queue_get", "a.c", 20));
+    let mut s = Schedule::new();
+    for _ in 0..2 {
+        let t = p.thread("w").start("work", "a.c", 9).cpu(1).id();
+        for _ in 0..50 {
+            s.runs(t, work, ms(3));
+            s.waits(t, Wait::new(OffReason::Sleep, get), ms(sleep_ms));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn who_sleeps_between_two_looks_for_work_is_told_where() {
+    let a = analysis(&sleepers(5));
+    let f = only(&a);
+    assert_eq!(f.id, "sleep-polling");
+    assert_eq!(
+        f.title,
+        "2 threads are asleep between two looks for work for 62 % of their time, most at queue_get() a.c:20"
+    );
+    // 8 ms become 3; 0.8 of that is expected, and nothing promised.
+    assert!((f.gain.high - 8.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.mid - 2.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+}
+
+#[test]
+fn a_schedule_is_no_poll() {
+    assert_eq!(ids(&analysis(&sleepers(50))), [""; 0]);
+}
