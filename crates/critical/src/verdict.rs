@@ -18,9 +18,12 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     let wall = view.wall;
     let idle = p.idle_ns as f64 / wall;
     let how = format!(
-        "{:.1} of {} that work were at work on average",
+        "{:.1} of {} at work on average",
         p.working_mean,
-        plural(p.workers_at_once, "thread")
+        match p.workers_at_once {
+            1 => "1 thread that works was".into(),
+            n => format!("{} that work were", plural(n, "thread")),
+        }
     );
     if let Some(f) = a.findings.first() {
         return format!(

@@ -58,6 +58,7 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
     let site = blocked.site()?;
     let place = view.place(Some(site));
     let file = blocked.main_name();
+    let several = view.file_name(file).is_none() && blocked.names.len() > 1;
     let what = match view.file_name(file) {
         Some(name) => name.to_owned(),
         None if blocked.names.len() > 1 => plural(blocked.names.len(), "file"),
@@ -104,9 +105,10 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
             None => Subject::Code(site),
         },
         title: format!(
-            "{} of the run few threads work because {} is {} at {place}",
+            "{} of the run few threads work because {} {} {} at {place}",
             percent(share),
             what,
+            if several { "are" } else { "is" },
             match reason {
                 OffReason::Sync => "written through to the disk",
                 OffReason::File => "read or written",
