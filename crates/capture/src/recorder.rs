@@ -247,7 +247,7 @@ impl Running {
             }
             None => (None, Vec::new()),
         };
-        if without_agent && sched.is_none() {
+        if without_agent && sched.as_ref().is_none_or(|sched| sched.events == 0) {
             warnings.push(Trouble::new(
                 "no process of the command wrote anything",
                 "the agent was not loaded, or could not make its tables: there is nothing to report",

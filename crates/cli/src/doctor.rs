@@ -283,16 +283,12 @@ fn scheduler(sheet: &mut Sheet, facts: &Facts) {
             );
         }
         Err(no_bpf) => {
-            sheet.fact(
-                Mark::Limit,
-                &format!("no eBPF: {}", no_bpf.found),
-                &no_bpf.fix,
-            );
+            let mut fix = no_bpf.fix.clone();
             if facts.uid != 0 {
-                let text = "or for all who may run this file: \
-                            sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep \"$(command -v convoy)\"";
-                sheet.fact(Mark::Limit, "eBPF needs root or capabilities", text);
+                fix += "; or for all who may run this file, once: \
+                        sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep \"$(command -v convoy)\"";
             }
+            sheet.fact(Mark::Limit, &format!("no eBPF: {}", no_bpf.found), &fix);
             without_bpf(sheet, perf);
         }
     }
@@ -335,5 +331,109 @@ fn leftovers(sheet: &mut Sheet, facts: &Facts) {
         let dir = left.dir.display();
         let text = format!("{dir}: {} ({})", left.command.join(" "), bytes(left.bytes));
         sheet.fact(Mark::Limit, &text, &format!("convoy recover {dir}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(bpf: bool, perf: bool, uid: u32) -> Facts {
+        let refused = |what: &str, works: bool| match works {
+            true => Ok(()),
+            false => Err(Trouble::new(
+                format!("{what} is forbidden"),
+                "bad",
+                format!("allow {what}"),
+            )),
+        };
+        Facts {
+            machine: convoy_profile::Machine::default(),
+            cycle_counter: true,
+            uid,
+            places: Vec::new(),
+            agent: Ok("/agent".into()),
+            sources: Sources {
+                bpf: refused("bpf()", bpf),
+                perf: refused("perf", perf),
+                limits: vec![Trouble::new("no timers", "no samples", "allow timers")],
+            },
+            seccomp: false,
+            container: Vec::new(),
+            leftovers: Vec::new(),
+            program: None,
+        }
+    }
+
+    fn said(facts: &Facts) -> String {
+        let mut sheet = Sheet::default();
+        scheduler(&mut sheet, facts);
+        assert!(!sheet.bad, "locks are recorded all the same");
+        sheet.text
+    }
+
+    #[test]
+    fn the_best_source_is_told_with_what_it_lacks() {
+        let best = said(&facts(true, true, 0));
+        assert!(best.contains("ok     eBPF"), "{best}");
+        assert!(
+            best.contains("no timers: no samples\n         fix: allow timers"),
+            "{best}"
+        );
+        assert!(
+            !best.contains("forbidden") && !best.contains("setcap"),
+            "{best}"
+        );
+    }
+
+    #[test]
+    fn what_is_lost_without_rights_has_a_way_back() {
+        let perf = said(&facts(false, true, 1000));
+        assert!(perf.contains("bpf() is forbidden"), "{perf}");
+        assert!(perf.contains("allow bpf(); or for all"), "{perf}");
+        assert!(perf.contains(Sources::LOST_WITH_PERF), "{perf}");
+        assert!(perf.contains("your own"), "{perf}");
+        let root = said(&facts(false, true, 0));
+        assert!(!root.contains("setcap"), "it would change nothing: {root}");
+    }
+
+    #[test]
+    fn without_any_source_no_running_process_can_be_recorded() {
+        let none = said(&facts(false, false, 1000));
+        assert!(none.contains("perf is forbidden"), "{none}");
+        assert!(none.contains(Sources::LOST_WITHOUT), "{none}");
+        assert!(none.contains("(-p, --cgroup) cannot be recorded"), "{none}");
+    }
+
+    #[test]
+    fn a_program_without_the_agent_is_judged_by_the_sources() {
+        let judged = |kind, sources: &Sources| {
+            let refusal = Trouble::new("it is static", "no agent", "link it");
+            let program = ProgramFacts {
+                path: "/bin/x".into(),
+                elf_path: None,
+                refusal: Some(convoy_capture::Error::new(
+                    ErrorKind::Refused(kind),
+                    refusal,
+                )),
+                uses_threads: true,
+                debug_info: true,
+                symbol_table: true,
+                build_id: String::new(),
+                debug_file: None,
+            };
+            let mut sheet = Sheet::default();
+            about_program(&mut sheet, &program, sources);
+            sheet.bad
+        };
+        for (bpf, perf, fails, fails_with_rights) in [
+            (true, true, false, false),
+            (false, true, false, true),
+            (false, false, true, true),
+        ] {
+            let sources = facts(bpf, perf, 0).sources;
+            assert_eq!(judged(Refusal::Static, &sources), fails);
+            assert_eq!(judged(Refusal::Privileged, &sources), fails_with_rights);
+        }
     }
 }
