@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::kernel::raw::{Left, Raw, Regs, Sink, WakerRaw};
 
-/// A [`Raw`] event that can be kept.
+/// A [`Raw`] event that can be kept. Some of it is only there to be printed when a test fails.
 #[derive(Debug, Clone)]
+#[allow(dead_code)]
 pub(super) enum Kept {
     Switch {
         ts: u64,
