@@ -1,6 +1,6 @@
 //! One list of what both rooms say. What says the same is said once, with the other room's word as evidence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{rank, Finding, Subject};
 use convoy_model::{GroupId, Model, ProcessId, SiteId, SpinKind};
@@ -121,7 +121,12 @@ fn relation(
         ("serial-code", "serial-phase") => (in_process(), Relation::Replaces),
         ("serial-code", _) => (
             under_the_lock(model, critical, theirs, ours),
-            Relation::Folded,
+            // One thread alone that waits for it waits for the end of the others: Python joins so.
+            if theirs.id == "small-pool" && waiters(model, theirs) < 2 {
+                Relation::Replaces
+            } else {
+                Relation::Folded
+            },
         ),
         _ => (false, Relation::Folded),
     };
@@ -178,6 +183,14 @@ fn under_the_lock(model: &Model, critical: &Analysis, theirs: &Finding, ours: &F
         }
     }
     waited.values().copied().fold(0.0, f64::max) >= EXPLAINED * alone
+}
+
+/// Threads that the scheduler saw waiting for the objects of a finding.
+fn waiters(model: &Model, theirs: &Finding) -> usize {
+    let ids = objects(&theirs.subject);
+    let offs = model.sched.iter().flat_map(|sched| &sched.offs);
+    let waited = offs.filter(|off| off.object.is_some_and(|id| ids.contains(&id)));
+    waited.map(|off| off.thread).collect::<BTreeSet<_>>().len()
 }
 
 /// The group that was active with this call stack most.

@@ -67,6 +67,13 @@ impl WaitedFor {
         most(self.by_group.get(&group))
     }
 
+    /// Time that threads of the group waited for one another: while one works, all others wait.
+    pub(crate) fn one_another(&self, group: GroupId, members: &[ThreadId]) -> f64 {
+        let waiters = self.by_group.get(&group).into_iter().flatten();
+        let own = waiters.filter(|(id, _)| members.contains(id));
+        own.map(|(_, ns)| ns).sum::<f64>() / members.len().saturating_sub(1).max(1) as f64
+    }
+
     /// Threads that waited for the group for a time to speak of.
     pub(crate) fn waiters(&self, group: GroupId, at_least: f64) -> usize {
         let waiters = self.by_group.get(&group);

@@ -77,7 +77,10 @@ fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
         .filter(|th| view.role(th.thread) != group)
         .map(|th| th.spinning_ns as f64)
         .fold(0.0, f64::max);
-    let reasons = cx.waited_for.group(group) + without_others(view) + spun;
+    let members: Vec<_> = view.members(group).iter().map(|th| th.thread).collect();
+    let waited = cx.waited_for.group(group);
+    let waited = waited.max(cx.waited_for.one_another(group, &members));
+    let reasons = waited + without_others(view) + spun;
     (reasons / all.max(1.0)).min(1.0)
 }
 

@@ -220,3 +220,50 @@ fn who_sleeps_between_two_looks_for_work_is_told_where() {
 fn a_schedule_is_no_poll() {
     assert_eq!(ids(&analysis(&sleepers(50))), [""; 0]);
 }
+
+#[test]
+fn who_queues_for_a_lock_waits_for_what_all_holders_before_him_are_in() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (lock, release) = (p.site("append", "a.c", 20), p.site("append", "a.c", 22));
+    let sync = p.site("flush", "a.c", 9);
+    let work = p.site("work", "a.c", 3);
+    let threads: Vec<_> = (0..3)
+        .map(|_| p.thread("w").start("work", "a.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let file = s.name("/var/journal");
+    for (at, &t) in threads.iter().enumerate() {
+        let before = threads[(at + 2) % 3];
+        // One after the other: each waits for the two before it.
+        s.waits(
+            t,
+            Wait::futex(lock, 0x300).woken_by(before, release),
+            ms(5 * at as u64 + 1),
+        );
+        for _ in 0..40 {
+            s.waits(t, Wait::new(OffReason::Sync, sync).named(file), ms(4));
+            s.runs(t, work, ms(1));
+            s.waits(
+                t,
+                Wait::futex(lock, 0x300).woken_by(before, release),
+                ms(10),
+            );
+        }
+    }
+    let a = analysis(&model(p, s));
+    let f = &a.findings[0];
+    assert_eq!(f.id, "holder-off-cpu", "{:#?}", a.findings);
+    assert!(
+        f.title.contains("(journal) at flush() a.c:9"),
+        "{}",
+        f.title
+    );
+    assert!(f.evidence.iter().any(|e| e.text.contains("/var/journal")));
+    // Of 15 ms each waits 8 for what the two before it are in, not only for the last one's 4.
+    assert!(f.share_of_thread_time > 0.4, "{}", f.share_of_thread_time);
+    assert!(
+        !ids(&a).contains(&"contended-futex"),
+        "the cause is said once"
+    );
+}

@@ -198,3 +198,34 @@ fn a_last_thread_is_no_serial_code() {
     s.starts(b, ms(10)).runs(b, work, ms(120));
     assert!(!ids(&analysis(&model(p, s))).contains(&"serial-code"));
 }
+
+#[test]
+fn threads_of_go_run_all_goroutines() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let exit = p.frame("runtime.goexit", "asm.s", 1);
+    let merge = p.frame("main.merge", "m.go", 4);
+    let merge = p.stack(&[merge, exit]);
+    let park = p.frame("runtime.futex", "sys.s", 8);
+    let park = p.stack(&[park, exit]);
+    let main = p.main_thread();
+    let other = p
+        .thread("app")
+        .start("runtime.mstart", "asm.s", 2)
+        .cpu(1)
+        .id();
+    let mut s = Schedule::new();
+    for _ in 0..50 {
+        s.runs(main, merge, ms(6));
+        s.waits(other, Wait::futex(park, 0x10).woken_by(main, merge), ms(6));
+        s.runs(other, merge, ms(2));
+        s.waits(main, Wait::futex(park, 0x20).woken_by(other, merge), ms(2));
+    }
+    let a = analysis(&model(p, s));
+    let f = only(&a);
+    assert_eq!(f.id, "serial-code");
+    assert_eq!(
+        f.title,
+        "a goroutine works alone in main.merge() m.go:4 for 100 % of the run"
+    );
+}
