@@ -150,7 +150,8 @@ fn full_disk(scratch: &Scratch) -> Result {
                   exec \"$1\" record -o full/run.convoy -- \"$2\" status";
     command
         .args(["-m", "sh", "-c", script, "sh"])
-        .args([binary, sections]);
+        .args([binary, sections])
+        .env("TMPDIR", scratch.dir()); // where the profile is put instead
     let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
     check!(
         outcome.stdout == "total 4036\n",

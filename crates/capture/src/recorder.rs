@@ -316,6 +316,7 @@ impl Recording {
         };
         // The scheduler's part is nowhere else.
         let mut places = session::parents();
+        places.push(std::env::temp_dir());
         places.reverse(); // disks first: they outlive a reboot
         if let Some(elsewhere) = store::put_elsewhere(&error, &self.profile, &places) {
             return Err(elsewhere);
