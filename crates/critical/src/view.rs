@@ -7,6 +7,7 @@ use convoy_model::{
     Thread, ThreadId,
 };
 
+use crate::levels::low;
 use crate::roles::Roles;
 use crate::Thresholds;
 
@@ -92,6 +93,13 @@ impl<'a> View<'a> {
             low_below,
             cpu_work: sched.threads.iter().map(work).sum(),
         }
+    }
+
+    /// How many times longer low parallelism may have been: threads that were ready while no more than a few of them
+    /// had a CPU were perhaps so only because others had the CPUs. For bounds.
+    pub(crate) fn perhaps_low(&self) -> f64 {
+        let time = |levels: &[u64]| low(levels, self.low_below);
+        (time(&self.sched.running) / time(&self.sched.working).max(1.0)).max(1.0)
     }
 
     /// Nothing can be faster than the CPU time on all CPUs.

@@ -164,7 +164,9 @@ impl Case {
             let most = freed(&self.meanwhile, &view.sched.working, view.useful);
             Saving {
                 expected: EXPECTED * most,
-                most,
+                most: (most * view.perhaps_low())
+                    .min(view.wall * (1.0 - 1.0 / view.useful.max(1.0)))
+                    .max(most),
                 sure: SURE,
                 ..Saving::default()
             }

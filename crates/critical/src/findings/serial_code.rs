@@ -177,9 +177,10 @@ impl Phase<'_> {
         let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
         let time_low = counts * self.pieces.iter().map(|p| p.time).sum::<f64>();
         let most = spread(cm, time_low, view.useful);
+        let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let saving = Saving {
             expected: EXPECTED * most,
-            most,
+            most: most.max(perhaps),
             sure: 0.0,
             ..Saving::default()
         };
@@ -188,7 +189,8 @@ impl Phase<'_> {
             .iter()
             .filter(|p| p.site.is_some())
             .max_by(|a, b| a.cm.total_cmp(&b.cm))?;
-        if saving.bound(view) < view.t.gain_mid {
+        let sure = Saving { most, ..saving };
+        if sure.bound(view) < view.t.gain_mid {
             return None;
         }
         let share = cm / view.wall;
