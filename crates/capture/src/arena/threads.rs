@@ -14,7 +14,8 @@ const LOOK_BACK: usize = 16;
 
 pub(super) struct Threads {
     threads: Vec<Thread>,
-    records: Vec<abi::Thread>,
+    /// Where the agent's record of each is: it has 12 KB, and there may be thousands.
+    places: Vec<usize>,
     by_index: HashMap<u32, ThreadIx>,
     by_tid: HashMap<u32, ThreadIx>,
     /// (lowest address, one past the highest, thread), in order.
@@ -29,21 +30,21 @@ impl Threads {
         process_ended: bool,
         polled: &HashMap<u32, ThreadFigures>,
     ) -> Self {
-        let mut records: Vec<abi::Thread> = Vec::new();
+        let mut records: Vec<(u32, usize)> = Vec::new();
         for block in view.blocks(abi::CV_BLOCK_THREAD) {
-            for (_, record) in view.items::<abi::Thread>(block) {
+            for (at, record) in view.items::<abi::Thread>(block) {
                 match record.state {
                     abi::CV_THREAD_CREATED | abi::CV_THREAD_RUNNING | abi::CV_THREAD_ENDED => {
-                        records.push(record)
+                        records.push((record.index, at))
                     }
                     abi::CV_THREAD_FREE | abi::CV_THREAD_FAILED => {}
                     _ => view.mark_damaged(),
                 }
             }
         }
-        records.sort_by_key(|r| r.index); // stable: of two with one index the first counts
+        records.sort_by_key(|r| r.0); // stable: of two with one index the first counts
         records.dedup_by(|later, first| {
-            let same = later.index == first.index;
+            let same = later.0 == first.0;
             if same {
                 view.mark_damaged();
             }
@@ -55,18 +56,21 @@ impl Threads {
             by_index: HashMap::new(),
             by_tid: HashMap::new(),
             stacks: Vec::new(),
-            records: Vec::new(),
+            places: Vec::with_capacity(records.len()),
         };
-        for (ix, record) in records.iter().enumerate() {
-            let ix = ix as ThreadIx;
+        for (index, at) in records {
+            let Some(record) = view.at::<abi::Thread>(at) else {
+                continue;
+            };
+            let ix = all.threads.len() as ThreadIx;
             let thread = thread(
-                record,
+                &record,
                 code,
                 process_end_ns,
                 process_ended,
                 polled.get(&record.tid),
             );
-            all.by_index.insert(record.index, ix);
+            all.by_index.insert(index, ix);
             if thread.tid != 0 {
                 // A tid that came back belongs to the thread that began last.
                 let holder = all.by_tid.entry(thread.tid).or_insert(ix);
@@ -82,19 +86,19 @@ impl Threads {
                 all.stacks.push((thread.stack_lo, thread.stack_hi, ix));
             }
             all.threads.push(thread);
+            all.places.push(at);
         }
         all.stacks.sort_unstable();
-        all.records = records;
         all
     }
 
     /// All threads with the agent's record of each.
-    pub fn records(&self) -> impl Iterator<Item = (ThreadIx, &abi::Thread, &Thread)> {
-        self.records
-            .iter()
-            .zip(&self.threads)
-            .enumerate()
-            .map(|(ix, (r, t))| (ix as ThreadIx, r, t))
+    pub fn records<'a>(
+        &'a self,
+        view: &'a View<'_>,
+    ) -> impl Iterator<Item = (ThreadIx, abi::Thread, &'a Thread)> {
+        let both = self.places.iter().zip(&self.threads).enumerate();
+        both.filter_map(|(ix, (&at, thread))| Some((ix as ThreadIx, view.at(at)?, thread)))
     }
 
     /// The thread that owns a block.

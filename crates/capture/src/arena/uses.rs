@@ -68,16 +68,16 @@ impl Uses {
             reader.entries(block);
         }
         let newest_sites = newest_sites(view);
-        for (ix, record, thread) in threads.records() {
-            reader.cache(ix, record);
-            reader.sites(ix, record, newest_sites.get(&record.index).copied());
+        for (ix, record, thread) in threads.records(view) {
+            reader.cache(ix, &record);
+            reader.sites(ix, &record, newest_sites.get(&record.index).copied());
             let until_ns = if thread.end_ns != 0 {
                 thread.end_ns
             } else {
                 end_ns
             };
-            reader.holds(ix, record, until_ns);
-            reader.unfinished_wait(ix, record, until_ns);
+            reader.holds(ix, &record, until_ns);
+            reader.unfinished_wait(ix, &record, until_ns);
         }
         reader.finish()
     }

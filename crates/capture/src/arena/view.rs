@@ -130,7 +130,8 @@ impl<'a> View<'a> {
         (block.kind == kind && at.checked_add(size)? <= block.payload.end).then_some(at)
     }
 
-    fn at<T: FromBytes>(&self, at: usize) -> Option<T> {
+    /// What lies at a place that [`Self::items`] gave.
+    pub fn at<T: FromBytes>(&self, at: usize) -> Option<T> {
         T::read_from_prefix(self.bytes.get(at..)?)
             .ok()
             .map(|(value, _)| value)
