@@ -54,8 +54,9 @@ def _spread(values: list[float], form: str) -> str:
 
 
 def _line(
-    what: str, tool: str, value: str, ratio: str = "", beside: str = "", pairs: str = "", most: str = "", others: str = ""
-) -> str:
+    what: str, tool: str, value: str, ratio: str = "", beside: str = "", pairs: str = "",
+    most: str = "", others: str = "",
+) -> str:  # fmt: skip
     return f"| {what} | {tool} | {value} | {ratio} | {beside} | {pairs} | {most} | {others} |"
 
 
