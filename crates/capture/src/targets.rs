@@ -87,13 +87,11 @@ fn check(pid: u32) -> Result<(), Trouble> {
             "nothing is recorded",
             "name one that runs",
         )),
-        _ if procfs::is_kernel_thread(pid) => {
-            Err(Trouble::new(
-                format!("{pid} is a thread of the kernel"),
-                "nothing is recorded",
-                "name a process of a program",
-            ))
-        }
+        _ if procfs::is_kernel_thread(pid) => Err(Trouble::new(
+            format!("{pid} is a thread of the kernel"),
+            "nothing is recorded",
+            "name a process of a program",
+        )),
         _ => Ok(()),
     }
 }

@@ -21,8 +21,8 @@ mod waiting;
 
 pub(crate) use join::{join, OpenFiles};
 pub(crate) use listener::Listener;
-pub use open::{Scheduler, Sources};
 pub(crate) use open::Tier;
+pub use open::{Scheduler, Sources};
 
 use crate::error::Trouble;
 

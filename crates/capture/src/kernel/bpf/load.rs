@@ -66,11 +66,9 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
                 Ok(timers) => links.extend(timers),
                 Err(e) => warnings.push(trouble::no_samples(&e)),
             },
-            _ => links.push(
-                program
-                    .attach()
-                    .map_err(|e| trouble::refused("attach the eBPF programs to the scheduler", &e, &[]))?,
-            ),
+            _ => links.push(program.attach().map_err(|e| {
+                trouble::refused("attach the eBPF programs to the scheduler", &e, &[])
+            })?),
         }
     }
     let fd = |name: &str| {
