@@ -132,7 +132,9 @@ pub fn ranked_first(
         return only(&all, &expect.allow);
     };
     // What says the same from the other side may have more gain.
-    let at = all.iter().position(|f| !expect.beside.contains(&f.id));
+    let at = all
+        .iter()
+        .position(|f| f.id == *id || !expect.beside.contains(&f.id));
     let first = at
         .and_then(|at| all.get(at))
         .ok_or_else(|| format!("expected {id}, not only:\n{}", list(&all)))?;
