@@ -6,8 +6,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use convoy_capture::{ErrorKind, Options, Recorder, Recording, Refusal};
-use convoy_profile::Exit;
+use convoy_capture::{ErrorKind, Options, Recorder, Recording, Refusal, Scheduler};
+use convoy_profile::{Exit, Profile};
 
 fn words(command: &[&str]) -> Vec<OsString> {
     command.iter().map(OsString::from).collect()
@@ -69,7 +69,7 @@ fn what_cannot_run_is_told_apart() {
 }
 
 #[test]
-fn static_program_is_refused_unless_forced() {
+fn static_program_is_refused_without_scheduler_events_unless_forced() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t.c");
     std::fs::write(&source, "int main(void) { return 5; }\n").unwrap();
@@ -82,10 +82,18 @@ fn static_program_is_refused_unless_forced() {
         .unwrap();
     assert!(built.success());
     let command = [exe.to_str().unwrap()];
-    assert_eq!(launch_error(&command), ErrorKind::Refused(Refusal::Static));
+    let without_scheduler = Options {
+        scheduler: Scheduler::Off,
+        ..Options::default()
+    };
+    let refused = Recorder::new(without_scheduler.clone())
+        .unwrap()
+        .launch(&words(&command))
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Refused(Refusal::Static));
     let options = Options {
         force: true,
-        ..Options::default()
+        ..without_scheduler
     };
     let recording = Recorder::new(options)
         .unwrap()
@@ -137,15 +145,15 @@ fn failed_save_keeps_the_data() {
     assert_eq!(error.kind(), ErrorKind::Write);
     drop(recording);
     let text = error.to_string();
-    let dir = text
-        .split("the data are in ")
-        .nth(1)
-        .and_then(|t| t.split(' ').next())
-        .unwrap();
-    let dir = Path::new(dir);
-    assert_eq!(convoy_capture::recover(dir).unwrap().meta.command, ["true"]);
-    convoy_capture::discard(dir).unwrap();
-    assert!(!dir.exists());
+    let kept = text
+        .split_whitespace()
+        .map(|word| Path::new(word.trim_end_matches([',', ';', ':', ')'])))
+        .find(|path| path.extension().is_some_and(|x| x == "convoy"))
+        .unwrap_or_else(|| panic!("no file is named: {text}"));
+    let (profile, warnings) = Profile::read(&std::fs::read(kept).unwrap()).unwrap();
+    std::fs::remove_file(kept).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(profile.meta.command, ["true"]);
 }
 
 /// How a fresh process is prepared before it starts.
