@@ -18,6 +18,8 @@ use crate::launch::{launch, Launch};
 const LENGTH: Duration = Duration::from_secs(3);
 /// How long it is recorded.
 const RECORDED: Duration = Duration::from_secs(1);
+/// Launchers and runtimes take that long before the program is at work.
+const WARM_UP: Duration = Duration::from_millis(800);
 /// A program that takes longer hangs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -55,6 +57,7 @@ fn long(program: &Launch, scratch: &Scratch) -> Result<Command> {
 
 fn record(running: &mut Running<'_>, file: &Path, scratch: &Scratch) -> Result {
     is_parallel(running)?;
+    std::thread::sleep(WARM_UP);
     let mut command = convoy::attach(file, running.id(), RECORDED)?;
     let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
     check!(

@@ -118,6 +118,10 @@ fn relation(
             in_process() && spins_for_a_lock(model, ours) && is_spin_lock(model, theirs),
             Relation::Folded,
         ),
+        ("contended-futex", "contended-lock") => (
+            in_process() && at_the_same_place(model, theirs, ours),
+            Relation::Folded,
+        ),
         ("serial-code", "serial-phase") => (in_process(), Relation::Replaces),
         ("serial-code", _) => (
             under_the_lock(model, critical, theirs, ours),
@@ -131,6 +135,25 @@ fn relation(
         _ => (false, Relation::Folded),
     };
     is.then_some(relation)
+}
+
+/// Waits for a futex in the function that waits for the lock: the word may be another one than the lock's
+/// address (OpenMP's critical sections, locks that are made of several words).
+fn at_the_same_place(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
+    let Subject::Code(site) = ours.subject else {
+        return false;
+    };
+    let function = |site: SiteId| {
+        let site = model.sites.get(site.0 as usize)?;
+        let frame = site.frames.get(site.shown)?;
+        Some(frame.function.as_str()).filter(|name| !name.is_empty())
+    };
+    let ids = objects(&theirs.subject);
+    let waits = model
+        .uses
+        .iter()
+        .filter(|u| u.waits > 0 && ids.contains(&u.object));
+    function(site).is_some_and(|name| waits.into_iter().any(|u| function(u.site) == Some(name)))
 }
 
 fn spins_for_a_lock(model: &Model, finding: &Finding) -> bool {
