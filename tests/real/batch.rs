@@ -200,7 +200,7 @@ fn java(scratch: &Scratch) -> Result {
     let (_, verdict) = recorded?;
     check!(outcome.end == End::Status(0), "{outcome:?}");
     check!(outcome.stdout.ends_with("EXIT-SUCCESS\n"), "{outcome:?}");
-    verdict.expect_finding("serial-code", &["Ledger"])
+    verdict.expect_finding("contended-futex", &["Ledger"])
 }
 
 /// Attaches to a command while it runs. It must not notice, and may end before its recording does.
@@ -210,6 +210,7 @@ fn attached_to(scratch: &Scratch, command: &Command) -> Result<Verdict> {
     let outcome = running.finish(TIMEOUT)?;
     let ((), verdict) = recorded?;
     check!(outcome.end == End::Status(0), "{outcome:?}");
-    check!(outcome.stderr.is_empty(), "{outcome:?}");
+    // x264 says there how fast it was.
+    check!(!outcome.stderr.contains("convoy"), "{outcome:?}");
     Ok(verdict)
 }

@@ -26,6 +26,9 @@ pub struct Verdict {
     objects: Vec<Object>,
     stacks: Vec<Stack>,
     quality: Quality,
+    /// What the scheduler said, null without it.
+    #[serde(default)]
+    critical: serde_json::Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -243,6 +246,32 @@ impl Verdict {
             .iter()
             .any(|f| f.id == id && places.iter().all(|place| names(f, place)));
         check!(found, "no {id} that names {places:?}: {}", self.describe());
+        Ok(())
+    }
+
+    /// The path of a wait is found: its reason, and the file. Whether it is worth a finding depends on the disk: on some an
+    /// fsync() takes 0.1 ms.
+    pub fn expect_wait(&self, reason: &str, file: &str) -> Result {
+        let waits = self.critical["waits"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let name = |wait: &serde_json::Value| match &wait["name"] {
+            serde_json::Value::String(name) => name.clone(),
+            index => index
+                .as_u64()
+                .and_then(|ix| self.critical["names"][ix as usize].as_str())
+                .unwrap_or_default()
+                .to_owned(),
+        };
+        let found = waits
+            .iter()
+            .any(|w| w["reason"] == reason && name(w).contains(file));
+        check!(
+            found,
+            "no {reason} of {file} among the waits: {}",
+            self.describe()
+        );
         Ok(())
     }
 

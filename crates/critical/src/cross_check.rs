@@ -6,7 +6,7 @@ use convoy_model::words::percent;
 use convoy_model::{Model, ObjectId, OffReason};
 
 use crate::levels::{at_least, low_or_none};
-use crate::rows::Analysis;
+use crate::rows::{Analysis, Parallelism};
 use crate::tables::waits::meanwhile;
 use crate::text::evidence;
 use crate::Thresholds;
@@ -50,8 +50,14 @@ pub(crate) fn objects(subject: &Subject) -> Vec<ObjectId> {
     }
 }
 
+/// A switch that a wait causes, there and back. Nanoseconds (as in `too-many-threads`).
+const SWITCH_NS: f64 = 5_000.0;
+/// Share of the CPUs' time from which on handing over is a cost of its own.
+const CHURN: f64 = 0.02;
+
 /// Time that threads were off the processors for one of the objects.
 struct Waits {
+    n: f64,
     sum: f64,
     low: f64,
     /// While as many threads worked as could.
@@ -65,6 +71,7 @@ impl Waits {
         let (mut n, mut this) = (
             0u64,
             Self {
+                n: 0.0,
                 sum: 0.0,
                 low: 0.0,
                 full: 0.0,
@@ -82,8 +89,15 @@ impl Waits {
             this.low += low_or_none(histogram, p.low_below);
             this.full += at_least(histogram, p.useful.floor().max(1.0));
         }
+        this.n = n as f64;
         let seen = n >= WAITS || this.sum >= LONG * p.wall_ns as f64;
         (seen && this.sum >= WAIT_NS && p.workers_at_once > 1).then_some(this)
+    }
+
+    /// Share of the CPUs' time that goes into parking and waking.
+    fn handing_over(&self, p: &Parallelism) -> f64 {
+        let capacity = p.wall_ns as f64 * f64::from(p.cpus.max(1));
+        self.n * SWITCH_NS / capacity.max(1.0)
     }
 
     fn tell(&self, analysis: &Analysis, finding: &mut Finding, t: &Thresholds) {
@@ -98,6 +112,10 @@ impl Waits {
                 percent(full),
                 p.useful.floor()
             ));
+            // Where threads hand a lock over all the time, that itself keeps the CPUs busy: it is priced already.
+            if self.handing_over(p) >= CHURN {
+                return;
+            }
             finding.gain.low = 1.0;
             finding.gain.mid = 1.0 + (1.0 - full) * (finding.gain.mid - 1.0);
         } else if low >= AGREES {
