@@ -60,7 +60,7 @@ fn mariadb_commits(scratch: &Scratch) -> Result {
     let end = server.stop(Signal::TERM)?;
     check!(end == End::Status(0), "{end:?}");
     check!(said.contains("2000"), "{said}");
-    verdict.expect_wait("fsync", "ib_logfile0")
+    verdict.expect_wait("sync", "ib_logfile0")
 }
 
 /// A directory with the server's own tables.
@@ -187,7 +187,7 @@ fn postgres_commits(scratch: &Scratch) -> Result {
     let end = server.stop(Signal::INT)?;
     check!(end == End::Status(0), "{end:?}");
     check!(said.contains("2000/2000"), "{said}");
-    verdict.expect_wait("fsync", "pg_wal")
+    verdict.expect_wait("sync", "pg_wal")
 }
 
 fn postgres_data() -> Result<TempDir> {

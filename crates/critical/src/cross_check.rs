@@ -58,6 +58,8 @@ const CHURN: f64 = 0.02;
 /// Time that threads were off the processors for one of the objects.
 struct Waits {
     n: f64,
+    /// What acquiring and releasing took, waits apart.
+    locking: f64,
     sum: f64,
     low: f64,
     /// While as many threads worked as could.
@@ -72,6 +74,7 @@ impl Waits {
             0u64,
             Self {
                 n: 0.0,
+                locking: 0.0,
                 sum: 0.0,
                 low: 0.0,
                 full: 0.0,
@@ -90,14 +93,17 @@ impl Waits {
             this.full += at_least(histogram, p.useful.floor().max(1.0));
         }
         this.n = n as f64;
+        let uses = model.uses.iter().filter(|u| objects.contains(&u.object));
+        let calls: f64 = uses.map(|u| u.calls as f64).sum();
+        this.locking = calls * model.meta.machine.mutex_pair_ns;
         let seen = n >= WAITS || this.sum >= LONG * p.wall_ns as f64;
         (seen && this.sum >= WAIT_NS && p.workers_at_once > 1).then_some(this)
     }
 
-    /// Share of the CPUs' time that goes into parking and waking.
+    /// Share of the CPUs' time that goes into the lock itself: taking it, parking and waking.
     fn handing_over(&self, p: &Parallelism) -> f64 {
         let capacity = p.wall_ns as f64 * f64::from(p.cpus.max(1));
-        self.n * SWITCH_NS / capacity.max(1.0)
+        (self.n * SWITCH_NS + self.locking) / capacity.max(1.0)
     }
 
     fn tell(&self, analysis: &Analysis, finding: &mut Finding, t: &Thresholds) {
@@ -112,7 +118,8 @@ impl Waits {
                 percent(full),
                 p.useful.floor()
             ));
-            // Where threads hand a lock over all the time, that itself keeps the CPUs busy: it is priced already.
+            // Where the lock itself keeps the CPUs busy (taken millions of times a second, handed over all the time)
+            // a fix gives them back: `detect` has priced that.
             if self.handing_over(p) >= CHURN {
                 return;
             }
