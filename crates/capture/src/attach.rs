@@ -145,16 +145,8 @@ impl Attached {
         meta.collectors = vec![no_agent(), self.scheduler];
         meta.notes.extend(self.clock.drift_note());
         let mut processes = Vec::new();
-        let (sched, files) = match self.listener.stop(meta.end_ns) {
-            Some(heard) => {
-                let (sched, files) = kernel::join(heard, &mut processes);
-                (Some(sched), files)
-            }
-            None => {
-                warnings.push(kernel::listener_failed());
-                (None, Vec::new())
-            }
-        };
+        let (sched, files) =
+            kernel::collect(self.listener, meta.end_ns, &mut processes, &mut warnings);
         if sched.as_ref().is_some_and(|s| s.events == 0) {
             warnings.push(Trouble::new(
                 "no thread of the processes was switched in or out",

@@ -236,17 +236,9 @@ impl Running {
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;
         let without_agent = processes.is_empty();
-        let (sched, files) = match listener.map(|listener| listener.stop(ended.at_ns)) {
-            Some(Some(heard)) => {
-                let (sched, files) = kernel::join(heard, &mut processes);
-                (Some(sched), files)
-            }
-            Some(None) => {
-                warnings.push(kernel::listener_failed());
-                (None, Vec::new())
-            }
-            None => (None, Vec::new()),
-        };
+        let (sched, files) = listener.map_or_else(Default::default, |listener| {
+            kernel::collect(listener, ended.at_ns, &mut processes, &mut warnings)
+        });
         if without_agent && sched.as_ref().is_none_or(|sched| sched.events == 0) {
             warnings.push(Trouble::new(
                 "no process of the command wrote anything",

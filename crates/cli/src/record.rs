@@ -1,7 +1,8 @@
 //! Runs a command under the recorder: `convoy -- COMMAND` and `convoy record`.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use convoy_capture::{Error, Options, Recorder, Recording};
@@ -98,37 +99,31 @@ fn execute(
 
 /// Resolves addresses while the files are still those that ran.
 pub fn name(profile: &mut Profile) {
-    name_with(profile, |options| options);
+    name_with(profile, Vec::new());
 }
+
+/// Files of a process that are still open, by the path that it saw, and its map of generated code.
+type Opened = (HashMap<String, PathBuf>, Option<PathBuf>);
 
 /// The same with files that are still open from the recording.
 fn name_recording(recording: &mut Recording) {
     let processes = 0..recording.profile.processes.len();
-    let opened: Vec<_> = processes
+    let opened = processes
         .map(|ix| (recording.open_files(ix), recording.open_jit_map(ix)))
         .collect();
-    let mut opened = opened.into_iter();
-    name_with(&mut recording.profile, |options| {
-        let (files, jit_map) = opened.next().unwrap_or_default();
-        convoy_symbols::Options {
-            files,
-            jit_map,
-            ..options
-        }
-    });
+    name_with(&mut recording.profile, opened);
 }
 
-fn name_with(
-    profile: &mut Profile,
-    mut with: impl FnMut(convoy_symbols::Options) -> convoy_symbols::Options,
-) {
-    let started = UNIX_EPOCH.checked_add(Duration::from_nanos(profile.meta.started_unix_ns));
+/// `opened`: of each process, in order; of those that are missing, nothing is.
+fn name_with(profile: &mut Profile, opened: Vec<Opened>) {
+    let mut options = convoy_symbols::Options {
+        started: UNIX_EPOCH.checked_add(Duration::from_nanos(profile.meta.started_unix_ns)),
+        ..convoy_symbols::Options::from_env()
+    };
+    let mut opened = opened.into_iter();
     for process in &mut profile.processes {
-        let options = convoy_symbols::Options {
-            started,
-            ..convoy_symbols::Options::from_env()
-        };
-        convoy_symbols::resolve(process, &with(options));
+        (options.files, options.jit_map) = opened.next().unwrap_or_default();
+        convoy_symbols::resolve(process, &options);
     }
     if let Some(sched) = &mut profile.sched {
         convoy_symbols::resolve_kernel(sched);

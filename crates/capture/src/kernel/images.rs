@@ -13,6 +13,8 @@ use crate::procfs;
 /// One program in one process, from its exec (or fork) to its end or the next exec.
 #[derive(Debug)]
 pub(crate) struct Image {
+    /// Among all images.
+    pub number: usize,
     pub pid: u32,
     /// Path of the executable; empty if the process was gone before anybody looked.
     pub exe: String,
@@ -91,11 +93,6 @@ impl Images {
         self.all.get_mut(*ix)
     }
 
-    /// The number of that image.
-    pub fn number(&self, tid: u32) -> Option<usize> {
-        self.current.get(self.pid_of.get(&tid)?).copied()
-    }
-
     /// Reads the names of programs that began since the last time: they may be gone soon.
     pub fn look(&mut self) {
         for ix in std::mem::take(&mut self.unnamed) {
@@ -122,6 +119,7 @@ impl Images {
     fn begin(&mut self, pid: u32) -> usize {
         let ix = self.all.len();
         self.all.push(Image {
+            number: ix,
             pid,
             exe: String::new(),
             args: Vec::new(),

@@ -13,7 +13,7 @@ use convoy_sched::Life;
 use convoy_unwind::KeptFile;
 
 use super::images::Image;
-use super::listener::Heard;
+use super::pipeline::Collected;
 
 /// What ran and waited so shortly between fork and exec was only there to start the next program. Time without a
 /// processor does not count: on a busy machine it can be any.
@@ -30,8 +30,10 @@ pub(crate) struct OpenFiles {
 
 /// The scheduler's tables with the profile's indices, after adding to `processes` what only the scheduler
 /// knows. With the files of each process, by its index.
-pub(crate) fn join(heard: Heard, processes: &mut Vec<Process>) -> (Sched, Vec<(u32, OpenFiles)>) {
-    let collected = heard.collected;
+pub(crate) fn join(
+    collected: Collected,
+    processes: &mut Vec<Process>,
+) -> (Sched, Vec<(u32, OpenFiles)>) {
     let output = collected.output;
     let homes = homes(&output, processes);
     let mut files = Vec::new();
@@ -62,7 +64,6 @@ pub(crate) fn join(heard: Heard, processes: &mut Vec<Process>) -> (Sched, Vec<(u
     }
 
     let mut sched = output.sched;
-    sched.source = heard.source;
     sched.names = collected.names;
     translate(&mut sched, &maps);
     one_row_per_thread(&mut sched);

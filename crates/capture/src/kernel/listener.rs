@@ -4,8 +4,6 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use convoy_profile::SchedSource;
-
 use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
 
@@ -20,7 +18,6 @@ const BINS: usize = 1000;
 pub(crate) struct Listener {
     orders: mpsc::Sender<Order>,
     thread: JoinHandle<Collected>,
-    source: SchedSource,
 }
 
 /// What the listening thread is told.
@@ -33,20 +30,12 @@ enum Order {
 
 type Deed = Box<dyn FnOnce(&mut dyn EventSource) + Send>;
 
-/// What came of it.
-#[derive(Debug)]
-pub(crate) struct Heard {
-    pub source: SchedSource,
-    pub collected: Collected,
-}
-
 impl Listener {
     /// Begins to listen. `sample_period_ns` as the source samples. If that fails, the source is closed.
     pub fn start(mut source: Box<dyn EventSource>, sample_period_ns: u64) -> std::io::Result<Self> {
         let (orders, inbox) = mpsc::channel();
-        let kind = source.kind();
         let options = convoy_sched::Options {
-            source: kind,
+            source: source.kind(),
             sample_period_ns,
             bins: BINS,
         };
@@ -70,11 +59,7 @@ impl Listener {
                     }
                 }
             })?;
-        Ok(Self {
-            orders,
-            thread,
-            source: kind,
-        })
+        Ok(Self { orders, thread })
     }
 
     /// Does something with the source, in the listening thread.
@@ -84,18 +69,16 @@ impl Listener {
     }
 
     /// The recording ended at `end_ns`: what was heard. `None` if the listening thread has panicked.
-    pub fn stop(self, end_ns: u64) -> Option<Heard> {
+    pub fn stop(self, end_ns: u64) -> Option<Collected> {
         let _ = self.orders.send(Order::Stop(end_ns));
-        let collected = self.thread.join().ok()?;
-        Some(Heard {
-            source: self.source,
-            collected,
-        })
+        self.thread.join().ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use convoy_profile::SchedSource;
+
     use super::super::raw::{Raw, Sink};
     use super::*;
 
@@ -131,7 +114,7 @@ mod tests {
         }
     }
 
-    fn heard(fails: bool) -> Option<Heard> {
+    fn heard(fails: bool) -> Option<Collected> {
         let (dropped, is_dropped) = mpsc::channel();
         let listener = Listener::start(Box::new(Source { fails, dropped }), 0).unwrap();
         let heard = listener.stop(10);
@@ -141,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_comes_at_the_very_end_is_heard() {
-        assert_eq!(heard(false).unwrap().collected.output.images.len(), 1);
+        assert_eq!(heard(false).unwrap().output.images.len(), 1);
     }
 
     #[test]

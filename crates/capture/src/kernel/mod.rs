@@ -19,18 +19,32 @@ mod reason;
 mod tests;
 mod waiting;
 
-pub(crate) use join::{join, OpenFiles};
+use join::join;
+pub(crate) use join::OpenFiles;
 pub(crate) use listener::Listener;
 pub(crate) use open::Tier;
 pub use open::{Scheduler, Sources};
 
+use convoy_profile::{Process, Sched};
+
 use crate::error::Trouble;
 
-/// What to tell when the thread that takes the events has died: that is a bug of ours.
-pub(crate) fn listener_failed() -> Trouble {
-    Trouble::new(
+/// Ends listening at `end_ns` and joins what was heard with what the agents have written. Without the tables if
+/// the listening thread has died, which is a bug of ours: the rest of the recording is there all the same.
+pub(crate) fn collect(
+    listener: Listener,
+    end_ns: u64,
+    processes: &mut Vec<Process>,
+    warnings: &mut Vec<Trouble>,
+) -> (Option<Sched>, Vec<(u32, OpenFiles)>) {
+    if let Some(collected) = listener.stop(end_ns) {
+        let (sched, files) = join(collected, processes);
+        return (Some(sched), files);
+    }
+    warnings.push(Trouble::new(
         "convoy's own thread that takes scheduler events has failed",
         "the report has no part on the scheduler",
         "please report this, with what it printed",
-    )
+    ));
+    (None, Vec::new())
 }

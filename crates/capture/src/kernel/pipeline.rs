@@ -264,21 +264,16 @@ impl Sink for Pipeline {
                 outcome,
             } => {
                 let stack = self.unwind(tid, regs, bytes);
-                let number = self.images.number(tid);
-                let spin = match (number, self.images.of_thread(tid)) {
-                    (Some(number), Some(image)) => {
-                        let sample = Sample {
-                            ts,
-                            tid,
-                            stack,
-                            in_kernel,
-                            call,
-                            outcome,
-                        };
-                        self.loops.of_sample(number, image, &sample)
-                    }
-                    _ => None,
+                let sample = Sample {
+                    ts,
+                    tid,
+                    stack,
+                    in_kernel,
+                    call,
+                    outcome,
                 };
+                let image = self.images.of_thread(tid);
+                let spin = image.and_then(|image| self.loops.of_sample(image, &sample));
                 self.accounting.push(&Event::Sample {
                     ts,
                     tid,

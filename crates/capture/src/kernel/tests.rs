@@ -4,8 +4,7 @@ use convoy_profile::{OffReason, Process, SchedSource, Thread, Waker};
 use convoy_sched::Options;
 
 use super::join;
-use super::listener::Heard;
-use super::pipeline::Pipeline;
+use super::pipeline::{Collected, Pipeline};
 use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 
 const FUTEX: i16 = if cfg!(target_arch = "x86_64") {
@@ -104,11 +103,8 @@ fn one_wait(nr: i16) -> Pipeline {
     p
 }
 
-fn heard(p: Pipeline, end_ns: u64) -> Heard {
-    Heard {
-        source: SchedSource::Bpf,
-        collected: p.finish(end_ns),
-    }
+fn heard(p: Pipeline, end_ns: u64) -> Collected {
+    p.finish(end_ns)
 }
 
 #[test]

@@ -92,13 +92,8 @@ impl Budget {
 
 impl Loops {
     /// The loop in which a thread waits.
-    pub fn of_sample(
-        &mut self,
-        number: usize,
-        image: &mut Image,
-        sample: &Sample,
-    ) -> Option<LoopIx> {
-        let spot = self.spot(number, image, sample);
+    pub fn of_sample(&mut self, image: &mut Image, sample: &Sample) -> Option<LoopIx> {
+        let spot = self.spot(image, sample);
         let before = match spot {
             Some(spot) => self.before.insert(sample.tid, spot.ix),
             None => self.before.remove(&sample.tid),
@@ -125,7 +120,7 @@ impl Loops {
         self.all
     }
 
-    fn spot(&mut self, number: usize, image: &mut Image, sample: &Sample) -> Option<Spot> {
+    fn spot(&mut self, image: &mut Image, sample: &Sample) -> Option<Spot> {
         // In the kernel a thread works for itself, unless it went there only to give way or to look.
         if sample.stack == 0 || (sample.in_kernel && !reason::only_looks(sample.call)) {
             return None;
@@ -142,10 +137,7 @@ impl Loops {
             .first()
             .is_some_and(|&pc| image.unwinder.function(pc).is_some());
         let at = judge(image, &pcs, sample.in_kernel).map(|(found, tells)| Spot {
-            ix: self.place(Found {
-                image: number,
-                ..found
-            }),
+            ix: self.place(found),
             tells,
         });
         let until_ns = if in_file {
@@ -202,6 +194,7 @@ fn judge(image: &mut Image, pcs: &[u64], in_kernel: bool) -> Option<(Found, Tell
 
 /// A function on the stack is known to poll, and does nothing that is more than that.
 fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
+    let number = image.number;
     for &pc in pcs {
         let Some(function) = image.unwinder.function(pc) else {
             continue;
@@ -213,7 +206,7 @@ fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
             continue;
         };
         return Some(Found {
-            image: 0,
+            image: number,
             pc,
             lo: function.lo,
             hi: function.hi.saturating_sub(1).max(function.lo),
@@ -250,7 +243,7 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
         match judge_with(&bytes, base, pc, &callees) {
             Verdict::Waits(spin) => {
                 let found = Found {
-                    image: 0,
+                    image: image.number,
                     pc,
                     lo: spin.lo,
                     hi: spin.hi,
@@ -260,7 +253,7 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
                 };
                 return Some((found, spin.tells));
             }
-            // Perhaps a stub.
+            // An entry of a procedure linkage table, say, which only jumps on.
             Verdict::Unknown(_) if stubs > 0 => stubs -= 1,
             Verdict::Works(_) | Verdict::Unknown(_) => return None,
         }
