@@ -45,7 +45,7 @@ pub struct Analysis {
 /// How long so many threads were active, working or running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Level {
-    /// Threads: exact up to 32, from there the least of an eighth of an octave.
+    /// Threads: exact below 32, from there the least of an eighth of an octave.
     pub threads: usize,
     /// Time with at least so many active.
     pub active_ns: u64,

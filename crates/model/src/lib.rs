@@ -7,6 +7,7 @@ mod build;
 pub mod finding;
 mod kinds;
 mod label;
+mod languages;
 mod nouns;
 mod path;
 mod sched;

@@ -79,7 +79,7 @@ pub enum SchedSource {
     Perf,
 }
 
-/// The index of a number of threads in a histogram: exact up to 32, then eight to an octave.
+/// The index of a number of threads in a histogram: exact below 32, from there eight to an octave.
 #[inline]
 pub fn bucket(threads: usize) -> usize {
     if threads <= 32 {

@@ -50,6 +50,12 @@ struct Code {
     spin: Option<LoopIx>,
 }
 
+impl Code {
+    fn new(stack: StackIx, from: CodeFrom, spin: Option<LoopIx>) -> Self {
+        Self { stack, from, spin }
+    }
+}
+
 /// A wait: why, where, for what, and who ends it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
@@ -145,41 +151,25 @@ impl Schedule {
 
     /// The thread is on a processor, and samples found it here.
     pub fn runs(&mut self, thread: ThreadIx, stack: StackIx, ns: u64) -> &mut Self {
-        let code = Code {
-            stack,
-            from: CodeFrom::Sample,
-            spin: None,
-        };
+        let code = Code::new(stack, CodeFrom::Sample, None);
         self.add(thread, ns, Doing::Run(code))
     }
 
     /// The thread is on a processor, too short for a sample: it blocks here at the end.
     pub fn runs_until(&mut self, thread: ThreadIx, stack: StackIx, ns: u64) -> &mut Self {
-        let code = Code {
-            stack,
-            from: CodeFrom::StackTop,
-            spin: None,
-        };
+        let code = Code::new(stack, CodeFrom::StackTop, None);
         self.add(thread, ns, Doing::Run(code))
     }
 
     /// The thread waits on a processor.
     pub fn spins(&mut self, thread: ThreadIx, stack: StackIx, spin: LoopIx, ns: u64) -> &mut Self {
-        let code = Code {
-            stack,
-            from: CodeFrom::Sample,
-            spin: Some(spin),
-        };
+        let code = Code::new(stack, CodeFrom::Sample, Some(spin));
         self.add(thread, ns, Doing::Run(code))
     }
 
     /// The thread could run, and waits for a processor.
     pub fn queues(&mut self, thread: ThreadIx, stack: StackIx, ns: u64) -> &mut Self {
-        let code = Code {
-            stack,
-            from: CodeFrom::Sample,
-            spin: None,
-        };
+        let code = Code::new(stack, CodeFrom::Sample, None);
         self.add(thread, ns, Doing::Ready(code))
     }
 

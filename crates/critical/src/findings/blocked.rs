@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use convoy_model::finding::Evidence;
+use convoy_model::words::{count, duration};
 use convoy_model::{NameId, OffCpu, OffId, SiteId, Slice, ThreadId};
 
 use super::Context;
 use crate::levels::{answerable, low, low_cm};
 use crate::tables::paths::most;
 use crate::tables::waits::{low_ns, meanwhile};
+use crate::text::{evidence, time};
 
 /// Share of the wait that others must have waited for it, to be on the critical path.
 const WAITED_FOR: f64 = 0.2;
@@ -59,6 +62,18 @@ impl Blocked {
         *self.threads.entry(slice.thread).or_default() += low_cm(&slice.by_working, below);
         *self.in_it.entry(slice.thread).or_default() += slice.active_ns as f64;
         self.cpu += slice.running_ns as f64;
+    }
+
+    /// How many they are, and how long; the keys of that and of the part at low parallelism.
+    pub(crate) fn evidence(&self, key: &'static str, low_key: &'static str) -> Vec<Evidence> {
+        let all = format!(
+            "{} waits, {} together, the longest {}",
+            count(self.n as f64),
+            duration(self.sum),
+            duration(self.longest as f64)
+        );
+        let low = "of it passed while few threads worked or none";
+        vec![evidence(key, self.sum, all), time(low_key, self.low, low)]
     }
 
     /// Workers that are in such waits for a time to speak of.

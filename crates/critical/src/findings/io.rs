@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::words::{percent, plural};
 use convoy_model::{OffId, OffReason};
 
 use super::blocked::Blocked;
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
-use crate::text::{cause, evidence, in_what, time};
+use crate::text::{cause, in_what, time};
 use crate::view::is_file_io;
 
 /// I/O can be overlapped, or done by another thread, for half of what it takes; whether at all is not known.
@@ -65,23 +65,7 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
         None => "a file".into(),
     };
     let share = one / view.wall;
-    let mut list = vec![
-        evidence(
-            "io_wait_ns",
-            blocked.sum,
-            format!(
-                "{} waits, {} together, the longest {}",
-                count(blocked.n as f64),
-                duration(blocked.sum),
-                duration(blocked.longest as f64)
-            ),
-        ),
-        time(
-            "io_wait_low_ns",
-            blocked.low,
-            "of it passed while few threads worked or none",
-        ),
-    ];
+    let mut list = blocked.evidence("io_wait_ns", "io_wait_low_ns");
     let waited = blocked.waited_for(cx);
     if waited > 0.0 {
         list.push(time(

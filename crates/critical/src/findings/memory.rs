@@ -1,13 +1,13 @@
 //! Page faults and the lock of the address space.
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::words::{count, duration, percent};
+use convoy_model::words::percent;
 use convoy_model::{OffId, OffReason, SiteId};
 
 use super::blocked::Blocked;
 use super::Context;
 use crate::gain::Saving;
-use crate::text::{cause, evidence, time};
+use crate::text::{cause, time};
 
 /// Most of it can be avoided: memory is read ahead or kept, and rarer calls meet less often.
 const EXPECTED: f64 = 0.8;
@@ -108,23 +108,7 @@ fn finding(
     let site = blocked.site()?;
     let share = one / view.wall;
     let words = words(&view.place(Some(site)), &percent(share));
-    let mut list = vec![
-        evidence(
-            "wait_ns",
-            blocked.sum,
-            format!(
-                "{} waits, {} together, the longest {}",
-                count(blocked.n as f64),
-                duration(blocked.sum),
-                duration(blocked.longest as f64)
-            ),
-        ),
-        time(
-            "wait_low_ns",
-            blocked.low,
-            "of it passed while few threads worked or none",
-        ),
-    ];
+    let mut list = blocked.evidence("wait_ns", "wait_low_ns");
     if blocked.cpu > 0.0 {
         list.push(time(
             "call_cpu_ns",

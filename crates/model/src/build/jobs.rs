@@ -12,8 +12,9 @@ use convoy_profile::{Process, ThreadIx};
 use super::groups::is_trampoline;
 use super::sched::Mention;
 use super::sites::Sites;
+use crate::languages::is_runtime_module;
 use crate::stubs::begins_threads;
-use crate::wrappers::{is_runtime_module, passes_on};
+use crate::wrappers::passes_on;
 use crate::{path, Model, SiteFrame, SiteId};
 
 /// Share of a thread's time, as the scheduler saw it, that must have gone into one job.

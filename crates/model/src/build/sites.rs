@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
 
-use crate::wrappers::{is_agent, is_language, is_virtual_machine, passes_on};
+use crate::languages::{is_agent, is_language, is_virtual_machine};
+use crate::wrappers::passes_on;
 use crate::{ProcessId, Site, SiteFrame, SiteId};
 
 /// Makes sites of a process's stacks, each when it is first asked for.

@@ -1,7 +1,7 @@
 //! Frames and their names. Names repeat, so a chunk begins with its distinct texts.
 
 use super::texts::{Dictionary, Texts};
-use super::{codes, option, options, zip_columns, Row};
+use super::{codes, lengths, option, options, zip_columns, Row};
 use crate::bytes::{In, Malformed, Out};
 use crate::{Frame, Location, Symbol};
 
@@ -52,14 +52,8 @@ impl Row for Frame {
         let offset = input.deltas(rows)?;
         let flags: Vec<u8> = input.values(rows)?;
         let unknown: Vec<u8> = input.values(rows)?;
-        let depths: Vec<u64> = input.values(rows)?;
-        let total = depths
-            .iter()
-            .fold(0u64, |sum, &depth| sum.saturating_add(depth));
-        if total > input.left() as u64 {
-            return Err(Malformed::Short);
-        }
-        let mut locations = unpack_locations(total as usize, &mut texts, input)?.into_iter();
+        let (depths, total) = lengths(rows, input)?;
+        let mut locations = unpack_locations(total, &mut texts, input)?.into_iter();
         let mut symbols = Vec::with_capacity(rows);
         for (unknown, depth) in unknown.into_iter().zip(depths) {
             let names: Vec<_> = locations.by_ref().take(depth as usize).collect();

@@ -79,6 +79,17 @@ pub(crate) fn unpack<R: Row>(payload: &[u8]) -> Result<(u64, Vec<R>), Malformed>
     Ok((first, rows))
 }
 
+/// A column of lengths and their sum, each standing for so many items that follow: as an item takes at least one
+/// byte, there are not more than that.
+fn lengths(rows: usize, input: &mut In<'_>) -> Result<(Vec<u64>, usize), Malformed> {
+    let lengths: Vec<u64> = input.values(rows)?;
+    let total = lengths.iter().fold(0u64, |sum, &n| sum.saturating_add(n));
+    if total > input.left() as u64 {
+        return Err(Malformed::Short);
+    }
+    Ok((lengths, total as usize))
+}
+
 /// `None` as 0, anything else one higher. The one number that has no place is not worth more room.
 fn option(value: Option<u32>) -> u64 {
     value.map_or(0, |value| u64::from(value) + 1)

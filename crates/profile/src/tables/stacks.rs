@@ -1,6 +1,6 @@
 //! Call stacks: a column of depths, then all frames.
 
-use super::Row;
+use super::{lengths, Row};
 use crate::bytes::{In, Malformed, Out};
 use crate::FrameIx;
 
@@ -21,15 +21,8 @@ impl Row for Stack {
     }
 
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
-        let depths: Vec<u64> = input.values(rows)?;
-        let total = depths
-            .iter()
-            .fold(0u64, |sum, &depth| sum.saturating_add(depth));
-        // A frame takes at least one byte.
-        if total > input.left() as u64 {
-            return Err(Malformed::Short);
-        }
-        let mut frames = input.deltas::<FrameIx>(total as usize)?.into_iter();
+        let (depths, total) = lengths(rows, input)?;
+        let mut frames = input.deltas::<FrameIx>(total)?.into_iter();
         Ok(depths
             .into_iter()
             .map(|depth| frames.by_ref().take(depth as usize).collect())

@@ -3,7 +3,7 @@
 use super::{flags, hists, put_hists, put_threads, threads, THREAD_BUCKETS, TIME_BUCKETS};
 use crate::bytes::{In, Malformed, Out};
 use crate::tables::texts::{Dictionary, Texts};
-use crate::tables::{codes, option, options, zip_columns, Row};
+use crate::tables::{codes, lengths, option, options, zip_columns, Row};
 use crate::OffCpu;
 
 impl Row for OffCpu {
@@ -116,15 +116,8 @@ fn kernel_stacks(
     texts: &mut Dictionary,
     input: &mut In<'_>,
 ) -> Result<Vec<Vec<String>>, Malformed> {
-    let depths: Vec<u64> = input.values(rows)?;
-    let total = depths
-        .iter()
-        .fold(0u64, |sum, &depth| sum.saturating_add(depth));
-    // A name takes at least one byte.
-    if total > input.left() as u64 {
-        return Err(Malformed::Short);
-    }
-    let mut names = input.deltas::<u32>(total as usize)?.into_iter();
+    let (depths, total) = lengths(rows, input)?;
+    let mut names = input.deltas::<u32>(total)?.into_iter();
     depths
         .into_iter()
         .map(|depth| {

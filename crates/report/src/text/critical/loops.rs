@@ -3,10 +3,10 @@
 use convoy_critical::{Analysis, LoopRow};
 
 use super::paths::SMALL;
-use super::{nothing, remark};
+use super::{detail, nothing, remark};
 use crate::human::{count, count_of, duration, percent};
 use crate::sched_names;
-use crate::text::page::{plain, toned, Page, Tone};
+use crate::text::page::{toned, Page, Tone};
 use crate::text::table::INDENT;
 use crate::{names, subject, Report};
 
@@ -53,14 +53,7 @@ fn one(page: &mut Page, report: &Report<'_>, analysis: &Analysis, row: &LoopRow)
         sched_names::loop_place,
     );
     page.line(INDENT, vec![toned(Tone::Strong, place)]);
-    let line = |page: &mut Page, label: &str, text: String| {
-        page.hang(
-            2 * INDENT,
-            toned(Tone::Dim, label),
-            LABEL,
-            vec![plain(text)],
-        );
-    };
+    let line = |page: &mut Page, label, text| detail(page, label, LABEL, text);
     let cost = format!(
         "{} of CPU time, {} of all; {}, {}",
         duration(row.running_ns as f64),

@@ -50,6 +50,12 @@ fn remark(page: &mut Page, text: impl Into<String>) {
     page.line(INDENT, vec![toned(Tone::Dim, text)]);
 }
 
+/// A labelled line under an entry; the text begins `label_width` columns after the label.
+fn detail(page: &mut Page, label: &str, label_width: usize, text: String) {
+    let label = toned(Tone::Dim, label);
+    page.hang(2 * INDENT, label, label_width, vec![plain(text)]);
+}
+
 /// A sentence instead of an empty table.
 fn nothing(page: &mut Page, text: impl Into<String>) {
     page.line(INDENT, vec![plain(text)]);

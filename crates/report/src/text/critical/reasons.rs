@@ -3,11 +3,11 @@
 use convoy_critical::{Analysis, ReasonRow, WaitRow};
 use convoy_model::SchedSource;
 
-use super::{nothing, remark};
+use super::{detail, nothing, remark};
 use crate::human::{count, duration, percent};
 use crate::sched_names;
-use crate::text::page::{plain, toned, Page, Tone};
-use crate::text::table::{Column, Table, INDENT};
+use crate::text::page::{plain, Page};
+use crate::text::table::{Column, Table};
 use crate::Report;
 
 /// Waits that are listed.
@@ -137,14 +137,7 @@ fn one(page: &mut Page, report: &Report<'_>, table: &Table, row: &WaitRow) {
         duration(row.max_ns as f64),
     ];
     table.row(page, &name, &values, "");
-    let line = |page: &mut Page, label: &str, text: String| {
-        page.hang(
-            2 * INDENT,
-            toned(Tone::Dim, label),
-            LABEL,
-            vec![plain(text)],
-        );
-    };
+    let line = |page: &mut Page, label, text| detail(page, label, LABEL, text);
     let mut who = sched_names::threads(model, row.threads, row.group);
     if name != reason {
         who = format!("{reason}: {who}");

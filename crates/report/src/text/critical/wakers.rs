@@ -3,7 +3,7 @@
 use convoy_critical::{Analysis, EdgeRow, Link};
 use convoy_model::{Model, NameId, ObjectId, OffReason, SchedSource, Waker};
 
-use super::{nothing, remark, share};
+use super::{detail, nothing, remark, share};
 use crate::human::{count_of, duration, percent};
 use crate::sched_names;
 use crate::text::page::{plain, toned, Page, Tone};
@@ -57,14 +57,7 @@ fn one(page: &mut Page, report: &Report<'_>, edge: &EdgeRow) {
         )),
     ];
     page.line(INDENT, head);
-    let line = |page: &mut Page, label: &str, text: String| {
-        page.hang(
-            2 * INDENT,
-            toned(Tone::Dim, label),
-            LABEL,
-            vec![plain(text)],
-        );
-    };
+    let line = |page: &mut Page, label, text| detail(page, label, LABEL, text);
     let waiter = format!(
         "{} in {}{what}",
         sched_names::place(model, edge.site),
