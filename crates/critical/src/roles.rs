@@ -15,6 +15,8 @@ pub(crate) struct Roles {
     services: BTreeSet<GroupId>,
     /// Processes that start the program and wait for it.
     helpers: BTreeSet<ProcessId>,
+    /// Processes that wait for their children while there are any, whatever they do before and after.
+    parents: BTreeSet<ProcessId>,
 }
 
 /// Functions at the bottom of stacks of Go: all of its threads run all goroutines.
@@ -56,6 +58,9 @@ const SERVICES: [&str; 19] = [
 const WAITS: f64 = 0.5;
 /// ... and is on a processor for no more than this share only starts them: make, a compiler's driver, a script.
 const RUNS: f64 = 0.2;
+
+/// A process that waits for children for this share of the time in which it has some does not do their work.
+const LETS_WORK: f64 = 0.8;
 
 /// Programs that start others: launchers of MPI and of batch systems, shells, wrappers of one command.
 const LAUNCHERS: [&str; 26] = [
@@ -112,13 +117,20 @@ impl Roles {
                 this.services.insert(id);
             }
         }
-        let parents: BTreeSet<u32> = model.processes.iter().map(|p| p.ppid).collect();
-        let waits = waiting_for_children(model, sched);
+        let waits = waits_for_children(model, sched);
+        let spans = spans_of_children(model, sched);
         for (ix, process) in model.processes.iter().enumerate() {
-            let only_waits = waits.contains(&ProcessId(ix as u32));
+            let Some(span) = spans.get(&process.pid) else {
+                continue;
+            };
+            let id = ProcessId(ix as u32);
+            let of = waits.get(&id).into_iter().flatten();
+            if of.clone().any(|wait| wait.waited >= LETS_WORK * span) {
+                this.parents.insert(id);
+            }
             let name = process.name.split('.').next().unwrap_or_default();
-            if parents.contains(&process.pid) && (only_waits || LAUNCHERS.contains(&name)) {
-                this.helpers.insert(ProcessId(ix as u32));
+            if LAUNCHERS.contains(&name) || of.clone().any(Wait::is_all) {
+                this.helpers.insert(id);
             }
         }
         this
@@ -148,10 +160,29 @@ impl Roles {
     pub(crate) fn is_helper(&self, process: ProcessId) -> bool {
         self.helpers.contains(&process)
     }
+
+    /// Whether a process does none of its children's work: it is not one of those that share it.
+    pub(crate) fn is_parent(&self, process: ProcessId) -> bool {
+        self.helpers.contains(&process) || self.parents.contains(&process)
+    }
 }
 
-/// Processes with a thread that does little but wait for children.
-fn waiting_for_children(model: &Model, sched: &Sched) -> BTreeSet<ProcessId> {
+/// A thread that waited for children of its process. Nanoseconds.
+#[derive(Debug)]
+struct Wait {
+    waited: f64,
+    life: f64,
+    running: f64,
+}
+
+impl Wait {
+    /// Whether the thread does little else.
+    fn is_all(&self) -> bool {
+        self.waited >= WAITS * self.life && self.running <= RUNS * self.life
+    }
+}
+
+fn waits_for_children(model: &Model, sched: &Sched) -> BTreeMap<ProcessId, Vec<Wait>> {
     let mut waited: BTreeMap<_, f64> = BTreeMap::new();
     for off in sched
         .offs
@@ -160,17 +191,41 @@ fn waiting_for_children(model: &Model, sched: &Sched) -> BTreeSet<ProcessId> {
     {
         *waited.entry(off.thread).or_default() += off.sum_ns as f64;
     }
-    let only_waits = |th: &&convoy_model::SchedThread| {
-        let life = th.life_ns() as f64;
-        let waited = waited.get(&th.thread).copied().unwrap_or(0.0);
-        waited > 0.0 && waited >= WAITS * life && th.running_ns as f64 <= RUNS * life
-    };
-    let of =
-        |th: &convoy_model::SchedThread| Some(model.threads.get(th.thread.0 as usize)?.process);
-    sched
-        .threads
+    let mut waits: BTreeMap<ProcessId, Vec<Wait>> = BTreeMap::new();
+    for th in &sched.threads {
+        let of = model.threads.get(th.thread.0 as usize);
+        let waited = waited.get(&th.thread).copied().filter(|&ns| ns > 0.0);
+        if let (Some(of), Some(waited)) = (of, waited) {
+            waits.entry(of.process).or_default().push(Wait {
+                waited,
+                life: th.life_ns() as f64,
+                running: th.running_ns as f64,
+            });
+        }
+    }
+    waits
+}
+
+/// How long each process had children, from the first one's beginning to the last one's end, in nanoseconds, by pid.
+fn spans_of_children(model: &Model, sched: &Sched) -> BTreeMap<u32, f64> {
+    let mut spans: BTreeMap<u32, (u64, u64)> = model
+        .processes
         .iter()
-        .filter(only_waits)
-        .filter_map(of)
+        .map(|process| (process.ppid, (u64::MAX, 0)))
+        .collect();
+    for th in &sched.threads {
+        let process = model
+            .threads
+            .get(th.thread.0 as usize)
+            .and_then(|of| model.processes.get(of.process.0 as usize));
+        if let Some((start, end)) = process.and_then(|p| spans.get_mut(&p.ppid)) {
+            *start = (*start).min(th.start_ns);
+            *end = (*end).max(th.end_ns);
+        }
+    }
+    let length = |(start, end): (u64, u64)| end.saturating_sub(start) as f64;
+    spans
+        .into_iter()
+        .map(|(pid, span)| (pid, length(span)))
         .collect()
 }

@@ -82,6 +82,12 @@ fn ranks_are_threads_of_one_program() {
     assert_eq!(ids(&analysis(&ranks([100, 98]))), [""; 0]);
 }
 
+#[test]
+fn equal_work_on_processors_that_differ_is_well() {
+    // A fifth of a second: what two equal programs took on two virtual processors.
+    assert_eq!(ids(&analysis(&ranks([13, 23]))), [""; 0]);
+}
+
 fn busy(threads: usize, cpus: u32) -> Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(cpus);
