@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Between the agent (C) and the translator (Rust, crates/translate) of the tracing build.
+ *
+ * The translator runs the program's own instructions from a cache, with instructions in between that write
+ * down every memory operand, from cv_tr_enter() until control reaches the agent's text or a reason to stop. The
+ * program's registers, flags and stack are what they would be without it; return addresses on the stack are the original ones.
+ *
+ * Nothing here is specific to x86-64 but struct cv_tr's use of the thread pointer.
+ */
+#ifndef CV_TRANSLATE_H
+#define CV_TRANSLATE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "convoy_trace.h"
+
+enum cv_tr_mode {
+	CV_TR_OFF = 0,    /* no section: nothing is translated */
+	CV_TR_INSIDE = 1, /* in translated code, or in the translator */
+	CV_TR_HOOK = 2,   /* translated code has called a function of the agent, which runs as it is */
+};
+
+/* A thread's state. In static thread-local storage of the agent; translated code reaches it by the thread pointer. */
+struct cv_tr {
+	uint64_t scratch[8];    /* the translator's */
+	uint64_t *at;           /* next word of the record; valid outside of translated code */
+	uint64_t *limit;        /* translated code stops with CV_END_TOO_LONG soon after `at` has passed it; there are
+				   CV_TR_SLACK_WORDS more words of room behind it */
+	uint64_t target;        /* where to go on: cv_tr_enter, and the translator's dispatcher */
+	uint64_t hook_return;   /* CV_TR_HOOK: the return address that the called function was given */
+	uint64_t *hook_slot;    /* ... and where on the stack it is */
+	uint32_t mode;          /* enum cv_tr_mode */
+	uint32_t generation;    /* of the translations that this thread may run */
+	uint64_t own[24];       /* the translator's */
+};
+#define CV_TR_SLACK_WORDS 8192u
+
+extern __thread struct cv_tr cv_tr __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* What the agent gives the translator. */
+struct cv_tr_host {
+	struct cv_trace *file;     /* the log of blocks and the counters are written by the translator, the chunks are not */
+	uint64_t agent_lo;         /* text of the agent: control that reaches it leaves translated code (CV_TR_HOOK) */
+	uint64_t agent_hi;
+	const uint64_t *stops;     /* functions at whose entry a section's record ends with CV_END_PROCESS: fork, clone, ... */
+	uint32_t stops_count;
+};
+
+/*
+ * Get ready. Once per process image, before the first thread is made; false = this machine cannot (message in
+ * *why, a constant string), and cv_tr_enter must not be used.
+ */
+bool cv_tr_init(const struct cv_tr_host *host, const char **why);
+
+/* The memory of a new thread's tables, and its end. Called with signals as they are, from the thread itself. */
+bool cv_tr_thread_begin(void);
+void cv_tr_thread_end(void);
+
+/* In the child of a fork: nobody else runs, the caches stay, `file` is a new one whose log of blocks starts empty. */
+void cv_tr_forked(struct cv_trace *file);
+
+/*
+ * Not a function to call: an address to return to. A hook that ends with cv_tr.target = its own return address, cv_tr.mode =
+ * CV_TR_INSIDE and its return slot overwritten by &cv_tr_enter goes on in translated code. All registers and
+ * flags are as the hook left them. The agent has set `at` and `limit` before.
+ */
+void cv_tr_enter(void);
+
+/*
+ * Called by the translator, on the thread's own stack below its red zone, with the program's registers saved, when a record ends
+ * otherwise than by a hook: the agent closes the section. The thread goes on natively at the same place. Also
+ * called from cv_tr_guest_context. May not block or allocate.
+ */
+void cv_tr_left(enum cv_section_end end, uint64_t detail);
+
+/* Whether an address is in a cache or in the translator's own assembly. */
+bool cv_tr_has(uint64_t pc);
+
+/*
+ * A signal arrived. If its context is inside translated code or the translator on behalf of it, make of it what the
+ * program would have there - the address of its own next instruction, its own registers - and end the record with
+ * CV_END_SIGNAL through cv_tr_left; the thread goes on natively after the handler. Async-signal-safe. Where the
+ * signal found the translator at work (not in translated code), the program's registers are those that it had saved.
+ */
+bool cv_tr_guest_context(int sig, ucontext_t *context);
+
+/*
+ * Code has been unmapped, replaced or changed somewhere in [lo, hi): give up every translation. Safe while other
+ * threads run translations: those go on with what they have until they come to the dispatcher.
+ */
+void cv_tr_invalidate(uint64_t lo, uint64_t hi);
+
+#endif
