@@ -34,7 +34,7 @@ impl Chains {
         for held in &top {
             for awaited in top.iter().filter(|r| r.object != held.object) {
                 let inside = waited_inside(view, held.object, awaited.object);
-                let hold = held.stats.hold_total_ns;
+                let hold = held_at_least(held);
                 if hold > 0.0
                     && inside > 0.05 * hold
                     && inside <= tolerance(view, held.object) * hold
@@ -85,6 +85,15 @@ impl Chains {
             })
             .sum()
     }
+}
+
+/// Time that the lock was held, nanoseconds. A few samples may have missed its long holds; but all of its threads but one
+/// can wait at a time, and while they did so it was held.
+fn held_at_least(lock: &LockRow) -> f64 {
+    let others = lock.stats.threads.saturating_sub(1).max(1) as f64;
+    lock.stats
+        .hold_total_ns
+        .max(lock.stats.wait_ns as f64 / others)
 }
 
 /// Holds are sampled and vary widely where some of them contain a wait: their sum may be this many

@@ -28,6 +28,8 @@ const FOR_MEMBERS: f64 = 0.5;
 /// equal processes on two virtual processors: 126 and 237 ms, 153 and 230 ms.)
 const SPEED_VARIES: f64 = 0.35;
 const SPEED_STRETCH: f64 = 250e6;
+/// Share of what was lost for members that may be time after their ends, where members meet in between.
+const ENDS: f64 = 0.8;
 /// Even work cannot be had to the last bit.
 const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.4;
@@ -198,9 +200,16 @@ fn judge_by(
         .all(|m| m.start().saturating_sub(start) as f64 <= (1.0 - TOGETHER) * longest);
     if !together
         || mean <= 0.0
-        || most - mean < (view.t.imbalance_ratio * mean).max(by_chance(mean))
+        || most - mean < view.t.imbalance_ratio * mean
         || is_fed(view, members, at, processes)
-        || for_members(view, members, at, processes) < FOR_MEMBERS
+    {
+        return None;
+    }
+    let lost = for_members(view, members, at, processes);
+    // Who waits at barriers waits for the same one again and again; ends are compared only once.
+    if lost.all <= 0.0
+        || lost.known < FOR_MEMBERS * lost.all
+        || (lost.gone > ENDS * lost.known && most - mean < by_chance(mean))
     {
         return None;
     }
@@ -339,14 +348,20 @@ fn is_fed(view: &View, members: &[Member], busiest_at: usize, processes: bool) -
     waited > ITSELF * work
 }
 
-/// Share of what the others did not work that was for the busiest: waits that members ended, busy waiting, and the
-/// time after their end. Of processes, what launchers, timers and the start took is nobody's.
-fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bool) -> f64 {
-    if view.sched.source == SchedSource::Perf {
-        return 1.0;
-    }
+/// What the members but the busiest one did not work, in nanoseconds.
+#[derive(Debug, Default)]
+struct NotWorked {
+    all: f64,
+    /// Of `all`, for other members: waits that they ended, busy waiting, and `gone`.
+    known: f64,
+    /// Between their own end and that of the busiest one.
+    gone: f64,
+}
+
+/// What the others did not work, and for whom. Of processes, what launchers, timers and the start took is nobody's.
+fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bool) -> NotWorked {
     let busiest = &members[busiest_at];
-    let (mut lost, mut known) = (0.0, 0.0);
+    let (mut lost, mut known, mut ended) = (0.0, 0.0, 0.0);
     let others = members
         .iter()
         .enumerate()
@@ -361,6 +376,10 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bo
         };
         lost += blocked + gone + spun;
         known += gone + spun;
+        ended += gone;
+    }
+    if view.sched.source == SchedSource::Perf {
+        known = lost; // nobody says who woke whom
     }
     for wake in &view.sched.wakes {
         let Some(off) = view.sched.off(wake.off) else {
@@ -386,10 +405,10 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bo
             _ => {}
         }
     }
-    if lost > 0.0 {
-        known / lost
-    } else {
-        0.0
+    NotWorked {
+        all: lost,
+        known: known.min(lost),
+        gone: ended,
     }
 }
 

@@ -84,8 +84,23 @@ fn ranks_are_threads_of_one_program() {
 
 #[test]
 fn equal_work_on_processors_that_differ_is_well() {
-    // A fifth of a second: what two equal programs took on two virtual processors.
-    assert_eq!(ids(&analysis(&ranks([13, 23]))), [""; 0]);
+    // What two equal programs took on two virtual processors; ten times as long it is no chance.
+    assert_eq!(ids(&analysis(&apart([126, 237]))), [""; 0]);
+    assert_eq!(ids(&analysis(&apart([1260, 2370]))), ["thread-imbalance"]);
+}
+
+/// Two processes of one program that never meet.
+fn apart(work_ms: [u64; 2]) -> Model {
+    let mut p = ProfileBuilder::new("worker");
+    p.cpus(2);
+    let work = p.site("work", "r.c", 10);
+    p.process("worker");
+    p.site("work", "r.c", 10);
+    let mut s = Schedule::new();
+    for (rank, &w) in work_ms.iter().enumerate() {
+        s.process(rank as u32).runs(0, work, ms(w));
+    }
+    model(p, s)
 }
 
 fn busy(threads: usize, cpus: u32) -> Model {
