@@ -31,14 +31,14 @@ enum cv_targets_flags {
 	CV_TARGETS_EVERY = 2, /* every section: no sampling, no budget */
 };
 
-struct cv_targets { /* 64 bytes, then `count` struct cv_target, sorted by (build_id, offset) */
+struct cv_targets { /* 64 bytes, then `count` struct cv_target, sorted by (build_id, path_hash, offset) */
 	uint64_t magic;
 	uint32_t version;
 	uint32_t flags;
 	uint32_t count;
 	uint32_t first;         /* sections of a site that are traced before sampling begins */
 	uint32_t budget_ppm;    /* time that tracing may add, of the thread's time, in millionths */
-	uint32_t max_words;     /* a section's record is cut at this many 8-byte words */
+	uint32_t max_words;     /* a section's record is cut at this many 8-byte words; at most CV_TRACE_WORDS_MAX */
 	uint64_t reserved[4];
 };
 _Static_assert(sizeof(struct cv_targets) == 64, "trace abi v1");
@@ -46,8 +46,8 @@ _Static_assert(sizeof(struct cv_targets) == 64, "trace abi v1");
 struct cv_target { /* a call of a blocking acquire */
 	uint64_t offset;        /* of the return address, in the module's own numbering (address - load bias) */
 	uint32_t build_id_bytes; /* 0: the module has none, and `path_hash` decides */
-	uint8_t build_id[20];
-	uint64_t path_hash;     /* FNV-1a 64 of the module's path as the loader names it */
+	uint8_t build_id[20];   /* its first bytes, zeros behind them */
+	uint64_t path_hash;     /* FNV-1a 64 of the module's path as struct cv_module has it; 0 if there is a build-id */
 };
 _Static_assert(sizeof(struct cv_target) == 40, "trace abi v1");
 
@@ -57,7 +57,8 @@ enum cv_trace_drop {
 	CV_TRACE_DROP_NO_CHUNK = 0, /* convoy did not keep up: the section was not traced */
 	CV_TRACE_DROP_NO_BLOCKS,    /* the log of blocks is full: the section was cut where new code began */
 	CV_TRACE_DROP_NO_MEMORY,    /* no memory for the cache near the code: cut */
-	CV_TRACE_DROP_REENTRANT,    /* acquired in a signal handler that interrupted a traced section */
+	CV_TRACE_DROP_REENTRANT,    /* acquired in a signal handler that interrupted the tracer at work */
+	CV_TRACE_DROP_NO_SITE,      /* more acquire sites than there is room for: those beyond are not traced */
 	CV_TRACE_DROP_MAX = 16,
 };
 
@@ -68,8 +69,9 @@ enum cv_chunk_state { /* atomic; who may write it next */
 };
 
 #define CV_TRACE_HEADER_BYTES 4096u
-#define CV_TRACE_CHUNK_BYTES (256u << 10)
-#define CV_TRACE_CHUNKS 64u             /* 16 MiB */
+#define CV_TRACE_CHUNK_BYTES (512u << 10)
+#define CV_TRACE_CHUNKS 32u             /* 16 MiB */
+#define CV_TRACE_WORDS_MAX 40960u       /* of a section; the rest of a chunk is slack (CV_TR_SLACK_WORDS), and room for more sections */
 #define CV_TRACE_BLOCKS_BYTES (16u << 20) /* reserved; pages are used as needed */
 
 struct cv_trace_chunk { /* one per chunk, in the header */
@@ -82,6 +84,7 @@ struct cv_trace {
 	uint32_t version;
 	uint32_t pid;
 	uint64_t bytes;         /* of the file */
+	uint64_t arena_start_ns; /* cv_arena.start_ns of the image that it belongs to */
 	uint64_t blocks_used;   /* bytes of the log that are whole; release-stored after them */
 	uint64_t sections;      /* atomic: sections that were traced, whole or cut */
 	uint64_t translated_instructions; /* atomic: program instructions in the caches */
@@ -89,7 +92,7 @@ struct cv_trace {
 	uint64_t flushes;       /* atomic: times that all translations were given up (code was unmapped or changed) */
 	uint64_t drops[CV_TRACE_DROP_MAX];
 	struct cv_trace_chunk chunks[CV_TRACE_CHUNKS];
-	uint8_t reserved[CV_TRACE_HEADER_BYTES - 64 - 8 * CV_TRACE_DROP_MAX - 8 * CV_TRACE_CHUNKS];
+	uint8_t reserved[CV_TRACE_HEADER_BYTES - 72 - 8 * CV_TRACE_DROP_MAX - 8 * CV_TRACE_CHUNKS];
 	/* at CV_TRACE_HEADER_BYTES: the log of blocks; behind it the chunks */
 };
 _Static_assert(sizeof(struct cv_trace) == CV_TRACE_HEADER_BYTES, "trace abi v1");
