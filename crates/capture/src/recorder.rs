@@ -250,6 +250,7 @@ impl Running {
             meta,
             processes,
             sched,
+            sections: None,
         };
         Recording::new(profile, warnings, Some(session), files)
     }

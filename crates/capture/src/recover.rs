@@ -40,6 +40,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         meta,
         processes: collected.processes,
         sched: None,
+        sections: None,
     })
 }
 

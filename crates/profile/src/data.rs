@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Sched;
+use crate::{Sched, Sections};
 
 /// Index into [`Process::modules`].
 pub type ModuleIx = u32;
@@ -27,6 +27,8 @@ pub struct Profile {
     pub processes: Vec<Process>,
     /// What the kernel's scheduler said, of all processes together; `None` = nobody listened.
     pub sched: Option<Sched>,
+    /// What traced critical sections touched; `None` = nobody looked into any.
+    pub sections: Option<Sections>,
 }
 
 /// What ran, where and when.

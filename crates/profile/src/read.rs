@@ -238,6 +238,7 @@ impl Reader {
             meta: self.meta.unwrap_or_default(),
             processes,
             sched,
+            sections: None,
         };
         Ok((profile, self.warnings))
     }

@@ -56,6 +56,7 @@ impl ProfileBuilder {
         let mut builder = Self {
             profile: Profile {
                 sched: None,
+                sections: None,
                 meta,
                 processes: Vec::new(),
             },
