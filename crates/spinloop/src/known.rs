@@ -94,7 +94,7 @@ const KNOWN: [(Is, SpinKind, &str); 80] = [
     // OpenJDK HotSpot: objectMonitor.cpp, spinYield.cpp, synchronizer.cpp
     (Name("SpinPause"), SpinKind::Pause, JVM),
     (Has("Thread", "SpinAcquire"), SpinKind::Lock, JVM),
-    (Has("ObjectMonitor", "TrySpin"), SpinKind::Lock, JVM),
+    (Has("ObjectMonitor", "TrySpin"), SpinKind::Pause, JVM),
     (Has("SpinYield", "yield_or_sleep"), SpinKind::Yield, JVM),
     // Go: runtime/asm_amd64.s, lock_futex.go
     (Name("runtime.procyield"), SpinKind::Pause, GO),
