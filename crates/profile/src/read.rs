@@ -6,17 +6,17 @@ use serde::de::DeserializeOwned;
 
 use crate::bytes::Malformed;
 use crate::error::ReadError;
-use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED};
+use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, TIMELINE};
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
     BadPayload, Header, Tag, FILE_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
 };
-use crate::tables::{unpack, Row, Stack};
+use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Count, Detail, Frame, Lost, Meta, Object, OffCpu, Pair, Process, Profile, SchedThread,
-    Slice, SpinLoop, Thread, Unattributed, Wake,
+    Bin, Count, Detail, Frame, Interval, Lost, Meta, Object, OffCpu, Pair, Process, Profile,
+    SchedThread, Slice, SpinLoop, Thread, Unattributed, Wake,
 };
 
 /// More processes than a machine can have.
@@ -138,6 +138,9 @@ impl Reader {
             Bin::TAG => self.sched_rows(&payload, |sched| &mut sched.bins)?,
             OffCpu::TAG => self.sched_rows(&payload, |sched| &mut sched.offs)?,
             Wake::TAG => self.sched_rows(&payload, |sched| &mut sched.wakes)?,
+            TIMELINE => self.sched.timeline.head = Some(fixed(&payload)?),
+            LaneRow::TAG => self.sched_rows(&payload, |sched| &mut sched.timeline.lanes)?,
+            Interval::TAG => self.sched_rows(&payload, |sched| &mut sched.timeline.intervals)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -287,6 +290,9 @@ fn is_of_the_run(tag: Tag) -> bool {
             | Bin::TAG
             | OffCpu::TAG
             | Wake::TAG
+            | TIMELINE
+            | LaneRow::TAG
+            | Interval::TAG
     )
 }
 
@@ -314,6 +320,9 @@ fn section_name(tag: Tag) -> String {
         Bin::TAG => Bin::NAME,
         OffCpu::TAG => OffCpu::NAME,
         Wake::TAG => Wake::NAME,
+        TIMELINE => "timeline",
+        LaneRow::TAG => LaneRow::NAME,
+        Interval::TAG => Interval::NAME,
         _ => return tag.escape_ascii().to_string(),
     }
     .into()

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FrameIx, StackIx, ThreadIx};
+use crate::{FrameIx, StackIx, ThreadIx, Timeline};
 
 /// Index into [`Sched::offs`].
 pub type OffIx = u32;
@@ -66,6 +66,8 @@ pub struct Sched {
     pub lost: Vec<Lost>,
     /// Events that contradict what was known of their thread (a consequence of lost ones).
     pub contradictions: u64,
+    /// What every thread did when; `None` = not kept.
+    pub timeline: Option<Timeline>,
 }
 
 /// Where scheduler events came from, and so what is in the data.

@@ -4,6 +4,7 @@
 use crate::bytes::Malformed;
 use crate::head::SchedHead;
 use crate::tables::Row;
+use crate::timeline_parts::{Tables, TimelineParts};
 use crate::warning::ReadWarning;
 use crate::{
     Bin, Bins, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx, ThreadRef,
@@ -29,7 +30,7 @@ impl<R> Default for Found<R> {
 
 /// What can be kept of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
     Whole,
     /// It says enough without what it referred to.
     Repaired,
@@ -37,7 +38,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(keep: bool, whole: bool) -> Self {
+    pub(crate) fn of(keep: bool, whole: bool) -> Self {
         match (keep, whole) {
             (false, _) => Self::Bad,
             (true, false) => Self::Repaired,
@@ -61,11 +62,26 @@ impl<R: Row> Found<R> {
     }
 
     /// For rows that are known by their place alone: behind a gap none can be used.
-    fn cut_at_gap(&mut self) {
+    pub(crate) fn cut_at_gap(&mut self) {
         let whole = (0..).zip(&self.numbers).take_while(|(at, &n)| *at == n);
         let whole = whole.count();
         self.rows.truncate(whole);
         self.numbers.truncate(whole);
+    }
+
+    /// The rows, in order of their numbers.
+    pub(crate) fn rows(&self) -> &[R] {
+        &self.rows
+    }
+
+    /// Those that are left of the rows with these numbers.
+    pub(crate) fn range(&self, first: u64, end: u64) -> &[R] {
+        let place = |number| self.numbers.partition_point(|&n| u64::from(n) < number);
+        self.rows.get(place(first)..place(end)).unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Where the row with this number is now.
@@ -75,14 +91,14 @@ impl<R: Row> Found<R> {
     }
 
     /// The same for an index that may be missing; false if it led nowhere and is now `None`.
-    fn translate(&self, number: &mut Option<u32>) -> bool {
+    pub(crate) fn translate(&self, number: &mut Option<u32>) -> bool {
         let was = *number;
         *number = was.and_then(|was| self.place(was));
         number.is_some() == was.is_some()
     }
 
     /// Judges and counts. `of`: rows there were.
-    fn check(
+    pub(crate) fn check(
         &mut self,
         of: u64,
         warnings: &mut Vec<ReadWarning>,
@@ -133,6 +149,7 @@ pub(crate) struct SchedParts {
     pub(crate) bins: Found<Bin>,
     pub(crate) offs: Found<OffCpu>,
     pub(crate) wakes: Found<Wake>,
+    pub(crate) timeline: TimelineParts,
 }
 
 impl SchedParts {
@@ -170,6 +187,12 @@ impl SchedParts {
         offs.check(head.offs, warnings, |row| known.off(row, &names));
         let mut wakes = self.wakes;
         wakes.check(head.wakes, warnings, |row| known.wake(row, &offs));
+        let tables = Tables {
+            slices: &slices,
+            offs: &offs,
+            wakes: &wakes,
+        };
+        let timeline = self.timeline.finish(&known, &tables, warnings);
         Some(Sched {
             source: head.source,
             start_ns: head.start_ns,
@@ -191,23 +214,25 @@ impl SchedParts {
             names: names.rows,
             lost: lost.rows,
             contradictions: head.contradictions,
+            timeline,
         })
     }
 
     fn has_rows(&self) -> bool {
-        !(self.names.rows.is_empty()
-            && self.loops.rows.is_empty()
-            && self.threads.rows.is_empty()
-            && self.lost.rows.is_empty()
-            && self.slices.rows.is_empty()
-            && self.bins.rows.is_empty()
-            && self.offs.rows.is_empty()
-            && self.wakes.rows.is_empty())
+        !(self.names.is_empty()
+            && self.loops.is_empty()
+            && self.threads.is_empty()
+            && self.lost.is_empty()
+            && self.slices.is_empty()
+            && self.bins.is_empty()
+            && self.offs.is_empty()
+            && self.wakes.is_empty()
+            && self.timeline.lanes.is_empty())
     }
 }
 
 /// The processes that rows may be about.
-struct Known<'a> {
+pub(crate) struct Known<'a> {
     numbers: &'a [u32],
     processes: &'a [Process],
 }
@@ -226,7 +251,7 @@ impl Known<'_> {
     }
 
     /// The process of a thread that is known.
-    fn thread(&self, thread: &mut ThreadRef) -> Option<&Process> {
+    pub(crate) fn thread(&self, thread: &mut ThreadRef) -> Option<&Process> {
         self.process(&mut thread.process)
             .filter(|process| (thread.thread as usize) < process.threads.len())
     }

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED};
+use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, TIMELINE};
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
-use crate::tables::{chunks, Row};
-use crate::{Process, Profile, Sched};
+use crate::tables::{chunks, LaneRow, Row};
+use crate::timeline_parts::TimelineHead;
+use crate::{Interval, Lane, Process, Profile, Sched, Timeline};
 
 impl Profile {
     /// Writes the profile. What other sections refer to comes first, so that a file that was cut
@@ -57,6 +58,10 @@ fn write_process(out: &mut impl Write, ix: u32, process: &Process) -> io::Result
 /// The long tables last: threads, losses and names are of use without them.
 fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
     write_fixed(out, SCHED, 0, &SchedHead::of(sched))?;
+    if let Some(timeline) = &sched.timeline {
+        // It says what there should be, wherever the file ends.
+        write_fixed(out, TIMELINE, 0, &TimelineHead::of(timeline))?;
+    }
     write_table(out, 0, &sched.names)?;
     write_table(out, 0, &sched.loops)?;
     write_table(out, 0, &sched.threads)?;
@@ -64,7 +69,24 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
     write_table(out, 0, &sched.slices)?;
     write_table(out, 0, &sched.bins.bins)?;
     write_table(out, 0, &sched.offs)?;
-    write_table(out, 0, &sched.wakes)
+    write_table(out, 0, &sched.wakes)?;
+    sched
+        .timeline
+        .as_ref()
+        .map_or(Ok(()), |timeline| write_timeline(out, timeline))
+}
+
+fn write_timeline(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
+    let row = |lane: &Lane| {
+        let intervals = u32::try_from(lane.intervals.len()).map_err(io::Error::other)?;
+        let thread = lane.thread;
+        Ok(LaneRow { thread, intervals })
+    };
+    let lanes: io::Result<Vec<LaneRow>> = timeline.lanes.iter().map(row).collect();
+    write_table(out, 0, &lanes?)?;
+    let intervals = timeline.lanes.iter().flat_map(|lane| &lane.intervals);
+    let intervals: Vec<Interval> = intervals.copied().collect();
+    write_table(out, 0, &intervals)
 }
 
 fn write_fixed(out: &mut impl Write, tag: Tag, ix: u32, value: &impl Serialize) -> io::Result<()> {

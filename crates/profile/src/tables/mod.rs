@@ -118,5 +118,5 @@ macro_rules! zip_columns {
 }
 use zip_columns;
 
-pub(crate) use sched::THREAD_BUCKETS;
+pub(crate) use sched::{LaneRow, THREAD_BUCKETS};
 pub(crate) use stacks::Stack;

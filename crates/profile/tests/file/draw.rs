@@ -129,6 +129,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         meta,
         processes,
         sched,
+        ..Profile::default()
     }
 }
 

@@ -49,7 +49,47 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
     if offs > 0 {
         s.wakes = (0..n(r)).map(|_| wake(r, processes, offs)).collect();
     }
+    if processes.iter().any(with_threads) && r.flag() {
+        s.timeline = Some(Timeline {
+            limit: r.number(),
+            merged_below_ns: r.number(),
+            threads_left_out: r.number(),
+            lanes: (0..n(r)).map(|_| lane(r, processes, &s, rows)).collect(),
+        });
+    }
     s
+}
+
+fn lane(r: &mut Random, processes: &[Process], s: &Sched, rows: u64) -> Lane {
+    let mut end_ns = 0;
+    let mut interval = |r: &mut Random| {
+        let start_ns = if r.flag() { end_ns } else { r.number() };
+        end_ns = start_ns.saturating_add(r.number());
+        let (slice, off) = (some_index(r, s.slices.len()), some_index(r, s.offs.len()));
+        let mut shares = [0, 0, 0].map(|_: u16| r.number() as u16);
+        shares.sort_unstable();
+        Interval {
+            start_ns,
+            end_ns,
+            doing: [
+                Doing::Running(slice),
+                Doing::Spinning(slice),
+                Doing::Woken,
+                Doing::Preempted(off),
+                Doing::Waiting(off),
+            ][r.index(5) as usize],
+            wake: some_index(r, s.wakes.len()),
+            mix: r.flag().then(|| Mix {
+                running: shares[0],
+                spinning: shares[1] - shares[0],
+                ready: shares[2] - shares[1],
+            }),
+        }
+    };
+    Lane {
+        thread: place(r, processes).0,
+        intervals: (0..r.below(rows + 1)).map(|_| interval(r)).collect(),
+    }
 }
 
 fn numbers(r: &mut Random, most: u64) -> Vec<u64> {

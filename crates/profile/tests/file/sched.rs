@@ -1,8 +1,8 @@
 //! What the scheduler said, as it is read from files that are cut short, damaged or hostile.
 
 use convoy_profile::{
-    CodeFrom, OffCpu, OffReason, Process, Profile, ReadWarning, Sched, SchedThread, Slice, Thread,
-    ThreadRef, Wake, Waker,
+    CodeFrom, Doing, Interval, Lane, OffCpu, OffReason, Process, Profile, ReadWarning, Sched,
+    SchedThread, Slice, Thread, ThreadRef, Timeline, Wake, Waker,
 };
 
 use crate::draw::{profile, Random};
@@ -48,6 +48,19 @@ pub fn assert_sound(sched: &Sched, processes: &[Process]) {
         }
     }
     assert!(sched.active.len() <= 256 && sched.working.len() <= 256);
+    for lane in sched.timeline.iter().flat_map(|timeline| &timeline.lanes) {
+        assert!(thread(lane.thread).is_some());
+        for interval in &lane.intervals {
+            assert!(interval.start_ns <= interval.end_ns);
+            assert_eq!(interval.times().all_ns(), interval.ns());
+            assert!(within(interval.wake, sched.wakes.len()));
+            assert!(match interval.doing {
+                Doing::Running(slice) | Doing::Spinning(slice) => within(slice, sched.slices.len()),
+                Doing::Preempted(off) | Doing::Waiting(off) => within(off, sched.offs.len()),
+                Doing::Woken => true,
+            });
+        }
+    }
 }
 
 /// A profile with every table of the scheduler.
@@ -61,7 +74,10 @@ fn full() -> Profile {
                 s.offs.len(),
                 s.wakes.len(),
             ];
-            small.iter().chain(&large).all(|&rows| rows > 1)
+            let timeline = s.timeline.as_ref();
+            let of_threads =
+                timeline.is_some_and(|t| t.lanes.iter().any(|l| l.intervals.len() > 1));
+            of_threads && small.iter().chain(&large).all(|&rows| rows > 1)
         })
     };
     (0..).map(|seed| profile(seed, 6)).find(full).unwrap()
@@ -85,11 +101,14 @@ fn a_file_cut_between_sections_names_the_tables_that_are_missing() {
     let begin = all.iter().position(|s| &s.0 == b"SCHD").unwrap();
     let tags: Vec<_> = all[begin..].iter().map(|s| s.0).collect();
     let order = [
-        b"SCHD", b"SNAM", b"SLUP", b"STHR", b"SLST", b"SLIC", b"SBIN", b"SOFF", b"SWAK", b"END ",
+        b"SCHD", b"STIM", b"SNAM", b"SLUP", b"STHR", b"SLST", b"SLIC", b"SBIN", b"SOFF", b"SWAK",
+        b"SLAN", b"SINT", b"END ",
     ];
     assert_eq!(tags, order.map(|tag| *tag));
 
     assert_eq!(read(&all[..begin]).0, None);
+    let begin = begin + 1; // both heads
+    let lanes = &sched.timeline.as_ref().unwrap().lanes;
     let tables = [
         (sched.names.len(), "names of files"),
         (sched.loops.len(), "waiting loops"),
@@ -99,6 +118,8 @@ fn a_file_cut_between_sections_names_the_tables_that_are_missing() {
         (sched.bins.bins.len(), "pieces of the run"),
         (sched.offs.len(), "times off the processors"),
         (sched.wakes.len(), "wakers"),
+        (lanes.len(), "lanes"),
+        (lanes.iter().map(|l| l.intervals.len()).sum(), "intervals"),
     ];
     for kept in 0..=tables.len() {
         let (part, warnings) = read(&all[..=begin + kept]);
@@ -224,6 +245,43 @@ fn waits_find_their_wakers_again_behind_a_gap() {
     assert!(found[0].ends_with("of 98304 times off the processors are lost"));
     assert!(found[1].starts_with("1 wakers refer to what is not in the profile or cannot be"));
     assert_eq!(found[2], "1 wakers refer to what is not in the profile");
+}
+
+#[test]
+fn a_timeline_with_a_hole_keeps_what_is_on_both_sides() {
+    let interval = |at: u64| Interval {
+        start_ns: 10 * at,
+        end_ns: 10 * at + 10,
+        doing: Doing::Woken,
+        ..Interval::default()
+    };
+    let lane = |thread, n: u64| Lane {
+        thread,
+        intervals: (0..n).map(interval).collect(),
+    };
+    let nowhere = ThreadRef {
+        process: 1,
+        thread: 2,
+    };
+    let mut whole = two_processes();
+    let rows = 32_768;
+    let lanes = vec![lane(FIRST, 3 * rows), lane(nowhere, 7), lane(SECOND, 5)];
+    whole.sched.as_mut().unwrap().timeline = Some(Timeline {
+        lanes: lanes.clone(),
+        ..Timeline::default()
+    });
+    let mut all = sections(&whole.to_bytes().unwrap());
+    let second = all.iter().position(|s| &s.0 == b"SINT").unwrap() + 1;
+    all.remove(second);
+    let (part, warnings) = read(&all);
+    let found = part.unwrap().timeline.unwrap().lanes;
+    assert_eq!(found.len(), 2);
+    let (a, b) = lanes[0].intervals.split_at(rows as usize);
+    assert_eq!(found[0].intervals, [a, &b[rows as usize..]].concat());
+    assert_eq!(found[1], lanes[2]);
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].starts_with("1 lanes refer to what is not in the profile"));
+    assert!(warnings[1].starts_with("32768 of 98316 intervals are lost"));
 }
 
 /// The number that a chunk begins with.

@@ -3,11 +3,13 @@
 mod offs;
 mod small;
 mod spans;
+mod timeline;
 mod wakes;
 
 use super::zip_columns;
 use crate::bytes::{In, Malformed, Out};
 use crate::ThreadRef;
+pub(crate) use timeline::LaneRow;
 
 /// Bins of a histogram by the number of threads, at most: [`crate::bucket`] has 176 for the four million
 /// threads that Linux can have.
