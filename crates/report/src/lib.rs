@@ -11,9 +11,11 @@ pub mod json;
 pub mod names;
 mod quality;
 mod sched_names;
-mod subject;
+pub mod subject;
 pub mod text;
 mod verdict;
+
+pub use sched_names::reason_id;
 
 use convoy_detect::{Analysis, Thresholds};
 use convoy_model::Model;

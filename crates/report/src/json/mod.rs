@@ -51,13 +51,25 @@ struct Document<'a> {
 
 /// Writes the document, with a line feed at its end.
 pub fn render(report: &Report<'_>) -> String {
+    // Only maps with keys that are no strings, and writers that fail, make serde_json fail.
+    let mut text = serde_json::to_string_pretty(&document(report)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// The document for a program that takes it apart again.
+pub fn value(report: &Report<'_>) -> serde_json::Value {
+    serde_json::to_value(document(report)).unwrap_or_default()
+}
+
+fn document<'a>(report: &Report<'a>) -> Document<'a> {
     let Report {
         model,
         analysis,
         critical,
         thresholds,
     } = report;
-    let document = Document {
+    Document {
         schema: SCHEMA,
         version: VERSION,
         run: run::run(&model.meta),
@@ -79,9 +91,5 @@ pub fn render(report: &Report<'_>) -> String {
         stacks: nouns::stacks(model),
         critical: critical::critical(model, *critical),
         quality: run::quality(&quality::of(model)),
-    };
-    // Only maps with keys that are no strings, and writers that fail, make serde_json fail.
-    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
-    text.push('\n');
-    text
+    }
 }
