@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use convoy_profile::{Lost, OffIx, Sched, SchedSource, Waker};
+use convoy_profile::{Lost, OffIx, Sched, SchedSource, WakeIx, Waker};
 
 use crate::bins::Timeline;
 use crate::clock::Clock;
 use crate::event::{Event, Options, Out, State, Tid, WakerIs};
 use crate::history::History;
 use crate::images::{Image, Images};
+use crate::lanes::Lanes;
 use crate::offs::Offs;
 use crate::slices::Slices;
 use crate::table::Map;
@@ -85,6 +86,7 @@ impl Accounting {
                 slices: Slices::new(limits.slices),
                 offs: Offs::new(limits.offs),
                 timeline: Timeline::new(options.bins),
+                lanes: Lanes::new(options.intervals),
                 sample_period_ns: options.sample_period_ns,
             },
             options,
@@ -178,6 +180,7 @@ impl Accounting {
             wakes,
             lost: self.lost,
             contradictions: self.contradictions,
+            timeline: self.books.lanes.finish(),
             ..Sched::default()
         };
         Output {
@@ -194,6 +197,7 @@ impl Accounting {
             self.start_ns = Some(ts);
             books.clock.start(ts);
             books.timeline.start(ts);
+            books.lanes.start(ts);
         }
         let (from, numbers) = (books.clock.now_ns(), books.clock.numbers());
         if books.clock.advance(ts) > 0 {
@@ -226,7 +230,7 @@ impl Accounting {
                 self.threads[i].run(&mut self.books);
             }
             _ => {
-                self.threads[i].wake(&mut self.books);
+                self.threads[i].wake(&mut self.books, None);
                 self.threads[i].run(&mut self.books);
             }
         }
@@ -250,13 +254,14 @@ impl Accounting {
 
     /// Thread `i` may run; `waker` ended its wait if it was in one.
     fn activate(&mut self, i: usize, waker: Waker) {
-        if let Phase::Off(row) = self.threads[i].phase {
-            self.note_wake(i, row, waker);
-        }
-        self.threads[i].wake(&mut self.books);
+        let wake = match self.threads[i].phase {
+            Phase::Off(row) => Some(self.note_wake(i, row, waker)),
+            _ => None,
+        };
+        self.threads[i].wake(&mut self.books, wake);
     }
 
-    fn note_wake(&mut self, waiter: usize, row: OffIx, waker: Waker) {
+    fn note_wake(&mut self, waiter: usize, row: OffIx, waker: Waker) -> WakeIx {
         let by = match waker {
             Waker::Thread(by, _) => self
                 .members
@@ -269,8 +274,9 @@ impl Accounting {
         let now = self.books.clock.now_ns();
         let mut last = self.threads[waiter].last.wake;
         let history = by.map(|t| &t.history);
-        self.wakes.add(&mut last, row, waker, from, now, history);
+        let wake = self.wakes.add(&mut last, row, waker, from, now, history);
         self.threads[waiter].last.wake = last;
+        wake
     }
 
     fn fork(&mut self, tid: Tid, pid: u32, parent: Tid) {
@@ -315,9 +321,9 @@ impl Accounting {
         let (thread, books) = (&mut self.threads[i], &mut self.books);
         match state {
             State::Blocked(place) => thread.begin_off(books, place),
-            State::Ready => thread.wake(books),
+            State::Ready => thread.wake(books, None),
             State::Running => {
-                thread.wake(books);
+                thread.wake(books, None);
                 thread.run(books);
             }
         }
@@ -345,7 +351,7 @@ impl Accounting {
         }
         let image = self.begin(pid, ppid, exec, now);
         let i = self.add(image, pid, parent);
-        self.threads[i].wake(&mut self.books);
+        self.threads[i].wake(&mut self.books, None);
         self.threads[i].run(&mut self.books);
     }
 
@@ -388,7 +394,8 @@ impl Accounting {
         let now = self.books.clock.now_ns();
         let thread = self.images.add(image, tid, parent, now);
         let i = self.threads.len();
-        self.threads.push(Thread::new(thread, now));
+        let lane = self.books.lanes.begin(thread);
+        self.threads.push(Thread::new(thread, lane, now));
         self.tids.insert(tid, i as u32);
         if let Some(members) = self.members.get_mut(image as usize) {
             members.push(i as u32);

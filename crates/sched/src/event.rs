@@ -14,6 +14,8 @@ pub struct Options {
     pub sample_period_ns: u64,
     /// The run is cut into at most twice as many pieces ([`convoy_profile::Bins`]).
     pub bins: usize,
+    /// Intervals of the timeline kept at most ([`convoy_profile::Timeline`]); 0 = none.
+    pub intervals: usize,
 }
 
 /// Something that happened to a thread of the recording. Times are nanoseconds on the monotonic clock.

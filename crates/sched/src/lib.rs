@@ -11,6 +11,7 @@
 //! - A preempted thread is active: the time is in a row of [`convoy_profile::OffReason::Preempted`] *and* in its
 //!   slice.
 //! - Of a waker, what it did during a wait is known for its last 64 periods.
+//! - In the timeline, time on a processor is cut at samples, and belongs to the code that the next sample found.
 //! - From a source without wake-ups a thread becomes active when it comes on a processor.
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod clock;
 mod event;
 mod history;
 mod images;
+mod lanes;
 mod offs;
 pub mod reason;
 mod slices;

@@ -11,12 +11,15 @@
 //! call stack; what is left at the end goes to that of the last one. A slice without samples goes to the
 //! place at which it blocked.
 
-use convoy_profile::{CodeFrom, LoopIx, OffIx, OffReason, SchedThread, StackIx, ThreadRef, Waker};
+use convoy_profile::{
+    CodeFrom, LoopIx, OffIx, OffReason, SchedThread, SliceIx, StackIx, ThreadRef, WakeIx, Waker,
+};
 
 use crate::bins::Timeline;
 use crate::clock::{Change, Clock, Lap, Mark, Share};
 use crate::event::Place;
 use crate::history::{Doing, History};
+use crate::lanes::{Did, Lanes};
 use crate::offs::{Offs, Where};
 use crate::slices::{Code, Slices};
 use crate::table::Last;
@@ -28,6 +31,7 @@ pub(crate) struct Books {
     pub slices: Slices,
     pub offs: Offs,
     pub timeline: Timeline,
+    pub lanes: Lanes,
     pub sample_period_ns: u64,
 }
 
@@ -59,6 +63,8 @@ pub(crate) struct Thread {
     pub phase: Phase,
     pub history: History,
     pub last: LastRows,
+    /// Its place among the lanes.
+    lane: u32,
     /// The phase began, or was written down last.
     since_ns: u64,
     /// Up to here its activity has been attributed, or its wait began.
@@ -77,11 +83,12 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub fn new(thread: ThreadRef, now_ns: u64) -> Self {
+    pub fn new(thread: ThreadRef, lane: u32, now_ns: u64) -> Self {
         Self {
             phase: Phase::New,
             history: History::default(),
             last: LastRows::default(),
+            lane,
             since_ns: now_ns,
             mark: Mark::default(),
             preempted: None,
@@ -108,9 +115,9 @@ impl Thread {
         self.since_ns
     }
 
-    /// It may run: a slice begins. Only for a thread that is not active.
-    pub fn wake(&mut self, books: &mut Books) {
-        self.settle(books);
+    /// It may run: a slice begins. Only for a thread that is not active. `wake`: what ended its wait.
+    pub fn wake(&mut self, books: &mut Books, wake: Option<WakeIx>) {
+        self.settle(books, None, wake);
         match self.phase {
             Phase::Off(row) => books.offs.add(row, &books.clock, &mut self.mark, true),
             Phase::New => {
@@ -129,7 +136,7 @@ impl Thread {
 
     /// It is on a processor. Only for a thread that is active and is not on one.
     pub fn run(&mut self, books: &mut Books) {
-        self.settle(books);
+        self.settle(books, None, None);
         match self.phase {
             Phase::Preempted(row) => self.resume(books, row, true),
             Phase::Woken => {}
@@ -144,7 +151,7 @@ impl Thread {
 
     /// It has to leave its processor, and could go on. Only for a running thread.
     pub fn preempt(&mut self, books: &mut Books, place: &Place) {
-        self.settle(books);
+        self.settle(books, self.sampled, None);
         let thread = self.thread();
         let last = &mut self.last.preempted;
         let row = books.offs.row(last, thread, place, OffReason::Preempted);
@@ -160,14 +167,15 @@ impl Thread {
 
     /// It waits: the slice ends. Only for a running thread.
     pub fn block(&mut self, books: &mut Books, place: &Place) {
-        self.settle(books);
-        self.close(books, place.stack);
+        let row = self.code(books, place.stack);
+        self.settle(books, Some(row), None);
+        self.close(books, row);
         self.wait(books, place);
     }
 
     /// It was there at the start of the recording, and waited. Only for a new thread.
     pub fn begin_off(&mut self, books: &mut Books, place: &Place) {
-        self.settle(books);
+        self.settle(books, None, None);
         books.clock.lap(&mut self.mark, None, true);
         self.wait(books, place);
     }
@@ -185,7 +193,6 @@ impl Thread {
     /// period: that counts in its own `spinning_ns`, but not in the number of working threads, by which others
     /// have been measured meanwhile.
     pub fn sample(&mut self, books: &mut Books, stack: StackIx, spin: Option<LoopIx>) {
-        self.settle(books);
         let code = Code {
             thread: self.thread(),
             stack,
@@ -194,6 +201,10 @@ impl Thread {
         };
         let row = books.slices.row(&mut self.last.sampled, code);
         books.slices.count(row);
+        let known = self.spinning;
+        self.spinning = spin.is_some();
+        self.settle(books, Some(row), None);
+        self.spinning = known;
         if spin.is_some() {
             let known = self.spinning || books.sample_period_ns == 0;
             self.sums.spinning_ns += if known {
@@ -215,16 +226,16 @@ impl Thread {
 
     /// Its last moment; or, not `finished`, that of the recording.
     pub fn end(&mut self, books: &mut Books, finished: bool) {
-        self.settle(books);
+        self.settle(books, self.sampled, None);
         match self.phase {
             Phase::Gone => return,
             Phase::New => {}
             Phase::Off(row) => books.offs.add(row, &books.clock, &mut self.mark, finished),
             Phase::Preempted(row) => {
                 self.resume(books, row, finished);
-                self.close(books, 0);
+                self.close_unknown(books);
             }
-            Phase::Woken | Phase::Running => self.close(books, 0),
+            Phase::Woken | Phase::Running => self.close_unknown(books),
         }
         self.set(Phase::Gone, Doing::Nothing);
         self.sums.end_ns = self.since_ns;
@@ -246,22 +257,43 @@ impl Thread {
         self.history.push(self.since_ns, doing);
     }
 
-    /// Writes down the time of the phase so far.
-    fn settle(&mut self, books: &Books) {
+    /// Writes down the time of the phase so far: that of a running thread belongs to the code of `row`, that of
+    /// one that waited was ended by `wake`.
+    fn settle(&mut self, books: &mut Books, row: Option<SliceIx>, wake: Option<WakeIx>) {
         let now = books.clock.now_ns();
         let ns = now.saturating_sub(self.since_ns);
-        match self.phase {
+        let (did, row) = match self.phase {
             Phase::Running => {
                 self.sums.running_ns += ns;
                 self.running_ns += ns;
+                let did = match self.spinning {
+                    true => Did::Spinning,
+                    false => Did::Running,
+                };
+                (did, row)
             }
-            Phase::Woken => self.sums.delayed_ns += ns,
-            Phase::Preempted(_) => self.sums.preempted_ns += ns,
-            Phase::Off(_) => self.sums.blocked_ns += ns,
-            // The microsecond between fork() and the first wake-up is nobody's.
-            Phase::New => self.sums.start_ns = now,
+            Phase::Woken => {
+                self.sums.delayed_ns += ns;
+                (Did::Woken, None)
+            }
+            Phase::Preempted(row) => {
+                self.sums.preempted_ns += ns;
+                (Did::Preempted, Some(row))
+            }
+            Phase::Off(row) => {
+                self.sums.blocked_ns += ns;
+                (Did::Waiting, Some(row))
+            }
+            Phase::New => {
+                // The microsecond between fork() and the first wake-up is nobody's.
+                self.sums.start_ns = now;
+                self.since_ns = now;
+                return;
+            }
             Phase::Gone => return,
-        }
+        };
+        let (lane, since) = (self.lane, self.since_ns);
+        books.lanes.push(lane, since, now, did, row, wake);
         self.since_ns = now;
     }
 
@@ -272,9 +304,9 @@ impl Thread {
         }
     }
 
-    /// Ends the slice, at call stack `stack`.
-    fn close(&mut self, books: &mut Books, stack: StackIx) {
-        let row = self.sampled.take().unwrap_or_else(|| {
+    /// The row of the slice's end: that of its last sample, or of the place where it ends.
+    fn code(&mut self, books: &mut Books, stack: StackIx) -> SliceIx {
+        self.sampled.take().unwrap_or_else(|| {
             let code = Code {
                 thread: self.thread(),
                 stack,
@@ -287,7 +319,17 @@ impl Thread {
             let row = books.slices.row(&mut self.last.unsampled, code);
             books.slices.count(row);
             row
-        });
+        })
+    }
+
+    /// Ends the slice, nobody knows where.
+    fn close_unknown(&mut self, books: &mut Books) {
+        let row = self.code(books, 0);
+        self.close(books, row);
+    }
+
+    /// Ends the slice; its rest belongs to the code of `row`.
+    fn close(&mut self, books: &mut Books, row: SliceIx) {
         if self.spinning {
             self.sums.spinning_ns += self.running_ns;
         }

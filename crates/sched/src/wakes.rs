@@ -1,7 +1,7 @@
 //! Who ended the waits, and what they did meanwhile: a waker that was itself off the processors made others
 //! wait for what it waited for.
 
-use convoy_profile::{OffIx, Wake, Waker};
+use convoy_profile::{OffIx, Wake, WakeIx, Waker};
 
 use crate::history::{Doing, History};
 use crate::table::{Last, Table};
@@ -20,7 +20,7 @@ impl Wakes {
         Self(Table::new(limit))
     }
 
-    /// `waker` ended a wait that lasted from `from_ns` to `to_ns`; `history` is its own.
+    /// `waker` ended a wait that lasted from `from_ns` to `to_ns`; `history` is its own. The row.
     pub fn add(
         &mut self,
         last: &mut Last<(OffIx, Waker)>,
@@ -29,7 +29,7 @@ impl Wakes {
         from_ns: u64,
         to_ns: u64,
         history: Option<&History>,
-    ) {
+    ) -> WakeIx {
         let fold = |key: &(OffIx, Waker)| (key.0, Waker::Unknown);
         let ix = self
             .0
@@ -39,7 +39,7 @@ impl Wakes {
                 ..Wake::default()
             });
         let Some(row) = self.0.rows.get_mut(ix as usize) else {
-            return;
+            return ix;
         };
         let ns = to_ns.saturating_sub(from_ns);
         row.n += 1;
@@ -47,7 +47,7 @@ impl Wakes {
         row.max_ns = row.max_ns.max(ns);
         // In a folded row are many wakers: what they did would not add up to anything.
         let Some(history) = history.filter(|_| row.waker == waker) else {
-            return;
+            return ix;
         };
         history.overlap(from_ns, to_ns, |doing, ns| match doing {
             Doing::Running => row.waker_running_ns += ns,
@@ -55,6 +55,7 @@ impl Wakes {
             Doing::Off(off) => credit(&mut row.waker_off, off, ns),
             Doing::Nothing => {}
         });
+        ix
     }
 
     /// The rows, and how many keys were folded.

@@ -309,6 +309,9 @@ fn translate(sched: &mut Sched, maps: &[Option<Map>]) {
     for row in &mut sched.offs {
         place(&mut row.thread, Some(&mut row.stack));
     }
+    for lane in sched.timeline.iter_mut().flat_map(|t| &mut t.lanes) {
+        place(&mut lane.thread, None);
+    }
     for row in &mut sched.wakes {
         if let Waker::Thread(thread, stack) = &mut row.waker {
             place(thread, Some(stack));

@@ -29,6 +29,7 @@ fn pipeline_of(source: SchedSource) -> Pipeline {
         source,
         sample_period_ns: 0,
         bins: 10,
+        intervals: 1000,
     })
 }
 

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use convoy_profile::{bucket_floor, OffReason, Sched, ThreadRef, Waker};
 use convoy_sched::Output;
 
+use crate::timeline::check_timeline;
+
 fn sum(hist: &[u64]) -> u64 {
     hist.iter().sum()
 }
@@ -32,6 +34,7 @@ pub fn check(out: &Output) {
     check_rows(s);
     check_bins(s, span);
     assert_eq!(s.offs.len(), out.off_kernel.len());
+    check_timeline(out);
 }
 
 fn check_cmetric(s: &Sched, span: u64) {

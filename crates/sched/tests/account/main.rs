@@ -10,3 +10,4 @@ mod oracle;
 mod property;
 mod size;
 mod tell;
+mod timeline;

@@ -26,6 +26,7 @@ fn compare(seed: u64, threads: usize, events: usize, source: SchedSource) {
         source,
         sample_period_ns: 700,
         bins: 50,
+        intervals: 1000,
     };
     let events = schedule(seed, threads, events, source);
     let end = events.last().unwrap().ts() + 12_345;

@@ -7,6 +7,7 @@ pub const OPTIONS: Options = Options {
     source: SchedSource::Bpf,
     sample_period_ns: 0,
     bins: 100,
+    intervals: 1000,
 };
 
 pub fn at(stack: u32, reason: OffReason) -> Place {
