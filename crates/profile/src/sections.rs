@@ -163,6 +163,8 @@ pub struct SectionCode {
     pub site: SectionSiteIx,
     /// The instruction. `Frame::exact` is set.
     pub frame: FrameIx,
+    /// Called, directly or not, by this call instruction of the code that the section itself is in; `None` = it is part of that code.
+    pub from: Option<FrameIx>,
     /// Times that it ran.
     pub executions: u64,
     /// Instructions that it stands for: its own and those of the following ones without an access.
@@ -282,7 +284,8 @@ pub struct SectionCall {
     pub kind: CallKind,
     /// On which object.
     pub object: Option<ObjectIx>,
-    /// From where: the calling instruction, or the last one of the program that was seen before.
+    /// From where: the outermost call instruction since the section began that had not returned; or the calling
+    /// instruction itself.
     pub frame: Option<FrameIx>,
     /// Calls.
     pub n: u64,

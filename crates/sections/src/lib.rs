@@ -17,7 +17,16 @@
 
 mod accounting;
 mod allocator;
+mod code;
+mod distinct;
+mod events;
+mod finish;
 mod input;
+mod random;
+mod site;
+mod touches;
+mod walk;
+mod words;
 
 pub use accounting::Accounting;
 pub use allocator::is_allocator;
