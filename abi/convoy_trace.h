@@ -92,7 +92,8 @@ struct cv_trace {
 	uint64_t flushes;       /* atomic: times that all translations were given up (code was unmapped or changed) */
 	uint64_t drops[CV_TRACE_DROP_MAX];
 	struct cv_trace_chunk chunks[CV_TRACE_CHUNKS];
-	uint8_t reserved[CV_TRACE_HEADER_BYTES - 72 - 8 * CV_TRACE_DROP_MAX - 8 * CV_TRACE_CHUNKS];
+	char why_not[256];      /* why nothing can be traced here; empty = it can */
+	uint8_t reserved[CV_TRACE_HEADER_BYTES - 72 - 8 * CV_TRACE_DROP_MAX - 8 * CV_TRACE_CHUNKS - 256];
 	/* at CV_TRACE_HEADER_BYTES: the log of blocks; behind it the chunks */
 };
 _Static_assert(sizeof(struct cv_trace) == CV_TRACE_HEADER_BYTES, "trace abi v1");

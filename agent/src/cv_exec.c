@@ -6,6 +6,7 @@
 #include "cv_real.h"
 #include "cv_sandbox.h"
 #include "cv_thread.h"
+#include "cv_trace.h"
 
 #include "cv_banned.h"
 
@@ -102,6 +103,7 @@ static CV_NOINLINE int fexecve_quiet(int fd, char *const *argv, char *const *env
 
 CV_EXPORT int execve(const char *path, char *const argv[], char *const env[])
 {
+	CV_LEAVES(CV_END_PROCESS);
 	if (cv_is_quiet())
 		return execve_quiet(path, argv, env);
 	return EXEC(env, cv_real(execve)(path, argv, env));
@@ -109,6 +111,7 @@ CV_EXPORT int execve(const char *path, char *const argv[], char *const env[])
 
 CV_EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
 {
+	CV_LEAVES(CV_END_PROCESS);
 	if (cv_is_quiet())
 		return execvpe_quiet(file, argv, env);
 	return EXEC(env, cv_real(execvpe)(file, argv, env));
@@ -116,6 +119,7 @@ CV_EXPORT int execvpe(const char *file, char *const argv[], char *const env[])
 
 CV_EXPORT int fexecve(int fd, char *const argv[], char *const env[])
 {
+	CV_LEAVES(CV_END_PROCESS);
 	if (cv_is_quiet())
 		return fexecve_quiet(fd, argv, env);
 	return EXEC(env, cv_real(fexecve)(fd, argv, env));
@@ -197,6 +201,7 @@ static void spawning(char *const *env)
 	CV_EXPORT int name(pid_t *pid, const char *what, const posix_spawn_file_actions_t *actions,             \
 			   const posix_spawnattr_t *attr, char *const argv[], char *const env[])                \
 	{                                                                                                       \
+		CV_LEAVES(CV_END_PROCESS);                                                                      \
 		if (cv_is_quiet())                                                                              \
 			return name##_quiet(pid, what, actions, attr, argv, env);                               \
 		spawning(env);                                                                                  \

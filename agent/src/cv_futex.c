@@ -14,6 +14,7 @@
 #include "cv_frames.h"
 #include "cv_process.h"
 #include "cv_sandbox.h"
+#include "cv_trace.h"
 #include "cv_wait.h"
 
 #include "cv_banned.h"
@@ -105,18 +106,24 @@ static bool forks(long nr, long a)
 	return nr == SYS_clone && !(a & CLONE_VM);
 }
 
-CV_EXPORT long syscall(long nr, long a, long b, long c, long d, long e, long f)
+static inline __attribute__((always_inline)) long system_call(uint64_t ra, long nr, long a, long b, long c, long d,
+							      long e, long f)
 {
 	struct cv_thread *t;
 	long r;
 
 	if (nr == SYS_futex && (waits(b) || wakes(b)) && (t = cv_thread()) != NULL)
-		return finish(waits(b) ? futex_wait(t, CV_RA, a, b, c, d, e, f) :
-					 futex_wake(t, CV_RA, a, b, c, d, e, f));
+		return finish(waits(b) ? futex_wait(t, ra, a, b, c, d, e, f) :
+					 futex_wake(t, ra, a, b, c, d, e, f));
 	if (cv_sandbox_asked(nr))
 		return finish(cv_sandbox_call(nr, a, b, c, d, e, f));
 	r = cv_syscall(nr, a, b, c, d, e, f);
 	if (cv_unlikely(r == 0 && forks(nr, a)))
 		cv_process_forked();
 	return finish(r);
+}
+
+CV_EXPORT long syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+	return CV_SYSCALL(nr, a, b, system_call(CV_RA, nr, a, b, c, d, e, f));
 }

@@ -2,6 +2,7 @@
 /* Reader-writer locks and spin locks. Agent rules: cv_agent.h. */
 #include "cv_frames.h"
 #include "cv_real.h"
+#include "cv_trace.h"
 #include "cv_try.h"
 #include "cv_wait.h"
 
@@ -140,52 +141,61 @@ CV_EXPORT int pthread_rwlock_rdlock(pthread_rwlock_t *l)
 {
 	static const struct rw_acquire read = { .op = CV_OP_RWLOCK_RD };
 
-	return rw_lock(l, CV_RA, &read);
+	return CV_ACQUIRE(CV_OP_RWLOCK_RD, l, r_ == 0, rw_lock(l, CV_RA, &read));
 }
 
 CV_EXPORT int pthread_rwlock_wrlock(pthread_rwlock_t *l)
 {
 	static const struct rw_acquire write = { .op = CV_OP_RWLOCK_WR, .writer = true };
 
-	return rw_lock(l, CV_RA, &write);
+	return CV_ACQUIRE(CV_OP_RWLOCK_WR, l, r_ == 0, rw_lock(l, CV_RA, &write));
 }
 
 CV_EXPORT int pthread_rwlock_timedrdlock(pthread_rwlock_t *l, const struct timespec *deadline)
 {
-	return rw_lock(l, CV_RA, &(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDRD, .deadline = deadline });
+	return CV_ACQUIRE(CV_OP_RWLOCK_TIMEDRD, l, r_ == 0,
+			  rw_lock(l, CV_RA, (&(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDRD, .deadline = deadline })));
 }
 
 CV_EXPORT int pthread_rwlock_timedwrlock(pthread_rwlock_t *l, const struct timespec *deadline)
 {
-	return rw_lock(l, CV_RA,
-		       &(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDWR, .writer = true, .deadline = deadline });
+	return CV_ACQUIRE(
+		CV_OP_RWLOCK_TIMEDWR, l, r_ == 0,
+		rw_lock(l, CV_RA,
+			(&(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDWR, .writer = true, .deadline = deadline })));
 }
 
 CV_EXPORT int pthread_rwlock_clockrdlock(pthread_rwlock_t *l, clockid_t clock, const struct timespec *deadline)
 {
-	return rw_lock(l, CV_RA,
-		       &(struct rw_acquire){
-			       .op = CV_OP_RWLOCK_TIMEDRD, .with_clock = true, .clock = clock, .deadline = deadline });
+	return CV_ACQUIRE(CV_OP_RWLOCK_TIMEDRD, l, r_ == 0,
+			  rw_lock(l, CV_RA,
+				  (&(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDRD,
+							 .with_clock = true,
+							 .clock = clock,
+							 .deadline = deadline })));
 }
 
 CV_EXPORT int pthread_rwlock_clockwrlock(pthread_rwlock_t *l, clockid_t clock, const struct timespec *deadline)
 {
-	return rw_lock(l, CV_RA,
-		       &(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDWR,
-					     .writer = true,
-					     .with_clock = true,
-					     .clock = clock,
-					     .deadline = deadline });
+	return CV_ACQUIRE(CV_OP_RWLOCK_TIMEDWR, l, r_ == 0,
+			  rw_lock(l, CV_RA,
+				  (&(struct rw_acquire){ .op = CV_OP_RWLOCK_TIMEDWR,
+							 .writer = true,
+							 .with_clock = true,
+							 .clock = clock,
+							 .deadline = deadline })));
 }
 
 CV_EXPORT int pthread_rwlock_tryrdlock(pthread_rwlock_t *l)
 {
-	return rw_try(l, CV_RA, CV_OP_RWLOCK_TRYRD, cv_real(pthread_rwlock_tryrdlock));
+	return CV_ACQUIRE(CV_OP_RWLOCK_TRYRD, l, r_ == 0,
+			  rw_try(l, CV_RA, CV_OP_RWLOCK_TRYRD, cv_real(pthread_rwlock_tryrdlock)));
 }
 
 CV_EXPORT int pthread_rwlock_trywrlock(pthread_rwlock_t *l)
 {
-	return rw_try(l, CV_RA, CV_OP_RWLOCK_TRYWR, cv_real(pthread_rwlock_trywrlock));
+	return CV_ACQUIRE(CV_OP_RWLOCK_TRYWR, l, r_ == 0,
+			  rw_try(l, CV_RA, CV_OP_RWLOCK_TRYWR, cv_real(pthread_rwlock_trywrlock)));
 }
 
 /* This thread's release will let others in that wait: the writer's always, a reader's if it is the last
@@ -216,7 +226,7 @@ static CV_COLD void rw_commit(struct cv_thread *t, pthread_rwlock_t *l)
 	errno = saved;
 }
 
-CV_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
+static inline __attribute__((always_inline)) int rw_unlock(pthread_rwlock_t *l)
 {
 	struct cv_thread *t = cv_self;
 	bool timed;
@@ -234,7 +244,12 @@ CV_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
 	return r;
 }
 
-CV_EXPORT int pthread_rwlock_init(pthread_rwlock_t *l, const pthread_rwlockattr_t *attr)
+CV_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
+{
+	return CV_RELEASE(l, rw_unlock(l));
+}
+
+static int rw_init(pthread_rwlock_t *l, const pthread_rwlockattr_t *attr)
 {
 	int r = cv_real(pthread_rwlock_init)(l, attr);
 
@@ -243,20 +258,25 @@ CV_EXPORT int pthread_rwlock_init(pthread_rwlock_t *l, const pthread_rwlockattr_
 	return r;
 }
 
+CV_EXPORT int pthread_rwlock_init(pthread_rwlock_t *l, const pthread_rwlockattr_t *attr)
+{
+	return CV_HOOK(CV_OP_NONE, 0, rw_init(l, attr));
+}
+
 CV_EXPORT int pthread_rwlock_destroy(pthread_rwlock_t *l)
 {
 	cv_object_destroy(addr_of(l));
-	return cv_real(pthread_rwlock_destroy)(l);
+	return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_rwlock_destroy)(l));
 }
 
 /* ---- spin locks: an acquire that fails to take the word at once is a wait on the processor ---- */
 
-CV_EXPORT int pthread_spin_lock(pthread_spinlock_t *l)
+static inline __attribute__((always_inline)) int spin_lock(pthread_spinlock_t *l, uint64_t ra)
 {
 	struct cv_thread *t = cv_thread();
 	struct cv_entry *detail = NULL;
 	struct cv_blocking b;
-	uint64_t ra = CV_RA, before = 0, now;
+	uint64_t before = 0, now;
 	int saved = errno;
 	int r;
 
@@ -283,7 +303,12 @@ CV_EXPORT int pthread_spin_lock(pthread_spinlock_t *l)
 	return r;
 }
 
-CV_EXPORT int pthread_spin_trylock(pthread_spinlock_t *l)
+CV_EXPORT int pthread_spin_lock(pthread_spinlock_t *l)
+{
+	return CV_ACQUIRE(CV_OP_SPIN_LOCK, l, r_ == 0, spin_lock(l, CV_RA));
+}
+
+static inline __attribute__((always_inline)) int spin_try(pthread_spinlock_t *l, uint64_t ra)
 {
 	struct cv_thread *t = cv_thread();
 	struct cv_try y;
@@ -291,7 +316,7 @@ CV_EXPORT int pthread_spin_trylock(pthread_spinlock_t *l)
 
 	if (!t)
 		return cv_real(pthread_spin_trylock)(l);
-	cv_try_begin(&y, t, addr_of(l), CV_RA, CV_OP_SPIN_TRYLOCK);
+	cv_try_begin(&y, t, addr_of(l), ra, CV_OP_SPIN_TRYLOCK);
 	r = cv_real(pthread_spin_trylock)(l);
 	if (r == 0)
 		cv_try_got(&y, true);
@@ -300,7 +325,12 @@ CV_EXPORT int pthread_spin_trylock(pthread_spinlock_t *l)
 	return r;
 }
 
-CV_EXPORT int pthread_spin_unlock(pthread_spinlock_t *l)
+CV_EXPORT int pthread_spin_trylock(pthread_spinlock_t *l)
+{
+	return CV_ACQUIRE(CV_OP_SPIN_TRYLOCK, l, r_ == 0, spin_try(l, CV_RA));
+}
+
+static inline __attribute__((always_inline)) int spin_unlock(pthread_spinlock_t *l)
 {
 	struct cv_thread *t = cv_self;
 	bool timed = cv_hold_any(t) && cv_hold_release(t, addr_of(l));
@@ -312,6 +342,11 @@ CV_EXPORT int pthread_spin_unlock(pthread_spinlock_t *l)
 		errno = saved;
 	}
 	return r;
+}
+
+CV_EXPORT int pthread_spin_unlock(pthread_spinlock_t *l)
+{
+	return CV_RELEASE(l, spin_unlock(l));
 }
 
 CV_EXPORT int pthread_spin_init(pthread_spinlock_t *l, int shared)

@@ -15,6 +15,7 @@
 #include "cv_frames.h"
 #include "cv_mutex.h"
 #include "cv_real.h"
+#include "cv_trace.h"
 #include "cv_try.h"
 #include "cv_wait.h"
 
@@ -128,6 +129,12 @@ static bool acquired(int r)
 	return r == 0 || r == EOWNERDEAD;
 }
 
+/* One's own recursive mutex, taken once more: the hold has begun before. */
+static bool nested(const pthread_mutex_t *m)
+{
+	return KIND_TYPE(m->__data.__kind) == PTHREAD_MUTEX_RECURSIVE_NP && m->__data.__count > 1;
+}
+
 /* It was a wait, even if it ended without the mutex: not a refusal (EDEADLK, EINVAL). */
 static bool waited(int r)
 {
@@ -154,12 +161,6 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 			cv_block_commit(&b, wait_ns, true);
 	}
 	return r;
-}
-
-/* One's own recursive mutex, taken once more: the hold has begun before. */
-static bool nested(const pthread_mutex_t *m)
-{
-	return KIND_TYPE(m->__data.__kind) == PTHREAD_MUTEX_RECURSIVE_NP && m->__data.__count > 1;
 }
 
 /* The call was counted and drawn: take its stack now, while nothing is held yet, and time it. */
@@ -235,6 +236,12 @@ static CV_COLD int lock_waiting_plain(struct cv_thread *t, pthread_mutex_t *m, u
 	return lock_waiting(t, m, ra, &plain_lock);
 }
 
+/* What an acquire comes to for the tracing build. */
+static inline enum cv_got got(int r, const pthread_mutex_t *m)
+{
+	return !acquired(r) ? CV_GOT_NOT : nested(m) ? CV_GOT_AGAIN : CV_GOT;
+}
+
 /* The hot path: about a nanosecond more than the C library's. */
 static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, uint64_t ra)
 {
@@ -259,24 +266,26 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 
 CV_EXPORT int pthread_mutex_lock(pthread_mutex_t *m)
 {
-	return lock_fast(m, CV_RA);
+	return CV_ACQUIRE(CV_OP_MUTEX_LOCK, m, got(r_, m), lock_fast(m, CV_RA));
 }
 
 CV_EXPORT int pthread_mutex_timedlock(pthread_mutex_t *m, const struct timespec *deadline)
 {
-	return lock_slow(m, CV_RA, &(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK, .deadline = deadline });
+	return CV_ACQUIRE(CV_OP_MUTEX_TIMEDLOCK, m, got(r_, m),
+			  lock_slow(m, CV_RA, (&(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK, .deadline = deadline })));
 }
 
 CV_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *m, clockid_t clock, const struct timespec *deadline)
 {
 	/* refused, even if the mutex is free */
 	if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
-		return cv_real(pthread_mutex_clocklock)(m, clock, deadline);
-	return lock_slow(m, CV_RA,
-			 &(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK,
-					    .clock = clock,
-					    .deadline = deadline,
-					    .with_clock = true });
+		return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_mutex_clocklock)(m, clock, deadline));
+	return CV_ACQUIRE(CV_OP_MUTEX_TIMEDLOCK, m, got(r_, m),
+			  lock_slow(m, CV_RA,
+				    (&(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK,
+							.clock = clock,
+							.deadline = deadline,
+							.with_clock = true })));
 }
 
 /* ---- trying ---- */
@@ -303,7 +312,7 @@ static int try_lock(pthread_mutex_t *m, uint64_t ra)
 
 CV_EXPORT int pthread_mutex_trylock(pthread_mutex_t *m)
 {
-	return try_lock(m, CV_RA);
+	return CV_ACQUIRE(CV_OP_MUTEX_TRYLOCK, m, got(r_, m), try_lock(m, CV_RA));
 }
 
 /* ---- release ---- */
@@ -338,7 +347,7 @@ static CV_COLD int unlock_slow(struct cv_thread *t, pthread_mutex_t *m)
 	return r;
 }
 
-CV_EXPORT int pthread_mutex_unlock(pthread_mutex_t *m)
+static inline __attribute__((always_inline)) int unlock(pthread_mutex_t *m)
 {
 	struct cv_thread *t = cv_self;
 
@@ -348,9 +357,14 @@ CV_EXPORT int pthread_mutex_unlock(pthread_mutex_t *m)
 	return 0;
 }
 
+CV_EXPORT int pthread_mutex_unlock(pthread_mutex_t *m)
+{
+	return CV_RELEASE(m, unlock(m));
+}
+
 /* ---- life ---- */
 
-CV_EXPORT int pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *attr)
+static int init(pthread_mutex_t *m, const pthread_mutexattr_t *attr)
 {
 	int r = cv_real(pthread_mutex_init)(m, attr);
 
@@ -359,10 +373,15 @@ CV_EXPORT int pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *
 	return r;
 }
 
+CV_EXPORT int pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *attr)
+{
+	return CV_HOOK(CV_OP_NONE, 0, init(m, attr));
+}
+
 CV_EXPORT int pthread_mutex_destroy(pthread_mutex_t *m)
 {
 	cv_object_destroy(addr_of(m));
-	return cv_real(pthread_mutex_destroy)(m);
+	return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_mutex_destroy)(m));
 }
 
 /* ---- C11: the same objects by other names; libc calls its own mutex functions directly ---- */
@@ -400,23 +419,25 @@ CV_EXPORT void mtx_destroy(mtx_t *m)
 
 CV_EXPORT int mtx_lock(mtx_t *m)
 {
-	return c11_result(lock_fast((pthread_mutex_t *)m, CV_RA));
+	return CV_ACQUIRE(CV_OP_MUTEX_LOCK, m, got(r_ == thrd_success ? 0 : r_, (pthread_mutex_t *)m), c11_result(lock_fast((pthread_mutex_t *)m, CV_RA)));
 }
 
 CV_EXPORT int mtx_timedlock(mtx_t *restrict m, const struct timespec *restrict deadline)
 {
-	return c11_result(lock_slow((pthread_mutex_t *)m, CV_RA,
-				    &(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK, .deadline = deadline }));
+	return CV_ACQUIRE(
+		CV_OP_MUTEX_TIMEDLOCK, m, got(r_ == thrd_success ? 0 : r_, (pthread_mutex_t *)m),
+		c11_result(lock_slow((pthread_mutex_t *)m, CV_RA,
+				     (&(struct acquire){ .op = CV_OP_MUTEX_TIMEDLOCK, .deadline = deadline }))));
 }
 
 CV_EXPORT int mtx_trylock(mtx_t *m)
 {
-	return c11_result(try_lock((pthread_mutex_t *)m, CV_RA));
+	return CV_ACQUIRE(CV_OP_MUTEX_TRYLOCK, m, got(r_ == thrd_success ? 0 : r_, (pthread_mutex_t *)m), c11_result(try_lock((pthread_mutex_t *)m, CV_RA)));
 }
 
 CV_EXPORT int mtx_unlock(mtx_t *m)
 {
-	return c11_result(pthread_mutex_unlock((pthread_mutex_t *)m));
+	return CV_RELEASE(m, c11_result(unlock((pthread_mutex_t *)m)));
 }
 
 /* ---- self-test ---- */

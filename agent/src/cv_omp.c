@@ -7,6 +7,7 @@
  */
 #include "cv_frames.h"
 #include "cv_library.h"
+#include "cv_trace.h"
 #include "cv_try.h"
 #include "cv_wait.h"
 
@@ -254,28 +255,28 @@ CV_EXPORT void GOMP_critical_start(void)
 {
 	LIBRARY(library);
 
-	critical_enter(PLAIN(&unnamed_holder, GOMP_critical_start), CV_RA, false);
+	CV_ACQUIRE_VOID(CV_OP_OMP_CRITICAL, &unnamed_holder, critical_enter(PLAIN(&unnamed_holder, GOMP_critical_start), CV_RA, false));
 }
 
 CV_EXPORT void GOMP_critical_end(void)
 {
 	LIBRARY(library);
 
-	critical_leave(PLAIN(&unnamed_holder, GOMP_critical_end));
+	CV_RELEASE_VOID(&unnamed_holder, critical_leave(PLAIN(&unnamed_holder, GOMP_critical_end)));
 }
 
 CV_EXPORT void GOMP_atomic_start(void)
 {
 	LIBRARY(library);
 
-	critical_enter(PLAIN(&atomic_holder, GOMP_atomic_start), CV_RA, false);
+	CV_ACQUIRE_VOID(CV_OP_OMP_CRITICAL, &atomic_holder, critical_enter(PLAIN(&atomic_holder, GOMP_atomic_start), CV_RA, false));
 }
 
 CV_EXPORT void GOMP_atomic_end(void)
 {
 	LIBRARY(library);
 
-	critical_leave(PLAIN(&atomic_holder, GOMP_atomic_end));
+	CV_RELEASE_VOID(&atomic_holder, critical_leave(PLAIN(&atomic_holder, GOMP_atomic_end)));
 }
 
 CV_EXPORT void GOMP_critical_name_start(void **name)
@@ -284,14 +285,14 @@ CV_EXPORT void GOMP_critical_name_start(void **name)
 	/* libgomp's lock is an int in the pointer's place: 0 = free */
 	bool taken = __atomic_load_n((int *)name, __ATOMIC_RELAXED) != 0;
 
-	critical_enter(NAMED(name, GOMP_critical_name_start), CV_RA, taken);
+	CV_ACQUIRE_VOID(CV_OP_OMP_CRITICAL, name, critical_enter(NAMED(name, GOMP_critical_name_start), CV_RA, taken));
 }
 
 CV_EXPORT void GOMP_critical_name_end(void **name)
 {
 	LIBRARY(library);
 
-	critical_leave(NAMED(name, GOMP_critical_name_end));
+	CV_RELEASE_VOID(name, critical_leave(NAMED(name, GOMP_critical_name_end)));
 }
 
 /* ---- locks ---- */
@@ -357,41 +358,45 @@ CV_EXPORT void omp_set_lock(void *l)
 {
 	LIBRARY(library);
 
-	omp_lock(l, CV_RA, cv_library_call(library, omp_test_lock), cv_library_call(library, omp_set_lock));
+	CV_ACQUIRE_VOID(CV_OP_OMP_LOCK, l,
+			omp_lock(l, CV_RA, cv_library_call(library, omp_test_lock),
+				 cv_library_call(library, omp_set_lock)));
 }
 
 CV_EXPORT void omp_unset_lock(void *l)
 {
 	LIBRARY(library);
 
-	omp_unlock(l, cv_library_call(library, omp_unset_lock));
+	CV_RELEASE_VOID(l, omp_unlock(l, cv_library_call(library, omp_unset_lock)));
 }
 
 CV_EXPORT int omp_test_lock(void *l)
 {
 	LIBRARY(library);
 
-	return omp_try(l, CV_RA, cv_library_call(library, omp_test_lock));
+	return CV_ACQUIRE(CV_OP_OMP_TRYLOCK, l, r_ != 0, omp_try(l, CV_RA, cv_library_call(library, omp_test_lock)));
 }
 
 CV_EXPORT void omp_set_nest_lock(void *l)
 {
 	LIBRARY(library);
 
-	omp_lock(l, CV_RA, cv_library_call(library, omp_test_nest_lock),
-		 cv_library_call(library, omp_set_nest_lock));
+	CV_ACQUIRE_VOID(CV_OP_OMP_LOCK, l,
+			omp_lock(l, CV_RA, cv_library_call(library, omp_test_nest_lock),
+				 cv_library_call(library, omp_set_nest_lock)));
 }
 
 CV_EXPORT void omp_unset_nest_lock(void *l)
 {
 	LIBRARY(library);
 
-	omp_unlock(l, cv_library_call(library, omp_unset_nest_lock));
+	CV_RELEASE_VOID(l, omp_unlock(l, cv_library_call(library, omp_unset_nest_lock)));
 }
 
 CV_EXPORT int omp_test_nest_lock(void *l)
 {
 	LIBRARY(library);
 
-	return omp_try(l, CV_RA, cv_library_call(library, omp_test_nest_lock));
+	return CV_ACQUIRE(CV_OP_OMP_TRYLOCK, l, r_ != 0,
+			  omp_try(l, CV_RA, cv_library_call(library, omp_test_nest_lock)));
 }

@@ -14,6 +14,7 @@
 #include "cv_real.h"
 #include "cv_sandbox.h"
 #include "cv_thread.h"
+#include "cv_trace.h"
 
 #include "cv_banned.h"
 
@@ -83,6 +84,7 @@ static void begin(void)
 	a->inline_mutex = cv_mutex_init(cv_thread_register());
 	a->state = CV_PROCESS_RUNNING;
 	__atomic_store_n(&a->magic, CV_ARENA_MAGIC, __ATOMIC_RELEASE);
+	CV_TRACE(cv_trace_begin());
 }
 
 void cv_process_forked(void)
@@ -91,6 +93,7 @@ void cv_process_forked(void)
 
 	if (!cv_arena)
 		return;
+	CV_TRACE(cv_trace_forked());
 	cv_threads_reset();
 	if (cv_is_quiet()) {
 		cv_drop(CV_DROP_FORK_UNRECORDED); /* still the parent's header */
@@ -110,8 +113,10 @@ void cv_process_forked(void)
 
 CV_EXPORT pid_t _Fork(void)
 {
-	pid_t pid = cv_real(_Fork)();
+	pid_t pid;
 
+	CV_LEAVES(CV_END_PROCESS);
+	pid = cv_real(_Fork)();
 	if (pid == 0)
 		cv_process_forked();
 	return pid;
@@ -139,6 +144,7 @@ CV_EXPORT int cv_clone(int (*fn)(void *), void *stack, int flags, void *arg, voi
 {
 	struct clone_start start = { fn, arg };
 
+	CV_LEAVES(CV_END_PROCESS);
 	if (!cv_arena || !fn || flags & CLONE_VM)
 		return cv_real(clone)(fn, stack, flags, arg, parent_tid, tls, child_tid);
 	return cv_real(clone)(clone_main, stack, flags, &start, parent_tid, tls, child_tid);
@@ -184,6 +190,7 @@ __attribute__((destructor(101))) static void finish(void)
 
 CV_EXPORT void _exit(int status)
 {
+	CV_LEAVES(CV_END_PROCESS);
 	if (cv_process_own())
 		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_exit)(status);
@@ -192,6 +199,7 @@ CV_EXPORT void _exit(int status)
 
 CV_EXPORT void _Exit(int status)
 {
+	CV_LEAVES(CV_END_PROCESS);
 	if (cv_process_own())
 		process_ends(CV_PROCESS_EXITED, status);
 	cv_real(_Exit)(status);
@@ -209,6 +217,7 @@ CV_EXPORT int dlclose(void *handle)
 		cv_modules_unloaded();
 	if (r == 0)
 		cv_libraries_unloaded();
+	CV_TRACE(cv_trace_unloaded());
 	errno = saved;
 	return r;
 }

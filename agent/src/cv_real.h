@@ -18,6 +18,28 @@
 
 #include "cv_agent.h"
 
+#ifdef CV_TRACING
+struct sigaction;
+
+/* What the tracing build wraps besides. */
+#define CV_REAL_TRACED(X)                                                                                  \
+	X(sigaction, NULL, int, (int, const struct sigaction *, struct sigaction *))                       \
+	X(signal, NULL, void *, (int, void *))                                                             \
+	X(ssignal, NULL, void *, (int, void *))                                                            \
+	X(bsd_signal, NULL, void *, (int, void *))                                                         \
+	X(sysv_signal, NULL, void *, (int, void *))                                                        \
+	X(__sysv_signal, NULL, void *, (int, void *))                                                      \
+	X(sigset, NULL, void *, (int, void *))                                                             \
+	X(munmap, NULL, int, (void *, size_t))                                                             \
+	X(mprotect, NULL, int, (void *, size_t, int))                                                      \
+	X(pkey_mprotect, NULL, int, (void *, size_t, int, int))                                            \
+	X(madvise, NULL, int, (void *, size_t, int))                                                       \
+	X(mremap, NULL, void *, (void *, size_t, size_t, int, void *))                                     \
+	X(mmap, NULL, void *, (void *, size_t, int, int, int, off_t))
+#else
+#define CV_REAL_TRACED(X)
+#endif
+
 #define CV_REAL_LIST(X)                                                                                    \
 	X(pthread_mutex_lock, NULL, int, (pthread_mutex_t *))                                              \
 	X(pthread_mutex_trylock, NULL, int, (pthread_mutex_t *))                                           \
@@ -91,6 +113,7 @@
 	X(setrlimit, NULL, int, (int, const struct rlimit *))                                              \
 	X(prlimit, NULL, int, (pid_t, int, const struct rlimit *, struct rlimit *))                        \
 	X(mlockall, NULL, int, (int))                                                                      \
+	CV_REAL_TRACED(X)                                                                                  \
 	X(_Fork, NULL, pid_t, (void))                                                                      \
 	X(clone, NULL, int, (int (*)(void *), void *, int, void *, void *, void *, void *))                \
 	X(_exit, NULL, void, (int))                                                                        \

@@ -4,6 +4,7 @@
 
 #include "cv_frames.h"
 #include "cv_real.h"
+#include "cv_trace.h"
 #include "cv_try.h"
 #include "cv_wait.h"
 
@@ -66,23 +67,26 @@ static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const s
 __asm__(".symver cv_new_pthread_cond_wait, pthread_cond_wait@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
 {
-	return cond_wait(c, m, CV_RA, &(struct cond_wait){ .op = CV_OP_COND_WAIT });
+	return CV_WAIT(CV_OP_COND_WAIT, c, m, cond_wait(c, m, CV_RA, (&(struct cond_wait){ .op = CV_OP_COND_WAIT })));
 }
 
 __asm__(".symver cv_new_pthread_cond_timedwait, pthread_cond_timedwait@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *deadline)
 {
-	return cond_wait(c, m, CV_RA, &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline });
+	return CV_WAIT(
+		CV_OP_COND_TIMEDWAIT, c, m,
+		cond_wait(c, m, CV_RA, (&(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline })));
 }
 
 CV_EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t clock,
 				     const struct timespec *deadline)
 {
-	return cond_wait(c, m, CV_RA,
-			 &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT,
-					      .with_clock = true,
-					      .clock = clock,
-					      .deadline = deadline });
+	return CV_WAIT(CV_OP_COND_TIMEDWAIT, c, m,
+		       cond_wait(c, m, CV_RA,
+				 (&(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT,
+						       .with_clock = true,
+						       .clock = clock,
+						       .deadline = deadline })));
 }
 
 static void cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
@@ -105,18 +109,17 @@ __asm__(".symver cv_new_pthread_cond_signal, pthread_cond_signal@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_signal(pthread_cond_t *c)
 {
 	cond_waking(c, CV_RA, CV_OP_COND_SIGNAL);
-	return cv_real(pthread_cond_signal)(c);
+	return CV_HOOK(CV_OP_COND_SIGNAL, c, cv_real(pthread_cond_signal)(c));
 }
 
 __asm__(".symver cv_new_pthread_cond_broadcast, pthread_cond_broadcast@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_broadcast(pthread_cond_t *c)
 {
 	cond_waking(c, CV_RA, CV_OP_COND_BROADCAST);
-	return cv_real(pthread_cond_broadcast)(c);
+	return CV_HOOK(CV_OP_COND_BROADCAST, c, cv_real(pthread_cond_broadcast)(c));
 }
 
-__asm__(".symver cv_new_pthread_cond_init, pthread_cond_init@@GLIBC_2.3.2");
-CV_EXPORT int cv_new_pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *attr)
+static int init(pthread_cond_t *c, const pthread_condattr_t *attr)
 {
 	int r = cv_real(pthread_cond_init)(c, attr);
 
@@ -125,11 +128,17 @@ CV_EXPORT int cv_new_pthread_cond_init(pthread_cond_t *c, const pthread_condattr
 	return r;
 }
 
+__asm__(".symver cv_new_pthread_cond_init, pthread_cond_init@@GLIBC_2.3.2");
+CV_EXPORT int cv_new_pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t *attr)
+{
+	return CV_HOOK(CV_OP_NONE, 0, init(c, attr));
+}
+
 __asm__(".symver cv_new_pthread_cond_destroy, pthread_cond_destroy@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_destroy(pthread_cond_t *c)
 {
 	cv_object_destroy(addr_of(c));
-	return cv_real(pthread_cond_destroy)(c);
+	return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_cond_destroy)(c));
 }
 
 static int c11_result(int r)
@@ -139,26 +148,28 @@ static int c11_result(int r)
 
 CV_EXPORT int cnd_wait(cnd_t *c, mtx_t *m)
 {
-	return c11_result(cond_wait((pthread_cond_t *)c, (pthread_mutex_t *)m, CV_RA,
-				    &(struct cond_wait){ .op = CV_OP_COND_WAIT }));
+	return CV_WAIT(CV_OP_COND_WAIT, c, m,
+		       c11_result(cond_wait((pthread_cond_t *)c, (pthread_mutex_t *)m, CV_RA,
+					    (&(struct cond_wait){ .op = CV_OP_COND_WAIT }))));
 }
 
 CV_EXPORT int cnd_timedwait(cnd_t *restrict c, mtx_t *restrict m, const struct timespec *restrict deadline)
 {
-	return c11_result(cond_wait((pthread_cond_t *)c, (pthread_mutex_t *)m, CV_RA,
-				    &(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline }));
+	return CV_WAIT(CV_OP_COND_TIMEDWAIT, c, m,
+		       c11_result(cond_wait((pthread_cond_t *)c, (pthread_mutex_t *)m, CV_RA,
+					    (&(struct cond_wait){ .op = CV_OP_COND_TIMEDWAIT, .deadline = deadline }))));
 }
 
 CV_EXPORT int cnd_signal(cnd_t *c)
 {
 	cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_SIGNAL);
-	return c11_result(cv_real(pthread_cond_signal)((pthread_cond_t *)c));
+	return CV_HOOK(CV_OP_COND_SIGNAL, c, c11_result(cv_real(pthread_cond_signal)((pthread_cond_t *)c)));
 }
 
 CV_EXPORT int cnd_broadcast(cnd_t *c)
 {
 	cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_BROADCAST);
-	return c11_result(cv_real(pthread_cond_broadcast)((pthread_cond_t *)c));
+	return CV_HOOK(CV_OP_COND_BROADCAST, c, c11_result(cv_real(pthread_cond_broadcast)((pthread_cond_t *)c)));
 }
 
 CV_EXPORT int cnd_init(cnd_t *c)
@@ -314,12 +325,14 @@ static int sem_acquire(sem_t *s, uint64_t ra, const struct sem_wait_call *a)
 
 CV_EXPORT int sem_wait(sem_t *s)
 {
-	return sem_acquire(s, CV_RA, &(struct sem_wait_call){ .op = CV_OP_SEM_WAIT });
+	return CV_HOOK(CV_OP_SEM_WAIT, s, sem_acquire(s, CV_RA, (&(struct sem_wait_call){ .op = CV_OP_SEM_WAIT })));
 }
 
 CV_EXPORT int sem_timedwait(sem_t *restrict s, const struct timespec *restrict deadline)
 {
-	return sem_acquire(s, CV_RA, &(struct sem_wait_call){ .op = CV_OP_SEM_TIMEDWAIT, .deadline = deadline });
+	return CV_HOOK(
+		CV_OP_SEM_TIMEDWAIT, s,
+		sem_acquire(s, CV_RA, (&(struct sem_wait_call){ .op = CV_OP_SEM_TIMEDWAIT, .deadline = deadline })));
 }
 
 CV_EXPORT int sem_clockwait(sem_t *restrict s, clockid_t clock, const struct timespec *restrict deadline)
@@ -331,7 +344,7 @@ CV_EXPORT int sem_clockwait(sem_t *restrict s, clockid_t clock, const struct tim
 						    .deadline = deadline });
 }
 
-CV_EXPORT int sem_trywait(sem_t *s)
+static inline __attribute__((always_inline)) int sem_try(sem_t *s, uint64_t ra)
 {
 	struct cv_thread *t = cv_thread();
 	struct cv_try y;
@@ -339,7 +352,7 @@ CV_EXPORT int sem_trywait(sem_t *s)
 
 	if (!t)
 		return cv_real(sem_trywait)(s);
-	cv_try_begin(&y, t, addr_of(s), CV_RA, CV_OP_SEM_TRYWAIT);
+	cv_try_begin(&y, t, addr_of(s), ra, CV_OP_SEM_TRYWAIT);
 	r = cv_real(sem_trywait)(s);
 	saved = errno;
 	if (r == 0)
@@ -348,6 +361,11 @@ CV_EXPORT int sem_trywait(sem_t *s)
 		cv_try_failed(&y);
 	errno = saved;
 	return r;
+}
+
+CV_EXPORT int sem_trywait(sem_t *s)
+{
+	return CV_HOOK(r_ == 0 ? CV_OP_SEM_TRYWAIT : CV_OP_NONE, s, sem_try(s, CV_RA));
 }
 
 CV_EXPORT int sem_post(sem_t *s)
@@ -361,7 +379,7 @@ CV_EXPORT int sem_post(sem_t *s)
 			cv_object_woken(addr_of(s), CV_OBJECT_SEM);
 		errno = saved;
 	}
-	return cv_real(sem_post)(s);
+	return CV_HOOK(CV_OP_SEM_POST, s, cv_real(sem_post)(s));
 }
 
 CV_EXPORT int sem_init(sem_t *s, int shared, unsigned value)
@@ -395,17 +413,22 @@ static bool once_is_waited_for(struct cv_thread *t, struct cv_blocking *b, int *
 	return word & 1;
 }
 
-CV_EXPORT int pthread_once(pthread_once_t *control, void (*routine)(void))
+static inline __attribute__((always_inline)) int once(pthread_once_t *control, void (*routine)(void), uint64_t ra)
 {
 	struct cv_thread *t = cv_thread();
 	struct cv_blocking b;
 	int r;
 
-	if (!t || !once_is_waited_for(t, &b, control, CV_RA))
+	if (!t || !once_is_waited_for(t, &b, control, ra))
 		return cv_real(pthread_once)(control, routine);
 	r = cv_real(pthread_once)(control, routine);
 	cv_block_commit(&b, cv_block_end(&b), false);
 	return r;
+}
+
+CV_EXPORT int pthread_once(pthread_once_t *control, void (*routine)(void))
+{
+	return CV_HOOK(CV_OP_ONCE, control, once(control, routine, CV_RA));
 }
 
 CV_EXPORT void call_once(once_flag *flag, void (*routine)(void))

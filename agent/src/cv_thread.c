@@ -11,6 +11,7 @@
 #include "cv_sandbox.h"
 #include "cv_table.h"
 #include "cv_thread.h"
+#include "cv_trace.h"
 #include "cv_wait.h"
 
 #include "cv_banned.h"
@@ -333,6 +334,7 @@ static void thread_ended(void *round)
 		return;
 	measure_self(t);
 	cv_block_abandoned(t);
+	CV_TRACE(cv_trace_thread_ended());
 	t->end_ns = cv_now();
 	gone = true;
 	cv_self = NULL;
@@ -450,6 +452,7 @@ CV_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void
 	int detach = PTHREAD_CREATE_JOINABLE;
 	int r;
 
+	CV_LEAVES(CV_END_PROCESS);
 	errno = saved;
 	if (!t)
 		return cv_real(pthread_create)(thread, attr, start, arg);
@@ -472,6 +475,7 @@ CV_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *arg)
 	struct cv_thread *t = record_for_child((uint64_t)(uintptr_t)start, arg);
 	int r;
 
+	CV_LEAVES(CV_END_PROCESS);
 	errno = saved;
 	if (!t)
 		return cv_real(thrd_create)(thread, start, arg);

@@ -3,6 +3,7 @@
 #include "cv_wait.h"
 
 #include "cv_frames.h"
+#include "cv_trace.h"
 
 #include "cv_banned.h"
 
@@ -54,6 +55,7 @@ uint64_t cv_block_end(struct cv_blocking *b)
 		if (!b->peer.tid)
 			b->peer.tid = b->object->waker_tid;
 	}
+	CV_WAIT_ENDED(b->obj, now > b->since_ns ? now - b->since_ns : 1);
 	return now > b->since_ns ? now - b->since_ns : 0;
 }
 

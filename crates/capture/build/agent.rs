@@ -1,4 +1,4 @@
-//! The agent, by the system's C compiler.
+//! The agent, by the system's C compiler: once as it is, and once with the tracer of critical sections in it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,43 @@ use std::process::Command;
 
 use super::run;
 
-/// Compiles it to this file, or copies a ready one.
-pub fn build(root: &Path, agent: &Path) {
+/// A build of the agent.
+pub struct Agent {
+    /// Names a ready library instead.
+    ready: &'static str,
+    soname: &'static str,
+    /// Looks into critical sections.
+    traces: bool,
+}
+
+/// Loaded by nearly everything.
+pub const NORMAL: Agent = Agent {
+    ready: "CONVOY_AGENT",
+    soname: "libconvoy.so",
+    traces: false,
+};
+
+/// Loaded by `convoy diagnose`.
+pub const TRACING: Agent = Agent {
+    ready: "CONVOY_AGENT_DIAGNOSE",
+    soname: "libconvoy-diagnose.so",
+    traces: true,
+};
+
+/// Compiles it into this folder, or copies a ready one.
+pub fn build(root: &Path, out: &Path, which: &Agent) {
     println!("cargo::rerun-if-changed={}", root.join("agent").display());
-    if super::ready("CONVOY_AGENT", agent) {
+    let agent = out.join(which.soname);
+    if super::ready(which.ready, &agent) {
         return;
     }
     println!("cargo::rerun-if-env-changed=CC");
-    compile(root, agent);
-    separate_debug(agent);
+    let translator = which.traces.then(|| translator(root, out));
+    compile(root, &agent, which, translator.as_deref());
+    separate_debug(&agent);
 }
 
-fn compile(root: &Path, agent: &Path) {
+fn compile(root: &Path, agent: &Path, which: &Agent, translator: Option<&Path>) {
     let compiler = env::var_os("CC").unwrap_or_else(|| "gcc".into());
     let mut command = Command::new(&compiler);
     command.args([
@@ -40,20 +65,61 @@ fn compile(root: &Path, agent: &Path) {
     if env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
         command.arg("-Werror");
     }
-    command.args([
-        "-Wl,-z,now",
-        "-Wl,-z,relro",
-        "-Wl,-z,noexecstack",
-        "-Wl,-soname,libconvoy.so",
-    ]);
+    command.args(["-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack"]);
+    command.arg(format!("-Wl,-soname,{}", which.soname));
     command.arg(format!(
         "-Wl,--version-script={}",
         root.join("agent/exports.map").display()
     ));
     command.arg("-I").arg(root.join("abi"));
-    command.args(sources(&root.join("agent/src")));
+    let folder = root.join("agent/src");
+    command.args(sources(&folder));
+    if let Some(translator) = translator {
+        command.arg("-DCV_TRACING");
+        command.args(sources(&folder.join("tracing")));
+        // Of the library only what is called stays, and none of it can be seen from outside.
+        command.args(["-Wl,--exclude-libs,ALL", "-Wl,--gc-sections"]);
+        command.arg(translator);
+    }
     command.arg("-o").arg(agent);
     run(command, "gcc and binutils");
+}
+
+/// The translator as a static library: the command is documented in its crate. A build of its own, since
+/// it is made without the standard library.
+fn translator(root: &Path, out: &Path) -> PathBuf {
+    let source = root.join("crates/translate");
+    for part in ["src", "Cargo.toml"] {
+        println!("cargo::rerun-if-changed={}", source.join(part).display());
+    }
+    let target = out.join("translate");
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root).args([
+        "rustc",
+        "-p",
+        "convoy-translate",
+        "--lib",
+        "--crate-type",
+        "staticlib",
+        "--no-default-features",
+        "--features",
+        "agent",
+        "--profile",
+        "agent",
+        "--locked",
+        "--target-dir",
+    ]);
+    command.arg(&target);
+    // What the outer build set for itself.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        let outer = ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"];
+        if outer.contains(&&*name) || name == "CARGO_ENCODED_RUSTFLAGS" || name == "CLIPPY_ARGS" {
+            command.env_remove(&*name);
+        }
+    }
+    run(command, "cargo");
+    target.join("agent/libconvoy_translate.a")
 }
 
 fn sources(dir: &Path) -> Vec<PathBuf> {

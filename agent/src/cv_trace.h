@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * What the hooks do for the tracing build (-DCV_TRACING, loaded by `convoy diagnose` only): a section begins where a
+ * blocking acquire returns, and ends where the release is called. In the normal build all of it is nothing.
+ *
+ * A section is begun, and gone on with after a hook that was called in it, by a change of the
+ * hook's own return address: the macros must stand in the exported function itself.
+ */
+#ifndef CV_TRACE_H
+#define CV_TRACE_H
+
+#include "cv_agent.h"
+
+/* What came of an acquire. */
+enum cv_got {
+	CV_GOT_NOT = 0,
+	CV_GOT = 1,
+	CV_GOT_AGAIN = 2, /* it was this thread's already */
+};
+
+#ifdef CV_TRACING
+
+#include "convoy_trace.h"
+
+/* Where the hook's return address is. */
+#define CV_SLOT ((uint64_t *)__builtin_frame_address(0) + 1)
+
+/* This thread's open section, NULL = none. */
+extern __thread struct cv_section *cv_open_section __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Acquires are looked at. */
+extern bool cv_trace_on __attribute__((visibility("hidden")));
+
+void cv_trace_acquired_slow(uint64_t *slot, uint64_t object, enum cv_op op, enum cv_got got);
+void cv_trace_releases(uint64_t *slot, uint64_t object);
+void cv_trace_resume_slow(uint64_t *slot, enum cv_op op, uint64_t object);
+void cv_trace_wait_ended(uint64_t object, uint64_t wait_ns);
+void cv_trace_waits_slow(uint64_t *slot, uint64_t mutex);
+void cv_trace_syscall_begins(long nr, long a, long b);
+void cv_trace_syscall_ended(uint64_t *slot, long nr, long a, long b);
+void cv_trace_cut(enum cv_section_end end, uint64_t detail);
+
+/* Life; see tracing/file.c. */
+void cv_trace_begin(void);        /* an arena is open */
+void cv_trace_forked(void); /* in a fork child, before anything else */
+void cv_trace_thread_ended(void);
+void cv_trace_unloaded(void);     /* after a dlclose */
+
+static inline void cv_trace_acquired(uint64_t *slot, uint64_t object, enum cv_op op, enum cv_got got)
+{
+	if (cv_unlikely(cv_trace_on))
+		cv_trace_acquired_slow(slot, object, op, got);
+}
+
+static inline void cv_trace_release(uint64_t *slot, uint64_t object)
+{
+	if (cv_unlikely(cv_open_section != NULL))
+		cv_trace_releases(slot, object);
+}
+
+static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t object)
+{
+	if (cv_unlikely(cv_open_section != NULL))
+		cv_trace_resume_slow(slot, op, object);
+}
+
+/* What an acquire made by `call` leaves: `got` is an expression of its result r_, an enum cv_got. */
+#define CV_ACQUIRE(op, object, got, call)                                             \
+	({                                                                            \
+		__typeof__(call) r_ = (call);                                         \
+		cv_trace_acquired(CV_SLOT, (uint64_t)(uintptr_t)(object), op, (got)); \
+		r_;                                                                   \
+	})
+#define CV_ACQUIRE_VOID(op, object, call)                                             \
+	do {                                                                          \
+		(call);                                                               \
+		cv_trace_acquired(CV_SLOT, (uint64_t)(uintptr_t)(object), op, CV_GOT);  \
+	} while (0)
+
+/* A release, made by `call`. */
+#define CV_RELEASE(object, call)                                                 \
+	({                                                                       \
+		__typeof__(call) r_;                                             \
+		cv_trace_release(CV_SLOT, (uint64_t)(uintptr_t)(object));        \
+		r_ = (call);                                                     \
+		cv_trace_resume(CV_SLOT, CV_OP_NONE, 0);                         \
+		r_;                                                              \
+	})
+#define CV_RELEASE_VOID(object, call)                                            \
+	do {                                                                     \
+		cv_trace_release(CV_SLOT, (uint64_t)(uintptr_t)(object));        \
+		(call);                                                          \
+		cv_trace_resume(CV_SLOT, CV_OP_NONE, 0);                         \
+	} while (0)
+
+/* Another function of the agent; CV_OP_NONE = none that is counted. */
+#define CV_HOOK(op, object, call)                                                \
+	({                                                                       \
+		__typeof__(call) r_ = (call);                                    \
+		cv_trace_resume(CV_SLOT, op, (uint64_t)(uintptr_t)(object));     \
+		r_;                                                              \
+	})
+#define CV_HOOK_VOID(op, object, call)                                           \
+	do {                                                                     \
+		(call);                                                          \
+		cv_trace_resume(CV_SLOT, op, (uint64_t)(uintptr_t)(object));     \
+	} while (0)
+
+/* A wait that gives `mutex` up: its section ends, and another one begins with the end of the wait. */
+#define CV_WAIT(op, object, mutex, call)                                                            \
+	({                                                                                          \
+		__typeof__(call) r_;                                                                \
+		if (cv_unlikely(cv_open_section != NULL))                                           \
+			cv_trace_waits_slow(CV_SLOT, (uint64_t)(uintptr_t)(mutex));                 \
+		r_ = (call);                                                                        \
+		if (cv_unlikely(cv_open_section != NULL))                                           \
+			cv_trace_resume_slow(CV_SLOT, op, (uint64_t)(uintptr_t)(object));           \
+		else if (cv_unlikely(cv_trace_on))                                                  \
+			cv_trace_acquired_slow(CV_SLOT, (uint64_t)(uintptr_t)(mutex), op, CV_GOT);    \
+		r_;                                                                                 \
+	})
+
+/* A system call by number. */
+#define CV_SYSCALL(nr, a, b, call)                                               \
+	({                                                                       \
+		long r_;                                                         \
+		if (cv_unlikely(cv_trace_on))                                    \
+			cv_trace_syscall_begins(nr, a, b);                       \
+		r_ = (call);                                                     \
+		if (cv_unlikely(cv_trace_on))                                    \
+			cv_trace_syscall_ended(CV_SLOT, nr, a, b);               \
+		r_;                                                              \
+	})
+
+/* A function of the agent from which a section does not go on. */
+#define CV_LEAVES(end)                                   \
+	do {                                             \
+		if (cv_unlikely(cv_open_section != NULL)) \
+			cv_trace_cut(end, 0);            \
+	} while (0)
+
+/* A wait for `object` has ended. */
+#define CV_WAIT_ENDED(object, wait_ns)                         \
+	do {                                                   \
+		if (cv_unlikely(cv_trace_on))                  \
+			cv_trace_wait_ended(object, wait_ns);  \
+	} while (0)
+
+#define CV_TRACE(call) (call)
+
+#else
+
+#define CV_ACQUIRE(op, object, got, call) (call)
+#define CV_ACQUIRE_VOID(op, object, call) (call)
+#define CV_RELEASE(object, call) (call)
+#define CV_RELEASE_VOID(object, call) (call)
+#define CV_HOOK(op, object, call) (call)
+#define CV_HOOK_VOID(op, object, call) (call)
+#define CV_WAIT(op, object, mutex, call) (call)
+#define CV_SYSCALL(nr, a, b, call) (call)
+#define CV_LEAVES(end) ((void)0)
+#define CV_WAIT_ENDED(object, wait_ns) ((void)0)
+#define CV_TRACE(call) ((void)0)
+
+#endif
+#endif
