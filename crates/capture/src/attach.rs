@@ -58,7 +58,7 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     let warnings = tier.warnings();
     meta.start_ns = clock.now_ns();
     meta.stolen_ns = stolen_ns(); // until the end: what it was before
-    let (listener, scheduler) = tier.listen(options.sched_sample_ns);
+    let (listener, scheduler) = tier.listen(options.sched_sample_ns, options.timeline_intervals);
     let Some(listener) = listener else {
         return Err(failed(Trouble::new(
             "the scheduler's events cannot be had here",
@@ -159,6 +159,7 @@ impl Attached {
                 meta,
                 processes,
                 sched,
+                sections: None,
             },
             warnings,
             None,

@@ -42,6 +42,8 @@ pub struct Options {
     pub scheduler: Scheduler,
     /// CPU time between two samples of a processor's instruction pointer, nanoseconds.
     pub sched_sample_ns: u64,
+    /// Intervals of the timeline kept at most; 0 = no timeline.
+    pub timeline_intervals: u32,
 }
 
 impl Default for Options {
@@ -55,6 +57,7 @@ impl Default for Options {
             force: false,
             scheduler: Scheduler::Auto,
             sched_sample_ns: 3_000_000,
+            timeline_intervals: 500_000,
         }
     }
 }
@@ -161,7 +164,7 @@ impl Recorder {
         let pid = spawned?;
         self.warnings.extend(tier.warnings());
         signals.program_is(pid);
-        let (listener, scheduler) = tier.listen(sample_ns);
+        let (listener, scheduler) = tier.listen(sample_ns, self.options.timeline_intervals);
         let Self {
             session,
             clock,

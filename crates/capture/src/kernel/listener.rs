@@ -13,9 +13,6 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// The run is cut into at most twice as many pieces.
 const BINS: usize = 1000;
 
-/// Intervals of the timeline kept at most: 12 MB while recording, a tenth of that in the file.
-const INTERVALS: usize = 500_000;
-
 /// A source that is being listened to.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -34,14 +31,19 @@ enum Order {
 type Deed = Box<dyn FnOnce(&mut dyn EventSource) + Send>;
 
 impl Listener {
-    /// Begins to listen. `sample_period_ns` as the source samples. If that fails, the source is closed.
-    pub fn start(mut source: Box<dyn EventSource>, sample_period_ns: u64) -> std::io::Result<Self> {
+    /// Begins to listen. `sample_period_ns` as the source samples; `intervals` of the timeline are kept. If that
+    /// fails, the source is closed.
+    pub fn start(
+        mut source: Box<dyn EventSource>,
+        sample_period_ns: u64,
+        intervals: u32,
+    ) -> std::io::Result<Self> {
         let (orders, inbox) = mpsc::channel();
         let options = convoy_sched::Options {
             source: source.kind(),
             sample_period_ns,
             bins: BINS,
-            intervals: INTERVALS,
+            intervals: intervals as usize,
         };
         let thread = std::thread::Builder::new()
             .name("convoy-listen".into())
@@ -120,7 +122,7 @@ mod tests {
 
     fn heard(fails: bool) -> Option<Collected> {
         let (dropped, is_dropped) = mpsc::channel();
-        let listener = Listener::start(Box::new(Source { fails, dropped }), 0).unwrap();
+        let listener = Listener::start(Box::new(Source { fails, dropped }), 0, 100).unwrap();
         let heard = listener.stop(10);
         assert!(is_dropped.try_recv().is_ok(), "the source is still open");
         heard

@@ -197,14 +197,14 @@ impl Tier {
         }
     }
 
-    /// Begins to take what comes.
-    pub fn listen(self, sample_period_ns: u64) -> (Option<Listener>, Collector) {
+    /// Begins to take what comes, and keeps so many intervals of the timeline.
+    pub fn listen(self, sample_period_ns: u64, intervals: u32) -> (Option<Listener>, Collector) {
         let source: Box<dyn EventSource> = match self.source {
             Some(Opened::Bpf(source)) => Box::new(source),
             Some(Opened::Perf(source)) => Box::new(source),
             None => return (None, self.collector),
         };
-        match Listener::start(source, sample_period_ns) {
+        match Listener::start(source, sample_period_ns, intervals) {
             Ok(listener) => (Some(listener), self.collector),
             // Where processes and threads are limited, the program comes first.
             Err(e) => {
