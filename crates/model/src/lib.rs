@@ -12,6 +12,7 @@ mod nouns;
 mod path;
 mod sched;
 mod stubs;
+mod timeline;
 pub mod words;
 mod wrappers;
 
@@ -29,3 +30,4 @@ pub fn passes_on(frame: &SiteFrame) -> bool {
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use nouns::*;
 pub use sched::*;
+pub use timeline::*;

@@ -7,7 +7,7 @@ pub use convoy_profile::{
     bucket, bucket_floor, Bin, CodeFrom, Lost, OffReason, SchedSource, SpinKind,
 };
 
-use crate::{ObjectId, ProcessId, SiteFrame, SiteId, ThreadId};
+use crate::{ObjectId, ProcessId, SiteFrame, SiteId, ThreadId, Timeline};
 
 /// Index into [`Sched::loops`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +60,8 @@ pub struct Sched {
     pub contradictions: u64,
     /// Rows left out because their indices led nowhere.
     pub dropped_rows: u64,
+    /// What every thread did when; `None` = not kept.
+    pub timeline: Option<Timeline>,
 }
 
 impl Sched {

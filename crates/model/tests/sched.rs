@@ -1,7 +1,9 @@
 //! The scheduler's rows in the model: ids, sites, objects, groups of processes without an agent.
 
 use convoy_model::{Model, ObjectId, OffReason, ThreadId, Waker};
-use convoy_profile::{Bins, OffCpu, Sched, Slice, SpinLoop, ThreadRef, Wake};
+use convoy_profile::{
+    Bins, Doing, Interval, Lane, OffCpu, Sched, Slice, SpinLoop, ThreadRef, Timeline, Wake,
+};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -88,6 +90,30 @@ fn rows_that_lead_nowhere_are_left_out() {
                 ..convoy_profile::Bin::default()
             }],
         },
+        timeline: Some(Timeline {
+            lanes: vec![
+                Lane {
+                    thread: nowhere,
+                    intervals: vec![Interval::default()],
+                },
+                Lane {
+                    thread: main,
+                    intervals: [
+                        Doing::Running(Some(0)),
+                        Doing::Running(Some(1)),
+                        Doing::Waiting(Some(1)),
+                        Doing::Preempted(Some(9)),
+                    ]
+                    .map(|doing| Interval {
+                        doing,
+                        wake: Some(1),
+                        ..Interval::default()
+                    })
+                    .to_vec(),
+                },
+            ],
+            ..Timeline::default()
+        }),
         ..Sched::default()
     });
     let sched = Model::build(&profile).sched.unwrap();
@@ -104,6 +130,19 @@ fn rows_that_lead_nowhere_are_left_out() {
     assert_eq!(sched.wakes[0].waker_off, [(convoy_model::OffId(0), 2)]);
     assert_eq!(sched.bins[0].top, Some(0), "the row moved up");
     assert!(sched.loops[0].frames.is_empty());
+    let lanes = sched.timeline.unwrap().lanes;
+    assert_eq!(lanes.len(), 1);
+    let told = lanes[0].intervals.iter().map(|i| (i.doing, i.wake));
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            Doing::Running(None),
+            Doing::Running(Some(0)),
+            Doing::Waiting(Some(0)),
+            Doing::Preempted(None),
+        ]
+        .map(|doing| (doing, Some(0)))
+    );
 }
 
 #[test]

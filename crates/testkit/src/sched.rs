@@ -1,6 +1,8 @@
 //! Scheduler events of a synthetic profile: what each thread does when, and from that every row with its
 //! histograms, exactly.
 
+mod timeline;
+
 use std::collections::BTreeMap;
 
 use convoy_profile::{
@@ -465,6 +467,7 @@ impl<'a> Sweep<'a> {
         for bin in &mut self.sched.bins.bins {
             bin.top = top.filter(|_| bin.active_ns > 0);
         }
+        self.sched.timeline = Some(self.timeline());
         self.sched
     }
 }
@@ -507,6 +510,10 @@ mod tests {
         assert_eq!(sched.threads[1].cm_ns, ms(30) as f64);
         assert_eq!(sched.offs[0].by_active, [0, ms(30)]);
         assert_eq!(sched.wakes[0].waker_running_ns, ms(30));
+        let lanes = sched.timeline.unwrap().lanes;
+        let waits = convoy_profile::Doing::Waiting(Some(0));
+        assert_eq!(lanes[0].intervals[1].doing, waits);
+        assert_eq!(lanes[0].intervals[1].wake, Some(0));
         assert_eq!(
             sched.bins.bins.iter().map(|b| b.active_ns).sum::<u64>(),
             ms(40)

@@ -3,6 +3,7 @@
 use convoy_profile as profile;
 
 use super::objects::ByAddress;
+use super::timeline::Places;
 use super::Names;
 use crate::build::shown_loop;
 use crate::{
@@ -23,9 +24,16 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
     let threads = joiner.keep(&from.threads, Joiner::thread).0;
     let (slices, slice_ids) = joiner.keep(&from.slices, Joiner::slice);
     let (offs, off_ids) = joiner.keep(&from.offs, Joiner::off);
-    let (wakes, _) = joiner.keep(&from.wakes, |this, row| this.wake(row, &off_ids));
+    let (wakes, wake_ids) = joiner.keep(&from.wakes, |this, row| this.wake(row, &off_ids));
     let loops = from.loops.iter().enumerate();
     let loops = loops.map(|(ix, row)| joiner.spin_loop(ix, row)).collect();
+    let places = Places {
+        slices: &slice_ids,
+        offs: &off_ids,
+        wakes: &wake_ids,
+    };
+    let timeline = from.timeline.as_ref();
+    let timeline = timeline.map(|timeline| places.timeline(timeline, joiner.names));
     // What comes after the end of all threads is no part of the run: nobody was there, and nobody waited.
     let last = threads.iter().map(|th: &SchedThread| th.end_ns).max();
     let end_ns = last
@@ -74,6 +82,7 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
         lost: from.lost.clone(),
         contradictions: from.contradictions,
         dropped_rows: joiner.dropped,
+        timeline,
     }
 }
 
