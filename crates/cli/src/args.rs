@@ -29,7 +29,7 @@ const EXIT_STATUS: &str = "\
 Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
-  report, doctor, recover
+  report, export, doctor, recover
                        0, or 2 on failure";
 
 /// The command line.
@@ -40,7 +40,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|export|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -61,6 +61,8 @@ pub enum Verb {
     Record(Record),
     /// Say what a profile shows
     Report(Report),
+    /// Write a profile in the format of another tool
+    Export(crate::export::Export),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind
@@ -348,6 +350,14 @@ pub struct Recording {
     #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true, default_value = "3ms")]
     pub sample_every: Duration,
 
+    /// Intervals kept of what every thread did when, for pictures and exports; 0 = none
+    ///
+    /// A count. When there are more, short ones are joined with their neighbours. Cost: 24 bytes of memory for
+    /// each, and a few of the file.
+    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 500_000,
+          value_parser = clap::value_parser!(u32).range(..=100_000_000))]
+    pub timeline_events: u32,
+
     /// Run the command even if it cannot be recorded
     ///
     /// For launchers and test suites: a static or Go program runs, and the report says what was not seen.
@@ -372,6 +382,7 @@ impl Recording {
                 Scheduler::Off => convoy_capture::Scheduler::Off,
             },
             sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
+            timeline_intervals: self.timeline_events,
         }
     }
 }

@@ -71,7 +71,7 @@ pub fn after_bad_usage(arguments: &[OsString]) -> Status {
         .skip(1)
         .find(|a| !a.to_string_lossy().starts_with('-'));
     match verb.and_then(|v| v.to_str()) {
-        Some("report" | "doctor" | "recover") => Status::Failure,
+        Some("report" | "export" | "doctor" | "recover") => Status::Failure,
         _ => Status::OwnFailure,
     }
 }

@@ -8,6 +8,8 @@
 mod args;
 mod doctor;
 mod exit;
+mod export;
+mod judge;
 mod limits;
 mod look;
 mod message;
@@ -40,6 +42,7 @@ fn run(cli: Cli) -> Status {
     match cli.verb {
         Some(Verb::Record(record)) => record::record(&record),
         Some(Verb::Report(report)) => show::report(&report),
+        Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {

@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use convoy_model::Model;
 use convoy_profile::Profile;
 use convoy_report::text::{Options, Source, View as Page};
 use convoy_report::{json, text};
 
 use crate::args::{Format, Report, Run, View};
 use crate::exit::Status;
+use crate::judge::Judged;
 use crate::limits::Limits;
 use crate::look::Look;
 use crate::message::Message;
@@ -86,28 +86,14 @@ fn width(view: &View) -> Option<usize> {
 
 /// Analyses a profile and writes the page that was asked for.
 fn render(
-    mut profile: Profile,
+    profile: Profile,
     view: &View,
     limits: &Limits,
     source: Source,
     look: Look,
 ) -> Result<String, Message> {
-    if let Some(pid) = view.process {
-        select(&mut profile, pid)?;
-        // Parallelism is that of all processes together: of one of them alone it says nothing.
-        profile.sched = None;
-    }
-    let model = Model::build(&profile);
-    drop(profile);
-    let thresholds = limits.thresholds();
-    let mut analysis = convoy_detect::analyze(&model, &thresholds);
-    let critical = critical(&model, limits, &mut analysis);
-    let report = convoy_report::Report {
-        model: &model,
-        analysis: &analysis,
-        critical: critical.as_ref(),
-        thresholds: &thresholds,
-    };
+    let judged = Judged::new(profile, view.process, limits)?;
+    let report = judged.report();
     if view.format == Format::Json {
         return Ok(json::render(&report));
     }
@@ -122,26 +108,6 @@ fn render(
     text::render(&report, &options).map_err(|why| Message::new(why, "", ""))
 }
 
-/// What the scheduler showed, and both rooms' findings in one list.
-fn critical(
-    model: &Model,
-    limits: &Limits,
-    analysis: &mut convoy_detect::Analysis,
-) -> Option<convoy_critical::Analysis> {
-    model.sched.as_ref()?;
-    let thresholds = limits.of_scheduler();
-    let critical = convoy_critical::analyze(model, &thresholds);
-    let found = &mut analysis.findings;
-    convoy_critical::cross_check_with(model, &critical, found, &thresholds);
-    (analysis.findings, analysis.dismissed) = convoy_critical::merge(
-        model,
-        &critical,
-        std::mem::take(&mut analysis.findings),
-        std::mem::take(&mut analysis.dismissed),
-    );
-    Some(critical)
-}
-
 fn page(view: &View) -> Page {
     match &view.lock {
         Some(pattern) => Page::Lock(pattern.clone()),
@@ -152,30 +118,8 @@ fn page(view: &View) -> Page {
     }
 }
 
-/// Keeps one process. A pid can be used by several images in turn (exec).
-fn select(profile: &mut Profile, pid: u32) -> Result<(), Message> {
-    let known: Vec<_> = profile
-        .processes
-        .iter()
-        .map(|p| p.pid.to_string())
-        .collect();
-    profile.processes.retain(|p| p.pid == pid);
-    if profile.processes.is_empty() {
-        let fix = match known.as_slice() {
-            [] => "record the command again".into(),
-            known => format!("one of: {}", known.join(", ")),
-        };
-        return Err(Message::new(
-            format!("process {pid} is not in the profile"),
-            "nothing to report",
-            fix,
-        ));
-    }
-    Ok(())
-}
-
 /// Reads a profile and tells what of it is missing.
-fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
+pub fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
     let name = path.display();
     let bytes = fs::read(path).map_err(|e| {
         let why = match e.kind() {
@@ -200,7 +144,7 @@ fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
     Ok(profile)
 }
 
-fn newest(dir: &Path) -> Result<PathBuf, Message> {
+pub fn newest(dir: &Path) -> Result<PathBuf, Message> {
     let files = fs::read_dir(dir)
         .into_iter()
         .flatten()

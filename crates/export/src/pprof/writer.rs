@@ -150,7 +150,8 @@ impl<'a> Writer<'a> {
             self.profile.function.push(Function {
                 id: next,
                 name,
-                system_name: name,
+                // Another text than the name: pprof takes names to be demangled then, and leaves them as they are.
+                system_name: 0,
                 filename,
             });
         }

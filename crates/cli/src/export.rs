@@ -1,0 +1,206 @@
+//! `convoy export`: a profile in the format of another tool.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use convoy_export::{Error, Files, Source};
+
+use crate::exit::Status;
+use crate::judge::Judged;
+use crate::limits::Limits;
+use crate::message::Message;
+use crate::show;
+
+/// `convoy export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Profile to read; without one, the newest *.convoy file of this directory
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// What to write; docs/exports.md says what is in each
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    format: Format,
+
+    /// File to write, or with csv a directory [default: standard output]
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+
+    /// Of csv, only this table: locks, sites, threads, ...
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+
+    /// Only this process of the recording, and only its locks
+    #[arg(long, value_name = "PID")]
+    process: Option<u32>,
+
+    #[command(flatten)]
+    limits: Limits,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Formats of other tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// pprof: waits for locks, at the call stack of who held them (as Go's mutex profile)
+    PprofMutex,
+    /// pprof: all waits for others, at the call stack of who waited (as Go's block profile)
+    PprofBlock,
+    /// Folded stacks for flame graphs: off-CPU time if the scheduler was listened to, else waits
+    Folded,
+    /// Folded stacks: time off the CPUs, us
+    FoldedOffCpu,
+    /// Folded stacks: waits for locks, conditions, joins, ..., us
+    FoldedWaits,
+    /// Folded stacks: CMetric, us
+    FoldedCmetric,
+    /// Tables with names: a directory, or one table
+    Csv,
+    /// The JSON report, a row a line
+    Jsonl,
+}
+
+/// Writes a profile in another format.
+pub fn export(export: &Export) -> Status {
+    match try_export(export) {
+        Ok(()) => Status::Success,
+        Err(message) => {
+            message.print();
+            Status::Failure
+        }
+    }
+}
+
+fn try_export(export: &Export) -> Result<(), Message> {
+    let path = match &export.file {
+        Some(path) => path.clone(),
+        None => show::newest(Path::new("."))?,
+    };
+    let profile = show::load(&path, export.quiet)?;
+    let files = Files::of(&profile);
+    let listened = profile.sched.is_some();
+    let judged = Judged::new(profile, export.process, &export.limits)?;
+    let source = Source {
+        report: &judged.report(),
+        files: &files,
+    };
+    let format = match export.format {
+        Format::PprofMutex => convoy_export::Format::PprofMutex,
+        Format::PprofBlock => convoy_export::Format::PprofBlock,
+        Format::Folded if listened => convoy_export::Format::FoldedOffCpu,
+        Format::FoldedOffCpu => convoy_export::Format::FoldedOffCpu,
+        Format::Folded | Format::FoldedWaits => convoy_export::Format::FoldedWaits,
+        Format::FoldedCmetric => convoy_export::Format::FoldedCmetric,
+        Format::Jsonl => convoy_export::Format::JsonLines,
+        Format::Csv => return csv(export, &source),
+    };
+    if export.table.is_some() {
+        return Err(Message::new(
+            "--table was given for a format without tables",
+            "nothing was written",
+            "leave it out, or choose --format csv",
+        ));
+    }
+    let remarks = with_output(export, &mut |out| {
+        convoy_export::write(format, &source, out)
+    })?;
+    if !export.quiet {
+        remarks
+            .iter()
+            .for_each(|remark| Message::new(remark, "", "").print());
+    }
+    Ok(())
+}
+
+/// All tables into a directory, or one into a file.
+fn csv(export: &Export, source: &Source<'_>) -> Result<(), Message> {
+    let tables = convoy_export::csv_tables(source.report).map_err(|e| failed(export, &e))?;
+    if let Some(name) = &export.table {
+        let names: Vec<_> = tables.iter().map(|t| t.name.as_str()).collect();
+        let table = tables.iter().find(|t| t.name == *name).ok_or_else(|| {
+            Message::new(
+                format!("the profile has no table {name}"),
+                "nothing was written",
+                format!("one of: {}", names.join(", ")),
+            )
+        })?;
+        return with_output(export, &mut |out| Ok(out.write_all(&table.text)?));
+    }
+    let Some(directory) = &export.output else {
+        return Err(Message::new(
+            "csv is many tables, and no directory was named",
+            "nothing was written",
+            "name one with -o DIRECTORY, or choose one table with --table locks",
+        ));
+    };
+    let write = || {
+        fs::create_dir_all(directory)?;
+        tables.iter().try_for_each(|table| {
+            fs::write(directory.join(format!("{}.csv", table.name)), &table.text)
+        })
+    };
+    write().map_err(|e| failed(export, &Error::Io(e)))
+}
+
+/// Opens the output, writes, and leaves no file that is only half there.
+fn with_output<T: Default>(
+    export: &Export,
+    write: &mut dyn FnMut(&mut dyn Write) -> Result<T, Error>,
+) -> Result<T, Message> {
+    let Some(path) = &export.output else {
+        let stdout = std::io::stdout();
+        if stdout.is_terminal() && binary(export.format) {
+            return Err(Message::new(
+                "the format is binary and standard output is a terminal",
+                "nothing was written",
+                "name a file with -o FILE",
+            ));
+        }
+        let mut out = BufWriter::new(stdout.lock());
+        return match write(&mut out).and_then(|value| Ok(out.flush().map(|()| value)?)) {
+            // Whoever read it has seen enough.
+            Err(Error::Io(e)) if e.kind() == ErrorKind::BrokenPipe => Ok(T::default()),
+            result => result.map_err(|e| failed(export, &e)),
+        };
+    };
+    let file = File::create(path).map_err(|e| failed(export, &Error::Io(e)))?;
+    let mut out = BufWriter::new(file);
+    let written = write(&mut out).and_then(|value| Ok(out.flush().map(|()| value)?));
+    written.map_err(|e| {
+        if fs::metadata(path).is_ok_and(|m| m.is_file()) {
+            // What cannot be removed is at least named in the message.
+            let _ = fs::remove_file(path);
+        }
+        failed(export, &e)
+    })
+}
+
+fn binary(format: Format) -> bool {
+    matches!(format, Format::PprofMutex | Format::PprofBlock)
+}
+
+fn failed(export: &Export, error: &Error) -> Message {
+    match error {
+        Error::Missing(what) => Message::new(
+            *what,
+            "nothing was written",
+            "record as root, or with CAP_BPF and CAP_PERFMON; convoy doctor says what is missing",
+        ),
+        Error::Io(e) => {
+            let name = export.output.as_ref().map_or_else(
+                || "standard output".to_owned(),
+                |path| path.display().to_string(),
+            );
+            Message::new(
+                format!("{name}: {e}"),
+                "the export was not written",
+                "choose another place with -o",
+            )
+        }
+    }
+}

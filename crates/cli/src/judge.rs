@@ -1,0 +1,95 @@
+//! From a profile to everything that is said about it.
+
+use convoy_model::Model;
+use convoy_profile::Profile;
+use convoy_report::Report;
+
+use crate::limits::Limits;
+use crate::message::Message;
+
+/// A profile, joined and judged by all rooms.
+#[derive(Debug)]
+pub struct Judged {
+    model: Model,
+    thresholds: convoy_detect::Thresholds,
+    analysis: convoy_detect::Analysis,
+    critical: Option<convoy_critical::Analysis>,
+}
+
+impl Judged {
+    /// Analyses a profile, or one process of it.
+    pub fn new(
+        mut profile: Profile,
+        process: Option<u32>,
+        limits: &Limits,
+    ) -> Result<Self, Message> {
+        if let Some(pid) = process {
+            select(&mut profile, pid)?;
+            // Parallelism is that of all processes together: of one of them alone it says nothing.
+            profile.sched = None;
+        }
+        let model = Model::build(&profile);
+        drop(profile);
+        let thresholds = limits.thresholds();
+        let mut analysis = convoy_detect::analyze(&model, &thresholds);
+        let critical = critical(&model, limits, &mut analysis);
+        Ok(Self {
+            model,
+            thresholds,
+            analysis,
+            critical,
+        })
+    }
+
+    /// What a page is made from.
+    pub fn report(&self) -> Report<'_> {
+        Report {
+            model: &self.model,
+            analysis: &self.analysis,
+            critical: self.critical.as_ref(),
+            thresholds: &self.thresholds,
+        }
+    }
+}
+
+/// What the scheduler showed, and both rooms' findings in one list.
+fn critical(
+    model: &Model,
+    limits: &Limits,
+    analysis: &mut convoy_detect::Analysis,
+) -> Option<convoy_critical::Analysis> {
+    model.sched.as_ref()?;
+    let thresholds = limits.of_scheduler();
+    let critical = convoy_critical::analyze(model, &thresholds);
+    let found = &mut analysis.findings;
+    convoy_critical::cross_check_with(model, &critical, found, &thresholds);
+    (analysis.findings, analysis.dismissed) = convoy_critical::merge(
+        model,
+        &critical,
+        std::mem::take(&mut analysis.findings),
+        std::mem::take(&mut analysis.dismissed),
+    );
+    Some(critical)
+}
+
+/// Keeps one process. A pid can be used by several images in turn (exec).
+fn select(profile: &mut Profile, pid: u32) -> Result<(), Message> {
+    let known: Vec<_> = profile
+        .processes
+        .iter()
+        .map(|p| p.pid.to_string())
+        .collect();
+    profile.processes.retain(|p| p.pid == pid);
+    if profile.processes.is_empty() {
+        let fix = match known.as_slice() {
+            [] => "record the command again".into(),
+            known => format!("one of: {}", known.join(", ")),
+        };
+        return Err(Message::new(
+            format!("process {pid} is not in the profile"),
+            "nothing to report",
+            fix,
+        ));
+    }
+    Ok(())
+}
