@@ -78,6 +78,16 @@ impl Clock {
         session.clock_mult = self.mult;
     }
 
+    /// The clock of a session that another convoy made on this machine.
+    pub fn load(session: &abi::Session) -> Self {
+        Self {
+            kind: session.clock_kind,
+            base_ticks: session.clock_base_ticks,
+            base_ns: session.clock_base_ns,
+            mult: session.clock_mult,
+        }
+    }
+
     /// Whether the cycle counter is used.
     pub fn uses_counter(&self) -> bool {
         self.kind == abi::CV_CLOCK_TSC

@@ -63,6 +63,8 @@ pub enum ErrorKind {
     Launch,
     /// Running processes cannot be recorded: not there, not allowed, or no means.
     Attach,
+    /// The tables of a running program cannot be read: not there, not allowed, or it keeps none.
+    Watch,
     /// A profile could not be written.
     Write,
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C while processes are recorded that convoy has not started: it ends the recording, not convoy.
+//! Ctrl-C while processes are recorded or watched that convoy has not started: it ends that, and then convoy.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ extern "C" fn note(_signal: libc::c_int) {
 
 /// The handlers are in place. They stay: the second Ctrl-C ends convoy, whatever it does then.
 #[derive(Debug)]
-pub(crate) struct Interrupt(());
+pub struct Interrupt(());
 
 impl Interrupt {
     /// From here on the first signal is only noted.

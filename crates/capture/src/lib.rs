@@ -37,14 +37,17 @@ mod signals;
 mod store;
 mod targets;
 mod wait;
+mod watch;
 
 pub use attach::{attach, Attached};
 pub use command::{Command, Program};
 pub use elf_check::Elf;
 pub use error::{Error, ErrorKind, Refusal, Trouble};
+pub use interrupt::Interrupt;
 pub use kernel::Scheduler;
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use session::{leftovers, Leftover, Session};
 pub use store::{can_write, write_profile};
 pub use targets::Targets;
+pub use watch::{Reading, Watch};

@@ -80,7 +80,8 @@ impl Poller {
 }
 
 impl Seen {
-    fn look(
+    /// Takes the figures of one thread: all of them, or what the scheduler counts.
+    pub fn look(
         &mut self,
         pid: u32,
         tid: u32,

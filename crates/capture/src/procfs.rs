@@ -30,6 +30,11 @@ pub fn is_running(pid: u32) -> bool {
     main.is_some_and(|s| !matches!(s.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid))
 }
 
+/// Its name, as `ps` shows it; `None` if it is gone.
+pub fn name(pid: u32) -> Option<String> {
+    stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.name)
+}
+
 /// All processes.
 pub fn processes() -> Vec<u32> {
     fs::read_dir("/proc")

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use convoy_abi as abi;
 use convoy_profile::Meta;
 use rustix::fs::{statfs, statvfs};
 use serde::{Deserialize, Serialize};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::procfs;
@@ -47,7 +47,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// Whether that convoy still runs, or may run where we cannot look (containers that share /dev/shm).
-    fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         self.boot_id == boot_id()
             && (self.pid_namespace != pid_namespace()
                 || procfs::start_ticks(self.pid).is_some_and(|ticks| ticks == self.start_ticks))
@@ -239,7 +239,29 @@ pub(crate) fn is_session_name(name: &std::ffi::OsStr) -> bool {
 }
 
 pub(crate) fn read_owner(dir: &Path) -> Option<Owner> {
-    serde_json::from_slice(&fs::read(dir.join(OWNER)).ok()?).ok()
+    serde_json::from_slice(&read_small(&dir.join(OWNER))?).ok()
+}
+
+/// What the agents of a session were told.
+pub(crate) fn read_facts(dir: &Path) -> Option<abi::Session> {
+    let bytes = read_small(&dir.join(SESSION))?;
+    let (facts, _) = abi::Session::read_from_prefix(&bytes).ok()?;
+    let known = facts.magic == abi::CV_SESSION_MAGIC && facts.version == abi::CV_ABI_VERSION;
+    known.then_some(facts)
+}
+
+/// A file of a session, which may be another user's: no link is followed, no FIFO waited for, and no memory filled.
+fn read_small(path: &Path) -> Option<Vec<u8>> {
+    const MOST_BYTES: u64 = 16 << 20; // the arguments of a command are in there
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
+    let mut bytes = Vec::new();
+    let is_file = file.metadata().ok()?.is_file();
+    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    is_file.then_some(bytes)
 }
 
 /// Sessions of this user whose convoy has died.

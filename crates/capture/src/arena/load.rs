@@ -15,29 +15,46 @@ use zerocopy::FromBytes;
 /// The file is sparse (1 GiB of which a few pages exist); holes are skipped, and memory that nothing is read
 /// into stays untouched zero pages.
 pub(crate) fn load(path: &Path) -> io::Result<Vec<u8>> {
+    load_open(&open(path)?)
+}
+
+/// Opens an arena file.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags)
         .open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    if !file.metadata()?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "not a regular file",
         ));
     }
-    let used = bump(&file).unwrap_or(0).min(metadata.len());
+    Ok(file)
+}
+
+/// The header of an arena, or what there is of it.
+pub(crate) fn head(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; abi::CV_ARENA_HEADER_BYTES];
+    let n = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// Like [`load`], of an open file.
+pub(crate) fn load_open(file: &File) -> io::Result<Vec<u8>> {
+    let used = bump(file).unwrap_or(0).min(file.metadata()?.len());
     let mut bytes = vec![0u8; usize::try_from(used).unwrap_or(0)];
     let mut at = 0;
     while at < used {
-        let data = match seek(&file, SeekFrom::Data(at)) {
+        let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(rustix::io::Errno::NXIO) => break, // only a hole is left
             Err(_) => at, // no such question on this file system: all is data
         };
-        let hole = seek(&file, SeekFrom::Hole(data))
+        let hole = seek(file, SeekFrom::Hole(data))
             .unwrap_or(used)
             .clamp(data, used);
         if data >= used || hole == data {

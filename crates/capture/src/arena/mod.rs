@@ -9,7 +9,7 @@ mod code;
 mod load;
 mod objects;
 #[cfg(test)]
-mod synthetic;
+pub(crate) mod synthetic;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use convoy_abi as abi;
 use convoy_profile::Process;
 
-pub(crate) use load::load;
+pub(crate) use load::{head, load, load_open, open};
 
 use crate::procfs::ThreadFigures;
 use code::Code;

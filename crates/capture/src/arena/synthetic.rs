@@ -3,13 +3,13 @@
 use convoy_abi as abi;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-pub(super) struct Builder {
+pub(crate) struct Builder {
     bytes: Vec<u8>,
     pub header: abi::Arena,
 }
 
 /// A reference to a byte offset.
-pub(super) fn reference(offset: usize) -> abi::Ref {
+pub(crate) fn reference(offset: usize) -> abi::Ref {
     assert_eq!(offset % 64, 0);
     (offset / 64) as abi::Ref
 }
