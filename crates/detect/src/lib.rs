@@ -29,6 +29,7 @@ mod verdict;
 mod view;
 mod waits_for;
 
+pub use ops::Locks;
 pub use rows::*;
 pub use thresholds::Thresholds;
 
@@ -39,7 +40,7 @@ use crate::chain::Chains;
 use crate::family::Families;
 use crate::gain::{stations, Station};
 use crate::idle::Links;
-use crate::ops::{Locks, Role};
+use crate::ops::Role;
 use crate::view::View;
 use crate::waits_for::Pairs;
 

@@ -67,14 +67,15 @@ pub(crate) fn spins(kind: ObjectKind) -> bool {
 
 /// Which objects are locks: acquired and released by the same thread, mutually exclusive.
 #[derive(Debug, Default)]
-pub(crate) struct Locks {
+pub struct Locks {
     lock: Vec<bool>,
     /// Told from use, not from type: an unnamed futex word.
     guessed: BTreeSet<ObjectId>,
 }
 
 impl Locks {
-    pub(crate) fn of(model: &Model) -> Self {
+    /// Looks at the type of every object, and at the use of futex words whose code is not known.
+    pub fn of(model: &Model) -> Self {
         let mut this = Self {
             lock: model.objects.iter().map(is_lock_by_type).collect(),
             guessed: BTreeSet::new(),
@@ -86,7 +87,8 @@ impl Locks {
         this
     }
 
-    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+    /// Whether an object is a lock.
+    pub fn contains(&self, id: ObjectId) -> bool {
         self.lock.get(id.0 as usize).copied().unwrap_or(false)
     }
 
