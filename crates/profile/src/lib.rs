@@ -13,6 +13,7 @@ mod sched;
 mod sched_parts;
 mod section;
 mod sections;
+mod sections_parts;
 mod tables;
 mod timeline;
 mod timeline_parts;

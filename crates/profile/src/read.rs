@@ -6,17 +6,21 @@ use serde::de::DeserializeOwned;
 
 use crate::bytes::Malformed;
 use crate::error::ReadError;
-use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, TIMELINE};
+use crate::head::{
+    Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
+};
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
     BadPayload, Header, Tag, FILE_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
 };
+use crate::sections_parts::{SectionsHead, SectionsParts};
 use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
     Bin, Count, Detail, Frame, Interval, Lost, Meta, Object, OffCpu, Pair, Process, Profile,
-    SchedThread, Slice, SpinLoop, Thread, Unattributed, Wake,
+    SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample, SectionSite, SectionWord,
+    Slice, SpinLoop, Thread, Unattributed, Wake,
 };
 
 /// More processes than a machine can have.
@@ -67,6 +71,7 @@ struct Reader {
     meta: Option<Meta>,
     processes: BTreeMap<u32, Parts>,
     sched: SchedParts,
+    sections: SectionsParts,
     warnings: Vec<ReadWarning>,
     /// Bytes that may yet be unpacked.
     budget: usize,
@@ -141,6 +146,13 @@ impl Reader {
             TIMELINE => self.sched.timeline.head = Some(fixed(&payload)?),
             LaneRow::TAG => self.sched_rows(&payload, |sched| &mut sched.timeline.lanes)?,
             Interval::TAG => self.sched_rows(&payload, |sched| &mut sched.timeline.intervals)?,
+            SECTIONS => self.sections.head = Some(sections_head(&payload)?),
+            SectionSite::TAG => self.section_rows(&payload, |of| &mut of.sites)?,
+            SectionWord::TAG => self.section_rows(&payload, |of| &mut of.words)?,
+            SectionCode::TAG => self.section_rows(&payload, |of| &mut of.code)?,
+            SectionCall::TAG => self.section_rows(&payload, |of| &mut of.calls)?,
+            SectionFollow::TAG => self.section_rows(&payload, |of| &mut of.follows)?,
+            SectionSample::TAG => self.section_rows(&payload, |of| &mut of.samples)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -207,6 +219,15 @@ impl Reader {
         Ok(of(&mut self.sched).append(first, rows)?)
     }
 
+    fn section_rows<R: Row>(
+        &mut self,
+        payload: &[u8],
+        of: fn(&mut SectionsParts) -> &mut Found<R>,
+    ) -> Result<(), BadPayload> {
+        let (first, rows) = self.unpack::<R>(payload)?;
+        Ok(of(&mut self.sections).append(first, rows)?)
+    }
+
     /// Unpacked rows are charged too: they can be many times larger than their bytes.
     fn unpack<R: Row>(&mut self, payload: &[u8]) -> Result<(u64, Vec<R>), BadPayload> {
         let (first, rows) = unpack::<R>(payload)?;
@@ -237,11 +258,12 @@ impl Reader {
             .map(|(ix, parts)| parts.finish(ix, allowance, warnings))
             .collect();
         let sched = self.sched.finish(&numbers, &processes, warnings);
+        let sections = self.sections.finish(&numbers, &processes, warnings);
         let profile = Profile {
             meta: self.meta.unwrap_or_default(),
             processes,
             sched,
-            sections: None,
+            sections,
         };
         Ok((profile, self.warnings))
     }
@@ -265,6 +287,13 @@ fn sched_head(payload: &[u8]) -> Result<SchedHead, Malformed> {
     match head.is_sound() {
         true => Ok(head),
         false => Err(Malformed::Number),
+    }
+}
+
+fn sections_head(payload: &[u8]) -> Result<SectionsHead, Malformed> {
+    match payload.len() <= SCHED_HEAD_BYTES {
+        true => fixed(payload),
+        false => Err(Malformed::Long),
     }
 }
 
@@ -293,6 +322,13 @@ fn is_of_the_run(tag: Tag) -> bool {
             | TIMELINE
             | LaneRow::TAG
             | Interval::TAG
+            | SECTIONS
+            | SectionSite::TAG
+            | SectionWord::TAG
+            | SectionCode::TAG
+            | SectionCall::TAG
+            | SectionFollow::TAG
+            | SectionSample::TAG
     )
 }
 
@@ -323,6 +359,13 @@ fn section_name(tag: Tag) -> String {
         TIMELINE => "timeline",
         LaneRow::TAG => LaneRow::NAME,
         Interval::TAG => Interval::NAME,
+        SECTIONS => "critical sections",
+        SectionSite::TAG => SectionSite::NAME,
+        SectionWord::TAG => SectionWord::NAME,
+        SectionCode::TAG => SectionCode::NAME,
+        SectionCall::TAG => SectionCall::NAME,
+        SectionFollow::TAG => SectionFollow::NAME,
+        SectionSample::TAG => SectionSample::NAME,
         _ => return tag.escape_ascii().to_string(),
     }
     .into()

@@ -97,6 +97,29 @@ impl<R: Row> Found<R> {
         number.is_some() == was.is_some()
     }
 
+    /// Where the row with this number is now; false if it is lost.
+    pub(crate) fn move_to(&self, number: &mut u32) -> bool {
+        match self.place(*number) {
+            Some(place) => {
+                *number = place;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The same for many, without those that are lost; false if there were such.
+    pub(crate) fn translate_all(&self, numbers: &mut Vec<u32>) -> bool {
+        let were = numbers.len();
+        numbers.retain_mut(|number| self.move_to(number));
+        numbers.len() == were
+    }
+
+    /// The rows, and no longer their numbers.
+    pub(crate) fn into_rows(self) -> Vec<R> {
+        self.rows
+    }
+
     /// Judges and counts. `of`: rows there were.
     pub(crate) fn check(
         &mut self,
@@ -233,8 +256,8 @@ impl SchedParts {
 
 /// The processes that rows may be about.
 pub(crate) struct Known<'a> {
-    numbers: &'a [u32],
-    processes: &'a [Process],
+    pub(crate) numbers: &'a [u32],
+    pub(crate) processes: &'a [Process],
 }
 
 /// A length of time that can be.
@@ -244,7 +267,7 @@ fn is_amount(value: f64) -> bool {
 
 impl Known<'_> {
     /// Processes without one intact section are not in the profile, and the others have moved up.
-    fn process(&self, number: &mut u32) -> Option<&Process> {
+    pub(crate) fn process(&self, number: &mut u32) -> Option<&Process> {
         let place = self.numbers.binary_search(number).ok()?;
         *number = place as u32;
         self.processes.get(place)
@@ -320,7 +343,7 @@ impl Known<'_> {
 }
 
 /// Stack 0 is the unknown one, whether it is there or not; false if this one had to become it.
-fn keep_stack(process: &Process, stack: &mut StackIx) -> bool {
+pub(crate) fn keep_stack(process: &Process, stack: &mut StackIx) -> bool {
     let known = *stack == 0 || (*stack as usize) < process.stacks.len();
     if !known {
         *stack = 0;

@@ -4,11 +4,14 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::head::{Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, TIMELINE};
+use crate::head::{
+    Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
+};
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
+use crate::sections_parts::SectionsHead;
 use crate::tables::{chunks, LaneRow, Row};
 use crate::timeline_parts::TimelineHead;
-use crate::{Interval, Lane, Process, Profile, Sched, Timeline};
+use crate::{Interval, Lane, Process, Profile, Sched, Sections, Timeline};
 
 impl Profile {
     /// Writes the profile. What other sections refer to comes first, so that a file that was cut
@@ -26,6 +29,9 @@ impl Profile {
         }
         if let Some(sched) = &self.sched {
             write_sched(&mut out, sched)?;
+        }
+        if let Some(sections) = &self.sections {
+            write_sections(&mut out, sections)?;
         }
         out.write_all(&encode(END, 0, &[])?)?;
         out.flush()
@@ -87,6 +93,17 @@ fn write_timeline(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
     let intervals = timeline.lanes.iter().flat_map(|lane| &lane.intervals);
     let intervals: Vec<Interval> = intervals.copied().collect();
     write_table(out, 0, &intervals)
+}
+
+/// What the long tables refer to comes first.
+fn write_sections(out: &mut impl Write, sections: &Sections) -> io::Result<()> {
+    write_fixed(out, SECTIONS, 0, &SectionsHead::of(sections))?;
+    write_table(out, 0, &sections.sites)?;
+    write_table(out, 0, &sections.words)?;
+    write_table(out, 0, &sections.code)?;
+    write_table(out, 0, &sections.calls)?;
+    write_table(out, 0, &sections.follows)?;
+    write_table(out, 0, &sections.samples)
 }
 
 fn write_fixed(out: &mut impl Write, tag: Tag, ix: u32, value: &impl Serialize) -> io::Result<()> {

@@ -9,6 +9,7 @@ mod frames;
 mod objects;
 mod rows;
 mod sched;
+mod sections;
 mod stacks;
 mod texts;
 mod threads;

@@ -2,7 +2,9 @@
 
 mod draw;
 mod draw_sched;
+mod draw_sections;
 mod hostile;
 mod round_trip;
 mod sched;
+mod sections;
 mod size;

@@ -43,6 +43,9 @@ pub fn assert_sound(profile: &Profile) {
     if let Some(sched) = &profile.sched {
         crate::sched::assert_sound(sched, &profile.processes);
     }
+    if let Some(sections) = &profile.sections {
+        crate::sections::assert_sound(sections, &profile.processes);
+    }
 }
 
 fn assert_same(seed: u64, rows: u64) {
@@ -81,6 +84,7 @@ fn small() -> (Profile, Vec<u8>) {
     let full = |p: &Profile| {
         p.processes.len() == 2
             && p.sched.is_some()
+            && p.sections.is_some()
             && p.processes
                 .iter()
                 .all(|p| !p.pairs.is_empty() && !p.counts.is_empty() && !p.unattributed.is_empty())
