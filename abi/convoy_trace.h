@@ -157,7 +157,7 @@ enum cv_section_end {
 	CV_END_THREAD = 8,    /* the thread ended, or the recording did, with the object held */
 };
 
-struct cv_section { /* 8 words */
+struct cv_section { /* 10 words */
 	uint32_t words;         /* of header and events */
 	uint16_t end;           /* enum cv_section_end */
 	uint16_t op;            /* enum cv_op of the acquire */
@@ -170,8 +170,10 @@ struct cv_section { /* 8 words */
 	uint64_t detail;        /* of `end` */
 	uint32_t weight;        /* sections of this site and thread that it stands for: itself and those passed over before it */
 	uint32_t waited;        /* 1: the acquire had to wait */
+	uint64_t stack_lo;      /* of the thread, 0 = unknown */
+	uint64_t stack_hi;
 };
-_Static_assert(sizeof(struct cv_section) == 64, "trace abi v1");
+_Static_assert(sizeof(struct cv_section) == 80, "trace abi v1");
 
 enum cv_trace_event { /* the top byte; the other 56 bits are the argument */
 	CV_EVENT_BLOCK = 1,   /* argument: id of the block; then its words - 1 words of addresses */
@@ -182,6 +184,9 @@ enum cv_trace_event { /* the top byte; the other 56 bits are the argument */
 	CV_EVENT_PART = 5,    /* argument: instructions of the block just before that were not executed (a fault, a signal) */
 	CV_EVENT_UNLOCK = 6,  /* argument: 0; 1 word: the object. A release of another object than the section's */
 };
-#define CV_EVENT(kind, argument) ((uint64_t)(kind) << 56 | ((uint64_t)(argument) & 0x00ffffffffffffffull))
+static inline uint64_t cv_event(enum cv_trace_event kind, uint64_t argument)
+{
+	return (uint64_t)kind << 56 | (argument & 0x00ffffffffffffffull);
+}
 
 #endif

@@ -124,6 +124,8 @@ static bool begin(struct cv_tracer *s, struct cv_thread *t, uint64_t *slot, uint
 		.thread = t->index,
 		.weight = weight,
 		.waited = waited,
+		.stack_lo = t->stack_lo,
+		.stack_hi = t->stack_hi,
 	};
 	s->object = object;
 	s->depth = 1;
@@ -192,7 +194,7 @@ static bool enter_section(struct cv_tracer *s, uint64_t *slot)
 
 static void note(enum cv_trace_event kind, uint64_t argument, uint64_t object)
 {
-	*cv_tr.at++ = CV_EVENT(kind, argument);
+	*cv_tr.at++ = cv_event(kind, argument);
 	*cv_tr.at++ = object;
 }
 
@@ -203,7 +205,7 @@ static void note_wait(struct cv_tracer *s, uint64_t object)
 	if (!waited_for(s, object))
 		return;
 	s->waited_ns += wait_ns;
-	*cv_tr.at++ = CV_EVENT(CV_EVENT_HOOK_WAIT, wait_ns);
+	*cv_tr.at++ = cv_event(CV_EVENT_HOOK_WAIT, wait_ns);
 }
 
 void cv_trace_acquired_slow(uint64_t *slot, uint64_t object, enum cv_op op, enum cv_got got)
@@ -307,7 +309,7 @@ void cv_trace_syscall_ended(uint64_t *slot, long nr, long a, long b)
 	cv_trace_remaps(nr, (uint64_t)a, (uint64_t)b);
 	if (!cv_open_section || !enter_section(s, slot))
 		return;
-	*cv_tr.at++ = CV_EVENT(CV_EVENT_SYSCALL, nr);
+	*cv_tr.at++ = cv_event(CV_EVENT_SYSCALL, nr);
 	if (nr == SYS_futex && s->wait_object == (uint64_t)a) {
 		note(CV_EVENT_HOOK, CV_OP_FUTEX_WAIT, (uint64_t)a);
 		note_wait(s, (uint64_t)a);

@@ -223,6 +223,18 @@ static uint32_t draw(struct cv_tracer *s, uint32_t period)
 	return period <= 1 ? 1 : 1 + s->rng % (2 * period - 1); /* `period` on average */
 }
 
+static bool every(void)
+{
+	return cv_trace_targets->flags & CV_TARGETS_EVERY;
+}
+
+static void more_rarely(struct cv_trace_site *site)
+{
+	uint32_t period = __atomic_load_n(&site->period, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&site->period, period < 1 ? 2 : period < MAX_PERIOD ? period * 2 : period, __ATOMIC_RELAXED);
+}
+
 /* The period follows the budget: doubled where there is none, halved where much is left. */
 static bool affordable(struct cv_trace_site *site, uint64_t now)
 {
@@ -233,8 +245,7 @@ static bool affordable(struct cv_trace_site *site, uint64_t now)
 	if (traced < AT_LEAST || (traced < cv_trace_targets->first && left > -DEBT_NS))
 		return true;
 	if (left <= 0) {
-		__atomic_store_n(&site->period, period < 1 ? 2 : period < MAX_PERIOD ? period * 2 : period,
-				 __ATOMIC_RELAXED);
+		more_rarely(site);
 		return false;
 	}
 	if (left > DEBT_NS && period > 1)
@@ -270,6 +281,7 @@ uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64
 {
 	struct cv_trace_seen *e;
 	uint32_t weight;
+	bool affords;
 
 	if (!seen_ready(s))
 		return 0;
@@ -281,12 +293,12 @@ uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64
 		return 0;
 	}
 	*now_ns = cv_now();
-	if (!(cv_trace_targets->flags & CV_TARGETS_EVERY) && !affordable(e->site, *now_ns)) {
+	affords = every() || affordable(e->site, *now_ns);
+	e->countdown = draw(s, e->site->period);
+	if (!affords) {
 		e->passed++;
-		e->countdown = draw(s, e->site->period);
 		return 0;
 	}
-	e->countdown = draw(s, e->site->period);
 	weight = e->passed + 1;
 	e->passed = 0;
 	__atomic_fetch_add(&e->site->traced, 1, __ATOMIC_RELAXED);
@@ -297,6 +309,9 @@ void cv_trace_passed_over(struct cv_tracer *s, uint64_t ra, uint32_t sections)
 {
 	struct cv_trace_seen *e = seen_of(s, ra);
 
-	if (e)
-		e->passed += sections;
+	if (!e)
+		return;
+	e->passed += sections;
+	if (!every()) /* convoy does not keep up */
+		more_rarely(e->site);
 }

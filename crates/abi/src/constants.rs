@@ -169,7 +169,76 @@ constants! {
         CV_BPF_ON_CPU = 8,
         CV_BPF_OFF = 16,
     }
+    u64 {
+        CV_TARGETS_MAGIC = u64::from_le_bytes(*b"COV_RGT1"),
+        CV_TRACE_MAGIC = u64::from_le_bytes(*b"COV_TRC1"),
+    }
+    u32 {
+        CV_TRACE_VERSION = 1,
+        CV_TARGETS_ALL = 1,
+        CV_TARGETS_EVERY = 2,
+    }
+    usize {
+        CV_TRACE_DROP_NO_CHUNK = 0,
+        CV_TRACE_DROP_NO_BLOCKS = 1,
+        CV_TRACE_DROP_NO_MEMORY = 2,
+        CV_TRACE_DROP_REENTRANT = 3,
+        CV_TRACE_DROP_NO_SITE = 4,
+        CV_TRACE_DROP_MAX = 16,
+    }
+    u32 {
+        CV_CHUNK_FREE = 0,
+        CV_CHUNK_OWNED = 1,
+        CV_CHUNK_READY = 2,
+    }
+    usize {
+        CV_TRACE_HEADER_BYTES = 4096,
+        CV_TRACE_CHUNK_BYTES = 512 << 10,
+        CV_TRACE_CHUNKS = 32,
+        CV_TRACE_WORDS_MAX = 40960,
+        CV_TRACE_BLOCKS_BYTES = 16 << 20,
+    }
+    u8 {
+        CV_ACCESS_PLAIN = 0,
+        CV_ACCESS_REPEAT = 1,
+        CV_ACCESS_MASKED = 2,
+        CV_ACCESS_LANES = 3,
+    }
+    u8 {
+        CV_ACCESS_READ = 1,
+        CV_ACCESS_WRITE = 2,
+        CV_ACCESS_ATOMIC = 4,
+        CV_ACCESS_STACK = 8,
+    }
+    u16 {
+        CV_END_RELEASED = 0,
+        CV_END_WAITED = 1,
+        CV_END_TOO_LONG = 2,
+        CV_END_SIGNAL = 3,
+        CV_END_PROCESS = 4,
+        CV_END_CODE = 5,
+        CV_END_LEFT = 6,
+        CV_END_NO_ROOM = 7,
+        CV_END_THREAD = 8,
+    }
+    u8 {
+        CV_EVENT_BLOCK = 1,
+        CV_EVENT_SYSCALL = 2,
+        CV_EVENT_HOOK = 3,
+        CV_EVENT_HOOK_WAIT = 4,
+        CV_EVENT_PART = 5,
+        CV_EVENT_UNLOCK = 6,
+    }
 }
+
+/// Stable ids of the reasons why a section was not traced to its end, by `enum cv_trace_drop`.
+pub const TRACE_DROP_IDS: &[&str] = &[
+    "no-chunk",
+    "no-blocks",
+    "no-memory",
+    "reentrant",
+    "no-site",
+];
 
 /// Stable ids of the reasons for a loss, by `enum cv_drop`.
 pub const DROP_IDS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! The Rust mirror of `abi/convoy_abi.h` and `abi/convoy_bpf.h`, which have the documentation of every field.
+//! The Rust mirror of `abi/convoy_abi.h`, `abi/convoy_bpf.h` and `abi/convoy_trace.h`, which have the documentation of every field.
 //!
 //! Plain data that any bytes can be read as: an arena comes out of a process that may have
 //! overwritten it, so no value here is trusted and none can be invalid. Sizes and offsets are
@@ -14,6 +14,7 @@ mod arena;
 mod bpf;
 mod constants;
 mod thread;
+mod trace;
 
 pub use arena::{
     Arena, Block, Entry, EntryCount, EntryDetail, EntryPair, Frame, Module, Object, Session,
@@ -23,6 +24,7 @@ pub use bpf::{BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfRecord, BpfR
 pub use constants::*;
 pub use mirror::{Field, Layout};
 pub use thread::{Held, Last, Site, Slot, Thread};
+pub use trace::{Section, Target, Targets, Trace, TraceAccess, TraceBlock, TraceChunk};
 
 /// Byte offset into the arena divided by 64; 0 = none.
 pub type Ref = u32;
@@ -58,4 +60,11 @@ pub const LAYOUTS: &[Layout] = &[
     BpfLife::LAYOUT,
     BpfInit::LAYOUT,
     BpfStack::LAYOUT,
+    Targets::LAYOUT,
+    Target::LAYOUT,
+    TraceChunk::LAYOUT,
+    Trace::LAYOUT,
+    TraceAccess::LAYOUT,
+    TraceBlock::LAYOUT,
+    Section::LAYOUT,
 ];

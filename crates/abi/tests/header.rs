@@ -6,9 +6,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use convoy_abi::{CONSTANTS, DROP_IDS, LAYOUTS};
+use convoy_abi::{CONSTANTS, DROP_IDS, LAYOUTS, TRACE_DROP_IDS};
 
-const HEADERS: [&str; 2] = ["convoy_abi.h", "convoy_bpf.h"];
+const HEADERS: [&str; 3] = ["convoy_abi.h", "convoy_bpf.h", "convoy_trace.h"];
 
 fn abi_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")
@@ -115,6 +115,23 @@ fn every_constant_of_the_headers_is_mirrored() {
         }
     }
     assert!(missing.is_empty(), "not mirrored: {missing:?}");
+}
+
+#[test]
+fn every_drop_of_the_tracer_has_an_id() {
+    for (id, name) in TRACE_DROP_IDS.iter().zip(
+        CONSTANTS
+            .iter()
+            .filter(|(name, _)| name.starts_with("CV_TRACE_DROP_")),
+    ) {
+        let constant = id.to_uppercase().replace('-', "_");
+        assert_eq!(format!("CV_TRACE_DROP_{constant}"), name.0);
+    }
+    let drops = CONSTANTS
+        .iter()
+        .filter(|(name, _)| name.starts_with("CV_TRACE_DROP_"))
+        .count();
+    assert_eq!(TRACE_DROP_IDS.len(), drops - 1); // but CV_TRACE_DROP_MAX
 }
 
 #[test]
