@@ -23,6 +23,7 @@ Examples:
   sudo convoy -p 4242 --for 10s                look at a running process; nothing is stopped
   convoy report run.convoy                     look at it, as often as you like
   convoy report run.convoy --lock cache_lock   all about one lock
+  convoy diff before.convoy after.convoy       did the fix help?
   convoy doctor ./server                       what can be seen here, and how to see more";
 
 const EXIT_STATUS: &str = "\
@@ -30,7 +31,8 @@ Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
   report, export, doctor, recover
-                       0, or 2 on failure";
+                       0, or 2 on failure
+  diff                 0, 1 if a limit of --fail-on does not hold, 2 on failure";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -40,7 +42,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|export|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diff|export|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -61,6 +63,8 @@ pub enum Verb {
     Record(Record),
     /// Say what a profile shows
     Report(Report),
+    /// Say what changed between two runs, or two sets of runs
+    Diff(crate::diff::Diff),
     /// Write a profile in the format of another tool
     Export(crate::export::Export),
     /// Say what this machine, this user and a program allow, and how to get more

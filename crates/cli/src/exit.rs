@@ -10,8 +10,10 @@ use convoy_profile::Exit;
 /// timeout, so that scripts that know them need nothing new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// 0: report, doctor or recover did what was asked.
+    /// 0: report, diff, export, doctor or recover did what was asked.
     Success,
+    /// 1: diff found a limit that does not hold.
+    BeyondLimit,
     /// 2: report, doctor or recover could not.
     Failure,
     /// What the program exited with; 128 + n if signal n ended it.
@@ -29,6 +31,7 @@ impl Status {
     pub fn code(self) -> u8 {
         match self {
             Self::Success => 0,
+            Self::BeyondLimit => 1,
             Self::Failure => 2,
             Self::Program(code) => code,
             Self::OwnFailure => 125,
@@ -71,7 +74,7 @@ pub fn after_bad_usage(arguments: &[OsString]) -> Status {
         .skip(1)
         .find(|a| !a.to_string_lossy().starts_with('-'));
     match verb.and_then(|v| v.to_str()) {
-        Some("report" | "export" | "doctor" | "recover") => Status::Failure,
+        Some("report" | "diff" | "export" | "doctor" | "recover") => Status::Failure,
         _ => Status::OwnFailure,
     }
 }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod diff;
 mod doctor;
 mod exit;
 mod export;
@@ -42,6 +43,7 @@ fn run(cli: Cli) -> Status {
     match cli.verb {
         Some(Verb::Record(record)) => record::record(&record),
         Some(Verb::Report(report)) => show::report(&report),
+        Some(Verb::Diff(diff)) => diff::diff(&diff),
         Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),

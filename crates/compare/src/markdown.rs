@@ -1,0 +1,140 @@
+//! The comparison as Markdown (GitHub's), for a comment on a change.
+
+use std::fmt::Write;
+
+use convoy_report::human::{duration, factor, percent};
+
+use crate::compare::{Comparison, Status};
+use crate::limit::Breach;
+use crate::text::{points, relative};
+
+/// Rows of the table of locks.
+const LOCKS: usize = 20;
+
+/// The whole comment.
+pub fn render(c: &Comparison, breaches: &[Breach]) -> String {
+    // Writing to a string cannot fail.
+    let mut out = String::new();
+    let _ = page(&mut out, c, breaches);
+    out
+}
+
+fn page(out: &mut String, c: &Comparison, breaches: &[Breach]) -> std::fmt::Result {
+    writeln!(out, "### {}\n", escape(&c.sentence))?;
+    for breach in breaches {
+        writeln!(
+            out,
+            "- :x: **{}**: {}",
+            escape(&breach.limit),
+            escape(&breach.found)
+        )?;
+    }
+    if !breaches.is_empty() {
+        writeln!(out)?;
+    }
+    writeln!(out, "| | before | after | change |\n|---|---:|---:|---:|")?;
+    for (name, change) in [("run time", &c.wall_ns), ("CPU time", &c.cpu_ns)] {
+        let (before, after) = (change.mean_before(), change.mean_after());
+        writeln!(
+            out,
+            "| {name} | {} | {} | {} |",
+            duration(before),
+            duration(after),
+            relative(before, after)
+        )?;
+    }
+    let share = &c.lock_wait_share;
+    writeln!(
+        out,
+        "| waits for locks, of thread time | {} | {} | {} |\n",
+        percent(share.mean_before()),
+        percent(share.mean_after()),
+        points(share.difference())
+    )?;
+    findings(out, c)?;
+    locks(out, c)?;
+    for remark in &c.remarks {
+        writeln!(out, "> {}\n", escape(remark))?;
+    }
+    Ok(())
+}
+
+fn findings(out: &mut String, c: &Comparison) -> std::fmt::Result {
+    let told = || c.findings.iter().filter(|f| f.status != Status::Same);
+    if told().next().is_none() {
+        return writeln!(out, "No finding came, went or changed.\n");
+    }
+    writeln!(out, "| finding | | predicted gain | where |\n|---|---|---|---|")?;
+    for f in told() {
+        let gain = |gain: Option<f64>| gain.map_or_else(String::new, factor);
+        let place = f.place.as_ref().map_or_else(String::new, |p| p.label());
+        let gains = match f.gain {
+            [Some(_), Some(_)] => format!("{} → {}", gain(f.gain[0]), gain(f.gain[1])),
+            [a, b] => gain(a.or(b)),
+        };
+        writeln!(
+            out,
+            "| {} | **{}** | {gains} | {} |",
+            escape(&f.title),
+            f.status.word(),
+            escape(&place)
+        )?;
+    }
+    writeln!(out)
+}
+
+fn locks(out: &mut String, c: &Comparison) -> std::fmt::Result {
+    let told = c.locks.iter().filter(|l| l.status != Status::Same);
+    let rows: Vec<_> = told.take(LOCKS).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "| waits, of the time of the threads concerned | before | after | change |\n|---|---:|---:|---:|"
+    )?;
+    for lock in rows {
+        let share = &lock.wait_share;
+        writeln!(
+            out,
+            "| {}{} | {} | {} | {} |",
+            escape(&lock.name),
+            if lock.idle { " (idle)" } else { "" },
+            percent(share.mean_before()),
+            percent(share.mean_after()),
+            points(share.difference())
+        )?;
+    }
+    writeln!(out)
+}
+
+/// Names come from programs: nothing in them is markup.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' | '!' => out.extend(['\\', c]),
+            // Neither a line of a table more, nor somebody called by name.
+            c if c.is_control() => out.push(' '),
+            '@' => out.push_str("&#64;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn names_are_no_markup() {
+        assert_eq!(
+            escape("<b>a|b</b>\n@me *x* `y`"),
+            "&lt;b&gt;a\\|b&lt;/b&gt; &#64;me \\*x\\* \\`y\\`"
+        );
+    }
+}
