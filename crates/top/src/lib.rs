@@ -1,3 +1,27 @@
 //! `convoy top`: the tables of a running program, read from its shared memory without stopping it.
+//!
+//! A reading is a whole model (`reading`); what goes on now is the difference of two (`span`), which the tables
+//! (`tables`) and the page of one object (`page`) lay out as rows (`grid`). What is on the screen is one plain state
+//! (`app`) that keys (`keys`) and readings change and that is drawn without any other knowledge (`view`), or written
+//! as text or JSON (`plain`). Only `reading` and `terminal` know the world.
 
 #![forbid(unsafe_code)]
+
+mod app;
+mod filter;
+mod grid;
+mod keys;
+mod layout;
+mod page;
+mod plain;
+mod reading;
+mod span;
+mod symbols;
+mod tables;
+mod terminal;
+mod view;
+
+pub use app::App;
+pub use reading::{Live, Reading, Source};
+pub use terminal::run;
+pub use view::Look;

@@ -1,0 +1,140 @@
+//! The loop: keys and readings in, pictures out. Whatever ends it, the terminal is as it was.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event};
+use ratatui::DefaultTerminal;
+use rustix::process::{getpid, kill_process, Signal};
+
+use crate::app::App;
+use crate::keys::Effect;
+use crate::reading::{Reading, Source};
+use crate::view::{self, Look};
+
+/// A key, a reading or a signal is answered within this.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The terminal in raw mode, until this is dropped. A panic restores it, too, before it says what happened.
+struct Screen {
+    terminal: DefaultTerminal,
+}
+
+impl Screen {
+    fn take() -> io::Result<Self> {
+        let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
+        Ok(Self { terminal })
+    }
+
+    /// Gives the terminal back to the shell until it continues this.
+    fn suspend(&mut self) -> io::Result<()> {
+        ratatui::restore();
+        kill_process(getpid(), Signal::TSTP)?;
+        *self = Self::take()?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Readings, made beside the loop: one can take longer than a person waits for an answer to a key.
+struct Reader {
+    wanted: Sender<()>,
+    readings: Receiver<Reading>,
+    under_way: bool,
+    next: Instant,
+}
+
+impl Reader {
+    fn start(mut source: impl Source) -> io::Result<Self> {
+        let (wanted, requests) = mpsc::channel();
+        let (done, readings) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("reader".into())
+            .spawn(move || {
+                while requests.recv().is_ok() {
+                    if done.send(source.read()).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        Ok(Self {
+            wanted,
+            readings,
+            under_way: false,
+            next: Instant::now(),
+        })
+    }
+
+    /// Asks for the next reading when it is due; whether one came.
+    fn step(&mut self, app: &mut App) -> io::Result<bool> {
+        if !self.under_way && app.wants_readings() && Instant::now() >= self.next {
+            self.next = Instant::now();
+            self.under_way = self.wanted.send(()).is_ok();
+        }
+        match self.readings.try_recv() {
+            Ok(reading) => {
+                app.read(reading);
+                self.under_way = false;
+                self.next += app.pause();
+                Ok(true)
+            }
+            Err(TryRecvError::Empty) => Ok(false),
+            Err(TryRecvError::Disconnected) => {
+                Err(io::Error::other("the tables could not be read any more"))
+            }
+        }
+    }
+}
+
+/// Shows `app` until somebody leaves, or `asked` says that there was a signal. Without a source nothing changes.
+///
+/// # Errors
+/// The terminal cannot be used, or is gone.
+pub fn run(
+    mut app: App,
+    source: Option<impl Source>,
+    look: Look,
+    asked: impl Fn() -> bool,
+) -> io::Result<()> {
+    let mut reader = source.map(Reader::start).transpose()?;
+    let mut screen = Screen::take()?;
+    let mut changed = true;
+    loop {
+        if let Some(reader) = &mut reader {
+            changed |= reader.step(&mut app)?;
+        }
+        if asked() {
+            return Ok(());
+        }
+        if changed {
+            let size = screen.terminal.size()?;
+            app.resize(size.width.into(), size.height.into());
+            screen
+                .terminal
+                .draw(|frame| view::draw(frame, &app, look))?;
+        }
+        changed = match event::poll(TICK) {
+            Ok(false) => false,
+            Ok(true) => match event::read()? {
+                Event::Key(key) => match app.key(key) {
+                    Effect::Quit => return Ok(()),
+                    Effect::Suspend => {
+                        screen.suspend()?;
+                        true
+                    }
+                    Effect::Nothing => true,
+                },
+                _ => true,
+            },
+            // A signal came in between: the next round sees what it wants.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => true,
+            Err(e) => return Err(e),
+        };
+    }
+}
