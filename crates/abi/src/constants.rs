@@ -232,13 +232,7 @@ constants! {
 }
 
 /// Stable ids of the reasons why a section was not traced to its end, by `enum cv_trace_drop`.
-pub const TRACE_DROP_IDS: &[&str] = &[
-    "no-chunk",
-    "no-blocks",
-    "no-memory",
-    "reentrant",
-    "no-site",
-];
+pub const TRACE_DROP_IDS: &[&str] = &["no-chunk", "no-blocks", "no-memory", "reentrant", "no-site"];
 
 /// Stable ids of the reasons for a loss, by `enum cv_drop`.
 pub const DROP_IDS: &[&str] = &[

@@ -12,12 +12,15 @@ use rustix::fs::{statvfs, StatVfsMountFlags};
 use crate::error::{Error, ErrorKind, Trouble};
 
 static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy.so"));
+static TRACING_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-diagnose.so"));
 
-/// The library as a file that this user's programs can load, made if it is not there.
-pub fn install() -> Result<PathBuf, Error> {
+/// The library as a file that this user's programs can load, made if it is not there. `tracing`: the one that looks
+/// into critical sections.
+pub fn install(tracing: bool) -> Result<PathBuf, Error> {
+    let agent = if tracing { TRACING_AGENT } else { AGENT };
     let mut reasons = Vec::new();
     for parent in parents() {
-        match install_in(&parent, AGENT) {
+        match install_in(&parent, agent) {
             Ok(path) => return Ok(path),
             Err(reason) => reasons.push(format!("{}: {reason}", parent.display())),
         }
@@ -193,7 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn built_agent_is_a_library() {
-        assert_eq!(AGENT.get(..4), Some(b"\x7fELF".as_slice()));
+    fn built_agents_are_libraries() {
+        for agent in [AGENT, TRACING_AGENT] {
+            assert_eq!(agent.get(..4), Some(b"\x7fELF".as_slice()));
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use convoy_profile::Process;
 
-use crate::arena::{self, Context, NoArena};
+use crate::arena::{self, Context, Late, NoArena, Refs};
 use crate::poll::Poller;
 use crate::procfs;
 use crate::session::{self, ArenaFile};
@@ -17,6 +17,8 @@ pub(crate) struct Collected {
     pub processes: Vec<Process>,
     /// Remarks for the profile.
     pub notes: Vec<String>,
+    /// What the agents' numbers mean, by pid and start; see `collect`.
+    pub late: HashMap<(u32, u64), Late>,
 }
 
 struct Loaded {
@@ -26,12 +28,13 @@ struct Loaded {
 }
 
 /// Reads the arenas in `dir`. `end_ns`: when the recording stopped, `None` = not known (recovery).
-/// `main`: the main child and when it ended.
+/// `main`: the main child and when it ended. `stacks`: those of a process image, by pid and start, that other files name.
 pub(crate) fn collect(
     dir: &Path,
     poller: &Poller,
     end_ns: Option<u64>,
     main: Option<(u32, u64)>,
+    stacks: &dyn Fn(u32, u64) -> Refs,
 ) -> Collected {
     let mut collected = Collected::default();
     let mut loaded = Vec::new();
@@ -80,14 +83,16 @@ pub(crate) fn collect(
         let polled = seen
             .filter(|_| next.is_none())
             .map_or(&nothing_polled, |s| &s.threads);
-        match arena::read(
-            &this.bytes,
-            Context {
-                seen_end_ns,
-                polled,
-            },
-        ) {
-            Ok(process) => collected.processes.push(process),
+        let context = Context {
+            seen_end_ns,
+            polled,
+        };
+        let start_ns = this.life.start_ns;
+        match arena::read_with(&this.bytes, context, &stacks(pid, start_ns)) {
+            Ok((process, late)) => {
+                collected.late.insert((process.pid, start_ns), late);
+                collected.processes.push(process);
+            }
             Err(_) => not_ready += 1,
         }
     }

@@ -113,7 +113,7 @@ impl Seen {
 }
 
 /// Of this thread.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }

@@ -10,6 +10,7 @@ use convoy_abi as abi;
 use convoy_profile::{Collector, Exit, Meta, Profile};
 
 use crate::agent_file;
+use crate::arena::Refs;
 use crate::clock::{realtime_ns, Clock};
 use crate::collect::collect;
 use crate::command::Command;
@@ -18,6 +19,7 @@ use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, stolen_ns};
 use crate::poll::Poller;
+use crate::sections::{Diagnose, Tracer};
 use crate::session::{self, Session};
 use crate::signals::Forwarding;
 use crate::store;
@@ -44,6 +46,8 @@ pub struct Options {
     pub sched_sample_ns: u64,
     /// Intervals of the timeline kept at most; 0 = no timeline.
     pub timeline_intervals: u32,
+    /// Look into critical sections.
+    pub diagnose: Option<Diagnose>,
 }
 
 impl Default for Options {
@@ -58,6 +62,7 @@ impl Default for Options {
             scheduler: Scheduler::Auto,
             sched_sample_ns: 3_000_000,
             timeline_intervals: 500_000,
+            diagnose: None,
         }
     }
 }
@@ -83,6 +88,7 @@ pub struct Running {
     signals: Forwarding,
     listener: Option<Listener>,
     scheduler: Collector,
+    tracer: Option<Tracer>,
     pid: i32,
 }
 
@@ -103,7 +109,7 @@ impl Recorder {
     /// Makes the session directory, puts the agent in place and measures the machine (about 15 ms).
     pub fn new(options: Options) -> Result<Self, Error> {
         let (session, warnings) = Session::create(options.session_parent.as_deref())?;
-        let agent = agent_file::install()?;
+        let agent = agent_file::install(options.diagnose.is_some())?;
         let clock = Clock::calibrate();
         let meta = Meta {
             convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -149,6 +155,9 @@ impl Recorder {
         self.warnings.extend(file_limit_warning());
         self.session.write_session(&self.session_facts())?;
         self.session.write_owner(&self.meta)?;
+        let diagnose = self.options.diagnose.as_ref();
+        let tracer = diagnose.map(|what| Tracer::start(&self.session, what));
+        let tracer = tracer.transpose()?;
         self.meta.stolen_ns = stolen_ns(); // until the end: what it was before
 
         let environment = launch::environment(
@@ -180,6 +189,7 @@ impl Recorder {
             signals,
             listener,
             scheduler,
+            tracer,
             pid,
         })
     }
@@ -221,13 +231,20 @@ impl Running {
             signals,
             listener,
             scheduler,
+            tracer,
             pid,
         } = self;
         let mut poller = Poller::default();
         let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
         drop(signals); // from here on Ctrl-C ends convoy
         let main = (pid.unsigned_abs(), ended.at_ns);
-        let collected = collect(session.dir(), &poller, Some(clock.now_ns()), Some(main));
+        let traced = tracer.and_then(Tracer::finish);
+        let stacks = |pid, start_ns| {
+            let traced = traced.as_ref();
+            traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
+        };
+        let now_ns = Some(clock.now_ns());
+        let collected = collect(session.dir(), &poller, now_ns, Some(main), &stacks);
 
         meta.end_ns = ended.at_ns;
         meta.exit = ended.exit;
@@ -249,11 +266,13 @@ impl Running {
                 format!("convoy doctor -- {}", meta.command.first().map_or("", String::as_str)),
             ));
         }
+        let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
+        let sections = traced.map(|t| t.place(&mut processes, late, &mut warnings));
         let profile = Profile {
             meta,
             processes,
             sched,
-            sections: None,
+            sections,
         };
         Recording::new(profile, warnings, Some(session), files)
     }

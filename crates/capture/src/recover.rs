@@ -6,6 +6,7 @@ use std::path::Path;
 
 use convoy_profile::{Exit, Profile};
 
+use crate::arena::Refs;
 use crate::collect::collect;
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::poll::Poller;
@@ -21,7 +22,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
             "name a directory that convoy doctor lists",
         )
     })?;
-    let collected = collect(dir, &Poller::default(), None, None);
+    let collected = collect(dir, &Poller::default(), None, None, &|_, _| Refs::new());
     let mut meta = owner.meta;
     meta.exit = Exit::Unknown;
     meta.end_ns = collected

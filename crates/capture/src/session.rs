@@ -20,6 +20,7 @@ use crate::procfs;
 const PREFIX: &str = "convoy-session-";
 const OWNER: &str = "owner";
 const SESSION: &str = "session";
+const TARGETS: &str = "targets";
 /// The agent keeps the path in a buffer of 256 bytes and adds "/p<pid>.<n>".
 const LONGEST_PATH: usize = 200;
 /// With less room than this, another place is tried first: a program with many locks needs tens of MB.
@@ -156,6 +157,11 @@ impl Session {
     /// Write what the agents read.
     pub(crate) fn write_session(&self, session: &abi::Session) -> Result<(), Error> {
         self.write(SESSION, session.as_bytes(), 0o644)
+    }
+
+    /// Write which critical sections the agents look into.
+    pub(crate) fn write_targets(&self, targets: &[u8]) -> Result<(), Error> {
+        self.write(TARGETS, targets, 0o644)
     }
 
     /// Write what recovery reads.

@@ -16,15 +16,16 @@ mod threads;
 mod uses;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use convoy_abi as abi;
-use convoy_profile::Process;
+use convoy_profile::{Process, StackIx, ThreadIx};
 
 pub(crate) use load::{head, load, load_open, open};
 
 use crate::procfs::ThreadFigures;
 use code::Code;
+pub(crate) use objects::op_of;
 use objects::Objects;
 use threads::Threads;
 use uses::Uses;
@@ -40,6 +41,18 @@ pub(crate) struct Context<'a> {
     pub seen_end_ns: u64,
     /// Threads as last polled, by tid.
     pub polled: &'a HashMap<u32, ThreadFigures>,
+}
+
+/// Stacks, as the agent names them.
+pub(crate) type Refs = BTreeSet<abi::Ref>;
+
+/// What the agent's numbers mean in a [`Process`], for those who read other files of the same agent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Late {
+    /// Of those that were asked for.
+    pub stacks: HashMap<abi::Ref, StackIx>,
+    /// By the number of the record.
+    pub threads: HashMap<u32, ThreadIx>,
 }
 
 /// Why a file is no arena.
@@ -106,6 +119,15 @@ fn has_ended(header: &abi::Arena) -> bool {
 
 /// Reads a whole arena.
 pub(crate) fn read(bytes: &[u8], context: Context<'_>) -> Result<Process, NoArena> {
+    read_with(bytes, context, &Refs::new()).map(|(process, _)| process)
+}
+
+/// The same, with these stacks in it whether it names them itself or not.
+pub(crate) fn read_with(
+    bytes: &[u8],
+    context: Context<'_>,
+    stacks: &Refs,
+) -> Result<(Process, Late), NoArena> {
     let view = View::new(bytes)?;
     let header = view.header();
     let ended_cleanly = has_ended(header);
@@ -121,10 +143,14 @@ pub(crate) fn read(bytes: &[u8], context: Context<'_>) -> Result<Process, NoAren
     let mut threads = Threads::new(&view, &mut code, end_ns, ended_cleanly, context.polled);
     let mut objects = Objects::new(&view, &mut code);
     let uses = Uses::new(&view, &mut code, &threads, &mut objects, end_ns);
+    let late = Late {
+        stacks: stacks.iter().map(|r| (*r, code.stack(*r))).collect(),
+        threads: threads.numbers().clone(),
+    };
     let drops = drops(&view);
     let objects = objects.finish(&code, &threads);
     let (modules, frames, stacks) = code.finish();
-    Ok(Process {
+    let process = Process {
         pid: header.pid,
         ppid: header.ppid,
         exe: view::text(&header.exe),
@@ -144,7 +170,8 @@ pub(crate) fn read(bytes: &[u8], context: Context<'_>) -> Result<Process, NoAren
         drops,
         inline_mutex: header.inline_mutex != 0,
         without_agent: false,
-    })
+    };
+    Ok((process, late))
 }
 
 fn arguments(header: &abi::Arena) -> Vec<String> {

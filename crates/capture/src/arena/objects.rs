@@ -137,7 +137,7 @@ fn family(op: Op) -> ObjectKind {
 }
 
 /// An operation of the agent; `None` if there is no such.
-pub(super) fn op_of(raw: u16) -> Option<Op> {
+pub(crate) fn op_of(raw: u16) -> Option<Op> {
     Some(match raw {
         abi::CV_OP_MUTEX_LOCK => Op::MutexLock,
         abi::CV_OP_MUTEX_TIMEDLOCK => Op::MutexTimedlock,

@@ -106,6 +106,11 @@ impl Threads {
         self.by_index.get(&index).copied()
     }
 
+    /// All threads by the number of their record.
+    pub fn numbers(&self) -> &HashMap<u32, ThreadIx> {
+        &self.by_index
+    }
+
     /// The thread with this tid.
     pub fn by_tid(&self, tid: u32) -> Option<ThreadIx> {
         self.by_tid.get(&tid).copied()

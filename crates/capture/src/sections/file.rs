@@ -1,0 +1,212 @@
+//! A trace file: its header, its log of blocks, its chunks.
+//!
+//! Read and not mapped: the program could truncate the file under a mapping and kill us with SIGBUS.
+
+use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use convoy_abi as abi;
+use convoy_sections::{Access, AccessKind, Block};
+use zerocopy::{FromBytes, IntoBytes};
+
+const CHUNK_WORDS: usize = abi::CV_TRACE_CHUNK_BYTES / 8;
+/// Of the log, read at a time.
+const LOG_BYTES: u64 = 1 << 20;
+
+/// An open trace file.
+#[derive(Debug)]
+pub(super) struct TraceFile {
+    file: File,
+    pub pid: u32,
+    pub start_ns: u64,
+    /// Of the log.
+    read_bytes: u64,
+    /// What made no sense.
+    pub damaged: u64,
+}
+
+/// Words of whole sections.
+#[derive(Debug)]
+pub(super) struct Chunk(Vec<u64>);
+
+impl TraceFile {
+    /// `None` if it is none, or its agent is not ready yet.
+    pub fn open(path: &Path, pid: u32) -> Option<Self> {
+        // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .ok()?;
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let header = header(&file)?;
+        Some(Self {
+            file,
+            pid,
+            start_ns: header.arena_start_ns,
+            read_bytes: 0,
+            damaged: 0,
+        })
+    }
+
+    pub fn header(&self) -> Option<abi::Trace> {
+        header(&self.file)
+    }
+
+    /// Takes what was handed over, and gives the room back. `all`: also what is in the hands of threads that
+    /// have ended with their process.
+    pub fn take_chunks(&mut self, all: bool) -> Vec<Chunk> {
+        let Some(header) = self.header() else {
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        for (i, chunk) in header.chunks.iter().enumerate() {
+            let ready = chunk.state == abi::CV_CHUNK_READY;
+            if !(ready || all && chunk.state == abi::CV_CHUNK_OWNED) {
+                continue;
+            }
+            let at = abi::CV_TRACE_HEADER_BYTES
+                + abi::CV_TRACE_BLOCKS_BYTES
+                + i * abi::CV_TRACE_CHUNK_BYTES;
+            let mut words = vec![0u64; (chunk.words as usize).min(CHUNK_WORDS)];
+            if self
+                .file
+                .read_exact_at(words.as_mut_bytes(), at as u64)
+                .is_err()
+            {
+                self.damaged += 1;
+                continue;
+            }
+            if !words.is_empty() {
+                taken.push(Chunk(words));
+            }
+            if ready {
+                self.give_back(i);
+            }
+        }
+        taken
+    }
+
+    fn give_back(&mut self, chunk: usize) {
+        let at = offset_of!(abi::Trace, chunks) + chunk * size_of::<abi::TraceChunk>();
+        let free = abi::CV_CHUNK_FREE.to_ne_bytes();
+        // Four aligned bytes of a page that the program has mapped: one store.
+        if self.file.write_all_at(&free, at as u64).is_err() {
+            self.damaged += 1;
+        }
+    }
+
+    /// What was logged since the last call. Call it after [`Self::take_chunks`]: what those name is in it then.
+    pub fn new_blocks(&mut self, mut each: impl FnMut(u32, Block)) {
+        let Some(header) = self.header() else { return };
+        let used = header.blocks_used.min(abi::CV_TRACE_BLOCKS_BYTES as u64);
+        let mut part = Vec::new();
+        while self.read_bytes < used {
+            part.resize((used - self.read_bytes).min(LOG_BYTES) as usize, 0u8);
+            let at = abi::CV_TRACE_HEADER_BYTES as u64 + self.read_bytes;
+            let parsed = match self.file.read_exact_at(&mut part, at) {
+                Ok(()) => parse_blocks(&part, &mut each),
+                Err(_) => 0,
+            };
+            if parsed == 0 {
+                self.damaged += 1;
+                self.read_bytes = u64::MAX; // it cannot be followed any further
+                return;
+            }
+            self.read_bytes += parsed as u64;
+        }
+    }
+}
+
+fn header(file: &File) -> Option<abi::Trace> {
+    let mut header = abi::Trace::default();
+    file.read_exact_at(header.as_mut_bytes(), 0).ok()?;
+    (header.magic == abi::CV_TRACE_MAGIC && header.version == abi::CV_TRACE_VERSION)
+        .then_some(header)
+}
+
+/// Reads whole blocks from the front; how many bytes that were.
+fn parse_blocks(part: &[u8], each: &mut impl FnMut(u32, Block)) -> usize {
+    let mut at = 0;
+    while let Some((head, rest)) = part
+        .get(at..)
+        .and_then(|rest| abi::TraceBlock::read_from_prefix(rest).ok())
+    {
+        let size = head.bytes as usize;
+        let accesses = head.accesses as usize * size_of::<abi::TraceAccess>();
+        if size < size_of::<abi::TraceBlock>() + accesses || size % 8 != 0 {
+            return 0;
+        }
+        if size > part.len() - at {
+            break;
+        }
+        let list = rest.get(..accesses).unwrap_or_default();
+        let accesses = list
+            .chunks_exact(size_of::<abi::TraceAccess>())
+            .filter_map(|raw| access(&abi::TraceAccess::read_from_bytes(raw).ok()?))
+            .collect();
+        let block = Block {
+            ip: head.ip,
+            code_bytes: head.code_bytes,
+            instructions: head.instructions,
+            accesses,
+        };
+        each(head.id, block);
+        at += size;
+    }
+    at
+}
+
+fn access(raw: &abi::TraceAccess) -> Option<Access> {
+    let kind = match raw.kind {
+        abi::CV_ACCESS_PLAIN => AccessKind::Plain,
+        abi::CV_ACCESS_REPEAT => AccessKind::Repeat,
+        abi::CV_ACCESS_MASKED => AccessKind::Masked,
+        abi::CV_ACCESS_LANES => AccessKind::Lanes,
+        _ => return None,
+    };
+    let has = |flag| raw.flags & flag != 0;
+    Some(Access {
+        at: raw.at,
+        instruction: raw.instruction,
+        kind,
+        reads: has(abi::CV_ACCESS_READ),
+        writes: has(abi::CV_ACCESS_WRITE),
+        atomic: has(abi::CV_ACCESS_ATOMIC),
+        implicit: has(abi::CV_ACCESS_STACK),
+        lanes: raw.lanes,
+        size: raw.size,
+    })
+}
+
+/// Words of a section's header.
+const HEAD: usize = size_of::<abi::Section>() / 8;
+
+impl Chunk {
+    /// Each section with its events; how many records made no sense (the first one ends the chunk).
+    pub fn sections(&self) -> (Vec<(abi::Section, &[u64])>, u64) {
+        let mut found = Vec::new();
+        let mut rest = self.0.as_slice();
+        while let Ok((head, _)) = abi::Section::read_from_prefix(rest.as_bytes()) {
+            let words = head.words as usize;
+            let Some(events) = rest.get(HEAD..words) else {
+                return (found, 1);
+            };
+            found.push((head, events));
+            rest = &rest[words..];
+        }
+        (found, u64::from(!rest.is_empty()))
+    }
+}
+
+#[cfg(test)]
+impl Chunk {
+    pub fn of(words: Vec<u64>) -> Self {
+        Self(words)
+    }
+}
