@@ -11,6 +11,7 @@ mod languages;
 mod nouns;
 mod path;
 mod sched;
+mod sections;
 mod stubs;
 mod timeline;
 pub mod words;
@@ -30,4 +31,5 @@ pub fn passes_on(frame: &SiteFrame) -> bool {
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use nouns::*;
 pub use sched::*;
+pub use sections::*;
 pub use timeline::*;

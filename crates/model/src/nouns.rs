@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use convoy_profile::{Meta, ObjectKind, Op};
 
-use crate::Sched;
+use crate::{Sched, Sections};
 
 /// Index into [`Model::objects`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +48,8 @@ pub struct Model {
     pub pairs: Vec<Pair>,
     /// What the scheduler said; `None` = nobody listened.
     pub sched: Option<Sched>,
+    /// What traced critical sections touched; `None` = nobody looked into any.
+    pub sections: Option<Sections>,
 }
 
 /// A process image.

@@ -1,9 +1,9 @@
 //! From what was counted by address to the tables of the profile.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use convoy_profile::{
-    CallKind, CodeIx, FrameIx, SectionCall, SectionCode, SectionFollow, SectionSample,
+    CallKind, CodeIx, FrameIx, Op, SectionCall, SectionCode, SectionFollow, SectionSample,
     SectionSampling, SectionSite, SectionSiteIx, SectionWord, Sections, Touch, WordIx, WordSeen,
 };
 
@@ -13,9 +13,6 @@ use crate::input::Places;
 use crate::site::{CallRun, RawCall, Site};
 use crate::touches::RawTouch;
 use crate::words::Seen;
-
-/// A mutex is the largest lock with data of its own in every thread's way: 40 bytes; a rwlock has 56.
-const OBJECT_WORDS: u64 = 5;
 
 pub(crate) fn finish(
     mut from: Accounting,
@@ -31,7 +28,7 @@ pub(crate) fn finish(
         frames: HashMap::new(),
         places,
     };
-    let objects = object_words(&from.sites);
+    let objects = object_words(&from.sites, out.places);
     let mut numbers = HashMap::new();
     for (was, site) in (0u32..).zip(std::mem::take(&mut from.sites)) {
         let Some(process) = from.processes.get(&site.key.process) else {
@@ -61,20 +58,43 @@ pub(crate) fn finish(
 }
 
 /// Words of locks, by process.
-type ObjectWords = HashMap<(u32, u64), ()>;
+type ObjectWords = HashSet<(u32, u64)>;
 
-fn object_words(sites: &[Site]) -> ObjectWords {
-    let of_site = |site: &Site| {
+fn object_words(sites: &[Site], places: &mut dyn Places) -> ObjectWords {
+    let mut words = ObjectWords::new();
+    for site in sites {
         let process = site.key.process;
-        let called = site.calls.keys().map(|call| call.object);
-        let all: Vec<u64> = site.objects.iter().copied().chain(called).collect();
-        all.into_iter()
-            .filter(|&object| object != 0)
-            .flat_map(move |object| {
-                (0..OBJECT_WORDS).map(move |i| ((process, (object >> 3) + i), ()))
-            })
-    };
-    sites.iter().flat_map(of_site).collect()
+        let mut mark = |object: u64, op: Option<Op>| {
+            let n = op.map_or(0, words_of);
+            words.extend((0..n).map(|i| (process, (object >> 3) + i)));
+        };
+        for &object in &site.objects {
+            mark(object, site.key.op);
+        }
+        for call in site.calls.keys() {
+            if let RawCall::Op(op) = call.kind {
+                mark(call.object, places.op(op));
+            }
+        }
+    }
+    words
+}
+
+/// Whole words of what an operation is done to, on 64-bit machines with glibc. What is smaller than a word shares it
+/// with data.
+fn words_of(op: Op) -> u64 {
+    match op {
+        Op::MutexLock | Op::MutexTimedlock | Op::MutexTrylock => 5,
+        Op::RwlockRd
+        | Op::RwlockWr
+        | Op::RwlockTimedrd
+        | Op::RwlockTimedwr
+        | Op::RwlockTryrd
+        | Op::RwlockTrywr => 7,
+        Op::CondWait | Op::CondTimedwait | Op::CondSignal | Op::CondBroadcast => 6,
+        Op::SemWait | Op::SemTimedwait | Op::SemTrywait | Op::SemPost | Op::BarrierWait => 4,
+        _ => 0,
+    }
 }
 
 struct Finish<'a> {
@@ -154,7 +174,7 @@ impl Finish<'_> {
         let ix = *self.words.entry((at.of, word)).or_insert(next);
         if ix == next {
             let seen = at.process.words.get(word);
-            let object = at.objects.contains_key(&(at.of, word));
+            let object = at.objects.contains(&(at.of, word));
             let seen = self.seen(at.of, seen, object);
             self.tables.words.push(SectionWord {
                 process: at.ix,

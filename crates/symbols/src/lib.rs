@@ -20,6 +20,7 @@ mod locate;
 mod module;
 mod options;
 mod scope;
+mod sections;
 mod shorten;
 mod starts;
 mod table;
@@ -33,6 +34,7 @@ use convoy_profile::{Memory, ObjectKind, Process, Reason, Symbol};
 pub use demangle::demangle;
 pub use kernel::{kernel_names, resolve_kernel};
 pub use options::{Options, Stats};
+pub use sections::resolve_words;
 pub use shorten::shorten;
 pub use starts::is_generic_start;
 

@@ -9,6 +9,7 @@ mod names;
 mod objects;
 mod pairs;
 mod sched;
+mod sections;
 mod sites;
 mod threads;
 mod uses;
@@ -40,6 +41,8 @@ impl Model {
         }
         let sched = profile.sched.as_ref();
         model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
+        let sections = profile.sections.as_ref();
+        model.sections = sections.map(|rows| sections::join(rows, &profile.processes, &names));
         model
     }
 
@@ -102,6 +105,16 @@ impl Model {
                 .iter()
                 .map(|&(ix, frame)| (ix, sites.expand(frame)))
                 .collect(),
+            section_sites: mention
+                .sections
+                .iter()
+                .map(|&(stack, frame)| {
+                    let known = sites.known(stack, &mut self.sites);
+                    let site = known.unwrap_or_else(|| sites.of_frames(&[frame], &mut self.sites));
+                    ((stack, frame), site)
+                })
+                .collect(),
+            objects: objects.into_ids(),
             threads: threads.into_ids(),
         }
     }

@@ -55,6 +55,11 @@ impl Objects {
         self.ids.get(ix as usize).copied()
     }
 
+    /// Objects by index of their records.
+    pub(super) fn into_ids(self) -> Vec<ObjectId> {
+        self.ids
+    }
+
     /// The record that says most of an object; `None` for one that stands for unknown ones.
     pub(super) fn record(&self, id: ObjectId) -> Option<ObjectIx> {
         self.records

@@ -67,18 +67,20 @@ impl<'p> Sites<'p> {
 
     /// One code address with the functions inlined there, innermost first.
     pub(super) fn expand(&self, ix: FrameIx) -> Vec<SiteFrame> {
-        match self.process.frames.get(ix as usize) {
-            Some(frame) => expand(frame, self.module_name(frame)),
-            None => Vec::new(),
-        }
+        expand_frame(self.process, ix)
     }
+}
 
-    fn module_name(&self, frame: &Frame) -> String {
-        frame
-            .module
-            .and_then(|ix| self.process.modules.get(ix as usize))
-            .map_or_else(String::new, |module| base_name(&module.path).to_owned())
-    }
+/// One code address of a process with the functions inlined there, innermost first.
+pub(super) fn expand_frame(process: &Process, ix: FrameIx) -> Vec<SiteFrame> {
+    let Some(frame) = process.frames.get(ix as usize) else {
+        return Vec::new();
+    };
+    let module = frame
+        .module
+        .and_then(|ix| process.modules.get(ix as usize))
+        .map_or_else(String::new, |module| base_name(&module.path).to_owned());
+    expand(frame, module)
 }
 
 /// The last component of a path. A file that was deleted meanwhile is still called by its name.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_profile::{FrameIx, Profile, StackIx, ThreadIx, ThreadRef, Waker};
+use convoy_profile::{FrameIx, Profile, Sections, StackIx, ThreadIx, ThreadRef, Waker};
 
 /// What is mentioned of one process.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(in crate::build) struct Mention {
     pub(in crate::build) time: BTreeMap<(ThreadIx, StackIx), u64>,
     /// (index of the loop, an instruction of it).
     pub(in crate::build) loops: Vec<(usize, FrameIx)>,
+    /// Where traced sections begin.
+    pub(in crate::build) sections: BTreeSet<(StackIx, FrameIx)>,
 }
 
 /// What is mentioned of all of them.
@@ -26,6 +28,9 @@ impl Mentions {
         let mut this = Self::default();
         this.by_process
             .resize_with(profile.processes.len(), Mention::default);
+        if let Some(sections) = &profile.sections {
+            this.sections(sections);
+        }
         let Some(sched) = &profile.sched else {
             return this;
         };
@@ -59,6 +64,22 @@ impl Mentions {
             .get_mut(process)
             .map(std::mem::take)
             .unwrap_or_default()
+    }
+
+    fn sections(&mut self, sections: &Sections) {
+        for site in &sections.sites {
+            if let Some(of) = self.by_process.get_mut(site.process as usize) {
+                of.sections.insert((site.stack, site.frame));
+            }
+        }
+        for sample in &sections.samples {
+            if let Some(site) = sections.sites.get(sample.site as usize) {
+                self.thread(ThreadRef {
+                    process: site.process,
+                    thread: sample.thread,
+                });
+            }
+        }
     }
 
     fn thread(&mut self, thread: ThreadRef) -> Option<&mut Mention> {

@@ -10,9 +10,9 @@ mod timeline;
 
 use std::collections::HashMap;
 
-use convoy_profile::{StackIx, ThreadRef};
+use convoy_profile::{FrameIx, StackIx, ThreadRef};
 
-use crate::{SiteFrame, SiteId, ThreadId};
+use crate::{ObjectId, SiteFrame, SiteId, ThreadId};
 pub(super) use mentions::{Mention, Mentions};
 pub(super) use rows::join;
 
@@ -31,6 +31,10 @@ pub(super) struct ProcessNames {
     pub(super) sites: HashMap<StackIx, SiteId>,
     /// By index of the loop.
     pub(super) loops: HashMap<usize, Vec<SiteFrame>>,
+    /// Of traced sections: by call stack, and the acquire itself where that is unknown.
+    pub(super) section_sites: HashMap<(StackIx, FrameIx), SiteId>,
+    /// By index of the record.
+    pub(super) objects: Vec<ObjectId>,
 }
 
 impl Names {

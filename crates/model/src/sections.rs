@@ -1,0 +1,254 @@
+//! What critical sections touched, where they were looked into. The words are those of [`convoy_profile::Sections`];
+//! here its rows point into the model.
+
+pub use convoy_profile::{SectionEnd, SectionSampling, SectionTotals, WordSeen};
+
+use convoy_profile::Op;
+
+use crate::{ObjectId, ProcessId, SiteFrame, SiteId, ThreadId};
+
+/// What was learnt from traced sections.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sections {
+    /// Which sections were traced.
+    pub sampling: SectionSampling,
+    /// Where sections begin: one per object and call stack of the acquire.
+    pub sites: Vec<SectionSite>,
+    /// The code that ran in them, by site and address.
+    pub code: Vec<SectionCode>,
+    /// The words that the other tables speak of.
+    pub words: Vec<SectionWord>,
+    /// A random sample of the whole sections of each site.
+    pub samples: Vec<SectionSample>,
+    /// System calls, locks and other operations inside sections.
+    pub calls: Vec<SectionCall>,
+    /// Sections of one thread that followed one another on the same object.
+    pub follows: Vec<SectionFollow>,
+    /// Code addresses with the functions inlined there, innermost first.
+    pub places: Vec<Vec<SiteFrame>>,
+    /// What was lost: reason, count.
+    pub drops: Vec<(String, u64)>,
+}
+
+/// Where sections begin.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SectionSite {
+    /// The process.
+    pub process: ProcessId,
+    /// What was acquired; `None` = several objects beyond the first ones of this call stack.
+    pub object: Option<ObjectId>,
+    /// Call stack of the acquire.
+    pub site: SiteId,
+    /// What was called.
+    pub op: Option<Op>,
+    /// Threads that ran them.
+    pub threads: u32,
+    /// Objects: 1, or how many are taken together.
+    pub objects: u32,
+    /// Sections that ran: the traced ones and those that they stand for.
+    pub run: u64,
+    /// Of the traced sections, those whose acquire had to wait.
+    pub waited: u64,
+    /// Traced sections by how their record ended: [`SectionEnd::ALL`].
+    pub ends: [u64; 9],
+    /// Sums over the whole ones.
+    pub whole: SectionTotals,
+    /// The largest of each.
+    pub largest: SectionTotals,
+    /// Distinct words over all sections: exact below 512, an estimate within 5 % from there.
+    pub distinct_words: u64,
+    /// All of them, or a uniform sample: indices into [`Sections::words`].
+    pub words: Vec<u32>,
+}
+
+impl SectionSite {
+    /// Sections that were traced, cut ones included.
+    pub fn traced(&self) -> u64 {
+        self.ends.iter().sum()
+    }
+
+    /// Of these, those that were traced from their begin to their end.
+    pub fn whole(&self) -> u64 {
+        let ends = SectionEnd::ALL.iter().zip(&self.ends);
+        ends.filter(|(end, _)| end.is_whole()).map(|(_, n)| n).sum()
+    }
+}
+
+/// An instruction that accessed memory in sections of one site, or the first one of a few others.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SectionCode {
+    /// Index into [`Sections::sites`].
+    pub site: u32,
+    /// The instruction: index into [`Sections::places`].
+    pub place: u32,
+    /// The call instruction of the section's own code that led to it; `None` = it is part of that code.
+    pub from: Option<u32>,
+    /// Times that it ran.
+    pub executions: u64,
+    /// Instructions that it stands for.
+    pub instructions: u64,
+    /// Of `executions`, inside functions that hand out or take back memory.
+    pub allocator: u64,
+    /// Of `executions`, those that accessed memory explicitly.
+    pub accesses: u64,
+    /// Bytes of the operand.
+    pub size: u32,
+    /// Reads it.
+    pub reads: bool,
+    /// Writes it.
+    pub writes: bool,
+    /// In one indivisible step.
+    pub atomic: bool,
+    /// Which words: a random sample of the accesses.
+    pub words: Vec<u32>,
+}
+
+/// Eight bytes of memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SectionWord {
+    /// The process.
+    pub process: ProcessId,
+    /// Address of the first byte.
+    pub address: u64,
+    /// Who touched it in traced sections. `seen.only` is an index into the process's records: see `only`.
+    pub seen: WordSeen,
+    /// One thread, if it was only one.
+    pub only: Option<ThreadId>,
+    /// What memory it is in.
+    pub region: Region,
+    /// The variable that holds it, "cache+0x10".
+    pub symbol: Option<String>,
+}
+
+/// What memory a word is in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Region {
+    /// Elsewhere: allocated, or a mapping.
+    #[default]
+    Heap,
+    /// Data of a module.
+    Global,
+    /// A thread's stack.
+    Stack,
+    /// A thread's own variables, above its stack.
+    ThreadLocal,
+    /// A lock or another object that the agent knows.
+    Lock,
+}
+
+/// How the threads that touched a word in traced sections share it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sharing {
+    /// One thread alone.
+    Local,
+    /// Several, and none wrote.
+    ReadOnly,
+    /// Several wrote or one wrote and others read, but none ever read what another had written last: memory that was given
+    /// back and handed out again looks so, and so does data that is only read outside of sections.
+    Overwritten,
+    /// One reads what another wrote.
+    #[default]
+    Shared,
+}
+
+impl SectionWord {
+    /// How it is shared.
+    pub fn sharing(&self) -> Sharing {
+        if self.seen.flow {
+            Sharing::Shared
+        } else if self.only.is_some() {
+            Sharing::Local
+        } else if !self.seen.written {
+            Sharing::ReadOnly
+        } else {
+            Sharing::Overwritten
+        }
+    }
+}
+
+/// One whole section.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SectionSample {
+    /// Index into [`Sections::sites`].
+    pub site: u32,
+    /// Who ran it.
+    pub thread: ThreadId,
+    /// Address of the object.
+    pub object: u64,
+    /// Sections that it stands for.
+    pub weight: u64,
+    /// The acquire returned, monotonic.
+    pub begin_ns: u64,
+    /// What it did.
+    pub totals: SectionTotals,
+    /// Words that it accessed, in order of the first access.
+    pub touches: Vec<Touch>,
+    /// Further words that are not told.
+    pub untold: u64,
+}
+
+/// A word in a section.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Touch {
+    /// Index into [`Sections::words`].
+    pub word: u32,
+    /// Times read.
+    pub reads: u32,
+    /// Times written.
+    pub writes: u32,
+    /// The row of code that read it first.
+    pub read_by: Option<u32>,
+    /// The row of code that wrote it first.
+    pub written_by: Option<u32>,
+    /// The first access read it.
+    pub read_first: bool,
+}
+
+/// What was called inside a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Called {
+    /// A system call, by number.
+    Syscall(u32),
+    /// An operation on an object.
+    Op(Op, Option<ObjectId>),
+    /// Another function that the agent wraps.
+    Agent,
+}
+
+/// Calls of one kind at one place in sections of one site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SectionCall {
+    /// Index into [`Sections::sites`].
+    pub site: u32,
+    /// What.
+    pub what: Called,
+    /// From where in the section's own code: index into [`Sections::places`].
+    pub place: Option<u32>,
+    /// Calls.
+    pub n: u64,
+    /// Calls that they stand for.
+    pub run: u64,
+    /// Sections that had any.
+    pub sections: u64,
+    /// Calls that had to wait.
+    pub waits: u64,
+    /// Their waits.
+    pub wait_ns: u64,
+    /// Longest.
+    pub wait_max_ns: u64,
+}
+
+/// Sections of one thread on the same object, one right after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SectionFollow {
+    /// Index into [`Sections::sites`] ...
+    pub first: u32,
+    /// ... and of the one that came then.
+    pub then: u32,
+    /// Times.
+    pub n: u64,
+    /// Between the release and the next acquire: sum.
+    pub gap_ns: u64,
+    /// The shortest.
+    pub gap_min_ns: u64,
+}
