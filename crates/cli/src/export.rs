@@ -51,6 +51,10 @@ enum Format {
     PprofMutex,
     /// pprof: all waits for others, at the call stack of who waited (as Go's block profile)
     PprofBlock,
+    /// The Firefox Profiler: what every thread did when, waits, wake-ups, findings
+    Firefox,
+    /// Perfetto: the same with context switches, for its critical path
+    Perfetto,
     /// Folded stacks for flame graphs: off-CPU time if the scheduler was listened to, else waits
     Folded,
     /// Folded stacks: time off the CPUs, us
@@ -92,6 +96,8 @@ fn try_export(export: &Export) -> Result<(), Message> {
     let format = match export.format {
         Format::PprofMutex => convoy_export::Format::PprofMutex,
         Format::PprofBlock => convoy_export::Format::PprofBlock,
+        Format::Firefox => convoy_export::Format::Firefox,
+        Format::Perfetto => convoy_export::Format::Perfetto,
         Format::Folded if listened => convoy_export::Format::FoldedOffCpu,
         Format::FoldedOffCpu => convoy_export::Format::FoldedOffCpu,
         Format::Folded | Format::FoldedWaits => convoy_export::Format::FoldedWaits,
@@ -181,7 +187,10 @@ fn with_output<T: Default>(
 }
 
 fn binary(format: Format) -> bool {
-    matches!(format, Format::PprofMutex | Format::PprofBlock)
+    matches!(
+        format,
+        Format::PprofMutex | Format::PprofBlock | Format::Perfetto
+    )
 }
 
 fn failed(export: &Export, error: &Error) -> Message {

@@ -57,7 +57,11 @@ impl Change {
             })
             .collect();
         drawn.sort_by(f64::total_cmp);
-        let at = |share: f64| drawn.get((share * (DRAWS - 1) as f64).round() as usize).copied();
+        let at = |share: f64| {
+            drawn
+                .get((share * (DRAWS - 1) as f64).round() as usize)
+                .copied()
+        };
         at(0.025).zip(at(0.975))
     }
 }

@@ -230,7 +230,13 @@ fn finding(id: &'static str, found: &[Vec<&Found>; 2], sides: [usize; 2]) -> Opt
     const GAIN: f64 = 0.10;
     const SHARE: f64 = 0.05;
     // A lock that is found at several of its sites counts once a run.
-    let ranked = [0, 1].map(|side| found[side].iter().filter(|f| f.ranked).count().min(sides[side]));
+    let ranked = [0, 1].map(|side| {
+        found[side]
+            .iter()
+            .filter(|f| f.ranked)
+            .count()
+            .min(sides[side])
+    });
     let there = [0, 1].map(|side| 2 * ranked[side] >= sides[side] && ranked[side] > 0);
     let of = |side: usize, value: fn(&Found) -> f64| {
         let values: Vec<f64> = found[side].iter().map(|f| value(f)).collect();
@@ -269,7 +275,11 @@ fn locks(before: &[Summary], after: &[Summary], renamed: &Renamed) -> Vec<LockCh
     for (side, runs) in [before, after].into_iter().enumerate() {
         for (ix, run) in runs.iter().enumerate() {
             for (key, numbers) in &run.locks {
-                let key = if side == 0 { renamed.get(key).unwrap_or(key) } else { key };
+                let key = if side == 0 {
+                    renamed.get(key).unwrap_or(key)
+                } else {
+                    key
+                };
                 let [of_before, of_after] = all
                     .entry(key)
                     .or_insert_with(|| [vec![None; before.len()], vec![None; after.len()]]);
@@ -282,7 +292,12 @@ fn locks(before: &[Summary], after: &[Summary], renamed: &Renamed) -> Vec<LockCh
     }
     let mut changes: Vec<_> = all.into_iter().map(|(key, n)| lock(key, &n)).collect();
     changes.sort_by(|a, b| {
-        let by = |l: &LockChange| (l.wait_share.difference().abs(), l.wait_ns.difference().abs());
+        let by = |l: &LockChange| {
+            (
+                l.wait_share.difference().abs(),
+                l.wait_ns.difference().abs(),
+            )
+        };
         let ((a_share, a_ns), (b_share, b_ns)) = (by(a), by(b));
         b_share
             .total_cmp(&a_share)

@@ -85,7 +85,10 @@ pub fn name(text: &str) -> String {
 
 /// The name of one of several of a kind, without which one.
 pub fn shown(text: &str) -> String {
-    let words: Vec<_> = text.split(' ').filter(|word| !is_number_sign(word)).collect();
+    let words: Vec<_> = text
+        .split(' ')
+        .filter(|word| !is_number_sign(word))
+        .collect();
     words.join(" ")
 }
 
@@ -104,7 +107,9 @@ fn word(word: &str) -> String {
     }
     match word.rsplit_once(':') {
         Some((file, line))
-            if file.contains('.') && !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit()) =>
+            if file.contains('.')
+                && !line.is_empty()
+                && line.bytes().all(|b| b.is_ascii_digit()) =>
         {
             file.to_owned()
         }

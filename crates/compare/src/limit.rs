@@ -86,7 +86,9 @@ impl Metric {
         match self {
             Self::Wall | Self::Cpu | Self::Wait => Unit::Time,
             Self::AllWaitShare | Self::WaitShare => Unit::Share,
-            Self::Contended | Self::Acquisitions | Self::Findings | Self::FindingsNew => Unit::Count,
+            Self::Contended | Self::Acquisitions | Self::Findings | Self::FindingsNew => {
+                Unit::Count
+            }
             Self::Gain | Self::GainNew => Unit::Factor,
         }
     }
@@ -129,7 +131,10 @@ impl std::str::FromStr for Limit {
         let known = METRICS.iter().find(|(word, _)| *word == metric);
         let Some(&(_, metric)) = known else {
             let words: Vec<_> = METRICS.iter().map(|(word, _)| *word).collect();
-            return Err(format!("no metric {metric:?}; one of: {}", words.join(", ")));
+            return Err(format!(
+                "no metric {metric:?}; one of: {}",
+                words.join(", ")
+            ));
         };
         if name.is_some() && !metric.of_lock() {
             return Err("only the metrics of a lock take a name".into());
@@ -206,7 +211,8 @@ impl Limit {
             Metric::GainNew => {
                 let new = c.findings.iter().filter(|f| f.status == Status::Came);
                 let gain = |f: &FindingChange| f.gain[1].unwrap_or(1.0);
-                new.filter_map(|f| breach(&f.title, &value(gain(f)))).collect()
+                new.filter_map(|f| breach(&f.title, &value(gain(f))))
+                    .collect()
             }
             Metric::WaitShare | Metric::Wait | Metric::Contended | Metric::Acquisitions => c
                 .locks
@@ -218,7 +224,9 @@ impl Limit {
     }
 
     fn means(&self, lock: &LockChange) -> bool {
-        self.name.as_ref().is_none_or(|name| lock.name.contains(name))
+        self.name
+            .as_ref()
+            .is_none_or(|name| lock.name.contains(name))
     }
 
     fn of<'a>(&self, lock: &'a LockChange) -> &'a Change {
@@ -281,7 +289,11 @@ fn value(after: f64) -> Change {
 fn findings(c: &Comparison) -> Change {
     let on = |side: usize| {
         let there = c.findings.iter().filter(|f| {
-            let gone = if side == 0 { Status::Came } else { Status::Went };
+            let gone = if side == 0 {
+                Status::Came
+            } else {
+                Status::Went
+            };
             f.status != gone
         });
         vec![there.count() as f64]
@@ -294,7 +306,11 @@ fn findings(c: &Comparison) -> Change {
 
 fn largest_gain(c: &Comparison) -> Change {
     let on = |side: usize| {
-        let gone = if side == 0 { Status::Came } else { Status::Went };
+        let gone = if side == 0 {
+            Status::Came
+        } else {
+            Status::Went
+        };
         let there = c.findings.iter().filter(|f| f.status != gone);
         vec![there.filter_map(|f| f.gain[side]).fold(1.0, f64::max)]
     };

@@ -6,7 +6,7 @@ use convoy_report::human::{duration, factor, percent};
 
 use crate::compare::{Comparison, Status};
 use crate::limit::Breach;
-use crate::text::{points, relative};
+use crate::text::{points, relative, worth};
 
 /// Rows of the table of locks.
 const LOCKS: usize = 20;
@@ -64,7 +64,10 @@ fn findings(out: &mut String, c: &Comparison) -> std::fmt::Result {
     if told().next().is_none() {
         return writeln!(out, "No finding came, went or changed.\n");
     }
-    writeln!(out, "| finding | | predicted gain | where |\n|---|---|---|---|")?;
+    writeln!(
+        out,
+        "| finding | | predicted gain | where |\n|---|---|---|---|"
+    )?;
     for f in told() {
         let gain = |gain: Option<f64>| gain.map_or_else(String::new, factor);
         let place = f.place.as_ref().map_or_else(String::new, |p| p.label());
@@ -84,7 +87,10 @@ fn findings(out: &mut String, c: &Comparison) -> std::fmt::Result {
 }
 
 fn locks(out: &mut String, c: &Comparison) -> std::fmt::Result {
-    let told = c.locks.iter().filter(|l| l.status != Status::Same);
+    let told = c
+        .locks
+        .iter()
+        .filter(|l| l.status != Status::Same && !l.idle && worth(l));
     let rows: Vec<_> = told.take(LOCKS).collect();
     if rows.is_empty() {
         return Ok(());
@@ -97,9 +103,8 @@ fn locks(out: &mut String, c: &Comparison) -> std::fmt::Result {
         let share = &lock.wait_share;
         writeln!(
             out,
-            "| {}{} | {} | {} | {} |",
+            "| {} | {} | {} | {} |",
             escape(&lock.name),
-            if lock.idle { " (idle)" } else { "" },
             percent(share.mean_before()),
             percent(share.mean_after()),
             points(share.difference())

@@ -25,7 +25,10 @@ pub fn renamed(before: &[Summary], after: &[Summary]) -> Renamed {
             }
         }
     }
-    candidates.sort_by(|x, y| y.0.total_cmp(&x.0).then_with(|| (x.1, x.2).cmp(&(y.1, y.2))));
+    candidates.sort_by(|x, y| {
+        y.0.total_cmp(&x.0)
+            .then_with(|| (x.1, x.2).cmp(&(y.1, y.2)))
+    });
     let (mut renamed, mut taken) = (Renamed::new(), BTreeSet::new());
     for (_, a, b) in candidates {
         if !renamed.contains_key(a) && taken.insert(b) {
@@ -39,7 +42,10 @@ pub fn renamed(before: &[Summary], after: &[Summary]) -> Renamed {
 fn functions(runs: &[Summary]) -> BTreeMap<LockKey, BTreeSet<(String, String)>> {
     let mut all: BTreeMap<LockKey, BTreeSet<_>> = BTreeMap::new();
     for (key, numbers) in runs.iter().flat_map(|run| &run.locks) {
-        let named = numbers.sites.keys().filter(|place| !place.function.is_empty());
+        let named = numbers
+            .sites
+            .keys()
+            .filter(|place| !place.function.is_empty());
         all.entry(key.clone())
             .or_default()
             .extend(named.map(Place::code));

@@ -107,9 +107,10 @@ fn speed(c: &Comparison) -> (Speed, String) {
 
 /// The lock whose waits changed most, in the direction that the speed did if there is one.
 fn telling(c: &Comparison, speed: Speed) -> Option<&LockChange> {
-    let told = c.locks.iter().filter(|lock| {
-        !lock.idle && lock.wait_share.difference().abs() >= WORTH_A_WORD
-    });
+    let told = c
+        .locks
+        .iter()
+        .filter(|lock| !lock.idle && lock.wait_share.difference().abs() >= WORTH_A_WORD);
     let fell = |lock: &&LockChange| lock.wait_share.difference() < 0.0;
     let mut along = told.clone().filter(|lock| match speed {
         Speed::Faster => fell(lock),
@@ -178,13 +179,16 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
     }
     if all().any(|run| run.exit == Exit::Running) {
         remarks.push(
-            "a running process was recorded for a while: its run time says nothing about its speed".into(),
+            "a running process was recorded for a while: its run time says nothing about its speed"
+                .into(),
         );
     }
     for run in all() {
         match run.exit {
             Exit::Status(0) | Exit::Running => {}
-            Exit::Status(status) => remarks.push(format!("{}: ended with status {status}", run.name)),
+            Exit::Status(status) => {
+                remarks.push(format!("{}: ended with status {status}", run.name))
+            }
             Exit::Signal(signal) => remarks.push(format!("{}: signal {signal} ended it", run.name)),
             Exit::Unknown => remarks.push(format!(
                 "{}: its end was not seen, its run time is that of the recording",

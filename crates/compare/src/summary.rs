@@ -150,7 +150,10 @@ fn nothing(model: &Model) -> String {
         let lost = model.meta.collectors.iter().find(|c| !c.active);
         return match lost {
             Some(c) if !c.lost.is_empty() => {
-                format!("no process was recorded, and {} was not active: {}", c.name, c.lost)
+                format!(
+                    "no process was recorded, and {} was not active: {}",
+                    c.name, c.lost
+                )
             }
             _ => "no process was recorded".into(),
         };
@@ -184,11 +187,21 @@ fn locks(
     let mut all: BTreeMap<LockKey, LockNumbers> = BTreeMap::new();
     for row in &report.analysis.locks {
         let (n, contended) = (row.stats.acquisitions as f64, row.stats.contended as f64);
-        let own = (n, contended, row.stats.wait_ns as f64, row.stats.waited_ratio);
+        let own = (
+            n,
+            contended,
+            row.stats.wait_ns as f64,
+            row.stats.waited_ratio,
+        );
         add(&mut all, report.model, keys, row.object, own, &row.sites);
     }
     for row in &report.analysis.events {
-        let own = (row.calls as f64, row.waits as f64, row.wait_ns as f64, row.waited_ratio);
+        let own = (
+            row.calls as f64,
+            row.waits as f64,
+            row.wait_ns as f64,
+            row.waited_ratio,
+        );
         if let Some(numbers) = add(&mut all, report.model, keys, row.object, own, &row.sites) {
             numbers.idle |= row.class == EventClass::Idle;
         }
@@ -232,7 +245,11 @@ fn add<'a>(
 fn users_life(report: &Report<'_>, keys: &BTreeMap<ObjectId, LockKey>, key: &LockKey) -> f64 {
     let mut calls = BTreeMap::new();
     let model = report.model;
-    for u in model.uses.iter().filter(|u| keys.get(&u.object) == Some(key)) {
+    for u in model
+        .uses
+        .iter()
+        .filter(|u| keys.get(&u.object) == Some(key))
+    {
         *calls.entry(u.thread).or_insert(0) += u.calls.max(u.waits);
     }
     let most: u64 = calls.values().copied().max().unwrap_or(0);
@@ -257,7 +274,10 @@ fn found(
         id: finding.id,
         subject: parts(model, keys, &finding.subject),
         title: finding.title.clone(),
-        fix: finding.causes.first().map_or_else(String::new, |c| c.fix.clone()),
+        fix: finding
+            .causes
+            .first()
+            .map_or_else(String::new, |c| c.fix.clone()),
         ranked,
         gain: finding.gain.mid,
         share: finding.share_of_thread_time,
@@ -290,7 +310,10 @@ fn parts(model: &Model, keys: &BTreeMap<ObjectId, LockKey>, subject: &Subject) -
         Subject::Groups(ids) => ids.iter().map(group).collect(),
         Subject::Thread(id) => {
             let thread = model.threads.get(id.0 as usize);
-            [Part::Name(thread.map_or_else(String::new, |t| t.name.clone()))].into()
+            [Part::Name(
+                thread.map_or_else(String::new, |t| t.name.clone()),
+            )]
+            .into()
         }
         Subject::Code(at) => [site(at)].into(),
         Subject::Loop(id) => {
@@ -299,12 +322,18 @@ fn parts(model: &Model, keys: &BTreeMap<ObjectId, LockKey>, subject: &Subject) -
             frame.map(code).into_iter().collect()
         }
         Subject::Processes(ids) => {
-            let names = ids.iter().filter_map(|id| model.processes.get(id.0 as usize));
+            let names = ids
+                .iter()
+                .filter_map(|id| model.processes.get(id.0 as usize));
             names.map(|p| Part::Name(p.name.clone())).collect()
         }
         Subject::File(id, at) => {
             let name = model.sched.as_ref().and_then(|s| s.name(*id));
-            [Part::Name(key::base(name.unwrap_or_default()).to_owned()), site(at)].into()
+            [
+                Part::Name(key::base(name.unwrap_or_default()).to_owned()),
+                site(at),
+            ]
+            .into()
         }
         Subject::Run => BTreeSet::new(),
     };
@@ -321,12 +350,17 @@ fn where_is(model: &Model, subject: &Subject) -> Option<Place> {
     match subject {
         Subject::Object(id) => of_lock(*id),
         Subject::Objects(ids) => ids.first().and_then(|id| of_lock(*id)),
-        Subject::Site(_, site) | Subject::Code(site) | Subject::File(_, site) => place(model, *site),
+        Subject::Site(_, site) | Subject::Code(site) | Subject::File(_, site) => {
+            place(model, *site)
+        }
         Subject::Group(id) => group_place(model, *id),
         Subject::Groups(ids) => ids.first().and_then(|id| group_place(model, *id)),
         Subject::Loop(id) => {
             let row = convoy_report::subject::spin_loop(model, *id)?;
-            row.frames.get(row.shown).or_else(|| row.frames.first()).map(Place::of)
+            row.frames
+                .get(row.shown)
+                .or_else(|| row.frames.first())
+                .map(Place::of)
         }
         Subject::Thread(_) | Subject::Processes(_) | Subject::Run => None,
     }

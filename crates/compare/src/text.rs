@@ -28,7 +28,12 @@ fn page(out: &mut String, c: &Comparison, breaches: &[Breach], all: bool) -> std
     writeln!(out, "{}", clean(&c.sentence))?;
     writeln!(out)?;
     for breach in breaches {
-        writeln!(out, "limit {}: {}", clean(&breach.limit), clean(&breach.found))?;
+        writeln!(
+            out,
+            "limit {}: {}",
+            clean(&breach.limit),
+            clean(&breach.found)
+        )?;
     }
     if !breaches.is_empty() {
         writeln!(out)?;
@@ -51,7 +56,11 @@ fn summary(out: &mut String, c: &Comparison) -> std::fmt::Result {
     head(out, "", &["before", "after", "change"])?;
     for (name, change) in [("run time", &c.wall_ns), ("CPU time", &c.cpu_ns)] {
         let (before, after) = (change.mean_before(), change.mean_after());
-        row(out, name, &[duration(before), duration(after), relative(before, after)])?;
+        row(
+            out,
+            name,
+            &[duration(before), duration(after), relative(before, after)],
+        )?;
     }
     let share = &c.lock_wait_share;
     row(
@@ -82,7 +91,11 @@ fn findings(out: &mut String, c: &Comparison, all: bool) -> std::fmt::Result {
         of_status.into_iter().try_for_each(|f| finding(out, f))?;
         writeln!(out)?;
     }
-    let same = c.findings.iter().filter(|f| f.status == Status::Same).count();
+    let same = c
+        .findings
+        .iter()
+        .filter(|f| f.status == Status::Same)
+        .count();
     match (c.findings.len(), same) {
         (0, _) => writeln!(out, "No findings on either side.\n"),
         (_, 0) => Ok(()),
@@ -123,7 +136,8 @@ fn finding(out: &mut String, f: &FindingChange) -> std::fmt::Result {
 }
 
 fn locks(out: &mut String, c: &Comparison, all: bool) -> std::fmt::Result {
-    let told = |lock: &&LockChange| all || (lock.status != Status::Same && !lock.idle && worth(lock));
+    let told =
+        |lock: &&LockChange| all || (lock.status != Status::Same && !lock.idle && worth(lock));
     let rows: Vec<_> = c.locks.iter().filter(told).collect();
     if rows.is_empty() {
         return match c.locks.is_empty() {
@@ -139,7 +153,11 @@ fn locks(out: &mut String, c: &Comparison, all: bool) -> std::fmt::Result {
     let shown = if all { rows.len() } else { LOCKS };
     for lock in rows.iter().take(shown) {
         let share = &lock.wait_share;
-        let what = if lock.idle { "idle" } else { lock.status.word() };
+        let what = if lock.idle {
+            "idle"
+        } else {
+            lock.status.word()
+        };
         row(
             out,
             &lock.name,
@@ -147,7 +165,10 @@ fn locks(out: &mut String, c: &Comparison, all: bool) -> std::fmt::Result {
                 percent(share.mean_before()),
                 percent(share.mean_after()),
                 points(share.difference()),
-                relative(lock.acquisitions.mean_before(), lock.acquisitions.mean_after()),
+                relative(
+                    lock.acquisitions.mean_before(),
+                    lock.acquisitions.mean_after(),
+                ),
                 what.to_owned(),
             ],
         )?;
@@ -164,7 +185,7 @@ fn locks(out: &mut String, c: &Comparison, all: bool) -> std::fmt::Result {
 }
 
 /// A change of less than a hundredth of the threads' time is told only on demand.
-fn worth(lock: &LockChange) -> bool {
+pub fn worth(lock: &LockChange) -> bool {
     lock.wait_share.difference().abs() >= 0.01
 }
 
@@ -182,7 +203,11 @@ fn site(out: &mut String, site: &SiteChange) -> std::fmt::Result {
     };
     let [before, after] = site.wait_ns;
     let [n, m] = site.contended;
-    let contended = format!("{} -> {} contended", count(n.round() as u64), count(m.round() as u64));
+    let contended = format!(
+        "{} -> {} contended",
+        count(n.round() as u64),
+        count(m.round() as u64)
+    );
     writeln!(
         out,
         "    {:<width$}{:>12}{:>12}  {contended}",
@@ -201,7 +226,11 @@ fn head(out: &mut String, name: &str, columns: &[&str]) -> std::fmt::Result {
 fn row(out: &mut String, name: &str, cells: &[String]) -> std::fmt::Result {
     let cells: String = cells.iter().map(|c| format!("{c:>12}")).collect();
     let name = clean(&clip(name, NAME - 3));
-    writeln!(out, "{}", format!("  {name:<width$}{cells}", width = NAME - 2).trim_end())
+    writeln!(
+        out,
+        "{}",
+        format!("  {name:<width$}{cells}", width = NAME - 2).trim_end()
+    )
 }
 
 /// `+12 %`, `-3.0 %`; from nothing there is no percentage.

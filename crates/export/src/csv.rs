@@ -56,7 +56,12 @@ type Names = HashMap<(&'static str, u64), String>;
 fn names(document: &Map<String, Value>) -> Names {
     let mut names = Names::new();
     for &(_, table, key) in IDS {
-        for row in document.get(table).and_then(Value::as_array).into_iter().flatten() {
+        for row in document
+            .get(table)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             if let (Some(id), Some(name)) = (row["id"].as_u64(), row[key].as_str()) {
                 names.insert((table, id), name.to_owned());
             }
@@ -158,7 +163,9 @@ impl Tables {
 
 /// What a row is known by: its id, its rank, the first id in it, or else its number from 0.
 fn identity(fields: &Map<String, Value>, ix: usize) -> String {
-    let keys = ["id", "rank"].into_iter().chain(IDS.iter().map(|(key, ..)| *key));
+    let keys = ["id", "rank"]
+        .into_iter()
+        .chain(IDS.iter().map(|(key, ..)| *key));
     let known = keys.filter_map(|key| fields.get(key)).find(|v| v.is_u64());
     known.map_or_else(|| ix.to_string(), text_of)
 }
@@ -186,7 +193,10 @@ fn text(rows: &[Row]) -> Result<Vec<u8>, Error> {
     for row in rows {
         let mut record = vec![""; columns.len()];
         for (column, text) in row {
-            if let Some(cell) = places.get(column.as_str()).and_then(|&ix| record.get_mut(ix)) {
+            if let Some(cell) = places
+                .get(column.as_str())
+                .and_then(|&ix| record.get_mut(ix))
+            {
                 *cell = text;
             }
         }

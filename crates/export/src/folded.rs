@@ -78,7 +78,11 @@ impl Folded {
             }
         }
         let empty = "nothing took a microsecond or more: there are no stacks to write";
-        Ok(if written { Vec::new() } else { vec![empty.into()] })
+        Ok(if written {
+            Vec::new()
+        } else {
+            vec![empty.into()]
+        })
     }
 }
 

@@ -36,9 +36,9 @@ fn table(out: &mut dyn Write, name: &str, value: Value) -> Result<(), Error> {
             }
         }
         Value::Object(fields) => {
-            let (tables, scalars): (Vec<_>, Vec<_>) = fields.into_iter().partition(|(_, v)| {
-                matches!(v, Value::Array(rows) if rows.iter().any(Value::is_object))
-            });
+            let (tables, scalars): (Vec<_>, Vec<_>) = fields.into_iter().partition(
+                |(_, v)| matches!(v, Value::Array(rows) if rows.iter().any(Value::is_object)),
+            );
             row(out, name, Value::Object(scalars.into_iter().collect()))?;
             for (key, rows) in tables {
                 table(out, &format!("{name}-{}", singular(&key)), rows)?;
@@ -75,9 +75,6 @@ pub fn singular(table: &str) -> String {
         "families" => "family".into(),
         "dismissed" => "dismissed-finding".into(),
         "causes" => "cause".into(),
-        _ => table
-            .strip_suffix('s')
-            .unwrap_or(table)
-            .replace('_', "-"),
+        _ => table.strip_suffix('s').unwrap_or(table).replace('_', "-"),
     }
 }

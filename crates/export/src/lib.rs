@@ -4,8 +4,11 @@
 #![forbid(unsafe_code)]
 
 mod csv;
+mod firefox;
 mod folded;
 mod jsonl;
+mod moments;
+mod perfetto;
 mod pprof;
 mod stacks;
 mod waits;
@@ -25,6 +28,10 @@ pub enum Format {
     PprofMutex,
     /// pprof, gzipped: waits at the stack of who waited (Go's block profile).
     PprofBlock,
+    /// The Firefox Profiler's processed format, JSON.
+    Firefox,
+    /// Perfetto's trace format.
+    Perfetto,
     /// Folded stacks: time off the processors, microseconds.
     FoldedOffCpu,
     /// Folded stacks: waits that the agent saw, microseconds.
@@ -99,6 +106,8 @@ pub fn write(
     match format {
         Format::PprofMutex => pprof::mutex(source, out),
         Format::PprofBlock => pprof::block(source, out),
+        Format::Firefox => firefox::profile(source, out),
+        Format::Perfetto => perfetto::trace(source.report, out),
         Format::FoldedOffCpu => folded::off_cpu(source.report, out),
         Format::FoldedWaits => folded::waits(source.report, out),
         Format::FoldedCmetric => folded::cmetric(source.report, out),
