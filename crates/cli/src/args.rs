@@ -23,14 +23,16 @@ Examples:
   sudo convoy -p 4242 --for 10s                look at a running process; nothing is stopped
   convoy report run.convoy                     look at it, as often as you like
   convoy report run.convoy --lock cache_lock   all about one lock
+  convoy diagnose run.convoy -- ./server       which of the possible causes it is
   convoy diff before.convoy after.convoy       did the fix help?
+  convoy top 4242                              the same live, of a process that convoy started
   convoy doctor ./server                       what can be seen here, and how to see more";
 
 const EXIT_STATUS: &str = "\
 Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
-  report, export, doctor, recover
+  report, export, top, doctor, recover
                        0, or 2 on failure
   diff                 0, 1 if a limit of --fail-on does not hold, 2 on failure";
 
@@ -42,7 +44,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diff|export|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|diff|export|top|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -63,10 +65,14 @@ pub enum Verb {
     Record(Record),
     /// Say what a profile shows
     Report(Report),
+    /// Run a command and look into the critical sections of its locks: what they touch, and so which fix is right
+    Diagnose(Box<crate::diagnose::Diagnose>),
     /// Say what changed between two runs, or two sets of runs
     Diff(crate::diff::Diff),
     /// Write a profile in the format of another tool
     Export(crate::export::Export),
+    /// Show the tables of a running program that convoy records, or of a profile
+    Top(crate::top::Top),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind
@@ -149,6 +155,12 @@ pub struct Report {
     #[arg(long, value_name = "FILE")]
     pub report_to: Option<PathBuf>,
 
+    /// Write a page with pictures to this file: a timeline, parallelism, locks, waits by code
+    ///
+    /// One HTML file that needs no network. docs/html.md says what is on it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["report_to", "format"])]
+    pub html: Option<PathBuf>,
+
     #[command(flatten)]
     pub limits: Limits,
 
@@ -217,6 +229,10 @@ pub struct View {
     #[arg(long, group = "page")]
     pub critical: bool,
 
+    /// What traced critical sections touch, line by line, and what follows from it
+    #[arg(long, group = "page")]
+    pub sections: bool,
+
     /// Only this process of the recording, and only its locks
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,
@@ -234,8 +250,25 @@ pub struct View {
     pub width: Option<u16>,
 }
 
+impl View {
+    /// The page of `convoy diagnose`.
+    pub fn sections(format: Format, color: Color, width: Option<u16>) -> Self {
+        Self {
+            all: false,
+            lock: None,
+            thread_groups: false,
+            critical: false,
+            sections: true,
+            process: None,
+            format,
+            color,
+            width,
+        }
+    }
+}
+
 /// What to look at instead of a command.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Running processes")]
 #[group(id = "running", multiple = true)]
 pub struct Running {
@@ -266,7 +299,7 @@ impl Running {
 }
 
 /// A time with its unit; without one, seconds.
-fn time(text: &str) -> Result<Duration, String> {
+pub fn time(text: &str) -> Result<Duration, String> {
     let digits = text.len()
         - text
             .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
@@ -387,6 +420,7 @@ impl Recording {
             },
             sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
             timeline_intervals: self.timeline_events,
+            diagnose: None,
         }
     }
 }

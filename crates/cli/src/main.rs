@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod diagnose;
 mod diff;
 mod doctor;
 mod exit;
 mod export;
+mod html;
 mod judge;
 mod limits;
 mod look;
@@ -18,6 +20,7 @@ mod pattern;
 mod record;
 mod recover;
 mod show;
+mod top;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -43,8 +46,10 @@ fn run(cli: Cli) -> Status {
     match cli.verb {
         Some(Verb::Record(record)) => record::record(&record),
         Some(Verb::Report(report)) => show::report(&report),
+        Some(Verb::Diagnose(args)) => diagnose::diagnose(&args),
         Some(Verb::Diff(diff)) => diff::diff(&diff),
         Some(Verb::Export(export)) => export::export(&export),
+        Some(Verb::Top(top)) => top::top(&top),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {

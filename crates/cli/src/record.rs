@@ -21,7 +21,12 @@ pub fn run(run: &Run) -> Status {
         Err(status) => return status,
     };
     warn(&recording, run.quiet);
-    let shown = show::after_run(&recording.profile, run);
+    let shown = show::after_run(
+        &recording.profile,
+        &run.view,
+        &run.limits,
+        run.report_to.as_deref(),
+    );
     match shown {
         Ok(()) => Status::of_program(recording.exit),
         Err(message) => {
@@ -71,7 +76,7 @@ pub fn say_written(path: &Path) {
 
 /// Runs a command to its end, or looks at running processes for a while, and names what was recorded. The pid
 /// is the command's, or that of the first process.
-fn execute(
+pub fn execute(
     options: &Options,
     command: &[OsString],
     running: &Running,
@@ -130,7 +135,7 @@ fn name_with(profile: &mut Profile, opened: Vec<Opened>) {
     }
 }
 
-fn warn(recording: &Recording, quiet: bool) {
+pub fn warn(recording: &Recording, quiet: bool) {
     if !quiet {
         recording
             .warnings

@@ -8,7 +8,7 @@ use convoy_profile::Profile;
 use convoy_report::text::{Options, Source, View as Page};
 use convoy_report::{json, text};
 
-use crate::args::{Format, Report, Run, View};
+use crate::args::{Format, Report, View};
 use crate::exit::Status;
 use crate::judge::Judged;
 use crate::limits::Limits;
@@ -38,6 +38,9 @@ fn try_report(report: &Report) -> Result<(), Message> {
         }
     };
     let profile = load(&path, report.quiet)?;
+    if let Some(file) = &report.html {
+        return crate::html::write(profile, report, file);
+    }
     let source = Source::File(path.to_string_lossy().into_owned());
     let stdout = std::io::stdout();
     let look = match report.report_to {
@@ -64,14 +67,19 @@ fn try_report(report: &Report) -> Result<(), Message> {
 }
 
 /// The report at the end of a run, on standard error or in the file that was asked for.
-pub fn after_run(profile: &Profile, run: &Run) -> Result<(), Message> {
+pub fn after_run(
+    profile: &Profile,
+    view: &View,
+    limits: &Limits,
+    report_to: Option<&Path>,
+) -> Result<(), Message> {
     let stderr = std::io::stderr();
-    let look = match run.report_to {
-        Some(_) => Look::of(None, run.view.color, width(&run.view)),
-        None => Look::of(Some(&stderr), run.view.color, width(&run.view)),
+    let look = match report_to {
+        Some(_) => Look::of(None, view.color, width(view)),
+        None => Look::of(Some(&stderr), view.color, width(view)),
     };
-    let text = render(profile.clone(), &run.view, &run.limits, Source::Live, look)?;
-    match &run.report_to {
+    let text = render(profile.clone(), view, limits, Source::Live, look)?;
+    match report_to {
         Some(file) => write_file(file, &text),
         None => {
             crate::message::say(&text);
@@ -174,7 +182,7 @@ pub fn newest(dir: &Path) -> Result<PathBuf, Message> {
         })
 }
 
-fn write_file(path: &Path, text: &str) -> Result<(), Message> {
+pub fn write_file(path: &Path, text: &str) -> Result<(), Message> {
     fs::write(path, text).map_err(|e| {
         Message::new(
             format!("{}: {e}", path.display()),

@@ -5,15 +5,15 @@
 
 #![forbid(unsafe_code)]
 
-mod find;
+pub mod find;
 pub mod human;
 pub mod json;
 pub mod names;
-mod quality;
-mod sched_names;
+pub mod quality;
+pub mod sched_names;
 pub mod subject;
 pub mod text;
-mod verdict;
+pub mod verdict;
 
 pub use sched_names::reason_id;
 

@@ -105,7 +105,7 @@ impl Drain {
             if self.known.contains_key(&path) || open >= OPEN_FILES {
                 continue;
             }
-            let Some(file) = TraceFile::open(&path, pid) else {
+            let Some(file) = TraceFile::open(&path) else {
                 continue; // not ready yet
             };
             self.known.insert(path, ());

@@ -19,7 +19,6 @@ const LOG_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct TraceFile {
     file: File,
-    pub pid: u32,
     pub start_ns: u64,
     /// Of the log.
     read_bytes: u64,
@@ -33,7 +32,7 @@ pub(super) struct Chunk(Vec<u64>);
 
 impl TraceFile {
     /// `None` if it is none, or its agent is not ready yet.
-    pub fn open(path: &Path, pid: u32) -> Option<Self> {
+    pub fn open(path: &Path) -> Option<Self> {
         // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
         let file = OpenOptions::new()
             .read(true)
@@ -47,7 +46,6 @@ impl TraceFile {
         let header = header(&file)?;
         Some(Self {
             file,
-            pid,
             start_ns: header.arena_start_ns,
             read_bytes: 0,
             damaged: 0,
