@@ -1,0 +1,69 @@
+"use strict";
+// Bars of thread groups and threads, with d3.
+(() => {
+  const LABEL = 220;
+  const ROW = 22;
+  const { duration, percent } = convoy;
+
+  // Rows of parts: {name, parts: [[text, ns, colour]]}.
+  const rows = (figure, all, format) => {
+    const room = figure.querySelector(".drawing");
+    const draw = () => {
+      const width = Math.max(320, room.clientWidth);
+      const x = d3.scaleLinear([0, d3.max(all, (row) => d3.sum(row.parts, (part) => part[1])) || 1], [LABEL, width - 70]);
+      const svg = d3.select(room).selectAll("svg").data([0]).join("svg").attr("width", width).attr("height", all.length * ROW + 28);
+      const row = svg.selectAll("g.row").data(all).join("g").attr("class", "row").attr("transform", (_, i) => `translate(0,${i * ROW})`);
+      row.selectAll("text.name").data((d) => [d]).join("text").attr("class", "name").attr("x", LABEL - 6).attr("y", ROW * 0.7)
+        .attr("text-anchor", "end").text((d) => clip(d.name, 34)).append("title").text((d) => d.name);
+      let starts = new Map(all.map((d) => [d, d3.cumsum(d.parts, (part) => part[1])]));
+      row.selectAll("rect").data((d) => d.parts.map((part, i) => ({ part, from: starts.get(d)[i] - part[1], all: d }))).join("rect")
+        .attr("x", (d) => x(d.from)).attr("width", (d) => Math.max(0.5, x(d.from + d.part[1]) - x(d.from))).attr("y", 3).attr("height", ROW - 6)
+        .attr("fill", (d) => d.part[2]).append("title")
+        .text((d) => `${d.part[0]}: ${duration(d.part[1])} (${percent(d.part[1] / (d3.sum(d.all.parts, (part) => part[1]) || 1))})`);
+      row.selectAll("text.sum").data((d) => [d]).join("text").attr("class", "sum").attr("y", ROW * 0.7)
+        .attr("x", (d) => x(d3.sum(d.parts, (part) => part[1])) + 5).text((d) => format(d));
+      svg.selectAll("g.axis").data([0]).join("g").attr("class", "axis").attr("transform", `translate(0,${all.length * ROW + 2})`)
+        .call(d3.axisBottom(x).ticks(5).tickFormat(duration));
+    };
+    draw();
+    new ResizeObserver(draw).observe(room);
+  };
+
+  const clip = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 12)}..${text.slice(-10)}`);
+
+  const legend = (figure, parts) => {
+    const list = document.createElement("p");
+    list.className = "legend";
+    for (const [text, colour] of parts) {
+      const mark = document.createElement("i");
+      mark.style.background = colour;
+      list.append(mark, `${text} `);
+    }
+    figure.append(list);
+  };
+
+  const groups = (figure) => {
+    const fixed = new Map([["work", "var(--running)"], ["waits for a CPU", "var(--ready)"], ["other waits", "var(--other)"]]);
+    const named = d3.scaleOrdinal(d3.schemeTableau10.filter((_, i) => i !== 0));
+    const hue = (text) => fixed.get(text) ?? named(text);
+    const all = convoy.page.groups.map((group) => ({
+      name: `${convoy.text(group.name)} (${group.threads})`,
+      parts: group.parts.map(([text, ns]) => [convoy.text(text), ns, hue(convoy.text(text))]),
+    }));
+    rows(figure, all, (d) => percent((d.parts.find((part) => part[0] === "work")?.[1] ?? 0) / (d3.sum(d.parts, (part) => part[1]) || 1)));
+    const seen = [...new Set(all.flatMap((row) => row.parts.map((part) => part[0])))];
+    legend(figure, seen.map((text) => [clip(text, 48), hue(text)]));
+  };
+
+  const cmetric = (figure) => {
+    const { names, cm } = convoy.page.threads;
+    const all = cm.map(([thread, ns, working]) => ({
+      name: convoy.text(names[thread]),
+      parts: [["working", Math.min(ns, working), "var(--running)"], ["in waiting loops", Math.max(0, ns - working), "var(--spinning)"]]
+        .filter((part) => part[1] > 0),
+    }));
+    rows(figure, all, (d) => duration(d3.sum(d.parts, (part) => part[1])));
+  };
+
+  Object.assign(convoy.curves, { groups, cmetric });
+})();

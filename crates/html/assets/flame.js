@@ -1,0 +1,54 @@
+"use strict";
+// Waiting time by call stack, with d3-flame-graph.
+(() => {
+  const { duration, percent } = convoy;
+
+  convoy.flame = (section) => {
+    const room = section.querySelector(".flame");
+    const said = section.querySelector(".said");
+    const tree = convoy.page.flame;
+    const tell = (d) => `${d.data.name}: ${duration(d.data.value)} (${percent(d.data.value / tree.value)})`;
+    const hue = (d) => convoy.colour(["flame-code", "flame-wait", "flame-waker"][d.data.kind] ?? "flame-code");
+    const chart = flamegraph()
+      .width(Math.max(320, room.clientWidth))
+      .cellHeight(19)
+      .minFrameSize(1)
+      .transitionDuration(matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250)
+      .inverted(false)
+      .sort((a, b) => d3.descending(a.data.value, b.data.value))
+      .selfValue(false)
+      .setLabelHandler(tell)
+      .setColorMapper((d) => (d.highlight ? convoy.colour("found") : hue(d)))
+      .onHover((d) => { said.textContent = tell(d); })
+      .onClick((d) => { said.textContent = tell(d); });
+    d3.select(room).datum(tree).call(chart);
+    // Frames are reached with the tab key and zoomed with Enter.
+    const reach = () => {
+      for (const frame of room.querySelectorAll("g.frame")) {
+        frame.setAttribute("tabindex", "0");
+        frame.setAttribute("role", "button");
+        frame.setAttribute("aria-label", frame.querySelector("title")?.textContent ?? "");
+      }
+    };
+    reach();
+    room.removeAttribute("role");
+    room.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !event.target.matches("g.frame")) return;
+      event.target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+      reach();
+    });
+    section.querySelector("[data-do=find]").addEventListener("input", (event) => {
+      const words = event.target.value.trim();
+      if (words === "") chart.clear();
+      // What is typed is text, not an expression.
+      else chart.search(words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    });
+    section.querySelector("[data-do=unzoom]").addEventListener("click", () => chart.resetZoom());
+    new ResizeObserver(() => {
+      const width = Math.max(320, room.clientWidth);
+      if (Math.abs(chart.width() - width) < 2) return;
+      chart.width(width);
+      chart.update();
+    }).observe(room);
+  };
+})();

@@ -1,0 +1,41 @@
+"use strict";
+// Draws what comes into view, and all of it before the page is printed.
+(async () => {
+  try {
+    await convoy.load();
+  } catch (error) {
+    // The text of the page says everything without the pictures.
+    document.body.classList.add("undrawn");
+    console.error(error);
+    return;
+  }
+  const drawn = new Set();
+  const draw = (figure) => {
+    if (drawn.has(figure)) return;
+    drawn.add(figure);
+    if (figure.matches(".curve")) convoy.curves[figure.dataset.curve](figure);
+    else if (figure.id === "timeline") convoy.timeline(figure);
+    else if (figure.id === "flame") convoy.flame(figure);
+  };
+  const figures = [...document.querySelectorAll("figure.curve, section#timeline, section#flame")];
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) draw(entry.target);
+  }, { rootMargin: "300px" });
+  figures.forEach((figure) => watch.observe(figure));
+
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((part) => { part.open = true; });
+    figures.forEach(draw);
+  });
+
+  // A link to a part that is folded opens it.
+  const open = () => {
+    const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let part = target; part; part = part.parentElement) if (part.matches("details")) part.open = true;
+    target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", open);
+  open();
+  document.body.classList.add("ready");
+})();

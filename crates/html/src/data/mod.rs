@@ -1,0 +1,80 @@
+//! What the pictures are drawn from: compact, and no more than can be seen.
+
+mod activity;
+mod flame;
+mod lanes;
+mod locks;
+mod strings;
+mod thin;
+mod threads;
+
+use convoy_report::Report;
+use serde::Serialize;
+
+use crate::bytes::packed;
+pub(crate) use locks::{is_held, matrix, waited_for, Matrix, WaitedFor};
+use strings::Strings;
+
+/// For the scripts: what assets/data.js calls `page`.
+#[derive(Debug, Serialize)]
+struct Page {
+    strings: Vec<String>,
+    activity: Option<activity::Activity>,
+    threads: threads::Threads,
+    lanes: Option<lanes::Rows>,
+    locks: Vec<locks::Lock>,
+    families: Vec<locks::Family>,
+    groups: Vec<threads::Work>,
+    flame: flame::Node,
+}
+
+/// What a page carries beside its text.
+#[derive(Debug)]
+pub(crate) struct Data {
+    /// JSON, packed.
+    pub(crate) page: String,
+    /// Intervals of the timeline, packed.
+    pub(crate) lanes: String,
+    /// There are intervals.
+    pub(crate) has_lanes: bool,
+    /// The run in pieces is there.
+    pub(crate) has_activity: bool,
+    /// Waits with their call stacks are there.
+    pub(crate) has_flame: bool,
+    /// Intervals shorter than this are joined, for this picture or by the recorder. 0 = none.
+    pub(crate) joined_below_ns: u64,
+}
+
+/// Takes from a report what is drawn.
+pub(crate) fn of(report: &Report<'_>) -> Data {
+    let mut strings = Strings::default();
+    let (order, threads) = threads::threads(report, &mut strings);
+    let lanes = lanes::lanes(report, &order, &mut strings);
+    let (rows, intervals, joined_below_ns) = match lanes {
+        Some(lanes) => (Some(lanes.rows), lanes.intervals, lanes.joined_below_ns),
+        None => (None, Vec::new(), 0),
+    };
+    let activity = activity::activity(report, &mut strings);
+    let flame = flame::flame(report);
+    let (has_activity, has_flame) = (activity.is_some(), !flame.is_empty());
+    let page = Page {
+        activity,
+        threads,
+        lanes: rows,
+        locks: locks::locks(report),
+        families: locks::families(report, &mut strings),
+        groups: threads::work(report, &mut strings),
+        flame,
+        strings: strings.into_inner(),
+    };
+    // Only maps with keys that are no strings, and writers that fail, make serde_json fail.
+    let json = serde_json::to_vec(&page).unwrap_or_default();
+    Data {
+        has_lanes: page.lanes.is_some(),
+        has_activity,
+        has_flame,
+        joined_below_ns,
+        page: packed(&json),
+        lanes: packed(&intervals),
+    }
+}

@@ -1,0 +1,117 @@
+//! Threads by group, with what each did.
+
+use convoy_model::ThreadId;
+use convoy_report::{names, Report};
+use serde::Serialize;
+
+use super::strings::Strings;
+
+/// Bars of this many threads are drawn; the table has as many.
+const MOST: usize = 200;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Threads {
+    /// Groups: name and number of threads.
+    groups: Vec<(u32, u32)>,
+    /// In the order of lanes, the groups one after the other: name.
+    names: Vec<u32>,
+    /// CMetric of the threads with most of it, nanoseconds: place in `names`, CMetric, of it working.
+    cm: Vec<(u32, u64, u64)>,
+}
+
+/// The threads in the order in which they are drawn, and what is said of them.
+pub(crate) fn threads(report: &Report<'_>, strings: &mut Strings) -> (Vec<ThreadId>, Threads) {
+    let model = report.model;
+    let busy = |id: &ThreadId| {
+        let thread = model.threads.get(id.0 as usize);
+        thread.map_or(0, |t| t.cpu_ns.saturating_add(t.waited_ns()))
+    };
+    let mut groups: Vec<_> = (0..model.groups.len()).collect();
+    // Groups with most to show first; main threads and helpers do little.
+    groups
+        .sort_by_key(|&g| std::cmp::Reverse(model.groups[g].threads.iter().map(busy).sum::<u64>()));
+    let mut order = Vec::with_capacity(model.threads.len());
+    let mut named = Vec::with_capacity(groups.len());
+    for &g in &groups {
+        let group = &model.groups[g];
+        let mut members = group.threads.clone();
+        members.sort_by_key(|id| {
+            let thread = model.threads.get(id.0 as usize);
+            thread.map(|t| (t.start_ns, t.tid))
+        });
+        order.extend(members);
+        let several = model.processes.len() > 1;
+        let process = model.processes.get(group.process.0 as usize);
+        let name = match process.filter(|_| several) {
+            Some(p) => format!("{} ({} {})", names::group(group), p.name, p.pid),
+            None => names::group(group),
+        };
+        named.push((strings.id(name), group.threads.len() as u32));
+    }
+    let mut place = vec![0u32; model.threads.len()];
+    for (at, id) in (0u32..).zip(&order) {
+        if let Some(place) = place.get_mut(id.0 as usize) {
+            *place = at;
+        }
+    }
+    let rows = report.critical.map_or(&[][..], |c| &c.threads);
+    let cm = rows.iter().take(MOST).filter_map(|row| {
+        let at = place.get(row.thread.0 as usize)?;
+        Some((*at, row.cm_ns as u64, row.cm_working_ns as u64))
+    });
+    let threads = Threads {
+        groups: named,
+        names: order
+            .iter()
+            .map(|id| strings.id(names::thread_of(model, *id)))
+            .collect(),
+        cm: cm.collect(),
+    };
+    (order, threads)
+}
+
+/// What the threads of a group did, summed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Work {
+    name: u32,
+    threads: usize,
+    life_ns: u64,
+    /// What it did: a word or the object that was waited for, and nanoseconds. The first is work.
+    parts: Vec<(u32, u64)>,
+}
+
+/// Groups drawn.
+const GROUPS: usize = 24;
+
+pub(crate) fn work(report: &Report<'_>, strings: &mut Strings) -> Vec<Work> {
+    let mut rows: Vec<_> = report.analysis.groups.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.life_ns));
+    let mut work = Vec::new();
+    for row in rows.into_iter().take(GROUPS) {
+        let group = report.model.groups.get(row.group.0 as usize);
+        let name = group.map_or_else(|| "unknown threads".into(), names::group);
+        let mut parts = vec![(strings.id("work".into()), row.busy_ns)];
+        let mut named = 0u64;
+        for (object, ns) in &row.top_waits {
+            let text = format!("waits for {}", names::object_of(report.model, *object));
+            parts.push((strings.id(text), *ns));
+            named = named.saturating_add(*ns);
+        }
+        let waits = row.lock_wait_ns + row.idle_wait_ns + row.event_wait_ns;
+        parts.push((
+            strings.id("other waits".into()),
+            waits.saturating_sub(named),
+        ));
+        if let Some(ns) = row.run_delay_ns {
+            parts.push((strings.id("waits for a CPU".into()), ns));
+        }
+        parts.retain(|(_, ns)| *ns > 0);
+        work.push(Work {
+            name: strings.id(name),
+            threads: row.threads,
+            life_ns: row.life_ns,
+            parts,
+        });
+    }
+    work
+}

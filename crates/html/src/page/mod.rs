@@ -1,0 +1,139 @@
+//! The page: what a person reads first comes first.
+
+mod findings;
+mod locks;
+mod pictures;
+mod quality;
+
+use convoy_report::human::{count_of, duration};
+use convoy_report::{verdict, Report};
+use maud::{html, Markup, PreEscaped, DOCTYPE};
+
+use crate::data::Data;
+use crate::words;
+
+/// Nothing may be loaded from anywhere: the page is one file.
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+
+const STYLES: [&str; 3] = [
+    include_str!("../../vendor/uplot.min.css"),
+    include_str!("../../vendor/d3-flamegraph.css"),
+    include_str!("../../assets/style.css"),
+];
+
+const SCRIPTS: [&str; 10] = [
+    include_str!("../../vendor/d3.min.js"),
+    include_str!("../../vendor/d3-flamegraph.min.js"),
+    include_str!("../../vendor/uplot.min.js"),
+    include_str!("../../assets/data.js"),
+    include_str!("../../assets/words.js"),
+    include_str!("../../assets/curves.js"),
+    include_str!("../../assets/lanes.js"),
+    include_str!("../../assets/bars.js"),
+    include_str!("../../assets/flame.js"),
+    include_str!("../../assets/main.js"),
+];
+
+/// All of it.
+pub(crate) fn page(report: &Report<'_>, data: &Data) -> Markup {
+    let meta = &report.model.meta;
+    let command = meta.command.join(" ");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content={ "convoy " (meta.convoy_version) };
+                title { "convoy: " (command) }
+                @for style in STYLES {
+                    style { (PreEscaped(style)) }
+                }
+            }
+            body {
+                a .skip href="#findings" { "Skip to the findings" }
+                (head(report))
+                (navigation(report, data))
+                main {
+                    (findings::findings(report))
+                    (pictures::parallelism(report, data))
+                    (pictures::timeline(report, data))
+                    (locks::locks(report, data))
+                    (pictures::groups(report))
+                    (pictures::threads(report))
+                    (pictures::flame(data))
+                    (quality::quality(report))
+                }
+                script #page-data type="text/plain" { (PreEscaped(&data.page)) }
+                script #lane-data type="text/plain" { (PreEscaped(&data.lanes)) }
+                @for script in SCRIPTS {
+                    script { (PreEscaped(script)) }
+                }
+            }
+        }
+    }
+}
+
+fn head(report: &Report<'_>) -> Markup {
+    let meta = &report.model.meta;
+    let machine = &meta.machine;
+    let wall = meta.end_ns.saturating_sub(meta.start_ns);
+    let threads = count_of(report.model.threads.len() as u64, "thread", "threads");
+    let processes = count_of(report.model.processes.len() as u64, "process", "processes");
+    let verdict = verdict::of(report);
+    html! {
+        header {
+            p .run {
+                code { (meta.command.join(" ")) }
+                " " (duration(wall as f64)) ", " (threads) " in " (processes)
+                @if machine.cpus_allowed > 0 {
+                    ", " (count_of(u64::from(machine.cpus_allowed), "CPU", "CPUs"))
+                }
+                ", " (words::exit(meta.exit))
+                @if meta.started_unix_ns > 0 { ", " (words::date(meta.started_unix_ns)) }
+            }
+            h1 #verdict { (if verdict.is_empty() { "Nothing was recorded that can be judged." } else { &verdict }) }
+            @if let Some(first) = report.analysis.findings.first() {
+                p .lead {
+                    strong .gain { (words::gain(&first.gain)) }
+                    " "
+                    a href="#finding-1" { (first.title) }
+                    @if let Some(fix) = first.causes.first().map(|c| &c.fix).filter(|fix| !fix.is_empty()) {
+                        " " span .fix { "Fix: " (fix) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn navigation(report: &Report<'_>, data: &Data) -> Markup {
+    let parts = [
+        ("findings", "Findings", true),
+        ("parallelism", "Parallelism", data.has_activity),
+        ("timeline", "Timeline", data.has_lanes),
+        (
+            "locks",
+            "Locks",
+            !report.analysis.locks.is_empty() || !report.analysis.events.is_empty(),
+        ),
+        (
+            "groups",
+            "Thread groups",
+            !report.analysis.groups.is_empty(),
+        ),
+        ("threads", "Threads", report.critical.is_some()),
+        ("flame", "Waits by code", data.has_flame),
+        ("quality", "Recording", true),
+    ];
+    html! {
+        nav aria-label="Parts of this page" {
+            @for (id, name, _) in parts.into_iter().filter(|part| part.2) {
+                a href={ "#" (id) } { (name) }
+            }
+        }
+    }
+}

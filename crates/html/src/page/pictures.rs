@@ -1,0 +1,216 @@
+//! The parts of the page that are mainly drawn; the tables below the drawings say the same.
+
+use convoy_report::human::{count, count_of, duration, factor, few, percent};
+use convoy_report::{names, sched_names, Report};
+use maud::{html, Markup};
+
+use crate::data::Data;
+
+/// Rows of a table.
+const ROWS: usize = 40;
+
+pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
+    let Some(critical) = report.critical.filter(|_| data.has_activity) else {
+        return html! {};
+    };
+    let p = &critical.parallelism;
+    let share = |ns: u64| percent(ns as f64 / p.wall_ns.max(1) as f64);
+    html! {
+        section #parallelism aria-labelledby="parallelism-title" {
+            h2 #parallelism-title { "Parallelism" }
+            p {
+                "On average " strong { (few(p.working_mean)) } " of at most " (few(p.useful)) " threads worked"
+                @if p.cpus > 0 { " (" (count_of(u64::from(p.cpus), "CPU", "CPUs")) ")" }
+                ", and " (few(p.running_mean)) " were on a CPU. For " strong { (share(p.low_ns)) }
+                " of the run fewer than " (few(p.low_below)) " worked; for " (share(p.idle_ns)) " none was active."
+            }
+            figure .curve data-curve="activity" {
+                figcaption { "Threads over time; shaded where fewer than " (few(p.low_below)) " worked. Drag to zoom, double click for all of it." }
+                div .drawing role="img" aria-label="Active, working and running threads over time" tabindex="0" {}
+                p .said aria-live="polite" {}
+            }
+            figure .curve data-curve="levels" {
+                figcaption { "How long so many threads worked" }
+                div .drawing role="img" aria-label="Time by number of working threads" {}
+                table .unseen {
+                    caption { "Time with at least so many threads" }
+                    thead { tr { th scope="col" { "threads" } th scope="col" { "active" } th scope="col" { "working" } th scope="col" { "on a CPU" } } }
+                    tbody { @for l in &p.levels { tr {
+                        th scope="row" { (l.threads) } td { (duration(l.active_ns as f64)) }
+                        td { (duration(l.working_ns as f64)) } td { (duration(l.running_ns as f64)) }
+                    } } }
+                }
+            }
+            @if !critical.paths.is_empty() {
+                div .scroll tabindex="0" role="region" aria-label="Code that ran while few threads worked" {
+                    table {
+                        caption { "Code that ran while few threads worked" }
+                        thead { tr {
+                            th scope="col" { "code, with its callers" } th scope="col" { "threads" }
+                            th .n scope="col" { "time" } th .n scope="col" { "of the run" }
+                        } }
+                        tbody { @for row in critical.paths.iter().filter(|row| row.low_cm_ns > 0.0).take(12) { tr {
+                            th scope="row" { code { (sched_names::path_of(report.model, row.site, 4)) } }
+                            td { (sched_names::threads(report.model, row.threads, row.group)) }
+                            td .n { (duration(row.low_cm_ns)) }
+                            td .n { (percent(row.share)) }
+                        } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn timeline(report: &Report<'_>, data: &Data) -> Markup {
+    if !data.has_lanes {
+        return html! {};
+    }
+    let timeline = report
+        .model
+        .sched
+        .as_ref()
+        .and_then(|s| s.timeline.as_ref());
+    let left_out = timeline.map_or(0, |t| t.threads_left_out);
+    html! {
+        section #timeline aria-labelledby="timeline-title" {
+            h2 #timeline-title { "Timeline" }
+            p .remark {
+                "One lane a thread, grouped by what they do."
+                @if data.joined_below_ns > 0 {
+                    " What was shorter than " (duration(data.joined_below_ns as f64)) " is joined with its neighbours and drawn in shares."
+                }
+                @if left_out > 0 { " " (count(left_out)) " threads have no lane: there were too many." }
+            }
+            div .tools role="toolbar" aria-label="Timeline" {
+                button type="button" data-do="in" title="zoom in (+)" { "+" }
+                button type="button" data-do="out" title="zoom out (-)" { "−" }
+                button type="button" data-do="all" title="the whole run (0)" { "all" }
+                button type="button" data-do="waker" title="go to the thread that ended this wait (w)" { "to the waker" }
+                label { "object " select data-do="object" { option value="" { "any" } } }
+                span .legend aria-hidden="true" {}
+            }
+            div .lanes tabindex="0" role="application" aria-roledescription="timeline"
+                aria-label="Timeline of threads. Arrow keys move to the next interval or thread, plus and minus zoom, 0 shows the whole run, w goes to the waker." {
+                canvas {}
+            }
+            p .said role="status" aria-live="polite" { "Click into a lane, or use the arrow keys." }
+        }
+    }
+}
+
+pub(super) fn groups(report: &Report<'_>) -> Markup {
+    let rows = &report.analysis.groups;
+    if rows.is_empty() {
+        return html! {};
+    }
+    html! {
+        section #groups aria-labelledby="groups-title" {
+            h2 #groups-title { "Thread groups" }
+            figure .curve data-curve="groups" {
+                figcaption { "What the threads of each group did with their time" }
+                div .drawing role="img" aria-label="Work and waits by thread group" {}
+            }
+            div .scroll tabindex="0" role="region" aria-label="Table of thread groups" {
+                table {
+                    caption { "Thread groups" }
+                    thead { tr {
+                        th scope="col" { "group" } th .n scope="col" { "threads" } th .n scope="col" { "work" } th .n scope="col" { "busy" }
+                        th .n scope="col" { "waits for locks" } th .n scope="col" { "for events" } th .n scope="col" { "idle" }
+                        th .n scope="col" { "for a CPU" } th scope="col" { "waits most for" }
+                    } }
+                    tbody { @for row in rows.iter().take(ROWS) { tr {
+                        th scope="row" { (sched_names::group_of(report.model, row.group)) }
+                        td .n { (row.threads) } td .n { (duration(row.busy_ns as f64)) } td .n { (percent(row.busy_ratio)) }
+                        td .n { (duration(row.lock_wait_ns as f64)) } td .n { (duration(row.event_wait_ns as f64)) }
+                        td .n { (duration(row.idle_wait_ns as f64)) }
+                        td .n { (row.run_delay_ns.map_or_else(|| "?".into(), |ns| duration(ns as f64))) }
+                        td { @if let Some((object, ns)) = row.top_waits.first() {
+                            (names::object_of(report.model, *object)) " (" (duration(*ns as f64)) ")"
+                        } }
+                    } } }
+                }
+            }
+            @for assignment in &report.analysis.assignments { (best(report, assignment)) }
+        }
+    }
+}
+
+/// The best distribution of threads beside today's.
+fn best(report: &Report<'_>, assignment: &convoy_detect::Assignment) -> Markup {
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="Threads per group" {
+            table {
+                caption { "Threads per group: today's, and what would be best" }
+                thead { tr {
+                    th scope="col" { "" }
+                    @for id in &assignment.groups { th .n scope="col" { (sched_names::group_of(report.model, *id)) } }
+                    th .n scope="col" { "throughput" }
+                } }
+                tbody {
+                    tr {
+                        th scope="row" { "now" }
+                        @for n in &assignment.now { td .n { (n) } }
+                        td .n { (factor(1.0)) }
+                    }
+                    @for (i, option) in assignment.options.iter().enumerate() { tr .best[i == 0] {
+                        th scope="row" { (if i == 0 { "best" } else { "also" }) }
+                        @for n in &option.threads { td .n { (n) } }
+                        td .n { (factor(option.throughput)) }
+                    } }
+                }
+            }
+        }
+        @if !assignment.limited_by.is_empty() { p .remark { "Limited by " (assignment.limited_by) "." } }
+    }
+}
+
+pub(super) fn threads(report: &Report<'_>) -> Markup {
+    let Some(critical) = report.critical.filter(|c| !c.threads.is_empty()) else {
+        return html! {};
+    };
+    html! {
+        section #threads aria-labelledby="threads-title" {
+            h2 #threads-title { "CMetric per thread" }
+            p .remark {
+                "A thread's share of the run: each moment is divided among the threads active in it (GAPP, ICPE'20, figures 4 and 5). "
+                "Equal bars: balanced work. One long bar: the others waited for it."
+            }
+            figure .curve data-curve="cmetric" {
+                figcaption { "CMetric, " (critical.threads.len().min(200)) " of " (count_of(critical.threads.len() as u64, "thread", "threads")) }
+                div .drawing role="img" aria-label="CMetric of each thread" {}
+            }
+            div .scroll tabindex="0" role="region" aria-label="Table of threads" {
+                table {
+                    caption { "Threads, most CMetric first" }
+                    thead { tr {
+                        th scope="col" { "thread" } th scope="col" { "group" } th .n scope="col" { "CMetric" } th .n scope="col" { "share" }
+                        th .n scope="col" { "on a CPU" } th .n scope="col" { "in waiting loops" } th .n scope="col" { "wanted a CPU" } th .n scope="col" { "blocked" }
+                    } }
+                    tbody { @for row in critical.threads.iter().take(ROWS) { tr {
+                        th scope="row" { (names::thread_of(report.model, row.thread)) }
+                        td { (sched_names::group_of(report.model, row.group)) }
+                        td .n { (duration(row.cm_ns)) } td .n { (percent(row.share)) }
+                        td .n { (duration(row.running_ns as f64)) } td .n { (duration(row.spinning_ns as f64)) }
+                        td .n { (duration((row.delayed_ns + row.preempted_ns) as f64)) } td .n { (duration(row.blocked_ns as f64)) }
+                    } } }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn flame(data: &Data) -> Markup {
+    if !data.has_flame {
+        return html! {};
+    }
+    html! {
+        section #flame aria-labelledby="flame-title" {
+            h2 #flame-title { "Waits by code" }
+            p .remark { "Time that threads waited: callers below, what was waited for above them, and on top who ended the wait. Click to zoom." }
+            div .tools { label { "find " input type="search" data-do="find" placeholder="function, lock, waker"; } button type="button" data-do="unzoom" { "all" } }
+            div .flame role="img" aria-label="Flame graph of waiting time" {}
+            p .said aria-live="polite" {}
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! How far the recording can be trusted, and what it does not have.
+
+use convoy_report::human::{bytes, count, duration, percent};
+use convoy_report::{quality, Report};
+use maud::{html, Markup};
+
+pub(super) fn quality(report: &Report<'_>) -> Markup {
+    let meta = &report.model.meta;
+    let machine = &meta.machine;
+    let quality = quality::of(report.model);
+    html! {
+        section #quality aria-labelledby="quality-title" {
+            h2 #quality-title { "The recording" }
+            @for collector in meta.collectors.iter().filter(|c| !c.active) {
+                p .warn {
+                    strong { "Without " (collector.name) ": " } (collector.lost)
+                    @if !collector.enable.is_empty() { " To have it: " code { (collector.enable) } }
+                }
+            }
+            @if report.model.threads.is_empty() {
+                p .warn { "No thread was seen: the command ended before it could be looked at, carried no agent, or the file is cut short." }
+            }
+            @if !quality.losses.is_empty() {
+                table {
+                    caption { "Losses" }
+                    tbody { @for loss in &quality.losses { tr {
+                        td .n { (count(loss.count)) } td { (loss.meaning) } td .dim { (loss.reason) }
+                    } } }
+                }
+            }
+            ul {
+                @if quality.cost.calls > 0 {
+                    li {
+                        (count(quality.cost.calls)) " calls counted, " (count(quality.cost.stacks)) " call stacks taken: about "
+                        (duration(quality.cost.cpu_ns)) " of CPU time (" (percent(quality.cost.cpu_ratio)) ")"
+                    }
+                }
+                @for note in &meta.notes { li { (note) } }
+                li {
+                    (machine.cpu_model) ", " (machine.cpus_online) " CPUs online, " (bytes(machine.memory_bytes)) ", " (machine.arch)
+                    ", kernel " (machine.kernel) @if !machine.libc.is_empty() { ", " (machine.libc) }
+                }
+                li { "convoy " (meta.convoy_version) "; this page was made by convoy " (env!("CARGO_PKG_VERSION")) }
+            }
+        }
+    }
+}
