@@ -133,6 +133,9 @@ fn name_with(profile: &mut Profile, opened: Vec<Opened>) {
     if let Some(sched) = &mut profile.sched {
         convoy_symbols::resolve_kernel(sched);
     }
+    if let Some(sections) = &mut profile.sections {
+        convoy_symbols::resolve_words(&profile.processes, sections, &options);
+    }
 }
 
 pub fn warn(recording: &Recording, quiet: bool) {
