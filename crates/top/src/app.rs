@@ -84,6 +84,12 @@ impl App {
         }
     }
 
+    /// Shows only rows with this text, or that match this expression; empty = all.
+    pub fn show_only(&mut self, filter: &str) {
+        self.filter = Filter::new(filter);
+        self.arrange();
+    }
+
     /// Takes a new reading; the one before stays to compare with.
     pub fn read(&mut self, reading: Reading) {
         self.pause = crate::reading::pause(self.interval, reading.cpu);

@@ -3,7 +3,6 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::app::{App, Screen};
-use crate::filter::Filter;
 use crate::grid::Sort;
 use crate::tables::Table;
 
@@ -99,8 +98,7 @@ impl App {
                 return;
             }
         }
-        self.filter = Filter::new(&text);
-        self.arrange();
+        self.show_only(&text);
     }
 
     fn key_of_table(&mut self, code: KeyCode) {
@@ -128,10 +126,7 @@ impl App {
                 ..self.sort()
             }),
             KeyCode::Char('/') => self.typing = Some(self.filter.text().to_owned()),
-            KeyCode::Esc => {
-                self.filter = Filter::default();
-                self.arrange();
-            }
+            KeyCode::Esc => self.show_only(""),
             KeyCode::Enter => self.open(),
             _ => {}
         }

@@ -167,7 +167,7 @@ mod tests {
             both(&grid, 38),
             [
                 "lock                     nowv  waits/s",
-                "mutex from..) file.c:12  50 % 10.0 k/s"
+                "mutex from..file.c:12    50 % 10.0 k/s"
             ]
         );
     }

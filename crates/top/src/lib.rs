@@ -19,6 +19,8 @@ mod span;
 mod symbols;
 mod tables;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use app::App;

@@ -168,8 +168,20 @@ impl App {
                 root.insert(table.id().into(), Value::Array(rows));
             }
         }
-        format!("{:#}\n", Value::Object(root))
+        escaped(&format!("{:#}\n", Value::Object(root)))
     }
+}
+
+/// JSON leaves some characters as they are that a terminal takes for commands; they stand in texts only.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c.is_control() && c != '\n' {
+            true => out += &format!("\\u{:04x}", u32::from(c)),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 fn record(grid: &Grid, row: &Row) -> Value {
