@@ -1,0 +1,169 @@
+//! Which memory sections touch.
+
+use std::collections::BTreeMap;
+
+use convoy_model::{Region, SectionSample, SectionWord, Sharing};
+
+use crate::rows::{DataRow, RegionRow};
+use crate::shares::Eyes;
+
+/// Words of no variable that are nearer than this are one piece of memory.
+const NEAR_BYTES: u64 = 64;
+const ROWS: usize = 16;
+
+/// By kind of memory, means of the sample.
+pub(crate) fn regions(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Vec<RegionRow> {
+    #[derive(Default)]
+    struct Sum {
+        words: f64,
+        reads: f64,
+        writes: f64,
+        shared: f64,
+    }
+    let mut sums: BTreeMap<Region, Sum> = BTreeMap::new();
+    let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
+    for sample in samples {
+        let weight = sample.weight as f64 / all;
+        for touch in &sample.touches {
+            let Some(word) = eyes.word(touch.word) else {
+                continue;
+            };
+            let sum = sums.entry(word.region).or_default();
+            sum.words += weight;
+            sum.reads += weight * f64::from(touch.reads);
+            sum.writes += weight * f64::from(touch.writes);
+            if eyes.is_shared(touch.word) {
+                sum.shared += weight;
+            }
+        }
+    }
+    let row = |(region, sum): (Region, Sum)| RegionRow {
+        region,
+        words: sum.words,
+        reads: sum.reads,
+        writes: sum.writes,
+        shared: if sum.words > 0.0 {
+            sum.shared / sum.words
+        } else {
+            0.0
+        },
+    };
+    sums.into_iter().map(row).collect()
+}
+
+/// Variables and pieces of memory, by the words of the samples that `of` picks, most accessed first.
+pub(crate) fn data(
+    eyes: &Eyes<'_>,
+    samples: &[&SectionSample],
+    of: impl Fn(u32) -> bool,
+) -> Vec<DataRow> {
+    let mut words: BTreeMap<u64, u32> = BTreeMap::new();
+    for touch in samples.iter().flat_map(|sample| &sample.touches) {
+        if let Some(word) = eyes.word(touch.word).filter(|_| of(touch.word)) {
+            words.insert(word.address, touch.word);
+        }
+    }
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let mut piece_of: BTreeMap<u32, usize> = BTreeMap::new();
+    for (&address, &ix) in &words {
+        let Some(word) = eyes.word(ix) else { continue };
+        let variable = word.symbol.as_deref().map(variable);
+        let last = pieces
+            .last_mut()
+            .filter(|piece| match (&piece.variable, &variable) {
+                (Some(of), Some(variable)) => of == variable,
+                (None, None) => piece.region == word.region && address - piece.end <= NEAR_BYTES,
+                _ => false,
+            });
+        match last {
+            Some(piece) => piece.add(word, address, eyes),
+            None => {
+                let mut piece = Piece::new(word, address, variable);
+                piece.add(word, address, eyes);
+                pieces.push(piece);
+            }
+        }
+        piece_of.insert(ix, pieces.len() - 1);
+    }
+    let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
+    for sample in samples {
+        let weight = sample.weight as f64 / all;
+        let mut touched = Vec::new();
+        for touch in &sample.touches {
+            if let Some(&at) = piece_of.get(&touch.word) {
+                pieces[at].accesses += weight * f64::from(touch.reads.saturating_add(touch.writes));
+                touched.push(at);
+            }
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for at in touched {
+            pieces[at].sections += weight;
+        }
+    }
+    pieces.sort_by(|a, b| b.accesses.total_cmp(&a.accesses));
+    pieces.iter().take(ROWS).map(Piece::row).collect()
+}
+
+/// The variable of "name+0x10".
+pub(crate) fn variable(symbol: &str) -> &str {
+    symbol.rsplit_once("+0x").map_or(symbol, |(name, _)| name)
+}
+
+struct Piece<'a> {
+    variable: Option<&'a str>,
+    symbol: Option<&'a str>,
+    region: Region,
+    end: u64,
+    words: u64,
+    sharing: Option<Sharing>,
+    sections: f64,
+    accesses: f64,
+}
+
+impl<'a> Piece<'a> {
+    fn new(word: &'a SectionWord, address: u64, variable: Option<&'a str>) -> Self {
+        Self {
+            variable,
+            symbol: word.symbol.as_deref(),
+            region: word.region,
+            end: address,
+            words: 0,
+            sharing: None,
+            sections: 0.0,
+            accesses: 0.0,
+        }
+    }
+
+    fn add(&mut self, word: &SectionWord, address: u64, eyes: &Eyes<'_>) {
+        self.end = address + 8;
+        self.words += 1;
+        self.sharing = self.sharing.max(eyes.sharing(word));
+    }
+
+    fn row(&self) -> DataRow {
+        let words = match self.words {
+            1 => "1 word".to_owned(),
+            n => format!("{n} words"),
+        };
+        let memory = match self.region {
+            Region::Heap => "heap",
+            Region::Global => "global data",
+            Region::Stack => "a thread's stack",
+            Region::ThreadLocal => "thread-local data",
+            Region::Lock => "the lock",
+        };
+        DataRow {
+            name: match (self.variable, self.symbol) {
+                (Some(_), Some(symbol)) if self.words == 1 => symbol.to_owned(),
+                (Some(variable), _) => format!("{variable}, {words}"),
+                (None, _) => format!("{memory}, {words}"),
+            },
+            region: self.region,
+            words: self.words,
+            sections: self.sections,
+            accesses: self.accesses,
+            sharing: self.sharing.unwrap_or(Sharing::Local),
+        }
+    }
+}

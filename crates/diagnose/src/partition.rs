@@ -1,0 +1,200 @@
+//! Whether sections under one lock use the same data: pairs of sections that conflict, and the parts into which the data
+//! fall.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::{SectionSample, Touch};
+
+use crate::data::data;
+use crate::rows::{Part, Partition, PartitionBy};
+use crate::shares::Eyes;
+use crate::stats::Share;
+
+/// Sections that are compared with one another, at most.
+const COMPARED: usize = 192;
+/// Pairs that are needed.
+const MIN_PAIRS: u64 = 30;
+/// A word that this share of the sections touches joins parts that are apart otherwise: a counter, a size.
+const COMMON: f64 = 0.5;
+const COMMON_WORDS: usize = 8;
+const PARTS: usize = 5;
+
+/// What the sections of one lock have in common.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Together {
+    pub(crate) conflicts: Option<Share>,
+    /// Without the words that most sections touch, if there are few of them.
+    pub(crate) apart_from_common: Option<Share>,
+    pub(crate) partition: Option<Partition>,
+}
+
+/// Samples of one lock, of all places where it is taken.
+pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together {
+    // The two that hold a family's different locks exclude nobody.
+    let step = samples.len().div_ceil(COMPARED).max(1);
+    let some: Vec<&SectionSample> = samples.iter().copied().step_by(step).collect();
+    let sets: Vec<Vec<(u32, bool)>> = some.iter().map(|sample| shared_set(eyes, sample)).collect();
+    let common = common_words(&some, &sets);
+    let none = BTreeSet::new();
+    let conflicts = pairs(&some, &sets, &none);
+    let apart = (!common.is_empty() && common.len() <= COMMON_WORDS)
+        .then(|| pairs(&some, &sets, &common))
+        .flatten();
+    let without = if apart.is_some() { &common } else { &none };
+    Together {
+        conflicts,
+        apart_from_common: apart,
+        partition: partition(eyes, &some, &sets, without),
+    }
+}
+
+/// Shared words and whether they are written, by word.
+fn shared_set(eyes: &Eyes<'_>, sample: &SectionSample) -> Vec<(u32, bool)> {
+    let of = |touch: &Touch| (touch.word, touch.writes > 0);
+    let mut set: Vec<(u32, bool)> = eyes.shared(sample).map(of).collect();
+    set.sort_unstable();
+    set
+}
+
+fn common_words(samples: &[&SectionSample], sets: &[Vec<(u32, bool)>]) -> BTreeSet<u32> {
+    let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
+    let mut touched: BTreeMap<u32, f64> = BTreeMap::new();
+    for (sample, set) in samples.iter().zip(sets) {
+        for (word, _) in set {
+            *touched.entry(*word).or_default() += sample.weight as f64 / all;
+        }
+    }
+    let often = touched.into_iter().filter(|(_, share)| *share >= COMMON);
+    often.map(|(word, _)| word).collect()
+}
+
+/// Of the pairs of sections of different threads on the same lock, those that touch one word, one of them writing.
+fn pairs(
+    samples: &[&SectionSample],
+    sets: &[Vec<(u32, bool)>],
+    without: &BTreeSet<u32>,
+) -> Option<Share> {
+    let mut items = Vec::new();
+    for (i, (a, a_set)) in samples.iter().zip(sets).enumerate() {
+        for (b, b_set) in samples.iter().zip(sets).skip(i + 1) {
+            if a.thread != b.thread && a.object == b.object {
+                let weight = a.weight.saturating_mul(b.weight).max(1);
+                items.push((conflict(a_set, b_set, without), weight));
+            }
+        }
+    }
+    if (items.len() as u64) < MIN_PAIRS {
+        return None;
+    }
+    let mut share = Share::of(items.iter().copied());
+    // Pairs are not independent of one another: the interval is that of the sections.
+    let single = Share::of(samples.iter().enumerate().map(|(ix, sample)| {
+        let yes = (ix as f64 + 0.5) / samples.len() as f64 <= share.share;
+        (yes, sample.weight)
+    }));
+    share.low = share.low.min(single.low).min(share.share);
+    share.high = share.high.max(single.high).max(share.share);
+    Some(share)
+}
+
+fn conflict(a: &[(u32, bool)], b: &[(u32, bool)], without: &BTreeSet<u32>) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        match x.0.cmp(&y.0) {
+            std::cmp::Ordering::Less => i += 1,
+            std::cmp::Ordering::Greater => j += 1,
+            std::cmp::Ordering::Equal => {
+                if (x.1 || y.1) && !without.contains(&x.0) {
+                    return true;
+                }
+                (i, j) = (i + 1, j + 1);
+            }
+        }
+    }
+    false
+}
+
+/// Words that are in one section are in one part.
+fn partition(
+    eyes: &Eyes<'_>,
+    samples: &[&SectionSample],
+    sets: &[Vec<(u32, bool)>],
+    without: &BTreeSet<u32>,
+) -> Option<Partition> {
+    let mut parent: BTreeMap<u32, u32> = BTreeMap::new();
+    for set in sets {
+        let mut words = set
+            .iter()
+            .map(|(word, _)| *word)
+            .filter(|word| !without.contains(word));
+        let Some(first) = words.next() else { continue };
+        let root = find(&mut parent, first);
+        for word in words {
+            let other = find(&mut parent, word);
+            parent.insert(other, root);
+        }
+    }
+    let members: Vec<u32> = parent.keys().copied().collect();
+    let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for word in members {
+        let root = find(&mut parent, word);
+        parts.entry(root).or_default().push(word);
+    }
+    if parts.len() < 2 {
+        return None;
+    }
+    let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
+    let mut places: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let mut weights: BTreeMap<u32, f64> = BTreeMap::new();
+    for (sample, set) in samples.iter().zip(sets) {
+        let word = set
+            .iter()
+            .map(|(word, _)| *word)
+            .find(|word| !without.contains(word));
+        if let Some(word) = word {
+            let root = find(&mut parent, word);
+            *weights.entry(root).or_default() += sample.weight as f64 / all;
+            places.entry(root).or_default().insert(sample.site);
+        }
+    }
+    let mut largest: Vec<(&u32, &Vec<u32>)> = parts.iter().collect();
+    let weight = |root: &u32| weights.get(root).copied().unwrap_or(0.0);
+    largest.sort_by(|a, b| weight(b.0).total_cmp(&weight(a.0)).then(a.0.cmp(b.0)));
+    let of_several: BTreeSet<u32> = places.values().flatten().copied().collect();
+    let own_places = places.values().map(BTreeSet::len).sum::<usize>() == of_several.len();
+    let name = |words: &Vec<u32>| {
+        let rows = data(eyes, samples, |word| words.contains(&word));
+        rows.first()
+            .map_or_else(String::new, |row| row.name.clone())
+    };
+    Some(Partition {
+        parts: parts.len(),
+        largest: largest
+            .iter()
+            .take(PARTS)
+            .map(|(root, words)| Part {
+                name: name(words),
+                words: words.len(),
+                sections: weight(root),
+            })
+            .collect(),
+        common: data(eyes, samples, |word| without.contains(&word)),
+        by: match own_places {
+            true => PartitionBy::Place,
+            false => PartitionBy::Element,
+        },
+    })
+}
+
+fn find(parent: &mut BTreeMap<u32, u32>, word: u32) -> u32 {
+    let mut at = word;
+    loop {
+        let up = *parent.entry(at).or_insert(at);
+        if up == at {
+            break;
+        }
+        at = up;
+    }
+    parent.insert(word, at);
+    at
+}
