@@ -19,7 +19,7 @@ use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, stolen_ns};
 use crate::poll::Poller;
-use crate::sections::{Diagnose, Tracer};
+use crate::sections::{self, Diagnose, Tracer};
 use crate::session::{self, Session};
 use crate::signals::Forwarding;
 use crate::store;
@@ -156,8 +156,9 @@ impl Recorder {
         self.session.write_session(&self.session_facts())?;
         self.session.write_owner(&self.meta)?;
         let diagnose = self.options.diagnose.as_ref();
-        let tracer = diagnose.map(|what| Tracer::start(&self.session, what));
-        let tracer = tracer.transpose()?;
+        if let Some(what) = diagnose {
+            self.session.write_targets(&sections::targets_file(what))?;
+        }
         self.meta.stolen_ns = stolen_ns(); // until the end: what it was before
 
         let environment = launch::environment(
@@ -173,6 +174,8 @@ impl Recorder {
         let pid = spawned?;
         self.warnings.extend(tier.warnings());
         signals.program_is(pid);
+        // Not before the program runs: its user may have few threads left.
+        let tracer = diagnose.map(|what| Tracer::start(&self.session, what));
         let (listener, scheduler) = tier.listen(sample_ns, self.options.timeline_intervals);
         let Self {
             session,

@@ -46,7 +46,9 @@ struct Drained {
 
 /// Until it is told to stop, or nobody is there to tell it.
 pub(super) fn run(mut drain: Drain, stop: &Receiver<()>, every: bool) -> Drain {
-    be_nice();
+    if !every {
+        be_nice();
+    }
     let mut pause = INTERVAL;
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let before = cpu_time();

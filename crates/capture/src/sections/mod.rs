@@ -17,11 +17,12 @@ use convoy_profile::{Process, Sections};
 use convoy_sections::Accounting;
 
 use crate::arena::{Late, Refs};
-use crate::error::{Error, Trouble};
+use crate::error::Trouble;
 use crate::session::Session;
 use drain::Drain;
 use modules::Modules;
 
+pub(crate) use targets::file as targets_file;
 pub use targets::{Diagnose, Site};
 
 /// Drains the trace files of a session until it is told to stop.
@@ -57,19 +58,18 @@ struct Image {
 }
 
 impl Tracer {
-    /// Writes into the session what agents are to trace, and starts to read what they trace.
-    pub fn start(session: &Session, what: &Diagnose) -> Result<Self, Error> {
-        session.write_targets(&targets::file(what))?;
+    /// Starts to read what agents trace, which were told before ([`targets_file`]).
+    pub fn start(session: &Session, what: &Diagnose) -> Self {
         let (stop, stopped) = mpsc::channel();
         let drain = Drain::new(session.dir(), what);
         let every = what.every;
         let thread = Builder::new().spawn(move || drain::run(drain, &stopped, every));
-        Ok(Self {
+        Self {
             dir: session.dir().to_owned(),
             what: what.clone(),
             stop,
             thread: thread.ok(),
-        })
+        }
     }
 
     /// The program has ended: what there is. `None` after a panic of ours.

@@ -52,7 +52,7 @@ impl Diagnose {
 }
 
 /// The bytes of the file.
-pub(super) fn file(what: &Diagnose) -> Vec<u8> {
+pub(crate) fn file(what: &Diagnose) -> Vec<u8> {
     let mut list: Vec<abi::Target> = what.sites.iter().flatten().map(target).collect();
     list.sort_by(|a, b| {
         (a.build_id, a.path_hash, a.offset).cmp(&(b.build_id, b.path_hash, b.offset))
