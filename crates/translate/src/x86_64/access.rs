@@ -121,6 +121,8 @@ pub fn operands(
             | Mnemonic::Xsaveopt64
             | Mnemonic::Xrstor
             | Mnemonic::Xrstor64 => machine.xsave_bytes,
+            // The library does not say how much a repeated instruction touches, but each time.
+            _ if repeats => instruction.memory_size().size() as u32,
             _ => used.memory_size().size() as u32,
         };
         if repeats {

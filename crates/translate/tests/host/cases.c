@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Plain C and the C library. */
-#define _GNU_SOURCE
 #include <regex.h>
 #include <setjmp.h>
 #include <stdio.h>

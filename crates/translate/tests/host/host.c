@@ -5,7 +5,6 @@
  *
  * Everything that plays the agent lies in the section agent_text: control that reaches it leaves translated code.
  */
-#define _GNU_SOURCE
 #include <cpuid.h>
 #include <fcntl.h>
 #include <signal.h>

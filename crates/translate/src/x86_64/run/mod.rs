@@ -7,6 +7,7 @@ mod heap;
 mod lock;
 mod log;
 mod maps;
+mod memory;
 mod panic;
 mod record;
 mod region;

@@ -1,0 +1,2 @@
+#include "host.h"
+const struct host_case host_asm_cases[]={{0}};

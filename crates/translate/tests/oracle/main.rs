@@ -1,0 +1,125 @@
+//! Every case of the test program, natively, single-stepped and translated: the results are the same, and the
+//! translator has written down what each single step shows, instruction by instruction.
+#![cfg(target_arch = "x86_64")]
+
+mod build;
+mod expected;
+mod files;
+mod recorded;
+
+use std::process::Command;
+
+use files::Section;
+
+/// How many times a case is run: its addresses are others each time.
+const RUNS: usize = 2;
+
+#[test]
+fn translator_and_stepper_record_the_same() {
+    let host = build::host();
+    let listed = Command::new(&host)
+        .arg("--list")
+        .output()
+        .expect("the test program runs");
+    let names = String::from_utf8(listed.stdout).expect("names");
+    let only = std::env::var("CASE").ok();
+    let mut bad = Vec::new();
+    let mut instructions = 0;
+    for name in names
+        .lines()
+        .filter(|name| only.as_deref().is_none_or(|only| only == *name))
+    {
+        for _ in 0..RUNS {
+            match check(&host, name) {
+                Ok(count) => instructions += count,
+                Err(message) => {
+                    bad.push(format!("{name}: {message}"));
+                    break;
+                }
+            }
+        }
+    }
+    println!("{instructions} instructions compared");
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+    assert!(
+        only.is_some() || instructions > 100_000,
+        "too few instructions: {instructions}"
+    );
+}
+
+/// Number of instructions, or how the two differ.
+fn check(host: &std::path::Path, name: &str) -> Result<usize, String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = Command::new(host)
+        .arg(name)
+        .arg(dir.path())
+        .output()
+        .expect("the test program runs");
+    if !out.status.success() {
+        return Err(format!(
+            "{} {}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr)
+        ));
+    }
+    let section = Section::read(dir.path());
+    let compared = compare(&section)?;
+    if section.native != section.translated {
+        let at = section
+            .native
+            .iter()
+            .zip(&section.translated)
+            .position(|(a, b)| a != b);
+        return Err(format!("the results differ, first at {at:?}"));
+    }
+    Ok(compared)
+}
+
+fn compare(section: &Section) -> Result<usize, String> {
+    if section.end != 0 {
+        return Err(format!(
+            "it ended with {} ({:#x})",
+            section.end, section.detail
+        ));
+    }
+    let recorded = recorded::instructions(section)?;
+    let mut steps = section.steps.iter().peekable();
+    let mut count = 0;
+    let mut after_call = false;
+    for found in &recorded {
+        if after_call && steps.peek().is_some_and(|step| !found.is(step)) {
+            // Back from a system call, the processor runs one instruction before it traps again.
+            after_call = false;
+            continue;
+        }
+        let Some(step) = steps.next() else {
+            return Err(format!(
+                "more than the {count} instructions of the stepper: at {:#x}",
+                found.ip
+            ));
+        };
+        let mut done = 1;
+        if expected::repeats(step) {
+            // The stepper sees each repetition.
+            while steps
+                .next_if(|next| next.rip == step.rip && expected::goes_on(step, next))
+                .is_some()
+            {
+                done += 1;
+            }
+        }
+        let wanted = expected::accesses(step, done);
+        if !found.is(step) || found.accesses != wanted {
+            return Err(format!(
+                "instruction {count} at {:#x} {:02x?}\n  stepper:    {wanted:x?}\n  translator: {found:x?}",
+                step.rip, step.code
+            ));
+        }
+        after_call = expected::calls_system(step);
+        count += 1;
+    }
+    match steps.next() {
+        Some(step) => Err(format!("the stepper goes on at {:#x}", step.rip)),
+        None => Ok(count),
+    }
+}
