@@ -14,14 +14,9 @@ pub enum How {
     /// The address.
     Plain,
     /// The address after adding what a bit offset in a register leads to.
-    Bit {
-        offset: Reg,
-        operand_bytes: u8,
-    },
+    Bit { offset: Reg, operand_bytes: u8 },
     /// The lowest address and a count, after a repeated string instruction.
-    Repeat {
-        pointer: Reg,
-    },
+    Repeat { pointer: Reg },
     /// The address and the lanes of a mask.
     Masked(lanes::Mask),
     /// The lanes of a mask and an address for each.
@@ -103,7 +98,11 @@ pub fn operands(
         return true;
     }
     let repeats = repeats(instruction);
-    let fields = if lanes::gathers(instruction) { 1 } else { usize::MAX };
+    let fields = if lanes::gathers(instruction) {
+        1
+    } else {
+        usize::MAX
+    };
     for used in info.used_memory().iter().take(fields) {
         let Some(flags) = direction(instruction, used) else {
             continue;
@@ -132,9 +131,9 @@ pub fn operands(
             };
             access.how = How::Repeat { pointer };
         } else if lanes::gathers(instruction) {
-            let Some(vector) = lanes::vector(instruction, used).filter(|_| {
-                machine.bmi2 && !access.mem.narrow && access.segment == Segment::Flat
-            }) else {
+            let Some(vector) = lanes::vector(instruction, used)
+                .filter(|_| machine.bmi2 && !access.mem.narrow && access.segment == Segment::Flat)
+            else {
                 return false;
             };
             access.mem.index = None;
@@ -152,7 +151,10 @@ pub fn operands(
             if !machine.bmi2 || access.mem.narrow {
                 return false;
             }
-            access.how = How::Bit { offset, operand_bytes };
+            access.how = How::Bit {
+                offset,
+                operand_bytes,
+            };
         }
         if access.size == 0 {
             return false;
@@ -185,7 +187,8 @@ fn touches_memory(instruction: &Instruction) -> bool {
 
 /// A string instruction that counts with rcx.
 pub fn repeats(instruction: &Instruction) -> bool {
-    instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
+    instruction.is_string_instruction()
+        && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
 fn direction(instruction: &Instruction, used: &UsedMemory) -> Option<u8> {
@@ -243,7 +246,12 @@ fn operand(used: &UsedMemory) -> Option<Access> {
     Some(Access {
         instruction: 0,
         at: 0,
-        mem: Mem { base, index, offset, narrow },
+        mem: Mem {
+            base,
+            index,
+            offset,
+            narrow,
+        },
         segment,
         plus_al,
         how: How::Plain,

@@ -19,15 +19,30 @@ pub struct Mem {
 
 impl Mem {
     pub const fn at(base: Reg, offset: i64) -> Self {
-        Self { base: Some(base), index: None, offset, narrow: false }
+        Self {
+            base: Some(base),
+            index: None,
+            offset,
+            narrow: false,
+        }
     }
 
     pub const fn indexed(base: Reg, index: Reg, scale: u8) -> Self {
-        Self { base: Some(base), index: Some((index, scale)), offset: 0, narrow: false }
+        Self {
+            base: Some(base),
+            index: Some((index, scale)),
+            offset: 0,
+            narrow: false,
+        }
     }
 
     pub const fn scaled(index: Reg, scale: u8, offset: i64) -> Self {
-        Self { base: None, index: Some((index, scale)), offset, narrow: false }
+        Self {
+            base: None,
+            index: Some((index, scale)),
+            offset,
+            narrow: false,
+        }
     }
 }
 
@@ -45,7 +60,12 @@ pub struct Asm {
 
 impl Asm {
     pub fn new(base: u64, tls: i32) -> Self {
-        Self { bytes: Vec::with_capacity(512), base, tls, failed: false }
+        Self {
+            bytes: Vec::with_capacity(512),
+            base,
+            tls,
+            failed: false,
+        }
     }
 
     pub fn offset(&self) -> usize {
@@ -66,7 +86,13 @@ impl Asm {
 
     /// `fs:[slot]` as the operand of an instruction, with REX.W.
     fn slot(&mut self, opcode: u8, register: Reg, slot: Slot) {
-        self.raw(&[0x64, 0x48 | register.high() << 2, opcode, 0x04 | register.low() << 3, 0x25]);
+        self.raw(&[
+            0x64,
+            0x48 | register.high() << 2,
+            opcode,
+            0x04 | register.low() << 3,
+            0x25,
+        ]);
         self.word(self.tls + slot as i32);
     }
 
@@ -80,19 +106,37 @@ impl Asm {
 
     /// Loads a 4-byte integer behind a slot, sign-extended.
     pub fn load_signed(&mut self, to: Reg, slot: Slot, offset: i32) {
-        self.raw(&[0x64, 0x48 | to.high() << 2, 0x63, 0x04 | to.low() << 3, 0x25]);
+        self.raw(&[
+            0x64,
+            0x48 | to.high() << 2,
+            0x63,
+            0x04 | to.low() << 3,
+            0x25,
+        ]);
         self.word(self.tls + slot as i32 + offset);
     }
 
     /// Loads 8 bytes behind a slot.
     pub fn load_behind(&mut self, to: Reg, slot: Slot, offset: i32) {
-        self.raw(&[0x64, 0x48 | to.high() << 2, 0x8b, 0x04 | to.low() << 3, 0x25]);
+        self.raw(&[
+            0x64,
+            0x48 | to.high() << 2,
+            0x8b,
+            0x04 | to.low() << 3,
+            0x25,
+        ]);
         self.word(self.tls + slot as i32 + offset);
     }
 
     /// Stores 8 bytes behind a slot.
     pub fn store_behind(&mut self, slot: Slot, offset: i32, from: Reg) {
-        self.raw(&[0x64, 0x48 | from.high() << 2, 0x89, 0x04 | from.low() << 3, 0x25]);
+        self.raw(&[
+            0x64,
+            0x48 | from.high() << 2,
+            0x89,
+            0x04 | from.low() << 3,
+            0x25,
+        ]);
         self.word(self.tls + slot as i32 + offset);
     }
 
@@ -103,7 +147,13 @@ impl Asm {
 
     /// Compares 32 bits. Writes the flags.
     pub fn compare_half(&mut self, register: Reg, slot: Slot) {
-        self.raw(&[0x64, 0x40 | register.high() << 2, 0x3b, 0x04 | register.low() << 3, 0x25]);
+        self.raw(&[
+            0x64,
+            0x40 | register.high() << 2,
+            0x3b,
+            0x04 | register.low() << 3,
+            0x25,
+        ]);
         self.word(self.tls + slot as i32);
     }
 
@@ -132,7 +182,9 @@ impl Asm {
         };
         let reg = (register & 7) << 3;
         let Some(base) = mem.base else {
-            let (index, scale) = mem.index.map_or((4, 1), |(index, scale)| (index.low(), scale));
+            let (index, scale) = mem
+                .index
+                .map_or((4, 1), |(index, scale)| (index.low(), scale));
             self.raw(&[reg | 4, scale_bits(scale) | index << 3 | 5]);
             self.word(offset);
             return;
@@ -143,7 +195,10 @@ impl Asm {
             _ => 0x80,
         };
         if let Some((index, scale)) = mem.index {
-            self.raw(&[mode | reg | 4, scale_bits(scale) | index.low() << 3 | base.low()]);
+            self.raw(&[
+                mode | reg | 4,
+                scale_bits(scale) | index.low() << 3 | base.low(),
+            ]);
         } else if base.low() == 4 {
             self.raw(&[mode | reg | 4, 0x24]);
         } else {
@@ -199,7 +254,11 @@ impl Asm {
 
     pub fn copy(&mut self, to: Reg, from: Reg) {
         if to != from {
-            self.raw(&[0x48 | from.high() << 2 | to.high(), 0x89, 0xc0 | from.low() << 3 | to.low()]);
+            self.raw(&[
+                0x48 | from.high() << 2 | to.high(),
+                0x89,
+                0xc0 | from.low() << 3 | to.low(),
+            ]);
         }
     }
 
@@ -223,12 +282,22 @@ impl Asm {
 
     /// The low 16 bits.
     pub fn low_word(&mut self, to: Reg, from: Reg) {
-        self.raw(&[0x40 | to.high() << 2 | from.high(), 0x0f, 0xb7, 0xc0 | to.low() << 3 | from.low()]);
+        self.raw(&[
+            0x40 | to.high() << 2 | from.high(),
+            0x0f,
+            0xb7,
+            0xc0 | to.low() << 3 | from.low(),
+        ]);
     }
 
     /// The low 8 bits.
     pub fn low_byte(&mut self, to: Reg, from: Reg) {
-        self.raw(&[0x40 | to.high() << 2 | from.high(), 0x0f, 0xb6, 0xc0 | to.low() << 3 | from.low()]);
+        self.raw(&[
+            0x40 | to.high() << 2 | from.high(),
+            0x0f,
+            0xb6,
+            0xc0 | to.low() << 3 | from.low(),
+        ]);
     }
 
     pub fn not(&mut self, register: Reg) {

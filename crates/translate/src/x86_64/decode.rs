@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpKind, Register,
 };
 
 use super::access::{self, Access, Machine};
@@ -62,7 +63,9 @@ impl Block {
 
     /// Offset of an instruction's first byte.
     pub fn at(&self, index: usize) -> u16 {
-        self.instructions.get(index).map_or(self.code_bytes as u16, |i| (i.ip() - self.ip) as u16)
+        self.instructions
+            .get(index)
+            .map_or(self.code_bytes as u16, |i| (i.ip() - self.ip) as u16)
     }
 
     /// A pair of registers that it does not use: the one before it in the flow if possible.
@@ -75,14 +78,29 @@ impl Block {
         match (free.next(), free.next()) {
             (Some(record), Some(address)) => Pair { record, address },
             // `decode` ends a block before that.
-            _ => Pair { record: LENT[0], address: LENT[1] },
+            _ => Pair {
+                record: LENT[0],
+                address: LENT[1],
+            },
         }
     }
 }
 
 /// Registers that may be lent, the least used first. Not rcx, which jrcxz needs.
 const LENT: [Reg; 14] = [
-    Reg(11), Reg(10), Reg(9), Reg(8), Reg(15), Reg(14), Reg(13), Reg(12), Reg(7), Reg(6), Reg(5), Reg(2), Reg(3),
+    Reg(11),
+    Reg(10),
+    Reg(9),
+    Reg(8),
+    Reg(15),
+    Reg(14),
+    Reg(13),
+    Reg(12),
+    Reg(7),
+    Reg(6),
+    Reg(5),
+    Reg(2),
+    Reg(3),
     Reg(0),
 ];
 const LENT_BITS: u16 = 0xffff & !(1 << 1) & !(1 << 4);
@@ -112,7 +130,9 @@ pub fn decode(bytes: &[u8], ip: u64, machine: Machine) -> Option<Block> {
     let mut live = false;
     while block.instructions.len() < MAX_INSTRUCTIONS {
         let instruction = decoder.decode();
-        let Some(end) = end_of(&instruction) else { break };
+        let Some(end) = end_of(&instruction) else {
+            break;
+        };
         let info = factory.info(&instruction);
         let used = block.used | registers(&instruction, info);
         let first = block.instructions.is_empty();
@@ -138,11 +158,17 @@ pub fn decode(bytes: &[u8], ip: u64, machine: Machine) -> Option<Block> {
         }
         let constants = decoder.get_constant_offsets(&instruction);
         let relative = instruction.is_ip_rel_memory_operand() && constants.displacement_size() == 4;
-        block.relative.push(if relative { constants.displacement_offset() as u8 } else { 0 });
+        block.relative.push(if relative {
+            constants.displacement_offset() as u8
+        } else {
+            0
+        });
         if block.flags_dead_before.is_none() && !live {
             if instruction.rflags_read() & STATUS != 0 {
                 live = true;
-            } else if instruction.rflags_modified() & STATUS == STATUS && !conditional_flags(&instruction) {
+            } else if instruction.rflags_modified() & STATUS == STATUS
+                && !conditional_flags(&instruction)
+            {
                 block.flags_dead_before = Some(0);
             }
         } else if block.flags_dead_before.is_none()
@@ -160,7 +186,9 @@ pub fn decode(bytes: &[u8], ip: u64, machine: Machine) -> Option<Block> {
             break;
         }
     }
-    block.bytes.extend_from_slice(bytes.get(..block.code_bytes as usize)?);
+    block
+        .bytes
+        .extend_from_slice(bytes.get(..block.code_bytes as usize)?);
     (!block.instructions.is_empty()).then_some(block)
 }
 
@@ -202,13 +230,17 @@ fn end_of(instruction: &Instruction) -> Option<End> {
                 .then_some(End::Count(target))
         }
         FlowControl::Call if instruction.mnemonic() == Mnemonic::Syscall => Some(End::System),
-        FlowControl::Call => (instruction.code() == Code::Call_rel32_64).then(|| near(instruction).map(End::Call))?,
+        FlowControl::Call => {
+            (instruction.code() == Code::Call_rel32_64).then(|| near(instruction).map(End::Call))?
+        }
         FlowControl::Return => match instruction.code() {
             Code::Retnq => Some(End::Return(0)),
             Code::Retnq_imm16 => Some(End::Return(instruction.immediate16())),
             _ => None,
         },
-        FlowControl::IndirectBranch => (instruction.code() == Code::Jmp_rm64).then_some(End::JumpTo),
+        FlowControl::IndirectBranch => {
+            (instruction.code() == Code::Jmp_rm64).then_some(End::JumpTo)
+        }
         FlowControl::IndirectCall => (instruction.code() == Code::Call_rm64).then_some(End::CallTo),
         FlowControl::XbeginXabortXend => match instruction.code() {
             Code::Xbegin_rel32 => near(instruction).map(End::Begin),
@@ -252,10 +284,13 @@ fn runs_anywhere(instruction: &Instruction) -> bool {
     if instruction.is_privileged() {
         return false;
     }
-    let segment_written = |register: Register| matches!(register, Register::FS | Register::GS | Register::SS);
+    let segment_written =
+        |register: Register| matches!(register, Register::FS | Register::GS | Register::SS);
     let sets_segment = match instruction.mnemonic() {
         Mnemonic::Mov | Mnemonic::Pop => segment_written(instruction.op0_register()),
-        Mnemonic::Lfs | Mnemonic::Lgs | Mnemonic::Lss | Mnemonic::Wrfsbase | Mnemonic::Wrgsbase => true,
+        Mnemonic::Lfs | Mnemonic::Lgs | Mnemonic::Lss | Mnemonic::Wrfsbase | Mnemonic::Wrgsbase => {
+            true
+        }
         _ => false,
     };
     let nested = instruction.mnemonic() == Mnemonic::Enter && instruction.immediate8_2nd() != 0;

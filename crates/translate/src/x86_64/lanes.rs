@@ -70,7 +70,8 @@ pub fn vector(instruction: &Instruction, used: &UsedMemory) -> Option<Vector> {
     let data = [instruction.op0_register(), instruction.op1_register()]
         .into_iter()
         .find(|register| register.is_vector_register())?;
-    let lanes = (index.size() / usize::from(index_bytes)).min(data.size() / usize::from(lane_bytes));
+    let lanes =
+        (index.size() / usize::from(index_bytes)).min(data.size() / usize::from(lane_bytes));
     let bits = match instruction.op_mask() {
         Register::None => Bits::Signs(instruction.op2_register()),
         mask => Bits::Opmask(mask),
@@ -92,7 +93,12 @@ pub fn mask(instruction: &Instruction, used: &UsedMemory) -> Option<Mask> {
     let bytes = used.memory_size().size();
     if let Some((lane_bytes, register)) = signs(instruction) {
         let lanes = (bytes / usize::from(lane_bytes)) as u8;
-        return Some(Mask { bits: Bits::Signs(register), lanes, lane_bytes, packed: false });
+        return Some(Mask {
+            bits: Bits::Signs(register),
+            lanes,
+            lane_bytes,
+            packed: false,
+        });
     }
     let (lane_bytes, packed) = masked_move(instruction.mnemonic())?;
     let bits = match instruction.op_mask() {
@@ -101,7 +107,12 @@ pub fn mask(instruction: &Instruction, used: &UsedMemory) -> Option<Mask> {
         mask => Bits::Opmask(mask),
     };
     let lanes = (bytes / usize::from(lane_bytes)) as u8;
-    Some(Mask { bits, lanes, lane_bytes, packed })
+    Some(Mask {
+        bits,
+        lanes,
+        lane_bytes,
+        packed,
+    })
 }
 
 /// Instructions with a vector register as their mask: bytes of a lane, and the register.

@@ -46,11 +46,21 @@ pub struct State {
 }
 
 impl State {
-    pub const NATIVE: Self = Self { ip: Ip::Here, record: Record::Before, pointer: Reg(0), saved: 0 };
+    pub const NATIVE: Self = Self {
+        ip: Ip::Here,
+        record: Record::Before,
+        pointer: Reg(0),
+        saved: 0,
+    };
 
     /// With the two registers of a block lent.
     pub fn lent(pair: Pair, record: Record) -> Self {
-        let mut state = Self { ip: Ip::Here, record, pointer: pair.record, saved: 0 };
+        let mut state = Self {
+            ip: Ip::Here,
+            record,
+            pointer: pair.record,
+            saved: 0,
+        };
         state.save(pair.record, Slot::Record);
         state.save(pair.address, Slot::Address);
         state
@@ -104,11 +114,20 @@ pub struct Marks {
 
 impl Marks {
     pub fn set(&mut self, offset: usize, executed: u16, at: u16, state: State) {
-        let index = self.states.iter().position(|s| *s == state).unwrap_or_else(|| {
-            self.states.push(state);
-            self.states.len() - 1
-        });
-        let mark = Mark { offset: offset as u16, executed, at, state: index as u16 };
+        let index = self
+            .states
+            .iter()
+            .position(|s| *s == state)
+            .unwrap_or_else(|| {
+                self.states.push(state);
+                self.states.len() - 1
+            });
+        let mark = Mark {
+            offset: offset as u16,
+            executed,
+            at,
+            state: index as u16,
+        };
         if let Some(last) = self.marks.last_mut() {
             if last.offset == mark.offset {
                 *last = mark;

@@ -162,5 +162,5 @@ static void clocks(uint8_t *result)
 const struct host_case host_c_cases[] = {
 	{ "sum", sum },         { "branches", branches }, { "sort", sort },   { "allocate", allocate },
 	{ "strings", strings }, { "print", print },       { "regex", expressions }, { "jumps", jumps },
-	{ "calls", calls },     { "clocks", clocks },     { 0 },
+	{ "calls", calls },     { "clocks", clocks },     { 0, 0 },
 };

@@ -77,7 +77,8 @@ impl Emitter<'_> {
     /// From here on this many instructions have been executed, and the state is as given.
     pub fn mark(&mut self, executed: usize, state: State) {
         let at = self.block.at(executed);
-        self.marks.set(self.asm.offset(), executed as u16, at, state);
+        self.marks
+            .set(self.asm.offset(), executed as u16, at, state);
     }
 
     /// Both registers lent, the record begun.
@@ -91,7 +92,12 @@ impl Emitter<'_> {
     }
 
     pub fn exit(&mut self, kind: ExitKind, ip: u64, executed: usize) -> usize {
-        self.exits.push(NewExit { kind, ip, executed: executed as u16, patch: 0 });
+        self.exits.push(NewExit {
+            kind,
+            ip,
+            executed: executed as u16,
+            patch: 0,
+        });
         self.exits.len() - 1
     }
 }
@@ -170,9 +176,13 @@ pub(super) fn copy(e: &mut Emitter<'_>, index: usize) {
         e.asm.failed |= instruction.is_ip_rel_memory_operand();
         return;
     }
-    let distance = instruction.ip_rel_memory_address().wrapping_sub(e.asm.here()) as i64;
+    let distance = instruction
+        .ip_rel_memory_address()
+        .wrapping_sub(e.asm.here()) as i64;
     match i32::try_from(distance) {
-        Ok(distance) => e.asm.bytes[start + field..start + field + 4].copy_from_slice(&distance.to_le_bytes()),
+        Ok(distance) => {
+            e.asm.bytes[start + field..start + field + 4].copy_from_slice(&distance.to_le_bytes())
+        }
         Err(_) => e.asm.failed = true,
     }
 }

@@ -27,8 +27,13 @@ pub(super) fn check_at(block: &Block) -> Check {
     let forward = match block.end {
         End::Next | End::Return(_) | End::CallTo => false,
         // The jump of a procedure linkage table: what it goes to looks.
-        End::JumpTo => block.instructions.last().is_some_and(|i| i.is_ip_rel_memory_operand()),
-        End::Jump(to) | End::Condition(_, to) | End::Count(to) | End::Call(to) | End::Begin(to) => to >= block.next(),
+        End::JumpTo => block
+            .instructions
+            .last()
+            .is_some_and(|i| i.is_ip_rel_memory_operand()),
+        End::Jump(to) | End::Condition(_, to) | End::Count(to) | End::Call(to) | End::Begin(to) => {
+            to >= block.next()
+        }
         End::System => true,
     };
     if forward {
@@ -62,7 +67,8 @@ pub(super) fn check_without_flags(e: &mut Emitter<'_>, island: usize) {
     e.asm.store(Slot::Extra0, Reg::RCX);
     e.mark(0, e.begun().with_saved(Reg::RCX, Slot::Extra0));
     e.asm.load(Reg::RCX, Slot::MinusLimit);
-    e.asm.lea(Reg::RCX, &Mem::indexed(Reg::RCX, e.pair.record, 1));
+    e.asm
+        .lea(Reg::RCX, &Mem::indexed(Reg::RCX, e.pair.record, 1));
     e.asm.swap_bytes(Reg::RCX);
     e.asm.low_byte(Reg::RCX, Reg::RCX);
     let branch = e.asm.jump_if_rcx_zero();
@@ -73,7 +79,8 @@ pub(super) fn check_without_flags(e: &mut Emitter<'_>, island: usize) {
 
 /// To the translator, from a state with the pair lent.
 fn leave(e: &mut Emitter<'_>, exit: usize) {
-    e.asm.store_number(Slot::Exit, e.env.first_exit + exit as u32);
+    e.asm
+        .store_number(Slot::Exit, e.env.first_exit + exit as u32);
     let stub = e.env.stubs + stubs::of_pair(e.pair);
     e.asm.jump(stub);
 }
@@ -167,7 +174,8 @@ pub(super) fn end(e: &mut Emitter<'_>, last: usize) {
         End::Return(beside) => {
             e.asm.get(e.pair.address, None, &Mem::at(Reg::RSP, 0));
             e.asm.store(Slot::Target, e.pair.address);
-            e.asm.lea(Reg::RSP, &Mem::at(Reg::RSP, 8 + i64::from(beside)));
+            e.asm
+                .lea(Reg::RSP, &Mem::at(Reg::RSP, 8 + i64::from(beside)));
             indirect(e);
         }
         End::JumpTo => {
@@ -219,7 +227,10 @@ fn indirect(e: &mut Emitter<'_>) {
     e.mark(all, gone(e, Record::Whole));
     e.asm.store(Slot::At, e.pair.record);
     e.asm.store(Slot::Extra0, Reg::RCX);
-    e.mark(all, gone(e, Record::Stored).with_saved(Reg::RCX, Slot::Extra0));
+    e.mark(
+        all,
+        gone(e, Record::Stored).with_saved(Reg::RCX, Slot::Extra0),
+    );
     e.asm.low_word(entry, target);
     e.asm.load(Reg::RCX, Slot::Table);
     e.asm.lea(Reg::RCX, &Mem::indexed(Reg::RCX, entry, 8));
@@ -246,11 +257,18 @@ fn indirect(e: &mut Emitter<'_>) {
 fn system(e: &mut Emitter<'_>, last: usize) {
     let all = last + 1;
     let next = e.block.next();
-    let call = e.exit(ExitKind::System, e.block.ip + u64::from(e.block.at(last)), last);
+    let call = e.exit(
+        ExitKind::System,
+        e.block.ip + u64::from(e.block.at(last)),
+        last,
+    );
     advance(e);
     e.mark(last, whole(e));
     leave(e, call);
-    let native = State { record: Record::Stored, ..State::NATIVE };
+    let native = State {
+        record: Record::Stored,
+        ..State::NATIVE
+    };
     let behind = native.with_ip(Ip::Address(next));
     e.exits[call].patch = e.asm.offset() as u32;
     let at = e.block.at(last);
@@ -263,7 +281,8 @@ fn system(e: &mut Emitter<'_>, last: usize) {
     e.exits[exit].patch = branch as u32;
     let here = e.asm.here();
     e.asm.aim(branch, here);
-    e.asm.store_number(Slot::Exit, e.env.first_exit + exit as u32);
+    e.asm
+        .store_number(Slot::Exit, e.env.first_exit + exit as u32);
     let stub = e.env.stubs + stubs::NATIVE;
     e.asm.jump(stub);
 }

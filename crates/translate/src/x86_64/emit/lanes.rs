@@ -10,7 +10,15 @@ use super::block::Emitter;
 
 fn slot(e: &Emitter<'_>, slot: Slot) -> MemoryOperand {
     let displacement = e.asm.displacement(slot);
-    MemoryOperand::new(Register::None, Register::None, 1, displacement, 8, false, Register::FS)
+    MemoryOperand::new(
+        Register::None,
+        Register::None,
+        1,
+        displacement,
+        8,
+        false,
+        Register::FS,
+    )
 }
 
 /// The bits of the lanes that an operand touches.
@@ -21,7 +29,12 @@ pub(super) fn mask(e: &mut Emitter<'_>, word: u32, mask: &Mask) {
         e.asm.store(Slot::Value0, to);
         e.asm.number(to, low(mask.lanes));
         let value = slot(e, Slot::Value0);
-        e.asm.encode(Instruction::with3(Code::VEX_Pext_r64_r64_rm64, to.name(), to.name(), value));
+        e.asm.encode(Instruction::with3(
+            Code::VEX_Pext_r64_r64_rm64,
+            to.name(),
+            to.name(),
+            value,
+        ));
     }
     let word = e.word(word);
     e.asm.put(&word, to);
@@ -45,11 +58,13 @@ fn bits(e: &mut Emitter<'_>, from: Bits, lanes: u8, lane_bytes: u8) {
             true
         }
         Bits::Opmask(mask) if lanes > 16 => {
-            e.asm.encode(Instruction::with2(Code::VEX_Kmovq_r64_kr, to.name(), mask));
+            e.asm
+                .encode(Instruction::with2(Code::VEX_Kmovq_r64_kr, to.name(), mask));
             lanes == 64
         }
         Bits::Opmask(mask) => {
-            e.asm.encode(Instruction::with2(Code::VEX_Kmovw_r32_kr, narrow, mask));
+            e.asm
+                .encode(Instruction::with2(Code::VEX_Kmovw_r32_kr, narrow, mask));
             lanes == 16
         }
         Bits::Signs(register) => {
@@ -68,7 +83,12 @@ fn bits(e: &mut Emitter<'_>, from: Bits, lanes: u8, lane_bytes: u8) {
     if !exact {
         e.asm.store_number(Slot::Value0, low(lanes.min(32)) as u32);
         let value = slot(e, Slot::Value0);
-        e.asm.encode(Instruction::with3(Code::VEX_Pext_r32_r32_rm32, narrow, narrow, value));
+        e.asm.encode(Instruction::with3(
+            Code::VEX_Pext_r32_r32_rm32,
+            narrow,
+            narrow,
+            value,
+        ));
     }
 }
 

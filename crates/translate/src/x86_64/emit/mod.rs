@@ -8,4 +8,3 @@ mod string;
 pub mod stubs;
 
 pub use block::{emit, Environment, ExitKind};
-

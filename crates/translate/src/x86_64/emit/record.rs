@@ -9,13 +9,20 @@ use super::lanes;
 /// All operands of an instruction that are known before it runs.
 pub(super) fn before(e: &mut Emitter<'_>, index: usize) {
     let block = e.block;
-    for access in block.accesses.iter().filter(|access| usize::from(access.instruction) == index) {
+    for access in block
+        .accesses
+        .iter()
+        .filter(|access| usize::from(access.instruction) == index)
+    {
         match access.how {
             How::Plain => {
                 let register = address(e, access);
                 put(e, access.word, register);
             }
-            How::Bit { offset, operand_bytes } => bit(e, access, offset, operand_bytes),
+            How::Bit {
+                offset,
+                operand_bytes,
+            } => bit(e, access, offset, operand_bytes),
             How::Masked(mask) => {
                 let register = address(e, access);
                 put(e, access.word, register);
@@ -36,12 +43,18 @@ fn put(e: &mut Emitter<'_>, word: u32, register: Reg) {
 fn address(e: &mut Emitter<'_>, access: &Access) -> Reg {
     let to = e.pair.address;
     let mem = access.mem;
-    if let (Segment::Flat, false, Some(base), None, 0, false) =
-        (access.segment, access.plus_al, mem.base, mem.index, mem.offset, mem.narrow)
-    {
+    if let (Segment::Flat, false, Some(base), None, 0, false) = (
+        access.segment,
+        access.plus_al,
+        mem.base,
+        mem.index,
+        mem.offset,
+        mem.narrow,
+    ) {
         return base; // it is there already
     }
-    if let (Segment::Fs, false, None, None) = (access.segment, access.plus_al, mem.base, mem.index) {
+    if let (Segment::Fs, false, None, None) = (access.segment, access.plus_al, mem.base, mem.index)
+    {
         // The common one: a variable of the thread.
         e.asm.load(to, Slot::Fs);
         e.asm.lea(to, &Mem::at(to, mem.offset));
@@ -50,7 +63,13 @@ fn address(e: &mut Emitter<'_>, access: &Access) -> Reg {
     if access.plus_al {
         e.asm.low_byte(to, Reg::RAX);
         if let Some(base) = mem.base {
-            e.asm.lea(to, &Mem { narrow: mem.narrow, ..Mem::indexed(to, base, 1) });
+            e.asm.lea(
+                to,
+                &Mem {
+                    narrow: mem.narrow,
+                    ..Mem::indexed(to, base, 1)
+                },
+            );
         }
     } else {
         e.asm.lea(to, &mem);
@@ -93,7 +112,8 @@ fn bit(e: &mut Emitter<'_>, access: &Access, offset: Reg, operand_bytes: u8) {
             false,
             Register::FS,
         );
-        e.asm.encode(Instruction::with2(Code::Movsx_r64_rm16, to.name(), word));
+        e.asm
+            .encode(Instruction::with2(Code::Movsx_r64_rm16, to.name(), word));
         e.asm.store(Slot::Value0, to);
     } else if operand_bytes == 4 {
         e.asm.load_signed(to, Slot::Value0, 0);
@@ -109,7 +129,12 @@ fn bit(e: &mut Emitter<'_>, access: &Access, offset: Reg, operand_bytes: u8) {
         false,
         Register::FS,
     );
-    e.asm.encode(Instruction::with3(Code::VEX_Sarx_r64_rm64_r64, to.name(), word, to.name()));
+    e.asm.encode(Instruction::with3(
+        Code::VEX_Sarx_r64_rm64_r64,
+        to.name(),
+        word,
+        to.name(),
+    ));
     let mem = access.mem;
     e.asm.lea(to, &Mem::scaled(to, operand_bytes, 0));
     if let Some(base) = mem.base {
@@ -117,7 +142,13 @@ fn bit(e: &mut Emitter<'_>, access: &Access, offset: Reg, operand_bytes: u8) {
     }
     match mem.index {
         Some((index, scale)) => {
-            e.asm.lea(to, &Mem { offset: mem.offset, ..Mem::indexed(to, index, scale) });
+            e.asm.lea(
+                to,
+                &Mem {
+                    offset: mem.offset,
+                    ..Mem::indexed(to, index, scale)
+                },
+            );
         }
         None if i32::try_from(mem.offset).is_ok() => e.asm.lea(to, &Mem::at(to, mem.offset)),
         None => {
@@ -127,7 +158,11 @@ fn bit(e: &mut Emitter<'_>, access: &Access, offset: Reg, operand_bytes: u8) {
         }
     }
     if access.segment != Segment::Flat {
-        let base = if access.segment == Segment::Fs { Slot::Fs } else { Slot::Gs };
+        let base = if access.segment == Segment::Fs {
+            Slot::Fs
+        } else {
+            Slot::Gs
+        };
         add_slot(e, access, base);
     }
     put(e, access.word, to);

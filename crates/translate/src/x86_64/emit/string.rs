@@ -10,7 +10,11 @@ use super::block::Emitter;
 
 fn repeated(e: &Emitter<'_>, index: usize) -> [Option<(Access, Reg)>; 2] {
     let mut found = [None, None];
-    let accesses = e.block.accesses.iter().filter(|access| usize::from(access.instruction) == index);
+    let accesses = e
+        .block
+        .accesses
+        .iter()
+        .filter(|access| usize::from(access.instruction) == index);
     for (slot, access) in found.iter_mut().zip(accesses) {
         if let How::Repeat { pointer } = access.how {
             *slot = Some((*access, pointer));
@@ -58,7 +62,13 @@ pub(super) fn after(e: &mut Emitter<'_>, index: usize) {
     // count = rcx before - rcx after
     e.asm.not(Reg::RCX);
     e.asm.load(count, Slot::Value0);
-    e.asm.lea(count, &Mem { offset: 1, ..Mem::indexed(count, Reg::RCX, 1) });
+    e.asm.lea(
+        count,
+        &Mem {
+            offset: 1,
+            ..Mem::indexed(count, Reg::RCX, 1)
+        },
+    );
     for (access, _) in operands.into_iter().flatten() {
         let word = e.word(access.word + 1);
         e.asm.put(&word, count);
@@ -68,7 +78,13 @@ pub(super) fn after(e: &mut Emitter<'_>, index: usize) {
     e.asm.raw(&[0xac]); // lodsb
     e.asm.copy(Reg::RCX, record);
     e.asm.not(Reg::RCX);
-    e.asm.lea(Reg::RCX, &Mem { offset: 2, ..Mem::indexed(Reg::RCX, Reg::RSI, 1) });
+    e.asm.lea(
+        Reg::RCX,
+        &Mem {
+            offset: 2,
+            ..Mem::indexed(Reg::RCX, Reg::RSI, 1)
+        },
+    );
     let down = e.asm.jump_if_rcx_zero();
     for (at, (access, _)) in operands.into_iter().flatten().enumerate() {
         e.asm.load_behind(Reg::RCX, Slot::Vector, at as i32 * 8);

@@ -38,7 +38,10 @@ pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64) -> Stubs {
     asm.raw(&slow.to_le_bytes());
     asm.raw(&[0xcc; 8]);
     for number in 0..=255u8 {
-        let pair = Pair { record: Reg(number >> 4), address: Reg(number & 15) };
+        let pair = Pair {
+            record: Reg(number >> 4),
+            address: Reg(number & 15),
+        };
         while (asm.offset() as u64) < of_pair(pair) {
             asm.raw(&[0xcc]);
         }
@@ -53,7 +56,11 @@ pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64) -> Stubs {
     while (asm.offset() as u64) < NATIVE {
         asm.raw(&[0xcc]);
     }
-    let native = State { ip: Ip::Exit, record: Record::ExitStored, ..State::NATIVE };
+    let native = State {
+        ip: Ip::Exit,
+        record: Record::ExitStored,
+        ..State::NATIVE
+    };
     marks.set(asm.offset(), 0, 0, native);
     to_slow(&mut asm, base);
 
@@ -64,7 +71,13 @@ pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64) -> Stubs {
     let tail = asm.offset();
     marks.set(tail, 0, 0, State::NATIVE.with_ip(Ip::Target));
     asm.jump_slot(Slot::Jump);
-    Stubs { code: asm.bytes, marks, enter, hook, tail }
+    Stubs {
+        code: asm.bytes,
+        marks,
+        enter,
+        hook,
+        tail,
+    }
 }
 
 fn to_slow(asm: &mut Asm, base: u64) {
@@ -131,7 +144,12 @@ fn to_hook(asm: &mut Asm, marks: &mut Marks) {
     let target = State::NATIVE.with_ip(Ip::Target);
     marks.set(asm.offset(), 0, 0, target);
     asm.store(Slot::Extra0, Reg::RAX);
-    marks.set(asm.offset(), 0, 0, target.with_saved(Reg::RAX, Slot::Extra0));
+    marks.set(
+        asm.offset(),
+        0,
+        0,
+        target.with_saved(Reg::RAX, Slot::Extra0),
+    );
     asm.get(Reg::RAX, None, &Mem::at(Reg::RSP, 0));
     asm.store(Slot::HookReturn, Reg::RAX);
     asm.store(Slot::HookSlot, Reg::RSP);

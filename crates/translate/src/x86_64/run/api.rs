@@ -55,8 +55,14 @@ fn start(file: u64) -> Result<(), &'static core::ffi::CStr> {
         return Err(c"there is no memory for the translator's tables");
     }
     let [agent_lo, agent_hi, stops, stops_count, _] = &HOST;
-    let (agent_lo, agent_hi) = (agent_lo.load(Ordering::Relaxed), agent_hi.load(Ordering::Relaxed));
-    entry::XSAVE_BYTES.store(u64::from(machine.xsave_bytes).next_multiple_of(64), Ordering::Relaxed);
+    let (agent_lo, agent_hi) = (
+        agent_lo.load(Ordering::Relaxed),
+        agent_hi.load(Ordering::Relaxed),
+    );
+    entry::XSAVE_BYTES.store(
+        u64::from(machine.xsave_bytes).next_multiple_of(64),
+        Ordering::Relaxed,
+    );
     let mut translator = Translator::new(file, machine, entry::cv_tr_slow as *const () as u64);
     let Some((_, [enter, hook, tail])) = translator.region(agent_lo, agent_hi, 64 << 20) else {
         return Err(c"the system refuses memory that is writable and executable");
@@ -69,7 +75,11 @@ fn start(file: u64) -> Result<(), &'static core::ffi::CStr> {
     let count = stops_count.load(Ordering::Relaxed) as usize;
     let list = stops.load(Ordering::Relaxed) as *const u64;
     // SAFETY: the host's list, which cv_translate.h asks to be kept.
-    let stops = if count == 0 { &[][..] } else { unsafe { core::slice::from_raw_parts(list, count) } };
+    let stops = if count == 0 {
+        &[][..]
+    } else {
+        unsafe { core::slice::from_raw_parts(list, count) }
+    };
     dispatch::set_stops(Vec::from(stops));
     // SAFETY: before the first thread is made, or in the child of a fork.
     unsafe { TRANSLATOR.replace(translator) };

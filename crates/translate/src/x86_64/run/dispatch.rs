@@ -37,7 +37,9 @@ pub fn set_stops(mut stops: Vec<u64>) {
 fn is_stop(ip: u64) -> bool {
     let count = STOPS[1].load(Ordering::Acquire) as usize;
     // SAFETY: the list that `set_stops` leaked.
-    let stops = unsafe { core::slice::from_raw_parts(STOPS[0].load(Ordering::Relaxed) as *const u64, count) };
+    let stops = unsafe {
+        core::slice::from_raw_parts(STOPS[0].load(Ordering::Relaxed) as *const u64, count)
+    };
     stops.binary_search(&ip).is_ok()
 }
 
@@ -97,7 +99,10 @@ fn next(thread: Thread, frame: &mut Frame) -> Next {
     if thread.generation() != generation {
         if !begin(thread) {
             thread.set(Slot::Exit, 0);
-            return Next::Leave { end: END_NO_ROOM, detail: 0 };
+            return Next::Leave {
+                end: END_NO_ROOM,
+                detail: 0,
+            };
         }
         thread.forget();
         thread.set_generation(generation);
@@ -107,7 +112,12 @@ fn next(thread: Thread, frame: &mut Frame) -> Next {
         thread.set(Slot::Target, exit.ip);
         thread.set(Slot::Exit, 0);
         match exit.kind {
-            ExitKind::Limit => return Next::Leave { end: END_TOO_LONG, detail: 0 },
+            ExitKind::Limit => {
+                return Next::Leave {
+                    end: END_TOO_LONG,
+                    detail: 0,
+                }
+            }
             ExitKind::System => return syscalls::system(thread, frame, exit),
             ExitKind::Direct | ExitKind::Native => {}
         }
@@ -119,7 +129,10 @@ fn next(thread: Thread, frame: &mut Frame) -> Next {
 pub fn go(thread: Thread, from: Option<&'static Exit>) -> Next {
     let ip = thread.get(Slot::Target);
     if thread.get(Slot::At) >= thread.get(Slot::Limit) {
-        return Next::Leave { end: END_TOO_LONG, detail: 0 };
+        return Next::Leave {
+            end: END_TOO_LONG,
+            detail: 0,
+        };
     }
     if in_agent(ip) {
         let hook = HOOK.load(Ordering::Relaxed);
@@ -129,7 +142,10 @@ pub fn go(thread: Thread, from: Option<&'static Exit>) -> Next {
         return Next::Run(hook);
     }
     if is_stop(ip) {
-        return Next::Leave { end: END_PROCESS, detail: 0 };
+        return Next::Leave {
+            end: END_PROCESS,
+            detail: 0,
+        };
     }
     let hint = from.map(|exit| exit.piece.pair);
     let known = tables::block(ip).filter(|_| from.is_none());
@@ -137,7 +153,9 @@ pub fn go(thread: Thread, from: Option<&'static Exit>) -> Next {
         Some(piece) => Some(Ok(piece)),
         None => TRANSLATOR.with(|translator| {
             let piece = translator.translate(ip, hint)?;
-            if let Some(exit) = from.filter(|_| thread.generation() == GENERATION.load(Ordering::Relaxed)) {
+            if let Some(exit) =
+                from.filter(|_| thread.generation() == GENERATION.load(Ordering::Relaxed))
+            {
                 translator.link(exit, piece);
             }
             Ok(piece)
@@ -151,8 +169,14 @@ pub fn go(thread: Thread, from: Option<&'static Exit>) -> Next {
             }
             Next::Run(piece.entry)
         }
-        Some(Err(Refusal::NoRoom)) => Next::Leave { end: END_NO_ROOM, detail: 0 },
-        Some(Err(Refusal::Code)) | None => Next::Leave { end: END_CODE, detail: ip },
+        Some(Err(Refusal::NoRoom)) => Next::Leave {
+            end: END_NO_ROOM,
+            detail: 0,
+        },
+        Some(Err(Refusal::Code)) | None => Next::Leave {
+            end: END_CODE,
+            detail: ip,
+        },
     }
 }
 
@@ -169,5 +193,8 @@ pub fn begin(thread: Thread) -> bool {
     let mask = super::sys::block_signals();
     let equipped = thread.equip();
     super::sys::restore_signals(mask);
-    equipped && TRANSLATOR.with(|translator| translator.add_thread(thread)).is_some()
+    equipped
+        && TRANSLATOR
+            .with(|translator| translator.add_thread(thread))
+            .is_some()
 }

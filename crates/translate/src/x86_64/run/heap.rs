@@ -31,19 +31,33 @@ unsafe impl Sync for Heap {}
 
 impl Heap {
     pub const fn new() -> Self {
-        Self(UnsafeCell::new(Lists { next: 0, end: 0, free: [ptr::null_mut(); CLASSES] }))
+        Self(UnsafeCell::new(Lists {
+            next: 0,
+            end: 0,
+            free: [ptr::null_mut(); CLASSES],
+        }))
     }
 
     /// Forgets everything: another thread may have been in the midst of it when the process was copied.
     pub fn abandon(&self) {
         // SAFETY: nobody else runs.
-        unsafe { *self.0.get() = Lists { next: 0, end: 0, free: [ptr::null_mut(); CLASSES] } };
+        unsafe {
+            *self.0.get() = Lists {
+                next: 0,
+                end: 0,
+                free: [ptr::null_mut(); CLASSES],
+            }
+        };
     }
 }
 
 /// Sizes are powers of two: what is freed serves again.
 fn class(layout: Layout) -> (usize, usize) {
-    let bytes = layout.size().max(layout.align()).max(16).next_power_of_two();
+    let bytes = layout
+        .size()
+        .max(layout.align())
+        .max(16)
+        .next_power_of_two();
     (bytes, bytes.trailing_zeros() as usize)
 }
 
@@ -53,7 +67,9 @@ unsafe impl GlobalAlloc for Heap {
         let (bytes, class) = class(layout);
         // SAFETY: see `Sync`.
         let lists = unsafe { &mut *self.0.get() };
-        let Some(free) = lists.free.get_mut(class) else { return ptr::null_mut() };
+        let Some(free) = lists.free.get_mut(class) else {
+            return ptr::null_mut();
+        };
         if !free.is_null() {
             let piece = *free;
             // SAFETY: a free piece's first word is the next free one.
@@ -63,7 +79,9 @@ unsafe impl GlobalAlloc for Heap {
         let mut at = lists.next.next_multiple_of(bytes.min(4096));
         if lists.next == 0 || at + bytes > lists.end {
             let chunk = bytes.max(CHUNK_BYTES);
-            let Some(memory) = sys::map(None, chunk, sys::READ_WRITE) else { return ptr::null_mut() };
+            let Some(memory) = sys::map(None, chunk, sys::READ_WRITE) else {
+                return ptr::null_mut();
+            };
             at = memory as usize;
             lists.end = at + chunk;
         }

@@ -20,7 +20,10 @@ pub static BROKEN: AtomicBool = AtomicBool::new(false);
 
 impl<T> Lock<T> {
     pub const fn new() -> Self {
-        Self { held: AtomicBool::new(false), value: UnsafeCell::new(None) }
+        Self {
+            held: AtomicBool::new(false),
+            value: UnsafeCell::new(None),
+        }
     }
 
     /// Uses the value with all signals blocked; `None` = there is none, or it is broken.
@@ -41,7 +44,11 @@ impl<T> Lock<T> {
         }
         // SAFETY: the lock is held.
         let value = unsafe { &mut *self.value.get() };
-        let result = if BROKEN.load(Ordering::Relaxed) { None } else { value.as_mut().map(use_it) };
+        let result = if BROKEN.load(Ordering::Relaxed) {
+            None
+        } else {
+            value.as_mut().map(use_it)
+        };
         self.held.store(false, Ordering::Release);
         sys::restore_signals(mask);
         result

@@ -35,7 +35,11 @@ pub struct Log {
 
 impl Log {
     pub fn new(file: u64) -> Self {
-        Self { file: file as *mut Header, used: 0, last_id: 0 }
+        Self {
+            file: file as *mut Header,
+            used: 0,
+            last_id: 0,
+        }
     }
 
     fn header(&self) -> &Header {
@@ -55,7 +59,9 @@ impl Log {
             return false;
         }
         self.last_id += 1;
-        let mut writer = Writer { at: self.file as usize + HEADER_BYTES + self.used };
+        let mut writer = Writer {
+            at: self.file as usize + HEADER_BYTES + self.used,
+        };
         writer.u32(bytes as u32);
         writer.u32(self.last_id);
         writer.u64(block.ip);
@@ -67,14 +73,23 @@ impl Log {
         for access in &block.accesses {
             writer.u16(access.at);
             writer.u16(access.instruction);
-            writer.u32(u32::from_le_bytes([access.kind(), access.flags, access.lanes, 0]));
+            writer.u32(u32::from_le_bytes([
+                access.kind(),
+                access.flags,
+                access.lanes,
+                0,
+            ]));
             writer.u32(access.size);
             writer.u32(0);
         }
         self.used += bytes;
         let header = self.header();
-        header.blocks_used.store(self.used as u64, Ordering::Release);
-        header.translated_instructions.fetch_add(block.instructions.len() as u64, Ordering::Relaxed);
+        header
+            .blocks_used
+            .store(self.used as u64, Ordering::Release);
+        header
+            .translated_instructions
+            .fetch_add(block.instructions.len() as u64, Ordering::Relaxed);
         true
     }
 

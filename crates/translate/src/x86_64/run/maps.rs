@@ -85,18 +85,28 @@ pub fn gaps(lo: u64, hi: u64, first: u64, reach: u64, bytes: u64) -> Vec<u64> {
     let mut gap = |from: u64, to: u64| {
         let from = from.max(hi.saturating_sub(reach));
         let under = to.min(lo.saturating_sub(first));
-        if under.checked_sub(bytes).is_some_and(|address| address >= from) {
+        if under
+            .checked_sub(bytes)
+            .is_some_and(|address| address >= from)
+        {
             below.push((under - bytes) & !0xfff);
         }
         let (from, over) = (from.max(hi), to.min(lo.saturating_add(reach)));
-        if over.checked_sub(bytes).is_some_and(|address| address >= from) {
+        if over
+            .checked_sub(bytes)
+            .is_some_and(|address| address >= from)
+        {
             above.push((over - bytes) & !0xfff);
         }
     };
     each_line(|line| {
         if let Some((lo, hi)) = bounds(line) {
             // The stack grows into what is below it.
-            let reserved = if line.ends_with(b"[stack]") { 1 << 30 } else { 0 };
+            let reserved = if line.ends_with(b"[stack]") {
+                1 << 30
+            } else {
+                0
+            };
             gap(end, lo.saturating_sub(reserved));
             end = end.max(hi);
         }
@@ -107,7 +117,10 @@ pub fn gaps(lo: u64, hi: u64, first: u64, reach: u64, bytes: u64) -> Vec<u64> {
 }
 
 fn bounds(line: &[u8]) -> Option<(u64, u64)> {
-    let mut bounds = line.split(|&byte| byte == b' ').next()?.split(|&byte| byte == b'-');
+    let mut bounds = line
+        .split(|&byte| byte == b' ')
+        .next()?
+        .split(|&byte| byte == b'-');
     Some((hexadecimal(bounds.next()?)?, hexadecimal(bounds.next()?)?))
 }
 
@@ -120,7 +133,12 @@ fn parse(line: &[u8]) -> Option<Range> {
         return None;
     }
     let stable = rights == b"r-xp";
-    Some(Range { lo, hi, stable, vdso: line.ends_with(b"[vdso]") })
+    Some(Range {
+        lo,
+        hi,
+        stable,
+        vdso: line.ends_with(b"[vdso]"),
+    })
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u64> {

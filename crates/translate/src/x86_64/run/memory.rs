@@ -51,5 +51,4 @@ global_asm!(
     "mov eax, ecx",
     "2:",
     "ret",
-
 );

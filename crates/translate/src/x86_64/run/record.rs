@@ -26,8 +26,13 @@ pub fn cut(thread: Thread, piece: &Piece, at: u64, executed: u16) {
     if executed == 0 {
         return thread.set(Slot::At, at);
     }
-    let first = piece.words_of.partition_point(|(instruction, _)| *instruction < executed);
-    let first = piece.words_of.get(first).map_or(piece.words, |(_, word)| u32::from(*word));
+    let first = piece
+        .words_of
+        .partition_point(|(instruction, _)| *instruction < executed);
+    let first = piece
+        .words_of
+        .get(first)
+        .map_or(piece.words, |(_, word)| u32::from(*word));
     for word in first..piece.words {
         // SAFETY: words of the block's own record, for which there is room.
         unsafe { ((at + u64::from(word) * 8) as *mut u64).write(0) };

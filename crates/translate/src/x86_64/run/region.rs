@@ -45,7 +45,8 @@ pub struct Region {
     count: AtomicU32,
 }
 
-static REGIONS: [AtomicPtr<Region>; MOST_REGIONS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST_REGIONS];
+static REGIONS: [AtomicPtr<Region>; MOST_REGIONS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST_REGIONS];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of code in all of them.
 pub static CACHE_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -63,9 +64,12 @@ pub fn find(pc: u64) -> Option<&'static Piece> {
     let region = all().find(|region| pc.wrapping_sub(region.base) < REGION_BYTES as u64)?;
     let count = region.count.load(Ordering::Acquire) as usize;
     // SAFETY: so many pieces have been written, and they stay.
-    let pieces = unsafe { core::slice::from_raw_parts(region.pieces.load(Ordering::Acquire), count) };
+    let pieces =
+        unsafe { core::slice::from_raw_parts(region.pieces.load(Ordering::Acquire), count) };
     let behind = pieces.partition_point(|piece| piece.start <= pc);
-    pieces.get(behind.checked_sub(1)?).filter(|piece| pc < piece.end)
+    pieces
+        .get(behind.checked_sub(1)?)
+        .filter(|piece| pc < piece.end)
 }
 
 /// Whether an address is in a region.
@@ -160,9 +164,15 @@ pub unsafe fn abandon() {
     for region in REGIONS.iter().take(count) {
         // SAFETY: as in `all`; the memory of code and pieces is this region's.
         unsafe {
-            if let Some(region) = region.swap(core::ptr::null_mut(), Ordering::AcqRel).as_ref() {
+            if let Some(region) = region
+                .swap(core::ptr::null_mut(), Ordering::AcqRel)
+                .as_ref()
+            {
                 sys::unmap(region.base, REGION_BYTES);
-                sys::unmap(region.pieces.load(Ordering::Relaxed) as u64, MOST_PIECES * size_of::<Piece>());
+                sys::unmap(
+                    region.pieces.load(Ordering::Relaxed) as u64,
+                    MOST_PIECES * size_of::<Piece>(),
+                );
             }
         }
     }

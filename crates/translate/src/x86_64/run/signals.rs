@@ -59,7 +59,9 @@ pub fn guest_context(signal: i32, context: &mut Context) -> bool {
     } else if (slow..saved).contains(&pc) {
         context.registers[RSP] = thread.get(Slot::Stack);
         context.registers[RIP] = at_exit(thread);
-    } else if (last..end).contains(&pc) || (entry::cv_tr_enter as *const () as u64..slow).contains(&pc) {
+    } else if (last..end).contains(&pc)
+        || (entry::cv_tr_enter as *const () as u64..slow).contains(&pc)
+    {
         context.registers[RIP] = thread.get(Slot::Target);
     } else {
         return false;
@@ -93,8 +95,12 @@ fn at_exit(thread: Thread) -> u64 {
 
 fn of_piece(thread: Thread, context: &mut Context, piece: &Piece) {
     let offset = (context.registers[RIP] - piece.start) as usize;
-    let Some(mark) = marks::find(piece.marks, offset) else { return };
-    let Some(state) = piece.states.get(usize::from(mark.state)) else { return };
+    let Some(mark) = marks::find(piece.marks, offset) else {
+        return;
+    };
+    let Some(state) = piece.states.get(usize::from(mark.state)) else {
+        return;
+    };
     restore_record(thread, context, piece, state, mark.executed);
     context.registers[RIP] = match state.ip {
         Ip::Here => piece.ip + u64::from(mark.at),
@@ -130,8 +136,8 @@ fn of_frame(thread: Thread, context: &mut Context) {
     // SAFETY: where `cv_tr_slow` has put the registers.
     let frame = unsafe { &*(at as *const Frame) };
     let pc = context.registers[RIP];
-    let vectors =
-        address(&raw const entry::cv_tr_slow_vectors_saved)..address(&raw const entry::cv_tr_slow_vectors_back);
+    let vectors = address(&raw const entry::cv_tr_slow_vectors_saved)
+        ..address(&raw const entry::cv_tr_slow_vectors_back);
     if (thread.get(Slot::Busy) != 0 || vectors.contains(&pc)) && !context.vectors.is_null() {
         const XMM: usize = 160; // in the area of fxsave
         const HEADER: usize = 512; // of xsave behind it: which parts are there
@@ -140,14 +146,34 @@ fn of_frame(thread: Thread, context: &mut Context) {
         // SAFETY: 16 registers of 16 bytes, saved by `cv_tr_slow`, into the kernel's signal frame, which has a header if
         // the processor has xsave, as `cv_tr_init` has made sure.
         unsafe {
-            core::ptr::copy_nonoverlapping(from as *const u8, context.vectors.add(XMM), VECTORS_BYTES as usize);
+            core::ptr::copy_nonoverlapping(
+                from as *const u8,
+                context.vectors.add(XMM),
+                VECTORS_BYTES as usize,
+            );
             let parts = context.vectors.add(HEADER).cast::<u64>();
             parts.write_unaligned(parts.read_unaligned() | SSE);
         }
     }
     let ip = at_exit(thread);
     context.registers[..18].copy_from_slice(&[
-        frame.r8, frame.r9, frame.r10, frame.r11, frame.r12, frame.r13, frame.r14, frame.r15, frame.rdi, frame.rsi,
-        frame.rbp, frame.rbx, frame.rdx, frame.rax, frame.rcx, stack, ip, frame.flags,
+        frame.r8,
+        frame.r9,
+        frame.r10,
+        frame.r11,
+        frame.r12,
+        frame.r13,
+        frame.r14,
+        frame.r15,
+        frame.rdi,
+        frame.rsi,
+        frame.rbp,
+        frame.rbx,
+        frame.rdx,
+        frame.rax,
+        frame.rcx,
+        stack,
+        ip,
+        frame.flags,
     ]);
 }

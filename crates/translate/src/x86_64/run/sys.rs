@@ -135,7 +135,12 @@ pub fn has_shadow_stack() -> bool {
     const SHSTK_STATUS: u64 = 0x5005;
     let mut status = 0u64;
     // SAFETY: the kernel writes the word.
-    let result = unsafe { call(ARCH_PRCTL, [SHSTK_STATUS, &raw mut status as u64, 0, 0, 0, 0]) };
+    let result = unsafe {
+        call(
+            ARCH_PRCTL,
+            [SHSTK_STATUS, &raw mut status as u64, 0, 0, 0, 0],
+        )
+    };
     result == 0 && status & 1 != 0
 }
 
@@ -144,9 +149,18 @@ pub fn read_file(path: &core::ffi::CStr, buffer: &mut [u8], mut piece: impl FnMu
     const CLOEXEC: u64 = 0o2000000;
     // SAFETY: the path ends with 0, the buffer is ours.
     let file = unsafe { call(OPEN, [path.as_ptr() as u64, CLOEXEC, 0, 0, 0, 0]) };
-    let Ok(file) = u64::try_from(file) else { return false };
+    let Ok(file) = u64::try_from(file) else {
+        return false;
+    };
     let whole = loop {
-        let arguments = [file, buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0];
+        let arguments = [
+            file,
+            buffer.as_mut_ptr() as u64,
+            buffer.len() as u64,
+            0,
+            0,
+            0,
+        ];
         // SAFETY: the kernel writes at most the length of the buffer.
         let got = unsafe { call(READ, arguments) };
         match usize::try_from(got).ok().and_then(|got| buffer.get(..got)) {

@@ -50,12 +50,17 @@ pub fn system(thread: Thread, frame: &mut Frame, exit: &'static Exit) -> Next {
     record::system_call(thread, frame.rax);
     match effect(frame) {
         Effect::None => Next::Run(exit.patch),
-        Effect::Process => Next::Leave { end: END_PROCESS, detail: frame.rax },
+        Effect::Process => Next::Leave {
+            end: END_PROCESS,
+            detail: frame.rax,
+        },
         Effect::Memory(lo, hi) if met(lo, hi) == Met::Never => Next::Run(exit.patch),
         Effect::Memory(lo, hi) => {
             // A signal in between would find the call made and not made.
             let mask = sys::block_signals();
-            let arguments = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+            let arguments = [
+                frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
+            ];
             // SAFETY: the program's own call.
             frame.rax = unsafe { sys::call(frame.rax, arguments) } as u64;
             frame.rcx = exit.ip + 2;

@@ -50,7 +50,12 @@ pub fn next_exit(more: usize) -> Option<u32> {
 pub fn add_exit(exit: Exit) {
     let count = EXIT_COUNT.load(Ordering::Relaxed);
     // SAFETY: there is room, and nobody reads it before it is counted.
-    unsafe { EXITS.load(Ordering::Relaxed).add(count as usize).write(exit) };
+    unsafe {
+        EXITS
+            .load(Ordering::Relaxed)
+            .add(count as usize)
+            .write(exit)
+    };
     EXIT_COUNT.store(count + 1, Ordering::Release);
 }
 
@@ -93,7 +98,9 @@ impl Blocks {
 
 fn grow(entries: usize) -> bool {
     let bytes = entries * 16 + 64;
-    let Some(memory) = sys::map(None, bytes, sys::READ_WRITE) else { return false };
+    let Some(memory) = sys::map(None, bytes, sys::READ_WRITE) else {
+        return false;
+    };
     let header = memory as *mut Blocks;
     let blocks = Blocks {
         mask: entries - 1,
@@ -110,7 +117,11 @@ fn grow(entries: usize) -> bool {
         for index in 0..=old.mask {
             let [key, value] = old.entry(index);
             if key.load(Ordering::Relaxed) != 0 {
-                put(blocks, key.load(Ordering::Relaxed), value.load(Ordering::Relaxed));
+                put(
+                    blocks,
+                    key.load(Ordering::Relaxed),
+                    value.load(Ordering::Relaxed),
+                );
             }
         }
     }
@@ -145,7 +156,9 @@ pub fn block(ip: u64) -> Option<&'static Piece> {
 /// Enters a translation. The caller holds the lock. False = there is no memory.
 pub fn add_block(piece: &'static Piece) -> bool {
     // SAFETY: as `block`.
-    let Some(blocks) = (unsafe { BLOCKS.load(Ordering::Acquire).as_ref() }) else { return false };
+    let Some(blocks) = (unsafe { BLOCKS.load(Ordering::Acquire).as_ref() }) else {
+        return false;
+    };
     if blocks.used.load(Ordering::Relaxed) * 2 > blocks.mask {
         if !grow((blocks.mask + 1) * 2) {
             return false;

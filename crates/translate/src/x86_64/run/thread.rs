@@ -97,7 +97,9 @@ impl Thread {
         if self.get(Slot::Table) != 0 {
             return true;
         }
-        let Some(memory) = sys::map(None, ALL_BYTES, sys::READ_WRITE) else { return false };
+        let Some(memory) = sys::map(None, ALL_BYTES, sys::READ_WRITE) else {
+            return false;
+        };
         let guard = memory + TABLE_BYTES as u64;
         // SAFETY: a page of the memory mapped just now.
         unsafe { sys::call(sys::MPROTECT, [guard, GUARD_BYTES as u64, 0, 0, 0, 0]) };
@@ -105,7 +107,9 @@ impl Thread {
         self.set(Slot::Table, memory);
         let pointer: u64;
         // SAFETY: the thread pointer points to itself in every thread (System V ABI, thread-local storage).
-        unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
+        unsafe {
+            asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags))
+        };
         self.set(Slot::Fs, pointer);
         self.set(Slot::Gs, sys::gs_base());
         true
@@ -140,7 +144,8 @@ impl Thread {
             return;
         }
         // SAFETY: the table stays while the lock is held, which `strip` takes; its words are read and written whole.
-        let keys = unsafe { core::slice::from_raw_parts(table as *const AtomicU64, TABLE_BYTES / 8) };
+        let keys =
+            unsafe { core::slice::from_raw_parts(table as *const AtomicU64, TABLE_BYTES / 8) };
         for key in keys.iter().step_by(2) {
             if key.load(Ordering::Relaxed) != 0 {
                 key.store(0, Ordering::Relaxed);

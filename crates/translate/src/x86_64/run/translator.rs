@@ -63,7 +63,11 @@ pub fn met(lo: u64, hi: u64) -> Met {
     for [a, b] in MET.iter().take(count) {
         let first = a.load(Ordering::Relaxed);
         if (first & !1) < hi && lo < b.load(Ordering::Relaxed) {
-            found = found.max(if first & 1 != 0 { Met::Translated } else { Met::Refused });
+            found = found.max(if first & 1 != 0 {
+                Met::Translated
+            } else {
+                Met::Refused
+            });
         }
     }
     found
@@ -72,9 +76,10 @@ pub fn met(lo: u64, hi: u64) -> Met {
 fn meet(range: &Range, translated: bool) {
     let first = range.lo | u64::from(translated);
     let count = MET_COUNT.load(Ordering::Relaxed) as usize;
-    let known = MET.iter().take(count).any(|[a, b]| {
-        a.load(Ordering::Relaxed) == first && b.load(Ordering::Relaxed) == range.hi
-    });
+    let known = MET
+        .iter()
+        .take(count)
+        .any(|[a, b]| a.load(Ordering::Relaxed) == first && b.load(Ordering::Relaxed) == range.hi);
     if known || count > MET.len() {
         return;
     }
@@ -105,7 +110,14 @@ impl Translator {
         let made = stubs::stubs(base, self.tls, self.slow, &raw const GENERATION as u64);
         let piece = Piece::of_stubs(&made.marks);
         region.add(&made.code, piece)?;
-        Some((region, [base + made.enter as u64, base + made.hook as u64, base + made.tail as u64]))
+        Some((
+            region,
+            [
+                base + made.enter as u64,
+                base + made.hook as u64,
+                base + made.tail as u64,
+            ],
+        ))
     }
 
     /// The translation of a block; made if need be. `hint`: the pair of the block before it.
@@ -138,11 +150,15 @@ impl Translator {
             None => {
                 let first = if range.vdso { 1 << 30 } else { 16 << 20 };
                 let made = self.region(range.lo, range.hi, first);
-                let Some((region, _)) = made else { return Err(self.no_room(false)) };
+                let Some((region, _)) = made else {
+                    return Err(self.no_room(false));
+                };
                 region
             }
         };
-        let Some(first_exit) = tables::next_exit(4) else { return Err(self.no_room(false)) };
+        let Some(first_exit) = tables::next_exit(4) else {
+            return Err(self.no_room(false));
+        };
         let env = Environment {
             tls: self.tls,
             base: region.next(),
@@ -164,7 +180,9 @@ impl Translator {
             words_of: leak(words_of(block)),
             ..Piece::of_marks(emitted.marks)
         };
-        let Some(piece) = region.add(&emitted.code, piece) else { return Err(self.no_room(false)) };
+        let Some(piece) = region.add(&emitted.code, piece) else {
+            return Err(self.no_room(false));
+        };
         for new in emitted.exits {
             tables::add_exit(Exit {
                 kind: new.kind,
@@ -174,7 +192,8 @@ impl Translator {
                 patch: env.base + u64::from(new.patch),
             });
         }
-        self.log.set_cache_bytes(region::CACHE_BYTES.load(Ordering::Relaxed));
+        self.log
+            .set_cache_bytes(region::CACHE_BYTES.load(Ordering::Relaxed));
         if !tables::add_block(piece) {
             return Err(self.no_room(false));
         }
@@ -200,16 +219,22 @@ impl Translator {
             }
         };
         let distance = target.wrapping_sub(exit.patch + 4) as i64;
-        let Ok(distance) = i32::try_from(distance) else { return };
+        let Ok(distance) = i32::try_from(distance) else {
+            return;
+        };
         // SAFETY: the displacement of a branch in a cache, aligned to its size: other threads that run the branch find the
         // old or the new one.
-        unsafe { AtomicU32::from_ptr(exit.patch as *mut u32) }.store(distance as u32, Ordering::Release);
+        unsafe { AtomicU32::from_ptr(exit.patch as *mut u32) }
+            .store(distance as u32, Ordering::Release);
     }
 
     /// From a block's end with its pair lent to a block that lends another.
     fn adaptor(&mut self, exit: &Exit, to: &'static Piece) -> Option<u64> {
         let pair = exit.piece.pair;
-        let found = self.adaptors.iter().find(|(entry, from, _)| *entry == to.entry && *from == pair);
+        let found = self
+            .adaptors
+            .iter()
+            .find(|(entry, from, _)| *entry == to.entry && *from == pair);
         if let Some((_, _, address)) = found {
             return Some(*address);
         }
@@ -267,7 +292,11 @@ fn leak<T>(items: Vec<T>) -> &'static [T] {
 }
 
 fn words_of(block: &decode::Block) -> Vec<(u16, u16)> {
-    block.accesses.iter().map(|access| (access.instruction, access.word as u16)).collect()
+    block
+        .accesses
+        .iter()
+        .map(|access| (access.instruction, access.word as u16))
+        .collect()
 }
 
 impl Piece {
@@ -279,7 +308,10 @@ impl Piece {
             ip: 0,
             entry: 0,
             entry_lent: 0,
-            pair: Pair { record: super::super::regs::Reg(0), address: super::super::regs::Reg(0) },
+            pair: Pair {
+                record: super::super::regs::Reg(0),
+                address: super::super::regs::Reg(0),
+            },
             instructions: 0,
             words: 0,
             marks: leak(marks.marks),
@@ -289,7 +321,10 @@ impl Piece {
     }
 
     fn of_stubs(marks: &Marks) -> Self {
-        Self::of_marks(Marks { marks: marks.marks.clone(), states: marks.states.clone() })
+        Self::of_marks(Marks {
+            marks: marks.marks.clone(),
+            states: marks.states.clone(),
+        })
     }
 }
 
