@@ -11,6 +11,7 @@ mod launch;
 mod laws;
 mod perf_sched;
 mod phases;
+mod top;
 
 use std::process::ExitCode;
 
@@ -31,5 +32,6 @@ fn main() -> ExitCode {
     trials.extend(coverage::trials());
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
+    trials.extend(top::trials());
     case::run(trials).exit_code()
 }

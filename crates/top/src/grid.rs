@@ -94,6 +94,28 @@ pub struct Row {
     pub remark: String,
 }
 
+/// Room that texts get before numbers do, columns of the terminal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Least {
+    /// For names.
+    pub name: usize,
+    /// For remarks; with less they are left out.
+    pub remark: usize,
+}
+
+impl Least {
+    /// Where the numbers matter most.
+    pub const OF_TABLE: Self = Self {
+        name: 20,
+        remark: 12,
+    };
+    /// Where the places in the code do.
+    pub const OF_PLACES: Self = Self {
+        name: 36,
+        remark: 26,
+    };
+}
+
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Grid {
@@ -103,6 +125,8 @@ pub struct Grid {
     pub columns: &'static [Column],
     /// Above the remarks; empty = there are none.
     pub remark: &'static str,
+    /// Room for names and remarks.
+    pub least: Least,
     /// In no order.
     pub rows: Vec<Row>,
 }
@@ -201,6 +225,7 @@ mod tests {
             noun: "lock",
             columns: COLUMNS,
             remark: "",
+            least: Least::OF_TABLE,
             rows: vec![
                 row("b", Cell::Share(0.1), 0.3),
                 row("a", Cell::Share(0.5), 0.1),

@@ -4,14 +4,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::grid::{Grid, Row, Sort};
 
-/// Columns that names get at least.
-const NAME_MIN: usize = 20;
-
-/// And at most: further than that the eye loses the row.
+/// Columns that names get at most: further than that the eye loses the row.
 const NAME_MAX: usize = 72;
-
-/// Remarks get at least so many, or are left out.
-const REMARK_MIN: usize = 12;
 
 /// What fits into a width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +24,9 @@ impl Layout {
         let remark_min = if grid.remark.is_empty() {
             0
         } else {
-            REMARK_MIN + 2
+            grid.least.remark + 2
         };
-        while columns > 1 && sum(columns) + NAME_MIN + remark_min > width {
+        while columns > 1 && sum(columns) + grid.least.name + remark_min > width {
             columns -= 1;
         }
         let left = width.saturating_sub(sum(columns));
@@ -44,13 +38,17 @@ impl Layout {
             };
         }
         let longest = grid.rows.iter().map(|row| row.name.width()).max();
-        let most = left.saturating_sub(remark_min).max(NAME_MIN);
-        let name = longest.unwrap_or(0).clamp(NAME_MIN, most).min(left);
+        let most = left.saturating_sub(remark_min).max(grid.least.name);
+        let name = longest.unwrap_or(0).clamp(grid.least.name, most).min(left);
         let remark = (left - name).saturating_sub(2);
         Self {
             name,
             columns,
-            remark: if remark < REMARK_MIN { 0 } else { remark },
+            remark: if remark < grid.least.remark {
+                0
+            } else {
+                remark
+            },
         }
     }
 
@@ -130,7 +128,7 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> Vec<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::{column, Cell, Column, Key};
+    use crate::grid::{column, Cell, Column, Key, Least};
 
     const COLUMNS: &[Column] = &[
         column("now", "now_ratio", 8),
@@ -143,6 +141,7 @@ mod tests {
             noun: "lock",
             columns: COLUMNS,
             remark,
+            least: Least::OF_TABLE,
             rows: vec![Row {
                 key: Key::Line,
                 name: "mutex from a_function_with_a_long_name() file.c:12".into(),

@@ -6,7 +6,7 @@ use convoy_model::{Model, ObjectId, Pair, SiteId, ThreadId, Use};
 use convoy_profile::{ObjectKind, Op};
 use convoy_report::{human, names};
 
-use crate::grid::{column, Cell, Column, Grid, Key, Row, Sort};
+use crate::grid::{column, Cell, Column, Grid, Key, Least, Row, Sort};
 use crate::span::{find_object, object_key, pid, thread_key, uses_of, Span, Sums};
 use crate::tables::objects::{rate, share, sums};
 
@@ -269,6 +269,7 @@ fn sorted(
         noun,
         columns,
         remark,
+        least: Least::OF_PLACES,
         rows,
     };
     let sort = Sort::by(usize::from(span.before.is_none()));

@@ -47,6 +47,7 @@ fn lacks(need: &str) -> Option<String> {
         "asan" => (gcc_has("libasan.so"), "apt-get install libasan8"),
         "tsan" => (gcc_has("libtsan.so"), "apt-get install libtsan2"),
         "perf" => (works("perf", &["--version"]), "apt-get install linux-perf"),
+        "tmux" => (works("tmux", &["-V"]), "apt-get install tmux"),
         "nm" => (works("nm", &["--version"]), "apt-get install binutils"),
         _ => (
             false,

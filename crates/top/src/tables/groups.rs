@@ -6,7 +6,7 @@ use convoy_model::{Group, GroupId, Model, ObjectId, Thread};
 use convoy_report::names;
 
 use super::threads;
-use crate::grid::{column, Cell, Column, Grid, Key, Row};
+use crate::grid::{column, Cell, Column, Grid, Key, Least, Row};
 use crate::span::{pid, thread, thread_key, Span, Times};
 
 const COLUMNS: &[Column] = &[
@@ -56,6 +56,7 @@ pub fn grid(span: Span<'_>) -> Grid {
         noun: "thread group",
         columns: COLUMNS,
         remark: "waits most for",
+        least: Least::OF_TABLE,
         rows: rows.collect(),
     }
 }

@@ -7,7 +7,7 @@ use convoy_model::{Model, ObjectId, ThreadId, Use};
 use convoy_profile::ObjectKind;
 use convoy_report::names;
 
-use crate::grid::{column, Cell, Column, Grid, Key, Row};
+use crate::grid::{column, Cell, Column, Grid, Key, Least, Row};
 use crate::span::{by_object, object_key, thread, Span, Sums};
 
 /// The column with what goes on now.
@@ -50,6 +50,7 @@ pub fn grid(span: Span<'_>, locks: bool) -> Grid {
         noun: if locks { "lock" } else { "object" },
         columns: if locks { LOCKS } else { EVENTS },
         remark: "",
+        least: Least::OF_TABLE,
         rows: rows.collect(),
     }
 }

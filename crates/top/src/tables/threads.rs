@@ -6,7 +6,7 @@ use convoy_model::{Model, Thread, ThreadId};
 use convoy_profile::Exit;
 use convoy_report::{human, names};
 
-use crate::grid::{column, Cell, Column, Grid, Row};
+use crate::grid::{column, Cell, Column, Grid, Least, Row};
 use crate::span::{thread_key, Span, Times};
 
 /// The column with the CPU time of now.
@@ -47,6 +47,7 @@ pub fn grid(span: Span<'_>) -> Grid {
         noun: "thread",
         columns: COLUMNS,
         remark: "waits for, since",
+        least: Least::OF_TABLE,
         rows: rows.collect(),
     }
 }
