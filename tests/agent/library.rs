@@ -16,14 +16,25 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// it could not be attached to a running program, and leaves nothing to others.
 const STATIC_TLS_MAX: u64 = 128;
 
-/// The exported names are exactly those of agent/exports.txt: a hook that is missing is a lock that is
-/// not seen, one too many is a function of the program's that we replace.
-pub fn exports_are_the_map() -> Result {
-    let found = symbols("--defined-only", |kind| kind != "A")?;
-    let expected = lines(&root().join("agent/exports.txt"))?;
+/// Which of the two libraries: the one of `convoy record`, or that of `convoy diagnose`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    Normal,
+    Tracing,
+}
+
+/// The exported names are exactly those of agent/exports.txt, and for the tracing build those of
+/// agent/exports-diagnose.txt besides: a hook that is missing is a lock that is not seen, one too many is a function
+/// of the program's that we replace.
+pub fn exports_are_the_map(build: Build) -> Result {
+    let found = symbols(build, "--defined-only", |kind| kind != "A")?;
+    let mut expected = lines(&root().join("agent/exports.txt"))?;
+    if build == Build::Tracing {
+        expected.append(&mut lines(&root().join("agent/exports-diagnose.txt"))?);
+    }
     check!(
         found == expected,
-        "exports.txt only: {:?}; library only: {:?}",
+        "lists only: {:?}; library only: {:?}",
         &expected - &found,
         &found - &expected
     );
@@ -31,8 +42,8 @@ pub fn exports_are_the_map() -> Result {
 }
 
 /// What the library takes from libc is on a list that somebody has thought about, line by line.
-pub fn imports_are_allowed() -> Result {
-    let found = symbols("--undefined-only", |_| true)?;
+pub fn imports_are_allowed(build: Build) -> Result {
+    let found = symbols(build, "--undefined-only", |_| true)?;
     let allowed = lines(&root().join("tests/agent/imports.txt"))?;
     let others = &found - &allowed;
     check!(
@@ -52,7 +63,7 @@ pub fn imports_are_allowed() -> Result {
 pub fn static_tls_is_small() -> Result {
     let output = Command::new("readelf")
         .arg("-lW")
-        .arg(agent()?)
+        .arg(agent(Build::Normal)?)
         .output()
         .map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -75,13 +86,13 @@ pub fn static_tls_is_small() -> Result {
 }
 
 /// A program whose malloc aborts when it is entered while the thread is inside a synchronization call runs to its end.
-pub fn no_allocation_in_a_hook(scratch: &Scratch) -> Result {
+pub fn no_allocation_in_a_hook(build: Build, scratch: &Scratch) -> Result {
     let _turn = turn::shared();
     let program = compile::compile(
         &root().join("tests/agent/guarded_malloc.c"),
         &["-fno-builtin".into()],
     )?;
-    let mut recorder = convoy::record(&scratch.path("run.convoy"))?;
+    let mut recorder = recorder(build, &scratch.path("run.convoy"))?;
     let outcome = run(recorder.arg(&program), scratch.dir(), "convoy", TIMEOUT)?;
     check!(
         outcome.end == End::Status(0),
@@ -97,10 +108,17 @@ pub fn no_allocation_in_a_hook(scratch: &Scratch) -> Result {
     Ok(())
 }
 
+fn recorder(build: Build, profile: &Path) -> Result<Command> {
+    match build {
+        Build::Normal => convoy::record(profile),
+        Build::Tracing => convoy::diagnose(&["--every"], profile),
+    }
+}
+
 /// The library that convoy really preloads: the program's own environment tells.
-fn agent() -> Result<PathBuf> {
+fn agent(build: Build) -> Result<PathBuf> {
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let mut recorder = convoy::record(&scratch.path().join("run.convoy"))?;
+    let mut recorder = recorder(build, &scratch.path().join("run.convoy"))?;
     let outcome = run(recorder.arg("env"), scratch.path(), "convoy", TIMEOUT)?;
     let preload = outcome
         .stdout
@@ -116,10 +134,10 @@ fn agent() -> Result<PathBuf> {
 }
 
 /// Dynamic symbols. Of what is defined, the old versions keep theirs: `name@VERSION`.
-fn symbols(which: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String>> {
+fn symbols(build: Build, which: &str, wanted: impl Fn(&str) -> bool) -> Result<BTreeSet<String>> {
     let output = Command::new("nm")
         .args(["-D", which])
-        .arg(agent()?)
+        .arg(agent(build)?)
         .output()
         .map_err(|e| e.to_string())?;
     check!(

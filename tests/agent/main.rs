@@ -7,16 +7,25 @@ use std::process::ExitCode;
 
 use convoy_harness::case::{self, trial};
 use convoy_harness::needs::missing;
+use library::Build;
 
 fn main() -> ExitCode {
     let nm = || missing(&["nm".to_owned()]);
-    let trials = vec![
-        trial("exports", nm(), |_| library::exports_are_the_map()),
-        trial("imports", nm(), |_| library::imports_are_allowed()),
-        trial("static-tls", missing(&["nm".to_owned()]), |_| {
-            library::static_tls_is_small()
-        }),
-        trial("malloc-in-hook", None, library::no_allocation_in_a_hook),
-    ];
+    let mut trials = Vec::new();
+    for (build, suffix) in [(Build::Normal, ""), (Build::Tracing, "/diagnose")] {
+        trials.push(trial(format!("exports{suffix}"), nm(), move |_| {
+            library::exports_are_the_map(build)
+        }));
+        trials.push(trial(format!("imports{suffix}"), nm(), move |_| {
+            library::imports_are_allowed(build)
+        }));
+        let name = format!("malloc-in-hook{suffix}");
+        trials.push(trial(name, None, move |scratch| {
+            library::no_allocation_in_a_hook(build, scratch)
+        }));
+    }
+    trials.push(trial("static-tls", nm(), |_| {
+        library::static_tls_is_small()
+    }));
     case::run(trials).exit_code()
 }

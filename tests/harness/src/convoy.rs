@@ -42,6 +42,18 @@ pub fn record_with(options: &[&str], profile: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// `convoy diagnose --quiet --report-to /dev/null -o <profile> --`, to be followed by the command.
+pub fn diagnose(options: &[&str], profile: &Path) -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command
+        .args(["diagnose", "--quiet", "--report-to", "/dev/null"])
+        .args(options)
+        .arg("-o")
+        .arg(profile)
+        .arg("--");
+    Ok(command)
+}
+
 /// `convoy record --quiet -o <profile> -p <pid> --for <time>`.
 pub fn attach(profile: &Path, pid: u32, time: Duration) -> Result<Command> {
     let mut command = Command::new(binary()?);
