@@ -130,11 +130,13 @@ begin	asm_stack
 	push -1
 	pop [r15 + 16]
 	pushfq
-	pop rdx
-	and edx, 0xcd5
-	mov [r15 + 24], rdx
-	push rdx
+	mov rdx, [rsp]
 	popfq
+	pushfq
+	pop r10
+	xor r10, rdx
+	mov [r15 + 24], r10
+	and edx, 0xcd5
 	mov [rsp - 8], rbp       /* the red zone */
 	mov [rsp - 128], rbx
 	mov r8, [rsp - 8]

@@ -32,6 +32,11 @@ const void *host_blocks(void)
 	return (const char *)file + CV_TRACE_HEADER_BYTES;
 }
 
+uint32_t host_mode(void)
+{
+	return cv_tr.mode;
+}
+
 bool host_is_agent(uint64_t pc)
 {
 	return pc >= (uint64_t)__start_agent_text && pc < (uint64_t)__stop_agent_text;
@@ -53,6 +58,13 @@ void host_thread_end(void)
 {
 	cv_tr_thread_end();
 	munmap(record.words, RECORD_WORDS * 8);
+}
+
+struct cv_trace *host_new_file(void)
+{
+	file = memory(CV_TRACE_HEADER_BYTES + CV_TRACE_BLOCKS_BYTES);
+	memset(record.ends, 0, sizeof(record.ends));
+	return file;
 }
 
 bool host_start(const char **why)
@@ -103,9 +115,11 @@ AGENT void section_begin(void)
 
 AGENT void section_end(void)
 {
+	volatile uint64_t *slot = (volatile uint64_t *)__builtin_frame_address(0) + 1;
+
 	if (host_way == HOST_STEP)
 		__asm__ volatile("pushfq; andq $~0x100, (%%rsp); popfq" : : : "memory", "cc");
-	if (cv_tr.mode == CV_TR_HOOK && *cv_tr.hook_slot == cv_tr.hook_return)
+	if (cv_tr.mode == CV_TR_HOOK && cv_tr.hook_slot == slot && *slot == cv_tr.hook_return)
 		ended(CV_END_RELEASED, 0);
 }
 

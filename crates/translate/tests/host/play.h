@@ -25,7 +25,9 @@ bool host_start(const char **why);
 bool host_thread(void);
 void host_thread_end(void);
 struct cv_trace *host_file(void);
+struct cv_trace *host_new_file(void); /* in the child of a fork */
 const void *host_blocks(void);
 bool host_is_agent(uint64_t pc);
+uint32_t host_mode(void); /* cv_tr.mode */
 
 #endif

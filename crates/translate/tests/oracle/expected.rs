@@ -32,9 +32,9 @@ pub fn goes_on(first: &Step, next: &Step) -> bool {
     next.registers[1] < first.registers[1]
 }
 
-/// Whether it is a system call.
-pub fn calls_system(step: &Step) -> bool {
-    decode(step).mnemonic() == Mnemonic::Syscall
+/// Whether the processor runs one more instruction after it before it traps: a system call, a transaction that fails.
+pub fn hides_the_next(step: &Step) -> bool {
+    matches!(decode(step).mnemonic(), Mnemonic::Syscall | Mnemonic::Xbegin)
 }
 
 fn number(register: Register) -> usize {

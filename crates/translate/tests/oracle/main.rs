@@ -2,6 +2,7 @@
 //! translator has written down what each single step shows, instruction by instruction.
 #![cfg(target_arch = "x86_64")]
 
+#[path = "../common/mod.rs"]
 mod build;
 mod expected;
 mod files;
@@ -85,11 +86,10 @@ fn compare(section: &Section) -> Result<usize, String> {
     let recorded = recorded::instructions(section)?;
     let mut steps = section.steps.iter().peekable();
     let mut count = 0;
-    let mut after_call = false;
+    let mut hidden = false;
     for found in &recorded {
-        if after_call && steps.peek().is_some_and(|step| !found.is(step)) {
-            // Back from a system call, the processor runs one instruction before it traps again.
-            after_call = false;
+        if hidden && steps.peek().is_some_and(|step| !found.is(step)) {
+            hidden = false;
             continue;
         }
         let Some(step) = steps.next() else {
@@ -115,7 +115,7 @@ fn compare(section: &Section) -> Result<usize, String> {
                 step.rip, step.code
             ));
         }
-        after_call = expected::calls_system(step);
+        hidden = expected::hides_the_next(step);
         count += 1;
     }
     match steps.next() {
