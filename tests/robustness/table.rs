@@ -52,6 +52,15 @@ struct Case {
     lost: Vec<String>,
     #[serde(default)]
     may_lose: Vec<String>,
+    untraceable: Option<String>,
+}
+
+/// What convoy does with the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Record,
+    /// Every section of every lock.
+    Diagnose,
 }
 
 /// One test per case, and one that every program has a case.
@@ -64,7 +73,10 @@ pub fn trials() -> Result<Vec<Trial>> {
         .flat_map(|c| [Some(c.program.clone()), c.plugin.clone()])
         .flatten()
         .collect();
-    let mut trials: Vec<Trial> = table.case.into_iter().map(Case::trial).collect();
+    let traced = table.case.iter().filter(|c| c.untraceable.is_none());
+    let mut trials: Vec<Trial> = traced.cloned().map(|c| c.trial(Verb::Diagnose)).collect();
+    let all = table.case.into_iter();
+    trials.extend(all.map(|case| case.trial(Verb::Record)));
     trials.push(trial("table/complete", None, move |_| {
         every_program_is_used(&used)
     }));
@@ -107,23 +119,26 @@ pub fn programs() -> PathBuf {
 }
 
 impl Case {
-    fn trial(self) -> Trial {
-        trial(
-            self.name.clone(),
-            needs::missing(&self.needs),
-            move |scratch| {
-                self.compare(scratch)
-                    .map_err(|message| format!("{} ({})", message, self.why))
-            },
-        )
+    fn trial(self, verb: Verb) -> Trial {
+        let name = match verb {
+            Verb::Record => self.name.clone(),
+            Verb::Diagnose => format!("diagnose/{}", self.name),
+        };
+        trial(name, needs::missing(&self.needs), move |scratch| {
+            self.compare(verb, scratch)
+                .map_err(|message| format!("{} ({})", message, self.why))
+        })
     }
 
-    fn compare(&self, scratch: &Scratch) -> Result {
+    fn compare(&self, verb: Verb, scratch: &Scratch) -> Result {
         let line = self.line()?;
         let _turn = turn::shared();
         let bare = run(&mut self.command(&line), scratch.dir(), "bare", TIMEOUT)?;
         let file = scratch.path("run.convoy");
-        let recorder = convoy::record(&file)?;
+        let recorder = match verb {
+            Verb::Record => convoy::record(&file)?,
+            Verb::Diagnose => convoy::diagnose(&["--every"], &file)?,
+        };
         let words = std::iter::once(recorder.get_program()).chain(recorder.get_args());
         let mut recorded: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
         recorded.extend(line);
@@ -134,7 +149,23 @@ impl Case {
             TIMEOUT,
         )?;
         same(&bare, &recorded)?;
-        self.nothing_is_lost(&convoy::read(&file)?)
+        let profile = convoy::read(&file)?;
+        if verb == Verb::Diagnose {
+            self.sections_are_traced(&profile)?;
+        }
+        self.nothing_is_lost(&profile)
+    }
+
+    /// Those that the program counts itself are among them.
+    fn sections_are_traced(&self, recorded: &Profile) -> Result {
+        let sections = recorded.sections.as_ref().ok_or("no sections")?;
+        let traced: u64 = sections.sites.iter().flat_map(|s| s.ends).sum();
+        check!(
+            traced > 0 || self.counted.is_none(),
+            "no section was traced: {:?}",
+            sections.drops
+        );
+        Ok(())
     }
 
     /// The program with its arguments, behind the command that starts it.

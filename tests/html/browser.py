@@ -1,0 +1,236 @@
+#!/usr/bin/python3
+"""What a person does with a page of `convoy report --html`: looks, clicks, types. Takes a folder of pages."""
+
+import os
+import pathlib
+import sys
+import unittest
+
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+PAGES = pathlib.Path(sys.argv.pop(1))
+
+# A pixel of the timeline, as the browser has drawn it: red, green, blue.
+PIXEL = """
+const canvas = document.querySelector('.lanes canvas'), ratio = window.devicePixelRatio || 1;
+const one = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+one.drawImage(canvas, -Math.round(arguments[0] * ratio), -Math.round(arguments[1] * ratio));
+return [...one.getImageData(0, 0, 1, 1).data].slice(0, 3);
+"""
+# Colours of the style sheet that tell activity from waiting.
+COLOUR = """
+const [r, g, b] = convoy.colour(arguments[0]).match(/[0-9a-f]{2}/gi).map((hex) => parseInt(hex, 16));
+return [r, g, b];
+"""
+
+
+def browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    for argument in ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900", "--disable-dev-shm-usage"]:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=webdriver.chrome.service.Service("/usr/bin/chromedriver"), options=options)
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.quit()
+
+    def open(self, name, part=""):
+        self.browser.get("about:blank")
+        self.browser.get(f"file://{PAGES / name}.html{part}")
+        WebDriverWait(self.browser, 30).until(lambda b: b.find_elements(By.CSS_SELECTOR, "body.ready"))
+
+    def tearDown(self):
+        log = [entry for entry in self.browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        self.assertEqual(log, [])
+        self.assertFalse(self.browser.execute_script("return window.harmed === 1"))
+
+    def find(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(self, what):
+        return WebDriverWait(self.browser, 20).until(lambda _: what())
+
+    def show(self, selector):
+        element = self.find(selector)
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'start'})", element)
+        return element
+
+    def timeline(self):
+        self.show("#timeline")
+        self.wait(lambda: self.browser.execute_script("return !!convoy.view"))
+        self.settle()
+        return self.find(".lanes")
+
+    def settle(self):
+        """Until what was asked for is drawn."""
+        self.browser.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)))")
+
+    def said(self):
+        return self.find("#timeline .said").text
+
+    def click(self, left, top):
+        """Into the timeline, from its upper left corner."""
+        lanes = self.find(".lanes canvas")
+        x, y = left - lanes.size["width"] / 2, top - lanes.size["height"] / 2
+        ActionChains(self.browser).move_to_element_with_offset(lanes, round(x), round(y)).click().perform()
+        self.settle()
+
+    def row(self, thread):
+        """The middle of the lane of the n-th thread on the canvas."""
+        return self.browser.execute_script(
+            "const row = convoy.view.rows().filter((row) => !row.group)[arguments[0]];"
+            "return 24 + row.y + row.h / 2 - document.querySelector('.lanes').scrollTop", thread)
+
+    def at(self, ns):
+        """Where a time is on the canvas."""
+        return self.browser.execute_script(
+            "const [a, b] = convoy.view.domain(), w = document.querySelector('.lanes canvas').clientWidth;"
+            "return 230 + (arguments[0] - a) / (b - a) * (w - 8 - 230)", ns)
+
+    def test_all_pages_are_drawn_in_full(self):
+        for page in sorted(PAGES.glob("*.html")):
+            with self.subTest(page.stem):
+                self.open(page.stem)
+                self.assertTrue(self.find("#verdict").is_displayed())
+                self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+                self.settle()
+                for drawing in self.all("figure.curve .drawing"):
+                    self.assertTrue(drawing.find_elements(By.CSS_SELECTOR, "canvas, svg"), drawing.get_attribute("aria-label"))
+                if self.all("#flame"):
+                    self.assertGreater(len(self.all("#flame g.frame")), 1)
+
+    def test_a_wait_is_told_with_what_ended_it(self):
+        self.open("hot-lock")
+        self.timeline()
+        # The second thread waits for the first one's turn at the start.
+        self.click(self.at(5e6), self.row(1))
+        self.assertIn("waiting", self.said())
+        self.assertIn("log_lock", self.said())
+        self.assertIn("woken by", self.said())
+        self.find("[data-do=waker]").click()
+        self.assertNotIn("woken by log_lock", self.said().split(";")[0])
+
+    def test_colours_say_who_works_and_who_waits(self):
+        self.open("hot-lock")
+        self.timeline()
+        colour = lambda name: self.browser.execute_script(COLOUR, name)
+        pixel = lambda ns, thread: self.browser.execute_script(PIXEL, self.at(ns), self.row(thread))
+        self.browser.execute_script("convoy.view.show(0, 20e6)")
+        self.settle()
+        self.assertEqual(pixel(0.5e6, 0), colour("running"))
+        self.assertEqual(pixel(5e6, 0), colour("other"), "a file is no lock")
+        self.assertEqual(pixel(5e6, 1), colour("lock"))
+        self.assertEqual(pixel(10.5e6, 1), colour("running"))
+
+    def test_the_keyboard_goes_everywhere(self):
+        self.open("hot-lock")
+        lanes = self.timeline()
+        lanes.send_keys(Keys.ARROW_RIGHT)
+        first = self.said()
+        self.assertIn("running", first)
+        lanes.send_keys(Keys.ARROW_RIGHT)
+        self.assertNotEqual(self.said(), first)
+        lanes.send_keys(Keys.ARROW_DOWN)
+        whole = self.browser.execute_script("return convoy.view.domain()")
+        for _ in range(20):
+            lanes.send_keys("+")
+        self.settle()
+        near = self.browser.execute_script("return convoy.view.domain()")
+        self.assertLess(near[1] - near[0], 2000, "the view goes down to a microsecond")
+        lanes.send_keys("0")
+        self.settle()
+        self.assertEqual(self.browser.execute_script("return convoy.view.domain()"), whole)
+        lanes.send_keys("w")
+        self.assertTrue(self.said())
+
+    def test_a_finding_leads_to_its_lock_and_its_lanes(self):
+        self.open("hot-lock")
+        self.find("#finding-1 .links a[href^='#object-']").click()
+        self.wait(lambda: self.find("details.object[open] .drawing canvas"))
+        self.browser.execute_script("scrollTo(0, 0)")
+        self.find("#finding-1 .links a[href='#timeline']").click()
+        self.timeline()
+
+    def test_a_link_to_a_part_opens_it(self):
+        self.open("hot-lock")
+        part = self.all("details.object")[-1].get_attribute("id")
+        self.open("hot-lock", f"#{part}")
+        self.assertTrue(self.find(f"#{part}").get_attribute("open"))
+
+    def test_waits_are_searched_and_zoomed(self):
+        self.open("hot-lock")
+        self.show("#flame")
+        self.wait(lambda: self.all("#flame g.frame"))
+        self.find("#flame input").send_keys("log_lock")
+        found = lambda: [f for f in self.all("#flame g.frame rect") if "c77cff" in (f.get_attribute("fill") or "")]
+        self.wait(found)
+        frame = next(f for f in self.all("#flame g.frame") if "log_lock" in f.find_element(By.CSS_SELECTOR, "title").get_attribute("textContent"))
+        frame.click()
+        self.assertIn("log_lock", self.find("#flame .said").text)
+
+    def test_large_groups_are_folded_and_open(self):
+        self.open("five-thousand")
+        self.timeline()
+        rows = lambda: self.browser.execute_script("return convoy.view.rows().length")
+        folded = rows()
+        self.assertLess(folded, 50)
+        self.click(20, 24 + 11)
+        self.assertGreater(rows(), 4900)
+        self.browser.execute_script("document.querySelector('.lanes').scrollTop = 40000")
+        self.settle()
+        self.assertEqual(rows(), self.browser.execute_script("return convoy.view.rows().length"))
+
+    def test_names_are_text(self):
+        self.open("hostile")
+        self.assertIn("<script>", self.find("#verdict").text)
+        self.timeline()
+        self.click(self.at(5e6), self.row(1))
+        self.assertIn("<script>", self.said())
+        self.show("#flame")
+        self.wait(lambda: self.all("#flame g.frame"))
+        self.assertEqual(self.all("#flame g.frame img"), [])
+
+    def test_tables_say_what_pictures_show(self):
+        self.open("hot-lock")
+        for picture in self.all("[role=img]"):
+            self.assertTrue(picture.get_attribute("aria-label"))
+        for table in self.all("table"):
+            self.assertTrue(table.find_elements(By.CSS_SELECTOR, "caption"))
+        for button in self.all("button"):
+            self.assertTrue(button.text or button.get_attribute("aria-label"))
+
+    def test_pictures_for_people(self):
+        """No assertion of taste: the files are there to be looked at."""
+        shots = PAGES / "shots"
+        shots.mkdir(exist_ok=True)
+        for page in sorted(PAGES.glob("*.html")):
+            for scheme in ["light", "dark"]:
+                self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+                self.open(page.stem)
+                self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+                self.settle()
+                path = shots / f"{page.stem}-{scheme}.png"
+                self.browser.save_screenshot(str(path))
+                self.assertGreater(path.stat().st_size, 5000)
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("SE_OFFLINE", "true")
+    unittest.main()

@@ -1,0 +1,86 @@
+//! What is in the file.
+
+use std::process::Command;
+
+use crate::pages;
+
+#[test]
+fn the_first_thing_said_is_what_is_wrong_and_what_to_do() {
+    let page = pages::page(&pages::hot_lock());
+    let verdict = page.find("<h1 id=\"verdict\">").unwrap();
+    let lead = page.find("class=\"lead\"").unwrap();
+    let findings = page.find("id=\"findings\"").unwrap();
+    assert!(verdict < lead && lead < findings);
+    assert!(
+        page[verdict..findings].contains("log_lock"),
+        "{}",
+        &page[verdict..findings]
+    );
+    assert!(page[lead..findings].contains("Fix: "));
+    // Each finding is linked to the picture that shows it.
+    let object = page.find("href=\"#object-").unwrap();
+    let id: String = page[object + 6..]
+        .chars()
+        .take_while(|c| *c != '"')
+        .collect();
+    assert!(
+        page.contains(&format!("id=\"{}\"", id.trim_start_matches('#'))),
+        "{id}"
+    );
+}
+
+#[test]
+fn what_a_program_calls_its_things_is_text() {
+    let page = pages::page(&pages::hostile());
+    assert!(!page.contains("<script>window.harmed"));
+    assert!(!page.contains("<img"));
+    assert!(!page.contains("<svg onload"));
+    assert!(!page.contains("<b onclick"));
+    assert!(page.contains("&lt;/script&gt;&lt;script&gt;window.harmed"));
+}
+
+#[test]
+fn nothing_is_loaded_from_anywhere() {
+    let page = pages::page(&pages::hot_lock());
+    assert!(page.contains("default-src 'none'"));
+    for tag in [
+        "<link",
+        "<img",
+        "<iframe",
+        "@import",
+        "url(http",
+        "src=\"http",
+    ] {
+        assert!(!page.contains(tag), "{tag}");
+    }
+}
+
+#[test]
+fn a_profile_without_data_says_why() {
+    let page = pages::page(&pages::empty());
+    assert!(page.contains("Nothing was recorded that can be judged."));
+    assert!(page.contains("No thread was seen"));
+    let page = pages::page(&pages::without_scheduler());
+    assert!(page.contains("which code runs while the others wait"));
+    assert!(page.contains("sudo sysctl kernel.perf_event_paranoid=1"));
+    assert!(!page.contains("id=\"timeline\""));
+    for profile in [pages::silent(), pages::truncated()] {
+        assert!(pages::page(&profile).contains("id=\"verdict\""));
+    }
+}
+
+#[test]
+fn five_thousand_threads_make_no_giant() {
+    let page = pages::page(&pages::five_thousand());
+    assert!(page.len() < 3 << 20, "{} bytes", page.len());
+}
+
+#[test]
+fn the_libraries_are_as_they_were_published() {
+    let vendor = concat!(env!("CARGO_MANIFEST_DIR"), "/vendor");
+    let sums = Command::new("sha256sum")
+        .args(["--check", "--strict", "--quiet", "SHA256SUMS"])
+        .current_dir(vendor)
+        .status();
+    assert!(sums.unwrap().success());
+}

@@ -1,0 +1,141 @@
+//! Pages of profiles of every shape.
+
+use convoy_detect::Thresholds;
+use convoy_model::{Model, OffReason};
+use convoy_profile::{Collector, Profile, Sched};
+use convoy_report::Report;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ns, us, ProfileBuilder};
+
+/// As the program makes it: both rooms, one list of findings.
+pub fn page(profile: &Profile) -> String {
+    let thresholds = Thresholds::default();
+    let model = Model::build(profile);
+    let mut analysis = convoy_detect::analyze(&model, &thresholds);
+    let critical = model.sched.as_ref().map(|_| {
+        let critical = convoy_critical::analyze(&model, &convoy_critical::Thresholds::default());
+        convoy_critical::cross_check(&model, &critical, &mut analysis.findings);
+        let (found, dismissed) = (
+            std::mem::take(&mut analysis.findings),
+            std::mem::take(&mut analysis.dismissed),
+        );
+        (analysis.findings, analysis.dismissed) =
+            convoy_critical::merge(&model, &critical, found, dismissed);
+        critical
+    });
+    convoy_html::render(&Report {
+        model: &model,
+        analysis: &analysis,
+        critical: critical.as_ref(),
+        sections: None,
+        thresholds: &thresholds,
+    })
+}
+
+/// Four threads take turns at a lock; whoever holds it works for a millisecond and syncs a file for nine.
+pub fn hot_lock() -> Profile {
+    turns("log_lock", "/var/log/app.log", "put")
+}
+
+/// The same in a program that names its things to do harm.
+pub fn hostile() -> Profile {
+    let script = "</script><script>window.harmed=1</script><img src=x onerror=window.harmed=1>";
+    let mut profile = turns(
+        script,
+        "\"><svg onload=window.harmed=1>",
+        "<b onclick='x'>&amp;",
+    );
+    profile.meta.command = vec!["./app".into(), script.into()];
+    profile.meta.notes = vec![script.into()];
+    profile
+}
+
+fn turns(lock_name: &str, file_name: &str, function: &str) -> Profile {
+    let mut p = ProfileBuilder::new("log");
+    p.cpus(4).wall(ms(1600));
+    let (put, sync) = (p.site(function, "l.c", 20), p.site("flush", "l.c", 24));
+    let unlock = p.site(function, "l.c", 27);
+    let held = p.frame(function, "l.c", 20);
+    let work = p.site("work", "l.c", 5);
+    let lock = p.mutex(lock_name);
+    let address = p.raw().objects[lock as usize].addr;
+    let threads: Vec<_> = (0..4)
+        .map(|_| p.thread(lock_name).start("w", "l.c", 1).cpu(ms(40)).id())
+        .collect();
+    for (i, &t) in threads.iter().enumerate() {
+        p.acquires(t, lock, put, 60).hold(us(3)).cost(ns(45));
+        p.contended(t, lock, put, 40, ms(1140))
+            .held_by(threads[(i + 3) % 4], held, unlock);
+    }
+    let mut s = Schedule::new();
+    let file = s.name(file_name);
+    for turn in 0..160 {
+        for (i, &t) in threads.iter().enumerate() {
+            let before = threads[(i + 3) % 4];
+            if turn % 4 == i {
+                s.runs(t, work, ms(1));
+                s.waits(t, Wait::new(OffReason::Sync, sync).named(file), ms(9));
+            } else {
+                let wait = Wait::futex(put, address).woken_by(before, unlock);
+                s.waits(t, wait, ms(10));
+            }
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    profile
+}
+
+/// No scheduler was listened to.
+pub fn without_scheduler() -> Profile {
+    let mut profile = hot_lock();
+    profile.sched = None;
+    profile.meta.collectors.push(Collector {
+        name: "scheduler".into(),
+        active: false,
+        lost: "which code runs while the others wait".into(),
+        enable: "sudo sysctl kernel.perf_event_paranoid=1".into(),
+    });
+    profile
+}
+
+/// Nothing was seen.
+pub fn empty() -> Profile {
+    Profile::default()
+}
+
+/// Somebody listened, and nothing happened.
+pub fn silent() -> Profile {
+    Profile {
+        sched: Some(Sched::default()),
+        ..ProfileBuilder::new("true").build()
+    }
+}
+
+/// The first half of a file.
+pub fn truncated() -> Profile {
+    let bytes = hot_lock().to_bytes().unwrap();
+    Profile::read(&bytes[..bytes.len() / 2]).unwrap().0
+}
+
+/// 5,000 threads that wait for one another, a hundred times each.
+pub fn five_thousand() -> Profile {
+    let mut p = ProfileBuilder::new("server");
+    p.cpus(64).wall(ms(100));
+    let (work, take) = (p.site("work", "s.c", 5), p.site("take", "s.c", 9));
+    let mut s = Schedule::new();
+    let threads: Vec<_> = (0..5000)
+        .map(|_| p.thread("conn").start("serve", "s.c", 1).cpu(us(900)).id())
+        .collect();
+    for (i, &t) in threads.iter().enumerate() {
+        let waker = threads[(i + 1) % threads.len()];
+        for _ in 0..5 {
+            // All change at the same times: a schedule of few moments is quickly made.
+            s.runs(t, work, us(1000));
+            s.waits(t, Wait::futex(take, 0x900).woken_by(waker, work), us(9000));
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    profile
+}
