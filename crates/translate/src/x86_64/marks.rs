@@ -41,8 +41,18 @@ pub struct State {
     pub record: Record,
     /// The register that points into the record, where there is one.
     pub pointer: Reg,
-    /// Four bits for each general register: 0 = it is in place, else the number of its slot and one.
+    /// Four bits for each general register: 0 = it is in place, 15 = it is in `spare`, else the number of its slot and one.
     pub saved: u64,
+    /// A lent register that holds another one of the program's.
+    pub spare: Reg,
+}
+
+/// Where a register's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In `cv_tr`, at this offset (bytes).
+    Slot(u32),
+    Register(Reg),
 }
 
 impl State {
@@ -51,6 +61,7 @@ impl State {
         record: Record::Before,
         pointer: Reg(0),
         saved: 0,
+        spare: Reg(0),
     };
 
     /// With the two registers of a block lent.
@@ -60,6 +71,7 @@ impl State {
             record,
             pointer: pair.record,
             saved: 0,
+            spare: Reg(0),
         };
         state.save(pair.record, Slot::Record);
         state.save(pair.address, Slot::Address);
@@ -75,6 +87,13 @@ impl State {
         self
     }
 
+    /// With a register in a lent one.
+    pub fn with_spared(mut self, register: Reg, spare: Reg) -> Self {
+        self.saved |= 0xf << (u32::from(register.0) * 4);
+        self.spare = spare;
+        self
+    }
+
     pub fn with_ip(mut self, ip: Ip) -> Self {
         self.ip = ip;
         self
@@ -85,10 +104,13 @@ impl State {
         self
     }
 
-    /// The slot that a register's value is in.
-    pub fn slot_of(&self, register: Reg) -> Option<u32> {
-        let nibble = self.saved >> (u32::from(register.0) * 4) & 0xf;
-        (nibble != 0).then(|| (nibble as u32 - 1) * 8)
+    /// Where a register's value is, if not in place.
+    pub fn place_of(&self, register: Reg) -> Option<Place> {
+        match self.saved >> (u32::from(register.0) * 4) & 0xf {
+            0 => None,
+            0xf => Some(Place::Register(self.spare)),
+            slot => Some(Place::Slot((slot as u32 - 1) * 8)),
+        }
     }
 }
 

@@ -34,7 +34,10 @@ pub fn goes_on(first: &Step, next: &Step) -> bool {
 
 /// Whether the processor runs one more instruction after it before it traps: a system call, a transaction that fails.
 pub fn hides_the_next(step: &Step) -> bool {
-    matches!(decode(step).mnemonic(), Mnemonic::Syscall | Mnemonic::Xbegin)
+    matches!(
+        decode(step).mnemonic(),
+        Mnemonic::Syscall | Mnemonic::Xbegin
+    )
 }
 
 fn number(register: Register) -> usize {

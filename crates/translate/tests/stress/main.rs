@@ -21,7 +21,15 @@ fn programs_survive_what_happens_to_their_sections() {
         "processes",
     ];
     for test in tests {
-        let out = Command::new(&program).arg(test).output().expect("the test program runs");
-        assert!(out.status.success(), "{test}: {} {}", out.status, String::from_utf8_lossy(&out.stderr));
+        let out = Command::new(&program)
+            .arg(test)
+            .output()
+            .expect("the test program runs");
+        assert!(
+            out.status.success(),
+            "{test}: {} {}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 }

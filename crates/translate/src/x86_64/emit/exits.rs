@@ -56,16 +56,16 @@ pub(super) fn check(e: &mut Emitter<'_>, index: usize) {
 pub(super) fn island(e: &mut Emitter<'_>) -> usize {
     let offset = e.asm.offset();
     let exit = e.exit(ExitKind::Limit, e.block.ip, 0);
-    e.mark(0, e.begun().with_saved(Reg::RCX, Slot::Extra0));
-    e.asm.load(Reg::RCX, Slot::Extra0);
+    e.mark(0, e.begun().with_spared(Reg::RCX, e.pair.address));
+    e.asm.copy(Reg::RCX, e.pair.address);
     leave(e, exit);
     offset
 }
 
 /// The same comparison: rcx becomes the upper byte of the difference, which is 0 when the limit has been passed.
 pub(super) fn check_without_flags(e: &mut Emitter<'_>, island: usize) {
-    e.asm.store(Slot::Extra0, Reg::RCX);
-    e.mark(0, e.begun().with_saved(Reg::RCX, Slot::Extra0));
+    e.asm.copy(e.pair.address, Reg::RCX);
+    e.mark(0, e.begun().with_spared(Reg::RCX, e.pair.address));
     e.asm.load(Reg::RCX, Slot::MinusLimit);
     e.asm
         .lea(Reg::RCX, &Mem::indexed(Reg::RCX, e.pair.record, 1));
@@ -73,7 +73,7 @@ pub(super) fn check_without_flags(e: &mut Emitter<'_>, island: usize) {
     e.asm.low_byte(Reg::RCX, Reg::RCX);
     let branch = e.asm.jump_if_rcx_zero();
     e.asm.land_back(branch, island);
-    e.asm.load(Reg::RCX, Slot::Extra0);
+    e.asm.copy(Reg::RCX, e.pair.address);
     e.mark(0, e.begun());
 }
 

@@ -1,6 +1,6 @@
 //! What the program's state is where a signal has arrived.
 
-use super::super::marks::{self, Ip, Record, State};
+use super::super::marks::{self, Ip, Place, Record, State};
 use super::super::regs::{Reg, Slot};
 use super::entry::{self, Frame, FRAME_BELOW, VECTORS_BYTES};
 use super::record;
@@ -108,9 +108,15 @@ fn of_piece(thread: Thread, context: &mut Context, piece: &Piece) {
         Ip::Target => thread.get(Slot::Target),
         Ip::Exit => at_exit(thread),
     };
+    let found = context.registers;
     for number in 0..16 {
-        if let Some(slot) = state.slot_of(Reg(number)) {
-            context.registers[PLACES[usize::from(number)]] = thread.at_offset(slot);
+        let place = PLACES[usize::from(number)];
+        match state.place_of(Reg(number)) {
+            None => {}
+            Some(Place::Slot(offset)) => context.registers[place] = thread.at_offset(offset),
+            Some(Place::Register(spare)) => {
+                context.registers[place] = found[PLACES[usize::from(spare.0 & 15)]]
+            }
         }
     }
 }

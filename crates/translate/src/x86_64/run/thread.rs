@@ -62,7 +62,7 @@ impl Thread {
         unsafe { self.word(slot).write_volatile(value) }
     }
 
-    /// The word at an offset in bytes, as [`super::super::marks::State::slot_of`] gives it.
+    /// The word at an offset in bytes, as [`super::super::marks::Place::Slot`] gives it.
     pub fn at_offset(self, offset: u32) -> u64 {
         // SAFETY: the offset is that of a slot.
         unsafe { ((self.0 + u64::from(offset)) as *const u64).read_volatile() }
