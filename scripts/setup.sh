@@ -21,6 +21,17 @@ missing_of() {
 	done
 }
 
+# Python packages that tests read exports with, where they disturb nobody.
+python_packages() {
+	local wanted=tests/exports/requirements.txt venv=${CARGO_TARGET_DIR:-target}/test-venv
+	cmp -s $wanted "$venv/installed.txt" && return
+	echo "setup: installing Python packages into $venv"
+	rm -rf "$venv"
+	python3 -m venv "$venv"
+	"$venv/bin/pip" install -q --disable-pip-version-check -r $wanted
+	cp $wanted "$venv/installed.txt"
+}
+
 missing=()
 command -v gcc >/dev/null || missing+=(gcc libc6-dev)
 command -v objcopy >/dev/null || missing+=(binutils)
@@ -38,7 +49,10 @@ if [ "${1:-build}" = test ]; then
 	command -v go >/dev/null || missing+=(golang-go)
 	while read -r p; do missing+=("$p"); done < <(missing_of scripts/packages.txt)
 fi
-[ ${#missing[@]} -eq 0 ] && exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+	[ "${1:-build}" = test ] && python_packages
+	exit 0
+fi
 
 if ! command -v apt-get >/dev/null; then
 	echo "setup: not a Debian machine; please install the equivalents of: ${missing[*]}" >&2
@@ -60,3 +74,4 @@ if [ ! -e $policy ]; then
 	trap '"${sudo[@]}" rm -f $policy' EXIT
 fi
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+[ "${1:-build}" != test ] || python_packages

@@ -1,0 +1,197 @@
+//! Comparisons of fixed profiles, byte for byte. `CONVOY_BLESS=1 cargo test -p convoy-compare` rewrites them after
+//! a change that was meant; read the difference before it is committed.
+
+use convoy_compare::{compare, json, markdown, sarif, text, Comparison, Error, Limit, Summary};
+use convoy_detect::Thresholds;
+use convoy_model::Model;
+use convoy_profile::{Exit, Op, Profile};
+use convoy_report::Report;
+use convoy_testkit::{assert_golden, ms, us, ProfileBuilder};
+
+fn summary(name: &str, profile: &Profile) -> Summary {
+    let thresholds = Thresholds::default();
+    let model = Model::build(profile);
+    let analysis = convoy_detect::analyze(&model, &thresholds);
+    Summary::of(
+        name,
+        &Report {
+            model: &model,
+            analysis: &analysis,
+            critical: None,
+            sections: None,
+            thresholds: &thresholds,
+        },
+    )
+}
+
+/// How a server is built, and how it runs.
+#[derive(Debug, Clone, Copy)]
+struct Build {
+    /// Length of the run, and of the waits of each worker for the cache's lock.
+    wall: u64,
+    waits: u64,
+    /// What a rebuild changes: lines, directories, addresses.
+    moved: u32,
+    /// A second lock is taken and waited for.
+    logs: bool,
+}
+
+const SLOW: Build = Build {
+    wall: ms(1000),
+    waits: ms(410),
+    moved: 0,
+    logs: false,
+};
+const FAST: Build = Build {
+    wall: ms(640),
+    waits: ms(18),
+    moved: 7,
+    logs: false,
+};
+
+/// Four workers, a lock that is initialised in a function and taken at two places of another.
+fn server(build: Build) -> Profile {
+    let mut p = ProfileBuilder::new("server");
+    p.cpus(4).wall(build.wall);
+    let dir = if build.moved > 0 {
+        "/build/b/src"
+    } else {
+        "/build/a/src"
+    };
+    let cache = format!("{dir}/cache.c");
+    for i in 0..build.moved {
+        p.frame(&format!("new_{i}"), &cache, i + 1);
+    }
+    let line = |line: u32| line + build.moved;
+    let insert = p.frame("cache_insert", &cache, line(41));
+    let again = p.frame("cache_insert", &cache, line(60));
+    let worker = p.frame("worker_main", &format!("{dir}/server.c"), 120);
+    let (first, second) = (p.stack(&[insert, worker]), p.stack(&[again, worker]));
+    let created = p.site("main", &format!("{dir}/server.c"), 150);
+    let init = p.site("cache_new", &cache, line(12));
+    let lock = p.mutex("");
+    {
+        let object = &mut p.raw().objects[lock as usize];
+        (object.symbol, object.init_stack) = (None, init);
+    }
+    let log = build.logs.then(|| p.mutex("log_lock"));
+    let write = p.site("log_write", &format!("{dir}/log.c"), 9);
+    for i in 0..4 {
+        let w = p
+            .thread(&format!("worker-{i}"))
+            .start("worker_main", &format!("{dir}/server.c"), 100)
+            .created_at(created)
+            .cpu(build.wall - build.waits - ms(5))
+            .run_delay(ms(1))
+            .id();
+        p.acquires(w, lock, first, 60_000).hold(us(2));
+        let each = build.waits * 3 / 4;
+        p.contended(w, lock, first, 1_500, each)
+            .held_by(w, insert, first)
+            .hold(us(3));
+        p.contended(w, lock, second, 500, build.waits - each)
+            .hold(us(5));
+        if let Some(log) = log {
+            p.op(w, log, write, Op::MutexLock, 9_000);
+            p.contended(w, log, write, 900, ms(200)).hold(us(200));
+        }
+    }
+    p.build()
+}
+
+fn compared(before: &[Build], after: &[Build]) -> Comparison {
+    let summaries = |side: &str, builds: &[Build]| -> Vec<Summary> {
+        let runs = builds.iter().enumerate();
+        runs.map(|(n, build)| summary(&format!("{side}-{n}.convoy"), &server(*build)))
+            .collect()
+    };
+    compare(&summaries("before", before), &summaries("after", after)).unwrap()
+}
+
+fn golden(name: &str, got: &str) {
+    assert_golden(format!("../../tests/golden/diff/{name}"), got);
+}
+
+fn wall(build: Build, wall_ms: u64) -> Build {
+    Build {
+        wall: ms(wall_ms),
+        ..build
+    }
+}
+
+#[test]
+fn a_fix_in_another_build_is_told_with_an_interval() {
+    let before = [wall(SLOW, 1000), wall(SLOW, 1030), wall(SLOW, 985)];
+    let after = [wall(FAST, 640), wall(FAST, 655), wall(FAST, 630)];
+    let c = compared(&before, &after);
+    golden("fix.txt", &text(&c, &[], true));
+    golden("fix.json", &json(&c, &[]));
+    golden("fix.md", &markdown(&c, &[]));
+    golden("fix.sarif", &sarif(&c, &[], "0.0.0-test"));
+    // Nothing of the lock is lost or new for the lines alone.
+    let lock = &c.locks[0];
+    assert!(lock
+        .sites
+        .iter()
+        .all(|s| s.before.is_some() && s.after.is_some()));
+    assert!(c.sentence.starts_with("Faster by 57 % ("), "{}", c.sentence);
+}
+
+#[test]
+fn a_regression_trips_the_gate() {
+    let worse = Build { logs: true, ..SLOW };
+    let c = compared(&[FAST], &[worse]);
+    let limits = [
+        "lock.wait_share>+5pp",
+        "wall>+3%",
+        "findings.new>0",
+        "lock[log].wait>1ms",
+    ];
+    let breaches: Vec<_> = limits
+        .iter()
+        .flat_map(|limit| limit.parse::<Limit>().unwrap().check(&c))
+        .collect();
+    golden("regression.txt", &text(&c, &breaches, false));
+    golden("regression.sarif", &sarif(&c, &breaches, "0.0.0-test"));
+    assert!(breaches.len() >= 5, "{breaches:?}");
+    assert_eq!(
+        c.wall_ns.speed_interval(),
+        None,
+        "one run a side claims no interval"
+    );
+}
+
+#[test]
+fn the_same_runs_differ_in_nothing() {
+    let c = compared(&[SLOW], &[Build { moved: 9, ..SLOW }]);
+    golden("same.txt", &text(&c, &[], false));
+    for limit in [
+        "lock.wait_share>+1pp",
+        "wall>+1%",
+        "cpu>+1%",
+        "findings.new>0",
+        "gain>+1%",
+    ] {
+        assert_eq!(limit.parse::<Limit>().unwrap().check(&c), [], "{limit}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let full = summary("full.convoy", &server(SLOW));
+    let empty = summary("empty.convoy", &Profile::default());
+    assert_eq!(
+        compare(std::slice::from_ref(&full), &[empty]),
+        Err(Error::Nothing {
+            name: "empty.convoy".into(),
+            why: "no process was recorded".into(),
+        })
+    );
+    assert_eq!(compare(&[full.clone()], &[]), Err(Error::NoRuns("after")));
+    let mut attached = server(SLOW);
+    attached.meta.exit = Exit::Running;
+    attached.meta.machine.cpus_allowed = 8;
+    let c = compare(&[full], &[summary("attached.convoy", &attached)]).unwrap();
+    golden("remarks.txt", &text(&c, &[], false));
+    assert!(!c.sentence.contains("aster"), "{}", c.sentence);
+}
