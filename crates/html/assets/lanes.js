@@ -12,7 +12,7 @@
 
   // What is told apart by colour, in the order in which it is stacked.
   const KINDS = ["running", "spinning", "ready", "lock", "other"];
-  const LEGEND = ["running", "waiting in a loop", "wants a CPU", "waits for a lock or the like", "other waits"];
+  const LEGEND = ["running", "waiting in a loop", "wants a CPU", "waits for others", "idle or not known"];
 
   convoy.timeline = (section) => {
     const { page, lanes, text } = convoy;
@@ -92,8 +92,8 @@
       if (did === convoy.SPINNING) return 1;
       if (did !== convoy.WAITING) return 2;
       const off = page.lanes.offs[lane.row[i]];
-      if (!off || off[1] === null) return 4;
-      return wanted === null || off[1] === wanted ? 3 : 4;
+      if (!off) return 4;
+      return (wanted === null ? off[3] === 1 : off[1] === wanted) ? 3 : 4;
     };
 
     // Adds the shares of an interval, times `weight`.
@@ -157,27 +157,46 @@
     };
 
     // What the threads of a group did, added up by pixel.
-    const paintGroup = (group, y, h, from, to) => {
-      const width = Math.max(1, Math.floor(full.range()[1] - GUTTER));
+    const addGroup = (group, from, to, width) => {
       const pixel = (to - from) / width;
       const sums = KINDS.map(() => new Float64Array(width));
-      const one = new Float64Array(5);
+      const shares = new Float64Array(5);
       for (const t of group.threads) {
         const lane = lanes[t];
         for (let i = Math.max(0, convoy.at(lane, from)); i < lane.n && lane.start[i] < to; i++) {
           const a = Math.max(from, lane.start[i]) - from, b = Math.min(to, lane.end[i]) - from;
           if (b <= a) continue;
-          one.fill(0);
-          add(one, lane, i, 1);
-          const last = Math.min(width - 1, Math.floor(b / pixel));
-          for (let p = Math.floor(a / pixel); p <= last; p++) {
+          const joined = lane.shares.has(i);
+          const only = joined ? -1 : kind(lane, i);
+          if (joined) {
+            shares.fill(0);
+            add(shares, lane, i, 1);
+          }
+          const first = Math.floor(a / pixel), last = Math.min(width - 1, Math.floor(b / pixel));
+          for (let p = first; p <= last; p++) {
             const part = Math.min(b, (p + 1) * pixel) - Math.max(a, p * pixel);
-            for (let k = 0; k < 5; k++) if (one[k] > 0) sums[k][p] += one[k] * part;
+            if (only >= 0) sums[only][p] += part;
+            else for (let k = 0; k < 5; k++) sums[k][p] += shares[k] * part;
           }
         }
       }
-      const whole = group.threads.length * pixel;
-      for (let p = 0; p < width; p++) stack(sums.map((s) => s[p]), whole, GUTTER + p, 1, y, h);
+      return sums;
+    };
+
+    // Adding up is the dear part: it is kept until the view or what is pointed out changes.
+    const paintGroup = (group, y, h, from, to) => {
+      const width = Math.max(1, Math.floor(full.range()[1] - GUTTER));
+      const key = `${from} ${to} ${width} ${wanted}`;
+      if (group.key !== key) {
+        group.sums = addGroup(group, from, to, width);
+        group.key = key;
+      }
+      const whole = group.threads.length * (to - from) / width;
+      const column = new Float64Array(5);
+      for (let p = 0; p < width; p++) {
+        for (let k = 0; k < 5; k++) column[k] = group.sums[k][p];
+        stack(column, whole, GUTTER + p, 1, y, h);
+      }
     };
 
     const clip = (words, width) => {

@@ -11,10 +11,11 @@
     return `${digits(ns / 1e9)} s`;
   };
 
-  // A point in time, as exact as the picture is: `step` is what a pixel or a tick is worth.
+  // A point in time, as exact as the picture is: `step` is what a tick or a piece is worth.
   convoy.moment = (ns, step) => {
-    const [scale, unit] = step >= 1e7 ? [1e9, "s"] : step >= 1e4 ? [1e6, "ms"] : step >= 10 ? [1e3, "us"] : [1, "ns"];
-    const places = Math.max(0, Math.min(3, Math.ceil(Math.log10(scale / Math.max(step, 1e-9)))));
+    const [scale, unit] = step >= 1e8 ? [1e9, "s"] : step >= 1e5 ? [1e6, "ms"] : step >= 100 ? [1e3, "us"] : [1, "ns"];
+    let places = 0;
+    while (places < 3 && Math.abs((step / scale) * 10 ** places - Math.round((step / scale) * 10 ** places)) > 1e-6) places++;
     return `${(ns / scale).toFixed(places)} ${unit}`;
   };
 

@@ -124,11 +124,23 @@ fn stack(model: &Model, thread: convoy_model::ThreadId, site: Option<SiteId>) ->
         .and_then(|id| model.sites.get(id.0 as usize))
         .and_then(|site| site.frames.get(site.shown..))
         .unwrap_or(&[]);
-    let functions = frames.iter().rev().map(|frame| names::frame(frame));
-    let skip = frames.len().saturating_sub(DEPTH);
+    // Runtimes and lock wrappers are a tower that is the same everywhere.
+    let mut told: Vec<_> = frames
+        .iter()
+        .filter(|frame| !convoy_model::passes_on(frame) && !starts(&frame.function))
+        .take(DEPTH)
+        .map(names::frame)
+        .collect();
+    told.reverse();
     group
         .into_iter()
-        .chain(functions.skip(skip))
+        .chain(told)
         .map(|name| (name, 0))
         .collect()
+}
+
+/// What starts threads and programs.
+fn starts(function: &str) -> bool {
+    matches!(function, "start_thread" | "clone" | "clone3" | "_start")
+        || function.starts_with("__libc_start")
 }

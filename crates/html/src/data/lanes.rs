@@ -1,8 +1,9 @@
 //! The timeline: what every thread did when.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use convoy_model::{Doing, Interval, Lane, Sched, ThreadId, Waker};
+use convoy_detect::EventClass;
+use convoy_model::{Doing, Interval, Lane, ObjectId, Sched, ThreadId, Waker};
 use convoy_report::{sched_names, Report};
 use serde::Serialize;
 
@@ -20,8 +21,8 @@ pub(crate) struct Rows {
     intervals: usize,
     joined_below_ns: u64,
     threads_left_out: u64,
-    /// What is waited for: a text, the object if there is one, and where.
-    offs: Vec<(u32, Option<u32>, u32)>,
+    /// What is waited for: a text, the object if there is one, where, and 1 if somebody could shorten it.
+    offs: Vec<(u32, Option<u32>, u32, u8)>,
     /// Where a thread ran.
     slices: Vec<u32>,
     /// Who woke: the thread's place among the lanes, what to say of one that has none, and where it was.
@@ -62,6 +63,7 @@ pub(crate) fn lanes(
         strings,
         place: (0u32..).zip(order).map(|(at, &id)| (id, at)).collect(),
         offs: Table::default(),
+        matter: matter(report),
         slices: Table::default(),
         wakes: Table::default(),
         bytes: Vec::new(),
@@ -108,12 +110,22 @@ impl<R> Table<R> {
     }
 }
 
+/// Locks, and events that did not merely come when they came.
+fn matter(report: &Report<'_>) -> HashSet<ObjectId> {
+    let locks = report.analysis.locks.iter().map(|row| row.object);
+    let events = report.analysis.events.iter();
+    let events = events.filter(|row| row.class != EventClass::Idle);
+    locks.chain(events.map(|row| row.object)).collect()
+}
+
 struct Writer<'a> {
     report: &'a Report<'a>,
     sched: &'a Sched,
     strings: &'a mut Strings,
     place: HashMap<ThreadId, u32>,
-    offs: Table<(u32, Option<u32>, u32)>,
+    offs: Table<(u32, Option<u32>, u32, u8)>,
+    /// Objects with waits that somebody could shorten.
+    matter: HashSet<ObjectId>,
     slices: Table<u32>,
     wakes: Table<(Option<u32>, u32, u32)>,
     bytes: Vec<u8>,
@@ -164,6 +176,7 @@ impl Writer<'_> {
 
     fn off(&mut self, id: Option<u32>) -> Option<u32> {
         let (sched, model, strings) = (self.sched, self.report.model, &mut *self.strings);
+        let matter = &self.matter;
         self.offs.row(id, |id| {
             let off = sched.offs.get(id)?;
             let reason = sched_names::reason(off.reason);
@@ -172,7 +185,9 @@ impl Writer<'_> {
                 None => reason.into(),
             };
             let place = strings.id(sched_names::path_of(model, off.site, 3));
-            Some((strings.id(text), off.object.map(|id| id.0), place))
+            let matters = off.object.is_some_and(|id| matter.contains(&id));
+            let object = off.object.map(|id| id.0);
+            Some((strings.id(text), object, place, u8::from(matters)))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_detect::{FamilyRow, WaitsFor};
+use convoy_detect::{EventClass, FamilyRow, WaitsFor};
 use convoy_model::{GroupId, Model, ObjectId, ThreadId};
 use convoy_profile::ObjectKind;
 use convoy_report::{names, Report};
@@ -37,28 +37,32 @@ pub(crate) struct Family {
 
 /// An object with its waits, lock or not.
 pub(crate) struct WaitedFor<'a> {
+    /// Nobody could have shortened them.
+    idle: bool,
     pub(crate) object: ObjectId,
     pub(crate) wait_ns: u64,
     pub(crate) hist: &'a [u64],
     pub(crate) waits_for: &'a [WaitsFor],
 }
 
-/// The objects most waited for. Waits that nobody could shorten count as well: they are part of the picture.
+/// The objects most waited for; waits that nobody could shorten last, as they are part of the picture, too.
 pub(crate) fn waited_for<'a>(report: &Report<'a>) -> Vec<WaitedFor<'a>> {
     let locks = report.analysis.locks.iter().map(|row| WaitedFor {
+        idle: false,
         object: row.object,
         wait_ns: row.stats.wait_ns,
         hist: &row.stats.wait_hist,
         waits_for: &row.waits_for,
     });
     let events = report.analysis.events.iter().map(|row| WaitedFor {
+        idle: row.class == EventClass::Idle,
         object: row.object,
         wait_ns: row.wait_ns,
         hist: &row.wait_hist,
         waits_for: &row.waits_for,
     });
     let mut all: Vec<_> = locks.chain(events).filter(|row| row.wait_ns > 0).collect();
-    all.sort_by_key(|row| std::cmp::Reverse(row.wait_ns));
+    all.sort_by_key(|row| (row.idle, std::cmp::Reverse(row.wait_ns)));
     all.truncate(OBJECTS);
     all
 }

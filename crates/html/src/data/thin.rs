@@ -112,6 +112,7 @@ mod tests {
         };
         let (was, is) = (sum(&lanes[0]), sum(&thinner[0]));
         assert_eq!(was.all_ns(), is.all_ns());
-        assert!(was.running_ns.abs_diff(is.running_ns) < 100);
+        // A nanosecond an interval is lost to rounding.
+        assert!(was.running_ns.abs_diff(is.running_ns) <= 200);
     }
 }

@@ -92,7 +92,8 @@ pub(crate) fn work(report: &Report<'_>, strings: &mut Strings) -> Vec<Work> {
         let name = group.map_or_else(|| "unknown threads".into(), names::group);
         let mut parts = vec![(strings.id("work".into()), row.busy_ns)];
         let mut named = 0u64;
-        for (object, ns) in &row.top_waits {
+        let least = row.life_ns / 200; // half a percent: less is not seen
+        for (object, ns) in row.top_waits.iter().filter(|(_, ns)| *ns >= least) {
             let text = format!("waits for {}", names::object_of(report.model, *object));
             parts.push((strings.id(text), *ns));
             named = named.saturating_add(*ns);

@@ -25,7 +25,7 @@ pub(super) fn findings(report: &Report<'_>) -> Markup {
             }
             ol .findings {
                 @for (i, finding) in found.iter().enumerate() {
-                    li { (one(report, i + 1, finding, i < 3)) }
+                    li { (one(report, i + 1, finding, i == 0)) }
                 }
             }
             @if !analysis.dismissed.is_empty() {

@@ -1,5 +1,6 @@
 //! What was waited for: a table of all, and the most waited for in detail.
 
+use convoy_detect::Quadrant;
 use convoy_model::ObjectId;
 use convoy_report::human::{count, duration, percent, rate};
 use convoy_report::{names, Report};
@@ -53,8 +54,12 @@ fn lock_table(report: &Report<'_>) -> Markup {
                             td { (kind(report, row.object)) }
                             td .n { (duration(row.stats.wait_ns as f64)) }
                             td .n { (percent(row.stats.waited_ratio)) }
-                            td .n { (count(row.stats.acquisitions)) }
-                            td .n { (rate(row.stats.frequency_hz)) }
+                            @if row.stats.quadrant == Quadrant::Unknown {
+                                td .n { "?" } td .n { "?" }
+                            } @else {
+                                td .n { (count(row.stats.acquisitions)) }
+                                td .n { (rate(row.stats.frequency_hz)) }
+                            }
                             td .n { (row.stats.contention_ratio.map_or_else(|| "?".into(), percent)) }
                             td .n { (duration(row.stats.wait_max_ns as f64)) }
                             td .n { (row.stats.hold_contended_ns.map_or_else(|| "?".into(), duration)) }

@@ -100,7 +100,7 @@ fn head(report: &Report<'_>) -> Markup {
                 p .lead {
                     strong .gain { (words::gain(&first.gain)) }
                     " "
-                    a href="#finding-1" { (first.title) }
+                    a href="#finding-1" { (if verdict.starts_with(&first.title) { "First finding" } else { &first.title }) }
                     @if let Some(fix) = first.causes.first().map(|c| &c.fix).filter(|fix| !fix.is_empty()) {
                         " " span .fix { "Fix: " (fix) }
                     }

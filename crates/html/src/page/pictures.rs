@@ -9,6 +9,9 @@ use crate::data::Data;
 /// Rows of a table.
 const ROWS: usize = 40;
 
+/// Code that ran alone for less of the run than this is not worth a line.
+const LEAST: f64 = 0.002;
+
 pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
     let Some(critical) = report.critical.filter(|_| data.has_activity) else {
         return html! {};
@@ -19,9 +22,11 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
         section #parallelism aria-labelledby="parallelism-title" {
             h2 #parallelism-title { "Parallelism" }
             p {
-                "On average " strong { (few(p.working_mean)) } " of at most " (few(p.useful)) " threads worked"
-                @if p.cpus > 0 { " (" (count_of(u64::from(p.cpus), "CPU", "CPUs")) ")" }
-                ", and " (few(p.running_mean)) " were on a CPU. For " strong { (share(p.low_ns)) }
+
+                "On average " strong { (few(p.working_mean)) } " threads worked, and " (few(p.running_mean)) " were on a CPU; at most "
+                (few(p.useful)) " can work at once"
+                @if p.cpus > 0 { " (" (count_of(p.workers_at_once as u64, "thread", "threads")) ", " (count_of(u64::from(p.cpus), "CPU", "CPUs")) ")" }
+                ". For " strong { (share(p.low_ns)) }
                 " of the run fewer than " (few(p.low_below)) " worked; for " (share(p.idle_ns)) " none was active."
             }
             figure .curve data-curve="activity" {
@@ -41,7 +46,7 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
                     } } }
                 }
             }
-            @if !critical.paths.is_empty() {
+            @if critical.paths.iter().any(|row| row.share >= LEAST) {
                 div .scroll tabindex="0" role="region" aria-label="Code that ran while few threads worked" {
                     table {
                         caption { "Code that ran while few threads worked" }
@@ -49,7 +54,7 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
                             th scope="col" { "code, with its callers" } th scope="col" { "threads" }
                             th .n scope="col" { "time" } th .n scope="col" { "of the run" }
                         } }
-                        tbody { @for row in critical.paths.iter().filter(|row| row.low_cm_ns > 0.0).take(12) { tr {
+                        tbody { @for row in critical.paths.iter().filter(|row| row.share >= LEAST).take(12) { tr {
                             th scope="row" { code { (sched_names::path_of(report.model, row.site, 4)) } }
                             td { (sched_names::threads(report.model, row.threads, row.group)) }
                             td .n { (duration(row.low_cm_ns)) }
