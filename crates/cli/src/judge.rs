@@ -14,6 +14,7 @@ pub struct Judged {
     thresholds: convoy_detect::Thresholds,
     analysis: convoy_detect::Analysis,
     critical: Option<convoy_critical::Analysis>,
+    sections: Option<convoy_diagnose::Analysis>,
 }
 
 impl Judged {
@@ -27,17 +28,21 @@ impl Judged {
             select(&mut profile, pid)?;
             // Parallelism is that of all processes together: of one of them alone it says nothing.
             profile.sched = None;
+            // Traced sections are told by the numbers of all processes.
+            profile.sections = None;
         }
         let model = Model::build(&profile);
         drop(profile);
         let thresholds = limits.thresholds();
         let mut analysis = convoy_detect::analyze(&model, &thresholds);
         let critical = critical(&model, limits, &mut analysis);
+        let sections = sections(&model, &mut analysis);
         Ok(Self {
             model,
             thresholds,
             analysis,
             critical,
+            sections,
         })
     }
 
@@ -47,6 +52,7 @@ impl Judged {
             model: &self.model,
             analysis: &self.analysis,
             critical: self.critical.as_ref(),
+            sections: self.sections.as_ref(),
             thresholds: &self.thresholds,
         }
     }
@@ -70,6 +76,19 @@ fn critical(
         std::mem::take(&mut analysis.dismissed),
     );
     Some(critical)
+}
+
+/// What traced sections touched; its verdicts take the place of what findings hold possible.
+fn sections(
+    model: &Model,
+    analysis: &mut convoy_detect::Analysis,
+) -> Option<convoy_diagnose::Analysis> {
+    model.sections.as_ref()?;
+    let thresholds = convoy_diagnose::Thresholds::default();
+    let sections = convoy_diagnose::analyze(model, &thresholds);
+    convoy_diagnose::join(model, &mut analysis.findings, model, &sections);
+    convoy_diagnose::join(model, &mut analysis.dismissed, model, &sections);
+    Some(sections)
 }
 
 /// Keeps one process. A pid can be used by several images in turn (exec).

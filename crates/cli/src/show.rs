@@ -122,6 +122,7 @@ fn page(view: &View) -> Page {
         None if view.all => Page::All,
         None if view.thread_groups => Page::ThreadGroups,
         None if view.critical => Page::Critical,
+        None if view.sections => Page::Sections,
         None => Page::Summary,
     }
 }

@@ -19,6 +19,7 @@ fn summary(name: &str, profile: &Profile) -> Summary {
             analysis: &analysis,
             critical: None,
             sections: None,
+            sections: None,
             thresholds: &thresholds,
         },
     )

@@ -77,6 +77,7 @@ fn with<T>(profile: &Profile, use_it: impl FnOnce(&Source<'_>) -> T) -> T {
         model: &model,
         analysis: &analysis,
         critical: critical.as_ref(),
+        sections: None,
         thresholds: &thresholds,
     };
     use_it(&Source {

@@ -30,6 +30,8 @@ pub struct Report<'a> {
     /// What the scheduler said; `None` = nobody listened to it. Its findings are in `analysis` already, merged
     /// with those about locks.
     pub critical: Option<&'a convoy_critical::Analysis>,
+    /// What traced sections touched; `None` = nobody looked into any. Its verdicts are in `analysis` already.
+    pub sections: Option<&'a convoy_diagnose::Analysis>,
     /// What the analysis compared with.
     pub thresholds: &'a Thresholds,
 }

@@ -61,6 +61,7 @@ mod tests {
                 ..Analysis::default()
             },
             critical: critical.as_ref(),
+            sections: None,
             thresholds: &Thresholds::default(),
         })
         .into_owned()

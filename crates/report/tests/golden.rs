@@ -17,6 +17,7 @@ fn with_report(profile: &Profile, check: impl FnOnce(&Report<'_>)) {
         model: &model,
         analysis: &analysis,
         critical: None,
+        sections: None,
         thresholds: &thresholds,
     });
 }

@@ -154,6 +154,7 @@ fn write(model: &Model, analysis: &Analysis, critical: Option<&critical::Analysi
         model,
         analysis,
         critical,
+        sections: None,
         thresholds: &Thresholds::default(),
     })
 }

@@ -25,6 +25,7 @@ mod golden;
 mod objects;
 mod redact;
 pub mod sched;
+pub mod sections;
 mod threads;
 mod time;
 

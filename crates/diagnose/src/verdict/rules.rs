@@ -261,8 +261,7 @@ impl Judge<'_> {
     /// One word, once: what an atomic operation does.
     fn one_word(&self) -> Option<Verdict> {
         let case = self.case;
-        if !self.nearly_all(&case.one_word) || case.instructions() > 2.0 * case.t.small_instructions
-        {
+        if !self.nearly_all(&case.one_word) || case.instructions() > case.t.small_instructions {
             return None;
         }
         let touches: Vec<&Touch> = case
@@ -270,9 +269,12 @@ impl Judge<'_> {
             .iter()
             .filter_map(|sample| case.eyes.one_word(sample))
             .collect();
-        let written = touches.iter().find(|touch| touch.written_by.is_some());
-        // Without a write it is a section that only reads.
-        let telling = written?;
+        let mut written = touches.iter().filter(|touch| touch.written_by.is_some());
+        // Where few write it is a section that only reads.
+        let telling = written.next()?;
+        if (written.count() + 1) * 2 < touches.len() {
+            return None;
+        }
         let row = telling
             .written_by
             .and_then(|ix| case.sections.code.get(ix as usize))?;
@@ -529,7 +531,7 @@ impl Judge<'_> {
         }
         let (n, gap, others) = self.followed();
         let share = n as f64 / case.wholes.max(1) as f64;
-        if share < 0.5 || gap > SMALL_GAP_NS {
+        if share < 0.5 {
             return None;
         }
         let function = crate::groups::shown(case.model, case.group.site)?
@@ -573,17 +575,22 @@ impl Judge<'_> {
             let row = case.sections.sites.get(site as usize)?;
             crate::groups::shown(case.model, row.site)
         };
+        let here = crate::groups::shown(case.model, case.group.site);
+        let here = here.map_or("", |frame| frame.function.as_str());
         let (mut n, mut gap, mut places) = (0, 0, Vec::new());
         for follow in &case.sections.follows {
-            let first = case.group.sites.contains(&follow.first);
-            let then = case.group.sites.contains(&follow.then);
             let (Some(a), Some(b)) = (shown(follow.first), shown(follow.then)) else {
                 continue;
             };
-            if (first || then) && !a.function.is_empty() && a.function == b.function {
+            let near = follow.gap_ns as f64 <= SMALL_GAP_NS * follow.n as f64;
+            if !near || here.is_empty() || a.function != here || b.function != here {
+                continue;
+            }
+            places.extend([a.clone(), b.clone()]);
+            let ours = [follow.first, follow.then];
+            if ours.iter().any(|site| case.group.sites.contains(site)) {
                 n += follow.n;
                 gap += follow.gap_ns;
-                places.extend([a.clone(), b.clone()]);
             }
         }
         (n, gap as f64 / n.max(1) as f64, places)

@@ -9,6 +9,7 @@ mod find;
 mod frame;
 mod nouns;
 mod run;
+mod sections;
 mod tables;
 mod threads;
 
@@ -46,6 +47,7 @@ struct Document<'a> {
     objects: Vec<nouns::ObjectOut<'a>>,
     stacks: Vec<nouns::StackOut<'a>>,
     critical: Option<critical::CriticalOut<'a>>,
+    sections: Option<sections::SectionsOut<'a>>,
     quality: run::QualityOut,
 }
 
@@ -67,6 +69,7 @@ fn document<'a>(report: &Report<'a>) -> Document<'a> {
         model,
         analysis,
         critical,
+        sections,
         thresholds,
     } = report;
     Document {
@@ -90,6 +93,7 @@ fn document<'a>(report: &Report<'a>) -> Document<'a> {
         objects: nouns::objects(model),
         stacks: nouns::stacks(model),
         critical: critical::critical(model, *critical),
+        sections: sections::sections(model, *sections),
         quality: run::quality(&quality::of(model)),
     }
 }

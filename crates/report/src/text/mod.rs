@@ -7,6 +7,7 @@ mod groups;
 mod head;
 mod lock;
 pub mod page;
+pub mod sections;
 mod table;
 mod tables;
 mod tail;
@@ -57,6 +58,8 @@ pub enum View {
     ThreadGroups,
     /// What the scheduler showed: parallelism, the code that ran while it was low, waits and who ended them.
     Critical,
+    /// What critical sections touched, where they were looked into.
+    Sections,
 }
 
 /// Where the profile is, for the hints on the last lines.
@@ -72,7 +75,7 @@ pub enum Source {
 ///
 /// # Errors
 /// [`View::Lock`] with an expression that cannot be read, or that nothing matches; [`View::Critical`] of a
-/// profile without scheduler events: what to do.
+/// profile without scheduler events, and [`View::Sections`] of one without traced sections: what to do.
 pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> {
     let mut page = Page::new(options.width, options.color, options.unicode);
     match &options.view {
@@ -90,6 +93,9 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
             if let Some(analysis) = report.critical {
                 critical::write(&mut page, report, analysis);
             }
+            if let Some(analysis) = report.sections {
+                sections::write(&mut page, report, analysis);
+            }
             tail::quality(&mut page, report);
         }
         View::Lock(pattern) => lock::write(&mut page, report, pattern)?,
@@ -101,6 +107,12 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
             let analysis = report.critical.ok_or_else(|| critical::missing(report))?;
             head::write(&mut page, report);
             critical::write(&mut page, report, analysis);
+            tail::quality(&mut page, report);
+        }
+        View::Sections => {
+            let analysis = report.sections.ok_or_else(sections::missing)?;
+            head::write(&mut page, report);
+            sections::write(&mut page, report, analysis);
             tail::quality(&mut page, report);
         }
     }

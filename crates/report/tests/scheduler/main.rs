@@ -22,6 +22,7 @@ fn with_report(world: &World, check: impl FnOnce(&Report<'_>)) {
         model: &world.model,
         analysis: &analysis,
         critical: Some(&world.critical),
+        sections: None,
         thresholds: &thresholds,
     });
 }
@@ -127,6 +128,7 @@ fn a_profile_without_scheduler_events_says_how_to_get_them() {
         model: &world.model,
         analysis: &analysis,
         critical: None,
+        sections: None,
         thresholds: &thresholds,
     };
     let why = render(&report, &page(View::Critical)).unwrap_err();

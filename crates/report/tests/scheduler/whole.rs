@@ -27,6 +27,7 @@ fn text(profile: &Profile, view: View) -> String {
         model: &model,
         analysis: &analysis,
         critical: Some(&critical),
+        sections: None,
         thresholds: &thresholds,
     };
     render(&report, &page(view)).unwrap()
