@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-PAGES = pathlib.Path(sys.argv.pop(1))
+PAGES = pathlib.Path(sys.argv.pop(1)).resolve()
 
 # A pixel of the timeline, as the browser has drawn it: red, green, blue.
 PIXEL = """

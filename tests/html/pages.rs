@@ -28,7 +28,6 @@ pub fn page(profile: &Profile) -> String {
         analysis: &analysis,
         critical: critical.as_ref(),
         sections: None,
-        sections: None,
         thresholds: &thresholds,
     })
 }
