@@ -97,6 +97,14 @@ impl App {
         self.refresh();
     }
 
+    /// Adds what it took to show the latest reading to what it took to make it.
+    pub fn spent(&mut self, cpu: Duration) {
+        if let Some(reading) = &mut self.now {
+            reading.cpu = reading.cpu.saturating_add(cpu);
+            self.pause = crate::reading::pause(self.interval, reading.cpu);
+        }
+    }
+
     /// The terminal's size, columns and lines.
     pub fn resize(&mut self, width: usize, height: usize) {
         self.width = width;

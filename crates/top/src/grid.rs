@@ -194,18 +194,18 @@ impl Grid {
             (None, Some(_)) => Ordering::Greater,
             (None, None) => Ordering::Equal,
         };
-        by_value.then_with(|| self.rest(a, b)).then_with(by_name)
+        by_value.then_with(|| rest(a, b)).then_with(by_name)
     }
+}
 
-    /// Of equals, the one that is larger in the columns from the left.
-    fn rest(&self, a: &Row, b: &Row) -> Ordering {
-        let values = |row: &Row| -> Vec<f64> {
-            let cells = row.cells.iter();
-            cells.map(|cell| cell.value().unwrap_or(-1.0)).collect()
-        };
-        let (a, b) = (values(a), values(b));
-        b.partial_cmp(&a).unwrap_or(Ordering::Equal)
-    }
+/// Of equals, the one that is larger in the columns from the left.
+fn rest(a: &Row, b: &Row) -> Ordering {
+    let value = |cell: &Cell| cell.value().unwrap_or(-1.0);
+    let pairs = a.cells.iter().zip(&b.cells);
+    pairs
+        .map(|(a, b)| value(b).total_cmp(&value(a)))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use rustix::process::{getpid, kill_process, Signal};
 
 use crate::app::App;
 use crate::keys::Effect;
-use crate::reading::{Reading, Source};
+use crate::reading::{cpu_time, Reading, Source};
 use crate::view::{self, Look};
 
 /// A key, a reading or a signal is answered within this.
@@ -79,7 +79,9 @@ impl Reader {
         }
         match self.readings.try_recv() {
             Ok(reading) => {
+                let before = cpu_time();
                 app.read(reading);
+                app.spent(cpu_time().saturating_sub(before));
                 self.under_way = false;
                 self.next += app.pause();
                 Ok(true)

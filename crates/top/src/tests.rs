@@ -298,10 +298,12 @@ fn a_dear_reading_makes_the_next_one_late_and_says_so() {
         ..reading(12)
     });
     assert_eq!(app.pause(), Duration::from_millis(3500));
+    app.spent(Duration::from_millis(50));
+    assert_eq!(app.pause(), Duration::from_millis(4000));
     let state = &screen_of(&mut app, 120, 24)[1];
     assert_eq!(
         state,
-        "\"now\": the last 1.00 s; a reading takes 350 ms of CPU time, so that there is one every 3.50 s"
+        "\"now\": the last 1.00 s; a reading takes 400 ms of CPU time, so that there is one every 4.00 s"
     );
 }
 
