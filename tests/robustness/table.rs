@@ -8,7 +8,7 @@ use std::time::Duration;
 use convoy_harness::case::{trial, Scratch};
 use convoy_harness::run::{run, Outcome};
 use convoy_harness::{check, compile, convoy, needs, profile, root, turn, Result};
-use convoy_profile::{Op, Profile};
+use convoy_profile::{Op, Profile, SectionEnd};
 use libtest_mimic::Trial;
 use serde::Deserialize;
 
@@ -52,6 +52,8 @@ struct Case {
     lost: Vec<String>,
     #[serde(default)]
     may_lose: Vec<String>,
+    #[serde(default)]
+    ends: Vec<String>,
     untraceable: Option<String>,
 }
 
@@ -165,6 +167,12 @@ impl Case {
             "no section was traced: {:?}",
             sections.drops
         );
+        for expected in &self.ends {
+            let how = SectionEnd::ALL.iter().position(|e| id(*e) == expected);
+            let how = how.ok_or_else(|| format!("{expected}: no such end"))?;
+            let n: u64 = sections.sites.iter().map(|s| s.ends[how]).sum();
+            check!(n > 0, "no section's record ends with {expected}");
+        }
         Ok(())
     }
 
@@ -247,6 +255,21 @@ impl Case {
             "{samples} samples, expected {expected} or more"
         );
         Ok(())
+    }
+}
+
+/// As the table calls it.
+fn id(end: SectionEnd) -> &'static str {
+    match end {
+        SectionEnd::Released => "released",
+        SectionEnd::Waited => "waited",
+        SectionEnd::TooLong => "too-long",
+        SectionEnd::Signal => "signal",
+        SectionEnd::Process => "process",
+        SectionEnd::Code => "code",
+        SectionEnd::Left => "left",
+        SectionEnd::NoRoom => "no-room",
+        SectionEnd::Thread => "thread",
     }
 }
 
