@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
 cargo clippy --locked --workspace --all-targets -q -- -D warnings
+# The translator as the agent gets it.
+cargo clippy --locked -p convoy-translate --lib --no-default-features --features agent -q -- -D warnings
 
 # The agent must compile without a warning, with either compiler where both are there.
 for cc in gcc clang; do

@@ -391,3 +391,153 @@ impl Asm {
 fn scale_bits(scale: u8) -> u8 {
     (scale.trailing_zeros() as u8) << 6
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+    use iced_x86::{Decoder, Mnemonic, OpKind, Register};
+
+    fn decode(asm: &Asm) -> Instruction {
+        let mut decoder = Decoder::with_ip(64, &asm.bytes, asm.base, 0);
+        let instruction = decoder.decode();
+        assert_eq!(instruction.len(), asm.bytes.len(), "{:02x?}", asm.bytes);
+        assert!(!asm.failed);
+        instruction
+    }
+
+    fn memory(i: &Instruction) -> (Register, Register, u32, u64) {
+        (
+            i.memory_base(),
+            i.memory_index(),
+            i.memory_index_scale(),
+            i.memory_displacement64(),
+        )
+    }
+
+    #[test]
+    fn every_operand_is_what_was_asked_for() {
+        for register in (0..16).map(Reg) {
+            for base in (0..16).map(Reg) {
+                for offset in [0, 8, -8, 127, -128, 128, 0x12345, -0x12345] {
+                    for index in [
+                        None,
+                        Some((Reg(1), 8)),
+                        Some((Reg(13), 1)),
+                        Some((Reg(12), 2)),
+                    ] {
+                        let mem = Mem {
+                            base: Some(base),
+                            index,
+                            offset,
+                            narrow: false,
+                        };
+                        let mut asm = Asm::new(0x1000, -400);
+                        asm.put(&mem, register);
+                        let i = decode(&asm);
+                        let wanted_index = index.map_or(Register::None, |(index, _)| index.name());
+                        let scale = index.map_or(1, |(_, scale)| u32::from(scale));
+                        assert_eq!(
+                            memory(&i),
+                            (base.name(), wanted_index, scale, offset as u64)
+                        );
+                        assert_eq!(i.op1_register(), register.name());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn slots_are_relative_to_the_thread_pointer() {
+        for register in (0..16).map(Reg) {
+            let mut asm = Asm::new(0x1000, -400);
+            asm.load(register, Slot::Limit);
+            let i = decode(&asm);
+            assert_eq!(
+                (i.mnemonic(), i.op0_register()),
+                (Mnemonic::Mov, register.name())
+            );
+            assert_eq!(i.segment_prefix(), Register::FS);
+            assert_eq!(i.memory_displacement64() as i64, -400 + Slot::Limit as i64);
+        }
+    }
+
+    #[test]
+    fn numbers_are_loaded_as_they_are() {
+        for value in [
+            0,
+            5,
+            0xffff_ffff,
+            0x1_0000_0000,
+            0x7fff_0000_1000,
+            u64::MAX,
+            1 << 56 | 77,
+        ] {
+            for register in (0..16).map(Reg) {
+                let mut asm = Asm::new(0x7fff_0000_0000, -400);
+                asm.number(register, value);
+                let i = decode(&asm);
+                let got = if i.mnemonic() == Mnemonic::Lea {
+                    i.ip_rel_memory_address()
+                } else {
+                    i.immediate(1)
+                };
+                assert_eq!(
+                    (got, i.op0_register().full_register()),
+                    (value, register.name())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_stands_between_the_programs_instructions_leaves_the_flags_alone() {
+        let mut asm = Asm::new(0x1000, -400);
+        let (a, b) = (Reg(11), Reg(2));
+        asm.load(a, Slot::At);
+        asm.store(Slot::At, b);
+        asm.lea(a, &Mem::indexed(a, b, 4));
+        asm.put(&Mem::at(a, 8), b);
+        asm.get(b, None, &Mem::at(a, 8));
+        asm.copy(a, b);
+        asm.number(a, u64::MAX);
+        asm.low_word(a, b);
+        asm.low_byte(a, b);
+        asm.not(a);
+        asm.swap_bytes(b);
+        asm.store_number(Slot::Exit, 5);
+        asm.push(a);
+        asm.jump_if_rcx_zero();
+        let mut text = String::new();
+        let mut count = 0;
+        for i in &mut Decoder::with_ip(64, &asm.bytes, 0x1000, 0) {
+            text += &format!("{:?} ", i.mnemonic());
+            assert_eq!(i.rflags_modified(), 0, "{text}");
+            count += 1;
+        }
+        assert_eq!(count, 14, "{text}");
+    }
+
+    #[test]
+    fn branches_that_are_patched_lie_in_one_word() {
+        for fill in 0..8 {
+            for opcode in [&[0xe9][..], &[0x0f, 0x84]] {
+                let mut asm = Asm::new(0x1000, -400);
+                asm.raw(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90][..fill.min(7)]);
+                let field = asm.branch_patchable(opcode);
+                assert_eq!((asm.base as usize + field) % 4, 0);
+                asm.aim(field, 0x2000);
+                let last = Decoder::with_ip(64, &asm.bytes, 0x1000, 0)
+                    .into_iter()
+                    .last()
+                    .expect("the branch");
+                assert_eq!(
+                    (last.near_branch64(), last.op0_kind()),
+                    (0x2000, OpKind::NearBranch64)
+                );
+            }
+        }
+    }
+}

@@ -103,7 +103,7 @@ const LENT: [Reg; 14] = [
     Reg(3),
     Reg(0),
 ];
-const LENT_BITS: u16 = 0xffff & !(1 << 1) & !(1 << 4);
+const LENT_BITS: u16 = !(1 << 1 | 1 << 4);
 const STATUS: u32 = iced_x86::RflagsBits::OF
     | iced_x86::RflagsBits::SF
     | iced_x86::RflagsBits::ZF
@@ -300,7 +300,7 @@ fn runs_anywhere(instruction: &Instruction) -> bool {
 fn registers(instruction: &Instruction, info: &iced_x86::InstructionInfo) -> u16 {
     if instruction.mnemonic() == Mnemonic::Syscall {
         // Its arguments are not among what the decoder's library knows.
-        return 0xffff & !(1 << 3) & !(0xf000) & !(1 << 5);
+        return !(1 << 3 | 1 << 5 | 0xf000);
     }
     // What the code around them needs beside what they use themselves.
     let mut used = if instruction.mnemonic() == Mnemonic::Xbegin {
@@ -319,4 +319,86 @@ fn registers(instruction: &Instruction, info: &iced_x86::InstructionInfo) -> u16
         mark(memory.index());
     }
     used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Machine = Machine {
+        xsave_bytes: 2696,
+        bmi2: true,
+    };
+
+    fn decoded(bytes: &[u8]) -> Block {
+        let mut padded = [0xcc; 32];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        decode(&padded, 0x1000, MACHINE).expect("a block")
+    }
+
+    #[test]
+    fn flags_are_dead_before_the_first_that_writes_all_of_them() {
+        // mov eax, 1; cmp eax, ecx; jne
+        let block = decoded(&[0xb8, 1, 0, 0, 0, 0x39, 0xc8, 0x75, 2]);
+        assert_eq!(block.flags_dead_before, Some(0));
+        // adc eax, 1; cmp eax, ecx; ret
+        let block = decoded(&[0x83, 0xd0, 1, 0x39, 0xc8, 0xc3]);
+        assert_eq!(block.flags_dead_before, Some(1));
+        // dec ecx; jnz: the carry flag stays
+        let block = decoded(&[0xff, 0xc9, 0x75, 0xfc]);
+        assert_eq!(block.flags_dead_before, None);
+        // shl eax, cl; ret: all of them stay if cl is 0
+        let block = decoded(&[0xd3, 0xe0, 0xc3]);
+        assert_eq!(block.flags_dead_before, None);
+    }
+
+    #[test]
+    fn a_block_ends_where_control_may_go_elsewhere_and_before_what_is_not_understood() {
+        assert_eq!(decoded(&[0x90, 0xc2, 8, 0]).end, End::Return(8));
+        assert_eq!(decoded(&[0xeb, 0x10]).end, End::Jump(0x1012));
+        assert_eq!(decoded(&[0x0f, 5]).end, End::System);
+        let block = decoded(&[0x90, 0xcc]); // int3
+        assert_eq!((block.end, block.code_bytes), (End::Next, 1));
+        let block = decoded(&[0x90, 0x8e, 0xe0]); // mov fs, ax
+        assert_eq!((block.end, block.code_bytes), (End::Next, 1));
+        assert!(decode(&[0xcd, 0x80, 0x90], 0x1000, MACHINE).is_none());
+        assert!(
+            decode(&[0xff], 0x1000, MACHINE).is_none(),
+            "not all of it is there"
+        );
+    }
+
+    #[test]
+    fn a_block_leaves_two_registers() {
+        // xor of every register with itself: all are used in the end
+        let mut bytes = Vec::new();
+        for register in 0..16u8 {
+            if register != 4 {
+                let rex = 0x48 | if register > 7 { 5 } else { 0 };
+                bytes.extend([rex, 0x31, 0xc0 | ((register & 7) * 9)]);
+            }
+        }
+        bytes.extend([0xc3, 0xcc, 0xcc]);
+        let block = decode(&bytes, 0x1000, MACHINE).expect("a block");
+        assert_eq!(block.end, End::Next);
+        let pair = block.pair(None);
+        assert_ne!(pair.record, pair.address);
+        assert_eq!(block.used & (pair.record.bit() | pair.address.bit()), 0);
+        assert_eq!(block.pair(Some(pair)), pair);
+    }
+
+    #[test]
+    fn popped_operands_are_found_after_the_pop() {
+        let block = decoded(&[0x8f, 0x04, 0x24, 0xc3]); // pop [rsp]
+        let told: Vec<_> = block
+            .accesses
+            .iter()
+            .map(|a| (a.mem.offset, a.flags))
+            .collect();
+        assert!(
+            told.contains(&(0, access::READ | access::STACK)),
+            "{told:?}"
+        );
+        assert!(told.contains(&(8, access::WRITE)), "{told:?}");
+    }
 }

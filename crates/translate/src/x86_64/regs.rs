@@ -68,7 +68,7 @@ pub enum Slot {
     Limit = 72,
     Target = 80,
     HookReturn = 88,
-    HookSlot = 96,
+    HookPlace = 96,
     Mode = 104,
     Generation = 108,
     /// 64 bytes: a vector register.

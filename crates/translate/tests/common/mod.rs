@@ -97,14 +97,3 @@ pub fn program(name: &str, host: &[&str], cases: &[&str], libraries: &[&str]) ->
     run(&mut linker);
     program
 }
-
-/// The program of the cases.
-pub fn host() -> PathBuf {
-    let cases = ["asm.c", "asm_cases.S", "cases.c", "cxx.cpp", "libraries.c"];
-    program(
-        "oracle-host",
-        &["host.c", "play.c"],
-        &cases,
-        &["-lz", "-lsqlite3"],
-    )
-}

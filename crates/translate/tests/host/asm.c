@@ -29,10 +29,15 @@ ASM_CASE(avx)
 ASM_CASE(avx512)
 
 void asm_narrow(uint8_t *result);
+static void *low; /* the same in all children */
+
+__attribute__((constructor)) static void map_low(void)
+{
+	low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+}
+
 static void run_narrow(uint8_t *result)
 {
-	void *low = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-
 	memset(low, 0x5a, 4096);
 	memcpy(result + 4000, &low, sizeof(low));
 	section_begin();

@@ -17,7 +17,13 @@ const RUNS: usize = 2;
 
 #[test]
 fn translator_and_stepper_record_the_same() {
-    let host = build::host();
+    let cases = ["asm.c", "asm_cases.S", "cases.c", "cxx.cpp", "libraries.c"];
+    let host = build::program(
+        "oracle-host",
+        &["host.c", "play.c"],
+        &cases,
+        &["-lz", "-lsqlite3"],
+    );
     let listed = Command::new(&host)
         .arg("--list")
         .output()

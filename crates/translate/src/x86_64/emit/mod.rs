@@ -7,4 +7,5 @@ mod record;
 mod string;
 pub mod stubs;
 
+#[cfg(feature = "agent")]
 pub use block::{emit, Environment, ExitKind};

@@ -152,7 +152,7 @@ fn to_hook(asm: &mut Asm, marks: &mut Marks) {
     );
     asm.get(Reg::RAX, None, &Mem::at(Reg::RSP, 0));
     asm.store(Slot::HookReturn, Reg::RAX);
-    asm.store(Slot::HookSlot, Reg::RSP);
+    asm.store(Slot::HookPlace, Reg::RSP);
     asm.store_number(Slot::Mode, 2);
     asm.load(Reg::RAX, Slot::Extra0);
     asm.jump_slot(Slot::Target);
