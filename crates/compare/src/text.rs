@@ -250,7 +250,9 @@ pub fn points(difference: f64) -> String {
 }
 
 fn sign(value: f64, text: impl Fn(f64) -> String) -> String {
-    match value {
+    // Less than what can be printed is nothing.
+    const PRINTED: f64 = 0.0001;
+    match if value.abs() < PRINTED { 0.0 } else { value } {
         v if v < 0.0 => format!("-{}", text(-v)),
         v if v > 0.0 => format!("+{}", text(v)),
         v => text(v),

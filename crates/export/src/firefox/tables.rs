@@ -104,6 +104,9 @@ pub struct Lib {
     code_id: Option<String>,
 }
 
+/// Function, address, inline depth, line, category.
+type FrameKey = (usize, i64, u32, Option<u32>, usize);
+
 /// Fills the tables; whatever is there already is used again.
 #[derive(Debug)]
 pub struct Tables<'a> {
@@ -115,7 +118,7 @@ pub struct Tables<'a> {
     resources: HashMap<String, usize>,
     sources: HashMap<usize, usize>,
     functions: HashMap<(usize, usize), usize>,
-    frames: HashMap<(usize, i64, u32, Option<u32>, Option<usize>), usize>,
+    frames: HashMap<FrameKey, usize>,
     stacks: HashMap<(usize, Option<usize>), usize>,
     sites: HashMap<(Option<SiteId>, usize, Option<usize>), usize>,
 }
@@ -224,7 +227,7 @@ impl<'a> Tables<'a> {
         category: usize,
     ) -> usize {
         let table = &mut self.shared.frame_table;
-        let key = (func, address, depth, line, Some(category));
+        let key = (func, address, depth, line, category);
         *self.frames.entry(key).or_insert_with(|| {
             table.address.push(address);
             table.inline_depth.push(depth);
