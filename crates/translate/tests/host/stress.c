@@ -398,6 +398,19 @@ static void invalidate(void)
 	pthread_join(t, NULL);
 }
 
+/* All is given up again and again: the caches are filled many times over. */
+static void refill(void)
+{
+	for (int i = 0; i < 1500; i++) {
+		work(i);
+		check_record();
+		cv_tr_invalidate(0, ~0ull);
+		usleep(1000); /* the mappings are read for a part of the time only */
+	}
+	CHECK(host_record()->ends[CV_END_NO_ROOM] == 0);
+	CHECK(host_record()->ends[CV_END_RELEASED] > 1000);
+}
+
 /* Its own system calls change what it runs. */
 static void unmaps(void)
 {
@@ -494,7 +507,7 @@ int main(int argc, char **argv)
 	} all[] = {
 		{ "threads", threads },   { "alarm-storm", alarm_storm }, { "alarm-digest", alarm_digest },
 		{ "fault", fault },       { "limit", limit },             { "invalidate", invalidate },
-		{ "unmaps", unmaps },     { "writable", writable },       { "processes", processes },
+		{ "refill", refill },     { "unmaps", unmaps },     { "writable", writable },       { "processes", processes },
 	};
 	const char *why;
 

@@ -16,6 +16,7 @@ fn programs_survive_what_happens_to_their_sections() {
         "fault",
         "limit",
         "invalidate",
+        "refill",
         "unmaps",
         "writable",
         "processes",

@@ -1,5 +1,8 @@
 //! The log of blocks in the trace file. Layouts: abi/convoy_trace.h.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::decode::Block;
@@ -31,6 +34,8 @@ pub struct Log {
     file: *mut Header,
     used: usize,
     last_id: u32,
+    /// Where the latest block of an address is in the log. Code that is given up mostly comes back as it was.
+    known: BTreeMap<u64, usize>,
 }
 
 impl Log {
@@ -39,6 +44,7 @@ impl Log {
             file: file as *mut Header,
             used: 0,
             last_id: 0,
+            known: BTreeMap::new(),
         }
     }
 
@@ -47,50 +53,49 @@ impl Log {
         unsafe { &*self.file }
     }
 
-    /// The number that the next block gets.
-    pub fn next_id(&self) -> u32 {
-        self.last_id + 1
+    fn at(&self, offset: usize) -> *mut u8 {
+        (self.file as usize + HEADER_BYTES + offset) as *mut u8
     }
 
-    /// Writes a block down; false = the log is full.
-    pub fn add(&mut self, block: &Block) -> bool {
-        let bytes = 32 + 16 * block.accesses.len();
-        if self.used + bytes > BLOCKS_BYTES {
-            return false;
-        }
-        self.last_id += 1;
-        let mut writer = Writer {
-            at: self.file as usize + HEADER_BYTES + self.used,
-        };
-        writer.u32(bytes as u32);
-        writer.u32(self.last_id);
-        writer.u64(block.ip);
-        writer.u32(block.code_bytes);
-        writer.u16(block.instructions.len() as u16);
-        writer.u16(block.accesses.len() as u16);
-        writer.u32(block.words);
-        writer.u32(0);
-        for access in &block.accesses {
-            writer.u16(access.at);
-            writer.u16(access.instruction);
-            writer.u32(u32::from_le_bytes([
-                access.kind(),
-                access.flags,
-                access.lanes,
-                0,
-            ]));
-            writer.u32(access.size);
-            writer.u32(0);
-        }
-        self.used += bytes;
+    /// Writes a block down and gives its number; `None` = the log is full.
+    pub fn add(&mut self, block: &Block) -> Option<u32> {
         let header = self.header();
-        header
-            .blocks_used
-            .store(self.used as u64, Ordering::Release);
         header
             .translated_instructions
             .fetch_add(block.instructions.len() as u64, Ordering::Relaxed);
-        true
+        let mut record = record(block);
+        if let Some(&offset) = self.known.get(&block.ip) {
+            // SAFETY: `record` is not longer than the log behind any offset: it is compared where it fits.
+            let fits = offset + record.len() <= self.used;
+            let old = unsafe {
+                core::slice::from_raw_parts(self.at(offset), if fits { record.len() } else { 0 })
+            };
+            if let Some(id) = old
+                .get(ID)
+                .and_then(|id| id.try_into().ok())
+                .map(u32::from_le_bytes)
+            {
+                record[ID].copy_from_slice(&id.to_le_bytes());
+                if record == old {
+                    return Some(id);
+                }
+            }
+        }
+        if self.used + record.len() > BLOCKS_BYTES {
+            return None;
+        }
+        self.last_id += 1;
+        record[ID].copy_from_slice(&self.last_id.to_le_bytes());
+        // SAFETY: there is room for it in the log.
+        unsafe {
+            core::ptr::copy_nonoverlapping(record.as_ptr(), self.at(self.used), record.len())
+        };
+        self.known.insert(block.ip, self.used);
+        self.used += record.len();
+        self.header()
+            .blocks_used
+            .store(self.used as u64, Ordering::Release);
+        Some(self.last_id)
     }
 
     pub fn set_cache_bytes(&self, bytes: u64) {
@@ -108,27 +113,36 @@ impl Log {
     }
 }
 
-/// Numbers one after another.
-struct Writer {
-    at: usize,
-}
+/// Where a record has its number.
+const ID: Range<usize> = 4..8;
 
-impl Writer {
-    fn put<T>(&mut self, value: T) {
-        // SAFETY: `Log::add` has made sure that the record fits into the log; its fields are aligned.
-        unsafe { (self.at as *mut T).write(value) };
-        self.at += size_of::<T>();
+/// `struct cv_trace_block` with its accesses, the number left out.
+fn record(block: &Block) -> Vec<u8> {
+    let bytes = 32 + 16 * block.accesses.len();
+    let mut record = Vec::with_capacity(bytes);
+    let mut u32 = |value: u32| record.extend_from_slice(&value.to_le_bytes());
+    let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+    u32(bytes as u32);
+    u32(0);
+    u32(block.ip as u32);
+    u32((block.ip >> 32) as u32);
+    u32(block.code_bytes);
+    u32(pair(
+        block.instructions.len() as u16,
+        block.accesses.len() as u16,
+    ));
+    u32(block.words);
+    u32(0);
+    for access in &block.accesses {
+        u32(pair(access.at, access.instruction));
+        u32(u32::from_le_bytes([
+            access.kind(),
+            access.flags,
+            access.lanes,
+            0,
+        ]));
+        u32(access.size);
+        u32(0);
     }
-
-    fn u16(&mut self, value: u16) {
-        self.put(value);
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.put(value);
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.put(value);
-    }
+    record
 }

@@ -22,12 +22,15 @@ pub struct Maps {
     ranges: Vec<Range>,
     /// The program has changed some of them since.
     pub stale: bool,
-    /// Not before this time again: reading them costs a millisecond in large programs.
-    next_ns: u64,
+    /// The first reading, and what all of them took: reading them costs a millisecond in large programs.
+    begin_ns: u64,
+    spent_ns: u64,
 }
 
-/// Reading the mappings takes one of so many parts of the time at most.
+/// Reading the mappings takes one of so many parts of the time at most,
 const SHARE: u64 = 20;
+/// and so much more.
+const BURST_NS: u64 = 50_000_000;
 
 impl Maps {
     /// The mapping of an address.
@@ -38,12 +41,14 @@ impl Maps {
             }
         }
         let begin = sys::now_ns();
-        if begin < self.next_ns {
+        if self.begin_ns == 0 {
+            self.begin_ns = begin;
+        }
+        if self.spent_ns > BURST_NS + (begin - self.begin_ns) / SHARE {
             return None;
         }
         self.read();
-        let end = sys::now_ns();
-        self.next_ns = end + (end - begin) * SHARE;
+        self.spent_ns += sys::now_ns() - begin;
         self.known(address)
     }
 

@@ -155,6 +155,39 @@ impl Region {
     }
 }
 
+/// Empties all regions but for their stubs.
+///
+/// # Safety
+/// No thread is in translated code or can come to what was there, and nobody is looking a piece up.
+pub unsafe fn empty() {
+    let mut bytes = 0;
+    for region in all() {
+        let count = region.count.swap(1, Ordering::AcqRel) as usize;
+        // SAFETY: so many pieces have been written.
+        let pieces =
+            unsafe { core::slice::from_raw_parts(region.pieces.load(Ordering::Relaxed), count) };
+        let Some((stubs, others)) = pieces.split_first() else {
+            continue;
+        };
+        for piece in others {
+            // SAFETY: each was leaked from a box of its own, and nobody has it any more.
+            unsafe {
+                drop(Box::from_raw(core::ptr::from_ref(piece.marks).cast_mut()));
+                drop(Box::from_raw(core::ptr::from_ref(piece.states).cast_mut()));
+                drop(Box::from_raw(
+                    core::ptr::from_ref(piece.words_of).cast_mut(),
+                ));
+            }
+        }
+        let used = (stubs.end - region.base) as usize;
+        region
+            .used
+            .store(used.next_multiple_of(16), Ordering::Relaxed);
+        bytes += stubs.end - stubs.start;
+    }
+    CACHE_BYTES.store(bytes, Ordering::Relaxed);
+}
+
 /// Gives all regions back.
 ///
 /// # Safety

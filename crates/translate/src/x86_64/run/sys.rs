@@ -108,6 +108,19 @@ pub fn restore_signals(mask: u64) {
     unsafe { call(RT_SIGPROCMASK, [2, &raw const mask as u64, 0, 8, 0, 0]) };
 }
 
+/// Lets every thread of the process pass a memory barrier; false = the kernel cannot.
+pub fn barrier() -> bool {
+    const MEMBARRIER: u64 = 324;
+    const PRIVATE_EXPEDITED: u64 = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: u64 = 1 << 4;
+    [REGISTER_PRIVATE_EXPEDITED, PRIVATE_EXPEDITED]
+        .into_iter()
+        .all(|command| {
+            // SAFETY: it has no effect on memory.
+            unsafe { call(MEMBARRIER, [command, 0, 0, 0, 0, 0]) == 0 }
+        })
+}
+
 pub fn yield_now() {
     // SAFETY: it has no effect on memory.
     unsafe { call(SCHED_YIELD, [0; 6]) };

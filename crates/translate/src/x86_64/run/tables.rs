@@ -40,6 +40,11 @@ pub fn begin() -> bool {
     grow(FIRST_BLOCKS)
 }
 
+/// Forgets all exits: their blocks are gone.
+pub fn forget_exits() {
+    EXIT_COUNT.store(1, Ordering::Release);
+}
+
 /// The number of the next exit; `None` = there is no room for so many more.
 pub fn next_exit(more: usize) -> Option<u32> {
     let count = EXIT_COUNT.load(Ordering::Relaxed);

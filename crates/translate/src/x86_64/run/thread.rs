@@ -14,6 +14,7 @@ const ALL_BYTES: usize = TABLE_BYTES + GUARD_BYTES + STACK_BYTES;
 
 /// `enum cv_tr_mode`.
 pub const OFF: u32 = 0;
+pub const INSIDE: u32 = 1;
 
 /// The calling thread's `cv_tr`, or that of another thread, by its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,14 +14,25 @@ use super::lock::Lock;
 use super::log::Log;
 use super::maps::{Maps, Range};
 use super::region::{self, Piece, Region};
+use super::sys;
 use super::tables::{self, Exit};
-use super::thread::Thread;
+use super::thread::{self, Thread};
 
 /// Why a block is not translated, and the section's record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     Code,
     NoRoom,
+}
+
+/// What a block lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// Instructions that can be run elsewhere.
+    Code,
+    Room,
+    /// Room in the log of blocks.
+    Log,
 }
 
 /// Everything that the lock protects.
@@ -134,7 +145,37 @@ impl Translator {
         // SAFETY: the mapping is readable, and the program is about to run it.
         let code = unsafe { core::slice::from_raw_parts(ip as *const u8, bytes) };
         let block = decode::decode(code, ip, self.machine).ok_or(Refusal::Code)?;
-        self.add(&block, &range, hint)
+        match self.add(&block, &range, hint) {
+            Err(Missing::Room) if self.reclaim() => self.add(&block, &range, hint),
+            other => other,
+        }
+        .map_err(|missing| match missing {
+            Missing::Code => Refusal::Code,
+            Missing::Room | Missing::Log => {
+                self.log.dropped(missing == Missing::Log);
+                Refusal::NoRoom
+            }
+        })
+    }
+
+    /// Begins anew with empty caches, if no other thread is in them: they are full, most likely of what has been given up.
+    fn reclaim(&mut self) -> bool {
+        let this = Thread::current();
+        self.invalidate(true);
+        // A thread says that it is inside, then looks at the generation, without a barrier in between.
+        if !sys::barrier()
+            || self
+                .threads
+                .iter()
+                .any(|thread| *thread != this && thread.mode() == thread::INSIDE)
+        {
+            return false;
+        }
+        tables::forget_exits();
+        // SAFETY: this thread is here, no other one is inside, and whoever comes finds another generation and no table
+        // that leads to what was there.
+        unsafe { region::empty() };
+        true
     }
 
     fn add(
@@ -142,7 +183,7 @@ impl Translator {
         block: &decode::Block,
         range: &Range,
         hint: Option<Pair>,
-    ) -> Result<&'static Piece, Refusal> {
+    ) -> Result<&'static Piece, Missing> {
         /// More than any block takes, but for those with very many lanes.
         const ROOM: usize = 64 << 10;
         let region = match Region::near(range.lo, range.hi, ROOM) {
@@ -151,25 +192,22 @@ impl Translator {
                 let first = if range.vdso { 1 << 30 } else { 16 << 20 };
                 let made = self.region(range.lo, range.hi, first);
                 let Some((region, _)) = made else {
-                    return Err(self.no_room(false));
+                    return Err(Missing::Room);
                 };
                 region
             }
         };
         let Some(first_exit) = tables::next_exit(4) else {
-            return Err(self.no_room(false));
+            return Err(Missing::Room);
         };
         let env = Environment {
             tls: self.tls,
             base: region.next(),
-            id: self.log.next_id(),
+            id: self.log.add(block).ok_or(Missing::Log)?,
             first_exit,
             stubs: region.base,
         };
-        let emitted = emit(block, env, hint).ok_or(Refusal::Code)?;
-        if !self.log.add(block) {
-            return Err(self.no_room(true));
-        }
+        let emitted = emit(block, env, hint).ok_or(Missing::Code)?;
         let piece = Piece {
             ip: block.ip,
             entry: env.base + u64::from(emitted.entry),
@@ -181,7 +219,7 @@ impl Translator {
             ..Piece::of_marks(emitted.marks)
         };
         let Some(piece) = region.add(&emitted.code, piece) else {
-            return Err(self.no_room(false));
+            return Err(Missing::Room);
         };
         for new in emitted.exits {
             tables::add_exit(Exit {
@@ -195,14 +233,9 @@ impl Translator {
         self.log
             .set_cache_bytes(region::CACHE_BYTES.load(Ordering::Relaxed));
         if !tables::add_block(piece) {
-            return Err(self.no_room(false));
+            return Err(Missing::Room);
         }
         Ok(piece)
-    }
-
-    fn no_room(&self, full: bool) -> Refusal {
-        self.log.dropped(full);
-        Refusal::NoRoom
     }
 
     /// Lets an exit go straight to a translation from now on.
