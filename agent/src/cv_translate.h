@@ -45,7 +45,8 @@ struct cv_tr_host {
 	struct cv_trace *file;     /* the log of blocks and the counters are written by the translator, the chunks are not */
 	uint64_t agent_lo;         /* text of the agent: control that reaches it leaves translated code (CV_TR_HOOK) */
 	uint64_t agent_hi;
-	const uint64_t *stops;     /* functions at whose entry a section's record ends with CV_END_PROCESS: fork, clone, ... */
+	const uint64_t *stops;     /* functions at whose entry a section's record ends with CV_END_PROCESS: fork, clone, ...
+				    * Kept for the child of a fork. */
 	uint32_t stops_count;
 };
 
@@ -71,12 +72,13 @@ void cv_tr_enter(void);
 
 /*
  * Called by the translator, on the thread's own stack below its red zone, with the program's registers saved, when a record ends
- * otherwise than by a hook: the agent closes the section. The thread goes on natively at the same place. Also
- * called from cv_tr_guest_context. May not block or allocate.
+ * otherwise than by a hook: the agent closes the section. The thread goes on natively at the same place. `mode` is
+ * CV_TR_OFF already, and all signals are blocked. Also called from cv_tr_guest_context, with signals as they are in the
+ * handler. May not block or allocate.
  */
 void cv_tr_left(enum cv_section_end end, uint64_t detail);
 
-/* Whether an address is in a cache or in the translator's own assembly. */
+/* Whether an address is in a cache or in the translator's own assembly (not: in its compiled code). */
 bool cv_tr_has(uint64_t pc);
 
 /*

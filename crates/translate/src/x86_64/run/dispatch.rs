@@ -108,9 +108,10 @@ fn next(thread: Thread, frame: &mut Frame) -> Next {
         thread.set_generation(generation);
     }
     if let Some(exit) = exit {
-        record::settle(thread, exit);
+        // In this order: a signal in between must not cut the record a second time.
         thread.set(Slot::Target, exit.ip);
         thread.set(Slot::Exit, 0);
+        record::settle(thread, exit);
         match exit.kind {
             ExitKind::Limit => {
                 return Next::Leave {
