@@ -250,23 +250,6 @@ pub struct View {
     pub width: Option<u16>,
 }
 
-impl View {
-    /// The page of `convoy diagnose`.
-    pub fn sections(format: Format, color: Color, width: Option<u16>) -> Self {
-        Self {
-            all: false,
-            lock: None,
-            thread_groups: false,
-            critical: false,
-            sections: true,
-            process: None,
-            format,
-            color,
-            width,
-        }
-    }
-}
-
 /// What to look at instead of a command.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Running processes")]

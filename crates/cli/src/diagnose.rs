@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::args::{Format, Recording, Running, View};
+use crate::args::{Format, Recording, Running};
 use crate::exit::Status;
+use crate::judge::Judged;
 use crate::limits::Limits;
 use crate::look::Color;
 use crate::message::Message;
@@ -93,7 +94,7 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
     if let Some(path) = &args.output {
         convoy_capture::can_write(path).map_err(|e| Message::from(e.trouble()))?;
     }
-    let wanted = Wanted::of(args)?;
+    let mut wanted = Wanted::of(args)?;
     if !args.quiet {
         wanted.remarks.iter().for_each(Message::print);
     }
@@ -119,13 +120,8 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
             record::say_written(path);
         }
     }
-    let view = View::sections(args.format, args.color, args.width);
-    show::after_run(
-        &recording.profile,
-        &view,
-        &args.limits,
-        args.report_to.as_deref(),
-    )?;
+    let judged = Judged::new(recording.profile.clone(), None, &args.limits)?;
+    show::sections(&judged, wanted.earlier.take(), args)?;
     Ok(Status::of_program(recording.exit))
 }
 

@@ -46,6 +46,16 @@ impl Judged {
         })
     }
 
+    /// Lets the traced sections of another run of the program decide between the causes that findings hold possible.
+    pub fn decide_by(&mut self, other: &Self) {
+        let Some(sections) = &other.sections else {
+            return;
+        };
+        for findings in [&mut self.analysis.findings, &mut self.analysis.dismissed] {
+            convoy_diagnose::join(&self.model, findings, &other.model, sections);
+        }
+    }
+
     /// What a page is made from.
     pub fn report(&self) -> Report<'_> {
         Report {

@@ -21,12 +21,7 @@ pub fn run(run: &Run) -> Status {
         Err(status) => return status,
     };
     warn(&recording, run.quiet);
-    let shown = show::after_run(
-        &recording.profile,
-        &run.view,
-        &run.limits,
-        run.report_to.as_deref(),
-    );
+    let shown = show::after_run(&recording.profile, run);
     match shown {
         Ok(()) => Status::of_program(recording.exit),
         Err(message) => {

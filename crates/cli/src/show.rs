@@ -8,11 +8,12 @@ use convoy_profile::Profile;
 use convoy_report::text::{Options, Source, View as Page};
 use convoy_report::{json, text};
 
-use crate::args::{Format, Report, View};
+use crate::args::{Format, Report, Run, View};
+use crate::diagnose::Diagnose;
 use crate::exit::Status;
 use crate::judge::Judged;
 use crate::limits::Limits;
-use crate::look::Look;
+use crate::look::{Color, Look};
 use crate::message::Message;
 
 /// `convoy report`.
@@ -67,22 +68,57 @@ fn try_report(report: &Report) -> Result<(), Message> {
 }
 
 /// The report at the end of a run, on standard error or in the file that was asked for.
-pub fn after_run(
-    profile: &Profile,
-    view: &View,
-    limits: &Limits,
-    report_to: Option<&Path>,
-) -> Result<(), Message> {
-    let stderr = std::io::stderr();
-    let look = match report_to {
-        Some(_) => Look::of(None, view.color, width(view)),
-        None => Look::of(Some(&stderr), view.color, width(view)),
+pub fn after_run(profile: &Profile, run: &Run) -> Result<(), Message> {
+    let look = look_after_run(&run.report_to, run.view.color, width(&run.view));
+    let text = render(profile.clone(), &run.view, &run.limits, Source::Live, look)?;
+    write_after_run(&run.report_to, &text)
+}
+
+/// The report of `convoy diagnose`: the findings, with what the sections decide of them, and then the sections. The
+/// findings of an earlier run come before those of this one, which tracing has disturbed.
+pub fn sections(judged: &Judged, earlier: Option<Judged>, args: &Diagnose) -> Result<(), Message> {
+    let report = judged.report();
+    if args.format == Format::Json {
+        return write_after_run(&args.report_to, &json::render(&report));
+    }
+    let look = look_after_run(&args.report_to, args.color, args.width.map(usize::from));
+    let page = |report: &convoy_report::Report<'_>, view, source| {
+        let options = Options {
+            width: look.width,
+            color: look.color,
+            unicode: look.unicode,
+            view,
+            source,
+            ..Options::default()
+        };
+        text::render(report, &options).map_err(|why| Message::new(why, "", ""))
     };
-    let text = render(profile.clone(), view, limits, Source::Live, look)?;
-    match report_to {
-        Some(file) => write_file(file, &text),
+    let file = args.profile.as_ref();
+    let findings = match (earlier, file) {
+        (Some(mut earlier), Some(file)) => {
+            earlier.decide_by(judged);
+            let source = Source::File(file.to_string_lossy().into_owned());
+            page(&earlier.report(), Page::Summary, source)?
+        }
+        _ => page(&report, Page::Summary, Source::Live)?,
+    };
+    let sections = page(&report, Page::Sections, Source::Live)?;
+    write_after_run(&args.report_to, &format!("{findings}\n{sections}"))
+}
+
+fn look_after_run(file: &Option<PathBuf>, color: Color, width: Option<usize>) -> Look {
+    let stderr = std::io::stderr();
+    match file {
+        Some(_) => Look::of(None, color, width),
+        None => Look::of(Some(&stderr), color, width),
+    }
+}
+
+fn write_after_run(file: &Option<PathBuf>, text: &str) -> Result<(), Message> {
+    match file {
+        Some(file) => write_file(file, text),
         None => {
-            crate::message::say(&text);
+            crate::message::say(text);
             Ok(())
         }
     }

@@ -150,6 +150,13 @@ impl Drained {
         });
         if unknown {
             modules.look(self.image.pid, |ip| accounting.allocator(number, ip));
+            for module in modules
+                .all
+                .iter()
+                .filter(|m| convoy_sections::is_linker(&m.path))
+            {
+                accounting.linker(number, module.lo..module.hi);
+            }
         }
         for (id, block) in blocks {
             accounting.block(number, id, block);

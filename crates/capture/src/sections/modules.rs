@@ -52,9 +52,10 @@ impl Modules {
             if self.has(code.lo) {
                 continue;
             }
-            // The file as the process sees it, in its container as well.
+            // The file as the process sees it, in its container as well; it may end any moment.
             let file = format!("/proc/{pid}/root{}", code.path);
-            let Some((module, found)) = read(&file, code, &maps) else {
+            let as_seen = read(&file, code, &maps);
+            let Some((module, found)) = as_seen.or_else(|| read(&code.path, code, &maps)) else {
                 self.unread += 1;
                 // Not to be tried again.
                 self.all.push(Module {

@@ -25,6 +25,10 @@ pub fn only(profile: &mut Profile, wanted: &Wanted, limits: &Limits) -> Result<(
             return Err(message);
         }
     };
+    if keep.is_empty() {
+        profile.sections = Some(sections); // the recorder has said why
+        return Ok(());
+    }
     if !keep.contains(&true) {
         profile.sections = Some(sections);
         return Err(Message::new(

@@ -25,6 +25,8 @@ pub struct Wanted {
     pub places: BTreeSet<Place>,
     /// What the user should know before.
     pub remarks: Vec<Message>,
+    /// The earlier run.
+    pub earlier: Option<Judged>,
 }
 
 /// A place in the source, or as near as one can get to it without debug information.
@@ -74,7 +76,10 @@ impl Wanted {
             matching(&judged, &args.lock)?
         };
         if objects.is_empty() {
-            return Ok(Self::nothing_in(&name, args));
+            return Ok(Self {
+                earlier: Some(judged),
+                ..Self::nothing_in(&name, args)
+            });
         }
         let mut wanted = Self::default();
         let mut sites = Vec::new();
@@ -104,6 +109,7 @@ impl Wanted {
         } else {
             wanted.sites = Some(sites);
         }
+        wanted.earlier = Some(judged);
         Ok(wanted)
     }
 
