@@ -135,14 +135,16 @@ static void on_alarm(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
 	int before = errno;
+	bool ours = cv_tr_guest_context(sig, u);
 
 	(void)info;
-	if (cv_tr_guest_context(sig, u))
-		found++;
+	found += ours;
 	CHECK(!cv_tr_has((uint64_t)u->uc_mcontext.gregs[REG_RIP]));
 	CHECK(host_mode() != CV_TR_INSIDE || host_is_agent((uint64_t)u->uc_mcontext.gregs[REG_RIP]));
 	alarms++;
-	host_way = HOST_OFF; /* whether the handler may have sections of its own is the agent's business */
+	/* Where a section has been ended the handler may have its own, and be interrupted by nobody. */
+	if (!ours)
+		host_way = HOST_OFF;
 	work(3);
 	host_way = HOST_TRANSLATE;
 	errno = before;

@@ -56,6 +56,17 @@ pub enum Next {
     Leave { end: u64, detail: u64 },
 }
 
+/// Called by `cv_tr_slow` before all else.
+pub extern "C" fn block_signals() {
+    let mask = super::sys::block_signals();
+    Thread::current().set(Slot::Mask, mask);
+}
+
+/// The end of that.
+pub extern "C" fn restore_signals() {
+    super::sys::restore_signals(Thread::current().get(Slot::Mask));
+}
+
 /// Called by `cv_tr_slow`; 0 = go on at [`Slot::Jump`], 1 = [`finish`] comes first.
 pub extern "C" fn dispatch(frame: *mut Frame) -> u32 {
     let thread = Thread::current();
@@ -75,7 +86,6 @@ pub extern "C" fn dispatch(frame: *mut Frame) -> u32 {
 
 /// Gets ready for [`finish`].
 pub fn leave(thread: Thread, end: u64, detail: u64) {
-    thread.set(Slot::Mask, super::sys::block_signals());
     thread.set(Slot::Value0, end);
     thread.set(Slot::Value1, detail);
     thread.set(Slot::Jump, thread.get(Slot::Target));
@@ -90,7 +100,7 @@ pub extern "C" fn finish() {
     thread.set_mode(thread::OFF);
     // SAFETY: the agent's function; it closes the section of this thread.
     unsafe { cv_tr_left(thread.get(Slot::Value0) as u32, thread.get(Slot::Value1)) };
-    super::sys::restore_signals(thread.get(Slot::Mask));
+    restore_signals();
 }
 
 fn next(thread: Thread, frame: &mut Frame) -> Next {

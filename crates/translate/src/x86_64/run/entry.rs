@@ -113,6 +113,9 @@ global_asm!(
     "mov r12, qword ptr [rip + cv_tr@GOTTPOFF]",
     "add r12, qword ptr fs:[0]",
     "mov qword ptr [r12 + {busy}], 1",
+    // All signals are blocked before the stack is changed: a handler's frame would lie on it, where the translator begins
+    // again when the handler has a section of its own.
+    "call {begin}",
     // The translator's own stack: the program's may be small.
     "mov rax, [r12 + {own}]",
     "test rax, rax",
@@ -121,8 +124,11 @@ global_asm!(
     "2:",
     "mov rdi, rbx",
     "call {dispatch}",
+    "mov rsp, rbp",
     "test eax, eax",
-    "jz 4f",
+    "jnz 3f",
+    "call {end}",
+    "jmp 4f",
     // The section's record ends: what is called may use any register.
     "3:",
     "mov rsp, rbp",
@@ -202,6 +208,8 @@ global_asm!(
     enter = sym ENTER,
     tail = sym TAIL,
     xsave_bytes = sym XSAVE_BYTES,
+    begin = sym dispatch::block_signals,
+    end = sym dispatch::restore_signals,
     dispatch = sym dispatch::dispatch,
     finish = sym dispatch::finish,
     busy = const Slot::Busy as i32,

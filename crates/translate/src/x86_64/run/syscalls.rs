@@ -56,8 +56,7 @@ pub fn system(thread: Thread, frame: &mut Frame, exit: &'static Exit) -> Next {
         },
         Effect::Memory(lo, hi) if met(lo, hi) == Met::Never => Next::Run(exit.patch),
         Effect::Memory(lo, hi) => {
-            // A signal in between would find the call made and not made.
-            let mask = sys::block_signals();
+            // All signals are blocked: one in between would find the call made and not made.
             let arguments = [
                 frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9,
             ];
@@ -67,7 +66,6 @@ pub fn system(thread: Thread, frame: &mut Frame, exit: &'static Exit) -> Next {
             frame.r11 = frame.flags;
             thread.set(Slot::Target, exit.ip + 2);
             invalidate(lo, hi);
-            sys::restore_signals(mask);
             dispatch::go(thread, None)
         }
     }
