@@ -65,11 +65,9 @@ impl Log {
             .fetch_add(block.instructions.len() as u64, Ordering::Relaxed);
         let mut record = record(block);
         if let Some(&offset) = self.known.get(&block.ip) {
-            // SAFETY: `record` is not longer than the log behind any offset: it is compared where it fits.
-            let fits = offset + record.len() <= self.used;
-            let old = unsafe {
-                core::slice::from_raw_parts(self.at(offset), if fits { record.len() } else { 0 })
-            };
+            let bytes = record.len().min(self.used - offset);
+            // SAFETY: so much of the log has been written.
+            let old = unsafe { core::slice::from_raw_parts(self.at(offset), bytes) };
             if let Some(id) = old
                 .get(ID)
                 .and_then(|id| id.try_into().ok())

@@ -160,6 +160,11 @@ impl Translator {
 
     /// Begins anew with empty caches, if no other thread is in them: they are full, most likely of what has been given up.
     fn reclaim(&mut self) -> bool {
+        // So little would not be worth it: what lacks is an address near the code.
+        const LITTLE_BYTES: u64 = 4 << 20;
+        if region::CACHE_BYTES.load(Ordering::Relaxed) < LITTLE_BYTES {
+            return false;
+        }
         let this = Thread::current();
         self.invalidate(true);
         // A thread says that it is inside, then looks at the generation, without a barrier in between.
