@@ -19,7 +19,6 @@ fn summary(name: &str, profile: &Profile) -> Summary {
             analysis: &analysis,
             critical: None,
             sections: None,
-            sections: None,
             thresholds: &thresholds,
         },
     )
