@@ -3,6 +3,7 @@
 
 mod attach;
 mod coverage;
+mod diagnose;
 mod expect;
 mod finding;
 mod fixture;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         trials.extend(fixture::trials(&fixture));
     }
     trials.extend(coverage::trials());
+    trials.extend(diagnose::trials());
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
     trials.extend(top::trials());

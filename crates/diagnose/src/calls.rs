@@ -31,7 +31,7 @@ pub(crate) fn may_block(what: Called) -> bool {
                 | Op::CondTimedwait
                 | Op::OmpRegion
         ),
-        Called::Agent => false,
+        Called::Agent | Called::Release => false,
     }
 }
 
@@ -45,6 +45,9 @@ pub(crate) fn calls(model: &Model, sections: &Sections, group: &Group) -> Vec<Ca
         .iter()
         .filter(|call| group.sites.contains(&call.site))
     {
+        if call.what == Called::Release {
+            continue;
+        }
         let frame = line_of(model, sections, group, call.place).cloned();
         let row = CallRow {
             what: call.what,
@@ -88,6 +91,7 @@ pub fn called_name(model: &Model, what: Called) -> String {
             format!("{}{object}", op_name(op))
         }
         Called::Agent => "a thread function".into(),
+        Called::Release => "the release".into(),
     }
 }
 

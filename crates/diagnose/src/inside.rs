@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{is_blocking_acquire, Called, Model, ObjectId, Sections, SiteId};
+use convoy_model::{is_blocking_acquire, Called, Model, ObjectId, SectionSite, Sections, SiteId};
 
 use crate::rows::InsideRow;
 use crate::Thresholds;
@@ -19,7 +19,7 @@ pub(crate) fn inside(model: &Model, sections: &Sections) -> Inside {
     #[derive(Default)]
     struct Sum {
         calls: u64,
-        run: u64,
+        run: f64,
         by_site: BTreeMap<SiteId, u64>,
     }
     let mut sums: BTreeMap<(ObjectId, ObjectId), Sum> = BTreeMap::new();
@@ -35,8 +35,10 @@ pub(crate) fn inside(model: &Model, sections: &Sections) -> Inside {
         if is_blocking_acquire(op) {
             let sum = sums.entry((inner, outer)).or_default();
             sum.calls += call.n;
-            sum.run += call.run;
-            *sum.by_site.entry(site.site).or_default() += call.run;
+            let each = call.n as f64 / site.traced().max(1) as f64;
+            let run = each * acquisitions(model, site) as f64;
+            sum.run += run;
+            *sum.by_site.entry(site.site).or_default() += run as u64;
         }
     }
     let always = Thresholds::default().always;
@@ -50,7 +52,7 @@ pub(crate) fn inside(model: &Model, sections: &Sections) -> Inside {
     }
     let rows = sums.into_iter().filter_map(|((inner, outer), sum)| {
         let total = totals.get(&inner).copied().unwrap_or(0).max(sum.calls);
-        let share = (sum.run as f64 / total as f64).min(1.0);
+        let share = (sum.run / total as f64).min(1.0);
         Some(InsideRow {
             inner,
             outer,
@@ -59,7 +61,7 @@ pub(crate) fn inside(model: &Model, sections: &Sections) -> Inside {
                 .iter()
                 .max_by_key(|(_, run)| **run)
                 .map(|(site, _)| *site)?,
-            acquisitions: sum.run as f64,
+            acquisitions: sum.run,
             share,
             always: share >= always && sum.calls >= MIN_CALLS,
         })
@@ -71,6 +73,15 @@ pub(crate) fn inside(model: &Model, sections: &Sections) -> Inside {
             .then(a.inner.cmp(&b.inner))
     });
     Inside { rows }
+}
+
+/// Sections of a site that ran: as the agent counted, which sees those after the last traced one as well.
+pub(crate) fn acquisitions(model: &Model, site: &SectionSite) -> u64 {
+    let of_site = |row: &&convoy_model::Use| {
+        row.site == site.site && Some(row.object) == site.object && row.op == site.op
+    };
+    let counted: u64 = model.uses.iter().filter(of_site).map(|row| row.calls).sum();
+    counted.max(site.run)
 }
 
 impl Inside {

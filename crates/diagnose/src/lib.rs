@@ -16,6 +16,7 @@ mod stats;
 mod text;
 mod thresholds;
 mod verdict;
+mod weights;
 
 pub use calls::{called_name, syscall_name};
 pub use join::join;
@@ -31,6 +32,7 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
     let Some(sections) = &model.sections else {
         return Analysis::default();
     };
+    let sections = &weights::tempered(sections);
     let groups = groups::groups(model, sections);
     let inside = inside::inside(model, sections);
     let cases: Vec<verdict::Case<'_>> = groups

@@ -18,7 +18,7 @@ struct Sum {
     executions: u64,
     instructions: u64,
     accesses: f64,
-    by_sharing: [f64; 4],
+    by_sharing: [f64; 5],
     /// Accesses of which no word is known.
     unseen: bool,
 }
@@ -90,7 +90,10 @@ fn key(frame: &SiteFrame) -> Key<'_> {
 }
 
 fn touches_shared(line: &LineRow) -> bool {
-    line.by_sharing[Sharing::Shared as usize] + line.by_sharing[Sharing::Overwritten as usize] > 0.0
+    let may_be = [Sharing::Rare, Sharing::Overwritten, Sharing::Shared];
+    may_be
+        .iter()
+        .any(|&sharing| line.by_sharing[sharing as usize] > 0.0)
 }
 
 fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
@@ -114,7 +117,7 @@ fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
     }
 }
 
-fn shares(sums: &[f64; 4]) -> [f64; 4] {
+fn shares(sums: &[f64; 5]) -> [f64; 5] {
     let all: f64 = sums.iter().sum();
     sums.map(|sum| if all > 0.0 { sum / all } else { 0.0 })
 }

@@ -68,10 +68,11 @@ pub struct SiteRow {
     pub hold_ns: Option<f64>,
     /// Share of the instructions that hand out or take back memory.
     pub allocator: f64,
-    /// Distinct words over all sections, and of those by how they are shared: local, read only, overwritten, shared.
+    /// Distinct words over all sections, and of those by how they are shared: local, read only, seen too
+    /// rarely, overwritten, shared.
     pub distinct_words: u64,
     /// See `distinct_words`: shares of them.
-    pub distinct_by_sharing: [f64; 4],
+    pub distinct_by_sharing: [f64; 5],
     /// Memory by kind.
     pub regions: Vec<RegionRow>,
     /// What memory it is, most accessed first.
@@ -144,8 +145,9 @@ pub struct LineRow {
     pub share: f64,
     /// Explicit accesses of a section, mean.
     pub accesses: f64,
-    /// Of these the share by how the words are shared: local, read only, overwritten, shared.
-    pub by_sharing: [f64; 4],
+    /// Of these the share by how the words are shared: local, read only, seen too
+    /// rarely, overwritten, shared.
+    pub by_sharing: [f64; 5],
     /// It calls a lock, another operation of the agent, or the kernel.
     pub calls: bool,
     /// It touches nothing shared, and is no part of a loop over shared data: it may be moved out of the section.

@@ -29,7 +29,10 @@ impl<'a> Eyes<'a> {
     /// Whether threads exchange data through it, or may.
     pub(crate) fn is_shared(&self, ix: u32) -> bool {
         let sharing = self.word(ix).and_then(|word| self.sharing(word));
-        matches!(sharing, Some(Sharing::Shared | Sharing::Overwritten))
+        matches!(
+            sharing,
+            Some(Sharing::Shared | Sharing::Overwritten | Sharing::Rare)
+        )
     }
 
     /// The touches of shared words.

@@ -26,7 +26,7 @@ impl World {
         let lock = p.mutex("big_lock");
         let site = p.site("work", "work.c", 10);
         for thread in threads {
-            p.acquires(thread, lock, site, 1000);
+            p.acquires(thread, lock, site, 10);
         }
         Self {
             p,

@@ -143,6 +143,8 @@ pub enum Sharing {
     Local,
     /// Several, and none wrote.
     ReadOnly,
+    /// One thread alone, but in so few of the traced sections that others may well use it.
+    Rare,
     /// Several wrote or one wrote and others read, but none ever read what another had written last: memory that was given
     /// back and handed out again looks so, and so does data that is only read outside of sections.
     Overwritten,
@@ -151,13 +153,21 @@ pub enum Sharing {
     Shared,
 }
 
+/// Sections of one thread from which on a word is taken for that thread's own: of two threads that use it at random the
+/// same one would come so often in a row one time in eight.
+const TELLING: u8 = 4;
+
 impl SectionWord {
     /// How it is shared.
     pub fn sharing(&self) -> Sharing {
         if self.seen.flow {
             Sharing::Shared
         } else if self.only.is_some() {
-            Sharing::Local
+            let told = self.seen.sections >= TELLING || self.seen.own_stack;
+            match told || matches!(self.region, Region::Stack | Region::ThreadLocal) {
+                true => Sharing::Local,
+                false => Sharing::Rare,
+            }
         } else if !self.seen.written {
             Sharing::ReadOnly
         } else {
@@ -213,6 +223,8 @@ pub enum Called {
     Op(Op, Option<ObjectId>),
     /// Another function that the agent wraps.
     Agent,
+    /// The release that ended the section.
+    Release,
 }
 
 /// Calls of one kind at one place in sections of one site.

@@ -203,6 +203,8 @@ pub struct SectionWord {
 pub struct WordSeen {
     /// One thread, if it was only one.
     pub only: Option<ThreadIx>,
+    /// Sections that touched it, 255 = that many or more.
+    pub sections: u8,
     /// Was read.
     pub read: bool,
     /// Was written.
@@ -273,6 +275,8 @@ pub enum CallKind {
     /// Another function of the agent.
     #[default]
     Agent,
+    /// The release that ended the section.
+    Release,
 }
 
 /// Calls of one kind at one place in sections of one site.

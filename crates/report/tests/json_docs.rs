@@ -11,6 +11,7 @@ use convoy_detect::{
     Analysis, Assignment, AssignmentOption, EventRow, FamilyRow, GroupRow, LockRow, LockStats,
     Parallelism, Quadrant, SiteRow, SiteShare, Thresholds, WaitsFor,
 };
+use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
 use convoy_model::{
     FutexOf, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId, Pair, Process,
@@ -149,12 +150,14 @@ impl Walk {
     }
 }
 
-fn write(model: &Model, analysis: &Analysis, critical: Option<&critical::Analysis>) -> String {
+type Rooms<'a> = (&'a critical::Analysis, &'a diagnose::Analysis);
+
+fn write(model: &Model, analysis: &Analysis, rooms: Option<Rooms<'_>>) -> String {
     json::render(&Report {
         model,
         analysis,
-        critical,
-        sections: None,
+        critical: rooms.map(|rooms| rooms.0),
+        sections: rooms.map(|rooms| rooms.1),
         thresholds: &Thresholds::default(),
     })
 }
@@ -226,6 +229,7 @@ fn everything() -> (Model, Analysis) {
             lost: vec![Lost::default()],
             ..Sched::default()
         }),
+        ..Model::default()
     };
     // A site without a name, for the list of those.
     model.sites.push(Site {
@@ -404,6 +408,96 @@ fn unknown_critical() -> critical::Analysis {
     rows
 }
 
+/// What sections touched, of [`everything`].
+fn sections() -> diagnose::Analysis {
+    let data = diagnose::DataRow {
+        name: "table".into(),
+        region: convoy_model::Region::Global,
+        words: 1,
+        sections: 0.5,
+        accesses: 1.5,
+        sharing: convoy_model::Sharing::Shared,
+    };
+    let part = diagnose::Part {
+        name: "table".into(),
+        words: 1,
+        sections: 0.5,
+    };
+    let verdict = diagnose::Verdict {
+        causes: finding(Subject::Run).causes,
+        evidence: finding(Subject::Run).evidence,
+        lines: vec![place()],
+        waits_saved: Some(0.5),
+        ..Default::default()
+    };
+    let site = diagnose::SiteRow {
+        locks: vec![ObjectId(0)],
+        op: Some(Op::MutexLock),
+        ends: [1; 9],
+        hold_ns: Some(1.5),
+        regions: vec![diagnose::RegionRow {
+            region: convoy_model::Region::Heap,
+            words: 1.5,
+            reads: 1.5,
+            writes: 0.5,
+            shared: 0.5,
+        }],
+        data: vec![data.clone()],
+        lines: vec![diagnose::LineRow {
+            frame: place(),
+            executions: 1.5,
+            instructions: 2.5,
+            share: 0.5,
+            accesses: 1.5,
+            by_sharing: [0.5; 5],
+            calls: false,
+            movable: true,
+        }],
+        calls: vec![diagnose::CallRow {
+            what: convoy_model::Called::Syscall(1),
+            frame: Some(place()),
+            per_section: 1.5,
+            sections: 0.5,
+            waits: 1,
+            wait_ns: 1,
+            blocking: true,
+        }],
+        conflicts: Some(diagnose::Share::default()),
+        partition: Some(diagnose::Partition {
+            parts: 2,
+            largest: vec![part],
+            common: vec![data],
+            by: diagnose::PartitionBy::Place,
+        }),
+        verdict,
+        ..Default::default()
+    };
+    let inside = diagnose::InsideRow {
+        inner: ObjectId(0),
+        outer: ObjectId(0),
+        outer_site: SiteId(0),
+        acquisitions: 1.5,
+        share: 0.5,
+        always: false,
+    };
+    diagnose::Analysis {
+        sites: vec![site],
+        inside: vec![inside],
+        drops: vec![("no-chunk".into(), 1)],
+        ..Default::default()
+    }
+}
+
+/// The same with everything unknown that can be.
+fn unknown_sections() -> diagnose::Analysis {
+    let mut rows = sections();
+    let site = &mut rows.sites[0];
+    (site.op, site.hold_ns, site.conflicts, site.partition) = (None, None, None, None);
+    site.calls[0].frame = None;
+    site.verdict.waits_saved = None;
+    rows
+}
+
 fn finding(subject: Subject) -> Finding {
     Finding {
         id: "contended-lock",
@@ -456,7 +550,7 @@ fn nothing_known() -> (Model, Analysis) {
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (model, analysis) = everything();
-    let walk = Walk::of(&write(&model, &analysis, Some(&critical())));
+    let walk = Walk::of(&write(&model, &analysis, Some((&critical(), &sections()))));
     // Else a serialised type would hide behind it.
     let mut null = walk.null.clone();
     null.remove(&("Waker".into(), "tid".into()));
@@ -474,14 +568,19 @@ fn a_waker_outside_has_a_tid() {
     let (model, analysis) = everything();
     let mut rows = critical();
     rows.edges[0].waker = Waker::Outside(7);
-    let walk = Walk::of(&write(&model, &analysis, Some(&rows)));
+    let walk = Walk::of(&write(&model, &analysis, Some((&rows, &sections()))));
     assert!(!walk.null.contains(&("Waker".into(), "tid".into())));
 }
 
 #[test]
 fn exactly_what_may_be_null_is_documented_so() {
     let (model, analysis) = nothing_known();
-    let mut null = Walk::of(&write(&model, &analysis, Some(&unknown_critical()))).null;
+    let mut null = Walk::of(&write(
+        &model,
+        &analysis,
+        Some((&unknown_critical(), &unknown_sections())),
+    ))
+    .null;
     let walk = Walk::of(&write(&model, &analysis, None));
     null.extend(walk.null);
     let nullable: BTreeSet<Key> = walk

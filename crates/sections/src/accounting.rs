@@ -21,6 +21,9 @@ const SITES: usize = 8192;
 /// Accesses of blocks by site, in all: some 100 bytes each with their samples.
 const ACCESSES: usize = 150_000;
 
+/// Dynamic linkers of a process: one, and what a hostile list of modules may claim.
+const LINKERS: usize = 8;
+
 /// What was learnt from the sections so far.
 #[derive(Debug)]
 pub struct Accounting {
@@ -45,6 +48,7 @@ pub struct Accounting {
 pub(crate) struct Process {
     pub(crate) blocks: Blocks,
     allocators: HashSet<u64>,
+    linker: Vec<Range<u64>>,
     stacks: HashMap<u32, StackRange>,
     pub(crate) words: Words,
     /// The last section of each thread.
@@ -71,6 +75,7 @@ impl Process {
         Self {
             blocks: Blocks::default(),
             allocators: HashSet::new(),
+            linker: Vec::new(),
             stacks: HashMap::new(),
             words: Words::new(),
             last: HashMap::new(),
@@ -110,6 +115,14 @@ impl Accounting {
     /// A function that hands out or takes back memory begins here ([`crate::is_allocator`]).
     pub fn allocator(&mut self, process: u32, ip: u64) {
         self.process(process).allocators.insert(ip);
+    }
+
+    /// The dynamic linker's code ([`crate::is_linker`]): what it does counts as the allocator's doings do.
+    pub fn linker(&mut self, process: u32, range: Range<u64>) {
+        let known = &mut self.process(process).linker;
+        if !known.contains(&range) && known.len() < LINKERS {
+            known.push(range);
+        }
     }
 
     /// Where the stack of a thread is mapped. A record that is used by another thread later tells it again.
@@ -153,6 +166,7 @@ impl Accounting {
             number: self.sections,
             blocks: &process.blocks,
             allocators: &process.allocators,
+            linker: &process.linker,
             stack,
             code_full,
         };

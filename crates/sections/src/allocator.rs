@@ -46,9 +46,17 @@ pub fn is_allocator(name: &str) -> bool {
         })
 }
 
+/// Whether a file of this path is the dynamic linker: it binds functions at their first call, which is no doing of the section.
+pub fn is_linker(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    ["ld-linux", "ld-musl", "ld.so", "ld-2."]
+        .iter()
+        .any(|begin| name.starts_with(begin))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_allocator;
+    use super::{is_allocator, is_linker};
 
     #[test]
     fn names() {
@@ -71,5 +79,6 @@ mod tests {
         ] {
             assert!(!is_allocator(name), "{name}");
         }
+        assert!(is_linker("/lib64/ld-linux-x86-64.so.2") && !is_linker("/opt/ld/server"));
     }
 }

@@ -202,6 +202,7 @@ impl Finish<'_> {
             only: seen
                 .only()
                 .and_then(|thread| self.places.thread(process, thread)),
+            sections: seen.sections(),
             read: seen.read(),
             written: seen.written(),
             writers: seen.writers(),
@@ -278,6 +279,7 @@ impl Finish<'_> {
         for (key, run) in calls {
             let kind = match key.kind {
                 RawCall::Syscall(nr) => CallKind::Syscall(nr),
+                RawCall::Release => CallKind::Release,
                 RawCall::Op(op) => self.places.op(op).map_or(CallKind::Agent, CallKind::Op),
             };
             let block = at.process.blocks.get(key.block);

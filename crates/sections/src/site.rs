@@ -112,6 +112,8 @@ pub(crate) struct CallKey {
 pub(crate) enum RawCall {
     Syscall(u32),
     Op(u32),
+    /// The section's end.
+    Release,
 }
 
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! One section, from its first event to its last.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
-use convoy_profile::SectionTotals;
+use convoy_profile::{SectionEnd, SectionTotals};
 
 use crate::events::{words_of, Blocks, Event, Events};
 use crate::input::{Access, AccessKind, Block, Section, StackRange};
@@ -21,6 +22,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) number: u64,
     pub(crate) blocks: &'a Blocks,
     pub(crate) allocators: &'a HashSet<u64>,
+    pub(crate) linker: &'a [Range<u64>],
     pub(crate) stack: Option<StackRange>,
     /// No room for more accesses in the tables of all sites.
     pub(crate) code_full: bool,
@@ -45,6 +47,8 @@ pub(crate) struct Walk<'a> {
     open: Vec<Open>,
     /// Inside an allocator's function until the return address here has been read.
     allocator: Option<u64>,
+    /// The block is the dynamic linker's.
+    linking: bool,
     block: u32,
     call: Option<CallKey>,
     /// Blocks that found no room.
@@ -69,6 +73,7 @@ impl<'a> Walk<'a> {
             totals: SectionTotals::default(),
             open: Vec::new(),
             allocator: None,
+            linking: false,
             block: 0,
             call: None,
             untold_blocks: 0,
@@ -84,7 +89,12 @@ impl<'a> Walk<'a> {
         loop {
             match events.next() {
                 Ok(Some(event)) => self.event(event),
-                Ok(None) => break,
+                Ok(None) => {
+                    if section.end == SectionEnd::Released {
+                        self.called(RawCall::Release, 0);
+                    }
+                    break;
+                }
                 Err(()) => return Err(self.totals),
             }
         }
@@ -144,7 +154,12 @@ impl<'a> Walk<'a> {
         if self.allocator.is_none() && self.ground.allocators.contains(&block.ip) {
             self.allocator = Some(self.open.last().map_or(0, |open| open.slot));
         }
-        let inside = self.allocator.is_some();
+        self.linking = self
+            .ground
+            .linker
+            .iter()
+            .any(|code| code.contains(&block.ip));
+        let inside = self.is_inside();
         self.totals.instructions += u64::from(executed);
         if inside {
             self.totals.allocator_instructions += u64::from(executed);
@@ -189,11 +204,11 @@ impl<'a> Walk<'a> {
 
     fn access(&mut self, id: u32, block: &Block, access: &Access, words: &[u64], by: Option<u32>) {
         self.totals.accesses += 1;
-        let inside = self.allocator.is_some();
+        let inside = self.is_inside();
         self.totals.allocator += u64::from(inside);
         if access.implicit {
             self.totals.implicit += 1;
-            if access.instruction + 1 == block.instructions {
+            if is_last(access, block) {
                 self.call_or_return(id, access, words.first().copied().unwrap_or(0));
             }
             return;
@@ -237,6 +252,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// In code that is not the section's doing: an allocator, the dynamic linker.
+    fn is_inside(&self) -> bool {
+        self.allocator.is_some() || self.linking
+    }
+
     /// Memory from `address` on was accessed explicitly.
     fn touch(&mut self, access: &Access, by: Option<u32>, address: u64, bytes: u64) {
         if bytes == 0 {
@@ -244,7 +264,7 @@ impl<'a> Walk<'a> {
         }
         let first = address >> 3;
         let last = address.saturating_add(bytes - 1) >> 3;
-        if self.allocator.is_some() {
+        if self.is_inside() {
             if access.writes {
                 (first..=last.min(first + 7)).for_each(|word| self.words.mark_allocator(word));
             }
@@ -269,4 +289,9 @@ impl<'a> Walk<'a> {
             self.touches.add(word, &hit);
         }
     }
+}
+
+/// Whether an access is of the block's last instruction.
+fn is_last(access: &Access, block: &Block) -> bool {
+    access.instruction + 1 == block.instructions
 }

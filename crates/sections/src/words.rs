@@ -14,6 +14,7 @@ const THREAD_BITS: u32 = 24;
 const THREAD: u64 = (1 << THREAD_BITS) - 1;
 const FIRST_SHIFT: u32 = 8;
 const WRITER_SHIFT: u32 = FIRST_SHIFT + THREAD_BITS;
+const SECTIONS_SHIFT: u32 = WRITER_SHIFT + THREAD_BITS;
 
 /// What is known of a word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,6 +37,10 @@ impl Seen {
     }
     pub(crate) fn only(self) -> Option<u32> {
         (!self.flag(SEVERAL)).then_some((self.0 >> FIRST_SHIFT & THREAD) as u32)
+    }
+    /// Sections that touched it, at most 255.
+    pub(crate) fn sections(self) -> u8 {
+        (self.0 >> SECTIONS_SHIFT) as u8
     }
     pub(crate) fn read(self) -> bool {
         self.flag(READ)
@@ -72,6 +77,9 @@ impl Seen {
             *self = Self::first(thread);
         } else if first != thread {
             self.0 |= SEVERAL;
+        }
+        if self.sections() < u8::MAX {
+            self.0 += 1 << SECTIONS_SHIFT;
         }
         let writer = self.0 >> WRITER_SHIFT & THREAD;
         let others = was_written && self.flag(WRITTEN) && writer != thread;
@@ -236,7 +244,11 @@ mod tests {
         let seen = after(&[by(1, true, false), by(2, true, false)]);
         assert!(!seen.flow() && !seen.written() && seen.only().is_none());
         let seen = after(&[by(3, true, true), by(3, true, true)]);
-        assert_eq!((seen.only(), seen.flow()), (Some(3), false));
+        assert_eq!(
+            (seen.only(), seen.flow(), seen.sections()),
+            (Some(3), false, 2)
+        );
+        assert_eq!(after(&[by(3, true, true); 300]).sections(), 255);
     }
 
     #[test]

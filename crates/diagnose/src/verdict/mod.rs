@@ -101,9 +101,18 @@ impl<'a> Case<'a> {
         self.whole.instructions as f64 / self.wholes.max(1) as f64
     }
 
+    /// Sections that ran.
+    pub(crate) fn run(&self) -> u64 {
+        let rows = self.group.rows(self.sections);
+        rows.map(|site| crate::inside::acquisitions(self.model, site))
+            .sum()
+    }
+
     pub(crate) fn movable(&self) -> f64 {
         let movable = self.lines.iter().filter(|line| line.movable);
-        movable.map(|line| line.share).sum()
+        movable
+            .map(|line| line.share)
+            .fold(0.0, |sum, share| sum + share)
     }
 
     fn spread(&self, of: impl Fn(&SectionTotals) -> u64) -> Spread {
@@ -122,8 +131,8 @@ impl<'a> Case<'a> {
         }))
     }
 
-    fn distinct(&self) -> (u64, [f64; 4]) {
-        let mut by = [0.0; 4];
+    fn distinct(&self) -> (u64, [f64; 5]) {
+        let mut by = [0.0; 5];
         let (mut all, mut known) = (0, 0.0);
         for site in self.group.rows(self.sections) {
             // Several call stacks of one place touch much the same: the most, not the sum.
@@ -170,7 +179,7 @@ impl<'a> Case<'a> {
             site: self.group.site,
             op: rows().find_map(|site| site.op),
             threads: rows().map(|site| site.threads).max().unwrap_or(0),
-            run: rows().map(|site| site.run).sum(),
+            run: self.run(),
             traced: rows().map(SectionSite::traced).sum(),
             whole: self.wholes,
             sampled: self.samples.len() as u64,
@@ -245,20 +254,16 @@ fn facts(cases: &[&Case<'_>]) -> LockFacts {
     let Some(first) = cases.first() else {
         return LockFacts::default();
     };
-    let run = |case: &Case<'_>| -> u64 {
-        let rows = case.group.rows(case.sections);
-        rows.map(|site| site.run).sum()
-    };
-    let all: u64 = cases.iter().map(|case| run(case)).sum();
+    let all: u64 = cases.iter().map(|case| case.run()).sum();
     let mean = |of: fn(&Case<'_>) -> f64| {
-        let sum: f64 = cases.iter().map(|case| of(case) * run(case) as f64).sum();
+        let sum: f64 = cases.iter().map(|case| of(case) * case.run() as f64).sum();
         sum / all.max(1) as f64
     };
     // In proportion to how often they run, whatever was traced of them.
     let mut samples: Vec<SectionSample> = Vec::new();
     for case in cases {
         let traced: u64 = case.samples.iter().map(|sample| sample.weight).sum();
-        let scale = run(case) as f64 / traced.max(1) as f64;
+        let scale = case.run() as f64 / traced.max(1) as f64;
         for sample in &case.samples {
             let mut sample = (*sample).clone();
             sample.weight = ((sample.weight as f64 * scale * 16.0).round() as u64).max(1);

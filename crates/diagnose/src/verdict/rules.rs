@@ -1,7 +1,7 @@
 //! The rules, in the order in which they are tried: what needs no lock at all comes before what needs another one.
 
 use convoy_model::finding::{Cause, Evidence};
-use convoy_model::{Sharing, SiteFrame, Touch};
+use convoy_model::{Region, SectionSample, Sharing, SiteFrame, Touch};
 use convoy_profile::Op;
 
 use super::{Case, LockFacts};
@@ -55,10 +55,11 @@ fn undecided(causes: Vec<Cause>, why: impl Into<String>) -> Verdict {
 
 impl Judge<'_> {
     fn judge(&self) -> Verdict {
-        let rules: [fn(&Self) -> Option<Verdict>; 9] = [
+        let rules: [fn(&Self) -> Option<Verdict>; 10] = [
             Self::already_exclusive,
             Self::common_lock,
             Self::blocking,
+            Self::one_sided,
             Self::local_data,
             Self::one_word,
             Self::read_only,
@@ -76,7 +77,7 @@ impl Judge<'_> {
 
     fn sample_evidence(&self) -> Vec<Evidence> {
         let case = self.case;
-        let run: u64 = case.group.rows(case.sections).map(|site| site.run).sum();
+        let run = case.run();
         let n = case.wholes;
         let instructions = case.instructions();
         vec![
@@ -185,6 +186,24 @@ impl Judge<'_> {
         })
     }
 
+    /// Nearly all that was traced ran in one thread, and others take the lock as well: who shares what is not seen.
+    fn one_sided(&self) -> Option<Verdict> {
+        /// Sections of other threads than the one with most.
+        const OTHERS: usize = 8;
+        let mut by_thread = std::collections::BTreeMap::new();
+        for sample in &self.case.samples {
+            *by_thread.entry(sample.thread).or_insert(0usize) += 1;
+        }
+        let all = self.case.samples.len();
+        let most = by_thread.values().copied().max().unwrap_or(0);
+        (self.users() > 1 && all - most < OTHERS).then(|| {
+            undecided(
+                Vec::new(),
+                format!("{most} of {all} traced sections ran in one thread, and other threads take the lock as well: what they share was not seen"),
+            )
+        })
+    }
+
     /// Nothing that it touches is anybody else's.
     fn local_data(&self) -> Option<Verdict> {
         let case = self.case;
@@ -204,15 +223,9 @@ impl Judge<'_> {
             return (overwritten_only
                 && !touched
                 && sharing.len() > 1
-                && most == Sharing::Overwritten
+                && most >= Sharing::Rare
                 && !self.names_globals())
-            .then(|| self.local_or_not());
-        }
-        if self.users() > 1 && self.traced_threads() < 2 {
-            return Some(undecided(
-                vec![local(&self.here)],
-                "all traced sections ran in one thread, and others take the lock as well",
-            ));
+            .then(|| self.local_or_not(most));
         }
         let ratio = evidence(
             "nothing_shared_ratio",
@@ -222,7 +235,7 @@ impl Judge<'_> {
                 percent(case.nothing_shared.low)
             ),
         );
-        if most == Sharing::ReadOnly && self.traced_threads() > 1 {
+        if most == Sharing::ReadOnly && self.only_reads() {
             return Some(Verdict {
                 waits_saved: Some(1.0),
                 ..decided(
@@ -241,8 +254,33 @@ impl Judge<'_> {
         })
     }
 
+    /// Most sections write nothing, and read data that others read too. Words of no variable in a module are the
+    /// linker's tables of functions, or constants.
+    fn only_reads(&self) -> bool {
+        let case = self.case;
+        let word = |touch: &Touch| case.eyes.word(touch.word);
+        let is_data = |touch: &&Touch| {
+            word(touch).is_some_and(|word| {
+                let named = word.region != Region::Global || word.symbol.is_some();
+                named && case.eyes.sharing(word) == Some(Sharing::ReadOnly)
+            })
+        };
+        let reads = |sample: &&&SectionSample| sample.touches.iter().any(|touch| is_data(&touch));
+        let writes = |sample: &&&SectionSample| sample.touches.iter().any(|touch| touch.writes > 0);
+        let n = case.samples.len();
+        self.traced_threads() > 1
+            && 2 * case.samples.iter().filter(reads).count() > n
+            && 2 * case.samples.iter().filter(writes).count() < n
+    }
+
     /// Memory that threads only overwrite may be anything.
-    fn local_or_not(&self) -> Verdict {
+    fn local_or_not(&self, most: Sharing) -> Verdict {
+        if most == Sharing::Rare {
+            return undecided(
+                vec![local(&self.here), self.many(None)],
+                "most of the memory was touched by so few of the traced sections that nothing says who else uses it",
+            );
+        }
         undecided(
             vec![local(&self.here), self.many(None)],
             "several threads write the same memory without reading what another wrote: it may have been given back and \
@@ -632,8 +670,7 @@ impl Judge<'_> {
     }
 
     fn run(&self) -> f64 {
-        let rows = self.case.group.rows(self.case.sections);
-        rows.map(|site| site.run).sum::<u64>() as f64
+        self.case.run() as f64
     }
 
     fn traced_threads(&self) -> usize {

@@ -93,6 +93,7 @@ pub(super) fn join(
                 profile::CallKind::Syscall(nr) => Called::Syscall(nr),
                 profile::CallKind::Op(op) => Called::Op(op, object()),
                 profile::CallKind::Agent => Called::Agent,
+                profile::CallKind::Release => Called::Release,
             },
             place: row.frame.map(|frame| joiner.place(process, frame)),
             n: row.n,

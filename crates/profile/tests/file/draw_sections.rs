@@ -107,6 +107,7 @@ fn word(r: &mut Random, process: u32, p: &Process) -> SectionWord {
         address: r.number(),
         seen: WordSeen {
             only: some(r, p.threads.len()),
+            sections: r.number() as u8,
             read: r.flag(),
             written: r.flag(),
             writers: r.flag(),
@@ -177,10 +178,11 @@ fn call(r: &mut Random, site: u32, p: &Process) -> SectionCall {
         CallKind::Syscall(r.number() as u32),
         CallKind::Op(Op::CondSignal),
         CallKind::Agent,
+        CallKind::Release,
     ];
     SectionCall {
         site,
-        kind: kinds[r.index(3) as usize],
+        kind: kinds[r.index(4) as usize],
         object: some(r, p.objects.len()),
         frame: some(r, p.frames.len()),
         n: r.number(),

@@ -93,6 +93,7 @@ struct ShareOut {
 struct BySharingOut {
     local_ratio: f64,
     read_only_ratio: f64,
+    rare_ratio: f64,
     overwritten_ratio: f64,
     shared_ratio: f64,
 }
@@ -269,10 +270,11 @@ fn share(of: &diagnose::Share) -> ShareOut {
     }
 }
 
-fn by_sharing([local, read_only, overwritten, shared]: &[f64; 4]) -> BySharingOut {
+fn by_sharing([local, read_only, rare, overwritten, shared]: &[f64; 5]) -> BySharingOut {
     BySharingOut {
         local_ratio: *local,
         read_only_ratio: *read_only,
+        rare_ratio: *rare,
         overwritten_ratio: *overwritten,
         shared_ratio: *shared,
     }

@@ -86,10 +86,11 @@ fn bits(seen: &WordSeen) -> u64 {
     (0..).zip(flags).map(|(i, flag)| u64::from(flag) << i).sum()
 }
 
-fn seen(only: Option<u32>, bits: u8) -> WordSeen {
+fn seen(only: Option<u32>, sections: u8, bits: u8) -> WordSeen {
     let bit = |i: u8| bits >> i & 1 != 0;
     WordSeen {
         only,
+        sections,
         read: bit(0),
         written: bit(1),
         writers: bit(2),
@@ -113,6 +114,7 @@ impl Row for SectionWord {
         out.deltas(rows.iter().map(|row| row.process));
         out.deltas(rows.iter().map(|row| row.address));
         out.values(rows.iter().map(|row| option(row.seen.only)));
+        out.values(rows.iter().map(|row| row.seen.sections));
         out.values(rows.iter().map(|row| bits(&row.seen)));
         out.values(rows.iter().map(|row| row.symbol.is_some()));
         out.texts(rows.iter().filter_map(|row| row.symbol.as_deref()));
@@ -122,15 +124,21 @@ impl Row for SectionWord {
         let process = input.deltas(rows)?;
         let address = input.deltas(rows)?;
         let only = get_options(rows, input)?;
+        let sections = input.values(rows)?;
         let bits: Vec<u8> = input.values(rows)?;
         let named = get_flags(rows, input)?;
         let names = named.iter().filter(|&&named| named).count();
         let mut names = input.texts(names)?.into_iter();
-        Ok(zip_columns!(rows, |process, address, only, bits, named| {
+        Ok(zip_columns!(rows, |process,
+                               address,
+                               only,
+                               sections,
+                               bits,
+                               named| {
             Self {
                 process,
                 address,
-                seen: seen(only, bits),
+                seen: seen(only, sections, bits),
                 symbol: named.then(|| names.next()).flatten(),
             }
         }))
@@ -140,6 +148,7 @@ impl Row for SectionWord {
 const SYSCALL: u8 = 0;
 const OP: u8 = 1;
 const AGENT: u8 = 2;
+const RELEASE: u8 = 3;
 
 impl Row for SectionCall {
     const TAG: [u8; 4] = *b"XCAL";
@@ -155,11 +164,12 @@ impl Row for SectionCall {
             CallKind::Syscall(_) => SYSCALL,
             CallKind::Op(_) => OP,
             CallKind::Agent => AGENT,
+            CallKind::Release => RELEASE,
         }));
         out.values(rows.iter().map(|row| match row.kind {
             CallKind::Syscall(nr) => nr,
             CallKind::Op(op) => u32::from(codes::op_code(Some(op))),
-            CallKind::Agent => 0,
+            CallKind::Agent | CallKind::Release => 0,
         }));
         out.values(rows.iter().map(|row| option(row.object)));
         out.values(rows.iter().map(|row| option(row.frame)));
@@ -215,6 +225,7 @@ fn call_kind(kind: u8, number: u32) -> Result<CallKind, Malformed> {
             Ok(CallKind::Op(op))
         }
         AGENT => Ok(CallKind::Agent),
+        RELEASE => Ok(CallKind::Release),
         _ => Err(Malformed::Number),
     }
 }

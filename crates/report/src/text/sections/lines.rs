@@ -11,6 +11,9 @@ use crate::text::table::{Column, Table};
 /// Lines that are shown, those with most instructions.
 const LINES: usize = 14;
 
+/// Share of the instructions below which a line without shared data is not shown.
+const SEEN: f64 = 0.005;
+
 const COLUMNS: [Column; 5] = [
     ("instr.", 9),
     ("share", 8),
@@ -24,15 +27,15 @@ pub fn write(page: &mut Page, row: &SiteRow) {
     if row.lines.is_empty() {
         return;
     }
-    let mut most: Vec<&LineRow> = row.lines.iter().collect();
+    let told = |line: &&LineRow| line.share >= SEEN || shared(line) > 0.0;
+    let mut most: Vec<&LineRow> = row.lines.iter().filter(told).collect();
     most.sort_by(|a, b| b.instructions.total_cmp(&a.instructions));
     most.truncate(LINES);
     most.sort_by(|a, b| key(a).cmp(&key(b)));
     let table = Table::new(page, &COLUMNS);
     table.head(page, "lines, with what they call");
     for line in &most {
-        let shared = line.by_sharing[Sharing::Shared as usize]
-            + line.by_sharing[Sharing::Overwritten as usize];
+        let shared = shared(line);
         let shared = match line.accesses > 0.0 {
             true => percent(shared),
             false => "-".into(),
@@ -51,6 +54,12 @@ pub fn write(page: &mut Page, row: &SiteRow) {
         };
         table.row(page, &names::frame(&line.frame), &values, after);
     }
+}
+
+/// Share of its accesses to words that are shared, or may be.
+fn shared(line: &LineRow) -> f64 {
+    let of = |sharing: Sharing| line.by_sharing[sharing as usize];
+    of(Sharing::Shared) + of(Sharing::Overwritten) + of(Sharing::Rare)
 }
 
 fn key(line: &LineRow) -> (&str, &str, u32, u64) {

@@ -128,7 +128,7 @@ fn numbers(page: &mut Page, row: &SiteRow) {
     put("bytes", &row.bytes, |n| bytes(n.round() as u64));
     put("time, traced", &row.traced_ns, duration);
     if let Some(ns) = row.hold_ns {
-        let name = "time, sampled natively";
+        let name = "time held, by the agent";
         table.row(page, name, &[duration(ns)], "");
     }
 }
@@ -171,15 +171,17 @@ pub fn sharing_name(sharing: Sharing) -> &'static str {
     match sharing {
         Sharing::Local => "of one thread",
         Sharing::ReadOnly => "only read",
+        Sharing::Rare => "seen too rarely to say",
         Sharing::Overwritten => "overwritten",
         Sharing::Shared => "shared",
     }
 }
 
-const SHARINGS: [Sharing; 4] = [
+const SHARINGS: [Sharing; 5] = [
     Sharing::Shared,
     Sharing::ReadOnly,
     Sharing::Overwritten,
+    Sharing::Rare,
     Sharing::Local,
 ];
 
