@@ -30,6 +30,18 @@ pub fn trials() -> Vec<Trial> {
 struct Program<'a> {
     recorder: Running<'a>,
     pid: u32,
+    unfinished: Unfinished,
+}
+
+/// A program that would run on when its test has failed.
+struct Unfinished(Option<u32>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.take() {
+            let _ = send(pid, Signal::KILL); // it may have ended by itself
+        }
+    }
 }
 
 impl<'a> Program<'a> {
@@ -40,12 +52,17 @@ impl<'a> Program<'a> {
         command.arg(program).env("CONVOY_FX_SCALE", "100000");
         let recorder = start(&mut command, scratch.dir(), "record")?;
         let pid = wait_for("the program", || child_of(recorder.id()))?;
-        Ok(Self { recorder, pid })
+        Ok(Self {
+            recorder,
+            pid,
+            unfinished: Unfinished(Some(pid)),
+        })
     }
 
     /// Ends it by a signal; the recording must be whole.
-    fn end(self, scratch: &Scratch) -> Result {
+    fn end(mut self, scratch: &Scratch) -> Result {
         send(self.pid, Signal::TERM)?;
+        self.unfinished.0 = None;
         let outcome = self.recorder.finish(TIMEOUT)?;
         check!(outcome.end == End::Status(143), "{:?}", outcome);
         convoy::read(&scratch.path("run.convoy")).map(|_| ())
