@@ -79,6 +79,17 @@ def convoy(binary: Path, scheduler: str = "auto", name: str = "convoy") -> Tool:
     return Tool(name, wrap)
 
 
+def convoy_diagnose(binary: Path, every: bool = False) -> Tool:
+    """Looks into the sections of all locks: as many as the default budget allows, or every one."""
+    options = ["--every"] if every else []
+
+    def wrap(command: list[str], scratch: Path) -> list[str]:
+        output = str(scratch / "profile.convoy")
+        return [str(binary), "diagnose", "--quiet", *options, "-o", output, "--", *command]
+
+    return Tool("convoy diagnose" + (", every section" if every else ""), wrap)
+
+
 def convoy_attached(binary: Path) -> Tool:
     """Attached to a process that runs."""
 

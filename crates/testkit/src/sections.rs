@@ -18,9 +18,9 @@ pub enum Step {
     /// So many instructions without memory.
     Work(FrameIx, u16),
     /// A call at this place, and what is done in it.
-    Call(FrameIx, Vec<Step>),
+    Call(FrameIx, Vec<Self>),
     /// Takes and releases another lock, with what is done in between.
-    Lock(FrameIx, ObjectIx, Vec<Step>),
+    Lock(FrameIx, ObjectIx, Vec<Self>),
     /// Enters the kernel.
     Syscall(FrameIx, u32),
     /// A call at this place of an allocator, which uses this word of its own.
