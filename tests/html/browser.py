@@ -167,6 +167,12 @@ class Pages(unittest.TestCase):
         self.find("#finding-1 .links a[href='#timeline']").click()
         self.timeline()
 
+    def test_the_histogram_is_all_of_the_run(self):
+        self.open("hot-lock")
+        levels, end = self.browser.execute_script("return [convoy.page.activity.levels, convoy.page.activity.end_ns]")
+        for kind in [1, 2, 3]:
+            self.assertAlmostEqual(sum(row[kind] for row in levels), end, delta=end / 1000)
+
     def test_a_link_to_a_part_opens_it(self):
         self.open("hot-lock")
         part = self.all("details.object")[-1].get_attribute("id")

@@ -14,6 +14,7 @@ fn a_browser_shows_what_is_there() {
         ("hot-lock", pages::hot_lock()),
         ("hostile", pages::hostile()),
         ("without-scheduler", pages::without_scheduler()),
+        ("traced", pages::traced()),
         ("empty", pages::empty()),
         ("silent", pages::silent()),
         ("truncated", pages::truncated()),

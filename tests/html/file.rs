@@ -62,11 +62,26 @@ fn a_profile_without_data_says_why() {
     assert!(page.contains("No thread was seen"));
     let page = pages::page(&pages::without_scheduler());
     assert!(page.contains("which code runs while the others wait"));
+    assert!(page.contains("There are no scheduler events in it"));
     assert!(page.contains("sudo sysctl kernel.perf_event_paranoid=1"));
     assert!(!page.contains("id=\"timeline\""));
-    for profile in [pages::silent(), pages::truncated()] {
-        assert!(pages::page(&profile).contains("id=\"verdict\""));
-    }
+    let page = pages::page(&pages::truncated());
+    assert!(page.contains("id=\"verdict\"") && page.contains("There is no timeline"));
+    assert!(pages::page(&pages::silent()).contains("id=\"verdict\""));
+}
+
+#[test]
+fn lines_of_a_section_are_coloured_by_what_they_touch() {
+    let page = pages::page(&pages::traced());
+    let of = |line: &str| {
+        let at = page
+            .find(&format!("<code>work() work.c:{line}</code>"))
+            .unwrap();
+        let row = page[..at].rfind("<tr ").unwrap();
+        page[row..at].to_owned()
+    };
+    assert!(of("11").contains("touches shared"), "{}", of("11"));
+    assert!(of("12").contains("touches local"), "{}", of("12"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use convoy_model::{Model, OffReason};
 use convoy_profile::{Collector, Profile, Sched};
 use convoy_report::Report;
 use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::sections::{Step, Traces};
 use convoy_testkit::{ms, ns, us, ProfileBuilder};
 
 /// As the program makes it: both rooms, one list of findings.
@@ -23,11 +24,15 @@ pub fn page(profile: &Profile) -> String {
             convoy_critical::merge(&model, &critical, found, dismissed);
         critical
     });
+    let sections = model
+        .sections
+        .as_ref()
+        .map(|_| convoy_diagnose::analyze(&model, &convoy_diagnose::Thresholds::default()));
     convoy_html::render(&Report {
         model: &model,
         analysis: &analysis,
         critical: critical.as_ref(),
-        sections: None,
+        sections: sections.as_ref(),
         thresholds: &thresholds,
     })
 }
@@ -112,10 +117,10 @@ pub fn silent() -> Profile {
     }
 }
 
-/// The first half of a file.
+/// A file that ends in the middle of its last table.
 pub fn truncated() -> Profile {
     let bytes = hot_lock().to_bytes().unwrap();
-    Profile::read(&bytes[..bytes.len() / 2]).unwrap().0
+    Profile::read(&bytes[..bytes.len() - 100]).unwrap().0
 }
 
 /// 5,000 threads that wait for one another, a hundred times each.
@@ -137,5 +142,31 @@ pub fn five_thousand() -> Profile {
     }
     let mut profile = p.build();
     s.put_into(&mut profile);
+    profile
+}
+
+/// Sections of two threads: a line that touches what both write, and one that touches the thread's own.
+pub fn traced() -> Profile {
+    let mut p = ProfileBuilder::new("server");
+    let lock = p.mutex("big_lock");
+    let site = p.site("work", "work.c", 10);
+    let (count, prepare) = (p.frame("work", "work.c", 11), p.frame("work", "work.c", 12));
+    let threads = ["a", "b"].map(|name| p.thread(name).start("work", "work.c", 1).id());
+    let mut traces = Traces::new();
+    for turn in 0..50 {
+        for (own, &thread) in (1u64..).zip(&threads) {
+            p.acquires(thread, lock, site, 1);
+            let private = 0x7f55_0000_0000 + own * 0x1000 + turn % 8 * 8;
+            let steps = [
+                Step::Read(count, 0x7f55_0010_0000),
+                Step::Write(count, 0x7f55_0010_0000),
+                Step::Write(prepare, private),
+                Step::Read(prepare, private),
+            ];
+            traces.section(&mut p, thread, lock, site, 50_000, &steps);
+        }
+    }
+    let mut profile = p.build();
+    traces.put(&mut profile);
     profile
 }

@@ -43,14 +43,15 @@
   };
 
   const groups = (figure) => {
-    const fixed = new Map([["work", "var(--running)"], ["waits for a CPU", "var(--ready)"], ["other waits", "var(--other)"]]);
+    const fixed = new Map([["work", "var(--running)"], ["work, or waits that nobody saw", "var(--running-soft)"], ["waits for a CPU", "var(--ready)"], ["other waits", "var(--other)"]]);
     const named = d3.scaleOrdinal(d3.schemeTableau10.filter((_, i) => i !== 0));
     const hue = (text) => fixed.get(text) ?? named(text);
     const all = convoy.page.groups.map((group) => ({
       name: `${convoy.text(group.name)} (${group.threads})`,
       parts: group.parts.map(([text, ns]) => [convoy.text(text), ns, hue(convoy.text(text))]),
     }));
-    rows(figure, all, (d) => percent((d.parts.find((part) => part[0] === "work")?.[1] ?? 0) / (d3.sum(d.parts, (part) => part[1]) || 1)));
+    const work = (d) => d.parts.find((part) => part[0] === "work")?.[1];
+    rows(figure, all, (d) => (work(d) === undefined ? "" : percent(work(d) / d3.sum(d.parts, (part) => part[1]))));
     const seen = [...new Set(all.flatMap((row) => row.parts.map((part) => part[0])))];
     legend(figure, seen.map((text) => [clip(text, 48), hue(text)]));
   };

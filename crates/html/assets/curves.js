@@ -90,8 +90,6 @@
 
   const levels = (figure) => {
     const rows = convoy.page.activity.levels;
-    // With at least so many, less those with at least one more.
-    const exactly = (k) => rows.map((row, i) => (row[k] - (rows[i + 1]?.[k] ?? 0)) / 1e9);
     const bars = uPlot.paths.bars({ size: [0.8, 60] });
     plot(figure, {
       scales: { x: { time: false, range: [-0.6, rows.length - 0.4] }, y: { range: (_, __, max) => [0, max * 1.05 || 1] } },
@@ -107,7 +105,7 @@
         { label: "threads", value: (_, i) => rows[i]?.[0] ?? "" },
         series("working", "running", { paths: bars, filled: true, value: (_, s) => (s === null ? "" : duration(s * 1e9)) }),
       ],
-    }, [rows.map((_, i) => i), exactly(2)], 180);
+    }, [rows.map((_, i) => i), rows.map((row) => row[2] / 1e9)], 180);
   };
 
   let shared = null;

@@ -320,7 +320,7 @@
         const [what, , where] = page.lanes.offs[row];
         words.push(` (${text(what)}) in ${text(where)}`);
       }
-      words.push(`, ${duration(length)} from ${moment(lane.start[i], Math.max(1, length / 100))}`);
+      words.push(`, ${duration(length)} from ${moment(lane.start[i], Math.max(1, length / 10))}`);
       const mix = lane.shares.get(i);
       if (mix) {
         const names = ["running", "in waiting loops", "wanting a CPU", "waiting"];

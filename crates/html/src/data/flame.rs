@@ -21,7 +21,7 @@ pub(crate) struct Node {
     /// What it is: 0 code, 1 what was waited for, 2 who ended it.
     kind: u8,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    children: Vec<Node>,
+    children: Vec<Self>,
 }
 
 impl Node {
@@ -34,7 +34,7 @@ impl Node {
 struct Tree {
     ns: u64,
     kind: u8,
-    children: BTreeMap<String, Tree>,
+    children: BTreeMap<String, Self>,
 }
 
 impl Tree {

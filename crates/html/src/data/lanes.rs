@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use convoy_detect::EventClass;
-use convoy_model::{Doing, Interval, Lane, ObjectId, Sched, ThreadId, Waker};
+use convoy_model::{Doing, Interval, Lane, ObjectId, OffReason, Sched, ThreadId, Waker};
 use convoy_report::{sched_names, Report};
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ const MOST: usize = 800_000;
 #[derive(Debug, Serialize)]
 pub(crate) struct Rows {
     end_ns: u64,
-    intervals: usize,
+    pub(crate) intervals: usize,
     joined_below_ns: u64,
     threads_left_out: u64,
     /// What is waited for: a text, the object if there is one, where, and 1 if somebody could shorten it.
@@ -185,7 +185,9 @@ impl Writer<'_> {
                 None => reason.into(),
             };
             let place = strings.id(sched_names::path_of(model, off.site, 3));
-            let matters = off.object.is_some_and(|id| matter.contains(&id));
+            // Without an agent nobody knows the object, but a futex is always a wait for somebody.
+            let unknown = off.reason == OffReason::Futex;
+            let matters = off.object.map_or(unknown, |id| matter.contains(&id));
             let object = off.object.map(|id| id.0);
             Some((strings.id(text), object, place, u8::from(matters)))
         })

@@ -70,7 +70,7 @@ pub(crate) fn of(report: &Report<'_>) -> Data {
     // Only maps with keys that are no strings, and writers that fail, make serde_json fail.
     let json = serde_json::to_vec(&page).unwrap_or_default();
     Data {
-        has_lanes: page.lanes.is_some(),
+        has_lanes: page.lanes.as_ref().is_some_and(|rows| rows.intervals > 0),
         has_activity,
         has_flame,
         joined_below_ns,

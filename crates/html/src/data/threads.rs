@@ -90,7 +90,12 @@ pub(crate) fn work(report: &Report<'_>, strings: &mut Strings) -> Vec<Work> {
     for row in rows.into_iter().take(GROUPS) {
         let group = report.model.groups.get(row.group.0 as usize);
         let name = group.map_or_else(|| "unknown threads".into(), names::group);
-        let mut parts = vec![(strings.id("work".into()), row.busy_ns)];
+        let process = group.and_then(|g| report.model.processes.get(g.process.0 as usize));
+        let did = match process {
+            Some(process) if process.without_agent => "work, or waits that nobody saw",
+            _ => "work",
+        };
+        let mut parts = vec![(strings.id(did.into()), row.busy_ns)];
         let mut named = 0u64;
         let least = row.life_ns / 200; // half a percent: less is not seen
         for (object, ns) in row.top_waits.iter().filter(|(_, ns)| *ns >= least) {

@@ -4,6 +4,7 @@ mod findings;
 mod locks;
 mod pictures;
 mod quality;
+mod sections;
 
 use convoy_report::human::{count_of, duration};
 use convoy_report::{verdict, Report};
@@ -62,10 +63,11 @@ pub(crate) fn page(report: &Report<'_>, data: &Data) -> Markup {
                     (pictures::parallelism(report, data))
                     (pictures::timeline(report, data))
                     (locks::locks(report, data))
+                    (sections::sections(report))
                     (pictures::groups(report))
                     (pictures::threads(report))
                     (pictures::flame(data))
-                    (quality::quality(report))
+                    (quality::quality(report, data))
                 }
                 script #page-data type="text/plain" { (PreEscaped(&data.page)) }
                 script #lane-data type="text/plain" { (PreEscaped(&data.lanes)) }
@@ -120,6 +122,7 @@ fn navigation(report: &Report<'_>, data: &Data) -> Markup {
             "Locks",
             !report.analysis.locks.is_empty() || !report.analysis.events.is_empty(),
         ),
+        ("sections", "Critical sections", report.sections.is_some()),
         (
             "groups",
             "Thread groups",

@@ -38,7 +38,7 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
                 figcaption { "How long so many threads worked" }
                 div .drawing role="img" aria-label="Time by number of working threads" {}
                 table .unseen {
-                    caption { "Time with at least so many threads" }
+                    caption { "Time with so many threads" }
                     thead { tr { th scope="col" { "threads" } th scope="col" { "active" } th scope="col" { "working" } th scope="col" { "on a CPU" } } }
                     tbody { @for l in &p.levels { tr {
                         th scope="row" { (l.threads) } td { (duration(l.active_ns as f64)) }

@@ -4,7 +4,9 @@ use convoy_report::human::{bytes, count, duration, percent};
 use convoy_report::{quality, Report};
 use maud::{html, Markup};
 
-pub(super) fn quality(report: &Report<'_>) -> Markup {
+use crate::data::Data;
+
+pub(super) fn quality(report: &Report<'_>, data: &Data) -> Markup {
     let meta = &report.model.meta;
     let machine = &meta.machine;
     let quality = quality::of(report.model);
@@ -19,6 +21,15 @@ pub(super) fn quality(report: &Report<'_>) -> Markup {
             }
             @if report.model.threads.is_empty() {
                 p .warn { "No thread was seen: the command ended before it could be looked at, carried no agent, or the file is cut short." }
+            }
+            @if report.model.sched.is_none() && !report.model.threads.is_empty() {
+                p .warn {
+                    "There are no scheduler events in it, so no timeline, no parallelism over time and no reasons for other waits. "
+                    code { "convoy doctor" } " says how to have them."
+                }
+            }
+            @if report.model.sched.is_some() && !data.has_lanes {
+                p .warn { "There is no timeline: none was kept (--timeline-events 0), it was recorded by an older convoy, or its part of the file is lost." }
             }
             @if !quality.losses.is_empty() {
                 table {
