@@ -45,10 +45,51 @@ void cv_trace_forked(void); /* in a fork child, before anything else */
 void cv_trace_thread_ended(void);
 void cv_trace_unloaded(void);     /* after a dlclose */
 
+/* What a thread knows of a call site. */
+struct cv_trace_seen {
+	uint64_t ra;
+	struct cv_trace_site *site;
+	uint32_t passed;    /* sections since the last one that was traced */
+	uint32_t countdown; /* to the next one that may be traced */
+};
+
+#define CV_SEEN 512u /* call sites that a thread remembers, a power of two */
+
+/* CV_SEEN, NULL = none yet. */
+extern __thread struct cv_trace_seen *cv_trace_seen __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* What the thread has waited for just now, 0 = nothing, or it is written down. */
+extern __thread uint64_t cv_trace_wait_object __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static inline uint64_t cv_trace_hash(uint64_t v)
+{
+	return v * 0x9E3779B97F4A7C15ull >> 40;
+}
+
+/* Most sections are passed over: that takes a look at the thread's own table and no more. A signal handler between
+ * load and store can make one of them be counted less. */
+static inline bool cv_trace_passes(uint64_t ra)
+{
+	struct cv_trace_seen *e = cv_trace_seen;
+
+	if (cv_unlikely(!e))
+		return false;
+	e += cv_trace_hash(ra) % CV_SEEN;
+	if (e->ra != ra || e->countdown <= 1)
+		return false;
+	e->countdown--;
+	e->passed++;
+	cv_trace_wait_object = 0;
+	return true;
+}
+
 static inline void cv_trace_acquired(uint64_t *slot, uint64_t object, enum cv_op op, enum cv_got got)
 {
-	if (cv_unlikely(cv_trace_on))
-		cv_trace_acquired_slow(slot, object, op, got);
+	if (cv_unlikely(!cv_trace_on))
+		return;
+	if (cv_likely(!cv_open_section && got == CV_GOT && cv_trace_passes(*slot)))
+		return;
+	cv_trace_acquired_slow(slot, object, op, got);
 }
 
 static inline void cv_trace_release(uint64_t *slot, uint64_t object)
@@ -115,7 +156,7 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 		if (cv_unlikely(cv_open_section != NULL))                                           \
 			cv_trace_resume_slow(CV_SLOT, op, (uint64_t)(uintptr_t)(object));           \
 		else if (cv_unlikely(cv_trace_on))                                                  \
-			cv_trace_acquired_slow(CV_SLOT, (uint64_t)(uintptr_t)(mutex), op, CV_GOT);    \
+			cv_trace_acquired_slow(CV_SLOT, (uint64_t)(uintptr_t)(mutex), op, CV_GOT);     \
 		r_;                                                                                 \
 	})
 

@@ -17,8 +17,6 @@
 #include "../cv_trace.h"
 #include "../cv_translate.h"
 
-#define CV_SEEN 512u /* call sites that a thread remembers, a power of two */
-
 /* A call site of the process. */
 struct cv_trace_site {
 	uint64_t ra;       /* 0 = free */
@@ -34,28 +32,18 @@ enum cv_trace_site_kind {
 	CV_SITE_TARGET,
 };
 
-/* What a thread knows of a call site. */
-struct cv_trace_seen {
-	uint64_t ra;
-	struct cv_trace_site *site;
-	uint32_t passed;   /* sections since the last one that was traced */
-	uint32_t countdown;
-};
-
 struct cv_tracer {
 	uint64_t busy;     /* frame of the hook that changes this state, 0 = none */
 	uint32_t cut;      /* 1: a signal came meanwhile */
 	uint32_t rng;
-	struct cv_trace_seen *seen; /* CV_SEEN, NULL = none yet */
-	uint32_t epoch;    /* of `seen` */
+	uint32_t epoch;    /* of cv_trace_seen */
 	uint32_t chunk;    /* of this thread + 1, 0 = none */
 	uint64_t object;   /* of the open section */
 	uint32_t depth;    /* acquisitions of it by this thread */
 	uint32_t ready;    /* the translator knows the thread: 1 = yes, 2 = it cannot */
 	uint64_t since_ns; /* when work for the open section began */
-	uint64_t waited_ns; /* within it */
-	uint64_t wait_object; /* of the latest wait of this thread, 0 = written down */
-	uint64_t wait_ns;
+	uint64_t translated; /* instructions of the process, before it */
+	uint64_t wait_ns;  /* the latest wait of this thread, for cv_trace_wait_object */
 };
 
 extern __thread struct cv_tracer cv_tracer __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -98,11 +86,11 @@ bool cv_trace_blocks_ready(void);
  * cv_tracer_enter and cv_tracer_leave. */
 uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64_t object, uint64_t *now_ns);
 /* ... but it was not traced after all. */
-void cv_trace_passed_over(struct cv_tracer *s, uint64_t ra, uint32_t sections);
+void cv_trace_passed_over(uint64_t ra, uint32_t sections);
 void cv_trace_spent(uint64_t ns);
 void cv_trace_sites_forget(void);
 void cv_trace_sites_reset(void);
-void cv_trace_seen_free(struct cv_tracer *s);
+void cv_trace_seen_free(void);
 
 /* section.c: a signal has come, and its handler is about to run: the section ends. */
 void cv_trace_signalled(int sig);

@@ -32,6 +32,8 @@ bool cv_trace_on;
 __thread struct cv_tracer cv_tracer;
 __thread struct cv_section *cv_open_section;
 __thread struct cv_tr cv_tr;
+__thread struct cv_trace_seen *cv_trace_seen;
+__thread uint64_t cv_trace_wait_object;
 
 static uint64_t blocks_ready;      /* atomic: bytes of the log with memory behind them */
 static uint32_t chunks_ready;      /* atomic: bit = the chunk has memory behind it */
@@ -324,7 +326,7 @@ void cv_trace_forked(void)
 	s->busy = 0;
 	s->cut = 0;
 	s->chunk = 0;
-	s->wait_object = 0;
+	cv_trace_wait_object = 0;
 }
 
 void cv_trace_thread_ended(void)
@@ -337,7 +339,7 @@ void cv_trace_thread_ended(void)
 	cv_trace_hand_over(s);
 	if (s->ready == 1)
 		cv_tr_thread_end();
-	cv_trace_seen_free(s);
+	cv_trace_seen_free();
 	memset(s, 0, sizeof(*s));
 }
 

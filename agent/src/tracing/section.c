@@ -9,17 +9,25 @@
 
 #define HEADER_WORDS (sizeof(struct cv_section) / 8)
 #define EVENT_WORDS 8 /* more than a hook writes */
-/* What a section costs besides the time between its begin and its end. */
-#define FIXED_NS 300u
+/* What tracing a section costs, at most: its begin and end, a word of its record, an instruction that is translated. Its
+ * own time is no measure where it may be blocked or off the processor. */
+#define FIXED_NS 500u
+#define WORD_NS 20u
+#define TRANSLATION_NS 4000u
 
 /* ---- end ---- */
+
+static uint64_t translated(void)
+{
+	return __atomic_load_n(&cv_trace_file->translated_instructions, __ATOMIC_RELAXED);
+}
 
 /* Between cv_tracer_enter and leave. */
 static void close_section(struct cv_tracer *s, enum cv_section_end end, uint64_t detail)
 {
 	struct cv_section *section = cv_open_section;
 	uint64_t now = cv_now(), words = (uint64_t)(cv_tr.at - (uint64_t *)section);
-	uint64_t took = now > s->since_ns ? now - s->since_ns : 0;
+	uint64_t took = now > s->since_ns ? now - s->since_ns : 0, cost;
 
 	cv_open_section = NULL;
 	cv_tr.mode = CV_TR_OFF;
@@ -28,7 +36,8 @@ static void close_section(struct cv_tracer *s, enum cv_section_end end, uint64_t
 	section->detail = detail;
 	section->end_ns = now;
 	cv_trace_wrote(s, (uint32_t)words);
-	cv_trace_spent(took > s->waited_ns ? took - s->waited_ns + FIXED_NS : FIXED_NS);
+	cost = FIXED_NS + words * WORD_NS + (translated() - s->translated) * TRANSLATION_NS;
+	cv_trace_spent(cost < took + FIXED_NS ? cost : took + FIXED_NS);
 }
 
 void cv_trace_cut(enum cv_section_end end, uint64_t detail)
@@ -129,7 +138,7 @@ static bool begin(struct cv_tracer *s, struct cv_thread *t, uint64_t *slot, uint
 	};
 	s->object = object;
 	s->depth = 1;
-	s->waited_ns = 0;
+	s->translated = translated();
 	cv_tr.at = room + HEADER_WORDS;
 	cv_tr.limit = room + cv_trace_targets->max_words;
 	section->begin_ns = cv_now();
@@ -138,18 +147,18 @@ static bool begin(struct cv_tracer *s, struct cv_thread *t, uint64_t *slot, uint
 	return true;
 }
 
-static bool waited_for(struct cv_tracer *s, uint64_t object)
+static bool waited_for(uint64_t object)
 {
-	bool waited = s->wait_object == object;
+	bool waited = cv_trace_wait_object == object;
 
-	s->wait_object = 0;
+	cv_trace_wait_object = 0;
 	return waited;
 }
 
 static void consider(struct cv_tracer *s, uint64_t *slot, uint64_t object, enum cv_op op)
 {
 	struct cv_thread *t = cv_self;
-	bool waited = waited_for(s, object);
+	bool waited = waited_for(object);
 	uint32_t weight;
 	int saved;
 
@@ -162,7 +171,7 @@ static void consider(struct cv_tracer *s, uint64_t *slot, uint64_t object, enum 
 	saved = errno;
 	weight = cv_trace_chosen(s, *slot, op, object, &s->since_ns);
 	if (weight && !begin(s, t, slot, object, op, weight, waited))
-		cv_trace_passed_over(s, *slot, weight);
+		cv_trace_passed_over(*slot, weight);
 	errno = saved;
 	leave(s);
 }
@@ -202,9 +211,8 @@ static void note_wait(struct cv_tracer *s, uint64_t object)
 {
 	uint64_t wait_ns = s->wait_ns;
 
-	if (!waited_for(s, object))
+	if (!waited_for(object))
 		return;
-	s->waited_ns += wait_ns;
 	*cv_tr.at++ = cv_event(CV_EVENT_HOOK_WAIT, wait_ns);
 }
 
@@ -267,7 +275,7 @@ void cv_trace_waits_slow(uint64_t *slot, uint64_t mutex)
 
 void cv_trace_wait_ended(uint64_t object, uint64_t wait_ns)
 {
-	cv_tracer.wait_object = object;
+	cv_trace_wait_object = object;
 	cv_tracer.wait_ns = wait_ns;
 }
 
@@ -310,7 +318,7 @@ void cv_trace_syscall_ended(uint64_t *slot, long nr, long a, long b)
 	if (!cv_open_section || !enter_section(s, slot))
 		return;
 	*cv_tr.at++ = cv_event(CV_EVENT_SYSCALL, nr);
-	if (nr == SYS_futex && s->wait_object == (uint64_t)a) {
+	if (nr == SYS_futex && cv_trace_wait_object == (uint64_t)a) {
 		note(CV_EVENT_HOOK, CV_OP_FUTEX_WAIT, (uint64_t)a);
 		note_wait(s, (uint64_t)a);
 	}

@@ -17,29 +17,28 @@
 
 #define SITES 16384u
 #define PROBES 16u
-#define MAX_PERIOD (1u << 20)
+#define MAX_PERIOD (1u << 16)
+#define SELDOM (1u << 30) /* between two looks at a site that is not asked for */
 /* Even without budget so many sections of a site are traced: one alone says nothing. */
 #define AT_LEAST 4u
 /* The first sections of a site may run the budget up to this into debt. */
 #define DEBT_NS 10000000
+/* Convoy looks about this often for what there is to read. */
+#define PAUSE_NS 4000000u
 
 static struct cv_trace_site sites[SITES];
 static uint32_t epoch = 1;   /* atomic: of what threads remember */
 static uint64_t spent_ns;    /* atomic: by tracing, all threads */
 static uint64_t started_ns;
+static uint64_t not_before_ns; /* atomic: convoy has to catch up until then */
 
 /* A set of the objects that targets acquire, by their hash: a wait that takes one of them again begins a section, too. */
 #define OBJECT_BITS 16384u
 static uint64_t objects[OBJECT_BITS / 64];
 
-static uint64_t hash(uint64_t v)
-{
-	return v * 0x9E3779B97F4A7C15ull >> 40;
-}
-
 static uint64_t *object_word(uint64_t object, uint64_t *bit)
 {
-	uint64_t h = hash(object) % OBJECT_BITS;
+	uint64_t h = cv_trace_hash(object) % OBJECT_BITS;
 
 	*bit = 1ull << (h % 64);
 	return &objects[h / 64];
@@ -101,7 +100,7 @@ static bool is_listed(uint64_t ra)
 /* Two threads may come at once: both find the same, and one of two entries is forgotten. */
 static struct cv_trace_site *site_of(uint64_t ra)
 {
-	uint64_t h = hash(ra);
+	uint64_t h = cv_trace_hash(ra);
 
 	for (uint32_t k = 0; k < PROBES; k++) {
 		struct cv_trace_site *e = &sites[(h + k) % SITES];
@@ -151,37 +150,39 @@ static bool seen_ready(struct cv_tracer *s)
 	uint32_t now = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
 	long at;
 
-	if (cv_likely(s->seen && s->epoch == now))
+	if (cv_likely(cv_trace_seen && s->epoch == now))
 		return true;
-	if (s->seen) {
-		memset(s->seen, 0, SEEN_BYTES);
+	if (cv_trace_seen) {
+		memset(cv_trace_seen, 0, SEEN_BYTES);
 	} else {
 		at = cv_syscall(SYS_mmap, 0, SEEN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		if (at < 0 && at > -4096)
 			return false;
-		s->seen = (struct cv_trace_seen *)at;
+		cv_trace_seen = (struct cv_trace_seen *)at;
 		s->rng = (uint32_t)(cv_now() ^ (uint64_t)(uintptr_t)s) | 1;
 	}
 	s->epoch = now;
 	return true;
 }
 
-void cv_trace_seen_free(struct cv_tracer *s)
+void cv_trace_seen_free(void)
 {
-	if (s->seen && !cv_is_quiet())
-		cv_syscall(SYS_munmap, (long)s->seen, SEEN_BYTES, 0, 0, 0, 0);
-	s->seen = NULL;
+	struct cv_trace_seen *seen = cv_trace_seen;
+
+	cv_trace_seen = NULL;
+	if (seen && !cv_is_quiet())
+		cv_syscall(SYS_munmap, (long)seen, SEEN_BYTES, 0, 0, 0, 0);
 }
 
 /* A site that is not asked for gives way to others: nothing is lost with it. */
-static struct cv_trace_seen *seen_of(struct cv_tracer *s, uint64_t ra)
+static struct cv_trace_seen *seen_of(uint64_t ra)
 {
 	struct cv_trace_seen *room = NULL;
-	uint64_t h = hash(ra);
+	uint64_t h = cv_trace_hash(ra);
 	struct cv_trace_site *site;
 
 	for (uint32_t k = 0; k < SEEN_PROBES; k++) {
-		struct cv_trace_seen *e = &s->seen[(h + k) % CV_SEEN];
+		struct cv_trace_seen *e = &cv_trace_seen[(h + k) % CV_SEEN];
 
 		if (cv_likely(e->ra == ra))
 			return e;
@@ -206,12 +207,14 @@ void cv_trace_spent(uint64_t ns)
 	__atomic_fetch_add(&spent_ns, ns, __ATOMIC_RELAXED);
 }
 
-/* What is left of the budget; below 0: debts. */
+/* What is left of the budget; below 0: debts. The budget is a share of the time without tracing, and what has
+ * passed is both together. */
 static int64_t left_ns(uint64_t now)
 {
 	uint64_t passed = now > started_ns ? now - started_ns : 0;
+	uint64_t budget = cv_trace_targets->budget_ppm;
 
-	return (int64_t)((unsigned __int128)passed * cv_trace_targets->budget_ppm / 1000000) -
+	return (int64_t)((unsigned __int128)passed * budget / (1000000 + budget)) -
 	       (int64_t)__atomic_load_n(&spent_ns, __ATOMIC_RELAXED);
 }
 
@@ -243,8 +246,8 @@ static bool affordable(struct cv_trace_site *site, uint64_t now)
 	int64_t left = left_ns(now);
 
 	if (traced < AT_LEAST || (traced < cv_trace_targets->first && left > -DEBT_NS))
-		return true;
-	if (left <= 0) {
+		return now >= __atomic_load_n(&not_before_ns, __ATOMIC_RELAXED);
+	if (left <= 0 || now < __atomic_load_n(&not_before_ns, __ATOMIC_RELAXED)) {
 		more_rarely(site);
 		return false;
 	}
@@ -285,10 +288,17 @@ uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64
 
 	if (!seen_ready(s))
 		return 0;
-	e = seen_of(s, ra);
-	if (!e || !is_asked_for(e->site, op, object))
+	e = seen_of(ra);
+	if (!e)
 		return 0;
-	if (--e->countdown > 0) {
+	if (!is_asked_for(e->site, op, object)) {
+		/* A wait may take another object next time. */
+		if (!is_wait(op))
+			e->countdown = SELDOM;
+		return 0;
+	}
+	if (e->countdown > 1) {
+		e->countdown--;
 		e->passed++;
 		return 0;
 	}
@@ -305,13 +315,15 @@ uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64
 	return weight;
 }
 
-void cv_trace_passed_over(struct cv_tracer *s, uint64_t ra, uint32_t sections)
+void cv_trace_passed_over(uint64_t ra, uint32_t sections)
 {
-	struct cv_trace_seen *e = seen_of(s, ra);
+	struct cv_trace_seen *e = seen_of(ra);
 
 	if (!e)
 		return;
 	e->passed += sections;
-	if (!every()) /* convoy does not keep up */
-		more_rarely(e->site);
+	if (every())
+		return;
+	more_rarely(e->site);
+	__atomic_store_n(&not_before_ns, cv_now() + PAUSE_NS, __ATOMIC_RELAXED);
 }
