@@ -45,6 +45,10 @@ pub(crate) struct LockFacts {
     pub(crate) read_only: f64,
     /// Share that touches one shared word or none.
     pub(crate) one_word: f64,
+    /// Sections in the sample.
+    pub(crate) sampled: usize,
+    /// Of these, of other threads than the one with most.
+    pub(crate) others: usize,
 }
 
 /// Locks by the first one of a group.
@@ -271,12 +275,19 @@ fn facts(cases: &[&Case<'_>]) -> LockFacts {
         }
     }
     let samples: Vec<&SectionSample> = samples.iter().collect();
+    let mut by_thread = BTreeMap::new();
+    for sample in &samples {
+        *by_thread.entry(sample.thread).or_insert(0usize) += 1;
+    }
+    let most = by_thread.values().copied().max().unwrap_or(0);
     let eyes = Eyes {
         sections: first.sections,
         allocates: cases.iter().any(|case| case.eyes.allocates),
     };
     LockFacts {
         together: together(&eyes, &samples),
+        sampled: samples.len(),
+        others: samples.len() - most,
         read_only: mean(|case| case.read_only.share),
         one_word: mean(|case| (case.one_word.share + case.nothing_shared.share).min(1.0)),
     }

@@ -13,6 +13,8 @@ use crate::text::{cause, evidence, frame, line_list, percent, place};
 
 /// Lines that a fix names.
 const LINES: usize = 8;
+/// Share of a section's words that may be seen too rarely to say, without a doubt about the others.
+const FEW: f64 = 0.05;
 /// Between the release and the next acquire of the same lock: nobody else needs more. Nanoseconds.
 const SMALL_GAP_NS: f64 = 2000.0;
 
@@ -63,8 +65,8 @@ impl Judge<'_> {
             Self::local_data,
             Self::one_word,
             Self::read_only,
-            Self::too_large_or_too_many,
             Self::several_small,
+            Self::too_large_or_too_many,
             Self::small,
         ];
         let found = rules.iter().find_map(|rule| rule(self));
@@ -190,16 +192,14 @@ impl Judge<'_> {
     fn one_sided(&self) -> Option<Verdict> {
         /// Sections of other threads than the one with most.
         const OTHERS: usize = 8;
-        let mut by_thread = std::collections::BTreeMap::new();
-        for sample in &self.case.samples {
-            *by_thread.entry(sample.thread).or_insert(0usize) += 1;
-        }
-        let all = self.case.samples.len();
-        let most = by_thread.values().copied().max().unwrap_or(0);
-        (self.users() > 1 && all - most < OTHERS).then(|| {
+        let (all, others) = (self.facts.sampled, self.facts.others);
+        (self.users() > 1 && others < OTHERS).then(|| {
             undecided(
                 Vec::new(),
-                format!("{most} of {all} traced sections ran in one thread, and other threads take the lock as well: what they share was not seen"),
+                format!(
+                    "{} of {all} traced sections of the lock ran in one thread, and other threads take it as well: what they share was not seen",
+                    all - others
+                ),
             )
         })
     }
@@ -213,29 +213,30 @@ impl Judge<'_> {
             .filter_map(|word| case.eyes.sharing(word))
             .collect();
         sharing.sort_unstable();
-        let most = sharing.last().copied().unwrap_or(Sharing::Local);
-        let overwritten_only = sharing.iter().all(|s| *s != Sharing::Shared);
-        if case.nothing_shared.share < 1.0 || most > Sharing::ReadOnly {
-            let touched = case.samples.iter().any(|sample| {
-                let mut shared = case.eyes.shared(sample);
-                shared.any(|touch| case.eyes.word(touch.word).is_some_and(|w| w.seen.flow))
-            });
-            return (overwritten_only
-                && !touched
-                && sharing.len() > 1
-                && most >= Sharing::Rare
-                && !self.names_globals())
-            .then(|| self.local_or_not(most));
+        let touched = case.samples.iter().flat_map(|sample| &sample.touches);
+        let touched = touched.filter_map(|touch| case.eyes.word(touch.word));
+        let in_samples = touched.filter_map(|word| case.eyes.sharing(word)).max();
+        let most = sharing
+            .last()
+            .copied()
+            .max(in_samples)
+            .unwrap_or(Sharing::Local);
+        let rare = sharing.iter().filter(|s| **s == Sharing::Rare).count();
+        let few_rare = (rare as f64) <= FEW * sharing.len() as f64
+            && case.nothing_shared.share >= case.t.nearly_all;
+        if most > Sharing::Rare || (most == Sharing::Rare && !few_rare) {
+            let may_be = most < Sharing::Shared && sharing.len() > 1 && !self.names_globals();
+            return may_be.then(|| self.local_or_not(most));
         }
         let ratio = evidence(
             "nothing_shared_ratio",
             case.nothing_shared.share,
             format!(
-                "no traced section touches memory that another thread writes (at least {} of all, with 95 % confidence)",
+                "no traced section touches memory that another thread writes (in at least {} of all sections, with 95 % confidence)",
                 percent(case.nothing_shared.low)
             ),
         );
-        if most == Sharing::ReadOnly && self.only_reads() {
+        if most >= Sharing::ReadOnly && self.only_reads() {
             return Some(Verdict {
                 waits_saved: Some(1.0),
                 ..decided(

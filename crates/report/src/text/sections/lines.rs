@@ -14,12 +14,13 @@ const LINES: usize = 14;
 /// Share of the instructions below which a line without shared data is not shown.
 const SEEN: f64 = 0.005;
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 6] = [
     ("instr.", 9),
     ("share", 8),
     ("times", 8),
     ("accesses", 10),
     ("shared", 8),
+    ("", 10),
 ];
 
 /// The table, in order of the lines.
@@ -40,19 +41,20 @@ pub fn write(page: &mut Page, row: &SiteRow) {
             true => percent(shared),
             false => "-".into(),
         };
+        let note = match (line.movable, line.calls) {
+            (true, _) => "movable",
+            (false, true) => "calls",
+            (false, false) => "",
+        };
         let values = [
             few(line.instructions),
             percent(line.share),
             few(line.executions),
             few(line.accesses),
             shared,
+            note.to_owned(),
         ];
-        let after = match (line.movable, line.calls) {
-            (true, _) => "  may be moved out",
-            (false, true) => "  calls",
-            (false, false) => "",
-        };
-        table.row(page, &names::frame(&line.frame), &values, after);
+        table.row(page, &names::frame(&line.frame), &values, "");
     }
 }
 
