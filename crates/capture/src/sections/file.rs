@@ -203,8 +203,140 @@ impl Chunk {
 }
 
 #[cfg(test)]
-impl Chunk {
-    pub fn of(words: Vec<u64>) -> Self {
-        Self(words)
+mod tests {
+    use super::*;
+
+    fn chunk(sections: &[(u32, &[u64])]) -> Vec<u64> {
+        let mut words = Vec::new();
+        for (count, events) in sections {
+            let head = abi::Section {
+                words: *count,
+                begin_ns: words.len() as u64,
+                ..abi::Section::default()
+            };
+            let at = words.len();
+            words.resize(at + HEAD, 0);
+            words[at..].as_mut_bytes().copy_from_slice(head.as_bytes());
+            words.extend_from_slice(events);
+        }
+        words
+    }
+
+    #[test]
+    fn sections_of_a_chunk_follow_one_another() {
+        let whole = Chunk(chunk(&[(12, &[7, 8]), (10, &[]), (11, &[9])]));
+        let (sections, damaged) = whole.sections();
+        let events: Vec<_> = sections.iter().map(|(_, e)| e.to_vec()).collect();
+        assert_eq!(events, [vec![7, 8], vec![], vec![9]]);
+        assert_eq!(damaged, 0);
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_ends_the_chunk() {
+        for length in [0, 1, 9, 13, u32::MAX] {
+            let torn = Chunk(chunk(&[(11, &[5]), (length, &[7, 8])]));
+            let (sections, damaged) = torn.sections();
+            assert_eq!((sections.len(), damaged), (1, 1), "{length}");
+        }
+    }
+
+    /// A file as the agent makes it, with one block and one chunk.
+    fn file(dir: &Path, block: abi::TraceBlock, change: impl Fn(&mut abi::Trace)) -> TraceFile {
+        let path = dir.join("t1.0");
+        let size = abi::CV_TRACE_HEADER_BYTES
+            + abi::CV_TRACE_BLOCKS_BYTES
+            + abi::CV_TRACE_CHUNKS * abi::CV_TRACE_CHUNK_BYTES;
+        let words = chunk(&[(11, &[5])]);
+        let mut header = abi::Trace {
+            magic: abi::CV_TRACE_MAGIC,
+            version: abi::CV_TRACE_VERSION,
+            blocks_used: u64::from(block.bytes),
+            ..abi::Trace::default()
+        };
+        header.chunks[1] = abi::TraceChunk {
+            state: abi::CV_CHUNK_READY,
+            words: words.len() as u32,
+        };
+        change(&mut header);
+        let out = File::create(&path).unwrap();
+        out.set_len(size as u64).unwrap();
+        out.write_all_at(header.as_bytes(), 0).unwrap();
+        let log = abi::CV_TRACE_HEADER_BYTES;
+        out.write_all_at(block.as_bytes(), log as u64).unwrap();
+        let at = log + abi::CV_TRACE_BLOCKS_BYTES + abi::CV_TRACE_CHUNK_BYTES;
+        out.write_all_at(words.as_bytes(), at as u64).unwrap();
+        TraceFile::open(&path).unwrap()
+    }
+
+    const BLOCK: abi::TraceBlock = abi::TraceBlock {
+        bytes: 48,
+        id: 1,
+        ip: 0x1000,
+        code_bytes: 9,
+        instructions: 3,
+        accesses: 1,
+        words: 2,
+        reserved: 0,
+    };
+
+    fn blocks(file: &mut TraceFile) -> Vec<u32> {
+        let mut ids = Vec::new();
+        file.new_blocks(|id, block| {
+            assert_eq!(block.accesses.len(), 1);
+            ids.push(id);
+        });
+        ids
+    }
+
+    #[test]
+    fn what_was_handed_over_is_taken_once_and_given_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = file(dir.path(), BLOCK, |_| {});
+        assert_eq!(file.take_chunks(false).len(), 1);
+        assert_eq!(blocks(&mut file), [1]);
+        let header = file.header().unwrap();
+        assert_eq!(header.chunks[1].state, abi::CV_CHUNK_FREE);
+        assert!(file.take_chunks(true).is_empty() && blocks(&mut file).is_empty());
+        assert_eq!(file.damaged, 0);
+    }
+
+    #[test]
+    fn a_chunk_that_a_thread_still_has_is_read_at_the_end_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let owned = |header: &mut abi::Trace| header.chunks[1].state = abi::CV_CHUNK_OWNED;
+        let mut file = file(dir.path(), BLOCK, owned);
+        assert!(file.take_chunks(false).is_empty());
+        assert_eq!(file.take_chunks(true).len(), 1);
+    }
+
+    #[test]
+    fn numbers_that_lead_out_of_the_file_lead_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = file(dir.path(), BLOCK, |header| {
+            header.blocks_used = u64::MAX;
+            header.chunks.fill(abi::TraceChunk {
+                state: abi::CV_CHUNK_READY,
+                words: u32::MAX,
+            });
+        });
+        let most = abi::CV_TRACE_CHUNK_BYTES / 8;
+        let taken = file.take_chunks(true);
+        assert!(taken.iter().all(|c| c.0.len() <= most));
+        // Behind the one block there are zeroes, which are none.
+        assert_eq!(blocks(&mut file), [1]);
+        assert_eq!(file.damaged, 1);
+        assert!(blocks(&mut file).is_empty());
+    }
+
+    #[test]
+    fn other_files_are_no_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t1.0");
+        assert!(TraceFile::open(&path).is_none());
+        std::fs::write(&path, "short").unwrap();
+        assert!(TraceFile::open(&path).is_none());
+        let link = dir.path().join("t2.0");
+        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+        assert!(TraceFile::open(&link).is_none());
     }
 }
