@@ -267,7 +267,8 @@ impl Judge<'_> {
             })
         };
         let reads = |sample: &&&SectionSample| sample.touches.iter().any(|touch| is_data(&touch));
-        let writes = |sample: &&&SectionSample| sample.touches.iter().any(|touch| touch.writes > 0);
+        // Words of its own stack are not among the touches.
+        let writes = |sample: &&&SectionSample| sample.totals.writes > 0;
         let n = case.samples.len();
         self.traced_threads() > 1
             && 2 * case.samples.iter().filter(reads).count() > n

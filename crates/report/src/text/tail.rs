@@ -32,6 +32,9 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
     if report.critical.is_some() {
         flags.push("--critical".into());
     }
+    if report.sections.is_some() {
+        flags.push("--sections".into());
+    }
     if !analysis.locks.is_empty() || !analysis.events.is_empty() || report.critical.is_some() {
         flags.push("--all".into());
     }
