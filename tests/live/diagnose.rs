@@ -93,7 +93,7 @@ fn judge(fixture: &Fixture, fixed: bool, scratch: &Scratch) -> Result {
     );
     let report = convoy::report(&profile, scratch.dir())?;
     let said = verdicts(&report, &fixture.function);
-    let is_said = said.iter().any(|verdict| *verdict == fixture.verdict);
+    let is_said = said.contains(&fixture.verdict);
     check!(
         is_said != fixed,
         "{}: {} {} of {}; said: {said:?}",

@@ -187,7 +187,10 @@ fn what_cannot_be_compared_is_said() {
             why: "no process was recorded".into(),
         })
     );
-    assert_eq!(compare(&[full.clone()], &[]), Err(Error::NoRuns("after")));
+    assert_eq!(
+        compare(std::slice::from_ref(&full), &[]),
+        Err(Error::NoRuns("after"))
+    );
     let mut attached = server(SLOW);
     attached.meta.exit = Exit::Running;
     attached.meta.machine.cpus_allowed = 8;
