@@ -17,10 +17,10 @@ fn pollers_are_known_by_name() {
         ("ucp_worker_progress", SpinKind::KnownFunction),
         ("uct_mm_iface_progress", SpinKind::KnownFunction),
         ("pthread_spin_lock@@GLIBC_2.34", SpinKind::Lock),
-        ("_ZN13ObjectMonitor7TrySpinEP10JavaThread", SpinKind::Lock),
+        ("_ZN13ObjectMonitor7TrySpinEP10JavaThread", SpinKind::Pause),
         (
             "ObjectMonitor::TrySpin_VaryDuration(Thread*)",
-            SpinKind::Lock,
+            SpinKind::Pause,
         ),
         ("runtime.procyield.abi0", SpinKind::Pause),
         (
