@@ -39,6 +39,8 @@ struct Run {
 #[derive(Debug, Clone, Copy)]
 struct Waking {
     thread: ThreadId,
+    /// Its wait began.
+    since_ns: u64,
     at_ns: u64,
     /// `None`: an interrupt, or not known.
     waker: Option<ThreadId>,
@@ -60,9 +62,14 @@ pub fn bundles(model: &Model) -> Vec<FtraceEventBundle> {
     for (cpu, runs) in &by_cpu {
         switches(model, runs, events.entry(*cpu).or_default());
     }
-    for waking in wakings {
-        let ran = |thread| at(by_thread.get(&thread), waking.at_ns);
-        let on = waking.waker.and_then(ran).map_or(0, |run| run.cpu);
+    for mut waking in wakings {
+        let ran = |thread| ran_at(by_thread.get(&thread), waking.since_ns, waking.at_ns);
+        let run = waking.waker.and_then(ran);
+        match run {
+            Some(run) => waking.at_ns = waking.at_ns.min(run.end_ns),
+            None => waking.waker = None,
+        }
+        let on = run.map_or(0, |run| run.cpu);
         let next = by_thread.get(&waking.thread).and_then(|runs| {
             let after = runs.partition_point(|run| run.start_ns < waking.at_ns);
             runs.get(after)
@@ -98,12 +105,13 @@ fn until_they_wake(runs: &mut [Run], wakings: &[Waking]) {
     }
 }
 
-/// The run that was going on at a time. It may have ended just then.
-fn at<'a>(runs: Option<&Vec<&'a Run>>, at_ns: u64) -> Option<&'a Run> {
+/// The run in which a thread ended a wait. Recorded is when the other one could run again; on another processor that
+/// may be after the waker has left its own.
+fn ran_at<'a>(runs: Option<&Vec<&'a Run>>, since_ns: u64, at_ns: u64) -> Option<&'a Run> {
     let runs = runs?;
     let after = runs.partition_point(|run| run.start_ns <= at_ns);
     let run = runs.get(after.checked_sub(1)?)?;
-    (at_ns <= run.end_ns).then_some(run)
+    (since_ns <= run.end_ns).then_some(run)
 }
 
 fn runs(model: &Model) -> (Vec<Run>, Vec<Waking>) {
@@ -118,6 +126,7 @@ fn runs(model: &Model) -> (Vec<Run>, Vec<Waking>) {
             if let Some(waiting) = last.take() {
                 wakings.push(Waking {
                     thread: lane.thread,
+                    since_ns: waiting.start_ns,
                     at_ns: waiting.end_ns,
                     waker: waiting.waker().map(|(thread, _)| thread),
                 });
