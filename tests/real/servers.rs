@@ -210,7 +210,8 @@ fn redis(scratch: &Scratch) -> Result {
         "no locks of redis: {}",
         verdict.describe()
     );
-    verdict.expect_gain_below(1.5)
+    // What spinning costs depends on who else wants the two processors.
+    verdict.expect_gain_of_others_below("busy-waiting", 1.5)
 }
 
 /// A process with a pool of threads and a queue of connections between them, as another user.

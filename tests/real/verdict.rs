@@ -199,7 +199,12 @@ impl Verdict {
 
     /// No finding may promise more than this.
     pub fn expect_gain_below(&self, mid_ratio: f64) -> Result {
-        for Finding { gain, title, .. } in &self.findings {
+        self.expect_gain_of_others_below("", mid_ratio)
+    }
+
+    /// The same of all but findings of one kind.
+    pub fn expect_gain_of_others_below(&self, kind: &str, mid_ratio: f64) -> Result {
+        for Finding { gain, title, .. } in self.findings.iter().filter(|f| f.id != kind) {
             check!(
                 gain.mid_ratio < mid_ratio,
                 "{title}: promises {gain:?}:\n{}",
