@@ -1,6 +1,9 @@
-//! Functions by address, from the symbol tables. A table is read through and not kept: few addresses are asked for.
+//! Functions by address, from the symbol tables. They are read through once, when the first address is asked for, and
+//! kept in 16 bytes a function; names are read when they are wanted. (To read a table through for each address took more
+//! time than all else that listens, beside a database server with 60,000 functions.)
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use object::elf::{
     FileHeader64, SHT_DYNSYM, SHT_SYMTAB, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_GNU_IFUNC,
@@ -16,6 +19,8 @@ const SYMBOL_BYTES: usize = 24;
 const CHUNK: usize = 4096;
 /// Longest name that is kept.
 const MAX_NAME: usize = 4096;
+/// Functions that are looked at below an address: those that begin nearest may end before it.
+const NEAR: usize = 64;
 
 const LE: LittleEndian = LittleEndian;
 
@@ -63,51 +68,83 @@ impl Tables {
     }
 }
 
+/// Where a function is, and where its name.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    start: u64,
+    bytes: u32,
+    name: u32,
+}
+
+/// The functions of a table in order of address; of several at one address a global one last.
+#[derive(Debug)]
+struct Index {
+    places: Vec<Place>,
+    names: u64,
+}
+
+impl Index {
+    /// The function that covers `address` and begins nearest below.
+    fn covering(&self, address: u64) -> Option<&Place> {
+        let below = self.places.partition_point(|place| place.start <= address);
+        let near = self.places.get(below.saturating_sub(NEAR)..below)?;
+        near.iter()
+            .rev()
+            .find(|place| address - place.start < u64::from(place.bytes))
+    }
+}
+
+/// All tables of a file, in the order in which they are asked.
+#[derive(Debug, Default)]
+pub(crate) struct Functions(OnceLock<Vec<Index>>);
+
 impl Image {
     /// The function that covers `address`, in the file's own numbering.
     pub(crate) fn function(&self, address: u64) -> Option<Found> {
-        let mut known = self.functions.lock().ok()?;
-        let near = known.range(..=address).next_back();
-        if let Some((_, found)) = near.filter(|(_, found)| found.range.contains(&address)) {
-            return Some(found.clone());
-        }
-        let found = self
-            .tables
-            .0
-            .iter()
-            .find_map(|table| self.search(table, address))?;
-        known.insert(found.range.start, found.clone());
-        Some(found)
+        let tables = || {
+            self.tables
+                .0
+                .iter()
+                .map(|table| self.index(table))
+                .collect()
+        };
+        let indexes = self.functions.0.get_or_init(tables);
+        indexes.iter().find_map(|index| {
+            let place = index.covering(address)?;
+            Some(Found {
+                name: self.name(index.names.checked_add(u64::from(place.name))?)?,
+                range: place.start..place.start + u64::from(place.bytes),
+            })
+        })
     }
 
-    /// Reads the table through: the function that begins nearest below; of several names a global one.
-    fn search(&self, table: &Table, address: u64) -> Option<Found> {
-        let mut best: Option<(Range<u64>, bool, u32)> = None;
+    /// Reads a table through, as far as the file goes.
+    fn index(&self, table: &Table) -> Index {
+        let mut places: Vec<(Place, bool)> = Vec::new();
         let mut buffer = vec![0; CHUNK * SYMBOL_BYTES];
         let mut at = 0;
         while at < table.symbols {
             let wanted = (table.symbols - at).min(CHUNK as u64) as usize * SYMBOL_BYTES;
-            let offset = table.offset.checked_add(at * SYMBOL_BYTES as u64)?;
-            let read = self.read_at(&mut buffer[..wanted], offset)?;
-            for raw in buffer[..read].chunks_exact(SYMBOL_BYTES) {
-                let Some((range, global, name)) = covering(raw, address) else {
-                    continue;
-                };
-                let better = |(old, old_global, _): &(Range<u64>, bool, u32)| {
-                    (range.start, global) > (old.start, *old_global)
-                };
-                if best.as_ref().is_none_or(better) {
-                    best = Some((range, global, name));
-                }
-            }
+            let offset = table.offset.checked_add(at * SYMBOL_BYTES as u64);
+            let Some(read) = offset.and_then(|offset| self.read_at(&mut buffer[..wanted], offset))
+            else {
+                break;
+            };
+            places.extend(
+                buffer[..read]
+                    .chunks_exact(SYMBOL_BYTES)
+                    .filter_map(function),
+            );
             if read < wanted {
                 break; // the file is shorter than it says
             }
             at += CHUNK as u64;
         }
-        let (range, _, name) = best?;
-        let name = self.name(table.names.checked_add(u64::from(name))?)?;
-        Some(Found { name, range })
+        places.sort_by_key(|(place, global)| (place.start, *global));
+        Index {
+            places: places.into_iter().map(|(place, _)| place).collect(),
+            names: table.names,
+        }
     }
 
     fn name(&self, offset: u64) -> Option<String> {
@@ -118,15 +155,16 @@ impl Image {
     }
 }
 
-/// The extent of a function that covers `address`, whether it is visible outside of its file, and the place of its name.
-fn covering(raw: &[u8], address: u64) -> Option<(Range<u64>, bool, u32)> {
+/// A symbol, if it is a function of this file, and whether it is visible outside of it.
+fn function(raw: &[u8]) -> Option<(Place, bool)> {
     let name = u32::from_le_bytes(raw.get(0..4)?.try_into().ok()?);
     let info = *raw.get(4)?;
     let section = u16::from_le_bytes(raw.get(6..8)?.try_into().ok()?);
-    let value = u64::from_le_bytes(raw.get(8..16)?.try_into().ok()?);
+    let start = u64::from_le_bytes(raw.get(8..16)?.try_into().ok()?);
     let size = u64::from_le_bytes(raw.get(16..24)?.try_into().ok()?);
-    let function = matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) && section != 0;
-    let range = value..value.checked_add(size)?;
+    let is_function = matches!(info & 0xf, STT_FUNC | STT_GNU_IFUNC) && section != 0;
+    start.checked_add(size)?;
+    let bytes = u32::try_from(size).ok().filter(|&n| n > 0)?;
     let global = matches!(info >> 4, STB_GLOBAL | STB_WEAK);
-    (function && range.contains(&address)).then_some((range, global, name))
+    is_function.then_some((Place { start, bytes, name }, global))
 }

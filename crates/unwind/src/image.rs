@@ -1,11 +1,10 @@
 //! What is needed of one ELF file: where it is loaded, how its frames are unwound, where its functions are.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use framehop::ExplicitModuleSectionInfo;
 use object::elf::{FileHeader64, ProgramHeader64, PF_X, PT_LOAD, SHF_COMPRESSED, SHT_NOBITS};
@@ -15,7 +14,7 @@ use object::read::elf::{
 use object::{LittleEndian, ReadCache, ReadRef};
 
 use crate::files::KeptFile;
-use crate::functions::{Found, Tables};
+use crate::functions::{Functions, Tables};
 
 /// Frame information of one file beyond this is not read: Chromium has 30 MB.
 const MAX_SECTION_BYTES: u64 = 128 << 20;
@@ -52,7 +51,7 @@ pub(crate) struct Image {
     debug_frame: Section,
     pub(crate) tables: Tables,
     /// Functions that were asked for, by first address.
-    pub(crate) functions: Mutex<BTreeMap<u64, Found>>,
+    pub(crate) functions: Functions,
 }
 
 impl Image {
