@@ -69,6 +69,8 @@ pub(super) enum Kept {
 pub(super) struct Trace {
     pub kept: Vec<Kept>,
     upto: u64,
+    /// Events that came after a pause, and are older.
+    late: usize,
 }
 
 impl Sink for Trace {
@@ -144,11 +146,8 @@ impl Sink for Trace {
                 stacks,
             },
         };
-        assert!(
-            kept.ts() >= self.upto,
-            "{kept:?} after pause at {}",
-            self.upto
-        );
+        // A processor that its host takes away between the clock and the ring tells an event late.
+        self.late += usize::from(kept.ts() < self.upto);
         self.kept.push(kept);
     }
 
@@ -235,6 +234,12 @@ impl Trace {
                 _ => {}
             }
         }
+        assert!(
+            self.late <= 2 + self.kept.len() / 20_000,
+            "{} of {} came after a pause that was later",
+            self.late,
+            self.kept.len()
+        );
         // On a busy machine a switch from somebody else to a recorded thread is missing once in some 100,000.
         assert!(
             contradictions.len() <= 4 + self.kept.len() / 20_000,
