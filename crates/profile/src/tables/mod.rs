@@ -107,7 +107,11 @@ fn options(column: Vec<u64>) -> Result<Vec<Option<u32>>, Malformed> {
 }
 
 /// Takes a row's value out of each column: panics never, as all columns have the same length.
+/// Where the columns are the row's fields, their names are written once.
 macro_rules! zip_columns {
+    ($n:expr, $row:ident { $($column:ident),+ $(,)? }) => {
+        zip_columns!($n, |$($column),+| $row { $($column),+ })
+    };
     ($n:expr, |$($column:ident),+| $row:expr) => {{
         $(let mut $column = $column.into_iter();)+
         let mut rows = Vec::with_capacity($n);

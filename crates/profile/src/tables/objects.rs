@@ -50,15 +50,8 @@ impl Row for Object {
             .into_iter()
             .map(memory_of)
             .collect::<Result<_, _>>()?;
-        Ok(zip_columns!(rows, |addr,
-                               kind,
-                               init_stack,
-                               lives,
-                               destroyed,
-                               attr,
-                               module,
-                               symbol,
-                               memory| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 addr,
                 kind,
@@ -68,9 +61,9 @@ impl Row for Object {
                 attr,
                 module,
                 symbol,
-                memory,
+                memory
             }
-        }))
+        ))
     }
 }
 

@@ -33,13 +33,8 @@ impl Row for Count {
         let n = input.values(rows)?;
         let failed = input.values(rows)?;
         let sampled = input.values(rows)?;
-        Ok(zip_columns!(rows, |object,
-                               frame,
-                               thread,
-                               op,
-                               n,
-                               failed,
-                               sampled| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 object,
                 frame,
@@ -47,9 +42,9 @@ impl Row for Count {
                 op,
                 n,
                 failed,
-                sampled,
+                sampled
             }
-        }))
+        ))
     }
 }
 
@@ -71,13 +66,16 @@ impl Row for Unattributed {
         let op = ops(input.values(rows)?)?;
         let n = input.values(rows)?;
         let failed = input.values(rows)?;
-        Ok(zip_columns!(rows, |frame, thread, op, n, failed| Self {
-            frame,
-            thread,
-            op,
-            n,
-            failed
-        }))
+        Ok(zip_columns!(
+            rows,
+            Self {
+                frame,
+                thread,
+                op,
+                n,
+                failed
+            }
+        ))
     }
 }
 
@@ -109,18 +107,16 @@ impl Row for Pair {
         let wait_max_ns = input.values(rows)?;
         Ok(zip_columns!(
             rows,
-            |object, stack, thread, peer, peer_frame, peer_stack, n, wait_sum_ns, wait_max_ns| {
-                Self {
-                    object,
-                    stack,
-                    thread,
-                    peer,
-                    peer_frame,
-                    peer_stack,
-                    n,
-                    wait_sum_ns,
-                    wait_max_ns,
-                }
+            Self {
+                object,
+                stack,
+                thread,
+                peer,
+                peer_frame,
+                peer_stack,
+                n,
+                wait_sum_ns,
+                wait_max_ns
             }
         ))
     }

@@ -25,10 +25,7 @@ fn put_threads(out: &mut Out, threads: impl Iterator<Item = ThreadRef> + Clone) 
 fn threads(rows: usize, input: &mut In<'_>) -> Result<Vec<ThreadRef>, Malformed> {
     let process = input.deltas(rows)?;
     let thread = input.deltas(rows)?;
-    Ok(zip_columns!(rows, |process, thread| ThreadRef {
-        process,
-        thread
-    }))
+    Ok(zip_columns!(rows, ThreadRef { process, thread }))
 }
 
 /// Lengths, then the bins of all rows.

@@ -73,20 +73,7 @@ impl Row for OffCpu {
             .collect();
         Ok(zip_columns!(
             rows,
-            |thread,
-             stack,
-             kernel_stack,
-             reason,
-             nr,
-             address,
-             name,
-             n,
-             sum_ns,
-             max_ns,
-             unfinished_ns,
-             hist,
-             by_active,
-             by_working| Self {
+            Self {
                 thread,
                 stack,
                 kernel_stack,
@@ -100,7 +87,7 @@ impl Row for OffCpu {
                 unfinished_ns,
                 hist,
                 by_active,
-                by_working,
+                by_working
             }
         ))
     }

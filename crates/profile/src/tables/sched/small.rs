@@ -52,13 +52,8 @@ impl Row for SpinLoop {
             .collect::<Result<_, _>>()?;
         let evidence = input.texts(rows)?;
         let samples = input.values(rows)?;
-        Ok(zip_columns!(rows, |process,
-                               frame,
-                               lo,
-                               hi,
-                               kind,
-                               evidence,
-                               samples| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 process,
                 frame,
@@ -66,9 +61,9 @@ impl Row for SpinLoop {
                 hi,
                 kind,
                 evidence,
-                samples,
+                samples
             }
-        }))
+        ))
     }
 }
 
@@ -94,19 +89,16 @@ impl Row for Bin {
         let running_ns = input.values(rows)?;
         let idle_ns = input.values(rows)?;
         let top = options(input.values(rows)?)?;
-        Ok(zip_columns!(rows, |active_ns,
-                               working_ns,
-                               running_ns,
-                               idle_ns,
-                               top| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 active_ns,
                 working_ns,
                 running_ns,
                 idle_ns,
-                top,
+                top
             }
-        }))
+        ))
     }
 }
 

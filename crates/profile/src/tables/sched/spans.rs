@@ -44,18 +44,7 @@ impl Row for SchedThread {
         let preemptions = input.values(rows)?;
         Ok(zip_columns!(
             rows,
-            |thread,
-             start_ns,
-             end_ns,
-             running_ns,
-             delayed_ns,
-             preempted_ns,
-             spinning_ns,
-             blocked_ns,
-             cm_ns,
-             cm_working_ns,
-             slices,
-             preemptions| Self {
+            Self {
                 thread,
                 start_ns,
                 end_ns,
@@ -67,7 +56,7 @@ impl Row for SchedThread {
                 cm_ns,
                 cm_working_ns,
                 slices,
-                preemptions,
+                preemptions
             }
         ))
     }

@@ -24,10 +24,7 @@ impl Row for LaneRow {
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
         let thread = threads(rows, input)?;
         let intervals = input.values(rows)?;
-        Ok(zip_columns!(rows, |thread, intervals| Self {
-            thread,
-            intervals
-        }))
+        Ok(zip_columns!(rows, Self { thread, intervals }))
     }
 }
 
@@ -102,11 +99,14 @@ impl Row for Interval {
         let running = input.values(mixed)?;
         let spinning = input.values(mixed)?;
         let ready = input.values(mixed)?;
-        let mixes = zip_columns!(mixed, |running, spinning, ready| Mix {
-            running,
-            spinning,
-            ready
-        });
+        let mixes = zip_columns!(
+            mixed,
+            Mix {
+                running,
+                spinning,
+                ready
+            }
+        );
         if !mixes.iter().all(Mix::is_sound) {
             return Err(Malformed::Number);
         }

@@ -61,7 +61,7 @@ impl Row for Wake {
         let waker_off = waits_of_wakers(rows, input)?;
         Ok(zip_columns!(
             rows,
-            |off, waker, n, wait_ns, max_ns, waker_running_ns, waker_delayed_ns, waker_off| Self {
+            Self {
                 off,
                 waker,
                 n,
@@ -69,7 +69,7 @@ impl Row for Wake {
                 max_ns,
                 waker_running_ns,
                 waker_delayed_ns,
-                waker_off,
+                waker_off
             }
         ))
     }

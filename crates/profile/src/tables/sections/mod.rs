@@ -63,17 +63,8 @@ fn get_totals(rows: usize, input: &mut In<'_>) -> Result<Vec<SectionTotals>, Mal
     let syscalls = input.values(rows)?;
     let words = input.values(rows)?;
     let bytes = input.values(rows)?;
-    Ok(zip_columns!(rows, |traced_ns,
-                           instructions,
-                           accesses,
-                           implicit,
-                           reads,
-                           writes,
-                           allocator,
-                           allocator_instructions,
-                           syscalls,
-                           words,
-                           bytes| {
+    Ok(zip_columns!(
+        rows,
         SectionTotals {
             traced_ns,
             instructions,
@@ -85,7 +76,7 @@ fn get_totals(rows: usize, input: &mut In<'_>) -> Result<Vec<SectionTotals>, Mal
             allocator_instructions,
             syscalls,
             words,
-            bytes,
+            bytes
         }
-    }))
+    ))
 }

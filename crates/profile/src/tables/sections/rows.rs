@@ -41,18 +41,8 @@ impl Row for SectionCode {
         let writes = get_flags(rows, input)?;
         let atomic = get_flags(rows, input)?;
         let words = get_lists(rows, input)?;
-        Ok(zip_columns!(rows, |site,
-                               frame,
-                               from,
-                               executions,
-                               instructions,
-                               allocator,
-                               accesses,
-                               size,
-                               reads,
-                               writes,
-                               atomic,
-                               words| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 site,
                 frame,
@@ -65,9 +55,9 @@ impl Row for SectionCode {
                 reads,
                 writes,
                 atomic,
-                words,
+                words
             }
-        }))
+        ))
     }
 }
 
@@ -200,7 +190,7 @@ impl Row for SectionCall {
         let wait_max_ns = input.values(rows)?;
         Ok(zip_columns!(
             rows,
-            |site, kind, object, frame, n, run, sections, waits, wait_ns, wait_max_ns| Self {
+            Self {
                 site,
                 kind,
                 object,
@@ -210,7 +200,7 @@ impl Row for SectionCall {
                 sections,
                 waits,
                 wait_ns,
-                wait_max_ns,
+                wait_max_ns
             }
         ))
     }
@@ -248,14 +238,15 @@ impl Row for SectionFollow {
         let n = input.values(rows)?;
         let gap_ns = input.values(rows)?;
         let gap_min_ns = input.values(rows)?;
-        Ok(zip_columns!(rows, |first, then, n, gap_ns, gap_min_ns| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 first,
                 then,
                 n,
                 gap_ns,
-                gap_min_ns,
+                gap_min_ns
             }
-        }))
+        ))
     }
 }

@@ -53,20 +53,8 @@ impl Row for SectionSite {
         let largest = get_totals(rows, input)?;
         let distinct_words = input.values(rows)?;
         let words = get_lists(rows, input)?;
-        Ok(zip_columns!(rows, |process,
-                               object,
-                               stack,
-                               frame,
-                               op,
-                               threads,
-                               objects,
-                               run,
-                               waited,
-                               ends,
-                               whole,
-                               largest,
-                               distinct_words,
-                               words| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 process,
                 object,
@@ -81,9 +69,9 @@ impl Row for SectionSite {
                 whole,
                 largest,
                 distinct_words,
-                words,
+                words
             }
-        }))
+        ))
     }
 }
 
@@ -122,14 +110,8 @@ impl Row for SectionSample {
         let totals = get_totals(rows, input)?;
         let untold = input.values(rows)?;
         let touches = touches(rows, input)?;
-        Ok(zip_columns!(rows, |site,
-                               thread,
-                               object,
-                               weight,
-                               begin_ns,
-                               totals,
-                               untold,
-                               touches| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 site,
                 thread,
@@ -137,10 +119,10 @@ impl Row for SectionSample {
                 weight,
                 begin_ns,
                 totals,
-                touches,
                 untold,
+                touches
             }
-        }))
+        ))
     }
 }
 
@@ -152,20 +134,17 @@ fn touches(rows: usize, input: &mut In<'_>) -> Result<Vec<Vec<Touch>>, Malformed
     let read_by = get_options(total, input)?;
     let written_by = get_options(total, input)?;
     let read_first = get_flags(total, input)?;
-    let touches: Vec<Touch> =
-        zip_columns!(total, |word,
-                             reads,
-                             writes,
-                             read_by,
-                             written_by,
-                             read_first| Touch {
+    let touches: Vec<Touch> = zip_columns!(
+        total,
+        Touch {
             word,
             reads,
             writes,
             read_by,
             written_by,
-            read_first,
-        });
+            read_first
+        }
+    );
     let mut touches = touches.into_iter();
     let list = |n: u64| touches.by_ref().take(n as usize).collect();
     Ok(lengths.into_iter().map(list).collect())
