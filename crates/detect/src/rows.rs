@@ -226,6 +226,20 @@ pub enum EventClass {
     Unknown,
 }
 
+impl EventClass {
+    /// As JSON and exports have it: stable.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Straggler => "straggler",
+            Self::SlowPeer => "slow-peer",
+            Self::DelayedPeer => "delayed-peer",
+            Self::Pool => "pool",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// An object that is waited at for an event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventRow {

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_detect::EventClass;
 use convoy_model::{Model, ObjectId, OffCpu, OffReason, SiteId, ThreadId};
 use convoy_report::{names, Report};
 
@@ -98,7 +97,7 @@ impl Classes {
             .analysis
             .events
             .iter()
-            .map(|row| (row.object, class(row.class)));
+            .map(|row| (row.object, row.class.id()));
         Self(events.chain(locks).collect())
     }
 
@@ -107,17 +106,6 @@ impl Classes {
         object
             .and_then(|id| self.0.get(&id).copied())
             .unwrap_or("unknown")
-    }
-}
-
-fn class(class: EventClass) -> &'static str {
-    match class {
-        EventClass::Idle => "idle",
-        EventClass::Straggler => "straggler",
-        EventClass::SlowPeer => "slow-peer",
-        EventClass::DelayedPeer => "delayed-peer",
-        EventClass::Pool => "pool",
-        EventClass::Unknown => "unknown",
     }
 }
 

@@ -1,22 +1,6 @@
 //! Small texts of the page.
 
-use convoy_model::finding::Gain;
 use convoy_profile::Exit;
-use convoy_report::human::factor;
-
-/// `1.9x (1.4-2.1x)`, or that there is none.
-pub(crate) fn gain(gain: &Gain) -> String {
-    if gain.high < 1.005 {
-        return "no gain".into();
-    }
-    let low = factor(gain.low);
-    format!(
-        "{} ({}-{})",
-        factor(gain.mid),
-        low.trim_end_matches('x'),
-        factor(gain.high)
-    )
-}
 
 /// How the command ended.
 pub(crate) fn exit(exit: Exit) -> String {

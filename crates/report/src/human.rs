@@ -3,6 +3,8 @@
 //! Counts below 10,000 are given exactly, because "1,252 acquisitions" can be compared with what
 //! the source says and "1.25 k" cannot.
 
+use convoy_model::finding::Gain;
+
 /// A length of time: `0 ns`, `870 ns`, `12.3 us`, `1.00 ms`, `3.21 s`, `2 min 5 s`, `1 h 2 min`.
 pub fn duration(ns: f64) -> String {
     if !ns.is_finite() || ns < 0.0 {
@@ -117,6 +119,20 @@ pub fn factor(x: f64) -> String {
     } else {
         format!("{x:.2}x")
     }
+}
+
+/// `1.9x (1.4-2.1x)`, or that there is none.
+pub fn gain(gain: &Gain) -> String {
+    if gain.high < 1.005 {
+        return "no gain".into();
+    }
+    let low = factor(gain.low);
+    format!(
+        "{} ({}-{})",
+        factor(gain.mid),
+        low.trim_end_matches('x'),
+        factor(gain.high)
+    )
 }
 
 /// Something of which there are a few: `0.05`, `1.2`, `12`, for threads and processors in use.

@@ -148,10 +148,15 @@ impl<'a> Span<'a> {
     }
 
     /// The threads of the earlier reading by what they are.
-    pub fn threads_before(&self) -> HashMap<Key, &'a Thread> {
+    pub fn threads_before(&self) -> HashMap<Key, Times> {
         let before = self.before.into_iter();
         before
-            .flat_map(|model| model.threads.iter().map(|t| (thread_key(model, t), t)))
+            .flat_map(|model| {
+                model
+                    .threads
+                    .iter()
+                    .map(|t| (thread_key(model, t), Times::of(t)))
+            })
             .collect()
     }
 }

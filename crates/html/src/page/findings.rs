@@ -2,12 +2,11 @@
 
 use convoy_detect::WaitsFor;
 use convoy_model::finding::{Cause, Finding};
-use convoy_report::human::{duration, percent};
+use convoy_report::human::{self, duration, percent};
 use convoy_report::{names, sched_names, subject, Report};
 use maud::{html, Markup};
 
 use crate::data::waited_for;
-use crate::words;
 
 /// Places named for a finding.
 const PLACES: usize = 3;
@@ -53,7 +52,7 @@ fn one(report: &Report<'_>, number: usize, finding: &Finding, open: bool) -> Mar
     html! {
         details #{ "finding-" (number) } open[open] {
             summary {
-                span .gain { (words::gain(&finding.gain)) }
+                span .gain { (human::gain(&finding.gain)) }
                 " " strong { (finding.title) } " "
                 code .id { (finding.id) }
             }

@@ -6,7 +6,7 @@ mod pictures;
 mod quality;
 mod sections;
 
-use convoy_report::human::{count_of, duration};
+use convoy_report::human::{self, count_of, duration};
 use convoy_report::{verdict, Report};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 
@@ -100,7 +100,7 @@ fn head(report: &Report<'_>) -> Markup {
             h1 #verdict { (if verdict.is_empty() { "Nothing was recorded that can be judged." } else { &verdict }) }
             @if let Some(first) = report.analysis.findings.first() {
                 p .lead {
-                    strong .gain { (words::gain(&first.gain)) }
+                    strong .gain { (human::gain(&first.gain)) }
                     " "
                     a href="#finding-1" { (if verdict.starts_with(&first.title) { "First finding" } else { &first.title }) }
                     @if let Some(fix) = first.causes.first().map(|c| &c.fix).filter(|fix| !fix.is_empty()) {

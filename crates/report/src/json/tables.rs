@@ -1,7 +1,7 @@
 //! The tables of locks, sites and events.
 
 use convoy_detect::{
-    Analysis, EventClass, EventRow, FamilyRow, LockRow, LockStats, Quadrant, SiteShare, WaitsFor,
+    Analysis, EventRow, FamilyRow, LockRow, LockStats, Quadrant, SiteShare, WaitsFor,
 };
 use serde::Serialize;
 
@@ -194,14 +194,7 @@ pub fn events(analysis: &Analysis) -> Vec<EventOut<'_>> {
     fn one(row: &EventRow) -> EventOut<'_> {
         EventOut {
             object: row.object.0,
-            class: match row.class {
-                EventClass::Idle => "idle",
-                EventClass::Straggler => "straggler",
-                EventClass::SlowPeer => "slow-peer",
-                EventClass::DelayedPeer => "delayed-peer",
-                EventClass::Pool => "pool",
-                EventClass::Unknown => "unknown",
-            },
+            class: row.class.id(),
             why: &row.why,
             calls_count: row.calls,
             waits_count: row.waits,

@@ -5,7 +5,7 @@ use convoy_model::finding::{Cause, Finding, Gain};
 use convoy_model::{CodeFrom, SiteFrame, SiteId};
 
 use super::page::{plain, toned, Page, Span, Tone};
-use crate::human::{duration, factor, percent};
+use crate::human::{self, duration, factor, percent};
 use crate::{names, sched_names, subject, Report};
 
 const INDENT: usize = 4;
@@ -101,7 +101,7 @@ fn one(page: &mut Page, report: &Report<'_>, number: usize, finding: &Finding, d
 }
 
 fn first_line(page: &mut Page, number: usize, finding: &Finding) {
-    let gain = gain(&finding.gain);
+    let gain = human::gain(&finding.gain);
     let pad = " ".repeat(GAIN.saturating_sub(gain.chars().count()).max(1));
     let spans = vec![
         toned(Tone::Good, gain),
@@ -115,20 +115,6 @@ fn first_line(page: &mut Page, number: usize, finding: &Finding) {
         INDENT,
         spans,
     );
-}
-
-/// `1.9x (1.4-2.1x)`.
-fn gain(gain: &Gain) -> String {
-    if gain.high < 1.005 {
-        return "no gain".into();
-    }
-    let low = factor(gain.low);
-    format!(
-        "{} ({}-{})",
-        factor(gain.mid),
-        low.trim_end_matches('x'),
-        factor(gain.high)
-    )
 }
 
 /// What the other room says of the same thing: the first of it is shown however much other evidence there is.
@@ -421,7 +407,7 @@ mod tests {
     #[test]
     fn gains_are_a_middle_and_an_interval() {
         let of = |low, mid, high| {
-            gain(&Gain {
+            human::gain(&Gain {
                 low,
                 mid,
                 high,

@@ -30,7 +30,7 @@ pub fn grid(span: Span<'_>) -> Grid {
         for thread in &threads {
             let times = Times::of(thread);
             let earlier = before.get(&thread_key(model, thread));
-            let earlier = earlier.copied().map(Times::of).unwrap_or_default();
+            let earlier = earlier.copied().unwrap_or_default();
             all = all.and(times);
             now = now.and(times.since(earlier));
         }

@@ -35,7 +35,7 @@ pub fn grid(span: Span<'_>) -> Grid {
         }
         let key = thread_key(model, thread);
         let all = Times::of(thread);
-        let now = all.since(before.get(&key).copied().map(Times::of).unwrap_or_default());
+        let now = all.since(before.get(&key).copied().unwrap_or_default());
         Some(Row {
             key,
             name: names::thread(thread),
