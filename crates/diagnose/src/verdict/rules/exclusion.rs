@@ -1,0 +1,75 @@
+//! Locks that exclude nobody whom another lock does not exclude already, or too many.
+
+use convoy_model::Model;
+
+use super::{decided, Judge};
+use crate::rows::{InsideRow, Verdict};
+use crate::text::{cause, evidence, percent, place};
+
+impl Judge<'_> {
+    /// Another lock is always held already.
+    pub(super) fn already_exclusive(&self) -> Option<Verdict> {
+        let [lock] = self.case.group.locks[..] else {
+            return None;
+        };
+        let outer = self.inside.always(lock)?;
+        Some(inner_verdict(self.case.model, outer, &self.here))
+    }
+
+    /// Its sections hold other locks that nobody takes without it.
+    pub(super) fn common_lock(&self) -> Option<Verdict> {
+        let [lock] = self.case.group.locks[..] else {
+            return None;
+        };
+        let below = self.inside.below(lock);
+        let runs = self.case.run() as f64;
+        let inner: f64 = below.iter().map(|row| row.acquisitions).sum();
+        if below.len() < 2 || inner < 0.5 * runs {
+            return None;
+        }
+        let names: Vec<&str> = below
+            .iter()
+            .filter_map(|row| self.case.model.objects.get(row.inner.0 as usize))
+            .map(|object| object.name.as_str())
+            .take(4)
+            .collect();
+        let n = below.len();
+        Some(decided(
+            cause(
+                "serialized-by-common-lock",
+                format!("{n} other locks are only ever taken while this one is held: it makes them exclude each other"),
+                format!("take only {} where their data are used, and not the lock at {}", names.join(", "), self.here),
+            ),
+            vec![evidence(
+                "locks_inside",
+                n as f64,
+                format!("taken inside, and nowhere else: {}", names.join(", ")),
+            )],
+        ))
+    }
+}
+
+/// For a lock that is always taken inside another one.
+pub(crate) fn inner_verdict(model: &Model, row: &InsideRow, here: &str) -> Verdict {
+    let outer = model.objects.get(row.outer.0 as usize);
+    let outer = outer.map_or("another lock", |object| object.name.as_str());
+    let at = place(model, row.outer_site);
+    Verdict {
+        waits_saved: None,
+        ..decided(
+            cause(
+                "already-exclusive",
+                format!("{outer} is held whenever it is taken, and excludes all that it excludes"),
+                format!("no lock at {here}, or {outer} not around it: one of the two is enough"),
+            ),
+            vec![evidence(
+                "inside_ratio",
+                row.share,
+                format!(
+                    "{} of its acquisitions are inside sections of {outer} at {at}",
+                    percent(row.share)
+                ),
+            )],
+        )
+    }
+}

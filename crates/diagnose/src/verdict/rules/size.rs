@@ -1,0 +1,184 @@
+//! Sections that are too long, too short, or too many.
+
+use convoy_model::finding::Cause;
+use convoy_model::SiteFrame;
+
+use super::{decided, Judge};
+use crate::groups::shown;
+use crate::rows::{LineRow, Verdict};
+use crate::text::{cause, evidence, frame, line_list, percent};
+
+/// Lines that a fix names.
+const LINES: usize = 8;
+/// Between the release and the next acquire of the same lock: nobody else needs more. Nanoseconds.
+const SMALL_GAP_NS: f64 = 2000.0;
+
+impl Judge<'_> {
+    /// Threads leave the processor while they hold it.
+    pub(super) fn blocking(&self) -> Option<Verdict> {
+        let case = self.case;
+        if case.blocking.share < case.t.blocking {
+            return None;
+        }
+        let worst = case
+            .calls
+            .iter()
+            .filter(|call| call.blocking)
+            .max_by(|a, b| a.sections.total_cmp(&b.sections))?;
+        let what = crate::called_name(case.model, worst.what);
+        let at = worst
+            .frame
+            .as_ref()
+            .map_or_else(|| self.here.clone(), frame);
+        Some(Verdict {
+            lines: worst.frame.clone().into_iter().collect(),
+            ..decided(
+                cause(
+                    "blocking-inside-section",
+                    format!("the section calls {what}, which may block, while it holds the lock"),
+                    format!("call {what} at {at} outside of the section: under the lock only take what it needs"),
+                ),
+                vec![evidence(
+                    "blocking_ratio",
+                    worst.sections,
+                    format!("{} of the sections call {what} at {at}", percent(worst.sections)),
+                )],
+            )
+        })
+    }
+
+    pub(super) fn too_large_or_too_many(&self) -> Option<Verdict> {
+        let case = self.case;
+        let movable = case.movable();
+        let large = movable >= case.t.movable && case.instructions() > case.t.small_instructions;
+        let together = &self.facts.together;
+        let apart = self.apart(together);
+        match (large, apart) {
+            (true, Some(conflicts)) if 1.0 - conflicts.share > movable => {
+                self.too_many(together, &conflicts, Some(movable))
+            }
+            (true, _) => Some(self.too_large(movable)),
+            (false, Some(conflicts)) => self.too_many(together, &conflicts, None),
+            (false, None) => self.between(together),
+        }
+    }
+
+    fn too_large(&self, movable: f64) -> Verdict {
+        let case = self.case;
+        let mut lines: Vec<&LineRow> = case.lines.iter().filter(|line| line.movable).collect();
+        lines.sort_by(|a, b| b.share.total_cmp(&a.share));
+        lines.truncate(LINES);
+        let shares: Vec<String> = lines
+            .iter()
+            .map(|line| format!("{} ({})", line_list(&[&line.frame]), percent(line.share)))
+            .collect();
+        let mut frames: Vec<SiteFrame> = lines.iter().map(|line| line.frame.clone()).collect();
+        frames.sort();
+        let list = line_list(&frames.iter().collect::<Vec<_>>());
+        let left = case.instructions() * (1.0 - movable);
+        Verdict {
+            lines: frames.clone(),
+            waits_saved: Some(movable),
+            ..decided(
+                cause(
+                    "too-large-critical-section",
+                    format!("{} of the section's instructions belong to lines that touch nothing shared", percent(movable)),
+                    format!("move {list} out of the section at {}, as far as its order allows: {left:.0} of {:.0} instructions stay", self.here, case.instructions()),
+                ),
+                vec![evidence(
+                    "movable_ratio",
+                    movable,
+                    format!("lines that touch nothing shared, with their share of the instructions: {}", shares.join(", ")),
+                )],
+            )
+        }
+    }
+
+    /// Sections of one function that follow one another at once.
+    pub(super) fn several_small(&self) -> Option<Verdict> {
+        let case = self.case;
+        if case.instructions() > 2.0 * case.t.small_instructions {
+            return None;
+        }
+        let (n, gap, others) = self.followed();
+        let share = n as f64 / case.wholes.max(1) as f64;
+        if share < 0.5 {
+            return None;
+        }
+        let function = shown(case.model, case.group.site)?.function.clone();
+        let mut places: Vec<&SiteFrame> = others.iter().collect();
+        places.sort();
+        places.dedup();
+        let list = line_list(&places);
+        let ratio = evidence(
+            "followed_ratio",
+            share,
+            format!("{} of the sections are followed by another one of the same thread and function, {gap:.0} ns later (mean)", percent(share)),
+        );
+        let itself = others
+            .iter()
+            .all(|other| Some(other) == shown(case.model, case.group.site));
+        let found = match itself {
+            true => cause(
+                "lock-too-fine",
+                format!("{function} takes it again and again, with nothing in between"),
+                format!(
+                    "hold it once around the loop at {list}, or work on a private copy and merge"
+                ),
+            ),
+            false => cause(
+                "several-small-sections",
+                format!("{function} takes it at several places, one right after the other"),
+                format!(
+                    "one section around {list} in {function}, or the changes of all of them in one"
+                ),
+            ),
+        };
+        Some(decided(found, vec![ratio]))
+    }
+
+    /// Sections of this site that are followed at once in the same function, the mean gap, and the places.
+    fn followed(&self) -> (u64, f64, Vec<SiteFrame>) {
+        let case = self.case;
+        let of_site = |site: u32| {
+            let row = case.sections.sites.get(site as usize)?;
+            shown(case.model, row.site)
+        };
+        let here = shown(case.model, case.group.site);
+        let here = here.map_or("", |frame| frame.function.as_str());
+        let (mut n, mut gap, mut places) = (0, 0, Vec::new());
+        for follow in &case.sections.follows {
+            let (Some(a), Some(b)) = (of_site(follow.first), of_site(follow.then)) else {
+                continue;
+            };
+            let near = follow.gap_ns as f64 <= SMALL_GAP_NS * follow.n as f64;
+            if !near || here.is_empty() || a.function != here || b.function != here {
+                continue;
+            }
+            places.extend([a.clone(), b.clone()]);
+            let ours = [follow.first, follow.then];
+            if ours.iter().any(|site| case.group.sites.contains(site)) {
+                n += follow.n;
+                gap += follow.gap_ns;
+            }
+        }
+        (n, gap as f64 / n.max(1) as f64, places)
+    }
+
+    pub(super) fn small_cause(&self) -> Cause {
+        cause(
+            "small-section",
+            "the section is so short that parking and waking cost more than it does",
+            format!(
+                "a spin or adaptive lock at {}, or several steps per acquisition",
+                self.here
+            ),
+        )
+    }
+
+    pub(super) fn small(&self) -> Option<Verdict> {
+        let case = self.case;
+        (case.instructions() <= case.t.small_instructions)
+            .then(|| decided(self.small_cause(), self.conflicts()))
+    }
+}
