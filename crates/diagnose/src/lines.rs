@@ -12,6 +12,9 @@ use crate::shares::Eyes;
 const WORTH: f64 = 0.02;
 /// What runs as often as a line with shared data, in so few instructions, is the loop around it.
 const LOOP_CONTROL: f64 = 8.0;
+/// Executions of a line, as a share, that may touch something that nothing is known of: library functions run over words
+/// that few of the traced sections come by.
+const FEW: f64 = 0.05;
 
 #[derive(Debug, Clone, Default)]
 struct Sum {
@@ -20,7 +23,7 @@ struct Sum {
     accesses: f64,
     by_sharing: [f64; 5],
     /// Accesses of which no word is known.
-    unseen: bool,
+    unseen: u64,
 }
 
 /// The lines, in order of file and line. `whole` and cut sections alike.
@@ -58,7 +61,7 @@ pub(crate) fn lines(model: &Model, eyes: &Eyes<'_>, group: &Group) -> Vec<LineRo
                 calls: calls.contains(key),
                 movable: false,
             };
-            (row, sum.unseen)
+            (row, sum.unseen as f64 > FEW * sum.executions as f64)
         })
         .collect();
     let shared_at: Vec<(String, f64)> = lines
@@ -90,10 +93,9 @@ fn key(frame: &SiteFrame) -> Key<'_> {
 }
 
 fn touches_shared(line: &LineRow) -> bool {
-    let may_be = [Sharing::Rare, Sharing::Overwritten, Sharing::Shared];
-    may_be
-        .iter()
-        .any(|&sharing| line.by_sharing[sharing as usize] > 0.0)
+    let of = |sharing: Sharing| line.by_sharing[sharing as usize];
+    let rare = of(Sharing::Rare) * line.accesses;
+    of(Sharing::Overwritten) > 0.0 || of(Sharing::Shared) > 0.0 || rare > FEW * line.executions
 }
 
 fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
@@ -110,7 +112,9 @@ fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
         .filter_map(|&ix| eyes.word(ix))
         .map(|word| eyes.sharing(word).unwrap_or(Sharing::Local))
         .collect();
-    sum.unseen |= known.is_empty();
+    if known.is_empty() {
+        sum.unseen = sum.unseen.saturating_add(row.accesses);
+    }
     sum.accesses += row.accesses as f64;
     for sharing in &known {
         sum.by_sharing[*sharing as usize] += row.accesses as f64 / known.len() as f64;

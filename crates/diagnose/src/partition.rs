@@ -25,6 +25,8 @@ pub(crate) struct Together {
     pub(crate) conflicts: Option<Share>,
     /// Without the words that most sections touch, if there are few of them.
     pub(crate) apart_from_common: Option<Share>,
+    /// Of the accesses of shared words, those of the words that most sections touch.
+    pub(crate) common_accesses: f64,
     pub(crate) partition: Option<Partition>,
 }
 
@@ -44,6 +46,7 @@ pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together 
     Together {
         conflicts,
         apart_from_common: apart,
+        common_accesses: common_accesses(eyes, &some, &common),
         partition: partition(eyes, &some, &sets, without),
     }
 }
@@ -66,6 +69,24 @@ fn common_words(samples: &[&SectionSample], sets: &[Vec<(u32, bool)>]) -> BTreeS
     }
     let often = touched.into_iter().filter(|(_, share)| *share >= COMMON);
     often.map(|(word, _)| word).collect()
+}
+
+fn common_accesses(eyes: &Eyes<'_>, samples: &[&SectionSample], common: &BTreeSet<u32>) -> f64 {
+    let (mut all, mut of_common) = (0.0, 0.0);
+    for sample in samples {
+        for touch in eyes.shared(sample) {
+            let accesses = f64::from(touch.reads) + f64::from(touch.writes);
+            all += accesses * sample.weight as f64;
+            if common.contains(&touch.word) {
+                of_common += accesses * sample.weight as f64;
+            }
+        }
+    }
+    if all > 0.0 {
+        of_common / all
+    } else {
+        0.0
+    }
 }
 
 /// Of the pairs of sections of different threads on the same lock, those that touch one word, one of them writing.

@@ -21,18 +21,16 @@ pub(crate) fn evidence(key: &'static str, value: f64, text: impl Into<String>) -
     }
 }
 
-/// "function (file.c:12)", as the other findings say it.
+/// "function() file.c:12", as the other findings say it.
 pub(crate) fn place(model: &Model, site: SiteId) -> String {
     shown(model, site).map_or_else(|| "an unknown place".into(), frame)
 }
 
 pub(crate) fn frame(frame: &SiteFrame) -> String {
-    let file = frame.file.rsplit('/').next().unwrap_or_default();
-    match (frame.function.as_str(), file, frame.line) {
-        ("", "", _) => format!("{}+{:#x}", frame.module, frame.offset),
-        ("", file, line) => format!("{file}:{line}"),
-        (function, _, 0) => format!("{function} ({}+{:#x})", frame.module, frame.offset),
-        (function, file, line) => format!("{function} ({file}:{line})"),
+    match (frame.function.as_str(), frame.line) {
+        // Two places of one function are told apart by their addresses.
+        (function, 0) if !function.is_empty() => format!("{}+{:#x}", frame.label(), frame.offset),
+        _ => frame.label(),
     }
 }
 

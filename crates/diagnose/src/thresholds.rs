@@ -19,6 +19,8 @@ pub struct Thresholds {
     pub conflicts: f64,
     /// From this share on the data are truly shared; in between it is not decided.
     pub conflicts_shared: f64,
+    /// Share of the accesses of shared words that may be of words which most sections use, for the others to be parts.
+    pub common: f64,
     /// Share of the sections that block inside.
     pub blocking: f64,
     /// Share of a lock's acquisitions that lie inside another lock's sections, for it to be always inside.
@@ -36,6 +38,7 @@ impl Default for Thresholds {
             small_instructions: 100.0,
             conflicts: 0.25,
             conflicts_shared: 0.50,
+            common: 1.0 / 3.0,
             blocking: 0.50,
             always: 0.90,
         }

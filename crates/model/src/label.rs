@@ -12,13 +12,21 @@ impl SiteFrame {
                 module => format!("{module}+0x{:x}", self.offset),
             };
         }
-        let function = path::short(&self.function);
+        let function = self.function_label();
         let file = self.file.rsplit('/').next().unwrap_or_default();
         match (file, self.line, self.module.as_str()) {
-            ("", _, "") => format!("{function}()"),
-            ("", _, module) => format!("{function}() in {module}"),
-            (file, 0, _) => format!("{function}() {file}"),
-            (file, line, _) => format!("{function}() {file}:{line}"),
+            ("", _, "") => function,
+            ("", _, module) => format!("{function} in {module}"),
+            (file, 0, _) => format!("{function} {file}"),
+            (file, line, _) => format!("{function} {file}:{line}"),
+        }
+    }
+
+    /// `Queue::push()`, without parameters; empty if unknown.
+    pub fn function_label(&self) -> String {
+        match self.function.as_str() {
+            "" => String::new(),
+            function => format!("{}()", path::short(function)),
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Locks that exclude nobody whom another lock does not exclude already, or too many.
 
+use convoy_model::finding::Evidence;
 use convoy_model::Model;
 
 use super::{decided, Judge};
 use crate::rows::{InsideRow, Verdict};
 use crate::text::{cause, evidence, percent, place};
+
+/// Locks inside that are named.
+const INNER_NAMES: usize = 4;
 
 impl Judge<'_> {
     /// Another lock is always held already.
@@ -31,10 +35,17 @@ impl Judge<'_> {
             .iter()
             .filter_map(|row| self.case.model.objects.get(row.inner.0 as usize))
             .map(|object| object.name.as_str())
-            .take(4)
+            .take(INNER_NAMES)
             .collect();
         let n = below.len();
-        Some(decided(
+        // Two sections meet at one of the finer locks as often as both take the same.
+        let meet: f64 = below
+            .iter()
+            .map(|row| (row.acquisitions / inner).powi(2))
+            .sum();
+        Some(Verdict {
+            waits_saved: Some(1.0 - meet),
+            ..decided(
             cause(
                 "serialized-by-common-lock",
                 format!("{n} other locks are only ever taken while this one is held: it makes them exclude each other"),
@@ -45,7 +56,31 @@ impl Judge<'_> {
                 n as f64,
                 format!("taken inside, and nowhere else: {}", names.join(", ")),
             )],
-        ))
+        )})
+    }
+
+    /// Locks that lengthen its sections and exclude nobody who is not excluded already.
+    pub(super) fn needless_inside(&self, verdict: &Verdict) -> Vec<Evidence> {
+        let [lock] = self.case.group.locks[..] else {
+            return Vec::new();
+        };
+        if verdict
+            .decided()
+            .is_some_and(|cause| cause.id == "serialized-by-common-lock")
+        {
+            return Vec::new();
+        }
+        let runs = self.case.run().max(1) as f64;
+        let below = self.inside.below(lock).into_iter();
+        below
+            .filter_map(|row| {
+                let inner = self.case.model.objects.get(row.inner.0 as usize)?;
+                let each = row.acquisitions / runs;
+                let text = format!("besides, {} is only ever taken inside ({each:.1} times a section), so that it is not needed", inner.name);
+                Some(evidence("needless_inside", each, text))
+            })
+            .take(INNER_NAMES)
+            .collect()
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) fn verdict(case: &Case<'_>, facts: &LockFacts, inside: &Inside) -> Ve
     let mut verdict = judge.too_few().unwrap_or_else(|| judge.judge());
     let mut all = judge.sample_evidence();
     all.append(&mut verdict.evidence);
+    all.extend(judge.needless_inside(&verdict));
     verdict.evidence = all;
     verdict
 }
@@ -56,15 +57,16 @@ fn undecided(causes: Vec<Cause>, why: impl Into<String>) -> Verdict {
 
 impl Judge<'_> {
     fn judge(&self) -> Verdict {
-        let rules: [fn(&Self) -> Option<Verdict>; 10] = [
+        let rules: [fn(&Self) -> Option<Verdict>; 11] = [
             Self::already_exclusive,
             Self::common_lock,
             Self::blocking,
             Self::one_sided,
             Self::local_data,
+            Self::several_small,
             Self::one_word,
             Self::read_only,
-            Self::several_small,
+            Self::too_fine,
             Self::too_large_or_too_many,
             Self::small,
         ];

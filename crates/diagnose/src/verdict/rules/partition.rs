@@ -1,6 +1,6 @@
 //! Data that one lock guards together, and that sections use apart or together.
 
-use convoy_model::finding::Cause;
+use convoy_model::finding::{Cause, Evidence};
 
 use super::{decided, undecided, Judge};
 use crate::partition::Together;
@@ -8,15 +8,34 @@ use crate::rows::{PartitionBy, Verdict};
 use crate::stats::Share;
 use crate::text::{cause, evidence, percent};
 
+/// Sections that seldom use the same data.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Apart {
+    /// Pairs that do.
+    pub(super) conflicts: Share,
+    /// In all words, those included that most sections use.
+    pub(super) wholly: bool,
+}
+
 impl Judge<'_> {
-    /// The pairs that conflict, if they are few enough for finer locks: with or without the common words.
-    pub(super) fn apart(&self, together: &Together) -> Option<Share> {
+    /// The pairs that conflict, if they are few enough for finer locks: over all words, or apart from a few that most
+    /// sections use. If these are most of what sections do, the parts hang on them: the nodes of one list.
+    pub(super) fn apart(&self, together: &Together) -> Option<Apart> {
         let limit = self.case.t.conflicts;
         let few = |share: &Share| share.share <= limit && share.high <= 2.0 * limit;
         let parts = together.partition.as_ref()?;
-        let found = together.conflicts.filter(few);
-        let found = found.or(together.apart_from_common.filter(few));
-        found.filter(|_| parts.parts > 1)
+        let wholly = together.conflicts.filter(few).map(|conflicts| Apart {
+            conflicts,
+            wholly: true,
+        });
+        let but_common = || {
+            let conflicts = together.apart_from_common.filter(few)?;
+            (together.common_accesses <= self.case.t.common).then_some(Apart {
+                conflicts,
+                wholly: false,
+            })
+        };
+        wholly.or_else(but_common).filter(|_| parts.parts > 1)
     }
 
     /// Some conflict: neither one nor the other.
@@ -42,16 +61,10 @@ impl Judge<'_> {
             Some(PartitionBy::Place) => format!("a lock of its own for each of these parts, at {} and the other places", self.here),
             _ => format!("one lock per element or bucket (or a few, chosen by its hash) instead of the one at {}", self.here),
         };
-        let common = partition.filter(|parts| !parts.common.is_empty());
-        let fix = match common {
-            Some(parts) => {
-                let names: Vec<&str> = parts.common.iter().map(|row| row.name.as_str()).collect();
-                format!(
-                    "{fix}; what all use ({}) as atomics or per thread",
-                    names.join(", ")
-                )
-            }
-            None => fix,
+        let common = together.map(common_names).unwrap_or_default().join(", ");
+        let fix = match common.as_str() {
+            "" => fix,
+            names => format!("{fix}; what all use ({names}) once per lock, or as atomics"),
         };
         cause(
             "too-many-data-under-one-lock",
@@ -63,7 +76,7 @@ impl Judge<'_> {
     pub(super) fn too_many(
         &self,
         together: &Together,
-        conflicts: &Share,
+        apart: Apart,
         movable: Option<f64>,
     ) -> Option<Verdict> {
         let partition = together.partition.as_ref()?;
@@ -77,7 +90,10 @@ impl Judge<'_> {
             PartitionBy::Place => "different places use different data",
         };
         let mut all = vec![
-            Self::conflict_evidence(conflicts),
+            match apart.wholly {
+                true => Self::conflict_evidence(&apart.conflicts),
+                false => self.apart_evidence(together, &apart.conflicts),
+            },
             evidence(
                 "parts",
                 partition.parts as f64,
@@ -99,9 +115,21 @@ impl Judge<'_> {
             ));
         }
         Some(Verdict {
-            waits_saved: Some(1.0 - conflicts.share),
+            waits_saved: Some(1.0 - apart.conflicts.share),
             ..decided(self.many(Some(together)), all)
         })
+    }
+
+    fn apart_evidence(&self, together: &Together, conflicts: &Share) -> Evidence {
+        let names = common_names(together).join(", ");
+        evidence(
+            "conflict_apart_ratio",
+            conflicts.share,
+            format!(
+                "apart from {names}, {} of the pairs of sections of different threads touch the same data, one of them writing",
+                percent(conflicts.share)
+            ),
+        )
     }
 
     /// No row of the table: the lock does what locks are for.
@@ -114,6 +142,12 @@ impl Judge<'_> {
             ),
         }
     }
+}
+
+/// What most sections use beside the parts.
+fn common_names(together: &Together) -> Vec<&str> {
+    let common = together.partition.iter().flat_map(|parts| &parts.common);
+    common.map(|row| row.name.as_str()).collect()
 }
 
 fn needed_cause(here: &str) -> Cause {

@@ -32,6 +32,7 @@ impl Judge<'_> {
             .map_or_else(|| self.here.clone(), frame);
         Some(Verdict {
             lines: worst.frame.clone().into_iter().collect(),
+            waits_saved: Some(worst.sections.min(1.0)),
             ..decided(
                 cause(
                     "blocking-inside-section",
@@ -54,11 +55,12 @@ impl Judge<'_> {
         let together = &self.facts.together;
         let apart = self.apart(together);
         match (large, apart) {
-            (true, Some(conflicts)) if 1.0 - conflicts.share > movable => {
-                self.too_many(together, &conflicts, Some(movable))
+            // Lines are moved more easily than data are divided: the parts must save more, and be whole.
+            (true, Some(apart)) if apart.wholly && 1.0 - apart.conflicts.share > movable => {
+                self.too_many(together, apart, Some(movable))
             }
             (true, _) => Some(self.too_large(movable)),
-            (false, Some(conflicts)) => self.too_many(together, &conflicts, None),
+            (false, Some(apart)) => self.too_many(together, apart, None),
             (false, None) => self.between(together),
         }
     }
@@ -94,8 +96,18 @@ impl Judge<'_> {
         }
     }
 
-    /// Sections of one function that follow one another at once.
+    /// One function takes it at several places, one right after the other.
     pub(super) fn several_small(&self) -> Option<Verdict> {
+        self.followed_at_once(false)
+    }
+
+    /// One place takes it again and again.
+    pub(super) fn too_fine(&self) -> Option<Verdict> {
+        self.followed_at_once(true)
+    }
+
+    /// Sections of one function that follow one another at once, at one place (`again`) or at several.
+    fn followed_at_once(&self, again: bool) -> Option<Verdict> {
         let case = self.case;
         if case.instructions() > 2.0 * case.t.small_instructions {
             return None;
@@ -105,7 +117,6 @@ impl Judge<'_> {
         if share < 0.5 {
             return None;
         }
-        let function = shown(case.model, case.group.site)?.function.clone();
         let mut places: Vec<&SiteFrame> = others.iter().collect();
         places.sort();
         places.dedup();
@@ -115,10 +126,12 @@ impl Judge<'_> {
             share,
             format!("{} of the sections are followed by another one of the same thread and function, {gap:.0} ns later (mean)", percent(share)),
         );
-        let itself = others
-            .iter()
-            .all(|other| Some(other) == shown(case.model, case.group.site));
-        let found = match itself {
+        let here = shown(case.model, case.group.site)?;
+        let function = here.function_label();
+        if others.iter().all(|other| other == here) != again {
+            return None;
+        }
+        let found = match again {
             true => cause(
                 "lock-too-fine",
                 format!("{function} takes it again and again, with nothing in between"),
@@ -129,9 +142,10 @@ impl Judge<'_> {
             false => cause(
                 "several-small-sections",
                 format!("{function} takes it at several places, one right after the other"),
-                format!(
-                    "one section around {list} in {function}, or the changes of all of them in one"
-                ),
+                match self.nearly_all(&case.one_word) {
+                    true => format!("one section around {list} in {function}, or an atomic operation instead of each"),
+                    false => format!("one section around {list} in {function}"),
+                },
             ),
         };
         Some(decided(found, vec![ratio]))
