@@ -21,6 +21,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("top/keys", tmux(), keys),
         trial("top/signal", tmux(), signal),
+        trial("top/hangup", tmux(), hangup),
         trial("top/once", None, once),
         trial("top/no-agent", None, no_agent),
     ]
@@ -264,6 +265,25 @@ fn signal(scratch: &Scratch) -> Result {
         }
     }
     program.end(scratch)
+}
+
+/// A window that is closed, a connection that is lost: it ends, even if nobody sends it a signal.
+fn hangup(scratch: &Scratch) -> Result {
+    let program = Program::start(scratch)?;
+    let terminal = Terminal::top(scratch, "hangup", program.pid)?;
+    terminal.shows("\"now\": the last")?;
+    let pid = terminal.pid()?;
+    let mut watcher = Unfinished(Some(pid));
+    terminal.tmux(&["kill-server"])?;
+    let gone = wait_for("the end of convoy top", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        stat.is_err().then_some(())
+    });
+    if gone.is_ok() {
+        watcher.0 = None;
+    }
+    program.end(scratch)?;
+    gone
 }
 
 fn once(scratch: &Scratch) -> Result {

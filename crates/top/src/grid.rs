@@ -171,39 +171,55 @@ impl Grid {
                 filter.hits(&row.name) || filter.hits(&row.remark)
             })
             .collect();
-        order.sort_by(|a, b| self.compare(*a, *b, sort));
+        match sort.column {
+            Some(column) => self.sort_by_value(&mut order, column, sort.ascending),
+            None => order.sort_by(|a, b| self.name(*a).cmp(self.name(*b))),
+        }
+        if sort.column.is_none() && !sort.ascending {
+            order.reverse();
+        }
         order
     }
 
-    fn compare(&self, a: usize, b: usize, sort: Sort) -> Ordering {
-        let (a, b) = (&self.rows[a], &self.rows[b]);
-        let by_name = || a.name.cmp(&b.name);
-        let Some(column) = sort.column else {
-            return if sort.ascending {
-                by_name()
+    /// What is not known stands last, whichever way. Of equals, the one that is larger in the columns from the left,
+    /// and then by name.
+    fn sort_by_value(&self, order: &mut [usize], column: usize, ascending: bool) {
+        // In one piece: a program may have a hundred thousand locks, of which nearly all are equal in most columns.
+        let width = self.columns.len();
+        let mut values = vec![UNKNOWN; self.rows.len() * width];
+        for (row, values) in self.rows.iter().zip(values.chunks_exact_mut(width.max(1))) {
+            for (cell, value) in row.cells.iter().zip(values) {
+                *value = cell.value().unwrap_or(UNKNOWN);
+            }
+        }
+        let of = |ix: usize| values.get(ix * width..(ix + 1) * width).unwrap_or_default();
+        order.sort_by(|&a, &b| {
+            let (values_a, values_b) = (of(a), of(b));
+            let value = |values: &[f64]| values.get(column).copied().unwrap_or(UNKNOWN);
+            let (first, second) = (value(values_a), value(values_b));
+            let by_value = if ascending && first != UNKNOWN && second != UNKNOWN {
+                first.total_cmp(&second)
             } else {
-                by_name().reverse()
+                second.total_cmp(&first)
             };
-        };
-        let value = |row: &Row| row.cells.get(column).and_then(|cell| cell.value());
-        let by_value = match (value(a), value(b)) {
-            (Some(a), Some(b)) if sort.ascending => a.total_cmp(&b),
-            (Some(a), Some(b)) => b.total_cmp(&a),
-            // What is not known stands last, whichever way.
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => Ordering::Equal,
-        };
-        by_value.then_with(|| rest(a, b)).then_with(by_name)
+            by_value
+                .then_with(|| larger_first(values_a, values_b))
+                .then_with(|| self.name(a).cmp(self.name(b)))
+        });
+    }
+
+    fn name(&self, ix: usize) -> &str {
+        self.rows.get(ix).map_or("", |row| row.name.as_str())
     }
 }
 
-/// Of equals, the one that is larger in the columns from the left.
-fn rest(a: &Row, b: &Row) -> Ordering {
-    let value = |cell: &Cell| cell.value().unwrap_or(-1.0);
-    let pairs = a.cells.iter().zip(&b.cells);
+/// In place of a value that is not known: less than any that is.
+const UNKNOWN: f64 = f64::NEG_INFINITY;
+
+fn larger_first(a: &[f64], b: &[f64]) -> Ordering {
+    let pairs = a.iter().zip(b);
     pairs
-        .map(|(a, b)| value(b).total_cmp(&value(a)))
+        .map(|(a, b)| b.total_cmp(a))
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
 }

@@ -4,10 +4,9 @@
 //! what is compared is found by what it is: an object by its address, a thread by its tid and start. Sums never
 //! shrink, save where a program has overwritten them or was replaced by another; then nothing is taken off.
 
-use std::collections::HashMap;
-
 use convoy_model::{Model, Object, ObjectId, ProcessId, Thread, ThreadId, Use};
 use convoy_profile::Op;
+use rustc_hash::FxHashMap;
 
 use crate::grid::Key;
 
@@ -148,7 +147,7 @@ impl<'a> Span<'a> {
     }
 
     /// The threads of the earlier reading by what they are.
-    pub fn threads_before(&self) -> HashMap<Key, Times> {
+    pub fn threads_before(&self) -> FxHashMap<Key, Times> {
         let before = self.before.into_iter();
         before
             .flat_map(|model| {

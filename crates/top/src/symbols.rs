@@ -1,20 +1,20 @@
 //! Names of addresses, looked up once: a program is read every second, and its files are large.
 
-use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use convoy_profile::{
     Frame, Memory, Module, ModuleIx, Object, ObjectKind, Process, Profile, Symbol,
 };
 use convoy_symbols::Options;
+use rustc_hash::FxHashMap;
 
 /// What is known of one image of a process.
 #[derive(Debug, Default)]
 struct Known {
     /// By address in the module (or at run time, for code of no module), and whether it is exact.
-    frames: HashMap<(Option<ModuleKey>, u64, bool), Symbol>,
+    frames: FxHashMap<(Option<ModuleKey>, u64, bool), Symbol>,
     /// Objects that were looked up, with what holds those that are variables.
-    objects: HashMap<(u64, ObjectKind), Option<Variable>>,
+    objects: FxHashMap<(u64, ObjectKind), Option<Variable>>,
 }
 
 /// The module that an object is in, and its name there.
@@ -31,7 +31,7 @@ type ModuleKey = (String, u64);
 #[derive(Debug, Default)]
 pub struct Names {
     /// By pid and start.
-    processes: HashMap<(u32, u64), Known>,
+    processes: FxHashMap<(u32, u64), Known>,
 }
 
 impl Names {

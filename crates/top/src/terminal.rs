@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
 use ratatui::DefaultTerminal;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{getpid, kill_process, Signal};
 
 use crate::app::App;
@@ -38,8 +39,20 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        let _ = ratatui::try_restore(); // it may be gone, and then there is nobody to tell
     }
+}
+
+/// Whether the terminal is gone: its window was closed, or the connection lost. No signal says so to a process that
+/// has no shell over it, and reading keys gives nothing then, again and again.
+fn hung_up() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let polled = poll(&mut fds, Some(&Timespec::default()));
+    polled.is_ok()
+        && fds
+            .iter()
+            .any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
 /// Readings, made beside the loop: one can take longer than a person waits for an answer to a key.
@@ -111,7 +124,7 @@ pub fn run(
         if let Some(reader) = &mut reader {
             changed |= reader.step(&mut app)?;
         }
-        if asked() {
+        if asked() || hung_up() {
             return Ok(());
         }
         if changed {

@@ -3,9 +3,8 @@
 //! The agent counts a call whose object found no room per call site only, and one in 64 of these,
 //! drawn at random, on its object too. The draws say how to spread the others.
 
-use std::collections::HashMap;
-
 use convoy_profile::{FrameIx, Op, Process, ThreadIx, Unattributed};
+use rustc_hash::FxHashMap;
 
 use super::apportion::apportion;
 use super::objects::Objects;
@@ -33,7 +32,7 @@ pub(super) struct Calls {
 /// A call site; without a thread, that of all threads.
 type Place = (FrameIx, Option<ThreadIx>, Op);
 /// How much speaks for each object at a place.
-type Evidence = HashMap<Place, Vec<(ObjectId, u64)>>;
+type Evidence = FxHashMap<Place, Vec<(ObjectId, u64)>>;
 
 /// All counts, ordered by key.
 pub(super) fn collect(
@@ -174,7 +173,7 @@ fn evidence(process: &Process, objects: &Objects) -> [Evidence; 3] {
             );
         }
     }
-    for weights in levels.iter_mut().flat_map(HashMap::values_mut) {
+    for weights in levels.iter_mut().flat_map(FxHashMap::values_mut) {
         weights.sort_unstable();
         weights.dedup_by(|later, weight| {
             let same = later.0 == weight.0;

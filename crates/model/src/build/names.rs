@@ -3,9 +3,10 @@
 //! Best first: the variable that holds it; where it was initialised; whose stack it is on; where it is
 //! waited for or used most. An address says nothing to anybody and comes last.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
 
 use convoy_profile::{Memory, ObjectIx, ObjectKind, Process, Symbol};
+use rustc_hash::FxHashMap;
 
 use super::futex;
 use super::objects::Objects;
@@ -17,7 +18,8 @@ use crate::{Model, ObjectId, SiteFrame, SiteId, Use};
 /// Names the objects of one process. Needs its uses, sites, threads and groups.
 pub(super) fn name(model: &mut Model, process: &Process, objects: &Objects, threads: &Threads) {
     let main_uses = main_uses(&model.uses, objects);
-    let mut taken: HashMap<String, u32> = HashMap::new();
+    let mut taken: FxHashMap<String, u32> = FxHashMap::default();
+    let labels = RefCell::default();
     for id in objects.range() {
         let main_use = main_uses.get(&id).copied();
         if model.objects[id.0 as usize].kind == ObjectKind::Futex {
@@ -29,14 +31,18 @@ pub(super) fn name(model: &mut Model, process: &Process, objects: &Objects, thre
             process,
             objects,
             threads,
+            labels: &labels,
         }
         .name(id, main_use.map(|m| m.site));
-        let times = taken.entry(name.clone()).or_default();
-        *times += 1;
-        model.objects[id.0 as usize].name = if *times == 1 {
-            name
-        } else {
-            format!("{name} #{times}")
+        model.objects[id.0 as usize].name = match taken.get_mut(&name) {
+            Some(times) => {
+                *times += 1;
+                format!("{name} #{times}")
+            }
+            None => {
+                taken.insert(name.clone(), 1);
+                name
+            }
         };
     }
 }
@@ -48,8 +54,8 @@ struct MainUse {
     weight: (u64, u64),
 }
 
-fn main_uses(uses: &[Use], objects: &Objects) -> HashMap<ObjectId, MainUse> {
-    let mut main: HashMap<ObjectId, MainUse> = HashMap::new();
+fn main_uses(uses: &[Use], objects: &Objects) -> FxHashMap<ObjectId, MainUse> {
+    let mut main: FxHashMap<ObjectId, MainUse> = FxHashMap::default();
     // Those of earlier processes come first.
     let first = uses.partition_point(|row| row.object < objects.first());
     for row in &uses[first..] {
@@ -70,6 +76,8 @@ struct Namer<'a> {
     process: &'a Process,
     objects: &'a Objects,
     threads: &'a Threads,
+    /// What sites are called: a hundred thousand locks may come from one.
+    labels: &'a RefCell<FxHashMap<SiteId, Option<String>>>,
 }
 
 impl Namer<'_> {
@@ -140,9 +148,13 @@ impl Namer<'_> {
     }
 
     fn label(&self, site: SiteId) -> Option<String> {
-        let site = self.model.sites.get(site.0 as usize)?;
-        let frame = site.frames.get(site.shown)?;
-        Some(frame.label())
+        let mut labels = self.labels.borrow_mut();
+        let label = labels.entry(site).or_insert_with(|| {
+            let site = self.model.sites.get(site.0 as usize)?;
+            let frame = site.frames.get(site.shown)?;
+            Some(frame.label())
+        });
+        label.clone()
     }
 
     fn thread_name(&self, ix: u32) -> Option<String> {

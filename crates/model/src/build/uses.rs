@@ -4,9 +4,8 @@
 //! that certainly were its own, because they waited; the others go in proportion to what the sampler
 //! drew. A call site that the sampler never met borrows a stack from its like.
 
-use std::collections::HashMap;
-
 use convoy_profile::{FrameIx, Op, Process, StackIx, ThreadIx};
+use rustc_hash::FxHashMap;
 
 use super::apportion::apportion_above;
 use super::counts::{Calls, Key};
@@ -26,7 +25,7 @@ pub(super) fn join(
     threads: &Threads,
 ) -> Vec<Use> {
     let period = u64::from(sample_period.max(1));
-    let mut own: HashMap<Key, Vec<usize>> = HashMap::new();
+    let mut own: Vec<(Key, usize)> = Vec::with_capacity(rows.len());
     let mut borrowed = Borrowed::default();
     for (at, row) in rows.iter().enumerate() {
         let (Some(&frame), Some(op)) = (sites.frames_of(row.stack).first(), row.op) else {
@@ -38,14 +37,20 @@ pub(super) fn join(
             thread: row.thread,
             op,
         };
-        own.entry(key).or_default().push(at);
+        own.push((key, at));
         borrowed.add(key, row.stack, estimate(row, period));
     }
 
+    // Both are in the order of their keys: one walk finds what belongs together.
+    own.sort_unstable();
+    let mut own = own.as_slice();
     let mut uses = Vec::with_capacity(rows.len() + counts.len());
     for (key, calls) in counts {
-        if let Some(stacks) = own.get(key) {
-            spread(*calls, stacks, &mut rows, period);
+        let earlier = own.iter().take_while(|(other, _)| other < key).count();
+        own = &own[earlier..];
+        let stacks = own.iter().take_while(|(other, _)| other == key).count();
+        if stacks > 0 {
+            spread(*calls, &own[..stacks], &mut rows, period);
             continue;
         }
         let Some(thread) = threads.id(key.thread) else {
@@ -91,12 +96,18 @@ fn estimate(row: &Row, period: u64) -> u64 {
     row.samples.saturating_mul(period).max(row.known_calls())
 }
 
-fn spread(calls: Calls, stacks: &[usize], rows: &mut [Row], period: u64) {
-    let known: Vec<u64> = stacks.iter().map(|&at| rows[at].known_calls()).collect();
-    let timeouts: Vec<u64> = stacks.iter().map(|&at| rows[at].figures.timeouts).collect();
+fn spread(calls: Calls, stacks: &[(Key, usize)], rows: &mut [Row], period: u64) {
+    let known: Vec<u64> = stacks
+        .iter()
+        .map(|&(_, at)| rows[at].known_calls())
+        .collect();
+    let timeouts: Vec<u64> = stacks
+        .iter()
+        .map(|&(_, at)| rows[at].figures.timeouts)
+        .collect();
     let more = stacks.iter().zip(&known);
     let more: Vec<u64> = more
-        .map(|(&at, known)| estimate(&rows[at], period) - known)
+        .map(|(&(_, at), known)| estimate(&rows[at], period) - known)
         .collect();
     // Where the sampler drew nothing, those that waited more also called more.
     let weights = if more.iter().all(|&weight| weight == 0) {
@@ -106,7 +117,7 @@ fn spread(calls: Calls, stacks: &[usize], rows: &mut [Row], period: u64) {
     };
     let shares = apportion_above(calls.n, &known, weights);
     let failures = apportion_above(calls.failed, &timeouts, &shares);
-    for ((&at, share), failed) in stacks.iter().zip(shares).zip(failures) {
+    for ((&(_, at), share), failed) in stacks.iter().zip(shares).zip(failures) {
         let figures = &mut rows[at].figures;
         figures.calls = share;
         figures.failed = failed;
@@ -117,7 +128,7 @@ fn spread(calls: Calls, stacks: &[usize], rows: &mut [Row], period: u64) {
 /// Stacks that may stand in for one that is not known.
 #[derive(Default)]
 struct Borrowed {
-    pools: HashMap<Like, Pool>,
+    pools: FxHashMap<Like, Pool>,
 }
 
 /// In what respect a call site is like another.

@@ -1,11 +1,10 @@
 //! Locks, and everything else that is waited for: how much of their threads' time goes into waiting.
 
-use std::collections::{BTreeMap, HashMap};
-
 use convoy_detect::Locks;
 use convoy_model::{Model, ObjectId, ThreadId, Use};
 use convoy_profile::ObjectKind;
 use convoy_report::names;
+use rustc_hash::FxHashMap;
 
 use crate::grid::{column, Cell, Column, Grid, Key, Least, Row};
 use crate::span::{by_object, object_key, thread, Span, Sums};
@@ -56,9 +55,9 @@ pub fn grid(span: Span<'_>, locks: bool) -> Grid {
 }
 
 /// Sums of all objects at the earlier reading.
-fn sums_before(span: Span<'_>) -> HashMap<Key, Sums> {
+fn sums_before(span: Span<'_>) -> FxHashMap<Key, Sums> {
     let Some(before) = span.before else {
-        return HashMap::new();
+        return FxHashMap::default();
     };
     by_object(before)
         .filter_map(|(id, uses)| {
@@ -79,7 +78,7 @@ fn row(
     span: Span<'_>,
     id: ObjectId,
     uses: &[Use],
-    before: &HashMap<Key, Sums>,
+    before: &FxHashMap<Key, Sums>,
     lock: bool,
 ) -> Option<Row> {
     let object = span.now.objects.get(id.0 as usize)?;
@@ -150,16 +149,20 @@ pub fn share(span: Span<'_>, uses: &[Use], now_ns: u64, all_ns: u64) -> (Cell, C
 
 /// The threads that use an object, but for those with less than a hundredth of the calls of the busiest.
 fn users(model: &Model, uses: &[Use]) -> Vec<ThreadId> {
-    let mut calls: BTreeMap<ThreadId, u64> = BTreeMap::new();
-    for row in uses.iter().filter(|row| row.calls.max(row.waits) > 0) {
-        if thread(model, row.thread).is_some() {
-            let n = calls.entry(row.thread).or_default();
-            *n = n.saturating_add(row.calls.max(row.waits));
+    let mut calls: Vec<(ThreadId, u64)> = uses
+        .iter()
+        .map(|row| (row.thread, row.calls.max(row.waits)))
+        .filter(|(id, n)| *n > 0 && thread(model, *id).is_some())
+        .collect();
+    calls.sort_unstable();
+    calls.dedup_by(|later, first| {
+        let same = later.0 == first.0;
+        if same {
+            first.1 = first.1.saturating_add(later.1);
         }
-    }
-    let most = calls.values().copied().max().unwrap_or(0);
-    let users = calls
-        .into_iter()
-        .filter(|(_, n)| n.saturating_mul(100) >= most);
-    users.map(|(id, _)| id).collect()
+        same
+    });
+    let most = calls.iter().map(|(_, n)| *n).max().unwrap_or(0);
+    calls.retain(|(_, n)| n.saturating_mul(100) >= most);
+    calls.into_iter().map(|(id, _)| id).collect()
 }
