@@ -7,6 +7,7 @@ use convoy_profile::StackIx;
 use convoy_sched::Map;
 use convoy_unwind::{Files, Unwinder};
 
+use super::code::Code;
 use super::waiting::Judged;
 use crate::procfs;
 
@@ -24,6 +25,8 @@ pub(crate) struct Image {
     pub names: HashMap<u32, String>,
     /// Stacks that were judged: whether a thread waits there.
     pub loops: Map<StackIx, Judged>,
+    /// Instructions that were judged.
+    pub code: Code,
     /// Threads alive.
     pub alive: usize,
 }
@@ -69,7 +72,7 @@ impl Images {
         if image.alive > 0 {
             return None;
         }
-        image.unwinder.rest(); // shells start thousands of processes
+        image.rest(); // shells start thousands of processes
         self.current.remove(&pid);
         Some(pid)
     }
@@ -126,6 +129,7 @@ impl Images {
             unwinder: Unwinder::new(pid, &self.files),
             names: HashMap::new(),
             loops: Map::default(),
+            code: Code::default(),
             alive: 0,
         });
         if let Some(before) = self.current.insert(pid, ix) {
@@ -137,6 +141,13 @@ impl Images {
 }
 
 impl Image {
+    /// The process has ended: gives back what only judges samples.
+    fn rest(&mut self) {
+        self.unwinder.rest();
+        self.loops = Map::default();
+        self.code = Code::default();
+    }
+
     fn read_names(&mut self) {
         let pid = self.pid;
         if let Ok(exe) = fs::read_link(format!("/proc/{pid}/exe")) {

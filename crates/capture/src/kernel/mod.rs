@@ -6,6 +6,7 @@
 //! no more memory than a second's. At the end `join` puts the tables beside what the agents have written.
 
 pub(crate) mod bpf;
+mod code;
 mod descriptors;
 mod images;
 mod join;

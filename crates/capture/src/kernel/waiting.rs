@@ -1,21 +1,16 @@
 //! Whether a sampled thread works, or waits in a loop on its processor.
 
-use std::cell::RefCell;
-
 use convoy_profile::{LoopIx, SpinKind, StackIx};
 use convoy_sched::Map;
-use convoy_spinloop::{judge_with, known, only_helps, works, Tells, Verdict};
+use convoy_spinloop::{Tells, Verdict};
 
+use super::code::Role;
 use super::images::Image;
 use super::raw::{Call, Outcome};
 use super::reason;
 
 /// Frames of a stack in which a runtime's polling function is looked for: deeper ones call what works.
 const FRAMES: usize = 8;
-
-/// Code that is looked at before and after an instruction, bytes. A loop that waits is smaller; what is around it
-/// need not be.
-const WINDOW: usize = 2048;
 
 /// Stacks that are judged in one second of the recording. A verdict takes some 50 us: more would keep the
 /// listening thread from listening. A thread that waits comes by again.
@@ -129,13 +124,14 @@ impl Loops {
         if let Some(judged) = known.filter(|j| sample.ts < j.until_ns) {
             return judged.at;
         }
-        if !self.budget.take(sample.ts) {
+        let pcs: Vec<u64> = image.unwinder.pcs(sample.stack).take(FRAMES).collect();
+        let is_due = pcs.first().is_some_and(|&pc| image.code.is_due(pc));
+        if !is_due || !self.budget.take(sample.ts) {
             return None;
         }
-        let pcs: Vec<u64> = image.unwinder.pcs(sample.stack).take(FRAMES).collect();
         let in_file = pcs
             .first()
-            .is_some_and(|&pc| image.unwinder.function(pc).is_some());
+            .is_some_and(|&pc| image.code.function(&mut image.unwinder, pc).is_some());
         let at = judge(image, &pcs, sample.in_kernel).map(|(found, tells)| Spot {
             ix: self.place(found),
             tells,
@@ -194,26 +190,25 @@ fn judge(image: &mut Image, pcs: &[u64], in_kernel: bool) -> Option<(Found, Tell
 
 /// A function on the stack is known to poll, and does nothing that is more than that.
 fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
-    let number = image.number;
     for &pc in pcs {
-        let Some(function) = image.unwinder.function(pc) else {
+        let Some(function) = image.code.function(&mut image.unwinder, pc) else {
             continue;
         };
-        if works(function.name) {
-            return None;
+        match &function.role {
+            Role::Works => return None,
+            Role::Polls(poller) => {
+                return Some(Found {
+                    image: image.number,
+                    pc,
+                    lo: function.lo,
+                    hi: function.hi,
+                    kind: poller.kind,
+                    evidence: format!("{}: {}", function.name, poller.why),
+                    samples: 0,
+                })
+            }
+            Role::Plain => {}
         }
-        let Some(poller) = known(function.name) else {
-            continue;
-        };
-        return Some(Found {
-            image: number,
-            pc,
-            lo: function.lo,
-            hi: function.hi.saturating_sub(1).max(function.lo),
-            kind: poller.kind,
-            evidence: format!("{}: {}", function.name, poller.why),
-            samples: 0,
-        });
     }
     None
 }
@@ -224,23 +219,16 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
     let mut helper = None;
     for &pc in pcs {
         // A function that gives way or asks the time may have a loop of its own: its caller decides.
-        let function = image.unwinder.function(pc);
-        if let Some(f) = function.filter(|f| only_helps(f.name)) {
-            helper = Some(f.name.to_owned());
+        let function = image.code.function(&mut image.unwinder, pc);
+        if let Some(f) = function.filter(|f| f.helps) {
+            helper = Some(f.name.clone());
             continue;
         }
         let called = helper.take();
-        let code = image.unwinder.code(pc, WINDOW, WINDOW)?;
-        let (bytes, base) = (code.bytes.to_vec(), code.lo);
-        let unwinder = RefCell::new(&mut image.unwinder);
-        let callees = |target| {
-            if target == pc {
-                return called.clone(); // through a register
-            }
-            let mut unwinder = unwinder.borrow_mut();
-            unwinder.function(target).map(|f| f.name.to_owned())
-        };
-        match judge_with(&bytes, base, pc, &callees) {
+        match image
+            .code
+            .verdict(&mut image.unwinder, pc, called.as_deref())?
+        {
             Verdict::Waits(spin) => {
                 let found = Found {
                     image: image.number,

@@ -1,0 +1,130 @@
+//! What is known of an image's code, by instruction: threads come by the same few on thousands of stacks, and a verdict
+//! takes some 50 us.
+
+use std::cell::RefCell;
+use std::collections::hash_map::Entry;
+
+use convoy_sched::Map;
+use convoy_spinloop::{judge_with, known, only_helps, works, KnownPoller, Verdict};
+use convoy_unwind::Unwinder;
+
+/// Code that is looked at before and after an instruction, bytes. A loop that waits is smaller; what is around it
+/// need not be.
+const WINDOW: usize = 2048;
+
+/// Of so many instructions the verdict is wanted at once. A program that comes by more is busy with other things than
+/// one loop: then only those that it comes by again are worth one.
+const AT_ONCE: usize = 300;
+
+/// The function of an instruction in a file.
+#[derive(Debug, Clone)]
+pub(super) struct Function {
+    pub name: String,
+    pub lo: u64,
+    /// The last byte.
+    pub hi: u64,
+    pub role: Role,
+    /// It gives way, asks the time or tries a lock: where it is, its caller decides.
+    pub helps: bool,
+}
+
+/// What a function's name tells.
+#[derive(Debug, Clone)]
+pub(super) enum Role {
+    /// It works, whatever called it.
+    Works,
+    /// It waits for something on the processor.
+    Polls(KnownPoller),
+    /// Nothing.
+    Plain,
+}
+
+/// Of one image, what was found out so far. Code in files stays as it is; of what a program generates nothing is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Code {
+    functions: Map<u64, Function>,
+    verdicts: Map<u64, Verdict>,
+    /// Met once, after those that were judged at once.
+    met: Map<u64, ()>,
+}
+
+impl Code {
+    /// A thread was found at `pc`: whether that is worth a verdict now.
+    pub(super) fn is_due(&mut self, pc: u64) -> bool {
+        self.verdicts.len() < AT_ONCE
+            || self.verdicts.contains_key(&pc)
+            || self.met.insert(pc, ()).is_some()
+    }
+
+    /// The function of the instruction at `pc`; `None` outside of files and where they have no symbols.
+    pub(super) fn function(&mut self, unwinder: &mut Unwinder, pc: u64) -> Option<&Function> {
+        let place = match self.functions.entry(pc) {
+            Entry::Occupied(known) => return Some(known.into_mut()),
+            Entry::Vacant(place) => place,
+        };
+        let found = unwinder.function(pc)?;
+        Some(place.insert(Function {
+            name: found.name.to_owned(),
+            lo: found.lo,
+            hi: found.hi.saturating_sub(1).max(found.lo),
+            role: role(found.name),
+            helps: only_helps(found.name),
+        }))
+    }
+
+    /// Whether a thread only waits at `pc`, or works; `None` where there is no code. `called` is what it has called from
+    /// there.
+    pub(super) fn verdict(
+        &mut self,
+        unwinder: &mut Unwinder,
+        pc: u64,
+        called: Option<&str>,
+    ) -> Option<Verdict> {
+        let keeps = called.is_none() && self.function(unwinder, pc).is_some();
+        if let Some(known) = self.verdicts.get(&pc).filter(|_| keeps) {
+            return Some(known.clone());
+        }
+        let code = unwinder.code(pc, WINDOW, WINDOW)?;
+        let (bytes, base) = (code.bytes.to_vec(), code.lo);
+        let unwinder = RefCell::new(unwinder);
+        let callees = |target| {
+            if target == pc {
+                return called.map(str::to_owned); // through a register
+            }
+            let mut unwinder = unwinder.borrow_mut();
+            unwinder.function(target).map(|f| f.name.to_owned())
+        };
+        let verdict = judge_with(&bytes, base, pc, &callees);
+        if keeps {
+            self.verdicts.insert(pc, verdict.clone());
+        }
+        Some(verdict)
+    }
+}
+
+fn role(name: &str) -> Role {
+    if works(name) {
+        return Role::Works;
+    }
+    known(name).map_or(Role::Plain, Role::Polls)
+}
+
+#[cfg(test)]
+mod tests {
+    use convoy_spinloop::Why;
+
+    use super::*;
+
+    #[test]
+    fn of_many_instructions_only_those_met_again_are_due() {
+        let mut code = Code::default();
+        for pc in 0..AT_ONCE as u64 {
+            assert!(code.is_due(pc));
+            code.verdicts.insert(pc, Verdict::Works(Why::NoLoop));
+        }
+        assert!(code.is_due(0), "known: it costs nothing");
+        assert!(!code.is_due(5_000));
+        assert!(code.is_due(5_000));
+        assert!(!code.is_due(5_001));
+    }
+}
