@@ -167,6 +167,43 @@ class Pages(unittest.TestCase):
         self.find("#finding-1 .links a[href='#timeline']").click()
         self.timeline()
 
+    def test_who_held_a_lock_is_who_let_the_next_one_in(self):
+        self.open("hot-lock")
+        self.show("figure[data-curve=holders]")
+        said = self.wait(lambda: self.find("figure[data-curve=holders] .said").text)
+        self.assertIn("somebody held it while others waited", said)
+        # Thread 0 waits until 10 for thread 1, and from 30 to 40 for who is none of them; thread 2 from 5 to 20 for thread 0.
+        held, total = self.browser.execute_script("""
+            const lane = (waits) => ({ n: waits.length, start: waits.map((w) => w[0]), end: waits.map((w) => w[1]),
+                did: waits.map(() => convoy.WAITING), row: waits.map(() => 0), wake: waits.map((w) => w[2]), shares: new Map() });
+            convoy.page.lanes = { end_ns: 40, offs: [[0, 7, 0, 1]], wakes: [[1, 0, 0], [0, 0, 0], [null, 0, 0]] };
+            convoy.lanes = [lane([[0, 10, 0], [30, 40, 2]]), lane([]), lane([[5, 20, 1]])];
+            const { sums, total } = convoy.holders(7, 8);
+            return [[...sums].map(([by, sum]) => [by, [...sum]]), total];""")
+        self.assertEqual(total, 30)
+        self.assertEqual(dict(held), {
+            1: [5, 5, 0, 0, 0, 0, 0, 0],
+            0: [0, 0, 5, 5, 0, 0, 0, 0],
+            -1: [0, 0, 0, 0, 0, 0, 5, 5],
+        })
+
+    def test_the_tab_key_goes_through_all_in_the_order_of_the_page(self):
+        self.open("hot-lock")
+        seen = []
+        for _ in range(60):
+            ActionChains(self.browser).send_keys(Keys.TAB).perform()
+            seen.append(self.browser.execute_script(
+                "const at = document.activeElement; return [at.className, at.getBoundingClientRect().top + scrollY, "
+                "at.matches('nav *, .skip'), at.getAttribute('aria-label') || at.textContent]"))
+            self.assertTrue(seen[-1][3].strip() or "u-" in seen[-1][0], seen[-1])
+            if seen[-1][0] == "lanes":
+                break
+        self.assertEqual(seen[0][0], "skip")
+        self.assertEqual(seen[-1][0], "lanes", "the timeline is reached")
+        places = [top for _, top, is_fixed, _ in seen if not is_fixed]
+        # Those of one line may differ by the height of their letters.
+        self.assertTrue(all(b > a - 40 for a, b in zip(places, places[1:])), places)
+
     def test_the_histogram_is_all_of_the_run(self):
         self.open("hot-lock")
         levels, end = self.browser.execute_script("return [convoy.page.activity.levels, convoy.page.activity.end_ns]")

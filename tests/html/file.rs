@@ -65,9 +65,30 @@ fn a_profile_without_data_says_why() {
     assert!(page.contains("There are no scheduler events in it"));
     assert!(page.contains("sudo sysctl kernel.perf_event_paranoid=1"));
     assert!(!page.contains("id=\"timeline\""));
-    let page = pages::page(&pages::truncated());
+    let lost = "the profile ends after 900 bytes: what came after is missing";
+    let page = pages::damaged_page(&pages::truncated(), &[lost.to_owned()]);
     assert!(page.contains("id=\"verdict\"") && page.contains("There is no timeline"));
+    let warned = page.find("The profile is damaged").unwrap();
+    assert!(warned < page.find("id=\"findings\"").unwrap() && page.contains(lost));
     assert!(pages::page(&pages::silent()).contains("id=\"verdict\""));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for profile in [
+        pages::hot_lock(),
+        pages::without_scheduler(),
+        pages::truncated(),
+        pages::traced(),
+        pages::empty(),
+    ] {
+        let page = pages::page(&profile);
+        let text = &page[..page.find("<script").unwrap()];
+        for link in text.split("href=\"#").skip(1) {
+            let id = link.split('"').next().unwrap();
+            assert!(text.contains(&format!("id=\"{id}\"")), "{id}");
+        }
+    }
 }
 
 #[test]

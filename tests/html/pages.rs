@@ -10,6 +10,11 @@ use convoy_testkit::{ms, ns, us, ProfileBuilder};
 
 /// As the program makes it: both rooms, one list of findings.
 pub fn page(profile: &Profile) -> String {
+    damaged_page(profile, &[])
+}
+
+/// The same of a file that has lost something.
+pub fn damaged_page(profile: &Profile, damage: &[String]) -> String {
     let thresholds = Thresholds::default();
     let model = Model::build(profile);
     let mut analysis = convoy_detect::analyze(&model, &thresholds);
@@ -28,13 +33,14 @@ pub fn page(profile: &Profile) -> String {
         .sections
         .as_ref()
         .map(|_| convoy_diagnose::analyze(&model, &convoy_diagnose::Thresholds::default()));
-    convoy_html::render(&Report {
+    let report = Report {
         model: &model,
         analysis: &analysis,
         critical: critical.as_ref(),
         sections: sections.as_ref(),
         thresholds: &thresholds,
-    })
+    };
+    convoy_html::render(&report, damage)
 }
 
 /// Four threads take turns at a lock; whoever holds it works for a millisecond and syncs a file for nine.

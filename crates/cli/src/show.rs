@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use convoy_profile::Profile;
+use convoy_profile::{Profile, ReadWarning};
 use convoy_report::text::{Options, Source, View as Page};
 use convoy_report::{json, text};
 
@@ -38,9 +38,9 @@ fn try_report(report: &Report) -> Result<(), Message> {
             newest
         }
     };
-    let profile = load(&path, report.quiet)?;
+    let (profile, damage) = read(&path, report.quiet)?;
     if let Some(file) = &report.html {
-        return crate::html::write(profile, report, file);
+        return crate::html::write(profile, &damage, report, file);
     }
     let source = Source::File(path.to_string_lossy().into_owned());
     let stdout = std::io::stdout();
@@ -165,6 +165,11 @@ fn page(view: &View) -> Page {
 
 /// Reads a profile and tells what of it is missing.
 pub fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
+    read(path, quiet).map(|(profile, _)| profile)
+}
+
+/// The same; what is missing, to tell it elsewhere, too.
+fn read(path: &Path, quiet: bool) -> Result<(Profile, Vec<ReadWarning>), Message> {
     let name = path.display();
     let bytes = fs::read(path).map_err(|e| {
         let why = match e.kind() {
@@ -186,7 +191,7 @@ pub fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
             .iter()
             .for_each(|warning| Message::from(warning).print());
     }
-    Ok(profile)
+    Ok((profile, warnings))
 }
 
 pub fn newest(dir: &Path) -> Result<PathBuf, Message> {

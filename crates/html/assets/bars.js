@@ -66,5 +66,46 @@
     rows(figure, all, (d) => duration(d3.sum(d.parts, (part) => part[1])));
   };
 
-  Object.assign(convoy.curves, { groups, cmetric });
+  // A row for each holder of a lock: the more of a moment it held it while others waited, the darker.
+  const HOLDERS = 8;
+  const MOMENTS = 240;
+  const holders = (figure) => {
+    const object = Number(figure.dataset.object);
+    const { width, sums, total } = convoy.holders(object, MOMENTS);
+    const { names } = convoy.page.threads;
+    const said = figure.querySelector(".said");
+    const end = width * MOMENTS;
+    const room = figure.querySelector(".drawing");
+    let all = d3.sort(sums, ([, sum]) => -d3.sum(sum)).map(([by, sum]) => ({ name: by < 0 ? "not a thread of it" : convoy.text(names[by]), sum }));
+    if (all.length > HOLDERS) {
+      const others = all.splice(HOLDERS - 1);
+      const sum = Float64Array.from({ length: MOMENTS }, (_, p) => d3.sum(others, (other) => other.sum[p]));
+      all.push({ name: `${others.length} others`, sum });
+    }
+    said.textContent = total > 0
+      ? `For ${duration(total)} (${percent(total / end)} of the run) somebody held it while others waited.`
+      : "No wait for it was long enough to be seen in the timeline.";
+    const label = 150, sumWidth = 64;
+    const draw = () => {
+      const full = Math.max(320, room.clientWidth);
+      const x = d3.scaleLinear([0, end], [label, full - sumWidth]);
+      const svg = d3.select(room).selectAll("svg").data([0]).join("svg").attr("width", full).attr("height", all.length * ROW + 24);
+      const row = svg.selectAll("g.row").data(all).join("g").attr("class", "row").attr("transform", (_, i) => `translate(0,${i * ROW})`);
+      row.selectAll("text.name").data((d) => [d]).join("text").attr("class", "name").attr("x", label - 6).attr("y", ROW * 0.7)
+        .attr("text-anchor", "end").text((d) => clip(d.name, 22)).append("title").text((d) => d.name);
+      row.selectAll("rect").data((d) => Array.from(d.sum, (ns, p) => ({ ns, p })).filter((cell) => cell.ns > 0)).join("rect")
+        .attr("x", (d) => x(d.p * width)).attr("width", Math.max(1, x(width) - x(0))).attr("y", 2).attr("height", ROW - 4)
+        .attr("fill", "var(--running)").attr("fill-opacity", (d) => 0.25 + 0.75 * Math.min(1, d.ns / width));
+      row.selectAll("text.sum").data((d) => [d]).join("text").attr("class", "sum").attr("y", ROW * 0.7)
+        .attr("x", full - sumWidth + 6).text((d) => duration(d3.sum(d.sum)));
+      const step = end / 5;
+      svg.selectAll("g.axis").data([0]).join("g").attr("class", "axis").attr("transform", `translate(0,${all.length * ROW + 2})`)
+        .call(d3.axisBottom(x).ticks(5).tickFormat((ns) => convoy.moment(ns, step)));
+    };
+    if (all.length === 0) return room.remove();
+    draw();
+    new ResizeObserver(draw).observe(room);
+  };
+
+  Object.assign(convoy.curves, { groups, cmetric, holders });
 })();

@@ -25,6 +25,7 @@
     fill: options?.filled ? () => colour(`${name}-soft`) : undefined,
     width: 1.5,
     points: { show: false },
+    value: (_, n) => (n === null || n === undefined ? "" : n.toFixed(1)),
     ...options,
   });
 

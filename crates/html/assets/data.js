@@ -107,4 +107,41 @@ const convoy = {};
     }
     return { width, sums };
   };
+
+  // Who held a lock while others waited for it, by piece of the run: a map from places among the lanes to time, -1
+  // for wakers that are no thread. Holds themselves are not recorded with their times, but whoever lets a waiter in has
+  // held the lock until then, back to when the waiter before it was let in.
+  convoy.holders = (object, pieces) => {
+    const { lanes, page } = convoy;
+    const width = Math.max(1, page.lanes.end_ns) / pieces;
+    const waits = [];
+    for (const lane of lanes) {
+      for (let i = 0; i < lane.n; i++) {
+        if (lane.did[i] !== convoy.WAITING || lane.shares.has(i) || lane.row[i] < 0) continue;
+        if (page.lanes.offs[lane.row[i]][1] !== object) continue;
+        const wake = page.lanes.wakes[lane.wake[i]];
+        // Of a wait that the end of the run has cut short nobody knows whom it was for.
+        if (wake) waits.push({ start: lane.start[i], end: lane.end[i], by: wake[0] ?? -1 });
+      }
+    }
+    waits.sort((a, b) => a.end - b.end);
+    // Since when somebody waited, who waits at least until the i-th wait's end.
+    let since = Infinity;
+    for (let i = waits.length - 1; i >= 0; i--) waits[i].since = since = Math.min(since, waits[i].start);
+    const sums = new Map();
+    let before = 0, total = 0;
+    for (const { end, by, since } of waits) {
+      const from = Math.max(before, since);
+      before = end;
+      if (end <= from) continue;
+      total += end - from;
+      if (!sums.has(by)) sums.set(by, new Float64Array(pieces));
+      const sum = sums.get(by);
+      const last = Math.min(pieces - 1, Math.floor(end / width));
+      for (let p = Math.floor(from / width); p <= last; p++) {
+        sum[p] += Math.max(0, Math.min(end, (p + 1) * width) - Math.max(from, p * width));
+      }
+    }
+    return { width, sums, total };
+  };
 })();

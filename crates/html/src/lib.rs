@@ -13,8 +13,8 @@ mod words;
 
 use convoy_report::Report;
 
-/// Writes the page.
-pub fn render(report: &Report<'_>) -> String {
+/// Writes the page. `damage` says in words what could not be read of the profile's file; empty = nothing.
+pub fn render(report: &Report<'_>, damage: &[String]) -> String {
     let data = data::of(report);
-    page::page(report, &data).into_string()
+    page::page(report, &data, damage).into_string()
 }

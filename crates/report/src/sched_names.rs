@@ -120,7 +120,10 @@ pub fn threads(model: &Model, n: usize, group: GroupId) -> String {
 pub fn process_of(model: &Model, id: ProcessId) -> String {
     model.processes.get(id.0 as usize).map_or_else(
         || "unknown process".into(),
-        |p| format!("{} ({})", p.name, p.pid),
+        |p| match p.name.as_str() {
+            "" => format!("process {}", p.pid),
+            name => format!("{name} ({})", p.pid),
+        },
     )
 }
 

@@ -43,6 +43,10 @@ pub(crate) fn threads(report: &Report<'_>, strings: &mut Strings) -> (Vec<Thread
         let several = model.processes.len() > 1;
         let process = model.processes.get(group.process.0 as usize);
         let name = match process.filter(|_| several) {
+            // It ended, or became another program, before anybody could ask for its name.
+            Some(p) if p.name.is_empty() => {
+                format!("{} (process {})", names::group(group), p.pid)
+            }
             Some(p) => format!("{} ({} {})", names::group(group), p.name, p.pid),
             None => names::group(group),
         };

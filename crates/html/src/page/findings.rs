@@ -6,12 +6,12 @@ use convoy_report::human::{self, duration, percent};
 use convoy_report::{names, sched_names, subject, Report};
 use maud::{html, Markup};
 
-use crate::data::waited_for;
+use crate::data::{waited_for, Data};
 
 /// Places named for a finding.
 const PLACES: usize = 3;
 
-pub(super) fn findings(report: &Report<'_>) -> Markup {
+pub(super) fn findings(report: &Report<'_>, data: &Data) -> Markup {
     let analysis = report.analysis;
     let found = &analysis.findings;
     html! {
@@ -24,7 +24,7 @@ pub(super) fn findings(report: &Report<'_>) -> Markup {
             }
             ol .findings {
                 @for (i, finding) in found.iter().enumerate() {
-                    li { (one(report, i + 1, finding, i == 0)) }
+                    li { (one(report, data, i + 1, finding, i == 0)) }
                 }
             }
             @if !analysis.dismissed.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn findings(report: &Report<'_>) -> Markup {
                     summary { "Looked at and not worth it (" (analysis.dismissed.len()) ")" }
                     ol .findings start=(found.len() + 1) {
                         @for (i, finding) in analysis.dismissed.iter().enumerate() {
-                            li { (one(report, found.len() + i + 1, finding, false)) }
+                            li { (one(report, data, found.len() + i + 1, finding, false)) }
                         }
                     }
                 }
@@ -41,7 +41,7 @@ pub(super) fn findings(report: &Report<'_>) -> Markup {
     }
 }
 
-fn one(report: &Report<'_>, number: usize, finding: &Finding, open: bool) -> Markup {
+fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open: bool) -> Markup {
     let ids = subject::ids(&finding.subject);
     let row = subject::lock(report.analysis, &ids);
     let waits_for = match (row, subject::event(report.analysis, &ids)) {
@@ -91,7 +91,7 @@ fn one(report: &Report<'_>, number: usize, finding: &Finding, open: bool) -> Mar
                         @if !finding.gain.method.is_empty() { "predicted by " (finding.gain.method) }
                     }
                 }
-                (links(report, &ids))
+                (links(report, data, &ids))
             }
         }
     }
@@ -123,7 +123,7 @@ fn waits(report: &Report<'_>, waits: &WaitsFor, is_lock: bool) -> Markup {
 }
 
 /// The pictures that show it.
-fn links(report: &Report<'_>, ids: &subject::Ids) -> Markup {
+fn links(report: &Report<'_>, data: &Data, ids: &subject::Ids) -> Markup {
     let shown = waited_for(report);
     let objects: Vec<_> = ids
         .objects
@@ -131,17 +131,18 @@ fn links(report: &Report<'_>, ids: &subject::Ids) -> Markup {
         .filter(|id| shown.iter().any(|row| row.object == **id))
         .take(PLACES)
         .collect();
+    let groups = !ids.groups.is_empty() && !report.analysis.groups.is_empty();
     html! {
-        @if !objects.is_empty() || !ids.groups.is_empty() || report.critical.is_some() {
+        @if !objects.is_empty() || groups || data.has_activity || data.has_lanes {
             dt { "see" }
             dd .links {
                 @for id in objects {
                     a href={ "#object-" (id.0) } { (names::object_of(report.model, *id)) }
                     " "
                 }
-                @if !ids.groups.is_empty() { a href="#groups" { "thread groups" } " " }
-                @if report.critical.is_some() {
-                    a href="#parallelism" { "parallelism" } " "
+                @if groups { a href="#groups" { "thread groups" } " " }
+                @if data.has_activity { a href="#parallelism" { "parallelism" } " " }
+                @if data.has_lanes {
                     a href="#timeline" data-objects=(ids.objects.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(" ")) { "timeline" }
                 }
             }

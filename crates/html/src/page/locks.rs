@@ -10,6 +10,8 @@ use crate::data::{is_held, matrix, waited_for, Data, Matrix, WaitedFor};
 
 /// Rows of a table.
 const ROWS: usize = 60;
+/// Rows of locks that nobody waited for, where there are none that somebody did.
+const IDLE_ROWS: usize = 12;
 /// Objects whose details are open.
 const OPEN: usize = 2;
 
@@ -36,10 +38,12 @@ fn lock_table(report: &Report<'_>) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
+    let waited = rows.iter().filter(|row| row.stats.wait_ns > 0).count();
+    let shown = rows.len().min(waited.clamp(IDLE_ROWS, ROWS));
     html! {
         div .scroll tabindex="0" role="region" aria-label="Table of locks" {
             table {
-                caption { "Locks, most waited for first" @if rows.len() > ROWS { " (" (ROWS) " of " (rows.len()) ")" } }
+                caption { "Locks, most waited for first" @if rows.len() > shown { " (" (shown) " of " (rows.len()) ")" } }
                 thead { tr {
                     th scope="col" { "lock" } th scope="col" { "kind" }
                     th .n scope="col" { "waited" } th .n scope="col" { "share of its threads' time" }
@@ -48,7 +52,7 @@ fn lock_table(report: &Report<'_>) -> Markup {
                     th .n scope="col" { "threads" }
                 } }
                 tbody {
-                    @for row in rows.iter().take(ROWS) {
+                    @for row in rows.iter().take(shown) {
                         tr {
                             th scope="row" { (linked(report, row.object)) }
                             td { (kind(report, row.object)) }
@@ -132,6 +136,16 @@ fn details(report: &Report<'_>, data: &Data, row: &WaitedFor<'_>, open: bool) ->
                     figure .curve data-curve="waits" data-object=(id) {
                         figcaption { "Threads that wait for it, over time" }
                         div .drawing role="img" aria-label={ "Threads waiting for " (name) " over time" } {}
+                    }
+                }
+                @if data.has_lanes && held {
+                    figure .curve data-curve="holders" data-object=(id) {
+                        figcaption {
+                            "Who held it while others waited, over time"
+                            @if data.joined_below_ns > 0 { "; waits shorter than " (duration(data.joined_below_ns as f64)) " are not in it" }
+                        }
+                        div .drawing role="img" aria-label={ "Threads that held " (name) " while others waited, over time; the table below has the sums" } {}
+                        p .said {}
                     }
                 }
                 figure .curve data-curve="hist" data-object=(id) {

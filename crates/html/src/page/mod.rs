@@ -37,7 +37,7 @@ const SCRIPTS: [&str; 10] = [
 ];
 
 /// All of it.
-pub(crate) fn page(report: &Report<'_>, data: &Data) -> Markup {
+pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Markup {
     let meta = &report.model.meta;
     let command = meta.command.join(" ");
     html! {
@@ -56,10 +56,10 @@ pub(crate) fn page(report: &Report<'_>, data: &Data) -> Markup {
             }
             body {
                 a .skip href="#findings" { "Skip to the findings" }
-                (head(report))
+                (head(report, damage))
                 (navigation(report, data))
                 main {
-                    (findings::findings(report))
+                    (findings::findings(report, data))
                     (pictures::parallelism(report, data))
                     (pictures::timeline(report, data))
                     (locks::locks(report, data))
@@ -67,7 +67,7 @@ pub(crate) fn page(report: &Report<'_>, data: &Data) -> Markup {
                     (pictures::groups(report))
                     (pictures::threads(report))
                     (pictures::flame(data))
-                    (quality::quality(report, data))
+                    (quality::quality(report, data, damage))
                 }
                 script #page-data type="text/plain" { (PreEscaped(&data.page)) }
                 script #lane-data type="text/plain" { (PreEscaped(&data.lanes)) }
@@ -79,7 +79,7 @@ pub(crate) fn page(report: &Report<'_>, data: &Data) -> Markup {
     }
 }
 
-fn head(report: &Report<'_>) -> Markup {
+fn head(report: &Report<'_>, damage: &[String]) -> Markup {
     let meta = &report.model.meta;
     let machine = &meta.machine;
     let wall = meta.end_ns.saturating_sub(meta.start_ns);
@@ -98,6 +98,7 @@ fn head(report: &Report<'_>) -> Markup {
                 @if meta.started_unix_ns > 0 { ", " (words::date(meta.started_unix_ns)) }
             }
             h1 #verdict { (if verdict.is_empty() { "Nothing was recorded that can be judged." } else { &verdict }) }
+            (quality::care(report, damage))
             @if let Some(first) = report.analysis.findings.first() {
                 p .lead {
                     strong .gain { (human::gain(&first.gain)) }

@@ -22,15 +22,19 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
         section #parallelism aria-labelledby="parallelism-title" {
             h2 #parallelism-title { "Parallelism" }
             p {
-
                 "On average " strong { (few(p.working_mean)) } " threads worked, and " (few(p.running_mean)) " were on a CPU; at most "
                 (few(p.useful)) " can work at once"
                 @if p.cpus > 0 { " (" (count_of(p.workers_at_once as u64, "thread", "threads")) ", " (count_of(u64::from(p.cpus), "CPU", "CPUs")) ")" }
-                ". For " strong { (share(p.low_ns)) }
-                " of the run fewer than " (few(p.low_below)) " worked; for " (share(p.idle_ns)) " none was active."
+                ". For "
+                @if p.low_below > 1.0 { strong { (share(p.low_ns)) } " of the run fewer than " (few(p.low_below)) " worked; for " }
+                (share(p.idle_ns)) " none was active."
             }
             figure .curve data-curve="activity" {
-                figcaption { "Threads over time; shaded where fewer than " (few(p.low_below)) " worked. Drag to zoom, double click for all of it." }
+                figcaption {
+                    "Threads over time; shaded where "
+                    @if p.low_below > 1.0 { "fewer than " (few(p.low_below)) " worked" } @else { "none worked" }
+                    ". Drag to zoom, double click for all of it."
+                }
                 div .drawing role="img" aria-label="Active, working and running threads over time" tabindex="0" {}
                 p .said aria-live="polite" {}
             }

@@ -6,13 +6,32 @@ use maud::{html, Markup};
 
 use crate::data::Data;
 
-pub(super) fn quality(report: &Report<'_>, data: &Data) -> Markup {
+/// Above everything: that the page does not say all of the run, and where it says why.
+pub(super) fn care(report: &Report<'_>, damage: &[String]) -> Markup {
+    let losses = quality::of(report.model).losses;
+    let missing = losses.iter().any(|loss| loss.numbers_are_missing);
+    let without = report.model.meta.collectors.iter().filter(|c| !c.active);
+    let without: Vec<&str> = without.map(|c| c.name.as_str()).collect();
+    html! {
+        @if !damage.is_empty() {
+            p .care role="note" { "The profile is damaged: numbers are too low, and parts of this page are missing. " a href="#quality" { "What was lost" } }
+        } @else if missing {
+            p .care role="note" { "Some of it was not recorded: numbers are too low. " a href="#quality" { "What was lost" } }
+        }
+        @if !without.is_empty() {
+            p .care role="note" { "Recorded without " (without.join(", ")) ". " a href="#quality" { "What is not known without it, and how to have it" } }
+        }
+    }
+}
+
+pub(super) fn quality(report: &Report<'_>, data: &Data, damage: &[String]) -> Markup {
     let meta = &report.model.meta;
     let machine = &meta.machine;
     let quality = quality::of(report.model);
     html! {
         section #quality aria-labelledby="quality-title" {
             h2 #quality-title { "The recording" }
+            @for text in damage { p .warn { (text) } }
             @for collector in meta.collectors.iter().filter(|c| !c.active) {
                 p .warn {
                     strong { "Without " (collector.name) ": " } (collector.lost)
