@@ -1,10 +1,12 @@
 //! The few instructions that the translator puts between the program's. None of them touches a flag unless it says so.
 
+mod slots;
+
 use alloc::vec::Vec;
 
 use iced_x86::{Encoder, Instruction};
 
-use super::regs::{Reg, Slot};
+use super::regs::Reg;
 
 /// A memory operand without its segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,96 +84,6 @@ impl Asm {
 
     fn word(&mut self, value: i32) {
         self.raw(&value.to_le_bytes());
-    }
-
-    /// `fs:[slot]` as the operand of an instruction, with REX.W.
-    fn slot(&mut self, opcode: u8, register: Reg, slot: Slot) {
-        self.raw(&[
-            0x64,
-            0x48 | register.high() << 2,
-            opcode,
-            0x04 | register.low() << 3,
-            0x25,
-        ]);
-        self.word(self.tls + slot as i32);
-    }
-
-    pub fn load(&mut self, to: Reg, slot: Slot) {
-        self.slot(0x8b, to, slot);
-    }
-
-    pub fn store(&mut self, slot: Slot, from: Reg) {
-        self.slot(0x89, from, slot);
-    }
-
-    /// Loads a 4-byte integer behind a slot, sign-extended.
-    pub fn load_signed(&mut self, to: Reg, slot: Slot, offset: i32) {
-        self.raw(&[
-            0x64,
-            0x48 | to.high() << 2,
-            0x63,
-            0x04 | to.low() << 3,
-            0x25,
-        ]);
-        self.word(self.tls + slot as i32 + offset);
-    }
-
-    /// Loads 8 bytes behind a slot.
-    pub fn load_behind(&mut self, to: Reg, slot: Slot, offset: i32) {
-        self.raw(&[
-            0x64,
-            0x48 | to.high() << 2,
-            0x8b,
-            0x04 | to.low() << 3,
-            0x25,
-        ]);
-        self.word(self.tls + slot as i32 + offset);
-    }
-
-    /// Stores 8 bytes behind a slot.
-    pub fn store_behind(&mut self, slot: Slot, offset: i32, from: Reg) {
-        self.raw(&[
-            0x64,
-            0x48 | from.high() << 2,
-            0x89,
-            0x04 | from.low() << 3,
-            0x25,
-        ]);
-        self.word(self.tls + slot as i32 + offset);
-    }
-
-    /// Compares with a slot. Writes the flags.
-    pub fn compare(&mut self, register: Reg, slot: Slot) {
-        self.slot(0x3b, register, slot);
-    }
-
-    /// Compares 32 bits. Writes the flags.
-    pub fn compare_half(&mut self, register: Reg, slot: Slot) {
-        self.raw(&[
-            0x64,
-            0x40 | register.high() << 2,
-            0x3b,
-            0x04 | register.low() << 3,
-            0x25,
-        ]);
-        self.word(self.tls + slot as i32);
-    }
-
-    /// Stores a number in the lower half of a slot.
-    pub fn store_number(&mut self, slot: Slot, value: u32) {
-        self.raw(&[0x64, 0xc7, 0x04, 0x25]);
-        self.word(self.tls + slot as i32);
-        self.raw(&value.to_le_bytes());
-    }
-
-    pub fn jump_slot(&mut self, slot: Slot) {
-        self.raw(&[0x64, 0xff, 0x24, 0x25]);
-        self.word(self.tls + slot as i32);
-    }
-
-    /// Displacement of a slot from the thread pointer, for [`Asm::encode`].
-    pub fn displacement(&self, slot: Slot) -> i64 {
-        i64::from(self.tls + slot as i32)
     }
 
     /// ModRM, SIB and displacement of an operand; false = it does not fit.
@@ -394,6 +306,7 @@ fn scale_bits(scale: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::regs::Slot;
     use super::*;
     use alloc::format;
     use alloc::string::String;
@@ -446,21 +359,6 @@ mod tests {
                     }
                 }
             }
-        }
-    }
-
-    #[test]
-    fn slots_are_relative_to_the_thread_pointer() {
-        for register in (0..16).map(Reg) {
-            let mut asm = Asm::new(0x1000, -400);
-            asm.load(register, Slot::Limit);
-            let i = decode(&asm);
-            assert_eq!(
-                (i.mnemonic(), i.op0_register()),
-                (Mnemonic::Mov, register.name())
-            );
-            assert_eq!(i.segment_prefix(), Register::FS);
-            assert_eq!(i.memory_displacement64() as i64, -400 + Slot::Limit as i64);
         }
     }
 

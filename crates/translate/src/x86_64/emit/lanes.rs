@@ -1,25 +1,12 @@
 //! Masks and addresses of the lanes of vector instructions.
 
-use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use iced_x86::{Code, Instruction, Register};
 
 use super::super::access::Access;
 use super::super::asm::Mem;
 use super::super::lanes::{Bits, Mask, Vector};
 use super::super::regs::Slot;
 use super::block::Emitter;
-
-fn slot(e: &Emitter<'_>, slot: Slot) -> MemoryOperand {
-    let displacement = e.asm.displacement(slot);
-    MemoryOperand::new(
-        Register::None,
-        Register::None,
-        1,
-        displacement,
-        8,
-        false,
-        Register::FS,
-    )
-}
 
 /// The bits of the lanes that an operand touches.
 pub(super) fn mask(e: &mut Emitter<'_>, word: u32, mask: &Mask) {
@@ -28,7 +15,7 @@ pub(super) fn mask(e: &mut Emitter<'_>, word: u32, mask: &Mask) {
     if mask.packed {
         e.asm.store(Slot::Value0, to);
         e.asm.number(to, low(mask.lanes));
-        let value = slot(e, Slot::Value0);
+        let value = e.asm.memory(Slot::Value0);
         e.asm.encode(Instruction::with3(
             Code::VEX_Pext_r64_r64_rm64,
             to.name(),
@@ -82,7 +69,7 @@ fn bits(e: &mut Emitter<'_>, from: Bits, lanes: u8, lane_bytes: u8) {
     };
     if !exact {
         e.asm.store_number(Slot::Value0, low(lanes.min(32)) as u32);
-        let value = slot(e, Slot::Value0);
+        let value = e.asm.memory(Slot::Value0);
         e.asm.encode(Instruction::with3(
             Code::VEX_Pext_r32_r32_rm32,
             narrow,
@@ -106,7 +93,7 @@ pub(super) fn vector(e: &mut Emitter<'_>, access: &Access, vector: &Vector) {
         (32, true) => Code::EVEX_Vmovdqu64_ymmm256_k1z_ymm,
         _ => Code::EVEX_Vmovdqu64_zmmm512_k1z_zmm,
     };
-    let place = slot(e, Slot::Vector);
+    let place = e.asm.memory(Slot::Vector);
     e.asm.encode(Instruction::with2(code, place, vector.index));
     for lane in 0..vector.lanes {
         if vector.index_bytes == 4 {

@@ -97,21 +97,13 @@ fn add_slot(e: &mut Emitter<'_>, access: &Access, slot: Slot) {
 
 /// The word that a bit offset in a register leads to.
 fn bit(e: &mut Emitter<'_>, access: &Access, offset: Reg, operand_bytes: u8) {
-    use iced_x86::{Code, Instruction, MemoryOperand, Register};
+    use iced_x86::{Code, Instruction};
     let to = e.pair.address;
     let shift = operand_bytes.trailing_zeros() + 3;
     // The offset is signed, of the operand's width.
     e.asm.store(Slot::Value0, offset);
     if operand_bytes == 2 {
-        let word = MemoryOperand::new(
-            Register::None,
-            Register::None,
-            1,
-            e.asm.displacement(Slot::Value0),
-            8,
-            false,
-            Register::FS,
-        );
+        let word = e.asm.memory(Slot::Value0);
         e.asm
             .encode(Instruction::with2(Code::Movsx_r64_rm16, to.name(), word));
         e.asm.store(Slot::Value0, to);
@@ -120,15 +112,7 @@ fn bit(e: &mut Emitter<'_>, access: &Access, offset: Reg, operand_bytes: u8) {
         e.asm.store(Slot::Value0, to);
     }
     e.asm.number(to, u64::from(shift));
-    let word = MemoryOperand::new(
-        Register::None,
-        Register::None,
-        1,
-        e.asm.displacement(Slot::Value0),
-        8,
-        false,
-        Register::FS,
-    );
+    let word = e.asm.memory(Slot::Value0);
     e.asm.encode(Instruction::with3(
         Code::VEX_Sarx_r64_rm64_r64,
         to.name(),
