@@ -189,6 +189,9 @@ impl Accounting {
             };
             let room = self.words + (process.words.len() - before) < self.options.words;
             lost += u64::from(!process.words.add(touch.word, &by, room));
+            if touch.handed_out {
+                process.words.hand_out(touch.word);
+            }
             site.distinct.add(touch.word);
         }
         self.words += process.words.len() - before;

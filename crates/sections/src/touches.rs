@@ -19,6 +19,8 @@ pub(crate) struct RawTouch {
     pub(crate) read_first: bool,
     pub(crate) atomic: bool,
     pub(crate) own_stack: bool,
+    /// A function that hands out memory wrote it, and the section did not since.
+    pub(crate) handed_out: bool,
 }
 
 /// A table that is emptied by a new number, not by writing it over.
@@ -77,20 +79,34 @@ impl Touches {
         self.untold
     }
 
-    pub(crate) fn add(&mut self, word: u64, hit: &Hit) {
+    /// Where the word is in the list; or its free slot.
+    fn find(&self, word: u64) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
         let mut at = mix(word) as usize & mask;
         loop {
             let (section, ix) = self.slots[at];
             if section != self.section {
-                break;
+                return Err(at);
             }
             if self.list[ix as usize].word == word {
-                self.list[ix as usize].again(hit);
-                return;
+                return Ok(ix as usize);
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// A function that hands out memory writes the word.
+    pub(crate) fn hand_out(&mut self, word: u64) {
+        if let Ok(ix) = self.find(word) {
+            self.list[ix].handed_out = true;
+        }
+    }
+
+    pub(crate) fn add(&mut self, word: u64, hit: &Hit) {
+        let at = match self.find(word) {
+            Ok(ix) => return self.list[ix].again(hit),
+            Err(at) => at,
+        };
         if self.list.len() >= LIMIT {
             self.untold += 1;
             return;
@@ -128,6 +144,7 @@ impl RawTouch {
             read_first: hit.reads,
             atomic: false,
             own_stack: hit.own_stack,
+            handed_out: false,
         };
         touch.again(hit);
         touch
@@ -141,6 +158,7 @@ impl RawTouch {
             }
         }
         if hit.writes {
+            self.handed_out = false;
             self.writes = self.writes.saturating_add(1);
             if self.written_by == NOBODY {
                 self.written_by = hit.by;

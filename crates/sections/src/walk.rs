@@ -266,7 +266,10 @@ impl<'a> Walk<'a> {
         let last = address.saturating_add(bytes - 1) >> 3;
         if self.is_inside() {
             if access.writes {
-                (first..=last.min(first + 7)).for_each(|word| self.words.mark_allocator(word));
+                for word in first..=last.min(first + 7) {
+                    self.words.hand_out(word);
+                    self.touches.hand_out(word);
+                }
             }
             return;
         }

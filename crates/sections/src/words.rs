@@ -14,6 +14,9 @@ const THREAD_BITS: u32 = 24;
 const THREAD: u64 = (1 << THREAD_BITS) - 1;
 const FIRST_SHIFT: u32 = 8;
 const WRITER_SHIFT: u32 = FIRST_SHIFT + THREAD_BITS;
+/// In place of the thread that wrote a word last: a function that hands out memory did, or took it back. What was in it
+/// before is no longer there to be read.
+const HANDED_OUT: u64 = THREAD;
 const SECTIONS_SHIFT: u32 = WRITER_SHIFT + THREAD_BITS;
 
 /// What is known of a word.
@@ -82,15 +85,16 @@ impl Seen {
             self.0 += 1 << SECTIONS_SHIFT;
         }
         let writer = self.0 >> WRITER_SHIFT & THREAD;
+        let handed_out = writer == HANDED_OUT;
         let others = was_written && self.flag(WRITTEN) && writer != thread;
-        if by.read_first && others {
+        if by.read_first && others && !handed_out {
             self.0 |= FLOW;
         }
         if by.read {
             self.0 |= READ;
         }
         if by.written {
-            if others {
+            if others && (!handed_out || self.flag(SEVERAL)) {
                 self.0 |= WRITERS;
             }
             self.0 = self.0 & !(THREAD << WRITER_SHIFT) | thread << WRITER_SHIFT | WRITTEN;
@@ -150,13 +154,13 @@ impl Words {
         true
     }
 
-    /// A function that hands out memory used it.
-    pub(crate) fn mark_allocator(&mut self, word: u64) {
+    /// A function that hands out memory wrote it.
+    pub(crate) fn hand_out(&mut self, word: u64) {
         let hash = mix(word);
         let piece = &mut self.pieces[(hash >> 58) as usize];
         if let Some(at) = piece.find(word, hash) {
             if piece.slots[at].0 != 0 {
-                piece.slots[at].1 .0 |= ALLOCATOR;
+                piece.slots[at].1 .0 |= ALLOCATOR | HANDED_OUT << WRITER_SHIFT;
             }
         }
     }
@@ -262,6 +266,28 @@ mod tests {
         // A local variable that is given to another thread is.
         let seen = after(&[own(1), by(2, true, true)]);
         assert!(seen.flow() && seen.own_stack());
+    }
+
+    #[test]
+    fn memory_that_was_handed_out_again_brings_nothing_along() {
+        let mut words = Words::new();
+        words.add(7, &by(1, false, true), true);
+        words.hand_out(7);
+        words.add(7, &by(2, true, true), true);
+        let seen = words.get(7).unwrap();
+        assert!(seen.allocator() && !seen.flow() && seen.writers() && seen.only().is_none());
+        // From there on it is a word like any other.
+        words.add(7, &by(1, true, false), true);
+        assert!(words.get(7).unwrap().flow());
+        // One thread's memory stays its own.
+        words.add(8, &by(1, true, true), true);
+        words.hand_out(8);
+        words.add(8, &by(1, true, true), true);
+        let seen = words.get(8).unwrap();
+        assert_eq!(
+            (seen.only(), seen.flow(), seen.writers()),
+            (Some(1), false, false)
+        );
     }
 
     #[test]

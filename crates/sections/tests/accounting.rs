@@ -201,6 +201,36 @@ fn what_an_allocator_does_is_not_the_sections_data() {
 }
 
 #[test]
+fn memory_that_was_given_back_in_a_section_carries_nothing_to_the_next() {
+    // 2: a call of the allocator; 3: which writes the word, and returns.
+    let given_back = |allocator: bool| {
+        let mut accounting = counter();
+        if allocator {
+            accounting.allocator(0, 0x4000);
+        }
+        accounting.block(0, 2, block(0x3000, 3, vec![access(2, "wi")]));
+        accounting.block(
+            0,
+            3,
+            block(0x4000, 2, vec![access(0, "w"), access(1, "ri")]),
+        );
+        let slot = STACK - 8;
+        let events = [
+            run(1, &[0x8000, 0x8000]),
+            run(2, &[slot]),
+            run(3, &[0x8000, slot]),
+        ]
+        .concat();
+        accounting.section(&section(0, 0, &events));
+        accounting.section(&section(1, 1000, &events));
+        finish(accounting).words[0].seen
+    };
+    assert!(given_back(false).flow);
+    let seen = given_back(true);
+    assert!(!seen.flow && seen.only.is_none() && seen.allocator);
+}
+
+#[test]
 fn calls_inside_are_counted_where_the_section_calls() {
     let mut accounting = counter();
     accounting.block(0, 2, block(0x3000, 3, vec![access(2, "wi")]));
