@@ -21,9 +21,8 @@
 struct cv_trace_site {
 	uint64_t ra;       /* 0 = free */
 	uint32_t kind;     /* enum cv_trace_site_kind */
-	uint32_t traced;   /* atomic: sections that were begun */
+	uint32_t threads;  /* atomic: that have come */
 	uint32_t period;   /* one section in this many, where the budget is short */
-	uint32_t reserved;
 };
 
 enum cv_trace_site_kind {
@@ -81,6 +80,8 @@ void cv_trace_wrote(struct cv_tracer *s, uint32_t words);
 void cv_trace_hand_over(struct cv_tracer *s);
 /* The rest of the log of blocks can be written, as far as a section may need it. */
 bool cv_trace_blocks_ready(void);
+/* The modules of the code in the log of blocks are in the arena. */
+void cv_trace_tell_modules(void);
 
 /* sites.c: is the section that begins at `ra` to be traced? Then how many it stands for, else 0. Between
  * cv_tracer_enter and cv_tracer_leave. */

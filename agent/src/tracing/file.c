@@ -37,6 +37,7 @@ __thread uint64_t cv_trace_wait_object;
 
 static uint64_t blocks_ready;      /* atomic: bytes of the log with memory behind them */
 static uint32_t chunks_ready;      /* atomic: bit = the chunk has memory behind it */
+static uint64_t modules_told;      /* atomic: bytes of the log whose modules are in the arena */
 static bool translator_tried, translator_ready;
 _Static_assert(CV_TRACE_CHUNKS <= 32, "bits of chunks_ready");
 _Static_assert(CV_TRACE_WORDS_MAX + CV_TR_SLACK_WORDS <= CHUNK_WORDS, "a section fits in a chunk");
@@ -68,6 +69,27 @@ bool cv_trace_blocks_ready(void)
 	__atomic_compare_exchange_n(&blocks_ready, &ready, ready + BLOCKS_STEP, false, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 	return true;
+}
+
+/* Convoy has to know which of the code hands out memory; a process that is over soon leaves it nothing else to see
+ * that by. */
+void cv_trace_tell_modules(void)
+{
+	uint64_t used = __atomic_load_n(&cv_trace_file->blocks_used, __ATOMIC_ACQUIRE);
+	uint64_t at = __atomic_load_n(&modules_told, __ATOMIC_RELAXED);
+
+	if (cv_likely(at >= used) || !__atomic_compare_exchange_n(&modules_told, &at, used, false, __ATOMIC_RELAXED,
+								  __ATOMIC_RELAXED))
+		return;
+	while (at < used) {
+		const struct cv_trace_block *block =
+			(const struct cv_trace_block *)((char *)cv_trace_file + CV_TRACE_HEADER_BYTES + at);
+
+		if (!block->bytes)
+			return; /* the program has written over it */
+		cv_module_of(block->ip);
+		at += block->bytes;
+	}
 }
 
 /* ---- chunks ---- */
@@ -255,6 +277,7 @@ static bool file_open(void)
 	cv_syscall(SYS_madvise, at, (long)FILE_BYTES, MADV_DONTDUMP, 0, 0, 0);
 	blocks_ready = 0;
 	chunks_ready = 0;
+	modules_told = 0;
 	f->version = CV_TRACE_VERSION;
 	f->pid = cv_arena->pid;
 	f->bytes = FILE_BYTES;

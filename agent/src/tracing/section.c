@@ -35,6 +35,7 @@ static void close_section(struct cv_tracer *s, enum cv_section_end end, uint64_t
 	section->end = (uint16_t)end;
 	section->detail = detail;
 	section->end_ns = now;
+	cv_trace_tell_modules();
 	cv_trace_wrote(s, (uint32_t)words);
 	cost = FIXED_NS + words * WORD_NS + (translated() - s->translated) * TRANSLATION_NS;
 	cv_trace_spent(cost < took + FIXED_NS ? cost : took + FIXED_NS);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use convoy_abi as abi;
 use convoy_profile::{Frame, FrameIx, Module, ModuleIx, Reason, StackIx, Symbol};
 
-use super::view::{text, View};
+use super::view::View;
 
 /// How many modules to look back through for one that holds an address: ranges may overlap where a
 /// file was unloaded and another took its place.
@@ -52,19 +52,11 @@ impl<'v, 'a> Code<'v, 'a> {
         let mut unloaded = Vec::new();
         for block in self.view.blocks(abi::CV_BLOCK_MODULES) {
             for (_, raw) in self.view.items::<abi::Module>(block) {
-                if raw.hi <= raw.lo {
-                    continue; // claimed, but not filled in
-                }
+                let Some(module) = super::modules::module(&raw) else {
+                    continue;
+                };
                 let ix = self.modules.len() as ModuleIx;
-                let length = (raw.build_id_len as usize).min(raw.build_id.len());
-                self.modules.push(Module {
-                    path: text(&raw.path),
-                    build_id: raw.build_id[..length].to_vec(),
-                    bias: raw.bias,
-                    lo: raw.lo,
-                    hi: raw.hi,
-                    symbols: String::new(),
-                });
+                self.modules.push(module);
                 self.module_ids.entry(raw.id).or_insert(ix);
                 self.by_address.push(ix);
                 unloaded.push(raw.unloaded_ns != 0);

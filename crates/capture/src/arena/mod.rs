@@ -7,6 +7,7 @@
 
 mod code;
 mod load;
+mod modules;
 mod objects;
 #[cfg(test)]
 pub(crate) mod synthetic;
@@ -22,6 +23,7 @@ use convoy_abi as abi;
 use convoy_profile::{Process, StackIx, ThreadIx};
 
 pub(crate) use load::{head, load, load_open, open};
+pub(crate) use modules::Modules;
 
 use crate::procfs::ThreadFigures;
 use code::Code;

@@ -177,7 +177,7 @@ fn find_blocks(bytes: &[u8], bump: u64, damaged: &Cell<u64>) -> Vec<Block> {
 }
 
 /// A header that can be told from data that happens to lie at a multiple of 64.
-fn plausible(header: &abi::Block) -> bool {
+pub(super) fn plausible(header: &abi::Block) -> bool {
     let item = match header.kind {
         abi::CV_BLOCK_THREAD => size_of::<abi::Thread>(),
         abi::CV_BLOCK_ENTRIES => size_of::<abi::Entry>(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use convoy_abi as abi;
 use convoy_profile::SectionEnd;
-use convoy_sections::{Accounting, Options, Section};
+use convoy_sections::{Accounting, Block, Options, Section};
 
 use super::file::TraceFile;
 use super::modules::Modules;
@@ -97,7 +97,7 @@ impl Drain {
             self.files_due = Some(now + FILES_INTERVAL);
         }
         for drained in &mut self.files {
-            drained.look(&mut self.accounting, last);
+            drained.look(&mut self.accounting, &self.dir, last);
         }
     }
 
@@ -136,28 +136,14 @@ impl Drain {
 }
 
 impl Drained {
-    fn look(&mut self, accounting: &mut Accounting, last: bool) {
+    fn look(&mut self, accounting: &mut Accounting, dir: &Path, last: bool) {
         let Some(file) = &mut self.file else { return };
         let gone = last || !crate::procfs::is_running(self.image.pid);
         let number = self.image.number;
         let chunks = file.take_chunks(gone);
-        let modules = &mut self.image.modules;
-        let mut unknown = modules.all.is_empty() && !chunks.is_empty();
         let mut blocks = Vec::new();
-        file.new_blocks(|id, block| {
-            unknown |= !modules.has(block.ip);
-            blocks.push((id, block));
-        });
-        if unknown {
-            modules.look(self.image.pid, |ip| accounting.allocator(number, ip));
-            for module in modules
-                .all
-                .iter()
-                .filter(|m| convoy_sections::is_linker(&m.path))
-            {
-                accounting.linker(number, module.lo..module.hi);
-            }
-        }
+        file.new_blocks(|id, block| blocks.push((id, block)));
+        self.image.meet(&blocks, accounting, dir, gone);
         for (id, block) in blocks {
             accounting.block(number, id, block);
         }
@@ -202,6 +188,26 @@ impl Drained {
             .take_while(|b| *b != 0)
             .collect();
         self.image.why_not = String::from_utf8_lossy(&why).into_owned();
+    }
+}
+
+impl Image {
+    /// Gets to know the modules that new code is of, before a section that ran it is accounted for.
+    fn meet(&mut self, new: &[(u32, Block)], accounting: &mut Accounting, dir: &Path, gone: bool) {
+        let (number, known) = (self.number, self.modules.all.len());
+        let modules = &mut self.modules;
+        let is_known = |modules: &Modules| new.iter().all(|(_, block)| modules.has(block.ip));
+        let mut allocator = |ip| accounting.allocator(number, ip);
+        if !is_known(modules) {
+            modules.look_at_arena(dir, self.pid, self.start_ns, gone, &mut allocator);
+        }
+        if !is_known(modules) {
+            modules.look_at_mappings(self.pid, &mut allocator);
+        }
+        let new = modules.all.iter().skip(known);
+        for module in new.filter(|m| convoy_sections::is_linker(&m.path)) {
+            accounting.linker(number, module.lo..module.hi);
+        }
     }
 }
 

@@ -1,10 +1,16 @@
 //! What is mapped into a traced process: which file an instruction is of, and which functions hand out memory.
+//!
+//! The agent tells the modules of all code that it has traced in its arena, also of a process that has ended since.
+//! Where code is of no module that it knows, the mappings of the running process may tell.
 
 use std::fs::{self, File};
+use std::path::Path;
 
 use convoy_profile::Module;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol, ReadCache};
+
+use crate::{arena, procfs, session};
 
 /// Files that are larger are not read.
 const LARGEST_BYTES: u64 = 1 << 30;
@@ -14,6 +20,8 @@ const PAGE: u64 = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     pub all: Vec<Module>,
+    /// Where the agent tells them; `None` = not looked for yet, or not there.
+    arena: Option<arena::Modules>,
     unread: u64,
 }
 
@@ -24,6 +32,20 @@ struct Mapping {
     offset: u64,
     code: bool,
     path: String,
+}
+
+/// What a file says of itself.
+struct Elf {
+    build_id: Vec<u8>,
+    segments: Vec<Segment>,
+    /// Where functions that hand out or take back memory begin, in the file's own numbering.
+    allocators: Vec<u64>,
+}
+
+struct Segment {
+    offset: u64,
+    address: u64,
+    bytes: u64,
 }
 
 impl Modules {
@@ -42,8 +64,39 @@ impl Modules {
         (self.unread > 0).then_some(self.unread)
     }
 
+    /// Looks at what the agent of a process image has told; tells the functions that hand out memory of what is new.
+    /// `gone`: the process has ended.
+    pub fn look_at_arena(
+        &mut self,
+        dir: &Path,
+        pid: u32,
+        start_ns: u64,
+        gone: bool,
+        mut allocator: impl FnMut(u64),
+    ) {
+        if self.arena.is_none() {
+            self.arena = arena_of(dir, pid, start_ns);
+        }
+        let Some(arena) = &mut self.arena else { return };
+        for module in arena.all(gone) {
+            if self.all.iter().any(|m| m.lo == module.lo) {
+                continue;
+            }
+            if module.path.starts_with('/') {
+                let elf = read(pid, &module.path, |elf| {
+                    elf.build_id.starts_with(&module.build_id)
+                        && elf.bytes() <= module.hi - module.lo
+                });
+                self.unread += u64::from(elf.is_none());
+                let found = elf.into_iter().flat_map(|elf| elf.allocators);
+                found.for_each(|address| allocator(address.wrapping_add(module.bias)));
+            }
+            self.all.push(module);
+        }
+    }
+
     /// Looks at a running process; tells the functions that hand out memory of what is new.
-    pub fn look(&mut self, pid: u32, mut allocator: impl FnMut(u64)) {
+    pub fn look_at_mappings(&mut self, pid: u32, mut allocator: impl FnMut(u64)) {
         let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
             return;
         };
@@ -52,10 +105,16 @@ impl Modules {
             if self.has(code.lo) {
                 continue;
             }
-            // The file as the process sees it, in its container as well; it may end any moment.
-            let file = format!("/proc/{pid}/root{}", code.path);
-            let as_seen = read(&file, code, &maps);
-            let Some((module, found)) = as_seen.or_else(|| read(&code.path, code, &maps)) else {
+            // A file that was replaced since does not fit where the old one is mapped.
+            let fits = |elf: &Elf| {
+                elf.mapped_as(code).is_some_and(|module| {
+                    let mut of_file = maps.iter().filter(|m| m.path == code.path);
+                    of_file.any(|m| m.lo == module.lo)
+                })
+            };
+            let elf = read(pid, &code.path, fits);
+            let Some((elf, module)) = elf.and_then(|elf| elf.mapped_as(code).map(|m| (elf, m)))
+            else {
                 self.unread += 1;
                 // Not to be tried again.
                 self.all.push(Module {
@@ -67,10 +126,23 @@ impl Modules {
                 });
                 continue;
             };
+            let found = elf.allocators.iter();
+            found.for_each(|address| allocator(address.wrapping_add(module.bias)));
             self.all.push(module);
-            found.into_iter().for_each(&mut allocator);
         }
     }
+}
+
+/// The arena of a process image.
+fn arena_of(dir: &Path, pid: u32, start_ns: u64) -> Option<arena::Modules> {
+    let of_pid = session::arenas(dir).into_iter().filter(|a| a.pid == pid);
+    of_pid
+        .filter_map(|found| arena::open(&found.path).ok())
+        .find(|file| {
+            let head = arena::head(file).unwrap_or_default();
+            arena::life(&head).is_ok_and(|life| life.start_ns == start_ns)
+        })
+        .map(arena::Modules::new)
 }
 
 fn mapping(line: &str) -> Option<Mapping> {
@@ -89,46 +161,74 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// A module, and where its functions that hand out or take back memory begin.
-fn read(file: &str, code: &Mapping, maps: &[Mapping]) -> Option<(Module, Vec<u64>)> {
-    let file = File::open(file).ok()?;
-    let metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.len() > LARGEST_BYTES {
-        return None;
+/// The file of that path as the process sees it, in its container as well; or, as it may have ended, as we do. `fits`: whether
+/// it is the one that is meant.
+fn read(pid: u32, path: &str, fits: impl Fn(&Elf) -> bool) -> Option<Elf> {
+    let as_seen = || procfs::is_running(pid).then(|| format!("/proc/{pid}/root{path}"));
+    let fitting = |path: &str| Elf::read(path).filter(&fits);
+    as_seen()
+        .and_then(|seen| fitting(&seen))
+        .or_else(|| fitting(path))
+}
+
+impl Elf {
+    fn read(path: &str) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || metadata.len() > LARGEST_BYTES {
+            return None;
+        }
+        let cache = ReadCache::new(file);
+        let elf = object::read::elf::ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
+        let endian = elf.elf_header().endian().ok()?;
+        let headers = elf.elf_header().program_headers(endian, &cache).ok()?;
+        let loaded = headers.iter();
+        let loaded = loaded.filter(|s| s.p_type(endian) == object::elf::PT_LOAD);
+        let segments = loaded.map(|s| Segment {
+            offset: s.p_offset(endian) & !(PAGE - 1),
+            address: s.p_vaddr(endian) & !(PAGE - 1),
+            bytes: s
+                .p_memsz(endian)
+                .saturating_add(s.p_vaddr(endian) & (PAGE - 1)),
+        });
+        let symbols = elf.dynamic_symbols().chain(elf.symbols());
+        let functions = symbols
+            .filter(|s| s.is_definition() && s.name().is_ok_and(convoy_sections::is_allocator));
+        Some(Self {
+            build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            segments: segments.collect(),
+            allocators: functions.map(|s| s.address()).collect(),
+        })
     }
-    let cache = ReadCache::new(file);
-    let elf = object::read::elf::ElfFile64::<object::Endianness, _>::parse(&cache).ok()?;
-    let endian = elf.elf_header().endian().ok()?;
-    let segments = elf.elf_header().program_headers(endian, &cache).ok()?;
-    let loaded = || {
-        let all = segments.iter();
-        all.filter(move |s| s.p_type(endian) == object::elf::PT_LOAD)
-    };
-    let segment = loaded().find(|s| s.p_offset(endian) & !(PAGE - 1) == code.offset)?;
-    let bias = code.lo.wrapping_sub(segment.p_vaddr(endian) & !(PAGE - 1));
-    let lo = loaded().map(|s| s.p_vaddr(endian) & !(PAGE - 1)).min()?;
-    let hi = loaded()
-        .map(|s| s.p_vaddr(endian).saturating_add(s.p_memsz(endian)))
-        .max()?;
-    let module = Module {
-        path: code.path.clone(),
-        build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
-        bias,
-        lo: bias.wrapping_add(lo),
-        hi: bias.wrapping_add(hi).next_multiple_of(PAGE),
-        symbols: String::new(),
-    };
-    // A file that was replaced since does not fit where the old one is mapped.
-    let fits = maps
-        .iter()
-        .filter(|m| m.path == code.path)
-        .any(|m| m.lo == module.lo);
-    let symbols = elf.dynamic_symbols().chain(elf.symbols());
-    let functions = symbols
-        .filter(|s| s.is_definition() && s.name().is_ok_and(convoy_sections::is_allocator))
-        .map(|s| s.address().wrapping_add(bias));
-    let functions = functions.collect();
-    fits.then_some((module, functions))
+
+    fn first(&self) -> Option<u64> {
+        self.segments.iter().map(|s| s.address).min()
+    }
+
+    fn end(&self) -> Option<u64> {
+        let ends = self.segments.iter();
+        ends.map(|s| s.address.saturating_add(s.bytes)).max()
+    }
+
+    /// Of address space, when it is loaded.
+    fn bytes(&self) -> u64 {
+        let (first, end) = (self.first().unwrap_or(0), self.end().unwrap_or(0));
+        end.saturating_sub(first)
+    }
+
+    /// The module, if one of its segments is mapped there.
+    fn mapped_as(&self, code: &Mapping) -> Option<Module> {
+        let segment = self.segments.iter().find(|s| s.offset == code.offset)?;
+        let bias = code.lo.wrapping_sub(segment.address);
+        Some(Module {
+            path: code.path.clone(),
+            build_id: self.build_id.clone(),
+            bias,
+            lo: bias.wrapping_add(self.first()?),
+            hi: bias.wrapping_add(self.end()?).next_multiple_of(PAGE),
+            symbols: String::new(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +239,7 @@ mod tests {
     fn own_modules_are_found_with_the_functions_that_hand_out_memory() {
         let mut modules = Modules::default();
         let mut found = Vec::new();
-        modules.look(std::process::id(), |ip| found.push(ip));
+        modules.look_at_mappings(std::process::id(), |ip| found.push(ip));
         let here = own_modules_are_found_with_the_functions_that_hand_out_memory as fn() as usize;
         let own = modules.of(here as u64).unwrap();
         assert!(own.path.contains("convoy_capture"), "{own:?}");
@@ -148,7 +248,7 @@ mod tests {
         assert!(libc.path.contains("libc"), "{libc:?}");
         assert!(found.iter().any(|ip| libc.lo <= *ip && *ip < libc.hi));
         let before = modules.all.len();
-        modules.look(std::process::id(), |_| panic!("told twice"));
+        modules.look_at_mappings(std::process::id(), |_| panic!("told twice"));
         assert_eq!(modules.all.len(), before);
     }
 
