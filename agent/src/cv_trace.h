@@ -51,6 +51,8 @@ struct cv_trace_seen {
 	struct cv_trace_site *site;
 	uint32_t passed;    /* sections since the last one that was traced */
 	uint32_t countdown; /* to the next one that may be traced */
+	uint32_t sure;      /* so many more are traced in any case, */
+	uint32_t first;     /* and so many more as far as debts allow; see tracing/sites.c */
 };
 
 #define CV_SEEN 512u /* call sites that a thread remembers, a power of two */

@@ -2,10 +2,11 @@
 /*
  * Which sections are traced.
  *
- * A call site is looked up among the targets when it is first met. Of its sections the first ones are traced, and
- * then one in `period`, drawn at random, as the budget allows: what tracing has taken in all threads together is kept
- * below a share of the time that has passed. All threads together, because what a thread does in a section
- * the others wait for. Agent rules: ../cv_agent.h.
+ * A call site is looked up among the targets when it is first met. Of its sections the first ones of each thread are
+ * traced, and then one in `period`, drawn at random, as the budget allows: what tracing has taken in all threads together is
+ * kept below a share of the time that has passed. All threads together, because what a thread does in a section
+ * the others wait for; the first ones of each thread, because only sections of several show what they share. Agent rules:
+ * ../cv_agent.h.
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,9 +20,14 @@
 #define PROBES 16u
 #define MAX_PERIOD (1u << 16)
 #define SELDOM (1u << 30) /* between two looks at a site that is not asked for */
-/* Even without budget so many sections of a site are traced: one alone says nothing. */
-#define AT_LEAST 4u
-/* The first sections of a site may run the budget up to this into debt. */
+/* Even without budget so many sections of a site are traced, one alone says nothing, */
+#define SURE 4u
+/* ... and so many of each further thread, of so many threads. */
+#define SURE_OF_OTHERS 2u
+#define SURE_THREADS 16u
+/* The n-th thread at a site has an n-th of the first thread's first sections, and at least so many. */
+#define FIRST_AT_LEAST 4u
+/* The first sections of a thread may run the budget up to this into debt. */
 #define DEBT_NS 10000000
 /* Convoy looks about this often for what there is to read. */
 #define PAUSE_NS 4000000u
@@ -125,6 +131,7 @@ void cv_trace_sites_forget(void)
 {
 	for (uint32_t i = 0; i < SITES; i++) {
 		__atomic_store_n(&sites[i].kind, CV_SITE_UNKNOWN, __ATOMIC_RELAXED);
+		__atomic_store_n(&sites[i].threads, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&sites[i].ra, 0, __ATOMIC_RELEASE);
 	}
 	__atomic_fetch_add(&epoch, 1, __ATOMIC_RELEASE);
@@ -133,9 +140,10 @@ void cv_trace_sites_forget(void)
 void cv_trace_sites_reset(void)
 {
 	for (uint32_t i = 0; i < SITES; i++) {
-		__atomic_store_n(&sites[i].traced, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&sites[i].threads, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&sites[i].period, 0, __ATOMIC_RELAXED);
 	}
+	__atomic_fetch_add(&epoch, 1, __ATOMIC_RELEASE); /* what a fork child remembers are its parent's sections */
 	started_ns = cv_now();
 	__atomic_store_n(&spent_ns, 0, __ATOMIC_RELAXED);
 }
@@ -174,6 +182,16 @@ void cv_trace_seen_free(void)
 		cv_syscall(SYS_munmap, (long)seen, SEEN_BYTES, 0, 0, 0, 0);
 }
 
+/* How many sections of the thread come before sampling. */
+static void first_sections(struct cv_trace_seen *e)
+{
+	uint32_t nth = __atomic_add_fetch(&e->site->threads, 1, __ATOMIC_RELAXED);
+	uint32_t first = cv_trace_targets->first / (nth ? nth : 1);
+
+	e->sure = nth == 1 ? SURE : nth <= SURE_THREADS ? SURE_OF_OTHERS : 0;
+	e->first = first > FIRST_AT_LEAST ? first : FIRST_AT_LEAST;
+}
+
 /* A site that is not asked for gives way to others: nothing is lost with it. */
 static struct cv_trace_seen *seen_of(uint64_t ra)
 {
@@ -197,6 +215,7 @@ static struct cv_trace_seen *seen_of(uint64_t ra)
 		return NULL;
 	}
 	*room = (struct cv_trace_seen){ .ra = ra, .site = site, .countdown = 1 };
+	first_sections(room);
 	return room;
 }
 
@@ -239,13 +258,13 @@ static void more_rarely(struct cv_trace_site *site)
 }
 
 /* The period follows the budget: doubled where there is none, halved where much is left. */
-static bool affordable(struct cv_trace_site *site, uint64_t now)
+static bool affordable(const struct cv_trace_seen *e, uint64_t now)
 {
+	struct cv_trace_site *site = e->site;
 	uint32_t period = __atomic_load_n(&site->period, __ATOMIC_RELAXED);
-	uint32_t traced = __atomic_load_n(&site->traced, __ATOMIC_RELAXED);
 	int64_t left = left_ns(now);
 
-	if (traced < AT_LEAST || (traced < cv_trace_targets->first && left > -DEBT_NS))
+	if (e->sure || (e->first && left > -DEBT_NS))
 		return now >= __atomic_load_n(&not_before_ns, __ATOMIC_RELAXED);
 	if (left <= 0 || now < __atomic_load_n(&not_before_ns, __ATOMIC_RELAXED)) {
 		more_rarely(site);
@@ -303,15 +322,18 @@ uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64
 		return 0;
 	}
 	*now_ns = cv_now();
-	affords = every() || affordable(e->site, *now_ns);
-	e->countdown = draw(s, e->site->period);
+	affords = every() || affordable(e, *now_ns);
 	if (!affords) {
+		e->countdown = draw(s, e->site->period);
 		e->passed++;
 		return 0;
 	}
 	weight = e->passed + 1;
 	e->passed = 0;
-	__atomic_fetch_add(&e->site->traced, 1, __ATOMIC_RELAXED);
+	e->sure -= e->sure > 0;
+	e->first -= e->first > 0;
+	/* The period may be long by what other threads have traced. */
+	e->countdown = e->first ? 1 : draw(s, e->site->period);
 	return weight;
 }
 
