@@ -25,11 +25,24 @@ struct Fixture {
     function: String,
     /// The root cause.
     verdict: String,
+    /// Libraries that it is linked with.
+    #[serde(default)]
+    linked: Vec<String>,
+    /// A library whose path is the program's argument.
+    #[serde(default)]
+    loaded: Option<String>,
     #[serde(skip)]
-    name: String,
+    folder: PathBuf,
 }
 
-/// The tests of all fixtures in C.
+/// A fixture's program in one language.
+#[derive(Debug, Clone)]
+struct Program {
+    fixture: Fixture,
+    source: PathBuf,
+}
+
+/// The tests of all fixtures.
 pub fn trials() -> Vec<Trial> {
     let fixtures = match all() {
         Ok(fixtures) => fixtures,
@@ -40,17 +53,67 @@ pub fn trials() -> Vec<Trial> {
         }
     };
     let mut trials = Vec::new();
-    for fixture in fixtures {
+    for program in fixtures.into_iter().flat_map(programs) {
         for (test, fixed) in [("found", false), ("fixed-is-not", true)] {
-            let fixture = fixture.clone();
-            let name = format!("diagnose/{}/{test}", fixture.name);
+            let program = program.clone();
+            let name = format!("diagnose/{}/{test}", program.name());
             let needs = missing(&["cpus-2".to_owned()]);
             trials.push(trial(name, needs, move |scratch| {
-                judge(&fixture, fixed, scratch)
+                judge(&program, fixed, scratch)
             }));
         }
     }
     trials
+}
+
+/// In C, in C++, or in both.
+fn programs(fixture: Fixture) -> Vec<Program> {
+    let stem = fixture.name().replace('-', "_");
+    let sources = ["c", "cpp"].map(|extension| fixture.folder.join(format!("{stem}.{extension}")));
+    let there = sources.into_iter().filter(|source| source.is_file());
+    there
+        .map(|source| Program {
+            fixture: fixture.clone(),
+            source,
+        })
+        .collect()
+}
+
+impl Fixture {
+    fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
+impl Program {
+    fn name(&self) -> String {
+        match self.source.extension() {
+            Some(extension) if extension == "cpp" => format!("{}-cpp", self.fixture.name()),
+            _ => self.fixture.name(),
+        }
+    }
+
+    /// The command that runs it, compiled with its libraries.
+    fn command(&self, fixed: bool) -> Result<Vec<PathBuf>> {
+        let library = |name: &String| {
+            let flags = ["-shared", "-fPIC"].map(str::to_owned);
+            compile(&self.fixture.folder.join(name), &flags)
+        };
+        // Some linkers drop what the program, which comes after its libraries, does not yet need.
+        let mut flags = vec!["-Wl,--no-as-needed".to_owned()];
+        for name in &self.fixture.linked {
+            flags.push(library(name)?.display().to_string());
+        }
+        if fixed {
+            flags.push("-DFX_FIXED".to_owned());
+        }
+        let mut command = vec![compile(&self.source, &flags)?];
+        if let Some(name) = &self.fixture.loaded {
+            command.push(library(name)?);
+        }
+        Ok(command)
+    }
 }
 
 fn all() -> Result<Vec<Fixture>> {
@@ -67,33 +130,22 @@ fn read(file: &PathBuf) -> Result<Fixture> {
     let of = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
     let text = std::fs::read_to_string(file).map_err(|e| of(&e))?;
     let mut fixture: Fixture = toml::from_str(&text).map_err(|e| of(&e))?;
-    let folder = file.parent().and_then(|folder| folder.file_name());
-    fixture.name = folder.unwrap_or_default().to_string_lossy().into_owned();
+    fixture.folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
     Ok(fixture)
 }
 
-fn judge(fixture: &Fixture, fixed: bool, scratch: &Scratch) -> Result {
-    let source = format!(
-        "fixtures/{0}/{1}.c",
-        fixture.name,
-        fixture.name.replace('-', "_")
-    );
-    let flags: &[String] = if fixed {
-        &["-DFX_FIXED".to_owned()]
-    } else {
-        &[]
-    };
-    let program = compile(&root().join(source), flags)?;
-    turn::retry(|| said_or_not(fixture, fixed, &program, scratch))
+fn judge(program: &Program, fixed: bool, scratch: &Scratch) -> Result {
+    let command = program.command(fixed)?;
+    turn::retry(|| said_or_not(&program.fixture, fixed, &command, scratch))
 }
 
 /// As they are, these fixtures may be over before convoy has looked at the program's modules (docs/limits.md).
 const SCALE: &str = "8";
 
-fn said_or_not(fixture: &Fixture, fixed: bool, program: &Path, scratch: &Scratch) -> Result {
+fn said_or_not(fixture: &Fixture, fixed: bool, program: &[PathBuf], scratch: &Scratch) -> Result {
     let profile = scratch.path("run.convoy");
     let mut command = convoy::diagnose(&["--every"], &profile)?;
-    command.arg(program).env("CONVOY_FX_SCALE", SCALE);
+    command.args(program).env("CONVOY_FX_SCALE", SCALE);
     let outcome = run(&mut command, scratch.dir(), "diagnose", TIMEOUT)?;
     check!(
         outcome.end == End::Status(0) && outcome.stdout.ends_with("EXIT-SUCCESS\n"),
@@ -121,7 +173,8 @@ fn verdicts(report: &Value, function: &str) -> Vec<String> {
         let stack = place["stack"].as_u64().unwrap_or(u64::MAX) as usize;
         let stack = &report["stacks"][stack];
         let shown = stack["shown"].as_u64().unwrap_or(0) as usize;
-        stack["frames"][shown]["function"] == function
+        let name = stack["frames"][shown]["function"].as_str();
+        name.is_some_and(|name| is_named(name, function))
     };
     let decided = |place: &Value| {
         let verdict = &place["verdict"];
@@ -139,4 +192,10 @@ fn verdicts(report: &Value, function: &str) -> Vec<String> {
         said.push("already-exclusive".into());
     }
     said
+}
+
+/// `(anonymous namespace)::f(int)` is f.
+fn is_named(name: &str, function: &str) -> bool {
+    let name = name.replace("(anonymous namespace)::", "");
+    name.split('(').next() == Some(function)
 }

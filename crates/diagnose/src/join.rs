@@ -102,8 +102,11 @@ fn apply(finding: &mut Finding, verdicts: &[Verdict]) {
         finding.undecided = "its places differ: each has the cause that is named for it".into();
     }
     finding.evidence.extend(first.evidence.iter().cloned());
-    if let (Some(saved), true) = (first.waits_saved, finding.undecided.is_empty()) {
-        scale(finding, saved);
+    match first.waits_saved {
+        Some(saved) if finding.undecided.is_empty() => scale(finding, saved),
+        Some(_) => {}
+        // Nothing in the sections says how many waits the fix takes away: no promise.
+        None => finding.gain.low = finding.gain.low.min(1.0),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{Model, SectionCode, Sections, Sharing, SiteFrame};
+use convoy_model::{Called, Model, SectionCode, Sections, Sharing, SiteFrame};
+
+use convoy_profile::Op;
 
 use crate::groups::Group;
 use crate::rows::LineRow;
@@ -45,7 +47,7 @@ pub(crate) fn lines(model: &Model, eyes: &Eyes<'_>, group: &Group) -> Vec<LineRo
             .or_insert_with(|| (frame.clone(), Sum::default()));
         add(sum, row, eyes);
     }
-    let calls = called(sections, group, &home);
+    let calls = called(sections, group, &home, traced);
     let all: u64 = sums.values().map(|(_, sum)| sum.instructions).sum();
     let per_section = |n: f64| n / traced.max(1) as f64;
     let mut lines: Vec<(LineRow, bool)> = sums
@@ -112,6 +114,12 @@ fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
         .filter_map(|&ix| eyes.word(ix))
         .map(|word| eyes.sharing(word).unwrap_or(Sharing::Local))
         .collect();
+    // An indivisible access needs no lock: reference counts, flags of what was begun once.
+    if row.atomic {
+        sum.accesses += row.accesses as f64;
+        sum.by_sharing[Sharing::Local as usize] += row.accesses as f64;
+        return;
+    }
     if known.is_empty() {
         sum.unseen = sum.unseen.saturating_add(row.accesses);
     }
@@ -150,11 +158,14 @@ fn own_frame<'a>(sections: &'a Sections, place: u32, home: &[&str]) -> Option<&'
     frames.iter().find(at_home).or(frames.last())
 }
 
-/// Lines that call what the tables of calls know.
-fn called<'a>(sections: &'a Sections, group: &Group, home: &[&str]) -> Vec<Key<'a>> {
+/// Lines that call what the tables of calls know. Not what has been done once already, nor what few sections do: the kernel
+/// is asked for memory now and then.
+fn called<'a>(sections: &'a Sections, group: &Group, home: &[&str], traced: u64) -> Vec<Key<'a>> {
     let calls = sections.calls.iter();
     calls
         .filter(|call| group.sites.contains(&call.site))
+        .filter(|call| !matches!(call.what, Called::Op(Op::Once, _)) || call.waits > 0)
+        .filter(|call| call.sections as f64 > FEW * traced as f64)
         .filter_map(|call| Some(key(own_frame(sections, call.place?, home)?)))
         .collect()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{SectionSample, Touch};
+use convoy_model::{Region, SectionSample, Touch};
 
 use crate::data::data;
 use crate::rows::{Part, Partition, PartitionBy};
@@ -135,8 +135,32 @@ fn conflict(a: &[(u32, bool)], b: &[(u32, bool)], without: &BTreeSet<u32>) -> bo
     false
 }
 
-/// Words that are in one section are in one part.
+/// The parts, over all words; if memory that is handed out again joins them, over those of variables.
 fn partition(
+    eyes: &Eyes<'_>,
+    samples: &[&SectionSample],
+    sets: &[Vec<(u32, bool)>],
+    without: &BTreeSet<u32>,
+) -> Option<Partition> {
+    parts(eyes, samples, sets, without).or_else(|| {
+        let of_variable = |word: &u32| {
+            eyes.word(*word)
+                .is_some_and(|word| word.region == Region::Global)
+        };
+        let keep = |set: &Vec<(u32, bool)>| {
+            set.iter()
+                .copied()
+                .filter(|(word, _)| of_variable(word))
+                .collect()
+        };
+        let fewer: Vec<Vec<(u32, bool)>> = sets.iter().map(keep).collect();
+        eyes.allocates
+            .then(|| parts(eyes, samples, &fewer, without))?
+    })
+}
+
+/// Words that are in one section are in one part.
+fn parts(
     eyes: &Eyes<'_>,
     samples: &[&SectionSample],
     sets: &[Vec<(u32, bool)>],

@@ -234,7 +234,8 @@ pub struct Verdict {
     pub evidence: Vec<Evidence>,
     /// Lines to move, or the instruction to replace.
     pub lines: Vec<SiteFrame>,
-    /// Share of the waits for the lock that the fix would take away at least; `None` = it cannot be said.
+    /// Share of the waits for the lock that the fix would take away at least; `None` = it cannot be said, and
+    /// nothing is promised.
     pub waits_saved: Option<f64>,
 }
 

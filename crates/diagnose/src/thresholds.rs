@@ -21,6 +21,8 @@ pub struct Thresholds {
     pub conflicts_shared: f64,
     /// Share of the accesses of shared words that may be of words which most sections use, for the others to be parts.
     pub common: f64,
+    /// Share of the sections that come right before or after another one of the same function: of two in a row each, half.
+    pub followed: f64,
     /// Share of the sections that block inside.
     pub blocking: f64,
     /// Share of a lock's acquisitions that lie inside another lock's sections, for it to be always inside.
@@ -39,6 +41,7 @@ impl Default for Thresholds {
             conflicts: 0.25,
             conflicts_shared: 0.50,
             common: 1.0 / 3.0,
+            followed: 2.0 / 3.0,
             blocking: 0.50,
             always: 0.90,
         }

@@ -404,3 +404,67 @@ fn too_few_sections_decide_nothing() {
         row.verdict.undecided
     );
 }
+
+#[test]
+fn nodes_of_one_list_are_no_parts() {
+    let mut w = World::new();
+    let line = w.line(11);
+    // Head, count, and the one node that hangs on the head.
+    w.run(60, |thread, turn| {
+        let node = HEAP + 4096 + ((turn * 7 + thread * 13) % 31) * 64;
+        vec![
+            Step::Read(line, HEAP),
+            Step::Add(line, node),
+            Step::Write(line, HEAP),
+            Step::Add(line, HEAP + 8),
+        ]
+    });
+    assert_eq!(decided(&w.row()), "small-section");
+}
+
+#[test]
+fn several_elements_at_a_time_have_no_parts() {
+    let mut w = World::new();
+    let line = w.line(11);
+    // A chain of pairs joins all elements, and yet few sections meet.
+    w.run(60, |thread, turn| {
+        let first = (turn * 7 + thread * 13) % 60;
+        let element = |i: u64| {
+            let i = (first + i) % 60;
+            (0..30)
+                .flat_map(move |k| [Step::Add(line, HEAP + i * 512 + k * 8), Step::Work(line, 1)])
+        };
+        element(0).chain(element(1)).collect()
+    });
+    let row = w.row();
+    let ids: Vec<&str> = row.verdict.causes.iter().map(|cause| cause.id).collect();
+    assert_eq!(ids, ["too-many-data-under-one-lock", "truly-shared-data"]);
+    assert!(row.verdict.undecided.contains("taken together"));
+}
+
+#[test]
+fn one_rare_word_in_a_library_does_not_keep_a_line_in() {
+    let own = |thread: u64, k: u64| HEAP + 0x10_0000 * (thread + 1) + k * 8;
+    let world = |every: u64| {
+        let mut w = World::new();
+        let (format, append) = (w.line(11), w.line(12));
+        let inner = w.p.frame("format", "format.c", 5);
+        w.run(60, |thread, turn| {
+            let steps = (0..300).map(|k| Step::Add(inner, own(thread, k)));
+            let rare = (turn % every == 0).then(|| Step::Read(inner, own(9, turn * 2 + thread)));
+            vec![
+                Step::Call(format, steps.chain(rare).collect()),
+                Step::Add(append, HEAP),
+                Step::Add(append, HEAP + 8),
+            ]
+        });
+        w.row()
+    };
+    let row = world(60);
+    assert_eq!(
+        (decided(&row), lines(&row)),
+        ("too-large-critical-section", vec![11])
+    );
+    // One in each section: nothing says that it is nobody else's.
+    assert_ne!(world(1).verdict.lines.len(), 1);
+}

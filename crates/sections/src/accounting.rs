@@ -18,6 +18,8 @@ use crate::words::{Use, Words};
 const OBJECTS: u32 = 16;
 /// Sites in all.
 const SITES: usize = 8192;
+/// Threads with a site or an object of which it is known what came before, in a process.
+const FOLLOWED: usize = 16_384;
 /// Accesses of blocks by site, in all: some 100 bytes each with their samples.
 const ACCESSES: usize = 150_000;
 
@@ -52,13 +54,15 @@ pub(crate) struct Process {
     stacks: HashMap<u32, StackRange>,
     pub(crate) words: Words,
     /// The last section of each thread.
-    last: HashMap<u32, Last>,
+    /// The last section of a thread on an object.
+    last: HashMap<(u32, u64), Last>,
+    /// Threads and sites of which sections were passed over.
+    passed: HashSet<(u32, u32)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Last {
     site: u32,
-    object: u64,
     end_ns: u64,
 }
 
@@ -79,6 +83,7 @@ impl Process {
             stacks: HashMap::new(),
             words: Words::new(),
             last: HashMap::new(),
+            passed: HashSet::new(),
         }
     }
 }
@@ -246,20 +251,27 @@ impl Accounting {
         Some(number)
     }
 
-    /// Whether it came right after another one of its thread.
+    /// After which section of its thread on the same object it came. Only as long as none of its thread and site was
+    /// passed over: later, what came between is not known.
     fn follow(&mut self, section: &Section<'_>, site: u32) {
+        let process = self.process(section.process);
+        if process.passed.len() >= FOLLOWED || process.passed.contains(&(section.thread, site)) {
+            return;
+        }
+        if section.weight > 1 {
+            process.passed.insert((section.thread, site));
+            return;
+        }
+        if process.last.len() >= FOLLOWED {
+            process.last.clear();
+        }
         let last = Last {
             site,
-            object: section.object,
             end_ns: section.end_ns,
         };
-        let before = self
-            .process(section.process)
-            .last
-            .insert(section.thread, last);
+        let before = process.last.insert((section.thread, section.object), last);
         let Some(before) = before else { return };
-        let gap = section.begin_ns.checked_sub(before.end_ns);
-        if let (true, 0 | 1, Some(gap)) = (before.object == section.object, section.weight, gap) {
+        if let Some(gap) = section.begin_ns.checked_sub(before.end_ns) {
             let none = Follow {
                 n: 0,
                 gap_ns: 0,

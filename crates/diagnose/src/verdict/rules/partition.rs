@@ -38,20 +38,24 @@ impl Judge<'_> {
         wholly.or_else(but_common).filter(|_| parts.parts > 1)
     }
 
-    /// Some conflict: neither one nor the other.
+    /// Neither one nor the other: some conflict, or few do and yet the data have no parts.
     pub(super) fn between(&self, together: &Together) -> Option<Verdict> {
         let share = together.conflicts?;
-        let t = self.case.t;
+        let (t, of_pairs) = (self.case.t, percent(share.share));
         let parts = together.partition.as_ref().is_some_and(|p| p.parts > 1);
-        (share.share > t.conflicts && share.share < t.conflicts_shared && parts).then(|| Verdict {
-            evidence: vec![Self::conflict_evidence(&share)],
-            ..undecided(
-                vec![self.many(None), needed_cause(&self.here)],
-                format!(
-                    "{} of the pairs of sections touch the same data: finer locks would let the others pass, and how many depends on how the data are divided",
-                    percent(share.share)
-                ),
-            )
+        let small = self.case.instructions() <= t.small_instructions;
+        let why = match share.share {
+            share if share <= t.conflicts && !small => format!(
+                "only {of_pairs} of the pairs of sections touch the same data, but they use several elements at a time: finer locks would have to be taken together"
+            ),
+            share if share > t.conflicts && share < t.conflicts_shared && parts => format!(
+                "{of_pairs} of the pairs of sections touch the same data: finer locks would let the others pass, and how many depends on how the data are divided"
+            ),
+            _ => return None,
+        };
+        Some(Verdict {
+            evidence: self.conflicts(),
+            ..undecided(vec![self.many(None), needed_cause(&self.here)], why)
         })
     }
 

@@ -1,7 +1,9 @@
 //! Sections that are too long, too short, or too many.
 
+use std::collections::BTreeSet;
+
 use convoy_model::finding::Cause;
-use convoy_model::SiteFrame;
+use convoy_model::{SectionFollow, SiteFrame};
 
 use super::{decided, Judge};
 use crate::groups::shown;
@@ -12,6 +14,16 @@ use crate::text::{cause, evidence, frame, line_list, percent};
 const LINES: usize = 8;
 /// Between the release and the next acquire of the same lock: nobody else needs more. Nanoseconds.
 const SMALL_GAP_NS: f64 = 2000.0;
+
+/// Pairs of sections, one after the other, that say something.
+const FOLLOWS: u64 = 8;
+
+/// What comes right before or after the sections of a place.
+struct Followed<'a> {
+    share: f64,
+    gap_ns: f64,
+    places: Vec<&'a SiteFrame>,
+}
 
 impl Judge<'_> {
     /// Threads leave the processor while they hold it.
@@ -112,25 +124,14 @@ impl Judge<'_> {
         if case.instructions() > 2.0 * case.t.small_instructions {
             return None;
         }
-        let (n, gap, others) = self.followed();
-        let share = n as f64 / case.wholes.max(1) as f64;
-        if share < 0.5 {
-            return None;
-        }
-        let mut places: Vec<&SiteFrame> = others.iter().collect();
-        places.sort();
-        places.dedup();
-        let list = line_list(&places);
-        let ratio = evidence(
-            "followed_ratio",
-            share,
-            format!("{} of the sections are followed by another one of the same thread and function, {gap:.0} ns later (mean)", percent(share)),
-        );
+        let followed = self.followed()?;
         let here = shown(case.model, case.group.site)?;
-        let function = here.function_label();
-        if others.iter().all(|other| other == here) != again {
+        if followed.share < case.t.followed || followed.places.iter().all(|&at| at == here) != again
+        {
             return None;
         }
+        let function = here.function_label();
+        let list = line_list(&followed.places);
         let found = match again {
             true => cause(
                 "lock-too-fine",
@@ -148,35 +149,64 @@ impl Judge<'_> {
                 },
             ),
         };
+        let ratio = evidence(
+            "followed_ratio",
+            followed.share,
+            format!(
+                "{} of the sections come right before or after another one of the same thread, lock and function: {:.0} ns between them (mean)",
+                percent(followed.share),
+                followed.gap_ns
+            ),
+        );
         Some(decided(found, vec![ratio]))
     }
 
-    /// Sections of this site that are followed at once in the same function, the mean gap, and the places.
-    fn followed(&self) -> (u64, f64, Vec<SiteFrame>) {
+    /// Of the sections here of which it is known what the thread did next (or before) with the lock, those where it took
+    /// it again at once in the same function.
+    fn followed(&self) -> Option<Followed<'_>> {
         let case = self.case;
         let of_site = |site: u32| {
             let row = case.sections.sites.get(site as usize)?;
             shown(case.model, row.site)
         };
-        let here = shown(case.model, case.group.site);
-        let here = here.map_or("", |frame| frame.function.as_str());
-        let (mut n, mut gap, mut places) = (0, 0, Vec::new());
-        for follow in &case.sections.follows {
-            let (Some(a), Some(b)) = (of_site(follow.first), of_site(follow.then)) else {
-                continue;
-            };
-            let near = follow.gap_ns as f64 <= SMALL_GAP_NS * follow.n as f64;
-            if !near || here.is_empty() || a.function != here || b.function != here {
-                continue;
+        let function = shown(case.model, case.group.site)?.function.as_str();
+        let places = |row: &SectionFollow| {
+            let at_once = row.gap_ns as f64 <= SMALL_GAP_NS * row.n as f64;
+            let places = [of_site(row.first)?, of_site(row.then)?];
+            let here = !function.is_empty() && places.iter().all(|at| at.function == function);
+            (at_once && here).then_some(places)
+        };
+        let mut best: Option<Followed<'_>> = None;
+        let roles: [fn(&SectionFollow) -> u32; 2] = [|row| row.first, |row| row.then];
+        for ours in roles {
+            let (mut all, mut near, mut gap) = (0, 0, 0);
+            let follows = case.sections.follows.iter();
+            for row in follows.filter(|row| case.group.sites.contains(&ours(row))) {
+                all += row.n;
+                if places(row).is_some() {
+                    near += row.n;
+                    gap += row.gap_ns;
+                }
             }
-            places.extend([a.clone(), b.clone()]);
-            let ours = [follow.first, follow.then];
-            if ours.iter().any(|site| case.group.sites.contains(site)) {
-                n += follow.n;
-                gap += follow.gap_ns;
+            let share = near as f64 / all.max(1) as f64;
+            if all >= FOLLOWS && best.as_ref().is_none_or(|best| share > best.share) {
+                best = Some(Followed {
+                    share,
+                    gap_ns: gap as f64 / near.max(1) as f64,
+                    places: Vec::new(),
+                });
             }
         }
-        (n, gap as f64 / n.max(1) as f64, places)
+        // All in a row, not only the neighbours.
+        let row: BTreeSet<_> = case
+            .sections
+            .follows
+            .iter()
+            .filter_map(places)
+            .flatten()
+            .collect();
+        let places = row.into_iter().collect();
+        best.map(|best| Followed { places, ..best })
     }
 
     pub(super) fn small_cause(&self) -> Cause {
