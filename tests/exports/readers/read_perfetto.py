@@ -1,8 +1,7 @@
 """Reads a trace with Perfetto's own protobuf classes and says, as JSON, what is in it.
 
-Perfetto's trace processor is a binary that its package fetches when it is first used, which a test cannot
-rely on. What the processor takes for granted is checked here instead: switches of a CPU fit together, nobody runs on
-two CPUs, wakers run when they wake, what was interned is there, slices nest, every flow has two ends.
+What the trace processor takes for granted is checked here (read_trace_processor.py asks it): switches of a CPU fit
+together, nobody runs on two CPUs, wakers run when they wake, what was interned is there, slices nest, every flow has two ends.
 """
 
 import collections

@@ -182,9 +182,10 @@ pub struct TrackEvent {
     pub counter_value: Option<i64>,
     #[prost(double, optional, tag = "44")]
     pub double_counter_value: Option<f64>,
-    #[prost(fixed64, repeated, tag = "47")]
+    // Perfetto's definitions are of proto2: its trace processor does not see numbers that are packed.
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
-    #[prost(fixed64, repeated, tag = "48")]
+    #[prost(fixed64, repeated, packed = "false", tag = "48")]
     pub terminating_flow_ids: Vec<u64>,
     #[prost(uint64, optional, tag = "56")]
     pub callstack_iid: Option<u64>,
