@@ -14,6 +14,7 @@ mod merge;
 mod roles;
 mod rows;
 mod short_cpus;
+mod switching;
 mod tables;
 mod text;
 mod thresholds;

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::{passes_on, GroupId, ObjectId, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_model::{
+    passes_on, GroupId, ObjectId, OffReason, ProcessId, SchedThread, SiteId, ThreadId, Waker,
+};
 use convoy_profile::ObjectKind;
 
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::gain::{Saving, SWITCH_NS};
 use crate::levels::{add, freed};
+use crate::switching::Switching;
 use crate::tables::paths::most;
 use crate::tables::waits::{low_ns, meanwhile};
 use crate::text::{cause, evidence, time};
-use crate::view::View;
+use crate::view::{is_file_io, View};
 
 /// Waits that make a convoy: fewer are a start or an end.
 const WAITS: u64 = 20;
@@ -28,6 +31,10 @@ const NEAR: usize = 3;
 /// switches cost before they wait again, those are what takes the time, and go once nobody has to sleep.
 const EXPECTED: f64 = 0.5;
 const SURE: f64 = 0.2;
+/// Time in the kernel per wait from which most calls that want to wait come back at once. A wait takes less than 20 us.
+const HOT_NS: f64 = 50_000.0;
+/// Most of what threads run can be the price of a lock.
+const NO_WORK: f64 = 0.9;
 const METHOD: &str = "waits for it while few threads worked, gone";
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +56,10 @@ struct Case {
     addresses: BTreeSet<u64>,
     known: f64,
     own: f64,
+    /// Of `own`, in functions that are a lock's.
+    named: f64,
+    /// Waited while the one who ended it was itself in a file or a disk.
+    in_files: f64,
     wakers: BTreeMap<SiteId, f64>,
 }
 
@@ -87,9 +98,17 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             continue;
         };
         case.known += wake.wait_ns as f64;
+        let in_files = wake.waker_off.iter().filter(|(id, _)| {
+            let off = view.sched.off(*id);
+            off.is_some_and(|off| is_file_io(off.reason))
+        });
+        case.in_files += in_files.map(|&(_, ns)| ns as f64).sum::<f64>();
         let same_group = view.role(waker) == view.role(off.thread) && waker != off.thread;
         if same_group && looks_like_a_lock(view, off.site, site) {
             case.own += wake.wait_ns as f64;
+            if is_named(view, off.site, site) {
+                case.named += wake.wait_ns as f64;
+            }
             if let Some(site) = site {
                 *case.wakers.entry(site).or_default() += wake.wait_ns as f64;
             }
@@ -123,6 +142,9 @@ pub(crate) fn looks_like_a_lock(
     waiter: Option<SiteId>,
     waker: Option<SiteId>,
 ) -> bool {
+    if is_named(view, waiter, waker) {
+        return true;
+    }
     let (Some(waiter), Some(waker)) = (waiter, waker) else {
         return false;
     };
@@ -135,7 +157,86 @@ pub(crate) fn looks_like_a_lock(
     })
 }
 
+/// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc) and of Rust's
+/// library. Such a wait is at the same place as its end, because the program calls one function that does both.
+const LOCKS: &[&str] = &[
+    "__lll_lock_wait",
+    "Mutex::lock_contended",
+    "RwLock::write_contended",
+    "RwLock::read_contended",
+];
+const UNLOCKS: &[&str] = &[
+    "__lll_lock_wake",
+    "Mutex::wake",
+    "Mutex::unlock",
+    "RwLock::wake_writer_or_readers",
+];
+
+/// Whether waiter and waker are in such functions.
+fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
+    let is_in = |site: Option<SiteId>, functions: &[&str]| {
+        let site = site.and_then(|id| view.model.sites.get(id.0 as usize));
+        let frames = site.map_or(&[][..], |site| {
+            site.frames.get(..=site.shown).unwrap_or(&site.frames)
+        });
+        frames.iter().any(|frame| {
+            // Rust: <std::sys::sync::mutex::futex::Mutex>::lock_contended.
+            let name = frame.function.replace('>', "");
+            functions.iter().any(|known| name.contains(known))
+        })
+    };
+    is_in(waiter, LOCKS) && is_in(waker, UNLOCKS)
+}
+
 impl Case {
+    fn saving(&self, view: &View) -> Saving {
+        let members: Vec<ThreadId> = self.threads.iter().copied().collect();
+        let rows = || members.iter().filter_map(|id| view.threads.get(id));
+        let sum = |of: fn(&SchedThread) -> u64| rows().map(|th| of(th) as f64).sum::<f64>();
+        let (n, threads) = (self.n as f64, members.len() as f64);
+        let running = sum(|th| th.running_ns);
+        let delayed = sum(|th| th.delayed_ns) * (n / sum(|th| th.slices).max(1.0)).min(1.0);
+        let switching = Switching::of(view, &members, n);
+        // Each thread has its waits less, the delays of getting back, and the switches. One that was handed the lock
+        // and has no processor yet keeps the others waiting. Nobody gets faster by what a disk takes.
+        let waited = (self.sum - self.in_files).max(0.0);
+        let each = |cpu: f64| ((waited + delayed + cpu) / threads).min(view.wall);
+        // Half of what they run, or more, may be switches.
+        if running < 2.0 * n * SWITCH_NS.1 {
+            return Saving {
+                expected: each(switching.expected),
+                most: each(switching.most.max(n * SWITCH_NS.1)),
+                sure: SURE,
+                cpu: (switching.expected, switching.most.max(n * SWITCH_NS.1)),
+            };
+        }
+        let freed = freed(&self.meanwhile, &view.sched.working, view.useful);
+        let perhaps =
+            (freed * view.perhaps_low()).min(view.wall * (1.0 - 1.0 / view.useful.max(1.0)));
+        // A word that changes before the kernel can look at it is fetched from processor to processor at every step
+        // of the program, too: nobody knows what is left without that.
+        let hot = switching.in_kernel.is_some_and(|ns| ns > n * HOT_NS);
+        let most_cpu = if hot {
+            NO_WORK * running
+        } else {
+            switching.most
+        };
+        // What is only concluded to be a lock may hand over work: then delays are nobody's fault.
+        let certain = self.named >= OWN * self.known;
+        let most = each(most_cpu).max(perhaps).max(freed);
+        Saving {
+            expected: EXPECTED
+                * if certain {
+                    freed.max(each(switching.expected))
+                } else {
+                    freed
+                },
+            most,
+            sure: SURE,
+            cpu: (switching.expected, most_cpu),
+        }
+    }
+
     fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
         let view = cx.view;
         if self.n < WAITS
@@ -145,32 +246,7 @@ impl Case {
         {
             return None;
         }
-        let members = || self.threads.iter().filter_map(|id| view.threads.get(id));
-        let running: f64 = members().map(|th| th.running_ns as f64).sum();
-        let delayed: f64 = members().map(|th| th.delayed_ns as f64).sum();
-        let (n, threads) = (self.n as f64, self.threads.len() as f64);
-        // Half of what they run, or more, may be switches.
-        let saving = if running < 2.0 * n * SWITCH_NS.1 {
-            // Each thread has its waits less, the delays of getting back, and the switches. One that was handed the
-            // lock and has no processor yet keeps the others waiting.
-            let each = |switch: f64| (self.sum + delayed + n * switch) / threads;
-            Saving {
-                expected: each(SWITCH_NS.0).min(view.wall),
-                most: each(SWITCH_NS.1).min(view.wall),
-                sure: SURE,
-                cpu: (n * SWITCH_NS.0, n * SWITCH_NS.1),
-            }
-        } else {
-            let most = freed(&self.meanwhile, &view.sched.working, view.useful);
-            Saving {
-                expected: EXPECTED * most,
-                most: (most * view.perhaps_low())
-                    .min(view.wall * (1.0 - 1.0 / view.useful.max(1.0)))
-                    .max(most),
-                sure: SURE,
-                ..Saving::default()
-            }
-        };
+        let saving = self.saving(view);
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }

@@ -7,6 +7,7 @@ mod holder_off_cpu;
 mod imbalance;
 mod io;
 mod limiting_stage;
+mod lock_step;
 mod memory;
 mod passed_on;
 mod serial_code;
@@ -62,6 +63,10 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         if !is_explained(&finding, &holders) {
             findings.push(finding);
         }
+    }
+    for (groups, finding) in lock_step::findings(&cx, &explained) {
+        explained.extend(groups);
+        findings.push(finding);
     }
     findings.extend(serial_code::findings(&cx, &explained));
     let holders = holders.into_iter().map(|found| found.finding);

@@ -7,3 +7,4 @@ mod bounds;
 mod kit;
 mod serial;
 mod spinning;
+mod steps;

@@ -1,0 +1,115 @@
+//! lock-step, and locks inside of libraries: contended-futex.
+
+use convoy_model::Model;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, us, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// A reader and a writer that hand over 400 pieces: each works for one step, and waits for the other meanwhile,
+/// but for what they overlap.
+fn turns(step: u64, overlap: u64) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4);
+    let (read, write) = (p.site("read", "r.c", 1), p.site("write", "w.c", 1));
+    let (put, get) = (p.site("put", "queue.c", 5), p.site("get", "queue.c", 9));
+    let reader = p.thread("reader").start("reading", "r.c", 1).cpu(1).id();
+    let writer = p.thread("writer").start("writing", "w.c", 1).cpu(1).id();
+    let mut s = Schedule::new();
+    s.waits(writer, Wait::futex(get, 0x7000).woken_by(reader, put), step);
+    for _ in 0..400 {
+        s.runs(reader, read, step + overlap);
+        s.waits(reader, Wait::futex(put, 0x7004).woken_by(writer, get), step);
+        s.runs(writer, write, step + overlap);
+        s.waits(writer, Wait::futex(get, 0x7000).woken_by(reader, put), step);
+    }
+    model(p, s)
+}
+
+#[test]
+fn small_pieces_that_are_handed_over_one_by_one_are_told() {
+    let a = analysis(&turns(us(30), 0));
+    let f = only(&a);
+    assert_eq!(f.id, "lock-step");
+    assert!(f.title.contains("in turns"), "{}", f.title);
+    assert_eq!(f.gain.low, 1.0);
+    // Both at once is twice as fast, and less to hand over a little more.
+    assert!((1.3..2.5).contains(&f.gain.mid), "{:?}", f.gain);
+    assert!((1.9..3.5).contains(&f.gain.high), "{:?}", f.gain);
+}
+
+#[test]
+fn long_steps_are_phases_unless_they_overlap() {
+    assert!(!ids(&analysis(&turns(ms(3), 0))).contains(&"lock-step"));
+    assert!(ids(&analysis(&turns(ms(3), ms(1)))).contains(&"lock-step"));
+}
+
+/// Two threads that meet at a barrier after each step; one of them is later each time.
+fn meetings(step: u64) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4);
+    let (work, meet) = (p.site("cells", "grid.c", 3), p.site("cells", "grid.c", 8));
+    let ids: Vec<_> = (0..2)
+        .map(|_| p.thread("w").start("cells", "grid.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for round in 0..600 {
+        for at in 0..2 {
+            let (t, other) = (ids[at], ids[1 - at]);
+            if round % 2 == at {
+                s.runs(t, work, 2 * step);
+            } else {
+                s.runs(t, work, step);
+                s.waits(t, Wait::futex(meet, 0x7000).woken_by(other, meet), step);
+            }
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn threads_that_meet_after_each_small_step_are_told() {
+    let a = analysis(&meetings(us(20)));
+    let f = a.findings.iter().find(|f| f.id == "lock-step");
+    let f = f.expect("lock-step");
+    assert!(f.title.contains("meet"), "{}", f.title);
+    assert!(!ids(&analysis(&meetings(ms(2)))).contains(&"lock-step"));
+}
+
+/// Threads in a lock of the C library's own: waits and their ends are at one line of the program.
+fn stdio(leaves: (&str, &str)) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4).raw().without_agent = true;
+    let libc = p.module("libc.so.6");
+    let field = p.frame("field", "out.c", 7);
+    let mut at = |leaf: &str| {
+        let leaf = p.frame_in(libc, leaf, "", 0);
+        p.stack(&[leaf, field])
+    };
+    let (wait, wake) = (at(leaves.0), at(leaves.1));
+    let work = p.site("field", "out.c", 6);
+    let ids: Vec<_> = (0..2)
+        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for (at, &t) in ids.iter().enumerate() {
+        let lock = Wait::futex(wait, 0x7000).woken_by(ids[1 - at], wake);
+        s.waits(t, lock, ms(1 + at as u64));
+        for _ in 0..100 {
+            s.runs(t, work, ms(1));
+            s.waits(t, lock, ms(1));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_lock_inside_of_the_c_library_is_told_by_its_name() {
+    let a = analysis(&stdio((
+        "__lll_lock_wait_private",
+        "__lll_lock_wake_private",
+    )));
+    assert!(ids(&a).contains(&"contended-futex"), "{:?}", ids(&a));
+    let a = analysis(&stdio(("syscall", "syscall")));
+    assert!(!ids(&a).contains(&"contended-futex"), "{:?}", ids(&a));
+}
