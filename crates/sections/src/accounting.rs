@@ -18,7 +18,7 @@ use crate::words::{Use, Words};
 const OBJECTS: u32 = 16;
 /// Sites in all.
 const SITES: usize = 8192;
-/// Threads with a site or an object of which it is known what came before, in a process.
+/// Threads, and threads with an object, of which it is known what came before, in a process.
 const FOLLOWED: usize = 16_384;
 /// Accesses of blocks by site, in all: some 100 bytes each with their samples.
 const ACCESSES: usize = 150_000;
@@ -56,8 +56,8 @@ pub(crate) struct Process {
     /// The last section of each thread.
     /// The last section of a thread on an object.
     last: HashMap<(u32, u64), Last>,
-    /// Threads and sites of which sections were passed over.
-    passed: HashSet<(u32, u32)>,
+    /// Threads of which sections were passed over.
+    passed: HashSet<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -251,15 +251,15 @@ impl Accounting {
         Some(number)
     }
 
-    /// After which section of its thread on the same object it came. Only as long as none of its thread and site was
-    /// passed over: later, what came between is not known.
+    /// After which section of its thread on the same object it came. Only as long as none of its thread was passed over:
+    /// later, what came between is not known.
     fn follow(&mut self, section: &Section<'_>, site: u32) {
         let process = self.process(section.process);
-        if process.passed.len() >= FOLLOWED || process.passed.contains(&(section.thread, site)) {
+        if process.passed.len() >= FOLLOWED || process.passed.contains(&section.thread) {
             return;
         }
         if section.weight > 1 {
-            process.passed.insert((section.thread, site));
+            process.passed.insert(section.thread);
             return;
         }
         if process.last.len() >= FOLLOWED {
