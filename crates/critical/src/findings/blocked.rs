@@ -96,7 +96,7 @@ impl Blocked {
     }
 
     /// Whether most threads that could work are in such waits themselves.
-    fn themselves(&self, cx: &Context) -> bool {
+    pub(crate) fn themselves(&self, cx: &Context) -> bool {
         let least = (THEMSELVES * cx.view.workers_at_once as f64).max(2.0);
         self.workers(cx).len() as f64 >= least
     }

@@ -200,7 +200,12 @@ impl Case {
         // Each thread has its waits less, the delays of getting back, and the switches. One that was handed the lock
         // and has no processor yet keeps the others waiting. Nobody gets faster by what a disk takes.
         let waited = (self.sum - self.in_files).max(0.0);
-        let each = |cpu: f64| ((waited + delayed + cpu) / threads).min(view.wall);
+        // With less to run, they also wait less for a processor that was taken from them.
+        let preempted = sum(|th| th.preempted_ns) / running.max(1.0);
+        let each = |cpu: f64| {
+            let time = waited + delayed + cpu * (1.0 + preempted);
+            (time / threads).min(view.wall)
+        };
         // Half of what they run, or more, may be switches.
         if running < 2.0 * n * SWITCH_NS.1 {
             return Saving {

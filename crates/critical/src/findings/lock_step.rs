@@ -31,6 +31,8 @@ const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
 /// than the hand-over itself cost more than they do.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
 const SMALL_NS: f64 = 5.0 * SWITCH_NS.1;
+/// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
+const WAKE_NS: f64 = 2.0 * SWITCH_NS.1;
 const METHOD: &str = "work of the busiest thread without waits and switches (asymptotic bound)";
 
 /// Waits of one group that threads of another, or of itself, ended.
@@ -145,21 +147,28 @@ fn finding(cx: &Context, groups: &[GroupId], links: [&Link; 2]) -> Option<Findin
         .map(|link| link.n as f64)
         .sum();
     let cost = Switching::of(view, &threads, n);
-    // What is left is the work of the busiest, if the sides need not wait for each other.
+    // What is left is the work of the busiest, if the sides need not wait for each other. Being woken takes its time,
+    // but who waits for a processor for longer has none because others have it: that is expected to stay.
     let longest = rows
         .iter()
         .map(|th| th.life_ns() as f64)
         .fold(0.0, f64::max);
-    let busiest = rows.iter().map(|th| running(th)).fold(0.0, f64::max);
-    let saved = |cost: f64| (longest - busiest * (1.0 - cost / all.max(1.0))).max(0.0);
+    let left = |cost: f64, queues: bool| {
+        let of = |th: &&&convoy_model::SchedThread| {
+            let queued = th.delayed_ns as f64 - th.slices as f64 * WAKE_NS;
+            let queued = queued.max(0.0) + th.preempted_ns as f64;
+            running(th) * (1.0 - cost / all.max(1.0)) + if queues { queued } else { 0.0 }
+        };
+        rows.iter().map(of).fold(0.0, f64::max)
+    };
     let expected = if step < SMALL_NS {
         EXPECTED.1
     } else {
         EXPECTED.0
     };
     let saving = Saving {
-        expected: expected * saved(cost.expected),
-        most: saved(cost.most),
+        expected: expected * (longest - left(cost.expected, true)).max(0.0),
+        most: (longest - left(cost.most, false)).max(0.0),
         sure: 0.0,
         cpu: (expected * cost.expected, cost.most),
     };

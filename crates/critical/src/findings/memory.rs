@@ -2,15 +2,18 @@
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{OffId, OffReason, SiteId};
+use convoy_model::{OffCpu, OffId, OffReason, SiteId, ThreadId};
 
 use super::blocked::Blocked;
 use super::Context;
 use crate::gain::Saving;
+use crate::switching::Switching;
 use crate::text::{cause, time};
 
 /// Most of it can be avoided: memory is read ahead or kept, and rarer calls meet less often.
 const EXPECTED: f64 = 0.8;
+/// Of a thread's time in the kernel that its waits alone do not show, what is expected to be theirs.
+const KERNEL: f64 = 0.5;
 /// Waits that are contention: fewer are a start or an end.
 const WAITS: u64 = 20;
 
@@ -81,6 +84,46 @@ fn is_memory_call(cx: &Context, site: SiteId) -> bool {
     })
 }
 
+/// Faults and calls that did not have to wait were in the kernel as well: zeroing, copying, going through pages. They
+/// keep processors from everybody.
+#[derive(Default)]
+struct InKernel {
+    /// CPU time in the kernel, by the share of these waits among all.
+    own: f64,
+    /// By the share of page faults and of waits for the lock: what is mapped anew is touched anew, and both go.
+    both: f64,
+    /// What each thread could lose of both, waits and delays on the way included, if most workers are in it.
+    wall: f64,
+}
+
+impl InKernel {
+    fn of(cx: &Context, blocked: &Blocked) -> Self {
+        let view = cx.view;
+        let threads: Vec<ThreadId> = blocked.in_it.keys().copied().collect();
+        let is_either = |off: &&OffCpu| {
+            matches!(off.reason, OffReason::Memory | OffReason::PageFault)
+                && blocked.in_it.contains_key(&off.thread)
+        };
+        let either = || view.sched.offs.iter().filter(is_either);
+        let time = |n: f64| Switching::of(view, &threads, n).in_kernel.unwrap_or(0.0);
+        let own = time(blocked.n as f64);
+        let both = time(either().map(|off| off.n as f64).sum());
+        let rows = || threads.iter().filter_map(|id| view.threads.get(id));
+        let running: f64 = rows().map(|th| th.running_ns as f64).sum();
+        let ready: f64 = rows()
+            .map(|th| (th.delayed_ns as f64) + th.preempted_ns as f64)
+            .sum();
+        let waited: f64 = either().map(|off| off.sum_ns as f64).sum();
+        let at_once = threads.len().min(view.workers_at_once).max(1) as f64;
+        let each = (waited + both * (1.0 + ready / running.max(1.0))) / at_once;
+        Self {
+            own,
+            both,
+            wall: if blocked.themselves(cx) { each } else { 0.0 },
+        }
+    }
+}
+
 struct Words {
     id: &'static str,
     title: String,
@@ -96,11 +139,14 @@ fn finding(
 ) -> Option<Finding> {
     let view = cx.view;
     let (one, all) = blocked.wall(cx);
+    let kernel = InKernel::of(cx, blocked);
+    let besides = (kernel.own - blocked.cpu).max(0.0);
+    let cpu = blocked.cpu + KERNEL * besides;
     let saving = Saving {
-        expected: EXPECTED * one,
-        most: all,
+        expected: EXPECTED * (one + KERNEL * besides / view.useful.max(1.0)),
+        most: all.max(kernel.wall),
         sure: 0.0,
-        cpu: (EXPECTED * blocked.cpu, blocked.cpu),
+        cpu: (EXPECTED * cpu, kernel.both.max(blocked.cpu)),
     };
     if saving.bound(view) < view.t.gain_mid || !blocked.on_the_critical_path(cx) {
         return None;
@@ -114,6 +160,13 @@ fn finding(
             "call_cpu_ns",
             blocked.cpu,
             "of CPU time in those calls, spinning for the lock included",
+        ));
+    }
+    if besides > 0.0 {
+        list.push(time(
+            "kernel_cpu_ns",
+            besides,
+            "of CPU time in the kernel besides, if it is as much for these waits as for others",
         ));
     }
     Some(Finding {
