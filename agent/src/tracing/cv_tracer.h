@@ -99,6 +99,9 @@ void cv_trace_signalled(int sig);
 /* signals.c */
 void cv_trace_signals_begin(void);
 
+/* cancels.c: does code of the process call pthread_cancel? */
+bool cv_trace_cancels(void);
+
 /* mappings.c: this system call may change code. */
 void cv_trace_remaps(long nr, uint64_t address, uint64_t bytes);
 

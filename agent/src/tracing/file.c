@@ -303,7 +303,7 @@ static const char *const stop_names[] = {
 static bool translator_init(void)
 {
 	static uint64_t stops[STOPS];
-	struct cv_tr_host host = { .file = cv_trace_file, .stops = stops };
+	struct cv_tr_host host = { .file = cv_trace_file, .stops = stops, .cancels = cv_trace_cancels() };
 	struct cv_mapping own;
 	const char *why = "the translator does not start";
 

@@ -331,6 +331,118 @@ static void recursive(void)
 	}
 }
 
+/* Code that can be run and not read. */
+static void hidden(void)
+{
+#if defined(__x86_64__)
+	static const unsigned char code[] = { 0x8d, 0x47, 0x01, 0xc3 }; /* lea 1(%rdi), %eax; ret */
+	unsigned char *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int n = 0;
+
+	MUST(at != MAP_FAILED);
+	memcpy(at, code, sizeof(code));
+	MUST(!mprotect(at, 4096, PROT_EXEC));
+	for (int i = 0; i < 50; i++) {
+		take();
+		n = ((int (*)(int))(uintptr_t)at)(n);
+		give();
+	}
+	printf("n %d\n", n);
+#endif
+}
+
+/* A handler that the C library knows nothing of, which takes locks itself. */
+static pthread_mutex_t of_handler = PTHREAD_MUTEX_INITIALIZER;
+
+static void on_raw(int sig, siginfo_t *info, void *context)
+{
+	on_profile(sig, info, context);
+	strange = 0; /* it may see a copy */
+	MUST(!pthread_mutex_lock(&of_handler));
+	some_work(20);
+	MUST(!pthread_mutex_unlock(&of_handler));
+}
+
+#if defined(__x86_64__)
+__asm__(".text\nreturn_from_raw: mov $15, %eax\nsyscall\n");
+extern void return_from_raw(void) __attribute__((visibility("hidden")));
+
+static void install_raw(void)
+{
+	struct {
+		void *handler;
+		unsigned long flags;
+		void (*restorer)(void);
+		unsigned long mask;
+	} action = { (void *)(uintptr_t)on_raw, SA_SIGINFO | SA_RESTART | 0x04000000, return_from_raw, 0 };
+	register unsigned long bytes __asm__("r10") = sizeof(action.mask);
+	long r;
+
+	__asm__ volatile("syscall"
+			 : "=a"(r)
+			 : "a"(SYS_rt_sigaction), "D"(SIGALRM), "S"(&action), "d"(NULL), "r"(bytes)
+			 : "rcx", "r11", "memory");
+	MUST(r == 0);
+}
+#else
+static void install_raw(void)
+{
+	install_info();
+}
+#endif
+
+/* The section is left by cancellation; its cleanup releases the lock. */
+static void clean_up(void *arg)
+{
+	*(volatile int *)arg += 1;
+	give();
+}
+
+static void *sleeps_in_it(void *arg)
+{
+	take();
+	pthread_cleanup_push(clean_up, arg);
+	turn = 1;
+	for (;;)
+		usleep(1000000);
+	pthread_cleanup_pop(0);
+	return arg;
+}
+
+static void *spins_in_it(void *arg)
+{
+	MUST(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+	take();
+	pthread_cleanup_push(clean_up, arg);
+	turn = 1;
+	while (turn)
+		some_work(1);
+	pthread_cleanup_pop(0);
+	return arg;
+}
+
+static void cancels(void *(*routine)(void *))
+{
+	int cleaned = 0;
+	void *result;
+
+	for (int i = 0; i < 20; i++) {
+		pthread_t t;
+
+		turn = 0;
+		t = start(routine, &cleaned);
+		while (!turn)
+			usleep(500);
+		MUST(!pthread_cancel(t));
+		MUST(!pthread_join(t, &result));
+		MUST(result == PTHREAD_CANCELED);
+		take();
+		give();
+	}
+	work = 0;
+	printf("cleaned %d\n", cleaned);
+}
+
 static void never_ends(void)
 {
 	take();
@@ -371,6 +483,14 @@ int main(int argc, char **argv)
 		ticking(install_plain);
 	else if (is(argv, "profiler"))
 		ticking(install_info);
+	else if (is(argv, "raw-handler"))
+		ticking(install_raw);
+	else if (is(argv, "execute-only"))
+		hidden();
+	else if (is(argv, "cancel"))
+		cancels(sleeps_in_it);
+	else if (is(argv, "cancel-anywhere"))
+		cancels(spins_in_it);
 	else if (is(argv, "fault"))
 		mends();
 	else if (is(argv, "siglongjmp"))

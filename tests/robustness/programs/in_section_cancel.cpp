@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Threads that are cancelled in a blocking call while they hold a lock: what lives on their stacks is destroyed. */
+#include "rob.h"
+
+#include <mutex>
+
+static std::mutex lock;
+static int fds[2];
+static volatile int there, destroyed;
+
+struct Local {
+	~Local()
+	{
+		destroyed = destroyed + 1;
+	}
+};
+
+static FX_NOINLINE void reads()
+{
+	Local local;
+	char c;
+
+	there = 1;
+	MUST(read(fds[0], &c, 1) == 1);
+}
+
+static void *reads_in_section(void *arg)
+{
+	std::lock_guard<std::mutex> guard(lock);
+
+	reads();
+	return arg;
+}
+
+int main()
+{
+	void *result;
+
+	counted_section(101);
+	MUST(!pipe(fds));
+	for (int i = 0; i < 20; i++) {
+		there = 0;
+		pthread_t t = start(reads_in_section, nullptr);
+
+		while (!there)
+			usleep(500);
+		usleep(2000);
+		MUST(!pthread_cancel(t));
+		MUST(!pthread_join(t, &result));
+		MUST(result == PTHREAD_CANCELED);
+		std::lock_guard<std::mutex> guard(lock);
+	}
+	printf("destroyed %d\n", (int)destroyed);
+	return 0;
+}
