@@ -1,0 +1,38 @@
+"""A tool against the bare program, in pairs of runs: a synthetic case, a real program."""
+
+import argparse
+from pathlib import Path
+
+from lib import measure, real, synthetic, tools
+
+
+def case(
+    tool: tools.Tool,
+    of: synthetic.Case,
+    scratch: Path,
+    options: argparse.Namespace,
+    ops: int | None = None,
+    pairs: int | None = None,
+) -> measure.Ratios:
+    """Of a program of `bench/cases`, with its own number of operations and the usual number of pairs unless told."""
+    program = str(of.build(scratch.parent))
+    ops = ops or of.ops // (4 if options.quick else 1)
+
+    def once(tool: tools.Tool) -> measure.Figures:
+        return measure.run(tool.command([program, str(ops)], scratch), scratch, options.limit)
+
+    budget = 20 if options.quick else 90
+    return measure.pairs(lambda: once(tools.BARE), lambda: once(tool), pairs or options.pairs, options.patience, budget)
+
+
+def program(tool: tools.Tool, of: real.Program, scratch: Path, options: argparse.Namespace) -> measure.Ratios:
+    """Of a program as a distribution ships it."""
+    if of.absent():
+        return measure.Ratios(failure=of.absent())
+    timed = synthetic.TIMED.build(scratch.parent)
+
+    def once(tool: tools.Tool) -> measure.Figures:
+        return of.measure(tool, timed, scratch)
+
+    count = 2 if options.quick else 5
+    return measure.pairs(lambda: once(tools.BARE), lambda: once(tool), count, options.patience, 90)
