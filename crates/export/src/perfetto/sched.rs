@@ -90,18 +90,33 @@ pub fn bundles(model: &Model) -> Vec<FtraceEventBundle> {
 }
 
 /// The timeline of a thread ends when its exit begins. What it still does is to wake those that join it: it
-/// ran until then.
+/// ran until then. A thread that has become another program has a timeline for each, and only the last one ends it.
 fn until_they_wake(runs: &mut [Run], wakings: &[Waking]) {
-    let mut last: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    let mut wakes: BTreeMap<ThreadId, BTreeSet<u64>> = BTreeMap::new();
     for waking in wakings {
         if let Some(waker) = waking.waker {
-            let at_ns = last.entry(waker).or_default();
-            *at_ns = waking.at_ns.max(*at_ns);
+            wakes.entry(waker).or_default().insert(waking.at_ns);
         }
     }
+    let mut starts: BTreeMap<ThreadId, BTreeSet<u64>> = BTreeMap::new();
+    for run in runs.iter() {
+        starts.entry(run.thread).or_default().insert(run.start_ns);
+    }
     for run in runs.iter_mut().filter(|run| run.state_after == DEAD) {
-        let until = last.get(&run.thread).copied().unwrap_or_default();
-        run.end_ns = run.end_ns.max(until);
+        let mut later = starts
+            .get(&run.thread)
+            .into_iter()
+            .flat_map(|starts| starts.range(run.start_ns + 1..));
+        let next = later.next().copied();
+        let until = next.unwrap_or(u64::MAX);
+        let mut wakes = wakes
+            .get(&run.thread)
+            .into_iter()
+            .flat_map(|wakes| wakes.range(run.start_ns..until.max(run.start_ns)));
+        run.end_ns = run.end_ns.max(wakes.next_back().copied().unwrap_or(0));
+        if next.is_some() {
+            run.state_after = RUNNABLE;
+        }
     }
 }
 
@@ -259,5 +274,32 @@ fn name(model: &Model, thread: Option<ThreadId>) -> (i32, String) {
     match thread.and_then(|id| stacks::thread(model, id)) {
         Some(thread) => (super::number(thread.tid), thread.name.clone()),
         None => (0, "swapper".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_becomes_another_program_does_not_run_in_between() {
+        let thread = ThreadId(0);
+        let run = |start_ns, end_ns| Run {
+            thread,
+            start_ns,
+            end_ns,
+            state_after: DEAD,
+            cpu: 0,
+        };
+        let wakes = |at_ns| Waking {
+            thread: ThreadId(1),
+            since_ns: 0,
+            at_ns,
+            waker: Some(thread),
+        };
+        let mut runs = [run(10, 20), run(50, 60)];
+        until_they_wake(&mut runs, &[wakes(25), wakes(55), wakes(70)]);
+        let ends = runs.map(|run| (run.end_ns, run.state_after));
+        assert_eq!(ends, [(25, RUNNABLE), (70, DEAD)]);
     }
 }
