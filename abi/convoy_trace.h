@@ -59,6 +59,7 @@ enum cv_trace_drop {
 	CV_TRACE_DROP_NO_MEMORY,    /* no memory for the cache near the code: cut */
 	CV_TRACE_DROP_REENTRANT,    /* acquired in a signal handler that interrupted the tracer at work */
 	CV_TRACE_DROP_NO_SITE,      /* more acquire sites than there is room for: those beyond are not traced */
+	CV_TRACE_DROP_NO_ROOM,      /* the file system of the session is full: the section was not traced */
 	CV_TRACE_DROP_MAX = 16,
 };
 

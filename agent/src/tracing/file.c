@@ -51,7 +51,10 @@ static bool populate(void *from, uint64_t bytes)
 	if (cv_is_quiet())
 		return false;
 	r = cv_syscall(SYS_madvise, (long)from, (long)bytes, MADV_POPULATE_WRITE, 0, 0, 0);
-	return r == 0 || r == -EINVAL; /* an old kernel: the file has its memory from the start */
+	if (r == 0 || r == -EINVAL) /* an old kernel: the file has its memory from the start */
+		return true;
+	cv_trace_drop(CV_TRACE_DROP_NO_ROOM);
+	return false;
 }
 
 bool cv_trace_blocks_ready(void)
@@ -110,6 +113,7 @@ static bool chunk_has_memory(uint32_t i)
 	return true;
 }
 
+/* False = none (counted). */
 static bool chunk_take(struct cv_tracer *s)
 {
 	for (uint32_t i = 0; i < CV_TRACE_CHUNKS; i++) {
@@ -127,6 +131,7 @@ static bool chunk_take(struct cv_tracer *s)
 		s->chunk = i + 1;
 		return true;
 	}
+	cv_trace_drop(CV_TRACE_DROP_NO_CHUNK);
 	return false;
 }
 
@@ -140,10 +145,8 @@ uint64_t *cv_trace_room(struct cv_tracer *s)
 			return chunk_words(s->chunk - 1) + words;
 		cv_trace_hand_over(s);
 	}
-	if (!chunk_take(s)) {
-		cv_trace_drop(CV_TRACE_DROP_NO_CHUNK);
+	if (!chunk_take(s))
 		return NULL;
-	}
 	return chunk_words(s->chunk - 1);
 }
 

@@ -184,6 +184,7 @@ constants! {
         CV_TRACE_DROP_NO_MEMORY = 2,
         CV_TRACE_DROP_REENTRANT = 3,
         CV_TRACE_DROP_NO_SITE = 4,
+        CV_TRACE_DROP_NO_ROOM = 5,
         CV_TRACE_DROP_MAX = 16,
     }
     u32 {
@@ -232,7 +233,14 @@ constants! {
 }
 
 /// Stable ids of the reasons why a section was not traced to its end, by `enum cv_trace_drop`.
-pub const TRACE_DROP_IDS: &[&str] = &["no-chunk", "no-blocks", "no-memory", "reentrant", "no-site"];
+pub const TRACE_DROP_IDS: &[&str] = &[
+    "no-chunk",
+    "no-blocks",
+    "no-memory",
+    "reentrant",
+    "no-site",
+    "no-room",
+];
 
 /// Stable ids of the reasons for a loss, by `enum cv_drop`.
 pub const DROP_IDS: &[&str] = &[

@@ -11,6 +11,7 @@ use crate::collect::collect;
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::poll::Poller;
 use crate::recorder::agent_collector;
+use crate::sections;
 use crate::session::{is_session_name, read_owner};
 
 /// The profile of a session directory. The directory stays.
@@ -22,7 +23,12 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
             "name a directory that convoy doctor lists",
         )
     })?;
-    let collected = collect(dir, &Poller::default(), None, None, &|_, _| Refs::new());
+    let traced = sections::left(dir);
+    let stacks = |pid, start_ns| {
+        let traced = traced.as_ref();
+        traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
+    };
+    let collected = collect(dir, &Poller::default(), None, None, &stacks);
     let mut meta = owner.meta;
     meta.exit = Exit::Unknown;
     meta.end_ns = collected
@@ -37,11 +43,18 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         dir.display()
     ));
     meta.notes.extend(collected.notes);
+    let mut processes = collected.processes;
+    let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
+    let mut troubles = Vec::new();
+    let sections = traced.map(|t| t.place(&mut processes, late, &mut troubles));
+    let notes = troubles.iter();
+    meta.notes
+        .extend(notes.map(|t| format!("{}: {}", t.found, t.effect)));
     Ok(Profile {
         meta,
-        processes: collected.processes,
+        processes,
         sched: None,
-        sections: None,
+        sections,
     })
 }
 

@@ -20,7 +20,8 @@ use crate::procfs;
 const PREFIX: &str = "convoy-session-";
 const OWNER: &str = "owner";
 const SESSION: &str = "session";
-const TARGETS: &str = "targets";
+/// Which critical sections agents are to trace.
+pub(crate) const TARGETS: &str = "targets";
 /// The agent keeps the path in a buffer of 256 bytes and adds "/p<pid>.<n>".
 const LONGEST_PATH: usize = 200;
 /// With less room than this, another place is tried first: a program with many locks needs tens of MB.

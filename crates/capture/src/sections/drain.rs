@@ -118,6 +118,7 @@ impl Drain {
                     pid,
                     start_ns: file.start_ns,
                     why_not: String::new(),
+                    no_room: false,
                     stacks: Refs::new(),
                     modules: Modules::default(),
                 },
@@ -187,6 +188,7 @@ impl Drained {
             .copied()
             .take_while(|b| *b != 0)
             .collect();
+        self.image.no_room = header.drops[abi::CV_TRACE_DROP_NO_ROOM as usize] > 0;
         self.image.why_not = String::from_utf8_lossy(&why).into_owned();
     }
 }

@@ -83,7 +83,8 @@ impl TraceFile {
             if !words.is_empty() {
                 taken.push(Chunk(words));
             }
-            if ready {
+            // At the end nobody needs it, and who recovers a session may have to read it again.
+            if ready && !all {
                 self.give_back(i);
             }
         }

@@ -52,9 +52,19 @@ struct Image {
     start_ns: u64,
     /// Why nothing could be traced, empty if it could.
     why_not: String,
+    /// The session had no room for some of its sections.
+    no_room: bool,
     /// Stacks that its sections name.
     stacks: Refs,
     modules: Modules,
+}
+
+/// What agents have traced for a convoy that was killed; `None` if it had not asked for any.
+pub(crate) fn left(dir: &Path) -> Option<Traced> {
+    let what = targets::read(dir)?;
+    let mut drain = Drain::new(dir, &what);
+    drain.finish();
+    Some(drain.into_traced())
 }
 
 impl Tracer {
@@ -108,7 +118,8 @@ impl Traced {
         late: impl Fn(u32, u64) -> Option<Late>,
         warnings: &mut Vec<Trouble>,
     ) -> Sections {
-        warnings.extend(self.trouble());
+        let has_agent = |p: &Process| late(p.pid, p.start_ns).is_some();
+        warnings.extend(self.trouble(processes.iter().any(has_agent)));
         let Self {
             mut accounting,
             images,
@@ -122,8 +133,9 @@ impl Traced {
         accounting.finish(&mut places)
     }
 
-    /// What the user should know.
-    fn trouble(&self) -> Option<Trouble> {
+    /// What the user should know. `agent`: some process of the command had loaded it.
+    fn trouble(&self, agent: bool) -> Option<Trouble> {
+        const ROOM: &str = "give the session more room: --session-dir, or ulimit -f unlimited";
         let refused = self.images.iter().find(|i| !i.why_not.is_empty());
         if let Some(image) = refused {
             return Some(Trouble::new(
@@ -132,11 +144,25 @@ impl Traced {
                 "",
             ));
         }
+        if !agent {
+            return Some(Trouble::new(
+                "no process of the command had loaded the agent",
+                "no critical section could be looked into: that is done from within",
+                "convoy doctor -- COMMAND says what is in the way",
+            ));
+        }
         if self.images.is_empty() {
             return Some(Trouble::new(
                 "no process of the command could make a file for its critical sections",
                 "none was traced",
-                "give the session more room: --session-dir, or ulimit -f unlimited",
+                ROOM,
+            ));
+        }
+        if self.images.iter().any(|i| i.no_room) {
+            return Some(Trouble::new(
+                "the file system of the session was full",
+                "not all of the critical sections were traced that should have been",
+                ROOM,
             ));
         }
         (self.accounting.sections() == 0).then(|| {

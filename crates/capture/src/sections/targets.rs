@@ -1,8 +1,14 @@
 //! Which sections are traced: the file `targets` of a session.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
 use convoy_abi as abi;
 use convoy_profile::SectionSampling;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::session;
 
 /// A section begins where a call of a blocking acquire returns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +86,23 @@ pub(crate) fn file(what: &Diagnose) -> Vec<u8> {
     bytes
 }
 
+/// How sections were chosen, from the file in a session; `None` if it has none. The list is not read back.
+pub(super) fn read(dir: &Path) -> Option<Diagnose> {
+    let mut bytes = [0; size_of::<abi::Targets>()];
+    File::open(dir.join(session::TARGETS))
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .ok()?;
+    let head = abi::Targets::read_from_bytes(&bytes).ok()?;
+    let is_ours = head.magic == abi::CV_TARGETS_MAGIC && head.version == abi::CV_TRACE_VERSION;
+    let has = |flag| head.flags & flag != 0;
+    is_ours.then(|| Diagnose {
+        sites: (!has(abi::CV_TARGETS_ALL)).then(Vec::new),
+        every: has(abi::CV_TARGETS_EVERY),
+        first: head.first,
+        budget_ppm: head.budget_ppm,
+    })
+}
+
 fn target(site: &Site) -> abi::Target {
     let mut target = abi::Target {
         offset: site.offset,
@@ -104,7 +127,6 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zerocopy::FromBytes;
 
     fn site(build_id: &[u8], path: &str, offset: u64) -> Site {
         Site {
@@ -136,6 +158,23 @@ mod tests {
         assert_eq!(list[0].offset, 7);
         assert_eq!((list[1].offset, list[2].offset), (4, 5));
         assert_eq!((list[1].build_id_bytes, list[1].path_hash), (20, 0));
+    }
+
+    #[test]
+    fn how_sections_were_chosen_is_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(dir.path()), None);
+        let what = Diagnose {
+            sites: Some(Vec::new()),
+            every: true,
+            first: 7,
+            budget_ppm: 8,
+        };
+        let path = dir.path().join(session::TARGETS);
+        std::fs::write(&path, file(&what)).unwrap();
+        assert_eq!(read(dir.path()), Some(what));
+        std::fs::write(&path, [0; 64]).unwrap();
+        assert_eq!(read(dir.path()), None);
     }
 
     #[test]
