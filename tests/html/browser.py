@@ -258,6 +258,16 @@ class Pages(unittest.TestCase):
         for button in self.all("button"):
             self.assertTrue(button.text or button.get_attribute("aria-label"))
 
+    def test_a_printed_page_is_as_wide_as_paper(self):
+        self.open("hot-lock")
+        self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        self.settle()
+        widths = lambda: [picture.size["width"] for picture in self.all(".drawing canvas, .drawing svg, .lanes canvas, .flame svg")]
+        self.assertLessEqual(max(widths()), 720)
+        self.browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+        self.settle()
+        self.assertGreater(max(widths()), 1000)
+
     def test_pictures_for_people(self):
         """No assertion of taste: the files are there to be looked at."""
         shots = PAGES / "shots"
@@ -266,7 +276,7 @@ class Pages(unittest.TestCase):
             for scheme in ["light", "dark"]:
                 self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
                 self.open(page.stem)
-                self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+                self.browser.execute_script("for (const name of ['beforeprint', 'afterprint']) window.dispatchEvent(new Event(name))")
                 self.settle()
                 path = shots / f"{page.stem}-{scheme}.png"
                 self.browser.save_screenshot(str(path))

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::limits::Limits;
-use crate::look::Color;
+use crate::recording::{time, Recording};
+use crate::shape::Shape;
 
 const ABOUT: &str = "\
 Says what keeps a multithreaded Linux program from running in parallel:
@@ -200,15 +201,6 @@ pub struct Recover {
     pub quiet: bool,
 }
 
-/// Formats of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For a person
-    Text,
-    /// For a program: everything, whichever page is asked for
-    Json,
-}
-
 /// What of a report is shown, and how.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to show")]
@@ -237,17 +229,8 @@ pub struct View {
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,
 
-    /// Format of the report
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
-    pub format: Format,
-
-    /// Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
-    pub color: Color,
-
-    /// Columns of the text, at least 40 [default: the terminal's, at most 120; 100 in files]
-    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
-    pub width: Option<u16>,
+    #[command(flatten)]
+    pub shape: Shape,
 }
 
 /// What to look at instead of a command.
@@ -278,133 +261,6 @@ impl Running {
             pids: self.pid.clone(),
             cgroups: self.cgroup.clone(),
         })
-    }
-}
-
-/// A time with its unit; without one, seconds.
-pub fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.len()
-        - text
-            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-            .len();
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("give a number and a unit: 500ms, 10s, 2m, 1h".into()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "give a number and a unit: 500ms, 10s, 2m, 1h")?;
-    let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| "too long")?;
-    if time.is_zero() {
-        return Err("more than nothing is needed".into());
-    }
-    Ok(time)
-}
-
-/// Where scheduler events come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Scheduler {
-    /// eBPF where allowed (root, or CAP_BPF and CAP_PERFMON), else perf events, else nothing
-    Auto,
-    /// eBPF, or fail
-    Bpf,
-    /// Switch records of perf events, or fail
-    Perf,
-    /// Do not ask the kernel
-    Off,
-}
-
-/// How to record.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Recording")]
-pub struct Recording {
-    /// One uncontended operation in this many gets its call stack, hold and cost taken
-    ///
-    /// A count; contended ones always do. Cost: about 0.2 us for each one taken, so that 64 adds 3 ns to an
-    /// operation and 1 adds 200 ns.
-    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 64,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub sample_period: u32,
-
-    /// Frames kept of a call stack, at most 64
-    ///
-    /// A count. Cost: about 8 ns per frame of a stack that is taken.
-    #[arg(long, value_name = "FRAMES", hide_short_help = true, default_value_t = 24,
-          value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub stack_depth: u32,
-
-    /// Thread records per process; later threads share those of ended ones
-    ///
-    /// A count. Cost: 12 KB of memory for each thread that runs.
-    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 8192,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_threads: u32,
-
-    /// Most memory for the tables of one process, MiB
-    ///
-    /// Address space; memory is taken as it is needed, about 400 bytes for each lock and thread that uses it.
-    #[arg(long, value_name = "MIB", hide_short_help = true, default_value_t = 1024,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    pub arena_size: u64,
-
-    /// Where the recording is kept until the command has ended [default: /dev/shm]
-    ///
-    /// A directory, best in memory (tmpfs). `convoy doctor` lists what can be used.
-    #[arg(long, value_name = "DIRECTORY", hide_short_help = true)]
-    pub session_dir: Option<PathBuf>,
-
-    /// Where context switches, wake-ups and samples come from
-    ///
-    /// They say which code runs while the others wait, why threads are off the CPUs and who wakes them, in any
-    /// language. Source: GAPP (ICPE'20).
-    #[arg(long, value_name = "SOURCE", value_enum, default_value = "auto")]
-    pub scheduler: Scheduler,
-
-    /// CPU time between two samples of the running code
-    ///
-    /// Cost: about 5-20 us a sample, so that 3ms takes up to 0.6 % of a CPU.
-    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true, default_value = "3ms")]
-    pub sample_every: Duration,
-
-    /// Intervals kept of what every thread did when, for pictures and exports; 0 = none
-    ///
-    /// A count. When there are more, short ones are joined with their neighbours. Cost: 24 bytes of memory for
-    /// each, and a few of the file.
-    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 500_000,
-          value_parser = clap::value_parser!(u32).range(..=100_000_000))]
-    pub timeline_events: u32,
-
-    /// Run the command even if it cannot be recorded
-    ///
-    /// For launchers and test suites: a static or Go program runs, and the report says what was not seen.
-    #[arg(long)]
-    pub force: bool,
-}
-
-impl Recording {
-    /// For the recorder.
-    pub fn options(&self) -> convoy_capture::Options {
-        convoy_capture::Options {
-            sample_period: self.sample_period,
-            stack_depth: self.stack_depth,
-            max_threads: self.max_threads,
-            arena_bytes: self.arena_size << 20,
-            session_parent: self.session_dir.clone(),
-            force: self.force,
-            scheduler: match self.scheduler {
-                Scheduler::Auto => convoy_capture::Scheduler::Auto,
-                Scheduler::Bpf => convoy_capture::Scheduler::Bpf,
-                Scheduler::Perf => convoy_capture::Scheduler::Perf,
-                Scheduler::Off => convoy_capture::Scheduler::Off,
-            },
-            sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
-            timeline_intervals: self.timeline_events,
-            diagnose: None,
-        }
     }
 }
 

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::args::{Format, Recording, Running};
+use crate::args::Running;
 use crate::exit::Status;
 use crate::judge::Judged;
 use crate::limits::Limits;
-use crate::look::Color;
 use crate::message::Message;
+use crate::recording::Recording;
+use crate::shape::Shape;
 use crate::{record, show};
 use wanted::Wanted;
 
@@ -52,17 +53,8 @@ pub struct Diagnose {
     #[arg(long, value_name = "FILE")]
     pub report_to: Option<PathBuf>,
 
-    /// Format of the report
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
-    pub format: Format,
-
-    /// Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
-    pub color: Color,
-
-    /// Columns of the text, at least 40 [default: the terminal's, at most 120; 100 in files]
-    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..), hide_short_help = true)]
-    pub width: Option<u16>,
+    #[command(flatten)]
+    pub shape: Shape,
 
     #[command(flatten)]
     pub recording: Recording,
@@ -120,7 +112,8 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
             record::say_written(path);
         }
     }
-    let judged = Judged::new(recording.profile.clone(), None, &args.limits)?;
+    let profile = std::mem::take(&mut recording.profile); // it may be large: not twice
+    let judged = Judged::new(profile, None, &args.limits)?;
     show::sections(&judged, wanted.earlier.take(), args)?;
     Ok(Status::of_program(recording.exit))
 }

@@ -113,7 +113,10 @@ fn sides(diff: &Diff) -> Result<(&[PathBuf], &[PathBuf]), Message> {
     match (diff.before.as_slice(), diff.after.as_slice()) {
         ([before, after], []) => Ok((std::slice::from_ref(before), std::slice::from_ref(after))),
         (_, []) => Err(Message::new(
-            format!("{} profiles, and no -- between them", diff.before.len()),
+            match diff.before.len() {
+                1 => "one profile, and nothing to compare it with".into(),
+                n => format!("{n} profiles, and no -- between them"),
+            },
             "which are before the change and which after it is not known",
             "convoy diff BEFORE AFTER, or convoy diff BEFORE... -- AFTER...",
         )),

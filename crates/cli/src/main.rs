@@ -18,7 +18,9 @@ mod look;
 mod message;
 mod pattern;
 mod record;
+mod recording;
 mod recover;
+mod shape;
 mod show;
 mod top;
 

@@ -8,13 +8,14 @@ use convoy_profile::{Profile, ReadWarning};
 use convoy_report::text::{Options, Source, View as Page};
 use convoy_report::{json, text};
 
-use crate::args::{Format, Report, Run, View};
+use crate::args::{Report, Run, View};
 use crate::diagnose::Diagnose;
 use crate::exit::Status;
 use crate::judge::Judged;
 use crate::limits::Limits;
-use crate::look::{Color, Look};
+use crate::look::Look;
 use crate::message::Message;
+use crate::shape::{Format, Shape};
 
 /// `convoy report`.
 pub fn report(report: &Report) -> Status {
@@ -45,8 +46,8 @@ fn try_report(report: &Report) -> Result<(), Message> {
     let source = Source::File(path.to_string_lossy().into_owned());
     let stdout = std::io::stdout();
     let look = match report.report_to {
-        Some(_) => Look::of(None, report.view.color, width(&report.view)),
-        None => Look::of(Some(&stdout), report.view.color, width(&report.view)),
+        Some(_) => report.view.shape.look(None),
+        None => report.view.shape.look(Some(&stdout)),
     };
     let text = render(profile, &report.view, &report.limits, source, look)?;
     match &report.report_to {
@@ -69,7 +70,7 @@ fn try_report(report: &Report) -> Result<(), Message> {
 
 /// The report at the end of a run, on standard error or in the file that was asked for.
 pub fn after_run(profile: &Profile, run: &Run) -> Result<(), Message> {
-    let look = look_after_run(&run.report_to, run.view.color, width(&run.view));
+    let look = look_after_run(&run.report_to, &run.view.shape);
     let text = render(profile.clone(), &run.view, &run.limits, Source::Live, look)?;
     write_after_run(&run.report_to, &text)
 }
@@ -78,10 +79,10 @@ pub fn after_run(profile: &Profile, run: &Run) -> Result<(), Message> {
 /// findings of an earlier run come before those of this one, which tracing has disturbed.
 pub fn sections(judged: &Judged, earlier: Option<Judged>, args: &Diagnose) -> Result<(), Message> {
     let report = judged.report();
-    if args.format == Format::Json {
+    if args.shape.format == Format::Json {
         return write_after_run(&args.report_to, &json::render(&report));
     }
-    let look = look_after_run(&args.report_to, args.color, args.width.map(usize::from));
+    let look = look_after_run(&args.report_to, &args.shape);
     let page = |report: &convoy_report::Report<'_>, view, source| {
         let options = Options {
             width: look.width,
@@ -106,11 +107,11 @@ pub fn sections(judged: &Judged, earlier: Option<Judged>, args: &Diagnose) -> Re
     write_after_run(&args.report_to, &format!("{findings}\n{sections}"))
 }
 
-fn look_after_run(file: &Option<PathBuf>, color: Color, width: Option<usize>) -> Look {
+fn look_after_run(file: &Option<PathBuf>, shape: &Shape) -> Look {
     let stderr = std::io::stderr();
     match file {
-        Some(_) => Look::of(None, color, width),
-        None => Look::of(Some(&stderr), color, width),
+        Some(_) => shape.look(None),
+        None => shape.look(Some(&stderr)),
     }
 }
 
@@ -124,10 +125,6 @@ fn write_after_run(file: &Option<PathBuf>, text: &str) -> Result<(), Message> {
     }
 }
 
-fn width(view: &View) -> Option<usize> {
-    view.width.map(usize::from)
-}
-
 /// Analyses a profile and writes the page that was asked for.
 fn render(
     profile: Profile,
@@ -138,7 +135,7 @@ fn render(
 ) -> Result<String, Message> {
     let judged = Judged::new(profile, view.process, limits)?;
     let report = judged.report();
-    if view.format == Format::Json {
+    if view.shape.format == Format::Json {
         return Ok(json::render(&report));
     }
     let options = Options {

@@ -8,10 +8,11 @@ use clap::Args;
 use convoy_capture::{Interrupt, Watch};
 use convoy_top::{App, Live, Reading, Source};
 
-use crate::args::{time, Format};
 use crate::exit::Status;
-use crate::look::{Color, Look};
+use crate::look::Look;
 use crate::message::Message;
+use crate::recording::time;
+use crate::shape::{Format, Shape};
 use crate::show;
 
 /// `convoy top`.
@@ -35,21 +36,12 @@ pub struct Top {
     #[arg(long)]
     once: bool,
 
-    /// Format of that reading
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
-    format: Format,
-
     /// Only what has this text in its name, or matches this expression
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
 
-    /// Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb
-    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
-    color: Color,
-
-    /// Columns of the text, at least 40 [default: the terminal's; 100 in files]
-    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
-    width: Option<u16>,
+    #[command(flatten)]
+    shape: Shape,
 }
 
 /// Shows it.
@@ -83,18 +75,14 @@ impl Top {
     fn is_once(&self) -> bool {
         let term = std::env::var("TERM").unwrap_or_default();
         self.once
-            || self.format == Format::Json
+            || self.shape.format == Format::Json
             || !std::io::stdout().is_terminal()
             || term.is_empty()
             || term == "dumb"
     }
 
     fn look(&self) -> Look {
-        Look::of(
-            Some(&std::io::stdout()),
-            self.color,
-            self.width.map(usize::from),
-        )
+        self.shape.look(Some(&std::io::stdout()))
     }
 }
 
@@ -140,7 +128,7 @@ fn interactive(top: &Top, app: App, source: Option<Live>) -> Result<(), Message>
 }
 
 fn write(top: &Top, app: &App) -> Result<(), Message> {
-    let text = match top.format {
+    let text = match top.shape.format {
         Format::Json => app.json(),
         Format::Text => app.text(top.look().width),
     };

@@ -26,7 +26,7 @@
         .call(d3.axisBottom(x).ticks(5).tickFormat(duration));
     };
     draw();
-    new ResizeObserver(draw).observe(room);
+    convoy.fit(room, draw);
   };
 
   const clip = (text, most) => (text.length <= most ? text : `${text.slice(0, most - 12)}..${text.slice(-10)}`);
@@ -104,7 +104,7 @@
     };
     if (all.length === 0) return room.remove();
     draw();
-    new ResizeObserver(draw).observe(room);
+    convoy.fit(room, draw);
   };
 
   Object.assign(convoy.curves, { groups, cmetric, holders });

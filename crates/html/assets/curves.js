@@ -33,9 +33,9 @@
     const room = figure.querySelector(".drawing");
     const width = () => Math.max(240, room.clientWidth);
     const chart = new uPlot({ width: width(), height, cursor: { y: false }, ...options }, data, room);
-    new ResizeObserver(() => {
+    convoy.fit(room, () => {
       if (Math.abs(chart.width - width()) > 1) chart.setSize({ width: width(), height });
-    }).observe(room);
+    });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chart.redraw());
     return chart;
   };

@@ -1,6 +1,13 @@
 "use strict";
 // What the page carries, unpacked. All other scripts add to this one name.
-const convoy = {};
+const convoy = { printing: false };
+
+// Draws something as wide as it has room, now and whenever that changes; a printed page is narrower than most screens.
+convoy.fits = [];
+convoy.fit = (room, draw) => {
+  convoy.fits.push(draw);
+  new ResizeObserver(draw).observe(room);
+};
 
 (() => {
   // Letters, compressed bytes, bytes.

@@ -9,11 +9,12 @@
     const tree = convoy.page.flame;
     const tell = (d) => `${d.data.name}: ${duration(d.data.value)} (${percent(d.data.value / tree.value)})`;
     const hue = (d) => convoy.colour(["flame-code", "flame-wait", "flame-waker"][d.data.kind] ?? "flame-code");
+    const moves = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250;
     const chart = flamegraph()
       .width(Math.max(320, room.clientWidth))
       .cellHeight(19)
       .minFrameSize(1)
-      .transitionDuration(matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 250)
+      .transitionDuration(moves)
       .inverted(false)
       .sort((a, b) => d3.descending(a.data.value, b.data.value))
       .selfValue(false)
@@ -44,11 +45,12 @@
       else chart.search(words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     });
     section.querySelector("[data-do=unzoom]").addEventListener("click", () => chart.resetZoom());
-    new ResizeObserver(() => {
+    convoy.fit(room, () => {
       const width = Math.max(320, room.clientWidth);
       if (Math.abs(chart.width() - width) < 2) return;
+      chart.transitionDuration(convoy.printing ? 0 : moves);
       chart.width(width);
       chart.update();
-    }).observe(room);
+    });
   };
 })();

@@ -78,6 +78,7 @@
 
     let due = false;
     const draw = () => {
+      if (convoy.printing) return paint();
       if (due) return;
       due = true;
       requestAnimationFrame(() => {
@@ -475,7 +476,7 @@
       legend.append(mark, `${LEGEND[k]} `);
     });
 
-    new ResizeObserver(resize).observe(section);
+    convoy.fit(section, resize);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
     arrange();
     convoy.view = { show, rows: () => rows, domain: () => x.domain() };

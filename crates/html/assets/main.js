@@ -26,6 +26,15 @@
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll("details").forEach((part) => { part.open = true; });
     figures.forEach(draw);
+    // The page is laid out anew for the paper, but what is drawn would keep the width of the screen.
+    convoy.printing = true;
+    document.body.classList.add("printing");
+    convoy.fits.forEach((fit) => fit());
+  });
+  window.addEventListener("afterprint", () => {
+    convoy.printing = false;
+    document.body.classList.remove("printing");
+    convoy.fits.forEach((fit) => fit());
   });
 
   // A link to a part that is folded opens it.

@@ -14,7 +14,7 @@ pub(super) fn care(report: &Report<'_>, damage: &[String]) -> Markup {
     let without: Vec<&str> = without.map(|c| c.name.as_str()).collect();
     html! {
         @if !damage.is_empty() {
-            p .care role="note" { "The profile is damaged: numbers are too low, and parts of this page are missing. " a href="#quality" { "What was lost" } }
+            p .care role="note" { "The profile is damaged: numbers may be too low, and parts of this page may be missing. " a href="#quality" { "What was lost" } }
         } @else if missing {
             p .care role="note" { "Some of it was not recorded: numbers are too low. " a href="#quality" { "What was lost" } }
         }
