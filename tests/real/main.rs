@@ -6,6 +6,7 @@ mod compressors;
 mod databases;
 mod machine;
 mod runtimes;
+mod sections;
 mod server;
 mod servers;
 mod small;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         runtimes::trials(),
         small::trials(),
         batch::trials(),
+        sections::trials(),
     ];
     case::run(trials.into_iter().flatten().collect()).exit_code()
 }

@@ -64,9 +64,9 @@ fn memcached(scratch: &Scratch) -> Result {
     verdict.expect_gain_below(1.5)
 }
 
-const CACHE_ANSWERS: &str = "96000 stored, 96000 hits\n";
+pub const CACHE_ANSWERS: &str = "96000 stored, 96000 hits\n";
 
-fn memcached_server<'a>(scratch: &'a Scratch, mode: &Mode) -> Result<(Server<'a>, String)> {
+pub fn memcached_server<'a>(scratch: &'a Scratch, mode: &Mode) -> Result<(Server<'a>, String)> {
     let port = free_port()?;
     let text = port.to_string();
     let mut server = command("memcached");

@@ -23,6 +23,8 @@ pub enum Mode {
     Bare,
     /// Under `convoy record`, into this profile.
     Recorded(PathBuf),
+    /// Under `convoy diagnose`, into this profile.
+    Diagnosed(PathBuf),
 }
 
 impl Mode {
@@ -31,6 +33,7 @@ impl Mode {
         match self {
             Self::Bare => "bare",
             Self::Recorded(_) => "recorded",
+            Self::Diagnosed(_) => "diagnosed",
         }
     }
 
@@ -39,6 +42,7 @@ impl Mode {
         let mut wrapped = match self {
             Self::Bare => return Ok(machine::as_is(command)),
             Self::Recorded(profile) => convoy::record(profile)?,
+            Self::Diagnosed(profile) => convoy::diagnose(&[], profile)?,
         };
         machine::append(&mut wrapped, command);
         Ok(wrapped)

@@ -1,6 +1,6 @@
 //! What is called inside sections, and what of it may block.
 
-use convoy_model::{Called, Model, Sections};
+use convoy_model::{is_blocking_acquire, Called, Model, Sections};
 use convoy_profile::Op;
 
 use crate::groups::Group;
@@ -35,6 +35,11 @@ pub(crate) fn may_block(what: Called) -> bool {
     }
 }
 
+/// A lock that is waited for inside is a matter of that lock.
+fn is_lock(what: Called) -> bool {
+    matches!(what, Called::Op(op, _) if is_blocking_acquire(op))
+}
+
 /// By kind and line, most frequent first.
 pub(crate) fn calls(model: &Model, sections: &Sections, group: &Group) -> Vec<CallRow> {
     let traced: u64 = group.rows(sections).map(|site| site.traced()).sum();
@@ -55,7 +60,7 @@ pub(crate) fn calls(model: &Model, sections: &Sections, group: &Group) -> Vec<Ca
             sections: call.sections as f64 / traced,
             waits: call.waits,
             wait_ns: call.wait_ns,
-            blocking: may_block(call.what) || call.waits * 2 > call.n,
+            blocking: may_block(call.what) || (call.waits * 2 > call.n && !is_lock(call.what)),
             frame,
         };
         let same = |other: &&mut CallRow| (other.what, &other.frame) == (row.what, &row.frame);

@@ -468,3 +468,28 @@ fn one_rare_word_in_a_library_does_not_keep_a_line_in() {
     // One in each section: nothing says that it is nobody else's.
     assert_ne!(world(1).verdict.lines.len(), 1);
 }
+
+#[test]
+fn a_lock_that_one_thread_takes_excludes_nobody() {
+    let world = |others: u64| {
+        let mut w = World::new();
+        let line = w.line(11);
+        let lock = w.p.mutex("own_lock");
+        w.p.acquires(w.threads[0], lock, w.site, 100_000);
+        if others > 0 {
+            w.p.acquires(w.threads[1], lock, w.site, others);
+        }
+        for _ in 0..60 {
+            let steps = [Step::Add(line, HEAP), Step::Add(line, HEAP + 8)];
+            let (thread, site) = (w.threads[0], w.site);
+            w.traces
+                .section(&mut w.p, thread, lock, site, 50_000, &steps);
+        }
+        w.row()
+    };
+    let row = world(0);
+    assert_eq!(decided(&row), "local-data");
+    assert!(row.verdict.causes[0].text.contains("excludes nobody"));
+    // Others take it: what they share was not seen.
+    assert!(world(20_000).verdict.undecided.contains("in one thread"));
+}

@@ -57,8 +57,9 @@ fn undecided(causes: Vec<Cause>, why: impl Into<String>) -> Verdict {
 
 impl Judge<'_> {
     fn judge(&self) -> Verdict {
-        let rules: [fn(&Self) -> Option<Verdict>; 11] = [
+        let rules: [fn(&Self) -> Option<Verdict>; 12] = [
             Self::already_exclusive,
+            Self::one_user,
             Self::common_lock,
             Self::blocking,
             Self::one_sided,

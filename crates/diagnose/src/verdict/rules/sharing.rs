@@ -1,7 +1,9 @@
 //! Data that need no lock, or another kind of it.
 
+use std::collections::BTreeMap;
+
 use convoy_model::finding::Cause;
-use convoy_model::{Region, SectionSample, Sharing, Touch};
+use convoy_model::{ObjectId, Region, SectionSample, Sharing, ThreadId, Touch};
 use convoy_profile::Op;
 
 use super::{decided, distinct, undecided, Judge};
@@ -10,6 +12,8 @@ use crate::text::{cause, evidence, frame, percent};
 
 /// Share of a section's words that may be seen too rarely to say, without a doubt about the others.
 const FEW: f64 = 0.05;
+/// Share of a lock's acquisitions by one thread from which on it excludes nobody.
+const ONE_USER: f64 = 0.999;
 
 impl Judge<'_> {
     /// Nearly all that was traced ran in one thread, and others take the lock as well: who shares what is not seen.
@@ -24,6 +28,37 @@ impl Judge<'_> {
                     "{} of {all} traced sections of the lock ran in one thread, and other threads take it as well: what they share was not seen",
                     all - others
                 ),
+            )
+        })
+    }
+
+    /// Nobody else takes the lock, or hardly anybody: nobody is excluded.
+    pub(super) fn one_user(&self) -> Option<Verdict> {
+        let mut calls: BTreeMap<ObjectId, BTreeMap<ThreadId, u64>> = BTreeMap::new();
+        let uses = self.case.model.uses.iter();
+        for row in uses.filter(|row| self.case.group.locks.contains(&row.object)) {
+            let of_lock = calls.entry(row.object).or_default();
+            *of_lock.entry(row.thread).or_default() += row.calls;
+        }
+        let all: u64 = calls.values().flat_map(BTreeMap::values).sum();
+        let by_most = calls.values().filter_map(|threads| threads.values().max());
+        let share = by_most.sum::<u64>() as f64 / all.max(1) as f64;
+        (all > 0 && share >= ONE_USER).then(|| Verdict {
+            waits_saved: Some(1.0),
+            ..decided(
+                cause(
+                    "local-data",
+                    "one thread takes the lock, and hardly another one: it excludes nobody",
+                    format!("no lock at {}, if no other run shares the data", self.here),
+                ),
+                vec![evidence(
+                    "one_thread_ratio",
+                    share,
+                    format!(
+                        "{} of the acquisitions of a lock are one thread's",
+                        percent(share)
+                    ),
+                )],
             )
         })
     }
@@ -248,6 +283,6 @@ fn local(here: &str) -> Cause {
     cause(
         "local-data",
         "no other thread touches what the section writes",
-        format!("no lock at {here}"),
+        format!("no lock at {here}, if no other run shares the data"),
     )
 }
