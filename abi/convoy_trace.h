@@ -36,7 +36,7 @@ struct cv_targets { /* 64 bytes, then `count` struct cv_target, sorted by (build
 	uint32_t version;
 	uint32_t flags;
 	uint32_t count;
-	uint32_t first;         /* sections of a site that are traced before sampling begins */
+	uint32_t first;         /* sections of a site that its first thread traces before sampling begins; the n-th has an n-th */
 	uint32_t budget_ppm;    /* time that tracing may add, of the thread's time, in millionths */
 	uint32_t max_words;     /* a section's record is cut at this many 8-byte words; at most CV_TRACE_WORDS_MAX */
 	uint64_t reserved[4];

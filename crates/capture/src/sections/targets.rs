@@ -28,7 +28,7 @@ pub struct Diagnose {
     pub sites: Option<Vec<Site>>,
     /// Every section of them: no sampling, no budget.
     pub every: bool,
-    /// Sections of a site that are traced before sampling begins.
+    /// Sections of a site that its first thread traces before sampling begins; the n-th thread there has an n-th of it.
     pub first: u32,
     /// Time that tracing may add, of the time that passes, in millionths.
     pub budget_ppm: u32,
