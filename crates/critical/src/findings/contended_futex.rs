@@ -208,11 +208,12 @@ impl Case {
         };
         // Half of what they run, or more, may be switches.
         if running < 2.0 * n * SWITCH_NS.1 {
+            let cpu = (n * SWITCH_NS.0, n * SWITCH_NS.1);
             return Saving {
-                expected: each(switching.expected),
-                most: each(switching.most.max(n * SWITCH_NS.1)),
+                expected: each(cpu.0),
+                most: each(cpu.1),
                 sure: SURE,
-                cpu: (switching.expected, switching.most.max(n * SWITCH_NS.1)),
+                cpu,
             };
         }
         let freed = freed(&self.meanwhile, &view.sched.working, view.useful);

@@ -9,9 +9,10 @@ use convoy_model::{GroupId, OffReason, SiteId, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
 use super::contended_futex::looks_like_a_lock;
+use super::limiting_stage::is_team;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
-use crate::levels::at_least;
+use crate::levels::{at_least, low};
 use crate::switching::Switching;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
@@ -19,18 +20,17 @@ use crate::view::View;
 
 /// Hand-overs that are a habit: fewer are a start or an end.
 const WAITS: u64 = 200;
-/// Share of its life that a thread of each side waits for the other.
-const WAITED: f64 = 0.1;
-/// Work between two waits, nanoseconds. Longer steps are phases, and whether those can overlap nobody knows: only
-/// where the sides do so for this share of the run, they can.
-const STEP_NS: f64 = 20.0 * SWITCH_NS.1;
+/// Share of its life that a thread of each side waits for the other, and that both do in the mean.
+const WAITED: (f64, f64) = (0.1, 0.2);
+/// Work between two waits, nanoseconds. Longer steps are phases, and whether those can overlap nobody knows: only two
+/// threads that work at once for this share of the run can, and gain by it if at least one waits for as long.
+const STEP_NS: f64 = 5.0 * SWITCH_NS.1;
 const OVERLAP: f64 = 0.1;
 /// The same where threads of one kind meet. Uneven steps that are longer than this are a matter of balance.
 const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
-const SMALL_NS: f64 = 5.0 * SWITCH_NS.1;
 /// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
 const WAKE_NS: f64 = 2.0 * SWITCH_NS.1;
 const METHOD: &str = "work of the busiest thread without waits and switches (asymptotic bound)";
@@ -86,14 +86,17 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
             _ => view.role(off.thread) == view.role(waker) && looks_like_a_lock(view, off.site, at),
         };
         let hands_over = matches!(off.reason, OffReason::Futex | OffReason::Pipe);
-        if !hands_over || lock || waker == off.thread {
+        // The main thread of an OpenMP program is one of its team.
+        let team = view.role(off.thread) != view.role(waker) && is_team(view, off);
+        if !hands_over || lock || team || waker == off.thread {
             continue;
         }
         let link = links
             .entry((view.role(off.thread), view.role(waker)))
             .or_default();
         link.n = link.n.saturating_add(wake.n);
-        link.ns += wake.wait_ns as f64;
+        // Woken, it may queue for the processor that the other one is on: that is still its turn.
+        link.ns += wake.wait_ns as f64 + view.back_on_cpu(off.thread, wake.n as f64);
         link.waiters.insert(off.thread);
         if let Some(site) = off.site {
             *link.sites.entry(site).or_default() += wake.wait_ns as f64;
@@ -106,11 +109,10 @@ fn finding(cx: &Context, groups: &[GroupId], links: [&Link; 2]) -> Option<Findin
     let view = cx.view;
     let meet = groups.len() == 1;
     let life = |id: &ThreadId| view.threads.get(id).map_or(0.0, |th| th.life_ns() as f64);
-    let waits_for_it = |link: &&Link| {
-        let lives: f64 = link.waiters.iter().map(life).sum();
-        link.n >= WAITS && link.ns >= WAITED * lives
-    };
-    if !links.iter().all(waits_for_it) {
+    let waited = |link: &Link| link.ns / link.waiters.iter().map(life).sum::<f64>().max(1.0);
+    let habit = |link: &&Link| link.n >= WAITS && waited(link) >= WAITED.0;
+    let mean = (waited(links[0]) + waited(links[1])) / 2.0;
+    if !links.iter().all(habit) || mean < WAITED.1 {
         return None;
     }
     let threads: BTreeSet<ThreadId> = links
@@ -132,7 +134,10 @@ fn finding(cx: &Context, groups: &[GroupId], links: [&Link; 2]) -> Option<Findin
     let all: f64 = rows.iter().map(|th| running(th)).sum();
     let slices: f64 = rows.iter().map(|th| th.slices as f64).sum();
     let step = all / slices.max(1.0);
-    let overlap = at_least(&view.sched.working, 2.0) >= OVERLAP * view.wall;
+    let of_run = |ns: f64| ns >= OVERLAP * view.wall;
+    let working = &view.sched.working;
+    let overlap = of_run(at_least(working, 2.0)) && of_run(low(working, view.low_below));
+    let overlap = overlap && rows.len() == 2;
     let fine = if meet {
         step <= MEETING_NS
     } else {
@@ -161,7 +166,7 @@ fn finding(cx: &Context, groups: &[GroupId], links: [&Link; 2]) -> Option<Findin
         };
         rows.iter().map(of).fold(0.0, f64::max)
     };
-    let expected = if step < SMALL_NS {
+    let expected = if step < STEP_NS {
         EXPECTED.1
     } else {
         EXPECTED.0
