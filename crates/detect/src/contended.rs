@@ -19,6 +19,10 @@ use crate::{Context, Thresholds};
 const PRICED_MAX: usize = 48;
 /// A lock that one thread alone takes is mentioned if it can cost this much: throughput ratio.
 const PRIVATE_HIGH: f64 = 1.25;
+/// Most of its users' CPU time that a contended lock can cost if its acquisitions are not seen: the lock's cache line and
+/// those of the data go from core to core each time. A hash map under Rust's `Mutex` cost four threads on two CPUs
+/// three quarters of their CPU time.
+const UNSEEN_PRICE: f64 = 0.7;
 /// One wait with this share of all of them is an accident, or parks a thread.
 const ONE_WAIT_SHARE: f64 = 0.8;
 /// One lock with this share of its family's waits is the culprit, not the family.
@@ -169,6 +173,10 @@ impl Unit<'_> {
             change.sure = 0.0;
         }
         let mut gain = predict(cx.view, cx.stations, cx.links, &change);
+        if let Some(price) = self.unseen_price(cx).filter(|_| id == "contended-lock") {
+            let price = predict(cx.view, cx.stations, cx.links, &price);
+            gain.high = gain.high.max(price.high);
+        }
         if !self.passed.is_empty() {
             // What waiters hold while they wait is told from stacks and sampled holds.
             gain.high = 1.0 + 1.5 * (gain.high - 1.0);
@@ -205,6 +213,22 @@ impl Unit<'_> {
         s.contended > 3
             && s.wait_max_ns as f64 >= ONE_WAIT_SHARE * s.wait_ns as f64
             && s.wait_ns > 0
+    }
+
+    /// What it may cost without any wait, if only its contended acquisitions are seen: nobody measured the others.
+    fn unseen_price(&self, cx: &Context) -> Option<Change> {
+        if self.stats.contention_ratio.is_some() || self.stats.contended == 0 {
+            return None;
+        }
+        let mut change = Change::none(cx.view);
+        change.removed.extend(&self.locks);
+        for i in cx.users(&self.locks) {
+            let (d, t) = (&mut change.deltas[i], &cx.view.threads[i]);
+            d.overhead[2] = UNSEEN_PRICE * t.cpu;
+            // Where all run for less, all queue for less.
+            d.wait = UNSEEN_PRICE * t.run_delay;
+        }
+        Some(change)
     }
 
     fn case<'a>(&'a self, cx: &'a Context) -> Case<'a> {
