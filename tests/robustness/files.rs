@@ -42,7 +42,7 @@ pub fn trials() -> Vec<Trial> {
             refused(s, &program("go_threads.go")?, "Go")
         }),
         trial("refused/setuid", needs("root"), |s| {
-            refused(s, &setuid_copy(s)?, "setuid")
+            refused(s, &setuid_copy(s, "sections.c")?, "setuid")
         }),
         trial("output/full-disk", needs("mount"), full_disk),
         trial("output/no-directory", None, no_directory),
@@ -129,10 +129,10 @@ fn statically_linked() -> Result<PathBuf> {
 }
 
 /// Owned by another user, so that even root runs it with other rights than its own.
-fn setuid_copy(scratch: &Scratch) -> Result<PathBuf> {
+pub fn setuid_copy(scratch: &Scratch, of: &str) -> Result<PathBuf> {
     let copy = scratch.path("setuid");
     let make = || {
-        fs::copy(program("sections.c").map_err(std::io::Error::other)?, &copy)?;
+        fs::copy(program(of).map_err(std::io::Error::other)?, &copy)?;
         chown(&copy, Some(65534), Some(65534))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o6755))
     };

@@ -4,6 +4,7 @@ mod attach;
 mod files;
 mod scheduler;
 mod table;
+mod tracing;
 mod tty;
 
 use std::process::ExitCode;
@@ -22,5 +23,6 @@ fn main() -> ExitCode {
     trials.extend(tty::trials());
     trials.extend(scheduler::trials());
     trials.extend(attach::trials());
+    trials.extend(tracing::trials());
     case::run(trials).exit_code()
 }

@@ -86,10 +86,11 @@ pub fn trials() -> Result<Vec<Trial>> {
 }
 
 /// Programs of the tests that are written in Rust.
-const USED_ELSEWHERE: [&str; 7] = [
+const USED_ELSEWHERE: [&str; 8] = [
     "environment.c",
     "forbids.c",
     "go_threads.go",
+    "local_strings.c",
     "racy.c",
     "script.sh",
     "thread_goes_on.c",

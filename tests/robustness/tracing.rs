@@ -1,0 +1,158 @@
+//! Sections: of programs that are over at once, of programs without the agent, where there is no room, and of a
+//! convoy that was killed.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::Duration;
+
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::needs::missing;
+use convoy_harness::run::{run, End, Outcome};
+use convoy_harness::{check, convoy, turn, Result};
+use convoy_profile::{Profile, Sections};
+use libtest_mimic::Trial;
+
+use crate::files::setuid_copy;
+use crate::table::program;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One test per claim.
+pub fn trials() -> Vec<Trial> {
+    let needs = |what: &[&str]| missing(&what.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+    vec![
+        trial("tracing/over-at-once", None, over_at_once),
+        trial("tracing/setuid", needs(&["root", "kernel"]), setuid),
+        trial("tracing/full-session", needs(&["mount"]), full_session),
+        trial("tracing/recovered", None, recovered),
+    ]
+}
+
+fn sections(profile: &Profile) -> Result<&Sections> {
+    let sections = profile.sections.as_ref();
+    Ok(sections.ok_or("the profile has no sections")?)
+}
+
+/// The program ends before convoy has looked at it even once: still it is known what the allocator did, and no thread
+/// has all of the traced sections.
+fn over_at_once(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let file = scratch.path("run.convoy");
+    let program = program("local_strings.c")?;
+    for _ in 0..5 {
+        let mut command = convoy::diagnose(&["--scheduler", "off"], &file)?;
+        let outcome = run(
+            command.arg(&program).args(["rounds", "100"]),
+            scratch.dir(),
+            "convoy",
+            TIMEOUT,
+        )?;
+        went_on(&outcome)?;
+        let profile = convoy::read(&file)?;
+        let sections = sections(&profile)?;
+        let [site] = &sections.sites[..] else {
+            return Err(format!("{} sites", sections.sites.len()));
+        };
+        let (all, allocator) = (site.whole.instructions, site.whole.allocator_instructions);
+        check!(
+            2 * allocator > all,
+            "{allocator} of {all} instructions are the allocator's"
+        );
+        let threads: BTreeSet<_> = sections.samples.iter().map(|s| s.thread).collect();
+        let of = |thread| {
+            sections
+                .samples
+                .iter()
+                .filter(|s| s.thread == thread)
+                .count()
+        };
+        let fewest = threads.iter().map(|t| of(*t)).min().unwrap_or(0);
+        check!(
+            threads.len() == 2 && fewest >= 8,
+            "{} threads were traced, one of them {fewest} times",
+            threads.len()
+        );
+    }
+    Ok(())
+}
+
+fn went_on(outcome: &Outcome) -> Result {
+    check!(
+        outcome.stdout == "done\n" && outcome.end == End::Status(0),
+        "{:?}, {:?}: {}",
+        outcome.end,
+        outcome.stdout,
+        outcome.stderr
+    );
+    Ok(())
+}
+
+/// What the scheduler sees is recorded all the same; that no section could be is told as what it is.
+fn setuid(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let copy = setuid_copy(scratch, "local_strings.c")?;
+    let mut command = Command::new(convoy::binary()?);
+    let outcome = run(
+        command
+            .args(["diagnose", "--report-to", "/dev/null", "--"])
+            .arg(copy)
+            .args(["rounds", "100"]),
+        scratch.dir(),
+        "convoy",
+        TIMEOUT,
+    )?;
+    went_on(&outcome)?;
+    let told = "no process of the command had loaded the agent";
+    check!(
+        outcome.stderr.contains(told),
+        "not told: {}",
+        outcome.stderr
+    );
+    Ok(())
+}
+
+/// The tables fit in, what is traced does not.
+fn full_session(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let (program, binary) = (program("local_strings.c")?, convoy::binary()?);
+    let script = "mkdir full && mount -t tmpfs -o size=3m none full && \
+                  exec \"$1\" diagnose --report-to /dev/null --session-dir full -- \"$2\" rounds 1000";
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", script, "sh"])
+        .args([binary, program]);
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    went_on(&outcome)?;
+    let told = "the file system of the session was full";
+    check!(
+        outcome.stderr.contains(told),
+        "not told: {}",
+        outcome.stderr
+    );
+    Ok(())
+}
+
+/// The program goes on without convoy, and what it had traced is there.
+fn recovered(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let (program, binary) = (program("local_strings.c")?, convoy::binary()?);
+    let script = "mkdir session; \
+                  \"$1\" diagnose --every --quiet --scheduler off --session-dir session -- \"$2\" ms 3000 & \
+                  sleep 1; kill -9 $!; \
+                  exec \"$1\" recover -o run.convoy session/*";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).args([binary, program]);
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    check!(
+        outcome.end == End::Status(0),
+        "{:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    let profile = convoy::read(&scratch.path("run.convoy"))?;
+    let sections = sections(&profile)?;
+    check!(sections.sampling.every, "{:?}", sections.sampling);
+    let traced: u64 = sections.sites.iter().flat_map(|s| s.ends).sum();
+    check!(traced > 0, "no section was recovered: {:?}", sections.drops);
+    Ok(())
+}
