@@ -17,6 +17,8 @@ const LOOP_CONTROL: f64 = 8.0;
 /// Executions of a line, as a share, that may touch something that nothing is known of: library functions run over words
 /// that few of the traced sections come by.
 const FEW: f64 = 0.05;
+/// Share of a line's accesses that may be of such words where sections allocate: what is allocated anew lies elsewhere each time.
+const FEW_ACCESSES: f64 = 0.01;
 
 #[derive(Debug, Clone, Default)]
 struct Sum {
@@ -68,7 +70,7 @@ pub(crate) fn lines(model: &Model, eyes: &Eyes<'_>, group: &Group) -> Vec<LineRo
         .collect();
     let shared_at: Vec<(String, f64)> = lines
         .iter()
-        .filter(|(line, unseen)| *unseen || touches_shared(line))
+        .filter(|(line, unseen)| *unseen || touches_shared(line, eyes.allocates))
         .map(|(line, _)| (line.frame.function.clone(), line.executions))
         .collect();
     for (line, unseen) in &mut lines {
@@ -79,8 +81,11 @@ pub(crate) fn lines(model: &Model, eyes: &Eyes<'_>, group: &Group) -> Vec<LineRo
                 && line.executions < 3.0 * executions
         };
         let control = each <= LOOP_CONTROL && shared_at.iter().any(loops);
-        line.movable =
-            !*unseen && !touches_shared(line) && !line.calls && !control && line.share >= WORTH;
+        line.movable = !*unseen
+            && !touches_shared(line, eyes.allocates)
+            && !line.calls
+            && !control
+            && line.share >= WORTH;
     }
     lines.into_iter().map(|(line, _)| line).collect()
 }
@@ -94,10 +99,12 @@ fn key(frame: &SiteFrame) -> Key<'_> {
     }
 }
 
-fn touches_shared(line: &LineRow) -> bool {
+fn touches_shared(line: &LineRow, allocates: bool) -> bool {
     let of = |sharing: Sharing| line.by_sharing[sharing as usize];
     let rare = of(Sharing::Rare) * line.accesses;
-    of(Sharing::Overwritten) > 0.0 || of(Sharing::Shared) > 0.0 || rare > FEW * line.executions
+    let anew = allocates && of(Sharing::Rare) <= FEW_ACCESSES;
+    let known = of(Sharing::Overwritten) > 0.0 || of(Sharing::Shared) > 0.0;
+    known || (rare > FEW * line.executions && !anew)
 }
 
 fn add(sum: &mut Sum, row: &SectionCode, eyes: &Eyes<'_>) {
