@@ -12,7 +12,7 @@ use convoy_profile::Profile;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-use crate::formats::{record, record_source};
+use crate::formats::{python, read, record, record_source};
 
 const FIXED: &[&str] = &["-DFX_FIXED"];
 
@@ -22,6 +22,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("diff/fix", cpus(), fix),
         trial("diff/rebuilt", cpus(), rebuilt),
+        trial("diff/sarif", python(), sarif),
         trial("diff/nothing-to-compare", None, nothing),
     ]
 }
@@ -112,6 +113,31 @@ fn fix(scratch: &Scratch) -> Result {
             outcome.stderr
         );
     }
+    Ok(())
+}
+
+/// The document is what its schema asks for, with the limits that do not hold as errors.
+fn sarif(scratch: &Scratch) -> Result {
+    let before = [record(scratch, "before.convoy", FIXED, &[])?];
+    let after = [record(scratch, "after.convoy", &[], &[])?];
+    let gate = ["--format", "sarif", "--fail-on", "findings.new>0"];
+    let outcome = diff(scratch, &gate, &[&before, &after])?;
+    check!(outcome.end == End::Status(1), "{}", outcome.stderr);
+    let file = scratch.path("out.sarif");
+    std::fs::write(&file, &outcome.stdout).map_err(|e| e.to_string())?;
+    let found = read(scratch, "read_sarif.py", &file)?;
+    let results = found["results"].as_array().into_iter().flatten();
+    let results: Vec<_> = results
+        .map(|row| (row["level"].as_str(), row["baselineState"].as_str()))
+        .collect();
+    check!(
+        results.contains(&(Some("warning"), Some("new"))),
+        "the finding that came is missing: {results:?}"
+    );
+    check!(
+        results.iter().any(|row| row.0 == Some("error")),
+        "the limit is missing: {results:?}"
+    );
     Ok(())
 }
 

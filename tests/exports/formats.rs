@@ -34,7 +34,7 @@ fn interpreter() -> PathBuf {
     target().join("test-venv/bin/python")
 }
 
-fn python() -> Option<Missing> {
+pub fn python() -> Option<Missing> {
     let there = interpreter().is_file();
     (!there).then(|| Missing("needs Python packages: scripts/setup.sh test".into()))
 }
@@ -78,7 +78,7 @@ fn export(scratch: &Scratch, profile: &Path, format: &str) -> Result<(PathBuf, O
 }
 
 /// What a reader found, which must be no problem.
-fn read(scratch: &Scratch, reader: &str, file: &Path) -> Result<Value> {
+pub fn read(scratch: &Scratch, reader: &str, file: &Path) -> Result<Value> {
     let script = root().join("tests/exports/readers").join(reader);
     let mut command = Command::new(interpreter());
     command.arg(script).arg(file);

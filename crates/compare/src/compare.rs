@@ -64,6 +64,8 @@ pub struct Comparison {
     pub wall_ns: Change,
     /// The run times are those of whole runs, so that they say how fast the program is.
     pub wall_is_speed: bool,
+    /// Locks were recorded in all runs, so that their waits can be compared.
+    pub locks_seen: bool,
     /// CPU time, nanoseconds.
     pub cpu_ns: Change,
     /// Waits for locks over the life spans of all threads, 0..1.
@@ -178,6 +180,7 @@ pub fn compare(before: &[Summary], after: &[Summary]) -> Result<Comparison, Erro
         after: after.iter().map(facts).collect(),
         wall_ns: change(&|run| run.wall_ns as f64),
         wall_is_speed: all().all(|run| run.exit != Exit::Running && run.wall_ns > 0),
+        locks_seen: all().all(|run| run.locks_seen),
         cpu_ns: change(&|run| run.cpu_ns as f64),
         lock_wait_share: change(&|run| run.lock_wait_share),
         findings: findings(before, after, &renamed),

@@ -174,8 +174,9 @@ fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
         (Unit::Time, "us") => 1e3,
         (Unit::Time, "ms") => 1e6,
         (Unit::Time, "s") => 1e9,
-        (Unit::Count | Unit::Factor | Unit::Share, "") | (Unit::Factor, "x") => 1.0,
+        (Unit::Count | Unit::Factor, "") | (Unit::Factor, "x") => 1.0,
         (Unit::Time, "") => return Err("a time needs a unit: ns, us, ms, s".into()),
+        (Unit::Share, "") => return Err("a share needs a unit: 10%, +5pp".into()),
         (_, unit) => return Err(format!("the unit {unit:?} does not fit the metric")),
     };
     Ok(if signed {
@@ -345,6 +346,7 @@ mod tests {
             ("wall", "no > or <"),
             ("speed>1", "one of: wall, cpu"),
             ("wall>5", "needs a unit"),
+            ("lock.wait_share>5", "needs a unit"),
             ("wall>+5pp", "does not fit"),
             ("lock.wait_share>5pp", "does not fit"),
             ("findings.new>+1", "without a sign"),

@@ -107,6 +107,9 @@ fn speed(c: &Comparison) -> (Speed, String) {
 
 /// The lock whose waits changed most, in the direction that the speed did if there is one.
 fn telling(c: &Comparison, speed: Speed) -> Option<&LockChange> {
+    if !c.locks_seen {
+        return None; // they come and go with the recording
+    }
     let told = c
         .locks
         .iter()
@@ -160,6 +163,18 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
             runs(after.len(), "after"),
         ));
     }
+    let programs = |side: &[Summary]| -> BTreeSet<String> {
+        side.iter().map(|run| program(&run.command)).collect()
+    };
+    let (was, is) = (programs(before), programs(after));
+    if was.is_disjoint(&is) {
+        let named = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+        remarks.push(format!(
+            "not the same program by name: {} before, {} after",
+            named(was),
+            named(is)
+        ));
+    }
     let machines: BTreeSet<_> = all().map(|run| run.machine.as_str()).collect();
     if machines.len() > 1 {
         let machines: Vec<_> = machines.into_iter().collect();
@@ -197,6 +212,12 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
         }
     }
     remarks
+}
+
+/// What is run, without its folder: two builds lie in two.
+fn program(command: &[String]) -> String {
+    let path = command.first().map_or("", String::as_str);
+    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 fn runs(n: usize, side: &str) -> String {
