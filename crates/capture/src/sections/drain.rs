@@ -188,7 +188,7 @@ impl Drained {
             .copied()
             .take_while(|b| *b != 0)
             .collect();
-        self.image.no_room = header.drops[abi::CV_TRACE_DROP_NO_ROOM as usize] > 0;
+        self.image.no_room = header.drops[abi::CV_TRACE_DROP_NO_ROOM] > 0;
         self.image.why_not = String::from_utf8_lossy(&why).into_owned();
     }
 }
