@@ -76,7 +76,11 @@ impl Judge<'_> {
             .filter_map(|row| {
                 let inner = self.case.model.objects.get(row.inner.0 as usize)?;
                 let each = row.acquisitions / runs;
-                let text = format!("besides, {} is only ever taken inside ({each:.1} times a section), so that it is not needed", inner.name);
+                let text = format!(
+                    "besides, {} is taken inside in {} of its acquisitions ({each:.1} times a section): one of the two may be enough",
+                    inner.name,
+                    percent(row.share)
+                );
                 Some(evidence("needless_inside", each, text))
             })
             .take(INNER_NAMES)
