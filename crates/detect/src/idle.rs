@@ -5,7 +5,7 @@
 //! time (a slow stage), was itself held up by a lock, or is one of several that share the work
 //! unevenly. So a wait is judged by whoever ended it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{FutexOf, GroupId, ObjectId, Use};
 use convoy_profile::{ObjectKind, Op};
@@ -23,6 +23,8 @@ pub(crate) const SATURATED: f64 = 0.8;
 const DELAYED: f64 = 0.2;
 /// Share of the waits that threads of the waiter's own kind must have ended to speak of their affair.
 const OWN_SHARE: f64 = 0.6;
+/// Waits that make a pool of tokens: fewer are a start or an end.
+const POOL_WAITS: u64 = 20;
 
 /// Waits of one group that another group ended, at events: (waits, nanoseconds).
 pub(crate) type Links = BTreeMap<(GroupId, GroupId), (u64, u64)>;
@@ -279,9 +281,16 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
     }
 }
 
-/// A semaphore whose threads take and give back tokens: the calls of each thread balance.
+/// A semaphore whose threads take and give back tokens: the calls of each thread balance, and several had to wait again
+/// and again. One wait of one thread is for another's end: Python's threads hold such a semaphore while they live.
 fn is_pool(view: &View, kind: ObjectKind, uses: &[&Use]) -> bool {
-    if kind != ObjectKind::Sem {
+    let waiting = || {
+        uses.iter()
+            .filter(|u| view.role(u) == Some(Role::Wait) && u.waits > 0)
+    };
+    let waiters: BTreeSet<_> = waiting().map(|u| u.thread).collect();
+    let waited: u64 = waiting().map(|u| u.waits).sum();
+    if kind != ObjectKind::Sem || waiters.len() < 2 || waited < POOL_WAITS {
         return false;
     }
     let mut calls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();

@@ -9,6 +9,7 @@ use convoy_model::{
 };
 use convoy_profile::ObjectKind;
 
+use super::passed_on::PassedOn;
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::gain::{Saving, SWITCH_NS};
@@ -58,7 +59,7 @@ struct Case {
     own: f64,
     /// Of `own`, in functions that are a lock's.
     named: f64,
-    /// Waited while the one who ended it was itself in a file or a disk.
+    /// Waited while the one who had it, and handed it on, was itself in a file or a disk.
     in_files: f64,
     wakers: BTreeMap<SiteId, f64>,
 }
@@ -87,6 +88,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             *case.sites.entry(site).or_default() += off.sum_ns as f64;
         }
     }
+    let passed_on = PassedOn::of(view);
     for wake in &view.sched.wakes {
         let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
@@ -98,11 +100,12 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             continue;
         };
         case.known += wake.wait_ns as f64;
-        let in_files = wake.waker_off.iter().filter(|(id, _)| {
-            let off = view.sched.off(*id);
+        let held = passed_on.holders_waits(view, wake).into_iter();
+        let in_files = held.filter(|&(id, ..)| {
+            let off = view.sched.off(id);
             off.is_some_and(|off| is_file_io(off.reason))
         });
-        case.in_files += in_files.map(|&(_, ns)| ns as f64).sum::<f64>();
+        case.in_files += in_files.map(|(_, ns, _)| ns).sum::<f64>();
         let same_group = view.role(waker) == view.role(off.thread) && waker != off.thread;
         if same_group && looks_like_a_lock(view, off.site, site) {
             case.own += wake.wait_ns as f64;
