@@ -58,14 +58,20 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         explained.extend(groups);
         findings.push(finding);
     }
+    // What is not worth its fix leaves the rest of the low parallelism to be explained.
+    let is_worth = |finding: &Finding| finding.gain.mid >= view.t.gain_mid;
     for (groups, finding) in contended_futex::findings(&cx) {
-        explained.extend(groups);
+        if is_worth(&finding) {
+            explained.extend(groups);
+        }
         if !is_explained(&finding, &holders) {
             findings.push(finding);
         }
     }
     for (groups, finding) in lock_step::findings(&cx, &explained) {
-        explained.extend(groups);
+        if is_worth(&finding) {
+            explained.extend(groups);
+        }
         findings.push(finding);
     }
     findings.extend(serial_code::findings(&cx, &explained));
