@@ -11,9 +11,6 @@ use crate::launch::{launch, Launch};
 /// Runs of each program: broken and fixed in turn, so that a slow minute of the machine hits both.
 const PAIRS: usize = 3;
 
-/// Whole measurements before the prediction is called wrong.
-const TRIES: usize = 2;
-
 /// The interval, widened by the fixture's slack, contains the measured speed-up.
 pub fn predicted(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     let (broken, fixed) = (
@@ -22,16 +19,11 @@ pub fn predicted(expect: &Expect, variant: &str, scratch: &Scratch) -> Result {
     );
     let slack = expect.gain.map_or(0.0, |g| g.slack);
     let _turn = turn::alone();
-    let mut last = Ok(());
-    for _ in 0..TRIES {
+    turn::retry(|| {
         let gain = prediction(expect, &broken, scratch)?;
         let measured = speed_up(&broken, &fixed, scratch)?;
-        last = agrees(&gain, measured, slack);
-        if last.is_ok() {
-            break;
-        }
-    }
-    last
+        agrees(&gain, measured, slack)
+    })
 }
 
 fn prediction(expect: &Expect, broken: &Launch, scratch: &Scratch) -> Result<Gain> {
