@@ -114,6 +114,8 @@ pub struct SectionWord {
     pub seen: WordSeen,
     /// One thread, if it was only one.
     pub only: Option<ThreadId>,
+    /// What was seen of the memory around it is that thread's as well.
+    pub amid_own: bool,
     /// What memory it is in.
     pub region: Region,
     /// The variable that holds it, "cache+0x10".
@@ -158,12 +160,17 @@ pub enum Sharing {
 const TELLING: u8 = 4;
 
 impl SectionWord {
+    /// Seen often enough to say that nobody else uses it.
+    pub(crate) fn is_told(&self) -> bool {
+        self.seen.sections >= TELLING || self.seen.own_stack
+    }
+
     /// How it is shared.
     pub fn sharing(&self) -> Sharing {
         if self.seen.flow {
             Sharing::Shared
         } else if self.only.is_some() {
-            let told = self.seen.sections >= TELLING || self.seen.own_stack;
+            let told = self.is_told() || self.amid_own;
             match told || matches!(self.region, Region::Stack | Region::ThreadLocal) {
                 true => Sharing::Local,
                 false => Sharing::Rare,

@@ -7,6 +7,7 @@ mod groups;
 mod jobs;
 mod names;
 mod objects;
+mod own_pages;
 mod pairs;
 mod sched;
 mod sections;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use convoy_profile as profile;
 use convoy_profile::FrameIx;
 
+use super::own_pages;
 use super::sched::Names;
 use super::sites::expand_frame;
 use crate::{
@@ -29,7 +30,8 @@ pub(super) fn join(
         places: Vec::new(),
         by_frame: HashMap::new(),
     };
-    let (words, word_ids) = keep(&from.words, |row| joiner.word(row));
+    let (mut words, word_ids) = keep(&from.words, |row| joiner.word(row));
+    own_pages::note(&mut words);
     let at_word = |ix: u32| word_ids.get(ix as usize).copied().flatten();
     let (sites, site_ids) = keep(&from.sites, |row| joiner.site(row, &at_word));
     let at_site = |ix: u32| site_ids.get(ix as usize).copied().flatten();
@@ -192,6 +194,7 @@ impl Joiner<'_> {
             address: row.address,
             seen: row.seen,
             only: row.seen.only.and_then(thread),
+            amid_own: false,
             region: region(process, row),
             symbol: row.symbol.clone(),
         })
