@@ -1,7 +1,9 @@
 //! What waiting itself costs: into the kernel, off the processor, the waker's call, and back. That is CPU time, but
 //! no work: it goes with the waits, however busy the processors are.
 
-use convoy_model::{OffReason, ThreadId};
+use std::collections::BTreeSet;
+
+use convoy_model::{OffReason, SchedThread, ThreadId};
 
 use crate::gain::SWITCH_NS;
 use crate::view::View;
@@ -24,12 +26,9 @@ impl Switching {
     /// `n` waits of these threads, and the calls that ended them. A system call that finds the word changed comes
     /// back at once: it is no wait, but costs the same, so that the bound is all time in the kernel. Expected is what
     /// `n` waits cost at most; where that is not known from the kernel, [`SWITCH_NS`] each.
-    pub(crate) fn of(view: &View, threads: &[ThreadId], n: f64) -> Self {
-        let sum = |of: &dyn Fn(&convoy_model::SchedThread) -> f64| {
-            let rows = threads.iter().filter_map(|id| view.threads.get(id));
-            rows.map(|th| of(th)).sum::<f64>()
-        };
-        let running = sum(&|th| th.running_ns.saturating_sub(th.spinning_ns) as f64);
+    pub(crate) fn of(view: &View, threads: &BTreeSet<ThreadId>, n: f64) -> Self {
+        let rows = threads.iter().filter_map(|id| view.threads.get(id));
+        let running: f64 = rows.map(|th| SchedThread::cpu_work_ns(th) as f64).sum();
         let cap = |ns: f64| ns.min((1.0 - WORK) * running);
         match kernel_share(view, threads) {
             Some(share) => {
@@ -53,7 +52,7 @@ impl Switching {
 
 /// Share of their CPU time that these threads were in the kernel. Only the agent tells; a thread alone has too few
 /// ticks for it.
-fn kernel_share(view: &View, threads: &[ThreadId]) -> Option<f64> {
+fn kernel_share(view: &View, threads: &BTreeSet<ThreadId>) -> Option<f64> {
     let known = threads.iter().filter_map(|&id| view.thread(id));
     let (cpu, sys) = known.fold((0.0, 0.0), |(cpu, sys), th| {
         (cpu + th.cpu_ns as f64, sys + th.sys_ns as f64)
@@ -62,10 +61,9 @@ fn kernel_share(view: &View, threads: &[ThreadId]) -> Option<f64> {
 }
 
 /// Times that these threads blocked.
-fn waits(view: &View, threads: &[ThreadId]) -> f64 {
-    let own = |id: ThreadId| threads.contains(&id);
+fn waits(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
     let offs = view.sched.offs.iter();
-    offs.filter(|off| off.reason != OffReason::Preempted && own(off.thread))
+    offs.filter(|off| off.reason != OffReason::Preempted && threads.contains(&off.thread))
         .map(|off| off.n as f64)
         .sum()
 }

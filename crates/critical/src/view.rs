@@ -72,7 +72,7 @@ impl<'a> View<'a> {
         } else {
             n_min.max(LEAST_LOW).min(useful)
         };
-        let work = |th: &SchedThread| th.running_ns.saturating_sub(th.spinning_ns) as f64;
+        let work = |th: &SchedThread| th.cpu_work_ns() as f64;
         let mut spun: BTreeMap<ThreadId, f64> = BTreeMap::new();
         for slice in sched.slices.iter().filter(|s| s.spin.is_some()) {
             *spun.entry(slice.thread).or_default() += slice.active_ns as f64;

@@ -284,13 +284,16 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
 /// A semaphore whose threads take and give back tokens: the calls of each thread balance, and several had to wait again
 /// and again. One wait of one thread is for another's end: Python's threads hold such a semaphore while they live.
 fn is_pool(view: &View, kind: ObjectKind, uses: &[&Use]) -> bool {
+    if kind != ObjectKind::Sem {
+        return false;
+    }
     let waiting = || {
         uses.iter()
             .filter(|u| view.role(u) == Some(Role::Wait) && u.waits > 0)
     };
     let waiters: BTreeSet<_> = waiting().map(|u| u.thread).collect();
     let waited: u64 = waiting().map(|u| u.waits).sum();
-    if kind != ObjectKind::Sem || waiters.len() < 2 || waited < POOL_WAITS {
+    if waiters.len() < 2 || waited < POOL_WAITS {
         return false;
     }
     let mut calls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();

@@ -123,6 +123,11 @@ impl SchedThread {
             .saturating_add(self.preempted_ns)
     }
 
+    /// On a processor, and not waiting in a loop.
+    pub fn cpu_work_ns(&self) -> u64 {
+        self.running_ns.saturating_sub(self.spinning_ns)
+    }
+
     /// Active, and not waiting in a loop.
     pub fn working_ns(&self) -> u64 {
         self.active_ns().saturating_sub(self.spinning_ns)

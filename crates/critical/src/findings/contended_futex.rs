@@ -9,7 +9,6 @@ use convoy_model::{
 };
 use convoy_profile::ObjectKind;
 
-use super::passed_on::PassedOn;
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::gain::{Saving, SWITCH_NS};
@@ -88,7 +87,6 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             *case.sites.entry(site).or_default() += off.sum_ns as f64;
         }
     }
-    let passed_on = PassedOn::of(view);
     for wake in &view.sched.wakes {
         let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
@@ -100,7 +98,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             continue;
         };
         case.known += wake.wait_ns as f64;
-        let held = passed_on.holders_waits(view, wake).into_iter();
+        let held = cx.passed_on.holders_waits(view, wake).into_iter();
         let in_files = held.filter(|&(id, ..)| {
             let off = view.sched.off(id);
             off.is_some_and(|off| is_file_io(off.reason))
@@ -193,13 +191,12 @@ fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool 
 
 impl Case {
     fn saving(&self, view: &View) -> Saving {
-        let members: Vec<ThreadId> = self.threads.iter().copied().collect();
-        let rows = || members.iter().filter_map(|id| view.threads.get(id));
+        let rows = || self.threads.iter().filter_map(|id| view.threads.get(id));
         let sum = |of: fn(&SchedThread) -> u64| rows().map(|th| of(th) as f64).sum::<f64>();
-        let (n, threads) = (self.n as f64, members.len() as f64);
+        let (n, threads) = (self.n as f64, self.threads.len() as f64);
         let running = sum(|th| th.running_ns);
         let delayed = sum(|th| th.delayed_ns) * (n / sum(|th| th.slices).max(1.0)).min(1.0);
-        let switching = Switching::of(view, &members, n);
+        let switching = Switching::of(view, &self.threads, n);
         // Each thread has its waits less, the delays of getting back, and the switches. One that was handed the lock
         // and has no processor yet keeps the others waiting. Nobody gets faster by what a disk takes.
         let waited = (self.sum - self.in_files).max(0.0);

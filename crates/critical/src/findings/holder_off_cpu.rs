@@ -8,7 +8,6 @@ use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId,
 use convoy_profile::ObjectKind;
 
 use super::contended_futex::looks_like_a_lock;
-use super::passed_on::PassedOn;
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
@@ -57,14 +56,13 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
     let view = cx.view;
     let mut places = CallPaths::new(view.model, true);
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
-    let passed_on = PassedOn::of(view);
     for wake in &view.sched.wakes {
         let (Some(off), Some(known_lock)) = (view.sched.off(wake.off), lock_wait(view, wake))
         else {
             continue;
         };
         let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
-        for (id, ns, most) in passed_on.holders_waits(view, wake) {
+        for (id, ns, most) in cx.passed_on.holders_waits(view, wake) {
             let Some(held) = view.sched.off(id).filter(|o| tells(o, known_lock)) else {
                 continue;
             };

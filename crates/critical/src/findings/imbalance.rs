@@ -56,7 +56,7 @@ impl Member<'_> {
 
     /// CPU time that is work. Waiting for a processor is not: what others have makes nobody's part larger.
     fn working(&self) -> f64 {
-        self.sum(|th| th.running_ns.saturating_sub(th.spinning_ns))
+        self.sum(SchedThread::cpu_work_ns)
     }
 
     fn work(&self, by: By, view: &View) -> f64 {

@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{GroupId, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, SchedThread, SiteId, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
 use super::contended_futex::looks_like_a_lock;
+use super::holder_off_cpu::is_lock;
 use super::limiting_stage::is_team;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
@@ -56,7 +57,8 @@ pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<(Vec<Group
         let mut groups = vec![a, b];
         groups.dedup();
         if !groups.iter().all(|group| told.contains(group)) {
-            let finding = finding(cx, &groups, [there, back]);
+            let turns = Turns::of(view, &groups, [there, back]);
+            let finding = turns.and_then(|turns| turns.finding(view));
             found.extend(finding.map(|finding| (groups, finding)));
         }
     }
@@ -70,24 +72,15 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
         let (Some(off), Waker::Thread(waker, at)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
         };
-        let object = off
-            .object
-            .and_then(|id| view.model.objects.get(id.0 as usize));
-        let lock = match object.map(|object| object.kind) {
-            Some(
-                ObjectKind::Mutex
-                | ObjectKind::RwLock
-                | ObjectKind::Spin
-                | ObjectKind::OmpLock
-                | ObjectKind::OmpCritical
-                | ObjectKind::Thread,
-            ) => true,
+        let same_group = view.role(off.thread) == view.role(waker);
+        let lock = match kind(view, off) {
+            Some(ObjectKind::Thread) => true,
             Some(ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion) => false,
-            _ => view.role(off.thread) == view.role(waker) && looks_like_a_lock(view, off.site, at),
+            _ => is_lock(view, off.object) || (same_group && looks_like_a_lock(view, off.site, at)),
         };
         let hands_over = matches!(off.reason, OffReason::Futex | OffReason::Pipe);
         // The main thread of an OpenMP program is one of its team.
-        let team = view.role(off.thread) != view.role(waker) && is_team(view, off);
+        let team = !same_group && is_team(view, off);
         if !hands_over || lock || team || waker == off.thread {
             continue;
         }
@@ -105,151 +98,194 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
     links
 }
 
-fn finding(cx: &Context, groups: &[GroupId], links: [&Link; 2]) -> Option<Finding> {
-    let view = cx.view;
-    let meet = groups.len() == 1;
-    let life = |id: &ThreadId| view.threads.get(id).map_or(0.0, |th| th.life_ns() as f64);
-    let waited = |link: &Link| link.ns / link.waiters.iter().map(life).sum::<f64>().max(1.0);
-    let habit = |link: &&Link| link.n >= WAITS && waited(link) >= WAITED.0;
-    let mean = (waited(links[0]) + waited(links[1])) / 2.0;
-    if !links.iter().all(habit) || mean < WAITED.1 {
-        return None;
-    }
-    let threads: BTreeSet<ThreadId> = links
-        .iter()
-        .flat_map(|link| &link.waiters)
-        .copied()
-        .collect();
-    let threads: Vec<ThreadId> = threads.into_iter().collect();
-    let rows: Vec<_> = threads
-        .iter()
-        .filter_map(|id| view.threads.get(id))
-        .collect();
-    // More of one kind than there are processors meet late because they take turns: that is said of their number.
-    if rows.len() < 2 || (meet && rows.len() as f64 > view.cpus) {
-        return None;
-    }
-    let running =
-        |th: &convoy_model::SchedThread| th.running_ns.saturating_sub(th.spinning_ns) as f64;
-    let all: f64 = rows.iter().map(|th| running(th)).sum();
-    let slices: f64 = rows.iter().map(|th| th.slices as f64).sum();
-    let step = all / slices.max(1.0);
-    let of_run = |ns: f64| ns >= OVERLAP * view.wall;
-    let working = &view.sched.working;
-    let overlap = of_run(at_least(working, 2.0)) && of_run(low(working, view.low_below));
-    let overlap = overlap && rows.len() == 2;
-    let fine = if meet {
-        step <= MEETING_NS
-    } else {
-        step <= STEP_NS || overlap
-    };
-    if !fine {
-        return None;
-    }
-    let n: f64 = links
-        .iter()
-        .take(groups.len())
-        .map(|link| link.n as f64)
-        .sum();
-    let cost = Switching::of(view, &threads, n);
-    // What is left is the work of the busiest, if the sides need not wait for each other. Being woken takes its time,
-    // but who waits for a processor for longer has none because others have it: that is expected to stay.
-    let longest = rows
-        .iter()
-        .map(|th| th.life_ns() as f64)
-        .fold(0.0, f64::max);
-    let left = |cost: f64, queues: bool| {
-        let of = |th: &&&convoy_model::SchedThread| {
-            let queued = th.delayed_ns as f64 - th.slices as f64 * WAKE_NS;
-            let queued = queued.max(0.0) + th.preempted_ns as f64;
-            running(th) * (1.0 - cost / all.max(1.0)) + if queues { queued } else { 0.0 }
+fn kind(view: &View, off: &OffCpu) -> Option<ObjectKind> {
+    let object = view.model.objects.get(off.object?.0 as usize);
+    object.map(|object| object.kind)
+}
+
+/// Two sides that hand over to each other in small steps.
+struct Turns<'a> {
+    groups: &'a [GroupId],
+    links: [&'a Link; 2],
+    threads: BTreeSet<ThreadId>,
+    /// Waits that the other side ended.
+    n: f64,
+    /// CPU time that is work or switching, nanoseconds, of all threads and between two waits.
+    running: f64,
+    step: f64,
+    cost: Switching,
+}
+
+impl<'a> Turns<'a> {
+    /// If these links are such.
+    fn of(view: &View, groups: &'a [GroupId], links: [&'a Link; 2]) -> Option<Self> {
+        let waited = |link: &Link| link.ns / lives(view, &link.waiters).max(1.0);
+        let habit = |link: &&Link| link.n >= WAITS && waited(link) >= WAITED.0;
+        let mean = (waited(links[0]) + waited(links[1])) / 2.0;
+        if !links.iter().all(habit) || mean < WAITED.1 {
+            return None;
+        }
+        let waiters = links.iter().flat_map(|link| &link.waiters);
+        let threads: BTreeSet<ThreadId> = waiters.copied().collect();
+        let mut turns = Self {
+            groups,
+            links,
+            threads,
+            n: 0.0,
+            running: 0.0,
+            step: 0.0,
+            cost: Switching::default(),
         };
-        rows.iter().map(of).fold(0.0, f64::max)
-    };
-    let expected = if step < STEP_NS {
-        EXPECTED.1
-    } else {
-        EXPECTED.0
-    };
-    let saving = Saving {
-        expected: expected * (longest - left(cost.expected, true)).max(0.0),
-        most: (longest - left(cost.most, false)).max(0.0),
-        sure: 0.0,
-        cpu: (expected * cost.expected, cost.most),
-    };
-    if saving.bound(view) < view.t.gain_mid {
-        return None;
+        let rows: Vec<_> = turns.rows(view).collect();
+        // More of one kind than there are processors meet late because they take turns: that is said of their number.
+        if rows.len() < 2 || (turns.meet() && rows.len() as f64 > view.cpus) {
+            return None;
+        }
+        let slices: f64 = rows.iter().map(|th| th.slices as f64).sum();
+        turns.running = rows.iter().map(|th| th.cpu_work_ns() as f64).sum();
+        turns.step = turns.running / slices.max(1.0);
+        turns.n = turns.each().map(|link| link.n as f64).sum();
+        turns.cost = Switching::of(view, &turns.threads, turns.n);
+        turns.is_fine(view).then_some(turns)
     }
-    let names: Vec<String> = groups.iter().map(|&group| view.group_name(group)).collect();
-    let waited: f64 = links.iter().take(groups.len()).map(|link| link.ns).sum();
-    let lives: f64 = threads.iter().map(life).sum();
-    let share = (waited / lives.max(1.0)).min(1.0);
-    let place = |link: &Link| view.place(most(link.sites.clone()));
-    let (title, text, fix) = if meet {
+
+    /// One kind of threads that waits for its own.
+    fn meet(&self) -> bool {
+        self.groups.len() == 1
+    }
+
+    /// Its links, the one of a group with itself once.
+    fn each(&self) -> impl Iterator<Item = &Link> {
+        self.links.into_iter().take(self.groups.len())
+    }
+
+    fn rows<'v>(&'v self, view: &'v View) -> impl Iterator<Item = &'v SchedThread> {
+        let rows = self.threads.iter().filter_map(|id| view.threads.get(id));
+        rows.copied()
+    }
+
+    /// Whether the steps are so small that their hand-over matters, or may overlap.
+    fn is_fine(&self, view: &View) -> bool {
+        if self.meet() {
+            return self.step <= MEETING_NS;
+        }
+        let of_run = |ns: f64| ns >= OVERLAP * view.wall;
+        let working = &view.sched.working;
+        let overlap = of_run(at_least(working, 2.0)) && of_run(low(working, view.low_below));
+        self.step <= STEP_NS || (overlap && self.rows(view).count() == 2)
+    }
+
+    /// What is left is the work of the busiest, if the sides need not wait for each other. Being woken takes its time,
+    /// but who waits for a processor for longer has none because others have it: that is expected to stay.
+    fn saving(&self, view: &View) -> Saving {
+        let largest =
+            |of: &dyn Fn(&SchedThread) -> f64| self.rows(view).map(of).fold(0.0, f64::max);
+        let left = |cost: f64, queues: bool| {
+            largest(&|th| {
+                let queued = th.delayed_ns as f64 - th.slices as f64 * WAKE_NS;
+                let queued = queued.max(0.0) + th.preempted_ns as f64;
+                let work = th.cpu_work_ns() as f64 * (1.0 - cost / self.running.max(1.0));
+                work + if queues { queued } else { 0.0 }
+            })
+        };
+        let longest = largest(&|th| th.life_ns() as f64);
+        let (cost, small) = (&self.cost, self.step < STEP_NS);
+        let expected = if small { EXPECTED.1 } else { EXPECTED.0 };
+        Saving {
+            expected: expected * (longest - left(cost.expected, true)).max(0.0),
+            most: (longest - left(cost.most, false)).max(0.0),
+            sure: 0.0,
+            cpu: (expected * cost.expected, cost.most),
+        }
+    }
+
+    /// What is seen, what is wrong with it, and what to do.
+    fn words(&self, view: &View) -> (String, &'static str, String) {
+        let [there, back] = self.links.map(|link| view.place(most(link.sites.clone())));
+        let names = self.groups.iter().map(|&group| view.group_name(group));
+        let names = names.collect::<Vec<_>>().join(" and ");
+        let step = duration(self.step);
+        let a_second = |n: f64| count(n / view.wall * 1e9);
+        if self.meet() {
+            let n = a_second(self.n / self.threads.len() as f64);
+            return (
+                format!(
+                    "threads of {names} meet {n} times a second at {there}, after {step} of work each"
+                ),
+                "threads wait for one another after every small step",
+                format!("larger steps between two waits at {there}"),
+            );
+        }
         (
             format!(
-                "threads of {} meet {} times a second at {}, after {} of work each",
-                names.join(""),
-                count(n / rows.len() as f64 / view.wall * 1e9),
-                place(links[0]),
-                duration(step)
-            ),
-            "threads wait for one another after every small step",
-            format!("larger steps between two waits at {}", place(links[0])),
-        )
-    } else {
-        (
-            format!(
-                "{} work in turns: they hand over {} times a second, after {} of work each",
-                names.join(" and "),
-                count(n / view.wall * 1e9),
-                duration(step)
+                "{names} work in turns: they hand over {} times a second, after {step} of work each",
+                a_second(self.n)
             ),
             "each side waits for the other after every small piece",
             format!(
-                "hand over many pieces at once, or let more of them wait between {} and {}",
-                place(links[0]),
-                place(links[1])
+                "hand over many pieces at once, or let more of them wait between {there} and {back}"
             ),
         )
-    };
-    let mut list = vec![evidence(
-        "hand_overs",
-        n,
-        format!(
-            "{} waits that the other side ended, {} together",
-            count(n),
-            duration(waited)
-        ),
-    )];
-    list.push(evidence(
-        "step_ns",
-        step,
-        format!(
-            "{} on a processor between two waits, the switch included",
-            duration(step)
-        ),
-    ));
-    list.push(evidence(
-        "switch_cpu_ns",
-        cost.expected,
-        format!(
-            "{} of their CPU time are these switches, at most {}",
-            percent(cost.expected / all.max(1.0)),
-            percent(cost.most / all.max(1.0))
-        ),
-    ));
-    Some(Finding {
-        id: "lock-step",
-        subject: Subject::Groups(groups.to_vec()),
-        title,
-        evidence: list,
-        causes: vec![cause("lock-step", text, fix)],
-        undecided: String::new(),
-        gain: saving.gain(view, METHOD, "the work of the busiest of them"),
-        share_of_thread_time: share,
-        caveats: vec![
-            "whether a piece may be handed over later than it is ready is not known".into(),
-        ],
-    })
+    }
+
+    fn evidence(&self, waited: f64) -> Vec<Evidence> {
+        let Self { n, step, cost, .. } = self;
+        let of_cpu = |ns: f64| percent(ns / self.running.max(1.0));
+        vec![
+            evidence(
+                "hand_overs",
+                *n,
+                format!(
+                    "{} waits that the other side ended, {} together",
+                    count(*n),
+                    duration(waited)
+                ),
+            ),
+            evidence(
+                "step_ns",
+                *step,
+                format!(
+                    "{} on a processor between two waits, the switch included",
+                    duration(*step)
+                ),
+            ),
+            evidence(
+                "switch_cpu_ns",
+                cost.expected,
+                format!(
+                    "{} of their CPU time are these switches, at most {}",
+                    of_cpu(cost.expected),
+                    of_cpu(cost.most)
+                ),
+            ),
+        ]
+    }
+
+    fn finding(&self, view: &View) -> Option<Finding> {
+        let saving = self.saving(view);
+        if saving.bound(view) < view.t.gain_mid {
+            return None;
+        }
+        let (title, text, fix) = self.words(view);
+        let waited: f64 = self.each().map(|link| link.ns).sum();
+        let share = waited / lives(view, &self.threads).max(1.0);
+        Some(Finding {
+            id: "lock-step",
+            subject: Subject::Groups(self.groups.to_vec()),
+            title,
+            evidence: self.evidence(waited),
+            causes: vec![cause("lock-step", text, fix)],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the work of the busiest of them"),
+            share_of_thread_time: share.min(1.0),
+            caveats: vec![
+                "whether a piece may be handed over later than it is ready is not known".into(),
+            ],
+        })
+    }
+}
+
+fn lives(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
+    let rows = threads.iter().filter_map(|id| view.threads.get(id));
+    rows.map(|th| th.life_ns() as f64).sum()
 }

@@ -1,5 +1,7 @@
 //! Page faults and the lock of the address space.
 
+use std::collections::BTreeSet;
+
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{OffCpu, OffId, OffReason, SiteId, ThreadId};
@@ -99,7 +101,7 @@ struct InKernel {
 impl InKernel {
     fn of(cx: &Context, blocked: &Blocked) -> Self {
         let view = cx.view;
-        let threads: Vec<ThreadId> = blocked.in_it.keys().copied().collect();
+        let threads: BTreeSet<ThreadId> = blocked.in_it.keys().copied().collect();
         let is_either = |off: &&OffCpu| {
             matches!(off.reason, OffReason::Memory | OffReason::PageFault)
                 && blocked.in_it.contains_key(&off.thread)

@@ -20,6 +20,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::{GroupId, SiteId};
 
 use self::holder_off_cpu::Found;
+use self::passed_on::PassedOn;
 use crate::in_call::InCall;
 use crate::rows::Analysis;
 use crate::text::evidence;
@@ -32,6 +33,7 @@ pub(crate) struct Context<'a> {
     pub(crate) rows: &'a Analysis,
     pub(crate) waited_for: WaitedFor,
     pub(crate) in_call: InCall,
+    pub(crate) passed_on: PassedOn,
 }
 
 /// Everything that could be said, in no particular order.
@@ -41,6 +43,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         rows,
         waited_for: WaitedFor::of(view),
         in_call: InCall::of(view),
+        passed_on: PassedOn::of(view),
     };
     if view.workers_at_once < 2 {
         // One thread is not parallel whatever it does, unless others wait for it.
