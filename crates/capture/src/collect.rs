@@ -5,7 +5,7 @@ use std::path::Path;
 
 use convoy_profile::Process;
 
-use crate::arena::{self, Context, Late, NoArena, Refs};
+use crate::arena::{self, Context, Late, NoArena, Pieces, Refs};
 use crate::poll::Poller;
 use crate::procfs;
 use crate::session::{self, ArenaFile};
@@ -21,9 +21,8 @@ pub(crate) struct Collected {
     pub late: HashMap<(u32, u64), Late>,
 }
 
-struct Loaded {
+struct Found {
     file: ArenaFile,
-    bytes: Vec<u8>,
     life: arena::Life,
 }
 
@@ -37,12 +36,12 @@ pub(crate) fn collect(
     stacks: &dyn Fn(u32, u64) -> Refs,
 ) -> Collected {
     let mut collected = Collected::default();
-    let mut loaded = Vec::new();
+    let mut found = Vec::new();
     let mut not_ready = 0u32;
     for file in session::arenas(dir) {
-        match arena::load(&file.path) {
-            Ok(bytes) => match arena::life(&bytes) {
-                Ok(life) => loaded.push(Loaded { file, bytes, life }),
+        match arena::open(&file.path).and_then(|opened| arena::head(&opened)) {
+            Ok(head) => match arena::life(&head) {
+                Ok(life) => found.push(Found { file, life }),
                 Err(NoArena::NotReady) => not_ready += 1,
                 Err(NoArena::OtherVersion(v)) => {
                     collected.notes.push(format!(
@@ -58,9 +57,15 @@ pub(crate) fn collect(
     }
     let nothing_polled = HashMap::new();
     let mut running = 0u32;
-    for (i, this) in loaded.iter().enumerate() {
+    for (i, this) in found.iter().enumerate() {
         let pid = this.file.pid;
-        let next = loaded.get(i + 1).filter(|next| next.file.pid == pid);
+        // One after the other: there may be thousands of processes.
+        let Ok(opened) = arena::open(&this.file.path) else {
+            not_ready += 1;
+            continue;
+        };
+        let bytes = Pieces::new(&opened);
+        let next = found.get(i + 1).filter(|next| next.file.pid == pid);
         let seen = poller.seen.get(&pid);
         let seen_end_ns = if let Some(next) = next {
             next.life.start_ns // another image has taken its place
@@ -77,7 +82,7 @@ pub(crate) fn collect(
                     "process {pid} may still run: this is what it had written so far"
                 ));
             }
-            arena::latest_ns(&this.bytes, u64::MAX).unwrap_or(this.life.start_ns)
+            arena::latest_ns(&bytes, u64::MAX).unwrap_or(this.life.start_ns)
         };
         // What was polled is of the last image of a pid.
         let polled = seen
@@ -88,7 +93,7 @@ pub(crate) fn collect(
             polled,
         };
         let start_ns = this.life.start_ns;
-        match arena::read_with(&this.bytes, context, &stacks(pid, start_ns)) {
+        match arena::read_with(&bytes, context, &stacks(pid, start_ns)) {
             Ok((process, late)) => {
                 collected.late.insert((process.pid, start_ns), late);
                 collected.processes.push(process);

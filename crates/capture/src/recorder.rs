@@ -241,6 +241,9 @@ impl Running {
         let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
         drop(signals); // from here on Ctrl-C ends convoy
         let main = (pid.unsigned_abs(), ended.at_ns);
+        // First of all: its rings and tables are not there any more when the agents' are read.
+        let heard =
+            listener.and_then(|listener| kernel::stop(listener, ended.at_ns, &mut warnings));
         let traced = tracer.and_then(Tracer::finish);
         let stacks = |pid, start_ns| {
             let traced = traced.as_ref();
@@ -259,8 +262,9 @@ impl Running {
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;
         let without_agent = processes.is_empty();
-        let (sched, files) = listener.map_or_else(Default::default, |listener| {
-            kernel::collect(listener, ended.at_ns, &mut processes, &mut warnings)
+        let (sched, files) = heard.map_or_else(Default::default, |heard| {
+            let (sched, files) = kernel::join(heard, &mut processes);
+            (Some(sched), files)
         });
         if without_agent && sched.as_ref().is_none_or(|sched| sched.events == 0) {
             warnings.push(Trouble::new(

@@ -5,6 +5,8 @@
 //! followed, every count is cut to what its block can hold, sums saturate, and each record is visited
 //! at most once. What does not make sense is left out and counted as the drop `arena-damaged`.
 
+mod blocks;
+mod bytes;
 mod code;
 mod load;
 mod modules;
@@ -22,7 +24,8 @@ use std::collections::{BTreeSet, HashMap};
 use convoy_abi as abi;
 use convoy_profile::{Process, StackIx, ThreadIx};
 
-pub(crate) use load::{head, load, load_open, open};
+pub(crate) use bytes::{Bytes, Pieces};
+pub(crate) use load::{head, open};
 pub(crate) use modules::Modules;
 
 use crate::procfs::ThreadFigures;
@@ -75,7 +78,7 @@ pub(crate) struct Life {
 }
 
 /// Start and end from the head of an arena.
-pub(crate) fn life(bytes: &[u8]) -> Result<Life, NoArena> {
+pub(crate) fn life(bytes: &dyn Bytes) -> Result<Life, NoArena> {
     let header = view::header(bytes)?;
     Ok(Life {
         start_ns: header.start_ns,
@@ -84,7 +87,7 @@ pub(crate) fn life(bytes: &[u8]) -> Result<Life, NoArena> {
 }
 
 /// The latest point in time up to `now_ns` that the arena knows of: the process was alive then.
-pub(crate) fn latest_ns(bytes: &[u8], now_ns: u64) -> Result<u64, NoArena> {
+pub(crate) fn latest_ns(bytes: &dyn Bytes, now_ns: u64) -> Result<u64, NoArena> {
     let view = View::new(bytes)?;
     let mut latest = 0;
     let mut see = |times: &[u64]| {
@@ -120,13 +123,13 @@ fn has_ended(header: &abi::Arena) -> bool {
 }
 
 /// Reads a whole arena.
-pub(crate) fn read(bytes: &[u8], context: Context<'_>) -> Result<Process, NoArena> {
+pub(crate) fn read(bytes: &dyn Bytes, context: Context<'_>) -> Result<Process, NoArena> {
     read_with(bytes, context, &Refs::new()).map(|(process, _)| process)
 }
 
 /// The same, with these stacks in it whether it names them itself or not.
 pub(crate) fn read_with(
-    bytes: &[u8],
+    bytes: &dyn Bytes,
     context: Context<'_>,
     stacks: &Refs,
 ) -> Result<(Process, Late), NoArena> {

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
 
 use convoy_abi as abi;
 use convoy_profile::Module;
-use zerocopy::{FromBytes, IntoBytes};
 
-use super::view::{plausible, text, BLOCK_HEADER};
+use super::blocks::{Next, Walk, BLOCK_HEADER};
+use super::bytes::value_at;
+use super::view::text;
 
 /// Modules of a block, at most: the agent makes far smaller ones.
 const MOST: u32 = 4096;
@@ -20,8 +20,8 @@ const GAPS_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct Modules {
     file: File,
-    /// Blocks before this one are known.
-    at: u64,
+    /// Blocks before this place are known.
+    walk: Walk,
     /// Where there are modules: the first one of each block, and how many have room in it.
     blocks: Vec<(u64, u32)>,
 }
@@ -44,7 +44,7 @@ impl Modules {
     pub fn new(file: File) -> Self {
         Self {
             file,
-            at: abi::CV_ARENA_HEADER_BYTES as u64,
+            walk: Walk::new(),
             blocks: Vec::new(),
         }
     }
@@ -55,10 +55,10 @@ impl Modules {
         let mut found = Vec::new();
         for &(first, room) in &self.blocks {
             let used = first - BLOCK_HEADER as u64 + offset_of!(abi::Block, used) as u64;
-            let used: u32 = read(&self.file, used).unwrap_or(0);
+            let used: u32 = value_at(&self.file, used).unwrap_or(0);
             for i in 0..used.min(room) {
                 let at = first + u64::from(i) * size_of::<abi::Module>() as u64;
-                let raw = read::<abi::Module>(&self.file, at);
+                let raw = value_at::<abi::Module>(&self.file, at);
                 // One without an id is still being written.
                 let raw = raw.filter(|raw| last || raw.id != abi::CV_MODULE_NONE);
                 found.extend(raw.as_ref().and_then(module));
@@ -68,48 +68,32 @@ impl Modules {
     }
 
     fn find_blocks(&mut self, last: bool) {
-        let Some(bump) = read::<u64>(&self.file, offset_of!(abi::Arena, bump) as u64) else {
+        let Some(bump) = value_at(&self.file, offset_of!(abi::Arena, bump) as u64) else {
             return;
         };
-        let mut in_gap = false;
         let mut gaps = 0;
-        while self.at < bump {
-            let Some(block) = read::<abi::Block>(&self.file, self.at) else {
-                return;
-            };
-            let whole = block.bytes >= BLOCK_HEADER as u64
-                && block.bytes % 64 == 0
-                && block.bytes <= bump - self.at;
-            if !whole || (in_gap && !plausible(&block)) {
-                // Claimed and not described: now, or for good, and then the next thing that looks like a block ends it.
+        while let Some(next) = self.walk.next(&self.file, bump) {
+            let Next::Block(first, block) = next else {
                 if !last || gaps >= GAPS_BYTES {
                     return;
                 }
-                in_gap = true;
                 gaps += 64;
-                self.at += 64;
+                self.walk.skip();
                 continue;
-            }
-            in_gap = false;
+            };
             if block.kind == abi::CV_BLOCK_MODULES {
-                let payload = block.bytes - BLOCK_HEADER as u64;
-                let room = payload / size_of::<abi::Module>() as u64;
-                let first = self.at + BLOCK_HEADER as u64;
+                let content = block.bytes - BLOCK_HEADER as u64;
+                let room = content / size_of::<abi::Module>() as u64;
                 self.blocks.push((first, room.min(u64::from(MOST)) as u32));
             }
-            self.at += block.bytes;
         }
     }
 }
 
-fn read<T: FromBytes + IntoBytes>(file: &File, at: u64) -> Option<T> {
-    let mut value = T::new_zeroed();
-    file.read_exact_at(value.as_mut_bytes(), at).ok()?;
-    Some(value)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
     use crate::arena::synthetic::Builder;
 

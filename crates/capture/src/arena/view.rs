@@ -4,15 +4,15 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use convoy_abi as abi;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
+use super::blocks::{Next, Walk, BLOCK_HEADER};
+use super::bytes::{value_at, Bytes};
 use super::NoArena;
-
-pub(super) const BLOCK_HEADER: usize = size_of::<abi::Block>();
 
 /// An arena whose blocks have been found.
 pub(super) struct View<'a> {
-    bytes: &'a [u8],
+    bytes: &'a dyn Bytes,
     header: abi::Arena,
     /// In order of their place.
     blocks: Vec<Block>,
@@ -32,8 +32,8 @@ pub(super) struct Block {
 }
 
 /// The header, if the agent has finished it.
-pub(super) fn header(bytes: &[u8]) -> Result<abi::Arena, NoArena> {
-    let (header, _) = abi::Arena::read_from_prefix(bytes).map_err(|_| NoArena::NotReady)?;
+pub(super) fn header(bytes: &dyn Bytes) -> Result<abi::Arena, NoArena> {
+    let header: abi::Arena = value_at(bytes, 0).ok_or(NoArena::NotReady)?;
     if header.magic != abi::CV_ARENA_MAGIC {
         return Err(NoArena::NotReady);
     }
@@ -44,7 +44,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<abi::Arena, NoArena> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(bytes: &'a [u8]) -> Result<Self, NoArena> {
+    pub fn new(bytes: &'a dyn Bytes) -> Result<Self, NoArena> {
         let header = header(bytes)?;
         let damaged = Cell::new(0);
         let blocks = find_blocks(bytes, header.bump, &damaged);
@@ -76,7 +76,7 @@ impl<'a> View<'a> {
     }
 
     /// The items in use of a block, each with its place in the arena.
-    pub fn items<'b, T: FromBytes + 'b>(
+    pub fn items<'b, T: FromBytes + IntoBytes + 'b>(
         &'b self,
         block: &'b Block,
     ) -> impl Iterator<Item = (usize, T)> + 'b {
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
     }
 
     /// The record that a reference names, if it lies within a block of that kind.
-    pub fn get<T: FromBytes>(&self, reference: abi::Ref, kind: u32) -> Option<T> {
+    pub fn get<T: FromBytes + IntoBytes>(&self, reference: abi::Ref, kind: u32) -> Option<T> {
         let at = self.place(reference, size_of::<T>(), kind)?;
         self.at(at)
     }
@@ -131,66 +131,37 @@ impl<'a> View<'a> {
     }
 
     /// What lies at a place that [`Self::items`] gave.
-    pub fn at<T: FromBytes>(&self, at: usize) -> Option<T> {
-        T::read_from_prefix(self.bytes.get(at..)?)
-            .ok()
-            .map(|(value, _)| value)
+    pub fn at<T: FromBytes + IntoBytes>(&self, at: usize) -> Option<T> {
+        value_at(self.bytes, at as u64)
     }
 }
 
-/// Walks from the header to the bump. A block that was claimed but not described yet (its thread was
-/// killed in between) leaves a gap of zeroes: the next thing in it that looks like a block ends it.
-fn find_blocks(bytes: &[u8], bump: u64, damaged: &Cell<u64>) -> Vec<Block> {
-    let end = usize::try_from(bump).unwrap_or(usize::MAX).min(bytes.len());
+/// All blocks up to the bump. A gap is damage, once.
+fn find_blocks(bytes: &dyn Bytes, bump: u64, damaged: &Cell<u64>) -> Vec<Block> {
+    let end = bump.min(bytes.end());
     let mut blocks = Vec::new();
-    let mut at = abi::CV_ARENA_HEADER_BYTES;
-    let mut in_gap = false;
-    while let Some(header) = bytes
-        .get(at..end)
-        .and_then(|rest| abi::Block::read_from_prefix(rest).ok())
-    {
-        let header = header.0;
-        let size = usize::try_from(header.bytes).unwrap_or(usize::MAX);
-        let whole = size >= BLOCK_HEADER && size % 64 == 0 && size <= end - at;
-        if !whole || (in_gap && !plausible(&header)) {
-            if !in_gap {
+    let mut walk = Walk::new();
+    while let Some(next) = walk.next(bytes, end) {
+        let Next::Block(content, block) = next else {
+            if !walk.in_gap {
                 damaged.set(damaged.get().saturating_add(1));
-                in_gap = true;
             }
-            at += 64;
+            walk.skip();
             continue;
-        }
-        in_gap = false;
-        if header.kind != abi::CV_BLOCK_NONE {
+        };
+        let start = content as usize;
+        if block.kind != abi::CV_BLOCK_NONE {
             blocks.push(Block {
-                kind: header.kind,
-                item_bytes: header.item_bytes,
-                used: header.used,
-                owner: header.owner,
-                first_id: header.first_id,
-                payload: at + BLOCK_HEADER..at + size,
+                kind: block.kind,
+                item_bytes: block.item_bytes,
+                used: block.used,
+                owner: block.owner,
+                first_id: block.first_id,
+                payload: start..start + block.bytes as usize - BLOCK_HEADER,
             });
         }
-        at += size;
     }
     blocks
-}
-
-/// A header that can be told from data that happens to lie at a multiple of 64.
-pub(super) fn plausible(header: &abi::Block) -> bool {
-    let item = match header.kind {
-        abi::CV_BLOCK_THREAD => size_of::<abi::Thread>(),
-        abi::CV_BLOCK_ENTRIES => size_of::<abi::Entry>(),
-        abi::CV_BLOCK_WAITS => size_of::<abi::WaitDetail>(),
-        abi::CV_BLOCK_SITES => size_of::<abi::Site>(),
-        abi::CV_BLOCK_OBJECTS => size_of::<abi::Object>(),
-        abi::CV_BLOCK_FRAMES => size_of::<abi::Frame>(),
-        abi::CV_BLOCK_MODULES => size_of::<abi::Module>(),
-        abi::CV_BLOCK_STACKS => return header.item_bytes <= 64 && header.reserved == [0; 9],
-        abi::CV_BLOCK_INDEX => return header.item_bytes <= 64 && header.reserved == [0; 9],
-        _ => return false,
-    };
-    header.item_bytes as usize == item && header.reserved == [0; 9]
 }
 
 /// Text that ends at the first NUL.

@@ -20,32 +20,39 @@ mod reason;
 mod tests;
 mod waiting;
 
-use join::join;
-pub(crate) use join::OpenFiles;
+pub(crate) use join::{join, OpenFiles};
 pub(crate) use listener::Listener;
 pub(crate) use open::Tier;
 pub use open::{Scheduler, Sources};
-
-use convoy_profile::{Process, Sched};
+pub(crate) use pipeline::Collected;
 
 use crate::error::Trouble;
 
-/// Ends listening at `end_ns` and joins what was heard with what the agents have written. Without the tables if
-/// the listening thread has died, which is a bug of ours: the rest of the recording is there all the same.
-pub(crate) fn collect(
+/// Ends listening at `end_ns`: what was heard. None if the listening thread has died, which is a bug of ours: the rest of
+/// the recording is there all the same.
+pub(crate) fn stop(
     listener: Listener,
     end_ns: u64,
-    processes: &mut Vec<Process>,
     warnings: &mut Vec<Trouble>,
-) -> (Option<Sched>, Vec<(u32, OpenFiles)>) {
-    if let Some(collected) = listener.stop(end_ns) {
-        let (sched, files) = join(collected, processes);
-        return (Some(sched), files);
+) -> Option<Collected> {
+    let heard = listener.stop(end_ns);
+    if heard.is_none() {
+        warnings.push(Trouble::new(
+            "convoy's own thread that takes scheduler events has failed",
+            "the report has no part on the scheduler",
+            "please report this, with what it printed",
+        ));
     }
-    warnings.push(Trouble::new(
-        "convoy's own thread that takes scheduler events has failed",
-        "the report has no part on the scheduler",
-        "please report this, with what it printed",
-    ));
-    (None, Vec::new())
+    // Tables of every thread became rows: what they took is wanted for what comes next.
+    release_freed_memory();
+    heard
+}
+
+/// Gives memory that was freed back to the system: the allocator keeps that of other threads for them.
+fn release_freed_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: looks for free pages in the allocator's own lists, under its locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }

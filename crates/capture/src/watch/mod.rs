@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use convoy_profile::{Exit, Meta, Process, Profile};
 
-use crate::arena::{self, Context};
+use crate::arena::{self, Context, Pieces};
 use crate::clock::{monotonic_ns, Clock};
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::poll::Seen;
@@ -250,13 +250,11 @@ impl Member {
         if self.file.metadata().is_ok_and(|m| m.len() > most_bytes) {
             return Err("its tables are larger than they can be: it is left out".to_owned());
         }
-        let bytes = arena::load_open(&self.file)
-            .map_err(|e| format!("its tables cannot be read ({e}): it is left out"))?;
         let context = Context {
             seen_end_ns: now_ns,
             polled: &self.seen.threads,
         };
-        arena::read(&bytes, context)
+        arena::read(&Pieces::new(&self.file), context)
             .map_err(|_| "its tables are damaged at their head: it is left out".to_owned())
     }
 }

@@ -107,7 +107,7 @@ fn every_truncation_is_survived() {
         .chain([1, 63, 4_097, good.len() - 1])
     {
         if let Ok(p) = read(
-            &good[..cut],
+            &good[..cut].to_vec(),
             Context {
                 seen_end_ns: 9_500,
                 polled: &HashMap::new(),

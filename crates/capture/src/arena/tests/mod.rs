@@ -238,7 +238,7 @@ fn sample() -> (Builder, Places) {
     )
 }
 
-fn process(bytes: &[u8]) -> Process {
+fn process(bytes: &Vec<u8>) -> Process {
     read(
         bytes,
         Context {
