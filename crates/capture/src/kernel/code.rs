@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
+use std::collections::HashSet;
 
 use convoy_sched::Map;
 use convoy_spinloop::{judge_with, known, only_helps, works, KnownPoller, Verdict};
@@ -45,15 +46,13 @@ pub(crate) struct Code {
     functions: Map<u64, Function>,
     verdicts: Map<u64, Verdict>,
     /// Met once, after those that were judged at once.
-    met: Map<u64, ()>,
+    met: HashSet<u64>,
 }
 
 impl Code {
     /// A thread was found at `pc`: whether that is worth a verdict now.
     pub(super) fn is_due(&mut self, pc: u64) -> bool {
-        self.verdicts.len() < AT_ONCE
-            || self.verdicts.contains_key(&pc)
-            || self.met.insert(pc, ()).is_some()
+        self.verdicts.len() < AT_ONCE || self.verdicts.contains_key(&pc) || !self.met.insert(pc)
     }
 
     /// The function of the instruction at `pc`; `None` outside of files and where they have no symbols.

@@ -116,6 +116,13 @@ enum Home {
     Next(usize),
 }
 
+/// Made during the recording, but by nobody recorded: by convoy, to become the program, however long that takes on a busy
+/// machine.
+fn is_of_convoy(image: &convoy_sched::Image) -> bool {
+    let first = image.lives.first();
+    image.ppid.is_none() && first.is_some_and(|life| life.parent.is_some())
+}
+
 fn homes(output: &convoy_sched::Output, processes: &[Process]) -> Vec<Home> {
     let images = &output.images;
     let mut active_ns = vec![0; images.len()];
@@ -147,7 +154,7 @@ fn homes(output: &convoy_sched::Output, processes: &[Process]) -> Vec<Home> {
     let mut next_of: HashMap<u32, usize> = HashMap::new();
     for number in (0..images.len()).rev() {
         let image = &images[number];
-        let short = active_ns[number] < BEFORE_EXEC_NS;
+        let short = active_ns[number] < BEFORE_EXEC_NS || is_of_convoy(image);
         if let Some(&next) = next_of.get(&image.pid) {
             if short && homes[number] == Home::New && images[next].start_ns == image.end_ns {
                 homes[number] = Home::Next(next);

@@ -218,6 +218,41 @@ fn what_only_forks_and_executes_is_no_process_of_its_own() {
     assert!(sched.threads.iter().all(|t| t.thread.process == 0));
 }
 
+/// The processes of a program that `maker` forks, which executes another one after 25 ms of work.
+fn forked_by(maker: u32) -> Vec<Process> {
+    let mut p = pipeline();
+    p.take(&Raw::Init {
+        ts: 0,
+        tid: OTHER,
+        pid: OTHER,
+        comm: comm("shell"),
+        left: None,
+        on_cpu: true,
+    });
+    p.take(&Raw::Fork {
+        ts: 10,
+        parent: maker,
+        tid: PID,
+        pid: PID,
+    });
+    p.take(&woken_by(11, PID, maker, -1));
+    p.take(&switch(20, None, Some(PID)));
+    p.take(&Raw::Exec {
+        ts: 25_000_020,
+        pid: PID,
+        old_tid: PID,
+    });
+    let mut processes = Vec::new();
+    join(heard(p, 30_000_000), &mut processes);
+    processes
+}
+
+#[test]
+fn what_convoy_forks_only_becomes_the_program_however_long_it_takes() {
+    assert_eq!(forked_by(1).len(), 2, "the shell and the program");
+    assert_eq!(forked_by(OTHER).len(), 3, "and what the shell did itself");
+}
+
 #[test]
 fn events_of_unknown_threads_harm_nothing() {
     let mut p = pipeline();
