@@ -22,7 +22,7 @@
 
 #define CV_TARGETS_MAGIC 0x315447525f564f43ull
 #define CV_TRACE_MAGIC 0x314352545f564f43ull
-#define CV_TRACE_VERSION 1u
+#define CV_TRACE_VERSION 2u
 
 /* ---- which sections --------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ struct cv_targets { /* 64 bytes, then `count` struct cv_target, sorted by (build
 	uint32_t max_words;     /* a section's record is cut at this many 8-byte words; at most CV_TRACE_WORDS_MAX */
 	uint64_t reserved[4];
 };
-_Static_assert(sizeof(struct cv_targets) == 64, "trace abi v1");
+_Static_assert(sizeof(struct cv_targets) == 64, "trace abi v2");
 
 struct cv_target { /* a call of a blocking acquire */
 	uint64_t offset;        /* of the return address, in the module's own numbering (address - load bias) */
@@ -49,7 +49,7 @@ struct cv_target { /* a call of a blocking acquire */
 	uint8_t build_id[20];   /* its first bytes, zeros behind them */
 	uint64_t path_hash;     /* FNV-1a 64 of the module's path as struct cv_module has it; 0 if there is a build-id */
 };
-_Static_assert(sizeof(struct cv_target) == 40, "trace abi v1");
+_Static_assert(sizeof(struct cv_target) == 40, "trace abi v2");
 
 /* ---- the trace file --------------------------------------------------------------------- */
 
@@ -97,7 +97,7 @@ struct cv_trace {
 	uint8_t reserved[CV_TRACE_HEADER_BYTES - 72 - 8 * CV_TRACE_DROP_MAX - 8 * CV_TRACE_CHUNKS - 256];
 	/* at CV_TRACE_HEADER_BYTES: the log of blocks; behind it the chunks */
 };
-_Static_assert(sizeof(struct cv_trace) == CV_TRACE_HEADER_BYTES, "trace abi v1");
+_Static_assert(sizeof(struct cv_trace) == CV_TRACE_HEADER_BYTES, "trace abi v2");
 
 /* ---- the log of blocks ------------------------------------------------------------------ */
 
@@ -106,6 +106,7 @@ enum cv_access_kind { /* what a memory operand leaves in the record */
 	CV_ACCESS_REPEAT = 1, /* 2 words: lowest address, and how many times `size` bytes (rep movs and its kin; 0 = none) */
 	CV_ACCESS_MASKED = 2, /* 2 words: the address, and a bit for each lane of `size` bytes that is touched */
 	CV_ACCESS_LANES = 3,  /* 1 + `lanes` words: bits of the lanes that are touched, then an address for each lane */
+	CV_ACCESS_RESULT = 4, /* 1 word: no access, but what a function returns, with the access of its return */
 };
 
 enum cv_access_flags {
@@ -113,6 +114,7 @@ enum cv_access_flags {
 	CV_ACCESS_WRITE = 2,
 	CV_ACCESS_ATOMIC = 4, /* lock prefix, or xchg with memory */
 	CV_ACCESS_STACK = 8,  /* implicit: push, pop, call, ret */
+	CV_ACCESS_FIELD = 16, /* the address is that in one register, not the stack pointer's, plus `field` */
 };
 
 struct cv_trace_access { /* in order of the words that they leave */
@@ -123,9 +125,9 @@ struct cv_trace_access { /* in order of the words that they leave */
 	uint8_t lanes;
 	uint8_t reserved;
 	uint32_t size;          /* bytes: of the operand, of one repetition, or of one lane */
-	uint32_t reserved2;
+	int32_t field;          /* CV_ACCESS_FIELD; else 0 */
 };
-_Static_assert(sizeof(struct cv_trace_access) == 16, "trace abi v1");
+_Static_assert(sizeof(struct cv_trace_access) == 16, "trace abi v2");
 
 struct cv_trace_block {
 	uint32_t bytes;         /* of this record with its accesses; a multiple of 8 */
@@ -137,7 +139,7 @@ struct cv_trace_block {
 	uint32_t words;         /* that an execution leaves in the record, the first one (its id) included */
 	uint32_t reserved;
 };
-_Static_assert(sizeof(struct cv_trace_block) == 32, "trace abi v1");
+_Static_assert(sizeof(struct cv_trace_block) == 32, "trace abi v2");
 
 /* ---- the record of a section ------------------------------------------------------------ */
 
@@ -174,7 +176,7 @@ struct cv_section { /* 10 words */
 	uint64_t stack_lo;      /* of the thread, 0 = unknown */
 	uint64_t stack_hi;
 };
-_Static_assert(sizeof(struct cv_section) == 80, "trace abi v1");
+_Static_assert(sizeof(struct cv_section) == 80, "trace abi v2");
 
 enum cv_trace_event { /* the top byte; the other 56 bits are the argument */
 	CV_EVENT_BLOCK = 1,   /* argument: id of the block; then its words - 1 words of addresses */

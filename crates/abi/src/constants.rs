@@ -174,7 +174,7 @@ constants! {
         CV_TRACE_MAGIC = u64::from_le_bytes(*b"COV_TRC1"),
     }
     u32 {
-        CV_TRACE_VERSION = 1,
+        CV_TRACE_VERSION = 2,
         CV_TARGETS_ALL = 1,
         CV_TARGETS_EVERY = 2,
     }
@@ -204,12 +204,14 @@ constants! {
         CV_ACCESS_REPEAT = 1,
         CV_ACCESS_MASKED = 2,
         CV_ACCESS_LANES = 3,
+        CV_ACCESS_RESULT = 4,
     }
     u8 {
         CV_ACCESS_READ = 1,
         CV_ACCESS_WRITE = 2,
         CV_ACCESS_ATOMIC = 4,
         CV_ACCESS_STACK = 8,
+        CV_ACCESS_FIELD = 16,
     }
     u16 {
         CV_END_RELEASED = 0,

@@ -59,7 +59,7 @@ mirror! {
         lanes: u8,
         reserved: u8,
         size: u32,
-        reserved2: u32,
+        field: i32,
     }
 
     /// A block of code; [`TraceAccess`]es follow.

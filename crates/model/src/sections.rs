@@ -5,6 +5,7 @@ pub use convoy_profile::{SectionEnd, SectionSampling, SectionTotals, WordSeen};
 
 use convoy_profile::Op;
 
+use crate::build::shown_loop;
 use crate::{ObjectId, ProcessId, SiteFrame, SiteId, ThreadId};
 
 /// What was learnt from traced sections.
@@ -28,6 +29,27 @@ pub struct Sections {
     pub places: Vec<Vec<SiteFrame>>,
     /// What was lost: reason, count.
     pub drops: Vec<(String, u64)>,
+}
+
+impl Sections {
+    /// The line of an instruction that says most: its own, or where that has no line the one that called it. Functions of
+    /// the language, which are inlined anywhere, say nothing.
+    pub fn telling(&self, code: &SectionCode) -> Option<&SiteFrame> {
+        let places = [Some(code.place), code.from].into_iter().flatten();
+        let mut frames = places.filter_map(|place| self.telling_of(place));
+        let first = frames.next();
+        let with_line = |frame: &&SiteFrame| frame.line > 0;
+        first
+            .filter(with_line)
+            .or_else(|| frames.find(with_line))
+            .or(first)
+    }
+
+    /// The same of a place: an index into [`Sections::places`].
+    pub fn telling_of(&self, place: u32) -> Option<&SiteFrame> {
+        let frames = self.places.get(place as usize)?;
+        frames.get(shown_loop(frames))
+    }
 }
 
 /// Where sections begin.
@@ -93,6 +115,8 @@ pub struct SectionCode {
     pub accesses: u64,
     /// Bytes of the operand.
     pub size: u32,
+    /// Its offset in the object that a register leads to, if that is how it is reached.
+    pub field: Option<i32>,
     /// Reads it.
     pub reads: bool,
     /// Writes it.
@@ -118,6 +142,8 @@ pub struct SectionWord {
     pub amid_own: bool,
     /// What memory it is in.
     pub region: Region,
+    /// The line of a section's own code that asked for the object which it was reached in: index into [`Sections::places`].
+    pub allocated_by: Option<u32>,
     /// The variable that holds it, "cache+0x10".
     pub symbol: Option<String>,
 }
@@ -268,6 +294,6 @@ pub struct SectionFollow {
     pub n: u64,
     /// Between the release and the next acquire: sum.
     pub gap_ns: u64,
-    /// The shortest.
-    pub gap_min_ns: u64,
+    /// The median of a random sample.
+    pub gap_median_ns: u64,
 }

@@ -175,6 +175,9 @@ pub struct SectionCode {
     pub accesses: u64,
     /// Bytes of the operand.
     pub size: u32,
+    /// Its offset in the object that a register leads to: the displacement of an operand that has a base register, not the stack
+    /// pointer, and no index.
+    pub field: Option<i32>,
     /// Reads it.
     pub reads: bool,
     /// Writes it.
@@ -194,6 +197,9 @@ pub struct SectionWord {
     pub address: u64,
     /// What is known of it.
     pub seen: WordSeen,
+    /// The call instruction, of the code that a section itself is in, that asked for the object which it was reached in;
+    /// `None` = it was not allocated in a traced section, or by several calls in turn. `Frame::exact` is set.
+    pub allocated_by: Option<FrameIx>,
     /// The variable that holds it: symbol and offset, e.g. "cache+0x10".
     pub symbol: Option<String>,
 }
@@ -316,6 +322,6 @@ pub struct SectionFollow {
     pub n: u64,
     /// Between the release and the next acquire, nanoseconds: sum.
     pub gap_ns: u64,
-    /// The shortest.
-    pub gap_min_ns: u64,
+    /// The median of a random sample.
+    pub gap_median_ns: u64,
 }

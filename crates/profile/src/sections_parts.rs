@@ -144,7 +144,9 @@ impl Known<'_> {
         let only = row.seen.only.filter(|&ix| (ix as usize) < threads);
         let whole = only == row.seen.only;
         row.seen.only = only;
-        Verdict::of(true, whole)
+        let asked = row.allocated_by;
+        row.allocated_by = asked.filter(|&ix| (ix as usize) < process.frames.len());
+        Verdict::of(true, whole && asked == row.allocated_by)
     }
 
     fn site(&self, row: &mut SectionSite, words: bool) -> Verdict {

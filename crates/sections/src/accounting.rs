@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use convoy_profile::{SectionEnd, Sections};
 
+use crate::allocator::Allocator;
 use crate::events::Blocks;
 use crate::finish;
 use crate::input::{Block, Options, Places, Section, StackRange};
-use crate::random::Random;
+use crate::objects::Objects;
+use crate::random::{place, Random};
 use crate::site::{Kept, Site, SiteKey};
 use crate::touches::Touches;
 use crate::walk::{Ground, Walk};
@@ -22,6 +24,8 @@ const SITES: usize = 8192;
 const FOLLOWED: usize = 16_384;
 /// Accesses of blocks by site, in all: some 100 bytes each with their samples.
 const ACCESSES: usize = 150_000;
+/// Gaps that are kept of two sites that follow one another.
+const GAPS: usize = 31;
 
 /// Dynamic linkers of a process: one, and what a hostile list of modules may claim.
 const LINKERS: usize = 8;
@@ -49,11 +53,11 @@ pub struct Accounting {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) blocks: Blocks,
-    allocators: HashSet<u64>,
+    allocators: HashMap<u64, Allocator>,
     linker: Vec<Range<u64>>,
     stacks: HashMap<u32, StackRange>,
     pub(crate) words: Words,
-    /// The last section of each thread.
+    pub(crate) objects: Objects,
     /// The last section of a thread on an object.
     last: HashMap<(u32, u64), Last>,
     /// Threads of which sections were passed over.
@@ -67,21 +71,42 @@ struct Last {
 }
 
 /// Sections of one site right after those of another.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 pub(crate) struct Follow {
     pub(crate) n: u64,
     pub(crate) gap_ns: u64,
-    pub(crate) gap_min_ns: u64,
+    /// A uniform sample of the gaps.
+    gaps: Vec<u64>,
+}
+
+impl Follow {
+    fn add(&mut self, gap_ns: u64, random: &mut Random) {
+        self.n += 1;
+        self.gap_ns = self.gap_ns.saturating_add(gap_ns);
+        match place(random, self.n, self.gaps.len(), GAPS) {
+            Some(at) if at == self.gaps.len() => self.gaps.push(gap_ns),
+            Some(at) => self.gaps[at] = gap_ns,
+            None => {}
+        }
+    }
+
+    /// The median: a thread that was preempted once between two sections makes a thousand short gaps long on average.
+    pub(crate) fn median_ns(&self) -> u64 {
+        let mut gaps = self.gaps.clone();
+        gaps.sort_unstable();
+        gaps.get(gaps.len() / 2).copied().unwrap_or(0)
+    }
 }
 
 impl Process {
     fn new() -> Self {
         Self {
             blocks: Blocks::default(),
-            allocators: HashSet::new(),
+            allocators: HashMap::new(),
             linker: Vec::new(),
             stacks: HashMap::new(),
             words: Words::new(),
+            objects: Objects::default(),
             last: HashMap::new(),
             passed: HashSet::new(),
         }
@@ -117,9 +142,9 @@ impl Accounting {
         self.process(process).blocks.insert(id, block);
     }
 
-    /// A function that hands out or takes back memory begins here ([`crate::is_allocator`]).
-    pub fn allocator(&mut self, process: u32, ip: u64) {
-        self.process(process).allocators.insert(ip);
+    /// A function that hands out or takes back memory begins here ([`crate::allocator`]).
+    pub fn allocator(&mut self, process: u32, ip: u64, does: Allocator) {
+        self.process(process).allocators.insert(ip, does);
     }
 
     /// The dynamic linker's code ([`crate::is_linker`]): what it does counts as the allocator's doings do.
@@ -179,6 +204,9 @@ impl Accounting {
         let mut walk = Walk::new(ground, site, &mut self.touches, words, &mut self.random);
         let walked = walk.run();
         let untold_blocks = walk.untold_blocks;
+        for (address, from) in std::mem::take(&mut walk.handed_out) {
+            process.objects.add(address, from);
+        }
         self.accesses += site.accesses.len() - known;
 
         let before = process.words.len();
@@ -272,15 +300,8 @@ impl Accounting {
         let before = process.last.insert((section.thread, section.object), last);
         let Some(before) = before else { return };
         if let Some(gap) = section.begin_ns.checked_sub(before.end_ns) {
-            let none = Follow {
-                n: 0,
-                gap_ns: 0,
-                gap_min_ns: u64::MAX,
-            };
-            let follow = self.follows.entry((before.site, site)).or_insert(none);
-            follow.n += 1;
-            follow.gap_ns = follow.gap_ns.saturating_add(gap);
-            follow.gap_min_ns = follow.gap_min_ns.min(gap);
+            let follow = self.follows.entry((before.site, site)).or_default();
+            follow.add(gap, &mut self.random);
         }
     }
 

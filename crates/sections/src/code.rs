@@ -24,6 +24,7 @@ pub(crate) struct CodeRow {
     /// Accesses outside of the allocator.
     pub(crate) n: u64,
     pub(crate) size: u32,
+    pub(crate) field: Option<i32>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
     pub(crate) atomic: bool,
@@ -65,6 +66,7 @@ pub(crate) fn rows(site: &Site, blocks: &Blocks) -> Vec<CodeRow> {
                 continue;
             }
             row.size = row.size.max(access.size);
+            row.field = row.field.or(access.field);
             row.reads |= access.reads;
             row.writes |= access.writes;
             row.atomic |= access.atomic;

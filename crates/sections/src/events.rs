@@ -63,7 +63,7 @@ impl Blocks {
 /// Words that an access leaves in the record.
 pub(crate) fn words_of(access: &Access) -> usize {
     match access.kind {
-        AccessKind::Plain => 1,
+        AccessKind::Plain | AccessKind::Result => 1,
         AccessKind::Repeat | AccessKind::Masked => 2,
         AccessKind::Lanes => 1 + usize::from(access.lanes),
     }

@@ -10,6 +10,7 @@ use convoy_profile::{
 use crate::accounting::{Accounting, Process};
 use crate::code;
 use crate::input::Places;
+use crate::objects;
 use crate::site::{CallRun, RawCall, Site};
 use crate::touches::RawTouch;
 use crate::words::Seen;
@@ -47,7 +48,7 @@ pub(crate) fn finish(
                 then: *numbers.get(then)?,
                 n: follow.n,
                 gap_ns: follow.gap_ns,
-                gap_min_ns: follow.gap_min_ns,
+                gap_median_ns: follow.median_ns(),
             })
         })
         .collect();
@@ -180,6 +181,7 @@ impl Finish<'_> {
                 process: at.ix,
                 address: word << 3,
                 seen,
+                allocated_by: None,
                 symbol: None,
             });
         }
@@ -235,6 +237,7 @@ impl Finish<'_> {
                 allocator: row.allocator,
                 accesses: row.n,
                 size: row.size,
+                field: row.field,
                 reads: row.reads,
                 writes: row.writes,
                 atomic: row.atomic,
@@ -257,7 +260,9 @@ impl Finish<'_> {
                     continue;
                 }
                 let word = self.word(at, touch.word);
-                touches.push(told(touch, word, code));
+                let touch = told(touch, word, code);
+                self.allocated(at, &touch);
+                touches.push(touch);
             }
             self.tables.samples.push(SectionSample {
                 site: at.number,
@@ -269,6 +274,25 @@ impl Finish<'_> {
                 touches,
                 untold: kept.untold,
             });
+        }
+    }
+
+    /// Looks up who asked for the object that a word was reached in.
+    fn allocated(&mut self, at: &At<'_>, touch: &Touch) {
+        let Some(word) = self.tables.words.get(touch.word as usize) else {
+            return;
+        };
+        if word.allocated_by.is_some() {
+            return;
+        }
+        let codes = [touch.read_by, touch.written_by].into_iter().flatten();
+        let fields = codes.filter_map(|ix| self.tables.code.get(ix as usize)?.field);
+        let begins = fields.map(|field| objects::begin(word.address >> 3, field));
+        let mut asked = begins.filter_map(|begin| at.process.objects.asked_by(begin));
+        let block = asked.find_map(|id| at.process.blocks.get(id));
+        let frame = block.map(|block| self.frame(at.of, code::last_instruction(block)));
+        if let Some(word) = self.tables.words.get_mut(touch.word as usize) {
+            word.allocated_by = frame;
         }
     }
 

@@ -36,6 +36,8 @@ pub enum AccessKind {
     Masked,
     /// 1 word of bits for the lanes that are touched, and an address for each lane.
     Lanes,
+    /// No access. 1 word: what the function returns that ends with this instruction.
+    Result,
 }
 
 /// A memory operand. Mirrors `struct cv_trace_access`.
@@ -59,6 +61,8 @@ pub struct Access {
     pub lanes: u8,
     /// Bytes: of the operand, of one repetition, or of one lane.
     pub size: u32,
+    /// Its offset from the address in a register, where that is all that its address is made of.
+    pub field: Option<i32>,
 }
 
 /// A piece of code that is executed from its first to its last instruction.

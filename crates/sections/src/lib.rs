@@ -5,7 +5,7 @@
 //!
 //! 1. [`Accounting::block`] for every block of a process's log before a section that names it;
 //!    [`Accounting::stack`] when a thread is first seen, [`Accounting::allocator`] for every function of a loaded module
-//!    whose name [`is_allocator`] knows;
+//!    whose name [`allocator`] knows;
 //!    [`Accounting::linker`] for the dynamic linker's module ([`is_linker`]); both before the module's code is traced if that can be.
 //! 2. [`Accounting::section`] for every section, with its events as they lie in the record. Who read what another thread
 //!    wrote is told by the order of the calls: drain all chunks of all processes, sort what was found by
@@ -23,6 +23,7 @@ mod distinct;
 mod events;
 mod finish;
 mod input;
+mod objects;
 mod random;
 mod site;
 mod touches;
@@ -30,5 +31,5 @@ mod walk;
 mod words;
 
 pub use accounting::Accounting;
-pub use allocator::{is_allocator, is_linker};
+pub use allocator::{allocator, is_linker, Allocator};
 pub use input::{Access, AccessKind, Block, Options, Places, Section};

@@ -1,10 +1,11 @@
 //! One section, from its first event to its last.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use convoy_profile::{SectionEnd, SectionTotals};
 
+use crate::allocator::Allocator;
 use crate::events::{words_of, Blocks, Event, Events};
 use crate::input::{Access, AccessKind, Block, Section, StackRange};
 use crate::random::Random;
@@ -21,7 +22,7 @@ pub(crate) struct Ground<'a> {
     /// Its number, from 1.
     pub(crate) number: u64,
     pub(crate) blocks: &'a Blocks,
-    pub(crate) allocators: &'a HashSet<u64>,
+    pub(crate) allocators: &'a HashMap<u64, Allocator>,
     pub(crate) linker: &'a [Range<u64>],
     pub(crate) stack: Option<StackRange>,
     /// No room for more accesses in the tables of all sites.
@@ -47,12 +48,16 @@ pub(crate) struct Walk<'a> {
     open: Vec<Open>,
     /// Inside an allocator's function until the return address here has been read.
     allocator: Option<u64>,
+    /// That function hands out memory to this call instruction of the section's own code: the block that ends with it.
+    handing_out: Option<u32>,
     /// The block is the dynamic linker's.
     linking: bool,
     block: u32,
     call: Option<CallKey>,
     /// Blocks that found no room.
     pub(crate) untold_blocks: u64,
+    /// Addresses of memory that the section was given, and the calls that asked for it.
+    pub(crate) handed_out: Vec<(u64, u32)>,
 }
 
 impl<'a> Walk<'a> {
@@ -73,10 +78,12 @@ impl<'a> Walk<'a> {
             totals: SectionTotals::default(),
             open: Vec::new(),
             allocator: None,
+            handing_out: None,
             linking: false,
             block: 0,
             call: None,
             untold_blocks: 0,
+            handed_out: Vec::new(),
         }
     }
 
@@ -151,8 +158,10 @@ impl<'a> Walk<'a> {
 
     fn block(&mut self, id: u32, block: &Block, executed: u16, words: &[u64]) {
         self.block = id;
-        if self.allocator.is_none() && self.ground.allocators.contains(&block.ip) {
+        if let (None, Some(does)) = (self.allocator, self.ground.allocators.get(&block.ip)) {
             self.allocator = Some(self.open.last().map_or(0, |open| open.slot));
+            let from = self.open.first().map(|open| open.block);
+            self.handing_out = from.filter(|_| *does == Allocator::HandsOut);
         }
         self.linking = self
             .ground
@@ -175,6 +184,10 @@ impl<'a> Walk<'a> {
             at += n;
             if access.instruction >= executed {
                 return;
+            }
+            if let (AccessKind::Result, &[result]) = (access.kind, words) {
+                self.returned(result);
+                continue;
             }
             let by = first.map(|first| first + number);
             self.access(id, block, access, words, by);
@@ -249,6 +262,16 @@ impl<'a> Walk<'a> {
             self.open.push(Open { slot, block: id });
         } else if self.allocator.is_some_and(|until| slot >= until) {
             self.allocator = None;
+        }
+    }
+
+    /// A function has returned this; the access of its return came before.
+    fn returned(&mut self, result: u64) {
+        if self.allocator.is_some() {
+            return; // a function of the allocator's own
+        }
+        if let Some(from) = self.handing_out.take() {
+            self.handed_out.push((result, from));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Sections as they would come from a trace, and what the tables say of them.
 
 use convoy_profile::{CallKind, FrameIx, ObjectIx, Op, SectionEnd, Sections, StackIx, ThreadIx};
-use convoy_sections::{Access, AccessKind, Accounting, Block, Options, Places, Section};
+use convoy_sections::{Access, AccessKind, Accounting, Allocator, Block, Options, Places, Section};
 
 const LOCK: u64 = 0x5000;
 const STACK: u64 = 0x7fff_0000;
@@ -48,6 +48,7 @@ fn access(instruction: u16, rw: &str) -> Access {
         implicit: rw.contains('i'),
         lanes: 0,
         size: 8,
+        field: None,
     }
 }
 
@@ -127,7 +128,7 @@ fn a_counter_is_one_shared_word_read_first() {
     assert_eq!(instructions, 30);
     // All of thread 0's and 1's follow one another on the same lock.
     assert_eq!(tables.follows[0].n, 8);
-    assert_eq!(tables.follows[0].gap_min_ns, 1900);
+    assert_eq!(tables.follows[0].gap_median_ns, 1900);
 }
 
 #[test]
@@ -159,9 +160,62 @@ fn code_that_is_called_belongs_to_the_calling_line() {
 }
 
 #[test]
+fn an_object_is_of_the_line_that_asked_for_it() {
+    let field = |instruction, field| Access {
+        field: Some(field),
+        ..access(instruction, "w")
+    };
+    let result = Access {
+        kind: AccessKind::Result,
+        ..access(1, "ri")
+    };
+    // 2, 3: calls of 4, which hands out memory, or of 5, which takes it back; 6: writes two fields, and a word of an array.
+    let asked = |does: Allocator| {
+        let mut accounting = Accounting::new(Options::default());
+        accounting.allocator(0, 0x4000, does);
+        accounting.block(0, 2, block(0x3000, 1, vec![access(0, "wi")]));
+        accounting.block(0, 3, block(0x3800, 1, vec![access(0, "wi")]));
+        let function = vec![access(1, "ri"), result];
+        accounting.block(0, 4, block(0x4000, 2, function));
+        let fields = vec![field(0, 0x10), field(1, 0x1c), access(2, "w")];
+        accounting.block(0, 6, block(0x5000, 3, fields));
+        let mut object = |call: u64, at: u64| {
+            let events = [
+                run(call, &[STACK]),
+                run(4, &[STACK, at]),
+                run(6, &[at + 0x10, at + 0x1c, at + 0x20]),
+            ];
+            let begin_ns = accounting.sections() * 1000;
+            accounting.section(&section(0, begin_ns, &events.concat()));
+        };
+        object(2, 0x9000);
+        object(3, 0xa000);
+        object(2, 0xb000);
+        object(3, 0xb000);
+        let tables = finish(accounting);
+        let words = tables.words.iter();
+        let mut words: Vec<_> = words.map(|w| (w.address, w.allocated_by)).collect();
+        words.sort();
+        words
+    };
+    let lines = [
+        (0x9000, Some(0x3003)),
+        (0xa000, Some(0x3803)),
+        (0xb000, None),
+    ];
+    let wanted = lines.into_iter().flat_map(|(at, by)| {
+        // Which object an element of an array is in is not said.
+        [(at + 0x10, by), (at + 0x18, by), (at + 0x20, None)]
+    });
+    assert_eq!(asked(Allocator::HandsOut), wanted.collect::<Vec<_>>());
+    let told = asked(Allocator::Other);
+    assert!(told.iter().all(|(_, by)| by.is_none()), "{told:?}");
+}
+
+#[test]
 fn what_an_allocator_does_is_not_the_sections_data() {
     let mut accounting = counter();
-    accounting.allocator(0, 0x4000);
+    accounting.allocator(0, 0x4000, Allocator::HandsOut);
     accounting.block(0, 2, block(0x3000, 3, vec![access(2, "wi")]));
     // The allocator calls another function of its own, which returns into the middle of it.
     accounting.block(
@@ -206,7 +260,7 @@ fn memory_that_was_given_back_in_a_section_carries_nothing_to_the_next() {
     let given_back = |allocator: bool| {
         let mut accounting = counter();
         if allocator {
-            accounting.allocator(0, 0x4000);
+            accounting.allocator(0, 0x4000, Allocator::HandsOut);
         }
         accounting.block(0, 2, block(0x3000, 3, vec![access(2, "wi")]));
         accounting.block(

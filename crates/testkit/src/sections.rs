@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use convoy_profile::{FrameIx, ObjectIx, Op, Process, Profile, SectionEnd, StackIx, ThreadIx};
-use convoy_sections::{Access, AccessKind, Accounting, Block, Options, Places, Section};
+use convoy_sections::{Access, AccessKind, Accounting, Allocator, Block, Options, Places, Section};
 
 /// Something that a section does at a place.
 #[derive(Debug, Clone)]
@@ -23,7 +23,9 @@ pub enum Step {
     Lock(FrameIx, ObjectIx, Vec<Self>),
     /// Enters the kernel.
     Syscall(FrameIx, u32),
-    /// A call at this place of an allocator, which uses this word of its own.
+    /// Reads and writes eight bytes of the object at this address, so far behind its begin.
+    AddField(FrameIx, u64, i32),
+    /// A call at this place of an allocator, which uses this word of its own, and hands out the memory behind it.
     Allocate(FrameIx, u64),
 }
 
@@ -41,6 +43,7 @@ pub struct Traces {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Shape {
     Access(bool, bool),
+    Field(i32),
     Work(u16),
     Call,
     Return,
@@ -63,7 +66,7 @@ impl Traces {
     /// No section yet.
     pub fn new() -> Self {
         let mut accounting = Accounting::new(Options::default());
-        accounting.allocator(0, ALLOCATOR);
+        accounting.allocator(0, ALLOCATOR, Allocator::HandsOut);
         Self {
             accounting,
             blocks: HashMap::new(),
@@ -139,6 +142,10 @@ impl Traces {
                 Step::Add(frame, word) => {
                     self.run(*frame, Shape::Access(true, true), &[*word], out)
                 }
+                Step::AddField(frame, object, field) => {
+                    let address = object.wrapping_add_signed(i64::from(*field));
+                    self.run(*frame, Shape::Field(*field), &[address], out);
+                }
                 Step::Work(frame, n) => self.run(*frame, Shape::Work(*n), &[], out),
                 Step::Call(frame, inner) => {
                     self.run(*frame, Shape::Call, &[slot], out);
@@ -160,7 +167,7 @@ impl Traces {
                 }
                 Step::Allocate(frame, word) => {
                     self.run(*frame, Shape::Call, &[slot], out);
-                    self.run(*frame, Shape::Allocator, &[*word, slot], out);
+                    self.run(*frame, Shape::Allocator, &[*word, slot, *word + 8], out);
                 }
             }
         }
@@ -180,6 +187,11 @@ impl Traces {
         self.blocks.insert((frame, shape), id);
         let (ip, instructions, accesses) = match shape {
             Shape::Access(reads, writes) => (None, 1, vec![access(0, reads, writes, false)]),
+            Shape::Field(field) => {
+                let access = access(0, true, true, false);
+                let field = Some(field);
+                (None, 1, vec![Access { field, ..access }])
+            }
             Shape::Work(n) => (None, n, vec![]),
             Shape::Call => (None, 1, vec![access(0, false, true, true)]),
             Shape::Return => (None, 1, vec![access(0, true, false, true)]),
@@ -187,7 +199,14 @@ impl Traces {
             Shape::Allocator => (
                 Some(ALLOCATOR),
                 20,
-                vec![access(3, true, true, false), access(19, true, false, true)],
+                vec![
+                    access(3, true, true, false),
+                    access(19, true, false, true),
+                    Access {
+                        kind: AccessKind::Result,
+                        ..access(19, true, false, true)
+                    },
+                ],
             ),
         };
         let ip = ip.unwrap_or(BASE + u64::from(id) * 0x1000);
@@ -231,6 +250,7 @@ fn access(instruction: u16, reads: bool, writes: bool, implicit: bool) -> Access
         implicit,
         lanes: 0,
         size: 8,
+        field: None,
     }
 }
 

@@ -199,7 +199,7 @@ impl Image {
         let (number, known) = (self.number, self.modules.all.len());
         let modules = &mut self.modules;
         let is_known = |modules: &Modules| new.iter().all(|(_, block)| modules.has(block.ip));
-        let mut allocator = |ip| accounting.allocator(number, ip);
+        let mut allocator = |ip, does| accounting.allocator(number, ip, does);
         if !is_known(modules) {
             modules.look_at_arena(dir, self.pid, self.start_ns, gone, &mut allocator);
         }

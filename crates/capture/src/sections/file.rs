@@ -167,6 +167,7 @@ fn access(raw: &abi::TraceAccess) -> Option<Access> {
         abi::CV_ACCESS_REPEAT => AccessKind::Repeat,
         abi::CV_ACCESS_MASKED => AccessKind::Masked,
         abi::CV_ACCESS_LANES => AccessKind::Lanes,
+        abi::CV_ACCESS_RESULT => AccessKind::Result,
         _ => return None,
     };
     let has = |flag| raw.flags & flag != 0;
@@ -180,6 +181,7 @@ fn access(raw: &abi::TraceAccess) -> Option<Access> {
         implicit: has(abi::CV_ACCESS_STACK),
         lanes: raw.lanes,
         size: raw.size,
+        field: has(abi::CV_ACCESS_FIELD).then_some(raw.field),
     })
 }
 

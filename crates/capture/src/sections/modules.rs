@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use convoy_profile::Module;
+use convoy_sections::Allocator;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol, ReadCache};
 
@@ -39,7 +40,7 @@ struct Elf {
     build_id: Vec<u8>,
     segments: Vec<Segment>,
     /// Where functions that hand out or take back memory begin, in the file's own numbering.
-    allocators: Vec<u64>,
+    allocators: Vec<(u64, Allocator)>,
 }
 
 struct Segment {
@@ -72,7 +73,7 @@ impl Modules {
         pid: u32,
         start_ns: u64,
         gone: bool,
-        mut allocator: impl FnMut(u64),
+        mut allocator: impl FnMut(u64, Allocator),
     ) {
         if self.arena.is_none() {
             self.arena = arena_of(dir, pid, start_ns);
@@ -89,14 +90,14 @@ impl Modules {
                 });
                 self.unread += u64::from(elf.is_none());
                 let found = elf.into_iter().flat_map(|elf| elf.allocators);
-                found.for_each(|address| allocator(address.wrapping_add(module.bias)));
+                found.for_each(|(at, does)| allocator(at.wrapping_add(module.bias), does));
             }
             self.all.push(module);
         }
     }
 
     /// Looks at a running process; tells the functions that hand out memory of what is new.
-    pub fn look_at_mappings(&mut self, pid: u32, mut allocator: impl FnMut(u64)) {
+    pub fn look_at_mappings(&mut self, pid: u32, mut allocator: impl FnMut(u64, Allocator)) {
         let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
             return;
         };
@@ -127,7 +128,7 @@ impl Modules {
                 continue;
             };
             let found = elf.allocators.iter();
-            found.for_each(|address| allocator(address.wrapping_add(module.bias)));
+            found.for_each(|(at, does)| allocator(at.wrapping_add(module.bias), *does));
             self.all.push(module);
         }
     }
@@ -192,12 +193,14 @@ impl Elf {
                 .saturating_add(s.p_vaddr(endian) & (PAGE - 1)),
         });
         let symbols = elf.dynamic_symbols().chain(elf.symbols());
-        let functions = symbols
-            .filter(|s| s.is_definition() && s.name().is_ok_and(convoy_sections::is_allocator));
+        let functions = symbols.filter(|s| s.is_definition()).filter_map(|s| {
+            let does = convoy_sections::allocator(s.name().ok()?)?;
+            Some((s.address(), does))
+        });
         Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             segments: segments.collect(),
-            allocators: functions.map(|s| s.address()).collect(),
+            allocators: functions.collect(),
         })
     }
 
@@ -239,16 +242,16 @@ mod tests {
     fn own_modules_are_found_with_the_functions_that_hand_out_memory() {
         let mut modules = Modules::default();
         let mut found = Vec::new();
-        modules.look_at_mappings(std::process::id(), |ip| found.push(ip));
+        modules.look_at_mappings(std::process::id(), |ip, does| found.push((ip, does)));
         let here = own_modules_are_found_with_the_functions_that_hand_out_memory as fn() as usize;
         let own = modules.of(here as u64).unwrap();
         assert!(own.path.contains("convoy_capture"), "{own:?}");
         let malloc = libc::malloc as unsafe extern "C" fn(usize) -> *mut libc::c_void as usize;
         let libc = modules.of(malloc as u64).unwrap();
         assert!(libc.path.contains("libc"), "{libc:?}");
-        assert!(found.iter().any(|ip| libc.lo <= *ip && *ip < libc.hi));
+        assert!(found.contains(&(malloc as u64, Allocator::HandsOut)));
         let before = modules.all.len();
-        modules.look_at_mappings(std::process::id(), |_| panic!("told twice"));
+        modules.look_at_mappings(std::process::id(), |_, _| panic!("told twice"));
         assert_eq!(modules.all.len(), before);
     }
 

@@ -52,6 +52,7 @@ pub(super) fn join(
             allocator: row.allocator,
             accesses: row.accesses,
             size: row.size,
+            field: row.field,
             reads: row.reads,
             writes: row.writes,
             atomic: row.atomic,
@@ -112,7 +113,7 @@ pub(super) fn join(
             then: at_site(row.then)?,
             n: row.n,
             gap_ns: row.gap_ns,
-            gap_min_ns: row.gap_min_ns,
+            gap_median_ns: row.gap_median_ns,
         })
     });
     Sections {
@@ -185,7 +186,7 @@ impl Joiner<'_> {
         })
     }
 
-    fn word(&self, row: &profile::SectionWord) -> Option<SectionWord> {
+    fn word(&mut self, row: &profile::SectionWord) -> Option<SectionWord> {
         let process = self.processes.get(row.process as usize)?;
         let names = self.names.processes.get(row.process as usize)?;
         let thread = |ix: u32| names.threads.get(ix as usize).copied().flatten();
@@ -196,6 +197,7 @@ impl Joiner<'_> {
             only: row.seen.only.and_then(thread),
             amid_own: false,
             region: region(process, row),
+            allocated_by: row.allocated_by.map(|frame| self.place(row.process, frame)),
             symbol: row.symbol.clone(),
         })
     }

@@ -64,7 +64,7 @@ pub fn sections(r: &mut Random, processes: &[Process], rows: u64) -> Sections {
             then: r.index(sites),
             n: r.number(),
             gap_ns: r.number(),
-            gap_min_ns: r.number(),
+            gap_median_ns: r.number(),
         })
         .collect();
     for _ in 0..n(r) {
@@ -117,6 +117,7 @@ fn word(r: &mut Random, process: u32, p: &Process) -> SectionWord {
             own_stack: r.flag(),
             object: r.flag(),
         },
+        allocated_by: some(r, p.frames.len()),
         symbol: r.flag().then(|| r.text()),
     }
 }
@@ -166,6 +167,7 @@ fn code(r: &mut Random, site: u32, p: &Process, words: usize) -> SectionCode {
         allocator: r.number(),
         accesses: r.number(),
         size: r.number() as u32,
+        field: r.flag().then(|| r.number() as i32),
         reads: r.flag(),
         writes: r.flag(),
         atomic: r.flag(),

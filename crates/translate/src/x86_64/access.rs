@@ -21,6 +21,8 @@ pub enum How {
     Masked(lanes::Mask),
     /// The lanes of a mask and an address for each.
     Lanes(lanes::Vector),
+    /// No operand: what a function returns.
+    Result,
 }
 
 /// The segment that an operand is in, as far as it matters.
@@ -56,6 +58,7 @@ pub const READ: u8 = 1;
 pub const WRITE: u8 = 2;
 pub const ATOMIC: u8 = 4;
 pub const STACK: u8 = 8;
+pub const FIELD: u8 = 16;
 
 impl Access {
     /// `kind` of cv_trace_access.
@@ -65,13 +68,28 @@ impl Access {
             How::Repeat { .. } => 1,
             How::Masked(_) => 2,
             How::Lanes(_) => 3,
+            How::Result => 4,
         }
+    }
+
+    /// Its offset from the address in one register, where that is all that its address is made of. The stack pointer
+    /// leads to no object.
+    pub fn field(&self) -> Option<i32> {
+        let mem = self.mem;
+        let of_register = matches!(self.how, How::Plain | How::Masked(_))
+            && self.segment == Segment::Flat
+            && self.flags & STACK == 0
+            && mem.base.is_some_and(|base| base != Reg::RSP)
+            && mem.index.is_none()
+            && !mem.narrow
+            && !self.plus_al;
+        of_register.then(|| i32::try_from(mem.offset).ok())?
     }
 
     /// Words that it leaves in the record.
     pub fn words(&self) -> u32 {
         match self.how {
-            How::Plain | How::Bit { .. } => 1,
+            How::Plain | How::Bit { .. } | How::Result => 1,
             How::Repeat { .. } | How::Masked(_) => 2,
             How::Lanes(_) => 1 + u32::from(self.lanes),
         }
@@ -160,6 +178,13 @@ pub fn operands(
             return false;
         }
         into.push(access);
+    }
+    if instruction.mnemonic() == Mnemonic::Ret {
+        into.extend(into.last().copied().map(|slot| Access {
+            how: How::Result,
+            flags: STACK,
+            ..slot
+        }));
     }
     true
 }

@@ -303,7 +303,7 @@ fn registers(instruction: &Instruction, info: &iced_x86::InstructionInfo) -> u16
         return !(1 << 3 | 1 << 5 | 0xf000);
     }
     // What the code around them needs beside what they use themselves.
-    let mut used = if instruction.mnemonic() == Mnemonic::Xbegin {
+    let mut used = if matches!(instruction.mnemonic(), Mnemonic::Xbegin | Mnemonic::Ret) {
         Reg::RAX.bit()
     } else if access::repeats(instruction) {
         Reg::RAX.bit() | Reg::RCX.bit() | Reg::RSI.bit()

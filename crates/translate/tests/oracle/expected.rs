@@ -40,6 +40,38 @@ pub fn hides_the_next(step: &Step) -> bool {
     )
 }
 
+/// What the function returns that ends with it.
+pub fn result(step: &Step) -> Option<u64> {
+    (decode(step).mnemonic() == Mnemonic::Ret).then_some(step.registers[0])
+}
+
+/// Of an operand whose address is a register and a number, the number. Not of those whose words are counts or lanes.
+pub fn field(step: &Step) -> Option<i32> {
+    let instruction = decode(step);
+    if repeats(step) || instruction.is_vsib() || only_names_memory(&instruction) {
+        return None;
+    }
+    let bit_offset = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
+    ) && instruction.op1_register() != Register::None;
+    if bit_offset {
+        return None;
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(&instruction);
+    let of_register = |used: &&UsedMemory| {
+        let base = used.base();
+        base.is_gpr64()
+            && base != Register::RSP
+            && used.index() == Register::None
+            && !matches!(used.segment(), Register::FS | Register::GS)
+    };
+    let used = info.used_memory().iter().find(of_register)?;
+    let implicit = flags(&instruction, used).is_none_or(|flags| flags & 8 != 0);
+    (!implicit).then_some(used.displacement() as i64 as i32)
+}
+
 fn number(register: Register) -> usize {
     register.full_register().number()
 }
@@ -82,10 +114,9 @@ fn mask(step: &Step, register: Register) -> u64 {
     u64::from_le_bytes(vectors[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// The accesses of an instruction; `times` steps of it if it repeats.
-pub fn accesses(step: &Step, times: u64) -> Vec<Access> {
-    let instruction = decode(step);
-    if matches!(
+/// It has an operand in memory that it neither reads nor writes.
+fn only_names_memory(instruction: &Instruction) -> bool {
+    matches!(
         instruction.mnemonic(),
         Mnemonic::Nop
             | Mnemonic::Lea
@@ -93,7 +124,13 @@ pub fn accesses(step: &Step, times: u64) -> Vec<Access> {
             | Mnemonic::Prefetcht0
             | Mnemonic::Prefetchnta
             | Mnemonic::Clflush
-    ) {
+    )
+}
+
+/// The accesses of an instruction; `times` steps of it if it repeats.
+pub fn accesses(step: &Step, times: u64) -> Vec<Access> {
+    let instruction = decode(step);
+    if only_names_memory(&instruction) {
         return Vec::new();
     }
     let mut factory = InstructionInfoFactory::new();

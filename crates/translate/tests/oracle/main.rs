@@ -121,6 +121,13 @@ fn compare(section: &Section) -> Result<usize, String> {
                 step.rip, step.code
             ));
         }
+        let (field, result) = (expected::field(step), expected::result(step));
+        if found.field != field || found.result != result {
+            return Err(format!(
+                "instruction {count} at {:#x} {:02x?}: field {field:x?}, result {result:x?}, translator: {found:x?}",
+                step.rip, step.code
+            ));
+        }
         hidden = expected::hides_the_next(step);
         count += 1;
     }

@@ -15,6 +15,10 @@ pub struct Executed {
     /// Its offset in the block where an access tells.
     pub at: Option<u64>,
     pub accesses: Vec<Access>,
+    /// Of an operand that one register leads to, the offset from it.
+    pub field: Option<i32>,
+    /// What the function returns that ends here.
+    pub result: Option<u64>,
 }
 
 impl Executed {
@@ -26,6 +30,9 @@ impl Executed {
             && self.at.is_none_or(|told| told == at)
     }
 }
+
+/// CV_ACCESS_FIELD
+const FIELD: u8 = 16;
 
 struct Block {
     ip: u64,
@@ -43,6 +50,7 @@ struct Kind {
     flags: u8,
     lanes: u8,
     size: u64,
+    field: Option<i32>,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u64 {
@@ -74,9 +82,10 @@ fn blocks(mut log: &[u8]) -> HashMap<u64, Block> {
                     at: u16_at(entry, 0),
                     instruction: u16_at(entry, 2) as usize,
                     kind: entry[4],
-                    flags: entry[5],
+                    flags: entry[5] & !FIELD,
                     lanes: entry[6],
                     size: u32_at(entry, 8),
+                    field: (entry[5] & FIELD != 0).then_some(u32_at(entry, 12) as u32 as i32),
                 }
             })
             .collect();
@@ -129,8 +138,10 @@ fn expand(block: &Block, words: &[u64], executed: &mut Vec<Executed>) {
     for number in 0..block.instructions {
         let mut at = None;
         let mut found = Vec::new();
+        let (mut field, mut result) = (None, None);
         while let Some(kind) = accesses.next_if(|kind| kind.instruction == number) {
             at = Some(kind.at);
+            field = field.or(kind.field);
             let mut word = || words.next().expect("as many words as the accesses say");
             let access = |address, bytes| Access {
                 address,
@@ -164,6 +175,7 @@ fn expand(block: &Block, words: &[u64], executed: &mut Vec<Executed>) {
                         }
                     }
                 }
+                4 => result = Some(word()),
                 other => panic!("kind {other}"),
             }
         }
@@ -173,6 +185,8 @@ fn expand(block: &Block, words: &[u64], executed: &mut Vec<Executed>) {
             number,
             at,
             accesses: found,
+            field,
+            result,
         });
     }
     assert_eq!(words.next(), None, "no more words than the accesses say");

@@ -22,6 +22,12 @@ impl Row for SectionCode {
         out.values(rows.iter().map(|row| row.allocator));
         out.values(rows.iter().map(|row| row.accesses));
         out.values(rows.iter().map(|row| row.size));
+        out.values(rows.iter().map(|row| row.field.is_some()));
+        out.deltas(
+            rows.iter()
+                .filter_map(|row| row.field)
+                .map(|field| field as u32),
+        );
         out.values(rows.iter().map(|row| row.reads));
         out.values(rows.iter().map(|row| row.writes));
         out.values(rows.iter().map(|row| row.atomic));
@@ -37,6 +43,7 @@ impl Row for SectionCode {
         let allocator = input.values(rows)?;
         let accesses = input.values(rows)?;
         let size = input.values(rows)?;
+        let field = get_fields(rows, input)?;
         let reads = get_flags(rows, input)?;
         let writes = get_flags(rows, input)?;
         let atomic = get_flags(rows, input)?;
@@ -52,6 +59,7 @@ impl Row for SectionCode {
                 allocator,
                 accesses,
                 size,
+                field,
                 reads,
                 writes,
                 atomic,
@@ -59,6 +67,18 @@ impl Row for SectionCode {
             }
         ))
     }
+}
+
+/// Offsets in objects, of those rows that have one: the two's complement.
+fn get_fields(rows: usize, input: &mut In<'_>) -> Result<Vec<Option<i32>>, Malformed> {
+    let has = get_flags(rows, input)?;
+    let count = has.iter().filter(|&&has| has).count();
+    let mut fields = input.deltas(count)?.into_iter();
+    let field = |has: bool| has.then(|| fields.next()).flatten();
+    let fields = has.into_iter().map(field);
+    Ok(fields
+        .map(|field: Option<u32>| field.map(|field| field as i32))
+        .collect())
 }
 
 /// The flags of a word, in bits.
@@ -106,6 +126,7 @@ impl Row for SectionWord {
         out.values(rows.iter().map(|row| option(row.seen.only)));
         out.values(rows.iter().map(|row| row.seen.sections));
         out.values(rows.iter().map(|row| bits(&row.seen)));
+        out.values(rows.iter().map(|row| option(row.allocated_by)));
         out.values(rows.iter().map(|row| row.symbol.is_some()));
         out.texts(rows.iter().filter_map(|row| row.symbol.as_deref()));
     }
@@ -116,6 +137,7 @@ impl Row for SectionWord {
         let only = get_options(rows, input)?;
         let sections = input.values(rows)?;
         let bits: Vec<u8> = input.values(rows)?;
+        let allocated_by = get_options(rows, input)?;
         let named = get_flags(rows, input)?;
         let names = named.iter().filter(|&&named| named).count();
         let mut names = input.texts(names)?.into_iter();
@@ -124,11 +146,13 @@ impl Row for SectionWord {
                                only,
                                sections,
                                bits,
+                               allocated_by,
                                named| {
             Self {
                 process,
                 address,
                 seen: seen(only, sections, bits),
+                allocated_by,
                 symbol: named.then(|| names.next()).flatten(),
             }
         }))
@@ -229,7 +253,7 @@ impl Row for SectionFollow {
         out.deltas(rows.iter().map(|row| row.then));
         out.values(rows.iter().map(|row| row.n));
         out.values(rows.iter().map(|row| row.gap_ns));
-        out.values(rows.iter().map(|row| row.gap_min_ns));
+        out.values(rows.iter().map(|row| row.gap_median_ns));
     }
 
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
@@ -237,7 +261,7 @@ impl Row for SectionFollow {
         let then = input.deltas(rows)?;
         let n = input.values(rows)?;
         let gap_ns = input.values(rows)?;
-        let gap_min_ns = input.values(rows)?;
+        let gap_median_ns = input.values(rows)?;
         Ok(zip_columns!(
             rows,
             Self {
@@ -245,7 +269,7 @@ impl Row for SectionFollow {
                 then,
                 n,
                 gap_ns,
-                gap_min_ns
+                gap_median_ns
             }
         ))
     }

@@ -29,6 +29,7 @@ pub(super) fn before(e: &mut Emitter<'_>, index: usize) {
                 lanes::mask(e, access.word + 1, &mask);
             }
             How::Lanes(vector) => lanes::vector(e, access, &vector),
+            How::Result => put(e, access.word, Reg::RAX),
             How::Repeat { .. } => {}
         }
     }

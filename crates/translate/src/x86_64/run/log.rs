@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::access::FIELD;
 use super::super::decode::Block;
 
 const HEADER_BYTES: usize = 4096;
@@ -132,15 +133,17 @@ fn record(block: &Block) -> Vec<u8> {
     u32(block.words);
     u32(0);
     for access in &block.accesses {
+        let field = access.field();
+        let flag = if field.is_some() { FIELD } else { 0 };
         u32(pair(access.at, access.instruction));
         u32(u32::from_le_bytes([
             access.kind(),
-            access.flags,
+            access.flags | flag,
             access.lanes,
             0,
         ]));
         u32(access.size);
-        u32(0);
+        u32(field.unwrap_or(0) as u32);
     }
     record
 }
