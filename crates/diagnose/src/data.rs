@@ -1,9 +1,10 @@
 //! Which memory sections touch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{Region, SectionSample, SectionWord, Sharing};
 
+use crate::objects::{fields, Object, Objects};
 use crate::rows::{DataRow, RegionRow};
 use crate::shares::Eyes;
 
@@ -63,27 +64,39 @@ pub(crate) fn data(
             words.insert(word.address, touch.word);
         }
     }
+    let objects = Objects::of(eyes, samples, |word| of(word));
     let mut pieces: Vec<Piece<'_>> = Vec::new();
     let mut piece_of: BTreeMap<u32, usize> = BTreeMap::new();
+    // Objects of the same line are one row.
+    let mut of_line: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut before: Option<usize> = None;
     for (&address, &ix) in &words {
         let Some(word) = eyes.word(ix) else { continue };
         let variable = word.symbol.as_deref().map(variable);
-        let last = pieces
-            .last_mut()
-            .filter(|piece| match (&piece.variable, &variable) {
-                (Some(of), Some(variable)) => of == variable,
-                (None, None) => piece.region == word.region && address - piece.end <= NEAR_BYTES,
-                _ => false,
-            });
-        match last {
-            Some(piece) => piece.add(word, address, eyes),
-            None => {
-                let mut piece = Piece::new(word, address, variable);
-                piece.add(word, address, eyes);
-                pieces.push(piece);
-            }
+        let object = objects.get(ix);
+        let goes_on = |piece: &Piece<'_>| match (piece.variable, variable) {
+            (Some(of), Some(variable)) => of == variable,
+            (None, None) => piece.region == word.region && address - piece.end <= NEAR_BYTES,
+            _ => false,
+        };
+        let known = match object {
+            Some((_, object)) => of_line.get(object.from.as_str()).copied(),
+            None => before.filter(|&at| goes_on(&pieces[at])),
+        };
+        let at = known.unwrap_or(pieces.len());
+        if at == pieces.len() {
+            pieces.push(Piece::new(word, address, variable));
         }
-        piece_of.insert(ix, pieces.len() - 1);
+        pieces[at].add(word, address, eyes);
+        piece_of.insert(ix, at);
+        match object {
+            Some((number, object)) => {
+                pieces[at].add_object(number, object);
+                of_line.insert(&object.from, at);
+                before = None;
+            }
+            None => before = Some(at),
+        }
     }
     let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
     for sample in samples {
@@ -116,6 +129,10 @@ struct Piece<'a> {
     region: Region,
     end: u64,
     words: u64,
+    /// Which objects they are of: numbers, what their line is, and the first and last field of any.
+    objects: BTreeSet<usize>,
+    from: Option<&'a str>,
+    fields: (i64, i64),
     sharing: Option<Sharing>,
     sections: f64,
     accesses: f64,
@@ -129,6 +146,9 @@ impl<'a> Piece<'a> {
             region: word.region,
             end: address,
             words: 0,
+            objects: BTreeSet::new(),
+            from: None,
+            fields: (i64::MAX, i64::MIN),
             sharing: None,
             sections: 0.0,
             accesses: 0.0,
@@ -139,6 +159,28 @@ impl<'a> Piece<'a> {
         self.end = address + 8;
         self.words += 1;
         self.sharing = self.sharing.max(eyes.sharing(word));
+    }
+
+    fn add_object(&mut self, number: usize, object: &'a Object) {
+        self.objects.insert(number);
+        self.from = Some(&object.from);
+        let (first, last) = object.fields;
+        self.fields = (self.fields.0.min(first), self.fields.1.max(last));
+    }
+
+    /// "field +0x18 of 3 heap objects that get() cache.c:12 reaches"
+    fn object_name(&self, from: &str) -> String {
+        let fields = match self.fields {
+            (first, last) if first == last => format!("field {}", fields(self.fields)),
+            _ => fields(self.fields),
+        };
+        let objects = match self.objects.len() {
+            1 => "the heap object".to_owned(),
+            n => format!("{n} heap objects"),
+        };
+        format!("{fields} of {objects} {from}")
+            .trim_end()
+            .to_owned()
     }
 
     fn row(&self) -> DataRow {
@@ -155,6 +197,7 @@ impl<'a> Piece<'a> {
         };
         DataRow {
             name: match (self.variable, self.symbol) {
+                _ if self.from.is_some() => self.object_name(self.from.unwrap_or_default()),
                 (Some(_), Some(symbol)) if self.words == 1 => symbol.to_owned(),
                 (Some(variable), _) => format!("{variable}, {words}"),
                 (None, _) => format!("{memory}, {words}"),

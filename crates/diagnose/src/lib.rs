@@ -9,6 +9,7 @@ mod groups;
 mod inside;
 mod join;
 mod lines;
+mod objects;
 mod partition;
 mod rows;
 mod shares;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{Region, SectionSample, Touch};
 
-use crate::data::data;
+use crate::data::{data, variable};
+use crate::objects::Objects;
 use crate::rows::{Part, Partition, PartitionBy};
 use crate::shares::Eyes;
 use crate::stats::Share;
@@ -189,7 +190,7 @@ fn parts(
         return None;
     }
     let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
-    let mut places: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    let mut places: BTreeMap<u32, BTreeMap<u32, f64>> = BTreeMap::new();
     let mut weights: BTreeMap<u32, f64> = BTreeMap::new();
     for (sample, set) in samples.iter().zip(sets) {
         let word = set
@@ -198,15 +199,24 @@ fn parts(
             .find(|word| !without.contains(word));
         if let Some(word) = word {
             let root = find(&mut parent, word);
-            *weights.entry(root).or_default() += sample.weight as f64 / all;
-            places.entry(root).or_default().insert(sample.site);
+            let weight = sample.weight as f64 / all;
+            *weights.entry(root).or_default() += weight;
+            let of_root = places.entry(root).or_default();
+            *of_root.entry(sample.site).or_default() += weight;
         }
     }
     let mut largest: Vec<(&u32, &Vec<u32>)> = parts.iter().collect();
     let weight = |root: &u32| weights.get(root).copied().unwrap_or(0.0);
     largest.sort_by(|a, b| weight(b.0).total_cmp(&weight(a.0)).then(a.0.cmp(b.0)));
-    let of_several: BTreeSet<u32> = places.values().flatten().copied().collect();
-    let own_places = places.values().map(BTreeSet::len).sum::<usize>() == of_several.len();
+    let of_several: BTreeSet<&u32> = places.values().flat_map(BTreeMap::keys).collect();
+    let own_places = places.values().map(BTreeMap::len).sum::<usize>() == of_several.len();
+    let objects = Objects::of(eyes, samples, |word| parent.contains_key(&word));
+    let most_at = |root: &u32| {
+        let places = places.get(root).into_iter().flatten();
+        let most = places.max_by(|a, b| a.1.total_cmp(b.1));
+        let site = eyes.sections.sites.get(*most?.0 as usize)?;
+        Some(site.site)
+    };
     let name = |words: &Vec<u32>| {
         let rows = data(eyes, samples, |word| words.contains(&word));
         rows.first()
@@ -220,18 +230,51 @@ fn parts(
             .map(|(root, words)| Part {
                 name: name(words),
                 words: words.len(),
+                bytes: bytes(&objects, words),
                 sections: weight(root),
+                at: most_at(root),
             })
             .collect(),
         common: data(eyes, samples, |word| without.contains(&word)),
-        by: match own_places {
-            true => PartitionBy::Place,
-            false => PartitionBy::Element,
-        },
+        by: by(eyes, &objects, &parts, own_places),
     })
 }
 
-fn find(parent: &mut BTreeMap<u32, u32>, word: u32) -> u32 {
+/// What tells the parts apart. `own_places`: each is of places that use no other one.
+fn by(
+    eyes: &Eyes<'_>,
+    objects: &Objects,
+    parts: &BTreeMap<u32, Vec<u32>>,
+    own_places: bool,
+) -> PartitionBy {
+    // Which object or variable each word is of.
+    let whose = |word: &u32| {
+        let symbol = eyes.word(*word).and_then(|word| word.symbol.as_deref());
+        let object = objects.get(*word).map(|(number, _)| number);
+        (object.is_some() || symbol.is_some()).then(|| (object, symbol.map(variable)))
+    };
+    let of_part = |words: &Vec<u32>| words.iter().map(whose).collect::<Option<BTreeSet<_>>>();
+    let sets: Option<Vec<_>> = parts.values().map(of_part).collect();
+    let sets = sets.unwrap_or_default();
+    let different: BTreeSet<_> = sets.iter().flatten().collect();
+    let apart = sets.iter().map(BTreeSet::len).sum::<usize>() == different.len();
+    let allocated = different.iter().all(|(object, _)| object.is_some());
+    match own_places {
+        true if different.len() == 1 => PartitionBy::Field,
+        true => PartitionBy::Place,
+        false if apart && allocated && !different.is_empty() => PartitionBy::Object,
+        false => PartitionBy::Element,
+    }
+}
+
+/// Of the largest object among these words; 0 = there is none.
+fn bytes(objects: &Objects, words: &[u32]) -> u64 {
+    let of = |word: &u32| Some(objects.get(*word)?.1.bytes());
+    words.iter().filter_map(of).max().unwrap_or(0)
+}
+
+/// The one that a word is united with.
+pub(crate) fn find(parent: &mut BTreeMap<u32, u32>, word: u32) -> u32 {
     let mut at = word;
     loop {
         let up = *parent.entry(at).or_insert(at);

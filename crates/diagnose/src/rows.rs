@@ -189,10 +189,14 @@ pub struct Partition {
 /// What tells the parts apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartitionBy {
-    /// The same lines use different objects or elements.
+    /// The same lines use different elements.
     Element,
+    /// The same lines use different allocated objects.
+    Object,
     /// Different places use different data.
     Place,
+    /// Different places use different fields of one object or variable.
+    Field,
 }
 
 /// Data that sections use together.
@@ -202,8 +206,12 @@ pub struct Part {
     pub name: String,
     /// Words.
     pub words: usize,
+    /// Of its largest allocated object, from the first to the last byte that was touched; 0 = it has none.
+    pub bytes: u64,
     /// Share of the sections that touch it.
     pub sections: f64,
+    /// The acquire of most of these sections.
+    pub at: Option<SiteId>,
 }
 
 /// A lock that is taken inside sections of another one.

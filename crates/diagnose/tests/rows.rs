@@ -254,7 +254,11 @@ fn several_small_sections_become_one() {
                 let steps: Vec<Step> = (0..6)
                     .map(|k| Step::Add(frames[i], HEAP + i as u64 * 16 + k * 8))
                     .collect();
-                let gap = if i == 0 { 90_000 } else { gap_ns };
+                let gap = match (turn, i) {
+                    (_, 0) => 90_000,
+                    (7, _) => 50_000_000, // somebody else had the processor
+                    _ => gap_ns,
+                };
                 w.traces
                     .section(&mut w.p, thread, w.lock, places[i], gap, &steps);
             }

@@ -421,7 +421,9 @@ fn sections() -> diagnose::Analysis {
     let part = diagnose::Part {
         name: "table".into(),
         words: 1,
+        bytes: 8,
         sections: 0.5,
+        at: Some(SiteId(0)),
     };
     let verdict = diagnose::Verdict {
         causes: finding(Subject::Run).causes,

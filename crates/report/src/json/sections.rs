@@ -152,6 +152,7 @@ struct PartitionOut<'a> {
 struct PartOut<'a> {
     name: &'a str,
     words_count: usize,
+    object_bytes: u64,
     sections_ratio: f64,
 }
 
@@ -331,7 +332,9 @@ fn partition(of: &diagnose::Partition) -> PartitionOut<'_> {
         parts_count: of.parts,
         by: match of.by {
             diagnose::PartitionBy::Element => "element",
+            diagnose::PartitionBy::Object => "object",
             diagnose::PartitionBy::Place => "place",
+            diagnose::PartitionBy::Field => "field",
         },
         largest: of
             .largest
@@ -339,6 +342,7 @@ fn partition(of: &diagnose::Partition) -> PartitionOut<'_> {
             .map(|part| PartOut {
                 name: &part.name,
                 words_count: part.words,
+                object_bytes: part.bytes,
                 sections_ratio: part.sections,
             })
             .collect(),

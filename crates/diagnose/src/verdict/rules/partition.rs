@@ -4,9 +4,9 @@ use convoy_model::finding::{Cause, Evidence};
 
 use super::{decided, undecided, Judge};
 use crate::partition::Together;
-use crate::rows::{PartitionBy, Verdict};
+use crate::rows::{Part, Partition, PartitionBy, Verdict};
 use crate::stats::Share;
-use crate::text::{cause, evidence, percent};
+use crate::text::{cause, evidence, percent, place};
 
 /// Sections that seldom use the same data.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,8 @@ impl Judge<'_> {
     pub(super) fn many(&self, together: Option<&Together>) -> Cause {
         let partition = together.and_then(|together| together.partition.as_ref());
         let fix = match partition.map(|parts| parts.by) {
-            Some(PartitionBy::Place) => format!("a lock of its own for each of these parts, at {} and the other places", self.here),
+            Some(PartitionBy::Place | PartitionBy::Field) => format!("a lock of its own for each of these parts, at {} and the other places", self.here),
+            Some(PartitionBy::Object) => format!("one lock in each object (or a few, chosen by its address) instead of the one at {}", self.here),
             _ => format!("one lock per element or bucket (or a few, chosen by its hash) instead of the one at {}", self.here),
         };
         let common = together.map(common_names).unwrap_or_default().join(", ");
@@ -87,11 +88,17 @@ impl Judge<'_> {
         let parts: Vec<String> = partition
             .largest
             .iter()
-            .map(|part| format!("{} ({} of the sections)", part.name, percent(part.sections)))
+            .map(|part| self.part(partition, part))
             .collect();
+        let bytes = partition.largest.iter().map(|part| part.bytes).max();
         let by = match partition.by {
-            PartitionBy::Element => "the same lines use different elements",
-            PartitionBy::Place => "different places use different data",
+            PartitionBy::Element => "the same lines use different elements".to_owned(),
+            PartitionBy::Object => format!(
+                "by object: the same lines use different ones, of {} bytes as far as they are touched",
+                bytes.unwrap_or(0)
+            ),
+            PartitionBy::Place => "different places use different data".to_owned(),
+            PartitionBy::Field => "by field: different places use different ones of one object".to_owned(),
         };
         let mut all = vec![
             match apart.wholly {
@@ -122,6 +129,17 @@ impl Judge<'_> {
             waits_saved: Some(1.0 - apart.conflicts.share),
             ..decided(self.many(Some(together)), all)
         })
+    }
+
+    fn part(&self, partition: &Partition, part: &Part) -> String {
+        let share = percent(part.sections);
+        let at = part.at.map(|site| place(self.case.model, site));
+        match (partition.by, at) {
+            (PartitionBy::Place | PartitionBy::Field, Some(at)) => {
+                format!("{} ({share} of the sections, at {at})", part.name)
+            }
+            _ => format!("{} ({share} of the sections)", part.name),
+        }
     }
 
     fn apart_evidence(&self, together: &Together, conflicts: &Share) -> Evidence {

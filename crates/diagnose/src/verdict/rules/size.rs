@@ -13,7 +13,7 @@ use crate::text::{cause, evidence, frame, line_list, percent};
 /// Lines that a fix names.
 const LINES: usize = 8;
 /// Between the release and the next acquire of the same lock: nobody else needs more. Nanoseconds.
-const SMALL_GAP_NS: f64 = 2000.0;
+const SMALL_GAP_NS: u64 = 2000;
 
 /// Pairs of sections, one after the other, that say something.
 const FOLLOWS: u64 = 8;
@@ -153,7 +153,7 @@ impl Judge<'_> {
             "followed_ratio",
             followed.share,
             format!(
-                "{} of the sections come right before or after another one of the same thread, lock and function: {:.0} ns between them (mean)",
+                "{} of the sections come right before or after another one of the same thread, lock and function: {:.0} ns between them (median)",
                 percent(followed.share),
                 followed.gap_ns
             ),
@@ -171,7 +171,7 @@ impl Judge<'_> {
         };
         let function = shown(case.model, case.group.site)?.function.as_str();
         let places = |row: &SectionFollow| {
-            let at_once = row.gap_ns as f64 <= SMALL_GAP_NS * row.n as f64;
+            let at_once = row.gap_median_ns <= SMALL_GAP_NS;
             let places = [of_site(row.first)?, of_site(row.then)?];
             let here = !function.is_empty() && places.iter().all(|at| at.function == function);
             (at_once && here).then_some(places)
@@ -185,7 +185,7 @@ impl Judge<'_> {
                 all += row.n;
                 if places(row).is_some() {
                     near += row.n;
-                    gap += row.gap_ns;
+                    gap += row.gap_median_ns.saturating_mul(row.n);
                 }
             }
             let share = near as f64 / all.max(1) as f64;

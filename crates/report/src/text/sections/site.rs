@@ -1,6 +1,6 @@
 //! One place: the verdict first, then what it was made from.
 
-use convoy_diagnose::{called_name, CallRow, Share, SiteRow, Spread, Verdict};
+use convoy_diagnose::{called_name, CallRow, PartitionBy, Share, SiteRow, Spread, Verdict};
 use convoy_model::{Region, SectionEnd, Sharing};
 
 use super::{lines, LABEL};
@@ -30,7 +30,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, row: &SiteRow) {
     memory(page, row);
     lines::write(page, row);
     calls(page, report, &row.calls);
-    parts(page, row);
+    parts(page, report, row);
 }
 
 /// The lock, or what the locks have in common.
@@ -254,7 +254,7 @@ fn calls(page: &mut Page, report: &Report<'_>, calls: &[CallRow]) {
     line(page, "calls", texts.join("; "));
 }
 
-fn parts(page: &mut Page, row: &SiteRow) {
+fn parts(page: &mut Page, report: &Report<'_>, row: &SiteRow) {
     let Some(partition) = &row.partition else {
         return;
     };
@@ -262,11 +262,12 @@ fn parts(page: &mut Page, row: &SiteRow) {
         .largest
         .iter()
         .map(|part| {
-            format!(
-                "{} in {} of the sections",
-                part.name,
-                percent(part.sections)
-            )
+            let share = percent(part.sections);
+            let own = matches!(partition.by, PartitionBy::Place | PartitionBy::Field);
+            let at = part.at.filter(|_| own);
+            let at = at.map(|site| format!(", at {}", names::site_of(report.model, site)));
+            let at = at.unwrap_or_default();
+            format!("{} in {share} of the sections{at}", part.name)
         })
         .collect();
     let mut text = format!(
