@@ -103,6 +103,17 @@ pub fn write(
     source: &Source<'_>,
     out: &mut dyn io::Write,
 ) -> Result<Vec<String>, Error> {
+    let mut counted = Counted { out, bytes: 0 };
+    let mut remarks = write_as(format, source, &mut counted)?;
+    remarks.extend(too_large(format, counted.bytes));
+    Ok(remarks)
+}
+
+fn write_as(
+    format: Format,
+    source: &Source<'_>,
+    out: &mut dyn io::Write,
+) -> Result<Vec<String>, Error> {
     match format {
         Format::PprofMutex => pprof::mutex(source, out),
         Format::PprofBlock => pprof::block(source, out),
@@ -112,5 +123,60 @@ pub fn write(
         Format::FoldedWaits => folded::waits(source.report, out),
         Format::FoldedCmetric => folded::cmetric(source.report, out),
         Format::JsonLines => jsonl::lines(source.report, out),
+    }
+}
+
+/// What to say of a file that its viewer cannot take in a browser.
+fn too_large(format: Format, bytes: u64) -> Option<String> {
+    // Chromium reads a JSON document as one string, and V8's strings end there; Perfetto's page has 4 GiB for what
+    // becomes at least twice as large in it.
+    let (most, instead) = match format {
+        Format::Firefox => (512 << 20, "use --format perfetto"),
+        Format::Perfetto => (
+            2 << 30,
+            "serve it to the page with trace_processor --httpd OUT",
+        ),
+        _ => return None,
+    };
+    (bytes > most).then(|| {
+        format!(
+            "{} MiB are more than a browser reads of this format ({} MiB): {instead}, or record with fewer \
+             --timeline-events",
+            bytes >> 20,
+            most >> 20,
+        )
+    })
+}
+
+/// Counts what it writes.
+struct Counted<'a> {
+    out: &'a mut dyn io::Write,
+    bytes: u64,
+}
+
+impl io::Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_no_browser_reads_is_pointed_out() {
+        assert_eq!(too_large(Format::Firefox, 512 << 20), None);
+        let remark = too_large(Format::Firefox, 600 << 20).unwrap();
+        assert!(remark.contains("600 MiB") && remark.contains("--timeline-events"));
+        assert_eq!(too_large(Format::Perfetto, 600 << 20), None);
+        assert!(too_large(Format::Perfetto, 3 << 30).is_some());
+        assert_eq!(too_large(Format::JsonLines, u64::MAX), None);
     }
 }

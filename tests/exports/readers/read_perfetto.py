@@ -33,6 +33,7 @@ def unknown(message):
 
 
 names, frames, functions, stacks, mappings = {}, {}, {}, {}, {}
+kinds, note_names, note_texts = {}, {}, {}
 tracks, counters, slices, flows = {}, collections.Counter(), collections.defaultdict(list), {}
 open_slices = collections.defaultdict(list)
 by_cpu = collections.defaultdict(list)
@@ -51,6 +52,9 @@ for packet in trace.packet:
     interned = packet.interned_data
     for kind, table in [
         (interned.event_names, names),
+        (interned.event_categories, kinds),
+        (interned.debug_annotation_names, note_names),
+        (interned.debug_annotation_string_values, note_texts),
         (interned.function_names, functions),
         (interned.frames, frames),
         (interned.callstacks, stacks),
@@ -65,13 +69,17 @@ for packet in trace.packet:
         event = packet.track_event
         check(event.track_uuid in tracks, f"track {event.track_uuid} is not described")
         name = event.name or (names[event.name_iid].name if event.name_iid in names else "")
+        categories = [kinds[iid].name for iid in event.category_iids]
+        for note in event.debug_annotations:
+            check(note.name_iid in note_names, "a note without a name")
+            check(not note.string_value_iid or note.string_value_iid in note_texts, "a note without a text")
         if event.callstack_iid:
             for iid in stacks[event.callstack_iid].frame_ids:
                 check(frames[iid].function_name_id in functions, "a frame without a function")
                 check(frames[iid].mapping_id in mappings, "a frame without a mapping")
         if event.type == pb.TrackEvent.TYPE_SLICE_BEGIN:
             check(name, "a slice without a name")
-            open_slices[event.track_uuid].append((packet.timestamp, name, list(event.categories)))
+            open_slices[event.track_uuid].append((packet.timestamp, name, categories))
         elif event.type == pb.TrackEvent.TYPE_SLICE_END:
             check(open_slices[event.track_uuid], "an end without a begin")
             begin, name, categories = open_slices[event.track_uuid].pop()

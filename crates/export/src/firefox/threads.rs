@@ -135,13 +135,17 @@ pub fn all(model: &Model, clock: Clock) -> Vec<Thread> {
 }
 
 impl Thread {
-    fn sample(&mut self, time: f64, ms: f64, stack: usize, on_cpu: bool) {
+    /// What it did from this time on, for so long. From whole nanoseconds: a difference of milliseconds has a tail of
+    /// digits that makes the file twice as large.
+    fn sample(&mut self, time: f64, ns: u64, stack: usize, on_cpu: bool) {
         let samples = &mut self.samples;
         samples.stack.push(Some(stack));
         samples.time.push(time);
-        samples.weight.push(ms);
+        samples.weight.push(ns as f64 / 1e6);
         // Microseconds of CPU time since the sample before.
-        samples.cpu_delta.push(if on_cpu { ms * 1e3 } else { 0.0 });
+        samples
+            .cpu_delta
+            .push(if on_cpu { ns as f64 / 1e3 } else { 0.0 });
         samples.length += 1;
     }
 
@@ -150,10 +154,9 @@ impl Thread {
         let mut at = clock.ms(start_ns);
         for piece in pieces {
             let stack = tables.stack(piece.site, category(piece.state), &piece.remark);
-            let ms = piece.ns as f64 / 1e6;
             let on_cpu = matches!(piece.state, State::Running | State::Spinning);
-            self.sample(at, ms, stack, on_cpu);
-            at += ms;
+            self.sample(at, piece.ns, stack, on_cpu);
+            at += piece.ns as f64 / 1e6;
         }
     }
 }
@@ -238,7 +241,7 @@ pub fn lane(
         let (from, to) = (clock.ms(m.start_ns), clock.ms(m.end_ns));
         let on_cpu = matches!(m.state, State::Running | State::Spinning);
         if let Some(thread) = threads.get_mut(own) {
-            thread.sample(from, to - from, stack, on_cpu);
+            thread.sample(from, m.ns(), stack, on_cpu);
         }
         if waits && m.ns() >= longest {
             marker(

@@ -4,13 +4,18 @@ use std::collections::HashMap;
 
 use convoy_model::{Model, SiteFrame, SiteId};
 
-use super::proto::{Callstack, EventName, Frame, InternedData, InternedString, Mapping};
+use super::proto::{
+    Callstack, DebugAnnotation, Frame, InternedData, InternedString, Mapping, Name,
+};
 use crate::stacks;
 
 /// What was interned so far; ids begin at 1.
 #[derive(Debug, Default)]
 pub struct Interned {
     names: HashMap<String, u64>,
+    categories: HashMap<String, u64>,
+    notes: HashMap<String, u64>,
+    texts: HashMap<String, u64>,
     functions: HashMap<String, u64>,
     sources: HashMap<String, u64>,
     modules: HashMap<String, u64>,
@@ -28,14 +33,41 @@ impl Interned {
     }
 
     /// The name of an event.
-    pub fn name(&mut self, name: &str) -> u64 {
-        let names = &mut self.new.event_names;
-        id(&mut self.names, name, |iid| {
-            names.push(EventName {
-                iid,
-                name: name.to_owned(),
-            });
-        })
+    pub fn name(&mut self, text: &str) -> u64 {
+        name(&mut self.names, text, &mut self.new.event_names)
+    }
+
+    /// What kind of event it is.
+    pub fn category(&mut self, text: &str) -> Vec<u64> {
+        let new = &mut self.new.event_categories;
+        vec![name(&mut self.categories, text, new)]
+    }
+
+    /// A property that is a text.
+    pub fn note(&mut self, key: &str, value: &str) -> DebugAnnotation {
+        let new = &mut self.new.debug_annotation_string_values;
+        DebugAnnotation {
+            name_iid: Some(name(
+                &mut self.notes,
+                key,
+                &mut self.new.debug_annotation_names,
+            )),
+            string_value_iid: Some(text(&mut self.texts, value, new)),
+            double_value: None,
+        }
+    }
+
+    /// A property that is a number.
+    pub fn number(&mut self, key: &str, value: f64) -> DebugAnnotation {
+        DebugAnnotation {
+            name_iid: Some(name(
+                &mut self.notes,
+                key,
+                &mut self.new.debug_annotation_names,
+            )),
+            string_value_iid: None,
+            double_value: Some(value),
+        }
     }
 
     /// A call stack; `None` = unknown.
@@ -98,6 +130,15 @@ impl Interned {
         }
         iid
     }
+}
+
+fn name(known: &mut HashMap<String, u64>, text: &str, new: &mut Vec<Name>) -> u64 {
+    id(known, text, |iid| {
+        new.push(Name {
+            iid,
+            name: text.to_owned(),
+        });
+    })
 }
 
 fn text(known: &mut HashMap<String, u64>, text: &str, new: &mut Vec<InternedString>) -> u64 {

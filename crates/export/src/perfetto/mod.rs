@@ -5,7 +5,7 @@ mod intern;
 mod proto;
 mod sched;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use convoy_model::{Model, ObjectId, ThreadId};
@@ -16,9 +16,8 @@ use crate::moments::{self, moments, timeline, State};
 use crate::{waits, Error};
 use intern::Interned;
 use proto::{
-    CounterDescriptor, DebugAnnotation, Process, ProcessDescriptor, ProcessTree, Thread,
-    ThreadDescriptor, Trace, TracePacket, TrackDescriptor, TrackEvent, COUNTER, INSTANT,
-    SLICE_BEGIN, SLICE_END,
+    CounterDescriptor, Process, ProcessDescriptor, ProcessTree, Thread, ThreadDescriptor, Trace,
+    TracePacket, TrackDescriptor, TrackEvent, COUNTER, INSTANT, SLICE_BEGIN, SLICE_END,
 };
 
 /// Packets of one writer; what it interned is valid in them.
@@ -52,13 +51,13 @@ pub fn trace(report: &Report<'_>, out: &mut dyn Write) -> Result<Vec<String>, Er
     w.rows(model)?;
     w.findings(report)?;
     w.parallelism(model)?;
-    for bundle in sched::bundles(model) {
+    sched::bundles(model, &mut |bundle| {
         w.packet(TracePacket {
             ftrace_events: Some(bundle),
             trusted_packet_sequence_id: KERNEL,
             ..TracePacket::default()
-        })?;
-    }
+        })
+    })?;
     w.waits(model)?;
     w.waiters(model)?;
     Ok(moments::remarks(model))
@@ -173,18 +172,19 @@ impl Writer<'_> {
                 name: Some(format!("Finding {}: {}", ix + 1, finding.id)),
                 ..TrackDescriptor::default()
             })?;
+            let (texts, gain) = (&mut self.interned, &finding.gain);
             let mut notes = vec![
-                number_note("predicted_gain", finding.gain.mid),
-                number_note("predicted_gain_low", finding.gain.low),
-                number_note("predicted_gain_high", finding.gain.high),
+                texts.number("predicted_gain", gain.mid),
+                texts.number("predicted_gain_low", gain.low),
+                texts.number("predicted_gain_high", gain.high),
             ];
-            notes.extend(finding.evidence.iter().map(|e| text_note(e.key, &e.text)));
-            notes.extend(finding.causes.iter().map(|c| text_note("fix", &c.fix)));
+            notes.extend(finding.evidence.iter().map(|e| texts.note(e.key, &e.text)));
+            notes.extend(finding.causes.iter().map(|c| texts.note("fix", &c.fix)));
             let begin = TrackEvent {
                 r#type: Some(SLICE_BEGIN),
                 track_uuid: Some(uuid),
                 name: Some(finding.title.clone()),
-                categories: vec!["finding".into()],
+                category_iids: texts.category("finding"),
                 debug_annotations: notes,
                 ..TrackEvent::default()
             };
@@ -230,19 +230,20 @@ impl Writer<'_> {
             let track = THREADS + u64::from(lane.thread.0);
             let all = moments(sched, lane);
             for m in all.filter(|m| matches!(m.state, State::Waiting | State::Blocked)) {
-                let mut notes = vec![text_note("woken_by", &m.waker_name(model))];
+                let texts = &mut self.interned;
+                let mut notes = vec![texts.note("woken_by", &m.waker_name(model))];
                 if let Some(off) = m.off {
-                    notes.push(text_note("reason", convoy_report::reason_id(off.reason)));
+                    notes.push(texts.note("reason", convoy_report::reason_id(off.reason)));
                 }
                 if m.mixed {
-                    notes.push(text_note("joined", "stands for several short ones"));
+                    notes.push(texts.note("joined", "stands for several short ones"));
                 }
                 let begin = TrackEvent {
                     r#type: Some(SLICE_BEGIN),
                     track_uuid: Some(track),
-                    name_iid: Some(self.interned.name(&m.object(model))),
-                    categories: vec![category(m.state).into()],
-                    callstack_iid: self.interned.stack(model, m.site),
+                    name_iid: Some(texts.name(&m.object(model))),
+                    category_iids: texts.category(category(m.state)),
+                    callstack_iid: texts.stack(model, m.site),
                     debug_annotations: notes,
                     ..TrackEvent::default()
                 };
@@ -270,7 +271,7 @@ impl Writer<'_> {
             r#type: Some(INSTANT),
             track_uuid: Some(THREADS + u64::from(waker.0)),
             name_iid: Some(self.interned.name(&name)),
-            categories: vec!["wake".into()],
+            category_iids: self.interned.category("wake"),
             callstack_iid: self.interned.stack(model, site),
             flow_ids: vec![flow],
             ..TrackEvent::default()
@@ -280,7 +281,7 @@ impl Writer<'_> {
             r#type: Some(INSTANT),
             track_uuid: Some(THREADS + u64::from(woken.0)),
             name_iid: Some(self.interned.name("woken")),
-            categories: vec!["wake".into()],
+            category_iids: self.interned.category("wake"),
             terminating_flow_ids: vec![flow],
             ..TrackEvent::default()
         };
@@ -292,27 +293,38 @@ impl Writer<'_> {
         let Some((sched, timeline)) = timeline(model) else {
             return Ok(());
         };
-        let mut all: BTreeMap<ObjectId, (u64, BTreeMap<u64, i64>)> = BTreeMap::new();
-        for m in timeline.lanes.iter().flat_map(|lane| moments(sched, lane)) {
-            let object = m.off.and_then(|off| off.object);
-            if let Some(id) = object.filter(|_| m.state == State::Waiting) {
-                let (sum, steps) = all.entry(id).or_default();
-                *sum += m.ns();
-                *steps.entry(m.start_ns).or_default() += 1;
-                *steps.entry(m.end_ns).or_default() -= 1;
+        let waits = || {
+            let all = timeline.lanes.iter().flat_map(|lane| moments(sched, lane));
+            let waiting = all.filter(|m| m.state == State::Waiting);
+            waiting.filter_map(|m| Some((m.off?.object?, m)))
+        };
+        let mut sums: BTreeMap<ObjectId, u64> = BTreeMap::new();
+        for (id, m) in waits() {
+            *sums.entry(id).or_default() += m.ns();
+        }
+        let mut ranked: Vec<_> = sums.into_iter().map(|(id, ns)| (ns, id)).collect();
+        ranked.sort_unstable_by(|a, b| b.cmp(a));
+        ranked.truncate(LOCKS);
+        let mut steps: BTreeMap<ObjectId, Vec<(u64, i32)>> =
+            ranked.iter().map(|(_, id)| (*id, Vec::new())).collect();
+        for (id, m) in waits() {
+            if let Some(steps) = steps.get_mut(&id) {
+                steps.extend([(m.start_ns, 1), (m.end_ns, -1)]);
             }
         }
-        let ranked: BTreeSet<_> = all.iter().map(|(id, (sum, _))| (*sum, *id)).collect();
-        for (ix, (_, id)) in ranked.into_iter().rev().take(LOCKS).enumerate() {
+        for (ix, (_, id)) in ranked.into_iter().enumerate() {
             let uuid = WAITERS + ix as u64;
             self.counter_row(
                 uuid,
                 &format!("waiting for {}", waits::object_name(model, id)),
             )?;
+            let mut steps = steps.remove(&id).unwrap_or_default();
+            steps.sort_unstable();
             let mut waiting = 0;
-            for (&at_ns, &step) in all.get(&id).into_iter().flat_map(|(_, steps)| steps) {
-                waiting += step;
-                self.count(at_ns, uuid, waiting as f64)?;
+            for at_once in steps.chunk_by(|a, b| a.0 == b.0) {
+                waiting += at_once.iter().map(|(_, step)| step).sum::<i32>();
+                let at_ns = at_once.first().map_or(0, |(at_ns, _)| *at_ns);
+                self.count(at_ns, uuid, f64::from(waiting))?;
             }
         }
         Ok(())
@@ -353,21 +365,5 @@ fn end(track: u64) -> TrackEvent {
         r#type: Some(SLICE_END),
         track_uuid: Some(track),
         ..TrackEvent::default()
-    }
-}
-
-fn text_note(name: &str, text: &str) -> DebugAnnotation {
-    DebugAnnotation {
-        name: name.to_owned(),
-        string_value: Some(text.to_owned()),
-        double_value: None,
-    }
-}
-
-fn number_note(name: &str, value: f64) -> DebugAnnotation {
-    DebugAnnotation {
-        name: name.to_owned(),
-        string_value: None,
-        double_value: Some(value),
     }
 }

@@ -165,6 +165,9 @@ pub struct CounterDescriptor {
 /// Something on a row.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackEvent {
+    // Perfetto's definitions are of proto2: its trace processor does not see numbers that are packed.
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
+    pub category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
     /// See the constants of this module.
@@ -174,15 +177,12 @@ pub struct TrackEvent {
     pub name_iid: Option<u64>,
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
-    #[prost(string, repeated, tag = "22")]
-    pub categories: Vec<String>,
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
     #[prost(int64, optional, tag = "30")]
     pub counter_value: Option<i64>,
     #[prost(double, optional, tag = "44")]
     pub double_counter_value: Option<f64>,
-    // Perfetto's definitions are of proto2: its trace processor does not see numbers that are packed.
     #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
     #[prost(fixed64, repeated, packed = "false", tag = "48")]
@@ -198,21 +198,25 @@ pub const INSTANT: i32 = 3;
 pub const COUNTER: i32 = 4;
 
 /// A property of an event.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct DebugAnnotation {
+    #[prost(uint64, optional, tag = "1")]
+    pub name_iid: Option<u64>,
     #[prost(double, optional, tag = "5")]
     pub double_value: Option<f64>,
-    #[prost(string, optional, tag = "6")]
-    pub string_value: Option<String>,
-    #[prost(string, tag = "10")]
-    pub name: String,
+    #[prost(uint64, optional, tag = "17")]
+    pub string_value_iid: Option<u64>,
 }
 
 /// What is written once and referred to.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct InternedData {
+    #[prost(message, repeated, tag = "1")]
+    pub event_categories: Vec<Name>,
     #[prost(message, repeated, tag = "2")]
-    pub event_names: Vec<EventName>,
+    pub event_names: Vec<Name>,
+    #[prost(message, repeated, tag = "3")]
+    pub debug_annotation_names: Vec<Name>,
     #[prost(message, repeated, tag = "5")]
     pub function_names: Vec<InternedString>,
     #[prost(message, repeated, tag = "6")]
@@ -225,11 +229,13 @@ pub struct InternedData {
     pub source_paths: Vec<InternedString>,
     #[prost(message, repeated, tag = "19")]
     pub mappings: Vec<Mapping>,
+    #[prost(message, repeated, tag = "29")]
+    pub debug_annotation_string_values: Vec<InternedString>,
 }
 
-/// The name of an event.
+/// The name of an event, of a kind of event, of a property: three messages of one shape.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct EventName {
+pub struct Name {
     #[prost(uint64, tag = "1")]
     pub iid: u64,
     #[prost(string, tag = "2")]

@@ -10,7 +10,7 @@ use convoy_model::{Model, OffReason, ThreadId};
 
 use super::proto::{FtraceEvent, FtraceEventBundle, SchedSwitch, SchedWaking};
 use crate::moments::{moments, timeline, Moment, State};
-use crate::stacks;
+use crate::{stacks, Error};
 
 /// States of a thread that leaves a processor, as the kernel's tracing numbers them.
 const RUNNABLE: i64 = 0;
@@ -46,23 +46,39 @@ struct Waking {
     waker: Option<ThreadId>,
 }
 
-/// All switches and wake-ups, by processor, in order of time.
-pub fn bundles(model: &Model) -> Vec<FtraceEventBundle> {
-    let (mut runs, wakings) = runs(model);
+/// What happened on a processor, by its place in the tables: one event of the format is many times as large.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Waking {
+        waking: usize,
+        target_cpu: u32,
+    },
+    Switch {
+        from: Option<usize>,
+        to: Option<usize>,
+    },
+}
+
+/// Gives all switches and wake-ups, by processor, in order of time.
+pub fn bundles(
+    model: &Model,
+    give: &mut dyn FnMut(FtraceEventBundle) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut runs, mut wakings) = runs(model);
     until_they_wake(&mut runs, &wakings);
     runs.sort_by_key(|run| (run.start_ns, run.thread));
     place(&mut runs);
-    let mut events: BTreeMap<u32, Vec<FtraceEvent>> = BTreeMap::new();
-    let mut by_cpu: BTreeMap<u32, Vec<&Run>> = BTreeMap::new();
+    let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     let mut by_thread: BTreeMap<ThreadId, Vec<&Run>> = BTreeMap::new();
-    for run in &runs {
-        by_cpu.entry(run.cpu).or_default().push(run);
+    for (ix, run) in runs.iter().enumerate() {
+        by_cpu.entry(run.cpu).or_default().push(ix);
         by_thread.entry(run.thread).or_default().push(run);
     }
-    for (cpu, runs) in &by_cpu {
-        switches(model, runs, events.entry(*cpu).or_default());
+    let mut events: BTreeMap<u32, Vec<(u64, Event)>> = BTreeMap::new();
+    for (cpu, on_it) in by_cpu {
+        switches(&runs, &on_it, events.entry(cpu).or_default());
     }
-    for mut waking in wakings {
+    for (ix, waking) in wakings.iter_mut().enumerate() {
         let ran = |thread| ran_at(by_thread.get(&thread), waking.since_ns, waking.at_ns);
         let run = waking.waker.and_then(ran);
         match run {
@@ -74,50 +90,65 @@ pub fn bundles(model: &Model) -> Vec<FtraceEventBundle> {
             let after = runs.partition_point(|run| run.start_ns < waking.at_ns);
             runs.get(after)
         });
-        let event = self::waking(model, &waking, next.map_or(0, |run| run.cpu));
-        events.entry(on).or_default().push(event);
+        let event = Event::Waking {
+            waking: ix,
+            target_cpu: next.map_or(0, |run| run.cpu),
+        };
+        events.entry(on).or_default().push((waking.at_ns, event));
     }
-    let mut bundles = Vec::new();
     for (cpu, mut events) in events {
         // A thread is woken before it comes on a processor.
-        events.sort_by_key(|e| (e.timestamp, e.sched_waking.is_none()));
-        bundles.extend(events.chunks(BUNDLE).map(|chunk| FtraceEventBundle {
-            cpu: Some(cpu),
-            event: chunk.to_vec(),
-        }));
+        events.sort_by_key(|(at_ns, event)| (*at_ns, matches!(event, Event::Switch { .. })));
+        for chunk in events.chunks(BUNDLE) {
+            let event = chunk.iter().map(|(at_ns, event)| match *event {
+                Event::Waking { waking, target_cpu } => wakings
+                    .get(waking)
+                    .map(|w| self::waking(model, w, target_cpu)),
+                Event::Switch { from, to } => {
+                    let run = |ix: Option<usize>| runs.get(ix?);
+                    Some(switch(model, *at_ns, run(from), run(to)))
+                }
+            });
+            give(FtraceEventBundle {
+                cpu: Some(cpu),
+                event: event.flatten().collect(),
+            })?;
+        }
     }
-    bundles
+    Ok(())
 }
 
 /// The timeline of a thread ends when its exit begins. What it still does is to wake those that join it: it
 /// ran until then. A thread that has become another program has a timeline for each, and only the last one ends it.
 fn until_they_wake(runs: &mut [Run], wakings: &[Waking]) {
-    let mut wakes: BTreeMap<ThreadId, BTreeSet<u64>> = BTreeMap::new();
-    for waking in wakings {
-        if let Some(waker) = waking.waker {
-            wakes.entry(waker).or_default().insert(waking.at_ns);
-        }
-    }
-    let mut starts: BTreeMap<ThreadId, BTreeSet<u64>> = BTreeMap::new();
-    for run in runs.iter() {
-        starts.entry(run.thread).or_default().insert(run.start_ns);
-    }
+    let wakes = wakings.iter().filter_map(|w| Some((w.waker?, w.at_ns)));
+    let wakes = times_by_thread(wakes);
+    let starts = times_by_thread(runs.iter().map(|run| (run.thread, run.start_ns)));
+    let none = Vec::new();
     for run in runs.iter_mut().filter(|run| run.state_after == DEAD) {
-        let mut later = starts
-            .get(&run.thread)
-            .into_iter()
-            .flat_map(|starts| starts.range(run.start_ns + 1..));
-        let next = later.next().copied();
-        let until = next.unwrap_or(u64::MAX);
-        let mut wakes = wakes
-            .get(&run.thread)
-            .into_iter()
-            .flat_map(|wakes| wakes.range(run.start_ns..until.max(run.start_ns)));
-        run.end_ns = run.end_ns.max(wakes.next_back().copied().unwrap_or(0));
+        let starts = starts.get(&run.thread).unwrap_or(&none);
+        let next = starts.get(starts.partition_point(|at| *at <= run.start_ns));
+        let until = next.copied().unwrap_or(u64::MAX);
+        let wakes = wakes.get(&run.thread).unwrap_or(&none);
+        let before = wakes.partition_point(|at| *at < until);
+        let last = before.checked_sub(1).and_then(|ix| wakes.get(ix));
+        // One from before the run is before its end as well.
+        run.end_ns = run.end_ns.max(last.copied().unwrap_or(0));
         if next.is_some() {
             run.state_after = RUNNABLE;
         }
     }
+}
+
+fn times_by_thread(times: impl Iterator<Item = (ThreadId, u64)>) -> BTreeMap<ThreadId, Vec<u64>> {
+    let mut by_thread: BTreeMap<ThreadId, Vec<u64>> = BTreeMap::new();
+    for (thread, at_ns) in times {
+        by_thread.entry(thread).or_default().push(at_ns);
+    }
+    by_thread
+        .values_mut()
+        .for_each(|times| times.sort_unstable());
+    by_thread
 }
 
 /// The run in which a thread ended a wait. Recorded is when the other one could run again; on another processor that
@@ -216,21 +247,28 @@ fn place(runs: &mut [Run]) {
     }
 }
 
-fn switches(model: &Model, runs: &[&Run], events: &mut Vec<FtraceEvent>) {
-    let mut before: Option<&Run> = None;
-    for &run in runs {
+/// Of the runs of one processor, in order of time.
+fn switches(runs: &[Run], on_it: &[usize], events: &mut Vec<(u64, Event)>) {
+    let mut push = |at_ns, from, to| events.push((at_ns, Event::Switch { from, to }));
+    let mut before: Option<(usize, u64)> = None;
+    for &ix in on_it {
+        let Some(run) = runs.get(ix) else { continue };
         match before {
-            Some(ended) if ended.end_ns == run.start_ns => {
-                events.push(switch(model, run.start_ns, Some(ended), Some(run)));
+            Some((ended, end_ns)) if end_ns == run.start_ns => {
+                push(run.start_ns, Some(ended), Some(ix));
             }
             ended => {
-                events.extend(ended.map(|e| switch(model, e.end_ns, Some(e), None)));
-                events.push(switch(model, run.start_ns, None, Some(run)));
+                if let Some((ended, end_ns)) = ended {
+                    push(end_ns, Some(ended), None);
+                }
+                push(run.start_ns, None, Some(ix));
             }
         }
-        before = Some(run);
+        before = Some((ix, run.end_ns));
     }
-    events.extend(before.map(|e| switch(model, e.end_ns, Some(e), None)));
+    if let Some((ended, end_ns)) = before {
+        push(end_ns, Some(ended), None);
+    }
 }
 
 /// `None`: nothing runs, which the kernel calls thread 0.
