@@ -32,6 +32,7 @@ mod waits_for;
 pub use ops::Locks;
 pub use rows::*;
 pub use thresholds::Thresholds;
+pub use verdict::headline;
 
 use convoy_model::finding::Finding;
 use convoy_model::{Model, ObjectId, ProcessId};

@@ -20,13 +20,7 @@ pub(crate) fn verdict(
         return "No thread was seen to run: there is nothing to judge.".into();
     };
     if let Some(f) = findings.first().filter(|f| f.gain.mid >= t.gain_mid) {
-        return format!(
-            "{}. Fixing it: {} (at least {:.2}x, at most {:.2}x).",
-            f.title,
-            gain(f.gain.mid),
-            f.gain.low,
-            f.gain.high
-        );
+        return headline(f);
     }
     let acquisitions: u64 = locks.iter().map(|l| l.stats.acquisitions).sum();
     let contended = locks.iter().filter(|l| l.stats.contended > 0).count();
@@ -44,6 +38,17 @@ pub(crate) fn verdict(
     format!(
         "{seen}: locks are not what limits this program; {}.",
         limit(main)
+    )
+}
+
+/// A finding as the sentence at the head: what is wrong, and what fixing it would buy.
+pub fn headline(f: &Finding) -> String {
+    format!(
+        "{}. Fixing it: {} (at least {:.2}x, at most {:.2}x).",
+        f.title,
+        gain(f.gain.mid),
+        f.gain.low,
+        f.gain.high
     )
 }
 

@@ -18,10 +18,9 @@ pub fn of<'a>(report: &Report<'a>) -> Cow<'a, str> {
     let same = |f: &convoy_model::finding::Finding| f.id == first.id && f.subject == first.subject;
     if critical.findings.first().is_some_and(same) {
         Cow::Borrowed(&critical.verdict)
-    } else if locks.starts_with(&first.title) {
-        Cow::Borrowed(locks)
     } else {
-        Cow::Owned(format!("{}.", first.title))
+        // With the gain that is left after the scheduler was asked, not the one of the locks' room alone.
+        Cow::Owned(convoy_detect::headline(first))
     }
 }
 
@@ -75,14 +74,12 @@ mod tests {
         let late = finding("serial-code", Subject::Code(SiteId(1)), "another phase");
         let own = [code.clone(), late.clone()];
         let of = |first: &Finding| verdict(std::slice::from_ref(first), Some(&own));
-        assert_eq!(of(&lock), "a lock. Fixing it helps.");
         assert_eq!(of(&code), "scheduler");
-        assert_eq!(
-            of(&other),
-            "b lock.",
-            "the lock of the sentence was put behind"
-        );
-        assert_eq!(of(&late), "another phase.");
+        for first in [&lock, &other, &late] {
+            let said = of(first);
+            assert_eq!(said, convoy_detect::headline(first));
+            assert!(said.contains(&first.title) && said.contains("at least 1.00x"));
+        }
         assert_eq!(verdict(&[], Some(&[])), "scheduler");
         assert_eq!(verdict(&[lock], None), "a lock. Fixing it helps.");
     }
