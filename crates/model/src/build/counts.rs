@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::apportion::apportion;
 use super::objects::Objects;
 use crate::kinds::kind_of;
-use crate::{Object, ObjectId};
+use crate::{sum_by_key, Object, ObjectId};
 
 /// Who called what from where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -173,15 +173,9 @@ fn evidence(process: &Process, objects: &Objects) -> [Evidence; 3] {
             );
         }
     }
-    for weights in levels.iter_mut().flat_map(FxHashMap::values_mut) {
-        weights.sort_unstable();
-        weights.dedup_by(|later, weight| {
-            let same = later.0 == weight.0;
-            if same {
-                weight.1 = weight.1.saturating_add(later.1);
-            }
-            same
-        });
-    }
+    levels
+        .iter_mut()
+        .flat_map(FxHashMap::values_mut)
+        .for_each(sum_by_key);
     levels
 }

@@ -1,7 +1,7 @@
 //! Locks, and everything else that is waited for: how much of their threads' time goes into waiting.
 
 use convoy_detect::Locks;
-use convoy_model::{Model, ObjectId, ThreadId, Use};
+use convoy_model::{sum_by_key, Model, ObjectId, ThreadId, Use};
 use convoy_profile::ObjectKind;
 use convoy_report::names;
 use rustc_hash::FxHashMap;
@@ -154,14 +154,7 @@ fn users(model: &Model, uses: &[Use]) -> Vec<ThreadId> {
         .map(|row| (row.thread, row.calls.max(row.waits)))
         .filter(|(id, n)| *n > 0 && thread(model, *id).is_some())
         .collect();
-    calls.sort_unstable();
-    calls.dedup_by(|later, first| {
-        let same = later.0 == first.0;
-        if same {
-            first.1 = first.1.saturating_add(later.1);
-        }
-        same
-    });
+    sum_by_key(&mut calls);
     let most = calls.iter().map(|(_, n)| *n).max().unwrap_or(0);
     calls.retain(|(_, n)| n.saturating_mul(100) >= most);
     calls.into_iter().map(|(id, _)| id).collect()
