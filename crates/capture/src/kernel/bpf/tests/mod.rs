@@ -44,14 +44,6 @@ fn drain_until_end(source: &mut BpfSource, child: &mut std::process::Child, trac
     source.drain(trace, true);
 }
 
-/// On a virtual machine a few switches in a row are missing in one run of some hundred, nobody knows why: what is wrong
-/// with the programs is wrong twice.
-fn twice(test: fn()) {
-    if std::panic::catch_unwind(test).is_err() {
-        test();
-    }
-}
-
 #[test]
 fn a_shell_and_its_children_are_followed_from_fork_to_exit() {
     let Some((mut source, _turn)) = source(&BpfOptions::default(), None) else {
@@ -143,10 +135,6 @@ fn every_handoff_of_two_threads_is_a_wakeup_and_two_switches() {
 
 #[test]
 fn a_storm_on_two_processors_loses_nothing() {
-    twice(storm);
-}
-
-fn storm() {
     const ROUNDS: u32 = 150_000;
     let Some((mut source, _turn)) = source(&BpfOptions::default(), None) else {
         return;
@@ -189,10 +177,6 @@ fn a_ring_that_is_too_small_says_what_it_has_lost_and_when() {
 
 #[test]
 fn thousand_short_threads_have_a_beginning_and_an_end() {
-    twice(short_threads);
-}
-
-fn short_threads() {
     let Some((mut source, _turn)) = source(&NO_SAMPLES, None) else {
         return;
     };
