@@ -210,6 +210,14 @@ class Pages(unittest.TestCase):
         for kind in [1, 2, 3]:
             self.assertAlmostEqual(sum(row[kind] for row in levels), end, delta=end / 1000)
 
+    def test_a_legend_has_values_where_the_pointer_is(self):
+        self.open("hot-lock")
+        self.show("figure[data-curve=activity]")
+        legend = lambda: self.wait(lambda: self.find("figure[data-curve=activity] .u-legend")).text.split()
+        self.assertEqual(legend(), ["active", "working", "on", "a", "CPU"])
+        ActionChains(self.browser).move_to_element(self.find("figure[data-curve=activity] .u-over")).perform()
+        self.wait(lambda: legend()[0].startswith("time") and "ms" in legend())
+
     def test_a_link_to_a_part_opens_it(self):
         self.open("hot-lock")
         part = self.all("details.object")[-1].get_attribute("id")

@@ -13,10 +13,13 @@
     ...options,
   });
 
-  // Times on an axis: as exact as its ticks are apart.
-  const times = (_, splits) => {
-    const step = splits.length > 1 ? splits[1] - splits[0] : 1e9;
-    return splits.map((ns) => moment(ns, step));
+  // Times on an axis: as exact as its ticks are apart, with room for "1050 ms".
+  const times = {
+    space: 70,
+    values: (_, splits) => {
+      const step = splits.length > 1 ? splits[1] - splits[0] : 1e9;
+      return splits.map((ns) => moment(ns, step));
+    },
   };
 
   const series = (label, name, options) => ({
@@ -69,7 +72,7 @@
     };
     const chart = plot(figure, {
       scales: { x: { time: false }, y: { range: (_, __, max) => [0, Math.max(1, a.cpus, max) * 1.05] } },
-      axes: [axis({ values: times }), axis({ label: "threads", size: 56 })],
+      axes: [axis(times), axis({ label: "threads", size: 56 })],
       series: [
         { label: "time", value: (_, ns) => (ns === null ? "" : moment(ns, x[1] - x[0])) },
         series("active", "active", { paths: stepped }),
@@ -117,7 +120,7 @@
     const x = Array.from(sums, (_, i) => i * shared.width);
     plot(figure, {
       scales: { x: { time: false }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
-      axes: [axis({ values: times }), axis({ label: "threads", size: 56 })],
+      axes: [axis(times), axis({ label: "threads", size: 56 })],
       series: [
         { label: "time", value: (_, ns) => (ns === null ? "" : moment(ns, shared.width)) },
         series("waiting", "lock", { paths: uPlot.paths.stepped({ align: 1 }), filled: true }),

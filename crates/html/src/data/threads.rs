@@ -22,14 +22,20 @@ pub(crate) struct Threads {
 /// The threads in the order in which they are drawn, and what is said of them.
 pub(crate) fn threads(report: &Report<'_>, strings: &mut Strings) -> (Vec<ThreadId>, Threads) {
     let model = report.model;
-    let busy = |id: &ThreadId| {
+    let work = |id: &ThreadId| {
         let thread = model.threads.get(id.0 as usize);
-        thread.map_or(0, |t| t.cpu_ns.saturating_add(t.waited_ns()))
+        thread.map_or((0, 0), |t| {
+            let wanted_ns = t.run_delay_ns.unwrap_or(0);
+            (t.cpu_ns.saturating_add(wanted_ns), t.waited_ns())
+        })
     };
+    let sum = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
     let mut groups: Vec<_> = (0..model.groups.len()).collect();
-    // Groups with most to show first; main threads and helpers do little.
-    groups
-        .sort_by_key(|&g| std::cmp::Reverse(model.groups[g].threads.iter().map(busy).sum::<u64>()));
+    // Who works most comes first: it is what the others wait for, and a main thread that only joins comes last.
+    groups.sort_by_cached_key(|&g| {
+        let all = model.groups[g].threads.iter().map(work);
+        std::cmp::Reverse(all.fold((0, 0), sum))
+    });
     let mut order = Vec::with_capacity(model.threads.len());
     let mut named = Vec::with_capacity(groups.len());
     for &g in &groups {
@@ -124,4 +130,42 @@ pub(crate) fn work(report: &Report<'_>, strings: &mut Strings) -> Vec<Work> {
         });
     }
     work
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_detect::{Analysis, Thresholds};
+    use convoy_model::Model;
+    use convoy_testkit::{ms, ProfileBuilder};
+
+    #[test]
+    fn who_works_is_above_those_that_wait_for_it() {
+        let mut p = ProfileBuilder::new("pipeline");
+        p.wall(ms(1000));
+        let (queue, get) = (p.mutex("queue"), p.site("get", "p.c", 7));
+        for name in ["read-0", "read-1"] {
+            let t = p.thread(name).start("read", "p.c", 1).cpu(ms(20)).id();
+            p.contended(t, queue, get, 50, ms(900));
+        }
+        p.thread("transform-0")
+            .start("transform", "p.c", 2)
+            .cpu(ms(950));
+        let model = Model::build(&p.build());
+        let (analysis, thresholds) = (Analysis::default(), Thresholds::default());
+        let report = Report {
+            model: &model,
+            analysis: &analysis,
+            critical: None,
+            sections: None,
+            thresholds: &thresholds,
+        };
+        let mut strings = Strings::default();
+        let (order, _) = threads(&report, &mut strings);
+        let names = order
+            .iter()
+            .map(|id| model.threads[id.0 as usize].name.as_str());
+        let names: Vec<_> = names.filter(|name| name.contains('-')).collect();
+        assert_eq!(names, ["transform-0", "read-0", "read-1"]);
+    }
 }

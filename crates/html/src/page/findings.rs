@@ -138,10 +138,9 @@ fn links(report: &Report<'_>, data: &Data, ids: &subject::Ids) -> Markup {
             dd .links {
                 @for id in objects {
                     a href={ "#object-" (id.0) } { (names::object_of(report.model, *id)) }
-                    " "
                 }
-                @if groups { a href="#groups" { "thread groups" } " " }
-                @if data.has_activity { a href="#parallelism" { "parallelism" } " " }
+                @if groups { a href="#groups" { "thread groups" } }
+                @if data.has_activity { a href="#parallelism" { "parallelism" } }
                 @if data.has_lanes {
                     a href="#timeline" data-objects=(ids.objects.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(" ")) { "timeline" }
                 }
