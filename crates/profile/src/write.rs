@@ -9,7 +9,7 @@ use crate::head::{
 };
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
 use crate::sections_parts::SectionsHead;
-use crate::tables::{chunks, LaneRow, Row};
+use crate::tables::{chunks, LaneRow, Row, CHUNK_ROWS};
 use crate::timeline_parts::TimelineHead;
 use crate::{Interval, Lane, Process, Profile, Sched, Sections, Timeline};
 
@@ -90,9 +90,17 @@ fn write_timeline(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
     };
     let lanes: io::Result<Vec<LaneRow>> = timeline.lanes.iter().map(row).collect();
     write_table(out, 0, &lanes?)?;
-    let intervals = timeline.lanes.iter().flat_map(|lane| &lane.intervals);
-    let intervals: Vec<Interval> = intervals.copied().collect();
-    write_table(out, 0, &intervals)
+    let mut intervals = timeline.lanes.iter().flat_map(|lane| &lane.intervals);
+    let mut first = 0;
+    // Section by section: of all of them a second copy would be among the largest things in memory.
+    loop {
+        let part: Vec<Interval> = intervals.by_ref().take(CHUNK_ROWS).copied().collect();
+        if part.is_empty() {
+            return Ok(());
+        }
+        write_part(out, 0, first, &part)?;
+        first += part.len() as u64;
+    }
 }
 
 /// What the long tables refer to comes first.
@@ -112,5 +120,10 @@ fn write_fixed(out: &mut impl Write, tag: Tag, ix: u32, value: &impl Serialize) 
 }
 
 fn write_table<R: Row>(out: &mut impl Write, ix: u32, rows: &[R]) -> io::Result<()> {
-    chunks(rows).try_for_each(|payload| out.write_all(&encode(R::TAG, ix, &payload)?))
+    write_part(out, ix, 0, rows)
+}
+
+/// The rows of a table from row `start` on.
+fn write_part<R: Row>(out: &mut impl Write, ix: u32, start: u64, rows: &[R]) -> io::Result<()> {
+    chunks(start, rows).try_for_each(|payload| out.write_all(&encode(R::TAG, ix, &payload)?))
 }

@@ -101,18 +101,14 @@ impl Level {
     /// Brings `copy`, made at step `seen`, up to date, and adds the difference to `into`. A block that has
     /// not changed since is not looked at: the cost is that of the levels reached meanwhile, not of all.
     fn lap(&self, copy: &mut Buckets, seen: u64, mut into: Option<&mut Buckets>) {
-        if copy.len() < self.ns.len() {
-            copy.resize(self.ns.len(), [0; BLOCK]);
-        }
+        lengthen(copy, self.ns.len());
         let blocks = self.ns.iter().zip(copy.iter_mut()).zip(&self.changed);
         for (b, ((now, old), &changed)) in blocks.enumerate() {
             if changed <= seen {
                 continue;
             }
             if let Some(into) = into.as_deref_mut() {
-                if into.len() <= b {
-                    into.resize(b + 1, [0; BLOCK]);
-                }
+                lengthen(into, b + 1);
                 let sums = &mut into[b];
                 for i in 0..BLOCK {
                     sums[i] += now[i] - old[i];
@@ -120,6 +116,15 @@ impl Level {
             }
             *old = *now;
         }
+    }
+}
+
+/// At least so many blocks. Not one more: each thread and each row has some, and they grow only where the number of
+/// active threads reaches a new height.
+fn lengthen(buckets: &mut Buckets, blocks: usize) {
+    if let Some(missing) = blocks.checked_sub(buckets.len()).filter(|n| *n > 0) {
+        buckets.reserve_exact(missing);
+        buckets.resize(blocks, [0; BLOCK]);
     }
 }
 

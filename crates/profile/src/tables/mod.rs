@@ -39,8 +39,8 @@ pub(crate) trait Row: Sized {
 /// Bytes of texts and the like in a section, about.
 const CHUNK_BYTES: usize = 8 << 20;
 
-/// The payloads of a table's sections.
-pub(crate) fn chunks<R: Row>(rows: &[R]) -> impl Iterator<Item = Vec<u8>> + '_ {
+/// The payloads of the sections of a table, or of the part of it that begins with row `start`.
+pub(crate) fn chunks<R: Row>(start: u64, rows: &[R]) -> impl Iterator<Item = Vec<u8>> + '_ {
     let mut first = 0;
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -59,7 +59,7 @@ pub(crate) fn chunks<R: Row>(rows: &[R]) -> impl Iterator<Item = Vec<u8>> + '_ {
             return None;
         }
         let mut out = Out::default();
-        out.number(first as u64);
+        out.number(start + first as u64);
         out.number(n as u64);
         R::pack(&rows[first..first + n], &mut out);
         first += n;
