@@ -9,6 +9,9 @@ use crate::Thresholds;
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
 
+/// Gains below this are written as none: they would be 0 % more.
+const NOTHING: f64 = 1.005;
+
 /// Says what limits the program, or that nothing that Convoy sees does.
 pub(crate) fn verdict(
     findings: &[Finding],
@@ -43,13 +46,12 @@ pub(crate) fn verdict(
 
 /// A finding as the sentence at the head: what is wrong, and what fixing it would buy.
 pub fn headline(f: &Finding) -> String {
-    format!(
-        "{}. Fixing it: {} (at least {:.2}x, at most {:.2}x).",
-        f.title,
-        gain(f.gain.mid),
-        f.gain.low,
-        f.gain.high
-    )
+    let (title, low, high) = (&f.title, f.gain.low, f.gain.high);
+    if f.gain.mid < NOTHING {
+        return format!("{title}. Fixing it: nothing expected (at most {high:.2}x).");
+    }
+    let mid = gain(f.gain.mid);
+    format!("{title}. Fixing it: {mid} (at least {low:.2}x, at most {high:.2}x).")
 }
 
 fn gain(mid: f64) -> String {

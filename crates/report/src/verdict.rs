@@ -78,7 +78,7 @@ mod tests {
         for first in [&lock, &other, &late] {
             let said = of(first);
             assert_eq!(said, convoy_detect::headline(first));
-            assert!(said.contains(&first.title) && said.contains("at least 1.00x"));
+            assert!(said.contains(&first.title) && said.contains("nothing expected"));
         }
         assert_eq!(verdict(&[], Some(&[])), "scheduler");
         assert_eq!(verdict(&[lock], None), "a lock. Fixing it helps.");
