@@ -156,7 +156,7 @@ pub struct SectionTotals {
     pub bytes: u64,
 }
 
-/// An instruction that accessed memory in sections of one site, or the first one of a few others.
+/// An instruction that accessed memory in sections of one site, or the first one of others: of a few, or of all that one call led to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SectionCode {
     /// In sections of.

@@ -76,7 +76,7 @@ pub(crate) fn rows(site: &Site, blocks: &Blocks) -> Vec<CodeRow> {
             }
         }
     }
-    let mut rows: Vec<CodeRow> = rows.into_values().collect();
+    let mut rows = without_silent(rows);
     for row in &mut rows {
         // Of several samples together, evenly spread ones.
         if row.words.len() > 2 * ACCESS_WORDS {
@@ -85,6 +85,32 @@ pub(crate) fn rows(site: &Site, blocks: &Blocks) -> Vec<CodeRow> {
         }
     }
     rows
+}
+
+/// Rows of called code that touches nothing (most of an allocator's) say how many instructions the call costs: one row for
+/// each call is enough, and of many short processes all the others would not find room.
+fn without_silent(rows: BTreeMap<(Option<u64>, u64), CodeRow>) -> Vec<CodeRow> {
+    let mut kept: Vec<CodeRow> = Vec::with_capacity(rows.len());
+    let mut silent: Option<usize> = None;
+    for row in rows.into_values() {
+        let of_call = |at: &usize| kept.get(*at).is_some_and(|kept| kept.from == row.from);
+        silent = silent.filter(of_call);
+        let is_silent = row.n == 0 && row.from.is_some();
+        match silent.and_then(|at| kept.get_mut(at)).filter(|_| is_silent) {
+            Some(sum) => {
+                sum.executions = sum.executions.max(row.executions);
+                sum.allocator = sum.allocator.max(row.allocator);
+                sum.instructions += row.instructions;
+            }
+            None => {
+                if is_silent {
+                    silent = Some(kept.len());
+                }
+                kept.push(row);
+            }
+        }
+    }
+    kept
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -54,6 +54,10 @@ pub(crate) fn finish(
         .collect();
     follows.sort_by_key(|follow| (follow.first, follow.then));
     out.tables.follows = follows;
+    // Tables grow by doubling, and the model's stand beside them.
+    out.tables.code.shrink_to_fit();
+    out.tables.words.shrink_to_fit();
+    out.tables.samples.shrink_to_fit();
     out.tables.drops = from.drops.into_iter().collect();
     out.tables
 }

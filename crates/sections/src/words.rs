@@ -193,7 +193,7 @@ impl Piece {
     fn insert(&mut self, word: u64, hash: u64, seen: Seen) {
         // At most four fifths full, so that chains stay short; at least 64 % after growing.
         if self.len * 5 >= self.slots.len() * 4 {
-            let n = (self.slots.len() * 5 / 4).max(64);
+            let n = (self.slots.len() * 5 / 4).max(16);
             let old = std::mem::replace(&mut self.slots, vec![(0, Seen::default()); n]);
             for (key, seen) in old.into_iter().filter(|&(key, _)| key != 0) {
                 self.put(key - 1, mix(key - 1), seen);
