@@ -34,8 +34,7 @@ pub(crate) struct Together {
 /// Samples of one lock, of all places where it is taken.
 pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together {
     // The two that hold a family's different locks exclude nobody.
-    let step = samples.len().div_ceil(COMPARED).max(1);
-    let some: Vec<&SectionSample> = samples.iter().copied().step_by(step).collect();
+    let some = spread(samples);
     let sets: Vec<Vec<(u32, bool)>> = some.iter().map(|sample| shared_set(eyes, sample)).collect();
     let common = common_words(&some, &sets);
     let none = BTreeSet::new();
@@ -50,6 +49,19 @@ pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together 
         common_accesses: common_accesses(eyes, &some, &common),
         partition: partition(eyes, &some, &sets, without),
     }
+}
+
+/// So many of them, from everywhere: multiples of the golden ratio fill a circle evenly (Weyl). Every second one of threads that
+/// take turns would be one thread's.
+fn spread<'s>(samples: &[&'s SectionSample]) -> Vec<&'s SectionSample> {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let on_circle = |ix: &u64| ix.wrapping_mul(GOLDEN);
+    let mut order: Vec<u64> = (0..samples.len() as u64).collect();
+    order.sort_by_key(on_circle);
+    order.truncate(COMPARED);
+    order.sort_unstable();
+    let picked = order.iter().filter_map(|&ix| samples.get(ix as usize));
+    picked.copied().collect()
 }
 
 /// Shared words and whether they are written, by word.
@@ -205,6 +217,8 @@ fn parts(
             *of_root.entry(sample.site).or_default() += weight;
         }
     }
+    // Of two sections, those that no part has both of: what touches nothing of a part is in nobody's way.
+    let together: f64 = weights.values().map(|weight| weight * weight).sum();
     let mut largest: Vec<(&u32, &Vec<u32>)> = parts.iter().collect();
     let weight = |root: &u32| weights.get(root).copied().unwrap_or(0.0);
     largest.sort_by(|a, b| weight(b.0).total_cmp(&weight(a.0)).then(a.0.cmp(b.0)));
@@ -224,6 +238,7 @@ fn parts(
     };
     Some(Partition {
         parts: parts.len(),
+        separated: 1.0 - together,
         largest: largest
             .iter()
             .take(PARTS)

@@ -178,6 +178,8 @@ pub struct CallRow {
 pub struct Partition {
     /// Parts that the sample shows.
     pub parts: usize,
+    /// Share of the pairs of sections that use different parts: what a lock for each part lets run side by side.
+    pub separated: f64,
     /// The largest ones.
     pub largest: Vec<Part>,
     /// Words that most sections touch and that would join the parts: counters, sizes.

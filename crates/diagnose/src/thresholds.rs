@@ -13,12 +13,15 @@ pub struct Thresholds {
     pub mostly_reads: f64,
     /// Share of a section's instructions that can be moved out, for it to be too large.
     pub movable: f64,
-    /// A section of fewer instructions is small, whatever can be moved out of it.
+    /// A section of fewer instructions, that touches fewer words, is small, whatever can be moved out of it.
     pub small_instructions: f64,
     /// Share of the pairs of sections that may touch the same data, for one lock to be too few.
     pub conflicts: f64,
     /// From this share on the data are truly shared; in between it is not decided.
     pub conflicts_shared: f64,
+    /// Share of the pairs of sections that use different parts, for the parts to be worth a lock each: two of 70 and 30 % are, one
+    /// of 95 % and the rest are not.
+    pub separated: f64,
     /// Share of the accesses of shared words that may be of words which most sections use, for the others to be parts.
     pub common: f64,
     /// Share of the sections that come right before or after another one of the same function: of two in a row each, half.
@@ -40,6 +43,7 @@ impl Default for Thresholds {
             small_instructions: 100.0,
             conflicts: 0.25,
             conflicts_shared: 0.50,
+            separated: 0.40,
             common: 1.0 / 3.0,
             followed: 2.0 / 3.0,
             blocking: 0.50,

@@ -197,3 +197,53 @@ fn parts_are_told_by_field() {
         "{said}"
     );
 }
+
+#[test]
+fn one_large_part_and_a_small_one_are_no_partition() {
+    let world = |small: u64| {
+        let mut w = World::new();
+        let (site, get) = (w.site("work", 10), w.line(11));
+        for turn in 0..100 {
+            // One of two parts; each is a ring of buffers, of which a section uses two that follow one another.
+            let part = HEAP + 0x10_0000 * u64::from(turn % 100 < small);
+            w.both(site, |thread| {
+                let at = (turn * 7 + thread * 11) % 40;
+                let buffers = [at, at + 1].map(|at| part + 0x40 * (at % 40));
+                let words = buffers
+                    .into_iter()
+                    .flat_map(|at| [Step::Add(get, at), Step::Add(get, at + 8)]);
+                words.chain([Step::Work(get, 120)]).collect()
+            });
+        }
+        w.row()
+    };
+    let row = world(5);
+    assert!(
+        row.partition.as_ref().unwrap().separated < 0.2,
+        "{:?}",
+        row.partition
+    );
+    assert!(row.verdict.decided().is_none(), "{:?}", row.verdict);
+    assert!(row.verdict.undecided.contains("one and the same part"));
+    let row = world(50);
+    assert_eq!(
+        row.verdict.decided().unwrap().id,
+        "too-many-data-under-one-lock"
+    );
+    let saved = row.verdict.waits_saved.unwrap();
+    assert!((0.4..=0.6).contains(&saved), "{saved}");
+}
+
+#[test]
+fn threads_that_take_turns_are_compared_with_one_another() {
+    // More sections than are compared, of two threads in strict turn: every second one would be of one thread.
+    let mut w = World::new();
+    let (site, get) = (w.site("work", 10), w.line(11));
+    for _ in 0..128 {
+        w.both(site, |_| {
+            vec![Step::Add(get, HEAP), Step::Add(get, HEAP + 8)]
+        });
+    }
+    let conflicts = w.row().conflicts.unwrap();
+    assert_eq!(conflicts.share, 1.0);
+}

@@ -320,6 +320,29 @@ fn a_common_lock_serializes_finer_ones() {
 }
 
 #[test]
+fn a_common_lock_of_one_thread_serializes_nobody() {
+    let mut w = World::new();
+    let line = w.line(12);
+    let locks = ["left_lock", "right_lock"].map(|name| w.p.mutex(name));
+    for lock in locks {
+        let site = w.p.site("work", "work.c", 12);
+        w.p.acquires(w.threads[0], lock, site, 60);
+    }
+    for turn in 0..120 {
+        let side = turn % 2;
+        let inner = vec![Step::Add(line, HEAP + side * 64)];
+        let steps = [Step::Lock(line, locks[side as usize], inner)];
+        // The other thread takes it when it begins and when it ends.
+        let thread = w.threads[usize::from(turn % 119 == 0)];
+        w.traces
+            .section(&mut w.p, thread, w.lock, w.site, 50_000, &steps);
+    }
+    let row = w.row();
+    assert!(row.verdict.causes.is_empty(), "{:?}", row.verdict);
+    assert!(row.verdict.undecided.contains("ran in one thread"));
+}
+
+#[test]
 fn data_of_one_thread_need_no_lock() {
     let mut w = World::new();
     let line = w.line(11);

@@ -467,6 +467,7 @@ fn sections() -> diagnose::Analysis {
         conflicts: Some(diagnose::Share::default()),
         partition: Some(diagnose::Partition {
             parts: 2,
+            separated: 0.5,
             largest: vec![part],
             common: vec![data],
             by: diagnose::PartitionBy::Place,

@@ -105,6 +105,12 @@ impl<'a> Case<'a> {
         self.whole.instructions as f64 / self.wholes.max(1) as f64
     }
 
+    /// Instructions of a section, or the words that it touches if they are more: one instruction may copy thousands.
+    pub(crate) fn effort(&self) -> f64 {
+        let most = self.whole.instructions.max(self.whole.words);
+        most as f64 / self.wholes.max(1) as f64
+    }
+
     /// Sections that ran.
     pub(crate) fn run(&self) -> u64 {
         let rows = self.group.rows(self.sections);

@@ -35,7 +35,8 @@ impl Judge<'_> {
                 wholly: false,
             })
         };
-        wholly.or_else(but_common).filter(|_| parts.parts > 1)
+        let worth = parts.parts > 1 && parts.separated >= self.case.t.separated;
+        wholly.or_else(but_common).filter(|_| worth)
     }
 
     /// Neither one nor the other: some conflict, or few do and yet the data have no parts.
@@ -43,10 +44,18 @@ impl Judge<'_> {
         let share = together.conflicts?;
         let (t, of_pairs) = (self.case.t, percent(share.share));
         let parts = together.partition.as_ref().is_some_and(|p| p.parts > 1);
-        let small = self.case.instructions() <= t.small_instructions;
+        let one_part = together
+            .partition
+            .as_ref()
+            .is_some_and(|p| p.parts > 1 && p.separated < t.separated);
+        let in_parts = match one_part {
+            true => "but most sections use one and the same part of them, in which they use several elements at a time",
+            false => "but they use several elements at a time: finer locks would have to be taken together",
+        };
+        let small = self.case.effort() <= t.small_instructions;
         let why = match share.share {
             share if share <= t.conflicts && !small => format!(
-                "only {of_pairs} of the pairs of sections touch the same data, but they use several elements at a time: finer locks would have to be taken together"
+                "only {of_pairs} of the pairs of sections touch the same data, {in_parts}"
             ),
             share if share > t.conflicts && share < t.conflicts_shared && parts => format!(
                 "{of_pairs} of the pairs of sections touch the same data: finer locks would let the others pass, and how many depends on how the data are divided"
@@ -126,7 +135,7 @@ impl Judge<'_> {
             ));
         }
         Some(Verdict {
-            waits_saved: Some(1.0 - apart.conflicts.share),
+            waits_saved: Some((1.0 - apart.conflicts.share).min(partition.separated)),
             ..decided(self.many(Some(together)), all)
         })
     }

@@ -121,7 +121,7 @@ impl Judge<'_> {
     /// Sections of one function that follow one another at once, at one place (`again`) or at several.
     fn followed_at_once(&self, again: bool) -> Option<Verdict> {
         let case = self.case;
-        if case.instructions() > 2.0 * case.t.small_instructions {
+        if case.effort() > 2.0 * case.t.small_instructions {
             return None;
         }
         let followed = self.followed()?;
@@ -222,7 +222,7 @@ impl Judge<'_> {
 
     pub(super) fn small(&self) -> Option<Verdict> {
         let case = self.case;
-        (case.instructions() <= case.t.small_instructions)
+        (case.effort() <= case.t.small_instructions)
             .then(|| decided(self.small_cause(), self.conflicts()))
     }
 }
