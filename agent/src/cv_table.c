@@ -8,7 +8,10 @@
 
 #define ENTRY_ITEMS 63   /* with the block header: 4 KiB */
 #define WAIT_ITEMS 21
-#define FIRST_INDEX 256u
+/* Most of many threads do little: their first blocks have 1 KiB. */
+#define FIRST_ENTRY_ITEMS 15
+#define FIRST_WAIT_ITEMS 5
+#define FIRST_INDEX 64u
 #define NAMED_PAIRS 16384u /* PAIR entries of a thread that say which thread it was: a megabyte */
 
 static uint32_t next_random(struct cv_work *w)
@@ -103,11 +106,13 @@ static bool index_grow(struct cv_thread *t)
 }
 
 static void *thread_append(struct cv_thread *t, struct cv_block **current, enum cv_block_kind kind, uint32_t item_bytes,
-			   uint32_t items)
+			   uint32_t first_items, uint32_t items)
 {
 	struct cv_block *b = *current;
 
-	if (!b || b->used == items) {
+	if (!b || sizeof(*b) + (b->used + 1ull) * item_bytes > b->bytes) {
+		if (!b)
+			items = first_items;
 		b = cv_block_alloc(kind, (size_t)items * item_bytes, item_bytes, t->index);
 		if (!b)
 			return NULL;
@@ -146,7 +151,7 @@ static struct cv_entry *entry_find(struct cv_thread *t, uint64_t obj, uint32_t s
 		cv_drop(CV_DROP_ARENA_FULL);
 		return NULL;
 	}
-	e = thread_append(t, &w->entries, CV_BLOCK_ENTRIES, sizeof(*e), ENTRY_ITEMS);
+	e = thread_append(t, &w->entries, CV_BLOCK_ENTRIES, sizeof(*e), FIRST_ENTRY_ITEMS, ENTRY_ITEMS);
 	if (!e)
 		return NULL;
 	e->obj = obj;
@@ -179,8 +184,8 @@ struct cv_wait_detail *cv_detail_wait(struct cv_thread *t, struct cv_entry *deta
 	struct cv_wait_detail *d = cv_at(detail->detail.wait);
 
 	if (cv_unlikely(!d)) {
-		/* 21 items of 192 bytes start at multiples of 64: they can be named by a cv_ref */
-		d = thread_append(t, &cv_work(t)->waits, CV_BLOCK_WAITS, sizeof(*d), WAIT_ITEMS);
+		/* Items of 192 bytes start at multiples of 64: they can be named by a cv_ref. */
+		d = thread_append(t, &cv_work(t)->waits, CV_BLOCK_WAITS, sizeof(*d), FIRST_WAIT_ITEMS, WAIT_ITEMS);
 		if (d)
 			detail->detail.wait = cv_ref_of(d);
 	}
