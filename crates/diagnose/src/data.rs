@@ -64,7 +64,7 @@ pub(crate) fn data(
             words.insert(word.address, touch.word);
         }
     }
-    let objects = Objects::of(eyes, samples, |word| of(word));
+    let objects = Objects::of(eyes, samples, &of);
     let mut pieces: Vec<Piece<'_>> = Vec::new();
     let mut piece_of: BTreeMap<u32, usize> = BTreeMap::new();
     // Objects of the same line are one row.
