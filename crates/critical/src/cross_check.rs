@@ -19,6 +19,10 @@ const LONG: f64 = 0.05;
 /// Share of the waits at low parallelism that makes both agree.
 const AGREES: f64 = 0.5;
 
+/// Findings whose gain is not that waits are shorter: what wakes threads for nothing costs CPU time, and who keeps one
+/// from its lock works meanwhile.
+const NOT_BY_WAITS: [&str; 2] = ["futile-wakeups", "starved-thread"];
+
 /// Says of each finding on an object what the scheduler says of the waits for it: the others are left as they
 /// are. Findings of this crate need no check.
 pub fn cross_check(model: &Model, analysis: &Analysis, findings: &mut [Finding]) {
@@ -33,7 +37,8 @@ pub fn cross_check_with(
     findings: &mut [Finding],
     t: &Thresholds,
 ) {
-    for finding in findings {
+    let told = |finding: &&mut Finding| !NOT_BY_WAITS.contains(&finding.id);
+    for finding in findings.iter_mut().filter(told) {
         let objects = objects(&finding.subject);
         if let Some(waits) = Waits::of(model, analysis, &objects) {
             waits.tell(analysis, finding, t);

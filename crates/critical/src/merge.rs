@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{rank, Finding, Subject};
-use convoy_model::{GroupId, Model, ProcessId, SiteId, SpinKind};
+use convoy_model::{GroupId, Model, ProcessId, SiteId, SpinKind, ThreadId};
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
@@ -110,6 +110,10 @@ fn relation(
             (same, Relation::Agrees)
         }
         ("thread-imbalance", "straggler" | "barrier-imbalance") => (in_process(), Relation::Folded),
+        ("lock-step", "futile-wakeups") => (
+            in_process() && wait_at(model, theirs, &groups(model, &ours.subject)),
+            Relation::Agrees,
+        ),
         ("busy-waiting", "trylock-spin") => (
             in_process() && spins_for_a_lock(model, ours),
             Relation::Folded,
@@ -135,6 +139,14 @@ fn relation(
         _ => (false, Relation::Folded),
     };
     is.then_some(relation)
+}
+
+/// Whether threads of these groups wait for the objects of a finding.
+fn wait_at(model: &Model, theirs: &Finding, groups: &[GroupId]) -> bool {
+    let ids = objects(&theirs.subject);
+    let group = |id: ThreadId| model.threads.get(id.0 as usize).map(|th| th.group);
+    let mut waits = model.uses.iter().filter(|u| u.waits > 0);
+    waits.any(|u| ids.contains(&u.object) && group(u.thread).is_some_and(|g| groups.contains(&g)))
 }
 
 /// Waits for a futex in the function that waits for the lock: the word may be another one than the lock's

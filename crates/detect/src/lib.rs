@@ -8,8 +8,10 @@ mod assignment;
 mod asymmetry;
 mod causes;
 mod chain;
+mod churn;
 mod contended;
 mod family;
+mod futile;
 mod gain;
 mod groups;
 mod idle;
@@ -21,6 +23,7 @@ mod quadrant;
 mod rank;
 mod rows;
 mod serial;
+mod starved;
 mod straggler;
 mod text;
 mod thresholds;
@@ -86,6 +89,9 @@ fn judge(mut view: View, pairs: &Pairs, t: &Thresholds, all: &mut Analysis) -> V
     findings.extend(straggler::findings(&cx, &events));
     findings.extend(pool::findings(&cx, &events));
     findings.extend(serial::finding(&cx));
+    findings.extend(churn::finding(&cx));
+    findings.extend(starved::findings(&cx, &locks));
+    findings.extend(futile::findings(&cx, &events));
     let (imbalances, assignments) = imbalance::findings(&cx);
     findings.extend(imbalances);
 

@@ -173,6 +173,9 @@ pub struct Thread {
     pub voluntary_switches: u64,
     /// Times it was taken off it.
     pub involuntary_switches: u64,
+    /// Threads that shared this row one after another: more than 1 only past the agent's limit of threads, 0 where only
+    /// the kernel saw it.
+    pub lives: u32,
     /// Waits on synchronization, by kind of object; idle ones included.
     pub wait_ns: BTreeMap<ObjectKind, u64>,
 }

@@ -260,7 +260,8 @@ pub struct Thread {
     pub involuntary_switches: u64,
     /// Whether the CPU figures are the thread's own at its end (or the process's), or the last poll's.
     pub cpu_exact: bool,
-    /// Threads that shared this record one after another (more than 1 only past the thread limit).
+    /// Threads that shared this record one after another: more than 1 only past the agent's limit, 0 where only the
+    /// kernel saw it.
     pub lives: u32,
     /// Stack mapping, 0 = unknown.
     pub stack_lo: u64,

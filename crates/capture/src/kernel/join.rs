@@ -291,7 +291,7 @@ fn new_thread(life: &Life, names: &HashMap<u32, String>) -> Thread {
         name: names.get(&life.tid).cloned().unwrap_or_default(),
         start_ns: life.start_ns,
         end_ns: life.end_ns,
-        lives: 1,
+        lives: 0,
         ..Thread::default()
     }
 }

@@ -11,5 +11,6 @@ mod queue;
 mod saving;
 
 pub(crate) use bounds::{stations, Station};
+pub(crate) use overhead::{kernel_share, PARK_NS};
 pub(crate) use predict::{predict, Change};
 pub(crate) use saving::Saving;

@@ -17,7 +17,7 @@ use crate::view::{polls, ThreadTime, View};
 /// expected, optimistic. Nanoseconds. A wait and its wake take 2-6 us together; a waiter may be
 /// woken and find the lock taken again several times, and to wake an idle CPU takes an interrupt,
 /// which is slow in virtual machines.
-const PARK_NS: [f64; 3] = [1000.0, 6000.0, 40_000.0];
+pub(crate) const PARK_NS: [f64; 3] = [1000.0, 6000.0, 40_000.0];
 /// The same, where a short run's ticks show less time in the kernel than that must have taken.
 const PARK_LEAST_NS: [f64; 3] = [0.0, 1500.0, 4000.0];
 /// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
@@ -139,7 +139,7 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
 
 /// Share of their CPU time that the users of a lock spend in the kernel. Many kernels split a thread's
 /// CPU time into user and system by what ticks happened to hit: only the sum over threads means much.
-fn kernel_share(view: &View, acquired: &[f64]) -> f64 {
+pub(crate) fn kernel_share(view: &View, acquired: &[f64]) -> f64 {
     let users = view.threads.iter().zip(acquired).filter(|(_, n)| **n > 0.0);
     let (cpu, sys) = users.fold((0.0, 0.0), |a, (t, _)| (a.0 + t.cpu, a.1 + t.sys));
     if cpu > 0.0 {

@@ -22,6 +22,7 @@ impl Threads {
     ) -> Self {
         let active = active(process);
         let mut ids = Vec::with_capacity(process.threads.len());
+        let first = threads.len();
         for (ix, thread) in process.threads.iter().enumerate() {
             let ran = thread.tid != 0 && thread.start_ns != 0;
             let ix = ix as ThreadIx;
@@ -50,8 +51,12 @@ impl Threads {
                 run_delay_ns: thread.run_delay_ns,
                 voluntary_switches: thread.voluntary_switches,
                 involuntary_switches: thread.involuntary_switches,
+                lives: thread.lives,
                 ..Thread::default()
             });
+        }
+        if let Some(own) = threads.get_mut(first..) {
+            count_once(own);
         }
         Self { ids }
     }
@@ -72,6 +77,22 @@ impl Threads {
             .iter()
             .enumerate()
             .filter_map(|(ix, id)| id.map(|id| (ix, id)))
+    }
+}
+
+/// Threads that shared a row are in the kernel's rows as well: their CPU time is taken off the row that they shared.
+fn count_once(threads: &mut [Thread]) {
+    let shared = |th: &&mut Thread| th.lives > 1;
+    let seen: u64 = threads
+        .iter()
+        .filter(|th| th.lives == 0)
+        .map(|th| th.cpu_ns)
+        .sum();
+    let all: u64 = threads.iter_mut().filter(shared).map(|th| th.cpu_ns).sum();
+    let keep = 1.0 - (seen as f64 / (all as f64).max(1.0)).min(1.0);
+    for thread in threads.iter_mut().filter(shared) {
+        thread.cpu_ns = (thread.cpu_ns as f64 * keep) as u64;
+        thread.sys_ns = thread.sys_ns.min(thread.cpu_ns);
     }
 }
 

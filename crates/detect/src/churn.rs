@@ -1,0 +1,185 @@
+//! Threads that live for one small piece of work: making and ending them costs as much as what they do, or more.
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::GroupId;
+use convoy_profile::Op;
+
+use crate::causes::cause;
+use crate::gain::Saving;
+use crate::text::{count, duration, evidence, percent, place};
+use crate::view::{ThreadTime, View};
+use crate::Context;
+
+/// Threads that are a habit: fewer are a start.
+const THREADS: f64 = 200.0;
+/// The same, per second of the run.
+const THREADS_HZ: f64 = 100.0;
+/// Share of the run that such a thread lives for at most.
+const SHORT: f64 = 0.05;
+/// CPU time of making and joining a thread, for whoever does, and of its own start and end. Nanoseconds. Measured on
+/// a virtual machine: 13-15 and 5-8 us.
+const MAKE_NS: f64 = 13_000.0;
+const LIVE_NS: f64 = 7_000.0;
+/// Share that these must have in the CPU time of such threads and their making.
+const WORTH: f64 = 0.1;
+/// Part of what is neither work nor waiting that goes with a fixed set of threads: handing them their work costs, too.
+const EXPECTED: f64 = 0.7;
+const SURE: f64 = 0.2;
+
+/// The short lives of a process, taken together.
+struct Churn<'a> {
+    threads: Vec<&'a ThreadTime>,
+    /// Threads, those included that shared a record with others.
+    n: f64,
+    /// While any of them lived, nanoseconds.
+    stretch: f64,
+    /// Most that lived together.
+    at_once: f64,
+}
+
+pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+    let view = cx.view;
+    let churn = Churn::of(view)?;
+    let cpu: f64 = churn.threads.iter().map(|t| t.cpu).sum();
+    let work = (cpu - churn.n * LIVE_NS).max(0.1 * cpu);
+    let cost = churn.n * (MAKE_NS + LIVE_NS);
+    let share = cost / (cost + work);
+    if share < WORTH {
+        return None;
+    }
+    let left = churn.left(view, work);
+    let saving = Saving {
+        stretch: churn.stretch,
+        cpu: work,
+        saved: EXPECTED * (churn.stretch - left).max(0.0),
+        saved_max: (churn.stretch - left).max(0.0),
+        sure: SURE,
+    };
+    let (group, made) = churn.group(view)?;
+    let (n, each) = (count(churn.n), duration((cpu / churn.n).max(1.0)));
+    Some(Finding {
+        id: "short-lived-threads",
+        subject: Subject::Group(group),
+        title: format!(
+            "{n} threads are made for {each} of CPU time each, most of {}",
+            view.group_name(group)
+        ),
+        evidence: vec![
+            evidence(
+                "threads_hz",
+                churn.n / view.wall() * 1e9,
+                format!("{} threads a second", count(churn.n / view.wall() * 1e9)),
+            ),
+            evidence(
+                "making_ratio",
+                share,
+                format!(
+                    "making and ending a thread takes about {} of CPU time: {} of what these take",
+                    duration(MAKE_NS + LIVE_NS),
+                    percent(share)
+                ),
+            ),
+            evidence(
+                "stretch_ns",
+                churn.stretch,
+                format!(
+                    "one of them at least was there for {} of the run, {} at once at most",
+                    percent(churn.stretch / view.wall()),
+                    count(churn.at_once)
+                ),
+            ),
+        ],
+        causes: vec![cause(
+            "short-lived-threads",
+            "every small piece of work gets a thread of its own",
+            format!("a fixed set of threads that take the pieces from a queue, or larger pieces, at {made}"),
+        )],
+        undecided: String::new(),
+        gain: saving.gain(
+            view,
+            "the work of these threads on as many as live at once today, and on the CPUs (asymptotic bound)",
+            "the work itself",
+        ),
+        share_of_thread_time: share,
+        caveats: vec!["what making a thread costs here was not measured".into()],
+    })
+}
+
+impl<'a> Churn<'a> {
+    fn of(view: &'a View) -> Option<Self> {
+        let short = |t: &&ThreadTime| !t.main && t.life <= SHORT * view.wall();
+        let threads: Vec<_> = view.threads.iter().filter(short).collect();
+        let shared: u64 = threads.iter().map(|t| lives(view, t)).sum();
+        let n = shared.max(threads.len() as u64) as f64;
+        if n < THREADS || n / view.wall() * 1e9 < THREADS_HZ {
+            return None;
+        }
+        let mut edges: Vec<(f64, i32)> = threads
+            .iter()
+            .flat_map(|t| [(t.start, 1), (t.end, -1)])
+            .collect();
+        edges.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let (mut alive, mut most, mut there, mut since) = (0, 0, 0.0, 0.0);
+        for (at, step) in edges {
+            if alive > 0 {
+                there += at - since;
+            }
+            alive += step;
+            most = most.max(alive);
+            since = at;
+        }
+        // Of threads that shared a record one life is known, and each had to be made. To start one takes longer than
+        // that; who waits for its end sees it.
+        let known = n / threads.len().max(1) as f64;
+        Some(Self {
+            stretch: ((there * known).max(joins(view)) + n * MAKE_NS).min(view.wall()),
+            at_once: f64::from(most.max(1)),
+            threads,
+            n,
+        })
+    }
+
+    /// What the stretch cannot fall below: the work on the CPUs, what each thread does or waits for, on as many threads
+    /// as today, and what the main thread has to do besides making them.
+    fn left(&self, view: &View, work: f64) -> f64 {
+        let own: f64 = self
+            .threads
+            .iter()
+            .map(|t| t.off + t.lock_wait + t.event_wait)
+            .sum();
+        let main = view.threads.iter().find(|t| t.main);
+        let main = main.map_or(0.0, |t| t.busy() * self.stretch / t.life - self.n * MAKE_NS);
+        (work / view.cpus)
+            .max((work + own) / self.at_once)
+            .max(main)
+            .min(self.stretch)
+    }
+
+    /// The group with most of them, and where it is made.
+    fn group(&self, view: &View) -> Option<(GroupId, String)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for t in &self.threads {
+            *counts.entry(t.group).or_insert(0) += lives(view, t).max(1);
+        }
+        let (id, _) = counts.into_iter().max_by_key(|(_, n)| *n)?;
+        let group = view.model.groups.get(id.0 as usize);
+        let site = group.and_then(|group| group.create_site);
+        let made = site.map_or_else(|| "the place that makes them".into(), |s| place(view, s));
+        Some((id, made))
+    }
+}
+
+/// Time that the one thread that does so most waited for the ends of others.
+fn joins(view: &View) -> f64 {
+    let mut by_thread = std::collections::BTreeMap::new();
+    for u in view.uses().iter().filter(|u| u.op == Some(Op::Join)) {
+        *by_thread.entry(u.thread).or_insert(0) += u.wait_ns;
+    }
+    by_thread.into_values().max().unwrap_or(0) as f64
+}
+
+/// Threads that shared a record one after another; 0 of one that only the kernel saw, and that may be among these.
+fn lives(view: &View, t: &ThreadTime) -> u64 {
+    let thread = view.model.threads.get(t.id.0 as usize);
+    thread.map_or(0, |th| u64::from(th.lives))
+}

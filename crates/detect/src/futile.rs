@@ -1,0 +1,158 @@
+//! Threads that a broadcast wakes for nothing: they find that another one was quicker, and wait again (a thundering
+//! herd).
+//!
+//! A thread that is woken and finds nothing waits again without letting the mutex go in between. So it waits more
+//! often than it takes the mutex, which a thread at a barrier, or one that finds something, never does.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::{SiteId, Use};
+use convoy_profile::{ObjectKind, Op};
+
+use crate::causes::cause;
+use crate::gain::{kernel_share, predict, Change, PARK_NS};
+use crate::ops::Role;
+use crate::rows::EventRow;
+use crate::text::{count, evidence, function, percent, place};
+use crate::Context;
+
+/// Share of the waits that must be such.
+const FUTILE: f64 = 0.5;
+/// Of them, per second of the run: fewer cost nothing to speak of.
+const FUTILE_HZ: f64 = 1000.0;
+/// A signal instead of a broadcast may wake the wrong thread, if they wait for different things.
+const SURE: f64 = 0.3;
+
+pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
+    let is_cond = |e: &&EventRow| {
+        let object = cx.view.object(e.object);
+        object.is_some_and(|o| o.kind == ObjectKind::Cond)
+    };
+    let found = events.iter().filter(is_cond);
+    found.filter_map(|event| finding(cx, event)).collect()
+}
+
+fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
+    let view = cx.view;
+    let uses = view.uses_of(event.object);
+    let wakes = |u: &&&Use| view.role(u) == Some(Role::Wake);
+    let (mut broadcasts, mut calls) = (BTreeMap::new(), 0);
+    let mut site: BTreeMap<SiteId, u64> = BTreeMap::new();
+    for u in uses.iter().filter(wakes) {
+        calls += u.calls;
+        if u.op == Some(Op::CondBroadcast) {
+            *site.entry(u.site).or_default() += u.calls;
+            if let Some(i) = view.thread(u.thread) {
+                *broadcasts.entry(i).or_insert(0) += u.calls;
+            }
+        }
+    }
+    let all: u64 = broadcasts.values().sum();
+    if all == 0 || all * 2 < calls {
+        return None;
+    }
+    let (woken, waits) = again(cx, event);
+    // Somebody may have found something at each of the calls.
+    let futile = woken.values().sum::<f64>().min(waits - calls as f64);
+    if futile < FUTILE * waits || futile / view.wall() * 1e9 < FUTILE_HZ {
+        return None;
+    }
+    let mut weights = vec![0.0; view.threads.len()];
+    for (i, n) in &woken {
+        weights[*i] += n;
+    }
+    for (i, n) in &broadcasts {
+        weights[*i] += futile * *n as f64 / all as f64;
+    }
+    let in_kernel = kernel_share(view, &weights);
+    let mut change = Change::none(view);
+    change.sure = SURE;
+    for ((delta, thread), n) in change.deltas.iter_mut().zip(&view.threads).zip(&weights) {
+        // To wake and to be woken, and the same again for the mutex: all that are woken at once want it.
+        for (sum, park) in delta.overhead.iter_mut().zip(PARK_NS) {
+            *sum = (n * park).min(0.9 * in_kernel * thread.cpu);
+        }
+    }
+    let waker = site
+        .into_iter()
+        .max_by_key(|(_, n)| *n)
+        .map(|(site, _)| site);
+    let here = waker.map_or_else(|| "an unknown place".into(), |site| place(view, site));
+    let of_calls = waits / calls.max(1) as f64;
+    let share = futile / waits;
+    Some(Finding {
+        id: "futile-wakeups",
+        subject: Subject::Object(event.object),
+        title: format!(
+            "{}: {} of the wake-ups are for nothing, {} a second",
+            view.object_name(event.object),
+            percent(share),
+            count(futile / view.wall() * 1e9)
+        ),
+        evidence: vec![
+            evidence(
+                "futile_ratio",
+                share,
+                format!(
+                    "of {} waits, {} began right after another one, the mutex not let go in between",
+                    count(waits),
+                    count(futile)
+                ),
+            ),
+            evidence(
+                "waits_per_wake",
+                of_calls,
+                format!(
+                    "{of_calls:.1} threads are woken by each of {} calls, most at {here}",
+                    count(calls as f64)
+                ),
+            ),
+        ],
+        causes: vec![cause(
+            "thundering-herd",
+            "all threads that wait are woken, one finds what it waits for, and the others go back to sleep",
+            format!("wake one thread for one piece of work (signal, notify_one) at {here}; a condition variable for each thing that is waited for, if they differ"),
+        )],
+        undecided: String::new(),
+        gain: predict(view, cx.stations, cx.links, &change),
+        share_of_thread_time: event.waited_ratio,
+        caveats: vec!["what a wake-up costs here was not measured".into()],
+    })
+}
+
+/// Per thread, its waits that did not begin with taking the mutex; and all waits that did not time out.
+fn again(cx: &Context, event: &EventRow) -> (BTreeMap<usize, f64>, f64) {
+    let view = cx.view;
+    let uses = view.uses_of(event.object);
+    let waiting = |u: &&&Use| view.role(u) == Some(Role::Wait);
+    let mut waits: BTreeMap<usize, u64> = BTreeMap::new();
+    let mut functions: Vec<&str> = Vec::new();
+    for u in uses.iter().filter(waiting) {
+        if let Some(i) = view.thread(u.thread) {
+            *waits.entry(i).or_default() += u.calls.saturating_sub(u.timeouts);
+            functions.push(function(view, u.site));
+        }
+    }
+    functions.sort_unstable();
+    functions.dedup();
+    let (mut near, mut anywhere) = (BTreeMap::new(), BTreeMap::new());
+    for u in view.uses() {
+        let takes = matches!(view.role(u), Some(Role::Acquire | Role::Try));
+        let Some(i) = view.thread(u.thread).filter(|_| takes) else {
+            continue;
+        };
+        let n = u.calls.saturating_sub(u.failed);
+        *anywhere.entry(i).or_insert(0) += n;
+        if functions.binary_search(&function(view, u.site)).is_ok() {
+            *near.entry(i).or_insert(0) += n;
+        }
+    }
+    let all = waits.values().sum::<u64>() as f64;
+    let again = waits.into_iter().map(|(i, n)| {
+        // Where the mutex is taken in another function than waited with, any lock may be that mutex.
+        let taken = near.get(&i).or(anywhere.get(&i));
+        (i, n.saturating_sub(taken.copied().unwrap_or(0)) as f64)
+    });
+    (again.collect(), all)
+}

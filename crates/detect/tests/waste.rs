@@ -1,0 +1,166 @@
+//! Threads that are made, woken or kept waiting for nothing: what is said of recordings made for it.
+#![forbid(unsafe_code)]
+
+use convoy_detect::{analyze, Thresholds};
+use convoy_model::finding::Finding;
+use convoy_model::Model;
+use convoy_profile::Op;
+use convoy_testkit::ProfileBuilder;
+use convoy_testkit::{ms, s, us};
+
+fn found(builder: ProfileBuilder, id: &str) -> Option<Finding> {
+    let model = Model::build(&builder.build());
+    let analysis = analyze(&model, &Thresholds::default());
+    analysis.findings.into_iter().find(|f| f.id == id)
+}
+
+fn gain(finding: Option<&Finding>) -> (f64, f64, f64) {
+    finding.map_or((0.0, 0.0, 0.0), |f| (f.gain.low, f.gain.mid, f.gain.high))
+}
+
+/// `n` threads in a row, each with so much work, made by a main thread that waits for each.
+fn one_after_the_other(n: u64, work_ns: u64) -> ProfileBuilder {
+    let mut b = ProfileBuilder::new("app");
+    let each = work_ns + us(40);
+    b.cpus(2).wall(n * each);
+    let at = b.site("run", "app.c", 10);
+    for i in 0..n {
+        let begin = i * each + us(20);
+        let task = b
+            .thread("task")
+            .start("task", "app.c", 1)
+            .created_at(at)
+            .lives(begin, begin + work_ns + us(7))
+            .cpu(work_ns + us(7))
+            .id();
+        b.join(0, task, at, each - us(13));
+    }
+    b.edit_thread(0).lives(0, n * each).cpu(n * us(13));
+    b
+}
+
+#[test]
+fn threads_for_little_work_each_are_said_with_what_a_fixed_set_would_save() {
+    let finding = found(one_after_the_other(1000, us(10)), "short-lived-threads");
+    let (low, mid, high) = gain(finding.as_ref());
+    // One after the other, each takes 50 us, of which 10 are work.
+    assert!(
+        low > 1.0 && low < mid && mid > 1.5 && mid < high,
+        "{low} {mid} {high}"
+    );
+    assert!(high > 4.0 && high < 6.0, "{high}");
+    let text = finding.map(|f| f.causes[0].fix.clone()).unwrap_or_default();
+    assert!(text.contains("run() app.c:10"), "{text}");
+}
+
+#[test]
+fn threads_with_enough_to_do_are_not_said() {
+    assert_eq!(
+        found(one_after_the_other(1000, ms(1)), "short-lived-threads"),
+        None
+    );
+    assert_eq!(
+        found(one_after_the_other(50, us(10)), "short-lived-threads"),
+        None
+    );
+}
+
+/// A writer that waits for half of a second, and readers that end so long after it.
+fn readers_and_writer(after_ns: u64, reader_wait_ns: u64) -> ProfileBuilder {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(s(1));
+    let lock = b.rwlock("table");
+    let (read, write) = (b.site("read", "app.c", 20), b.site("write", "app.c", 30));
+    let writer = b
+        .thread("writer")
+        .start("writer", "app.c", 3)
+        .lives(0, ms(900))
+        .cpu(ms(20))
+        .id();
+    b.op(writer, lock, write, Op::RwlockWr, 100)
+        .waits(100, ms(870))
+        .hold(us(1));
+    for _ in 0..3 {
+        let end = ms(900) + after_ns;
+        let reader = b
+            .thread("reader")
+            .start("reader", "app.c", 2)
+            .lives(0, end)
+            .cpu(ms(600))
+            .id();
+        b.op(reader, lock, read, Op::RwlockRd, 9000).hold(us(90));
+        b.op(reader, lock, read, Op::RwlockRd, 10)
+            .waits(10, reader_wait_ns);
+    }
+    b
+}
+
+#[test]
+fn a_writer_for_whom_all_others_go_on_is_starved() {
+    let finding = found(readers_and_writer(ms(1), ms(1)), "starved-thread");
+    let (low, mid, high) = gain(finding.as_ref());
+    assert_eq!(low, 1.0);
+    assert!(mid > 2.0 && high > 7.0, "{mid} {high}");
+    let text = finding.map(|f| f.causes[0].fix.clone()).unwrap_or_default();
+    assert!(
+        text.contains("WRITER") && text.contains("read() app.c:20"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nobody_starves_if_the_others_have_their_own_end_or_wait_as_well() {
+    assert_eq!(
+        found(readers_and_writer(ms(90), ms(1)), "starved-thread"),
+        None
+    );
+    // All alive when the process ends: who goes on for whom is not known.
+    assert_eq!(
+        found(readers_and_writer(0, ms(600)), "starved-thread"),
+        None
+    );
+}
+
+/// Eight threads that wait so often on a condition variable that is broadcast, and take its mutex so often.
+fn waiters(waits: u64, taken: u64) -> ProfileBuilder {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(s(1));
+    let (lock, cond) = (b.mutex("lock"), b.cond("there"));
+    let (get, put) = (b.site("get", "app.c", 5), b.site("put", "app.c", 9));
+    for _ in 0..8 {
+        let t = b
+            .thread("worker")
+            .start("worker", "app.c", 1)
+            .cpu(ms(150))
+            .sys(ms(120))
+            .id();
+        b.acquires(t, lock, get, taken);
+        b.cond_waits(t, cond, get, waits, ms(800));
+    }
+    let producer = b
+        .thread("producer")
+        .start("producer", "app.c", 2)
+        .cpu(ms(800))
+        .sys(ms(600))
+        .id();
+    b.acquires(producer, lock, put, 10_000);
+    b.op(producer, cond, put, Op::CondBroadcast, 10_000);
+    b
+}
+
+#[test]
+fn who_waits_again_without_letting_the_mutex_go_was_woken_for_nothing() {
+    let finding = found(waiters(10_000, 1250), "futile-wakeups");
+    let (low, mid, high) = gain(finding.as_ref());
+    assert!(low >= 1.0 && mid > 1.1 && high > mid, "{low} {mid} {high}");
+    let text = finding.map(|f| f.causes[0].fix.clone()).unwrap_or_default();
+    assert!(text.contains("put() app.c:9"), "{text}");
+}
+
+#[test]
+fn a_barrier_made_of_a_condition_variable_wakes_nobody_for_nothing() {
+    // Each takes the mutex before each wait, and all go on.
+    assert_eq!(found(waiters(10_000, 10_000), "futile-wakeups"), None);
+    // Each broadcast wakes one.
+    assert_eq!(found(waiters(1250, 10), "futile-wakeups"), None);
+}
