@@ -63,7 +63,7 @@ pub struct Recording {
 
     /// Thread records per process; later threads share those of ended ones
     ///
-    /// A count. Cost: 12 KB of memory for each thread that runs.
+    /// A count. Cost: 15 KB of memory for each thread that runs.
     #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 8192,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub max_threads: u32,

@@ -26,6 +26,9 @@ pub(crate) struct Saving {
 /// to an idle processor of a virtual machine 10.
 pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 
+/// Most of what threads run can be the price of a lock.
+pub(crate) const NO_WORK: f64 = 0.9;
+
 impl Saving {
     /// Low, expected and high. CPU time that is work stays, and needs its CPUs.
     pub(crate) fn gain(&self, view: &View, method: &str, limited_by: &str) -> Gain {

@@ -369,7 +369,14 @@ fn complete_threads(sched: &Sched, processes: &mut [Process]) {
             thread.cpu_ns = thread.cpu_ns.max(row.running_ns);
         }
         if thread.run_delay_ns.is_none() {
-            thread.run_delay_ns = Some(row.delayed_ns + row.preempted_ns);
+            let delay = row.delayed_ns + row.preempted_ns;
+            // For the agent a thread begins with its routine. It waited for its first processor before.
+            let life = thread.end_ns.saturating_sub(thread.start_ns);
+            let known = !without_agent && thread.end_ns != 0;
+            thread.run_delay_ns = Some(match known {
+                true => delay.min(life.saturating_sub(thread.cpu_ns)),
+                false => delay,
+            });
         }
         if without_agent {
             thread.involuntary_switches = row.preemptions;

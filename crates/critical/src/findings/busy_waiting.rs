@@ -5,7 +5,7 @@ use convoy_model::words::{duration, percent, plural};
 use convoy_model::{SpinKind, SpinLoop};
 
 use super::Context;
-use crate::gain::Saving;
+use crate::gain::{Saving, NO_WORK};
 use crate::rows::LoopRow;
 use crate::short_cpus::{loss, Loss};
 use crate::text::{cause, evidence};
@@ -28,7 +28,10 @@ fn finding(cx: &Context, row: &LoopRow, burnt: f64, loss: &Loss) -> Option<Findi
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
     let place = place(view, row, spin);
-    let saving = saving(view, row, burnt, loss);
+    let mut saving = saving(view, row, burnt, loss);
+    if is_monitor(spin) {
+        without_monitor(view, row, &mut saving);
+    }
     let short = saving.bound(view) >= view.t.gain_mid;
     let gain = if short {
         saving.gain(view, METHOD, "the threads that work")
@@ -94,11 +97,7 @@ fn finding(cx: &Context, row: &LoopRow, burnt: f64, loss: &Loss) -> Option<Findi
             percent(row.share)
         ),
         evidence: list,
-        causes: vec![cause(
-            "busy-waiting",
-            what(spin.kind),
-            format!("block after a few tries (futex, condition variable), or have fewer threads wait at {place}"),
-        )],
+        causes: vec![cause("busy-waiting", why(spin), fix(spin, &place))],
         undecided: String::new(),
         gain,
         share_of_thread_time: row.share,
@@ -140,8 +139,34 @@ fn place(view: &View, row: &LoopRow, spin: &SpinLoop) -> String {
     }
 }
 
-fn what(kind: SpinKind) -> &'static str {
-    match kind {
+/// Whether the Java virtual machine spins there for a monitor (`synchronized`) that another thread has.
+fn is_monitor(spin: &SpinLoop) -> bool {
+    let mut frames = spin.frames.iter();
+    frames.any(|frame| frame.function.contains("ObjectMonitor::"))
+}
+
+/// A monitor that threads fight for costs more than the loop: it goes from processor to processor with what it guards,
+/// and a thread that has spun for nothing sleeps. Nobody knows how much of what the threads run is left without.
+fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
+    let members = view.members(row.group);
+    let running: f64 = members.iter().map(|th| th.cpu_work_ns() as f64).sum();
+    let each = NO_WORK * running / (members.len() as f64).max(1.0);
+    saving.most = saving.most.max(each.min(view.wall));
+    saving.cpu.1 = NO_WORK * running;
+}
+
+fn fix(spin: &SpinLoop, place: &str) -> String {
+    match is_monitor(spin) {
+        true => "shorter synchronized sections, or a monitor for each part of the data (as java.util.concurrent has)".into(),
+        false => format!("block after a few tries (futex, condition variable), or have fewer threads wait at {place}"),
+    }
+}
+
+fn why(spin: &SpinLoop) -> &'static str {
+    if is_monitor(spin) {
+        return "threads try for a Java monitor that another one has, before they sleep";
+    }
+    match spin.kind {
         SpinKind::Polling => "a loop looks at memory until it changes, and does nothing else",
         SpinKind::Pause => "a loop with a pause instruction looks at memory until it changes",
         SpinKind::Lock => "a loop tries to take a lock until it gets it",

@@ -11,7 +11,7 @@ use convoy_profile::ObjectKind;
 
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
-use crate::gain::{Saving, SWITCH_NS};
+use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{add, freed};
 use crate::switching::Switching;
 use crate::tables::paths::most;
@@ -33,8 +33,6 @@ const EXPECTED: f64 = 0.5;
 const SURE: f64 = 0.2;
 /// Time in the kernel per wait from which most calls that want to wait come back at once. A wait takes less than 20 us.
 const HOT_NS: f64 = 50_000.0;
-/// Most of what threads run can be the price of a lock.
-const NO_WORK: f64 = 0.9;
 const METHOD: &str = "waits for it while few threads worked, gone";
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

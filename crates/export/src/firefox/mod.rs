@@ -30,6 +30,9 @@ const CATEGORY_WAITING: usize = 4;
 const CATEGORY_BLOCKED: usize = 5;
 const CATEGORY_FINDING: usize = 6;
 
+/// Threads, at most: with thousands the profiler takes minutes to load.
+const THREADS: usize = 1_000;
+
 /// Markers for waits, at most: more make the profiler slow.
 const MARKERS: usize = 200_000;
 
@@ -84,6 +87,15 @@ pub fn profile(source: &Source<'_>, out: &mut dyn Write) -> Result<Vec<String>, 
         }
     }
     whole_run(source.report, &mut threads, &mut tables, clock);
+    let all = threads.len();
+    threads::keep_busiest(&mut threads, THREADS);
+    if threads.len() < all {
+        remarks.push(format!(
+            "{} of {all} threads, those that were on a CPU for the shortest time, are left out: the profiler does not \
+             load as many; convoy export --format perfetto has all",
+            all - threads.len()
+        ));
+    }
     let (shared, libs) = tables.finish();
     let document = Document {
         meta: meta(model),

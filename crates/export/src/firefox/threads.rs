@@ -1,5 +1,8 @@
 //! The threads of a Firefox profile: their time as samples, their waits as markers.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::{json, Value};
 
@@ -134,7 +137,31 @@ pub fn all(model: &Model, clock: Clock) -> Vec<Thread> {
         .collect()
 }
 
+/// Leaves out the threads that were on a CPU for the shortest time, if there are more than so many. Those that have
+/// findings stay, and main threads go last.
+pub fn keep_busiest(threads: &mut Vec<Thread>, most: usize) {
+    if threads.len() <= most {
+        return;
+    }
+    let mut order: Vec<usize> = (0..threads.len()).collect();
+    let ranks: Vec<_> = threads.iter().map(Thread::rank).collect();
+    let rank = |ix: usize| ranks.get(ix).copied().unwrap_or_default();
+    order.sort_by(|&a, &b| rank(b).partial_cmp(&rank(a)).unwrap_or(Ordering::Equal));
+    order.truncate(most);
+    let kept: HashSet<usize> = order.into_iter().collect();
+    let mut at = 0..;
+    threads.retain(|_| at.next().is_some_and(|ix| kept.contains(&ix)));
+}
+
 impl Thread {
+    /// What is left out last: who has findings, main threads, then by CPU time.
+    fn rank(&self) -> (bool, bool, f64) {
+        let is_finding = |category: &usize| *category == CATEGORY_FINDING;
+        let found = self.markers.category.iter().any(is_finding);
+        let cpu = self.samples.cpu_delta.iter().sum();
+        (found, self.is_main_thread, cpu)
+    }
+
     /// What it did from this time on, for so long. From whole nanoseconds: a difference of milliseconds has a tail of
     /// digits that makes the file twice as large.
     fn sample(&mut self, time: f64, ns: u64, stack: usize, on_cpu: bool) {
@@ -296,5 +323,36 @@ fn marker(
     if let Some(thread) = threads.get_mut(own) {
         let category = category(m.state);
         thread.markers.push(data, name, category, from, Some(to));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_threads_those_that_did_least_are_left_out() {
+        let model = Model {
+            threads: (0..5)
+                .map(|ix| convoy_model::Thread {
+                    tid: ix,
+                    main: ix == 0,
+                    ..convoy_model::Thread::default()
+                })
+                .collect(),
+            ..Model::default()
+        };
+        let mut threads = all(&model, Clock { start_ns: 0 });
+        for (thread, ns) in threads.iter_mut().zip([0, 10_000, 50_000, 0, 30_000]) {
+            thread.sample(0.0, ns, 0, true);
+        }
+        if let Some(thread) = threads.get_mut(3) {
+            thread.markers.finding(0, Value::Null, 1.0);
+        }
+        keep_busiest(&mut threads, 4);
+        let left: Vec<_> = threads.iter().map(|thread| thread.tid.clone()).collect();
+        assert_eq!(left, [0, 2, 3, 4]);
+        keep_busiest(&mut threads, 4);
+        assert_eq!(threads.len(), 4);
     }
 }
