@@ -20,10 +20,14 @@ use crate::Context;
 /// Share of its life that the thread waits for the lock, and that the others do at most.
 const STARVED: f64 = 0.5;
 const OTHERS: f64 = 0.1;
+/// Times that others take the lock for each time that it does: with fewer, it only waits for long holds, in its turn.
+const PASSED: f64 = 5.0;
 /// Share of the run that it lives for.
 const LONG: f64 = 0.5;
 /// Share of the run within which all others end once it has: they only went on because it did.
 const TOGETHER: f64 = 0.02;
+/// The same before it has: what they wait for is there before the thread itself is gone.
+const BEFORE: f64 = 0.005;
 /// It still waits for those that have the lock when it comes.
 const EXPECTED: f64 = 0.8;
 
@@ -55,7 +59,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     let others = || waits.iter().filter(|(i, _)| **i != starved);
     let at_ease = |(i, ns): (&usize, &f64)| share(*i, *ns) <= OTHERS;
     // A thread that lived on until the process ended says nothing of who waited for whom.
-    let end = thread.end..=thread.end + TOGETHER * view.wall();
+    let end = thread.end - BEFORE * view.wall()..=thread.end + TOGETHER * view.wall();
     let until = |i: usize| end.contains(&view.threads[i].end);
     if others().count() == 0
         || !others().all(at_ease)
@@ -66,6 +70,11 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     }
     let own = |u: &&&Use| view.thread(u.thread) == Some(starved);
     let calls: u64 = uses().filter(own).map(|u| u.calls).sum();
+    let of_others: u64 = uses().filter(|u| !own(u)).map(|u| u.calls).sum();
+    let passed = of_others as f64 / calls.max(1) as f64;
+    if passed < PASSED {
+        return None;
+    }
     let site = most_called(uses().filter(own));
     let holder = most_called(uses().filter(|u| !own(u)));
     let at =
@@ -118,8 +127,9 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
                 "others",
                 others().count() as f64,
                 format!(
-                    "{} others hardly wait, take it at {there} for {} each, and end within {} of that thread's end",
+                    "{} others hardly wait, take it at {there} {} times for each of these, for {} each, and end within {} of that thread's end",
                     others().count(),
+                    count(passed),
                     duration(hold),
                     percent(TOGETHER)
                 ),

@@ -114,6 +114,21 @@ fn nobody_starves_if_the_others_have_their_own_end_or_wait_as_well() {
         found(readers_and_writer(ms(90), ms(1)), "starved-thread"),
         None
     );
+    // In turns: each of its waits is one long hold of somebody.
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(s(1));
+    let lock = b.mutex("chain");
+    let at = b.site("front", "app.c", 20);
+    for (name, wait) in [("front", ms(800)), ("back", ms(1))] {
+        let t = b
+            .thread(name)
+            .start(name, "app.c", 2)
+            .lives(0, ms(900))
+            .cpu(ms(50))
+            .id();
+        b.contended(t, lock, at, 100, wait);
+    }
+    assert_eq!(found(b, "starved-thread"), None);
     // All alive when the process ends: who goes on for whom is not known.
     assert_eq!(
         found(readers_and_writer(0, ms(600)), "starved-thread"),
