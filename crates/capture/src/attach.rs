@@ -146,10 +146,7 @@ impl Attached {
         meta.notes.extend(self.clock.drift_note());
         let mut processes = Vec::new();
         let heard = kernel::stop(self.listener, meta.end_ns, &mut warnings);
-        let (sched, files) = heard.map_or_else(Default::default, |heard| {
-            let (sched, files) = kernel::join(heard, &mut processes);
-            (Some(sched), files)
-        });
+        let (sched, files) = kernel::tables(heard, &mut processes);
         if sched.as_ref().is_some_and(|s| s.events == 0) {
             warnings.push(Trouble::new(
                 "no thread of the processes was switched in or out",

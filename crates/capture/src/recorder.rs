@@ -262,10 +262,7 @@ impl Running {
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;
         let without_agent = processes.is_empty();
-        let (sched, files) = heard.map_or_else(Default::default, |heard| {
-            let (sched, files) = kernel::join(heard, &mut processes);
-            (Some(sched), files)
-        });
+        let (sched, files) = kernel::tables(heard, &mut processes);
         if without_agent && sched.as_ref().is_none_or(|sched| sched.events == 0) {
             warnings.push(Trouble::new(
                 "no process of the command wrote anything",

@@ -9,7 +9,7 @@ use convoy_profile::{ObjectKind, Op};
 
 use crate::ops::Role;
 use crate::rows::{LockStats, Quadrant, SiteShare, WaitsFor};
-use crate::text::{function, place};
+use crate::text::{function, place_of};
 use crate::view::View;
 
 /// A section shorter than this may be one integer operation. Nanoseconds, cache misses included.
@@ -135,9 +135,7 @@ impl Case<'_> {
     }
 
     fn place(&self) -> String {
-        self.sites
-            .first()
-            .map_or_else(|| "an unknown place".into(), |s| place(self.view, s.site))
+        place_of(self.view, self.sites.first().map(|s| s.site))
     }
 
     fn has(&self, kind: ObjectKind) -> bool {

@@ -6,6 +6,7 @@ use convoy_profile::Op;
 
 use crate::causes::cause;
 use crate::gain::Saving;
+use crate::lives;
 use crate::text::{count, duration, evidence, percent, place};
 use crate::view::{ThreadTime, View};
 use crate::Context;
@@ -57,6 +58,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     };
     let (group, made) = churn.group(view)?;
     let (n, each) = (count(churn.n), duration((cpu / churn.n).max(1.0)));
+    let hz = churn.n / view.wall() * 1e9;
     Some(Finding {
         id: "short-lived-threads",
         subject: Subject::Group(group),
@@ -67,8 +69,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         evidence: vec![
             evidence(
                 "threads_hz",
-                churn.n / view.wall() * 1e9,
-                format!("{} threads a second", count(churn.n / view.wall() * 1e9)),
+                hz,
+                format!("{} threads a second", count(hz)),
             ),
             evidence(
                 "making_ratio",
@@ -109,31 +111,20 @@ impl<'a> Churn<'a> {
     fn of(view: &'a View) -> Option<Self> {
         let short = |t: &&ThreadTime| !t.main && t.life <= SHORT * view.wall();
         let threads: Vec<_> = view.threads.iter().filter(short).collect();
-        let shared: u64 = threads.iter().map(|t| lives(view, t)).sum();
+        let shared: u64 = threads.iter().map(|t| sharers(view, t)).sum();
         let n = shared.max(threads.len() as u64) as f64;
         if n < THREADS || n / view.wall() * 1e9 < THREADS_HZ {
             return None;
         }
-        let mut edges: Vec<(f64, i32)> = threads
-            .iter()
-            .flat_map(|t| [(t.start, 1), (t.end, -1)])
-            .collect();
-        edges.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let (mut alive, mut most, mut there, mut since) = (0, 0, 0.0, 0.0);
-        for (at, step) in edges {
-            if alive > 0 {
-                there += at - since;
-            }
-            alive += step;
-            most = most.max(alive);
-            since = at;
-        }
+        let lives = || threads.iter().map(|t| t.span());
+        let there = lives::length(&lives::union(lives()));
+        let at_once = lives::most_at_once(lives()).max(1) as f64;
         // Of threads that shared a record one life is known, and each had to be made. To start one takes longer than
         // that; who waits for its end sees it.
         let known = n / threads.len().max(1) as f64;
         Some(Self {
             stretch: ((there * known).max(joins(view)) + n * MAKE_NS).min(view.wall()),
-            at_once: f64::from(most.max(1)),
+            at_once,
             threads,
             n,
         })
@@ -159,7 +150,7 @@ impl<'a> Churn<'a> {
     fn group(&self, view: &View) -> Option<(GroupId, String)> {
         let mut counts = std::collections::BTreeMap::new();
         for t in &self.threads {
-            *counts.entry(t.group).or_insert(0) += lives(view, t).max(1);
+            *counts.entry(t.group).or_insert(0) += sharers(view, t).max(1);
         }
         let (id, _) = counts.into_iter().max_by_key(|(_, n)| *n)?;
         let group = view.model.groups.get(id.0 as usize);
@@ -179,7 +170,7 @@ fn joins(view: &View) -> f64 {
 }
 
 /// Threads that shared a record one after another; 0 of one that only the kernel saw, and that may be among these.
-fn lives(view: &View, t: &ThreadTime) -> u64 {
+fn sharers(view: &View, t: &ThreadTime) -> u64 {
     let thread = view.model.threads.get(t.id.0 as usize);
     thread.map_or(0, |th| u64::from(th.lives))
 }

@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{SiteId, Use};
+use convoy_model::Use;
 use convoy_profile::{ObjectKind, Op};
 
 use crate::causes::cause;
 use crate::gain::{kernel_share, predict, Change, PARK_NS};
 use crate::ops::Role;
 use crate::rows::EventRow;
-use crate::text::{count, evidence, function, percent, place};
+use crate::text::{count, evidence, function, percent, place_of};
+use crate::view::site_with_most;
 use crate::Context;
 
 /// Share of the waits that must be such.
@@ -38,11 +39,9 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
     let uses = view.uses_of(event.object);
     let wakes = |u: &&&Use| view.role(u) == Some(Role::Wake);
     let (mut broadcasts, mut calls) = (BTreeMap::new(), 0);
-    let mut site: BTreeMap<SiteId, u64> = BTreeMap::new();
     for u in uses.iter().filter(wakes) {
         calls += u.calls;
         if u.op == Some(Op::CondBroadcast) {
-            *site.entry(u.site).or_default() += u.calls;
             if let Some(i) = view.thread(u.thread) {
                 *broadcasts.entry(i).or_insert(0) += u.calls;
             }
@@ -74,11 +73,9 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
             *sum = (n * park).min(0.9 * in_kernel * thread.cpu);
         }
     }
-    let waker = site
-        .into_iter()
-        .max_by_key(|(_, n)| *n)
-        .map(|(site, _)| site);
-    let here = waker.map_or_else(|| "an unknown place".into(), |site| place(view, site));
+    let broadcast = uses.iter().copied();
+    let broadcast = broadcast.filter(|u| u.op == Some(Op::CondBroadcast));
+    let here = place_of(view, site_with_most(broadcast, |u| u.calls));
     let of_calls = waits / calls.max(1) as f64;
     let share = futile / waits;
     Some(Finding {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use convoy_model::{GroupId, ObjectId};
 
 use crate::idle::Links;
+use crate::lives;
 use crate::ops::Role;
 use crate::rows::{GroupRow, Parallelism};
-use crate::view::View;
+use crate::view::{ThreadTime, View};
 
 /// One row per group, most CPU time first.
 pub(crate) fn group_rows(view: &View, links: &Links) -> Vec<GroupRow> {
@@ -102,7 +103,7 @@ pub(crate) fn parallelism(view: &View) -> Parallelism {
         process: view.process,
         wall_ns: wall as u64,
         threads: view.threads.len(),
-        threads_max: most_at_once(view),
+        threads_max: lives::most_at_once(view.threads.iter().map(ThreadTime::span)),
         cpus,
         cpu_ns: cpu as u64,
         cpus_busy: if wall > 0.0 { cpu / wall } else { 0.0 },
@@ -118,24 +119,4 @@ pub(crate) fn parallelism(view: &View) -> Parallelism {
         idle_wait_ns: sum(|t| t.idle),
         off_cpu_ns: sum(|t| t.off),
     }
-}
-
-fn most_at_once(view: &View) -> usize {
-    let mut edges: Vec<(f64, i32)> = view
-        .threads
-        .iter()
-        .flat_map(|t| [(t.start, 1), (t.end, -1)])
-        .collect();
-    // Ends first: one that begins when another ends did not run beside it.
-    edges.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let mut now = 0;
-    edges
-        .iter()
-        .map(|(_, d)| {
-            now += d;
-            now
-        })
-        .max()
-        .unwrap_or(0)
-        .max(0) as usize
 }

@@ -16,6 +16,7 @@ mod gain;
 mod groups;
 mod idle;
 mod imbalance;
+mod lives;
 mod lock_rows;
 mod ops;
 mod pool;

@@ -6,7 +6,7 @@ use crate::causes::cause;
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::{EventClass, EventRow};
-use crate::text::{count, duration, evidence, percent, place, plural};
+use crate::text::{count, duration, evidence, percent, place_of, plural};
 use crate::Context;
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
@@ -32,10 +32,7 @@ fn finding(cx: &Context, event: &EventRow) -> Finding {
     }
     // What the tokens stand for may itself be scarce.
     change.sure = 0.2;
-    let here = event
-        .sites
-        .first()
-        .map_or_else(|| "an unknown place".into(), |s| place(view, s.site));
+    let here = place_of(view, event.sites.first().map(|s| s.site));
     Finding {
         id: "small-pool",
         subject: Subject::Object(event.object),

@@ -4,6 +4,7 @@ use convoy_model::finding::{Finding, Subject};
 
 use crate::causes::cause;
 use crate::gain::Saving;
+use crate::lives;
 use crate::text::{duration, evidence, percent};
 use crate::Context;
 
@@ -22,13 +23,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if others.len() < 2 || view.cpus < 1.5 {
         return None;
     }
-    let mut lives: Vec<(f64, f64)> = others.iter().map(|t| (t.start, t.end)).collect();
-    lives.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut accompanied, mut until) = (0.0, f64::NEG_INFINITY);
-    for (a, b) in lives {
-        accompanied += (b - a.max(until)).max(0.0);
-        until = until.max(b);
-    }
+    let accompanied = lives::length(&lives::union(others.iter().map(|t| t.span())));
     let alone = (main.life - accompanied).max(0.0);
     // Work that cannot have been done beside the others: beside them it waited.
     let beside = (accompanied - main.lock_wait - main.event_wait).max(0.0);

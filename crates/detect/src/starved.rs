@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{SiteId, Use};
+use convoy_model::Use;
 use convoy_profile::ObjectKind;
 
 use crate::causes::cause;
 use crate::gain::Saving;
 use crate::ops::Role;
 use crate::rows::LockRow;
-use crate::text::{count, duration, evidence, percent, place};
+use crate::text::{count, duration, evidence, percent, place_of};
+use crate::view::site_with_most;
 use crate::Context;
 
 /// Share of its life that the thread waits for the lock, and that the others do at most.
@@ -75,11 +76,9 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     if passed < PASSED {
         return None;
     }
-    let site = most_called(uses().filter(own));
-    let holder = most_called(uses().filter(|u| !own(u)));
-    let at =
-        |site: Option<SiteId>| site.map_or_else(|| "an unknown place".into(), |s| place(view, s));
-    let (here, there) = (at(site), at(holder));
+    let site = site_with_most(uses().copied().filter(|u| own(&u)), |u| u.calls);
+    let holder = site_with_most(uses().copied().filter(|u| !own(&u)), |u| u.calls);
+    let (here, there) = (place_of(view, site), place_of(view, holder));
     let hold = row.stats.hold_total_ns / row.stats.acquisitions.max(1) as f64;
     let saving = Saving {
         stretch: thread.life,
@@ -105,9 +104,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     };
     Some(Finding {
         id: "starved-thread",
-        subject: site.map_or(Subject::Object(row.object), |site| {
-            Subject::Site(row.object, site)
-        }),
+        subject: Subject::object_at(row.object, site),
         title: format!(
             "{name}: a thread of {} waits {} of its time for it, and the others go on until that thread is done",
             view.group_name(thread.group),
@@ -147,13 +144,4 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
             "that the others only go on until that thread is done is concluded from when they end".into(),
         ],
     })
-}
-
-fn most_called<'a>(uses: impl Iterator<Item = &'a &'a Use>) -> Option<SiteId> {
-    let mut calls: BTreeMap<SiteId, u64> = BTreeMap::new();
-    for u in uses {
-        *calls.entry(u.site).or_default() += u.calls;
-    }
-    let most = calls.into_iter().max_by_key(|(_, n)| *n);
-    most.map(|(site, _)| site)
 }

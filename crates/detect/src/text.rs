@@ -27,6 +27,11 @@ pub(crate) fn place(view: &View, site: SiteId) -> String {
     shown(view, site).map_or_else(|| "an unknown place".into(), frame_place)
 }
 
+/// The same, if there is one.
+pub(crate) fn place_of(view: &View, site: Option<SiteId>) -> String {
+    site.map_or_else(|| "an unknown place".into(), |site| place(view, site))
+}
+
 /// The function of a site; empty if unknown.
 pub(crate) fn function<'a>(view: &View<'a>, site: SiteId) -> &'a str {
     shown(view, site).map_or("", |f| f.function.as_str())

@@ -5,14 +5,14 @@
 //! short of CPUs. (A loop that failed 9.7 million times a second bought nothing on two CPUs.)
 
 use convoy_model::finding::{Finding, Gain, Subject};
-use convoy_model::{SiteId, Use};
+use convoy_model::Use;
 
 use crate::causes::cause;
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::LockRow;
-use crate::text::{count, evidence, percent, place, plural};
-use crate::view::{polls, try_spin_ns, View};
+use crate::text::{count, evidence, percent, place_of, plural};
+use crate::view::{polls, site_with_most, try_spin_ns};
 use crate::Context;
 
 /// Failed tries a second below which a loop is a poll, not a spin.
@@ -59,8 +59,10 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     if share < cx.t.waited_ratio {
         return None;
     }
-    let site = spinning_site(view, row);
-    let here = site.map_or_else(|| "an unknown place".into(), |s| place(view, s));
+    let tries = view.uses_of(row.object).iter().copied();
+    let tries = tries.filter(|u| view.role(u) == Some(Role::Try));
+    let site = site_with_most(tries, |u| u.failed);
+    let here = place_of(view, site);
     let gain = gain(cx, &change, &most, share, total);
     let mut caveats = Vec::new();
     if gain.mid < cx.t.gain_mid {
@@ -71,9 +73,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     }
     Some(Finding {
         id: "trylock-spin",
-        subject: site.map_or(Subject::Object(row.object), |site| {
-            Subject::Site(row.object, site)
-        }),
+        subject: Subject::object_at(row.object, site),
         title: format!(
             "{}: {} spin on trylock {} of their time",
             view.object_name(row.object),
@@ -153,17 +153,4 @@ fn spun(u: &Use, cpu: f64) -> (f64, f64) {
     } else {
         (known, known)
     }
-}
-
-/// The site with most failed tries.
-fn spinning_site(view: &View, row: &LockRow) -> Option<SiteId> {
-    let mut by_site: std::collections::BTreeMap<SiteId, u64> = Default::default();
-    for u in view
-        .uses_of(row.object)
-        .iter()
-        .filter(|u| view.role(u) == Some(Role::Try))
-    {
-        *by_site.entry(u.site).or_default() += u.failed;
-    }
-    by_site.into_iter().max_by_key(|(_, n)| *n).map(|(s, _)| s)
 }

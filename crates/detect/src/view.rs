@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, Model, Object, ObjectId, ProcessId, ThreadId, Use};
+use convoy_model::{GroupId, Model, Object, ObjectId, ProcessId, SiteId, ThreadId, Use};
 use convoy_profile::Op;
 
 use crate::ops::{role, spins, Locks, Role};
@@ -42,6 +42,11 @@ pub(crate) struct ThreadTime {
 }
 
 impl ThreadTime {
+    /// From its start to its end.
+    pub(crate) fn span(&self) -> (f64, f64) {
+        (self.start, self.end)
+    }
+
     /// Work: what would be left if it never had to wait for anybody or for a CPU.
     pub(crate) fn busy(&self) -> f64 {
         (self.cpu - self.spin).max(0.0) + self.off
@@ -321,6 +326,18 @@ impl<'a> View<'a> {
             t.off = rest - t.run_delay;
         }
     }
+}
+
+/// The site of which all these uses together have most.
+pub(crate) fn site_with_most<'a>(
+    uses: impl Iterator<Item = &'a Use>,
+    of: impl Fn(&Use) -> u64,
+) -> Option<SiteId> {
+    let mut by_site: BTreeMap<SiteId, u64> = BTreeMap::new();
+    for u in uses {
+        *by_site.entry(u.site).or_default() += of(u);
+    }
+    by_site.into_iter().max_by_key(|(_, n)| *n).map(|(s, _)| s)
 }
 
 /// CPU time that a trylock loop burnt, nanoseconds: the time spent trying as recorded, but not more

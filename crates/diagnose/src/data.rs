@@ -196,11 +196,11 @@ impl<'a> Piece<'a> {
             Region::Lock => "the lock",
         };
         DataRow {
-            name: match (self.variable, self.symbol) {
-                _ if self.from.is_some() => self.object_name(self.from.unwrap_or_default()),
-                (Some(_), Some(symbol)) if self.words == 1 => symbol.to_owned(),
-                (Some(variable), _) => format!("{variable}, {words}"),
-                (None, _) => format!("{memory}, {words}"),
+            name: match (self.from, self.variable, self.symbol) {
+                (Some(from), ..) => self.object_name(from),
+                (None, Some(_), Some(symbol)) if self.words == 1 => symbol.to_owned(),
+                (None, Some(variable), _) => format!("{variable}, {words}"),
+                (None, None, _) => format!("{memory}, {words}"),
             },
             region: self.region,
             words: self.words,

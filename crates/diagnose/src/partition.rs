@@ -194,6 +194,7 @@ fn parts(
     }
     let members: Vec<u32> = parent.keys().copied().collect();
     let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    // In order of the words, so that they can be searched.
     for word in members {
         let root = find(&mut parent, word);
         parts.entry(root).or_default().push(word);
@@ -232,7 +233,7 @@ fn parts(
         Some(site.site)
     };
     let name = |words: &Vec<u32>| {
-        let rows = data(eyes, samples, |word| words.contains(&word));
+        let rows = data(eyes, samples, |word| words.binary_search(&word).is_ok());
         rows.first()
             .map_or_else(String::new, |row| row.name.clone())
     };

@@ -50,11 +50,7 @@ impl World {
     }
 
     fn rows(self) -> Vec<SiteRow> {
-        let mut profile = self.p.build();
-        self.traces.put(&mut profile);
-        let bytes = profile.to_bytes().unwrap();
-        let (profile, warnings) = convoy_profile::Profile::read(&bytes).unwrap();
-        assert_eq!(warnings, []);
+        let profile = self.traces.recorded(self.p);
         analyze(&Model::build(&profile), &Thresholds::default()).sites
     }
 

@@ -41,6 +41,16 @@ impl World {
         self.p.frame("work", "work.c", line)
     }
 
+    /// Two locks that are taken inside of sections only.
+    fn finer_locks(&mut self) -> [ObjectIx; 2] {
+        let site = self.p.site("work", "work.c", 12);
+        ["left_lock", "right_lock"].map(|name| {
+            let lock = self.p.mutex(name);
+            self.p.acquires(self.threads[0], lock, site, 60);
+            lock
+        })
+    }
+
     /// One section of each thread in turn, `n` times; `steps` gets the thread and the turn.
     fn run(&mut self, n: u64, steps: impl Fn(u64, u64) -> Vec<Step>) {
         let (lock, site) = (self.lock, self.site);
@@ -55,11 +65,7 @@ impl World {
     }
 
     fn judge(self) -> (Model, Analysis) {
-        let mut profile = self.p.build();
-        self.traces.put(&mut profile);
-        let bytes = profile.to_bytes().unwrap();
-        let (profile, warnings) = convoy_profile::Profile::read(&bytes).unwrap();
-        assert_eq!(warnings, []);
+        let profile = self.traces.recorded(self.p);
         let model = Model::build(&profile);
         let analysis = analyze(&model, &Thresholds::default());
         (model, analysis)
@@ -303,11 +309,7 @@ fn a_lock_inside_another_is_not_needed() {
 fn a_common_lock_serializes_finer_ones() {
     let mut w = World::new();
     let line = w.line(12);
-    let locks = ["left_lock", "right_lock"].map(|name| w.p.mutex(name));
-    for lock in locks {
-        let site = w.p.site("work", "work.c", 12);
-        w.p.acquires(w.threads[0], lock, site, 60);
-    }
+    let locks = w.finer_locks();
     w.run(60, |_, turn| {
         let side = turn % 2;
         vec![Step::Lock(
@@ -323,11 +325,7 @@ fn a_common_lock_serializes_finer_ones() {
 fn a_common_lock_of_one_thread_serializes_nobody() {
     let mut w = World::new();
     let line = w.line(12);
-    let locks = ["left_lock", "right_lock"].map(|name| w.p.mutex(name));
-    for lock in locks {
-        let site = w.p.site("work", "work.c", 12);
-        w.p.acquires(w.threads[0], lock, site, 60);
-    }
+    let locks = w.finer_locks();
     for turn in 0..120 {
         let side = turn % 2;
         let inner = vec![Step::Add(line, HEAP + side * 64)];

@@ -55,6 +55,13 @@ pub enum Subject {
     Run,
 }
 
+impl Subject {
+    /// An object, at one call stack if that is known.
+    pub fn object_at(object: ObjectId, site: Option<SiteId>) -> Self {
+        site.map_or(Self::Object(object), |site| Self::Site(object, site))
+    }
+}
+
 /// A number with its name and unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evidence {

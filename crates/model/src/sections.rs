@@ -292,8 +292,6 @@ pub struct SectionFollow {
     pub then: u32,
     /// Times.
     pub n: u64,
-    /// Between the release and the next acquire: sum.
-    pub gap_ns: u64,
-    /// The median of a random sample.
+    /// Between the release and the next acquire: the median of a random sample.
     pub gap_median_ns: u64,
 }

@@ -320,8 +320,6 @@ pub struct SectionFollow {
     pub then: SectionSiteIx,
     /// Times.
     pub n: u64,
-    /// Between the release and the next acquire, nanoseconds: sum.
-    pub gap_ns: u64,
-    /// The median of a random sample.
+    /// Between the release and the next acquire, nanoseconds: the median of a random sample.
     pub gap_median_ns: u64,
 }

@@ -74,7 +74,6 @@ struct Last {
 #[derive(Debug, Default)]
 pub(crate) struct Follow {
     pub(crate) n: u64,
-    pub(crate) gap_ns: u64,
     /// A uniform sample of the gaps.
     gaps: Vec<u64>,
 }
@@ -82,7 +81,6 @@ pub(crate) struct Follow {
 impl Follow {
     fn add(&mut self, gap_ns: u64, random: &mut Random) {
         self.n += 1;
-        self.gap_ns = self.gap_ns.saturating_add(gap_ns);
         match place(random, self.n, self.gaps.len(), GAPS) {
             Some(at) if at == self.gaps.len() => self.gaps.push(gap_ns),
             Some(at) => self.gaps[at] = gap_ns,

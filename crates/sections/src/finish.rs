@@ -47,7 +47,6 @@ pub(crate) fn finish(
                 first: *numbers.get(first)?,
                 then: *numbers.get(then)?,
                 n: follow.n,
-                gap_ns: follow.gap_ns,
                 gap_median_ns: follow.median_ns(),
             })
         })

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use convoy_profile::{FrameIx, ObjectIx, Op, Process, Profile, SectionEnd, StackIx, ThreadIx};
 use convoy_sections::{Access, AccessKind, Accounting, Allocator, Block, Options, Places, Section};
 
+use crate::ProfileBuilder;
+
 /// Something that a section does at a place.
 #[derive(Debug, Clone)]
 pub enum Step {
@@ -222,6 +224,16 @@ impl Traces {
             },
         );
         id
+    }
+
+    /// The profile with its sections, as it is read from a file.
+    pub fn recorded(self, builder: ProfileBuilder) -> Profile {
+        let mut profile = builder.build();
+        self.put(&mut profile);
+        let bytes = profile.to_bytes().expect("a profile can be written");
+        let (profile, warnings) = Profile::read(&bytes).expect("and read");
+        assert_eq!(warnings, []);
+        profile
     }
 
     /// The profile with its sections.

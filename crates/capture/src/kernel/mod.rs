@@ -20,11 +20,14 @@ mod reason;
 mod tests;
 mod waiting;
 
-pub(crate) use join::{join, OpenFiles};
+use join::join;
+pub(crate) use join::OpenFiles;
 pub(crate) use listener::Listener;
 pub(crate) use open::Tier;
 pub use open::{Scheduler, Sources};
 pub(crate) use pipeline::Collected;
+
+use convoy_profile::{Process, Sched};
 
 use crate::error::Trouble;
 
@@ -46,6 +49,17 @@ pub(crate) fn stop(
     // Tables of every thread became rows: what they took is wanted for what comes next.
     release_freed_memory();
     heard
+}
+
+/// Joins what was heard, if anything was, with what the agents have written.
+pub(crate) fn tables(
+    heard: Option<Collected>,
+    processes: &mut Vec<Process>,
+) -> (Option<Sched>, Vec<(u32, OpenFiles)>) {
+    heard.map_or_else(Default::default, |heard| {
+        let (sched, files) = join(heard, processes);
+        (Some(sched), files)
+    })
 }
 
 /// Gives memory that was freed back to the system: the allocator keeps that of other threads for them.

@@ -3,6 +3,7 @@
 use convoy_model::{GroupId, ObjectId};
 
 use super::predict::Change;
+use crate::lives;
 use crate::lock_rows::Sum;
 use crate::ops::Role;
 use crate::view::View;
@@ -102,17 +103,11 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn of(view: &View, change: &Change) -> Self {
         let touched = |i: usize| change.deltas[i].size() > 0.0005 * view.threads[i].life;
-        let mut lives: Vec<(f64, f64)> = view
-            .threads
-            .iter()
-            .enumerate()
-            .filter(|(i, _)| touched(*i))
-            .map(|(_, t)| (t.start, t.end))
-            .collect();
-        lives.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let union = merge(lives);
+        let lives = view.threads.iter().enumerate();
+        let lives = lives.filter(|(i, _)| touched(*i));
+        let union = lives::union(lives.map(|(_, t)| t.span()));
         let mut this = Self {
-            length: union.iter().map(|(a, b)| b - a).sum(),
+            length: lives::length(&union),
             loads: Vec::new(),
         };
         for g in view.groups() {
@@ -190,30 +185,5 @@ impl Window {
             .map(|l| l.active() - l.loss(2).max(l.longest_loss))
             .fold(0.0, f64::max);
         (1.0 - all).max(floor).max(0.0)
-    }
-}
-
-/// Joins overlapping intervals that are sorted by start.
-fn merge(sorted: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let mut union: Vec<(f64, f64)> = Vec::new();
-    for (a, b) in sorted {
-        match union.last_mut() {
-            Some(last) if a <= last.1 => last.1 = last.1.max(b),
-            _ => union.push((a, b)),
-        }
-    }
-    union
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn overlapping_lives_are_one() {
-        assert_eq!(
-            merge(vec![(0.0, 5.0), (2.0, 3.0), (4.0, 8.0), (9.0, 10.0)]),
-            vec![(0.0, 8.0), (9.0, 10.0)]
-        );
     }
 }

@@ -112,7 +112,6 @@ pub(super) fn join(
             first: at_site(row.first)?,
             then: at_site(row.then)?,
             n: row.n,
-            gap_ns: row.gap_ns,
             gap_median_ns: row.gap_median_ns,
         })
     });

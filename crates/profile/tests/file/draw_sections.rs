@@ -63,7 +63,6 @@ pub fn sections(r: &mut Random, processes: &[Process], rows: u64) -> Sections {
             first: r.index(sites),
             then: r.index(sites),
             n: r.number(),
-            gap_ns: r.number(),
             gap_median_ns: r.number(),
         })
         .collect();

@@ -43,12 +43,8 @@ impl Judge<'_> {
     pub(super) fn between(&self, together: &Together) -> Option<Verdict> {
         let share = together.conflicts?;
         let (t, of_pairs) = (self.case.t, percent(share.share));
-        let parts = together.partition.as_ref().is_some_and(|p| p.parts > 1);
-        let one_part = together
-            .partition
-            .as_ref()
-            .is_some_and(|p| p.parts > 1 && p.separated < t.separated);
-        let in_parts = match one_part {
+        let parts = together.partition.as_ref().filter(|p| p.parts > 1);
+        let in_parts = match parts.is_some_and(|p| p.separated < t.separated) {
             true => "but most sections use one and the same part of them, in which they use several elements at a time",
             false => "but they use several elements at a time: finer locks would have to be taken together",
         };
@@ -57,7 +53,7 @@ impl Judge<'_> {
             share if share <= t.conflicts && !small => format!(
                 "only {of_pairs} of the pairs of sections touch the same data, {in_parts}"
             ),
-            share if share > t.conflicts && share < t.conflicts_shared && parts => format!(
+            share if share > t.conflicts && share < t.conflicts_shared && parts.is_some() => format!(
                 "{of_pairs} of the pairs of sections touch the same data: finer locks would let the others pass, and how many depends on how the data are divided"
             ),
             _ => return None,

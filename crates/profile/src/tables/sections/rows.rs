@@ -252,7 +252,6 @@ impl Row for SectionFollow {
         out.deltas(rows.iter().map(|row| row.first));
         out.deltas(rows.iter().map(|row| row.then));
         out.values(rows.iter().map(|row| row.n));
-        out.values(rows.iter().map(|row| row.gap_ns));
         out.values(rows.iter().map(|row| row.gap_median_ns));
     }
 
@@ -260,7 +259,6 @@ impl Row for SectionFollow {
         let first = input.deltas(rows)?;
         let then = input.deltas(rows)?;
         let n = input.values(rows)?;
-        let gap_ns = input.values(rows)?;
         let gap_median_ns = input.values(rows)?;
         Ok(zip_columns!(
             rows,
@@ -268,7 +266,6 @@ impl Row for SectionFollow {
                 first,
                 then,
                 n,
-                gap_ns,
                 gap_median_ns
             }
         ))
