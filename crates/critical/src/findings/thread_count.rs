@@ -4,6 +4,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
 use convoy_model::{OffReason, Waker};
 
+use super::holder_off_cpu::is_lock;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
 use crate::text::{cause, evidence};
@@ -73,8 +74,11 @@ fn too_many(cx: &Context) -> Option<Finding> {
     if view.workers_at_once as f64 <= view.cpus || delayed < DELAYED * active {
         return None;
     }
-    // Of the switches, those that fewer threads would not make: taken off, or woken by one of their own kind.
-    let switches = (preemptions + own_wakes(cx)) * (1.0 - view.cpus / view.workers_at_once as f64);
+    // Of the switches, those that fewer threads would not make: taken off, or woken by one of their own kind. Two
+    // threads hand over a lock as often as four do, and who is given it may take the CPU of the giver.
+    let (elsewhere, from_locks) = own_wakes(cx);
+    let switches = elsewhere + (preemptions - from_locks).max(0.0);
+    let switches = switches * (1.0 - view.cpus / view.workers_at_once as f64);
     let lost = |each: f64| (switches * each).min(0.5 * view.cpu_work) / view.cpus;
     let (expected, most) = (lost(SWITCH_NS.0), lost(SWITCH_NS.1));
     // The work is not what is saved here, but what its switches cost: it may fall below the CPU time of today.
@@ -126,18 +130,23 @@ fn too_many(cx: &Context) -> Option<Finding> {
     })
 }
 
-/// Times that a worker was woken by a thread of its own group: at a barrier, or from a lock.
-fn own_wakes(cx: &Context) -> f64 {
+/// Times that a worker was woken by a thread of its own group: at a barrier or a queue, and from a lock.
+fn own_wakes(cx: &Context) -> (f64, f64) {
     let view = cx.view;
-    let mut sum = 0.0;
+    let (mut elsewhere, mut from_locks) = (0.0, 0.0);
     for wake in &view.sched.wakes {
         let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
         };
         let worker = view.workers.contains(&off.thread) && off.reason == OffReason::Futex;
-        if worker && view.role(off.thread) == view.role(waker) {
-            sum += wake.n as f64;
+        if !worker || view.role(off.thread) != view.role(waker) {
+            continue;
+        }
+        if is_lock(view, off.object) {
+            from_locks += wake.n as f64;
+        } else {
+            elsewhere += wake.n as f64;
         }
     }
-    sum
+    (elsewhere, from_locks)
 }

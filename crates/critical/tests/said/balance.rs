@@ -167,6 +167,42 @@ fn threads_that_are_taken_off_all_the_time_are_too_many() {
     assert_eq!(ids(&analysis(&crowd(50))), [""; 0]);
 }
 
+/// Four threads on two CPUs wake one another 40,000 times a second: at a barrier there would be fewer wake-ups with two
+/// threads, but they would hand over a lock as often.
+#[test]
+fn threads_that_hand_over_a_lock_are_not_too_many() {
+    let wakes_at = |lock: bool| {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2);
+        let (work, meet) = (p.site("work", "a.c", 10), p.site("meet", "a.c", 20));
+        let object = if lock {
+            p.mutex("total")
+        } else {
+            p.barrier("end")
+        };
+        let addr = p.raw().objects[object as usize].addr;
+        let threads: Vec<_> = (0..4)
+            .map(|_| p.thread("w").start("work", "a.c", 1).cpu(1).id())
+            .collect();
+        let mut s = Schedule::new();
+        for (at, &t) in threads.iter().enumerate() {
+            let wait = || Wait::futex(meet, addr).woken_by(threads[(at + 1) % 4], meet);
+            for _ in 0..100 {
+                s.runs(t, work, ms(5)).waits(t, wait(), ms(1));
+                s.queues(t, work, ms(4));
+            }
+        }
+        let mut profile = p.build();
+        s.put_into(&mut profile);
+        for wake in &mut profile.sched.as_mut().unwrap().wakes {
+            wake.n = 10_000;
+        }
+        Model::build(&profile)
+    };
+    assert!(ids(&analysis(&wakes_at(false))).contains(&"too-many-threads"));
+    assert!(!ids(&analysis(&wakes_at(true))).contains(&"too-many-threads"));
+}
+
 /// Three that ask wait for a pool of one thread that works all the time.
 #[test]
 fn a_pool_of_one_thread_has_too_few() {
