@@ -324,8 +324,12 @@ fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
         };
         let mean = batch.threads.iter().map(|t| t.busy()).sum::<f64>() / n;
         let early = batch.threads.iter().map(|t| batch.end - t.end).sum::<f64>() / n;
-        // Uneven ends alone may be threads that had to wait: it must be the work that is uneven.
-        let uneven = (slowest.busy() - mean).max(0.0).min(early);
+        // Uneven ends alone may be threads that had to wait: it must be the work that is uneven. Not the time either
+        // that a hypervisor took, perhaps from this one thread.
+        let taken = view.stolen() * (length / view.wall()).min(1.0);
+        let uneven = (slowest.busy() - mean - taken * (n - 1.0) / n)
+            .max(0.0)
+            .min(early);
         if n < 2.0
             || early < 0.5 * cx.t.imbalance_ratio * length
             || uneven < 0.5 * cx.t.imbalance_ratio * length
