@@ -15,8 +15,11 @@ use crate::stats::Share;
 const COMPARED: usize = 192;
 /// Pairs that are needed.
 const MIN_PAIRS: u64 = 30;
-/// A word that this share of the sections touches joins parts that are apart otherwise: a counter, a size.
+/// A word that this share of the sections touches joins parts that are apart otherwise: a counter, a size. If there is
+/// one, those that are touched nearly as often belong to it: the ends of a list.
 const COMMON: f64 = 0.5;
+/// No less than this share, though, and no more of them that are written: one of four elements is a part.
+const COMMON_LEAST: f64 = 0.3;
 const COMMON_WORDS: usize = 8;
 const PARTS: usize = 5;
 
@@ -39,7 +42,10 @@ pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together 
     let common = common_words(&some, &sets);
     let none = BTreeSet::new();
     let conflicts = pairs(&some, &sets, &none);
-    let apart = (!common.is_empty() && common.len() <= COMMON_WORDS)
+    let written: BTreeSet<u32> = written(&sets)
+        .filter(|word| common.contains(word))
+        .collect();
+    let apart = (!common.is_empty() && written.len() <= COMMON_WORDS)
         .then(|| pairs(&some, &sets, &common))
         .flatten();
     let without = if apart.is_some() { &common } else { &none };
@@ -72,6 +78,7 @@ fn shared_set(eyes: &Eyes<'_>, sample: &SectionSample) -> Vec<(u32, bool)> {
     set
 }
 
+/// The words that most sections touch: in order of how many do, those before the largest step down.
 fn common_words(samples: &[&SectionSample], sets: &[Vec<(u32, bool)>]) -> BTreeSet<u32> {
     let all: f64 = samples.iter().map(|sample| sample.weight as f64).sum();
     let mut touched: BTreeMap<u32, f64> = BTreeMap::new();
@@ -80,8 +87,26 @@ fn common_words(samples: &[&SectionSample], sets: &[Vec<(u32, bool)>]) -> BTreeS
             *touched.entry(*word).or_default() += sample.weight as f64 / all;
         }
     }
-    let often = touched.into_iter().filter(|(_, share)| *share >= COMMON);
-    often.map(|(word, _)| word).collect()
+    let mut words: Vec<(u32, f64)> = touched.into_iter().collect();
+    words.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let certain = words.partition_point(|(_, share)| *share >= COMMON);
+    let possible = words.partition_point(|(_, share)| *share >= COMMON_LEAST);
+    if certain == 0 {
+        return BTreeSet::new();
+    }
+    let share = |ix: usize| words.get(ix).map_or(0.0, |(_, share)| *share);
+    // One section of those that were compared is the smallest step that there is.
+    let least = 1.0 / samples.len().max(1) as f64;
+    let step = |end: &usize| share(end - 1) / share(*end).max(least);
+    let end = (certain..=possible).max_by(|a, b| step(a).total_cmp(&step(b)));
+    let common = words.into_iter().take(end.unwrap_or(certain));
+    common.map(|(word, _)| word).collect()
+}
+
+/// Words that some section writes.
+fn written(sets: &[Vec<(u32, bool)>]) -> impl Iterator<Item = u32> + '_ {
+    let all = sets.iter().flatten();
+    all.filter(|(_, written)| *written).map(|(word, _)| *word)
 }
 
 fn common_accesses(eyes: &Eyes<'_>, samples: &[&SectionSample], common: &BTreeSet<u32>) -> f64 {

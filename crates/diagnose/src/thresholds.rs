@@ -44,7 +44,7 @@ impl Default for Thresholds {
             conflicts: 0.25,
             conflicts_shared: 0.50,
             separated: 0.40,
-            common: 1.0 / 3.0,
+            common: 0.50,
             followed: 2.0 / 3.0,
             blocking: 0.50,
             always: 0.90,

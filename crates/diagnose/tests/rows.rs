@@ -200,6 +200,24 @@ fn a_counter_that_all_use_does_not_hide_the_parts() {
     assert!(row.verdict.causes[0].fix.contains("atomics"));
 }
 
+/// A counter of all, and the ends of a list that nearly half of the sections use: more or fewer in one run than in another.
+#[test]
+fn what_nearly_half_of_the_sections_use_does_not_hide_the_parts() {
+    for of_ten in [4, 5, 6] {
+        let mut w = World::new();
+        let line = w.line(11);
+        w.run(60, |thread, turn| {
+            let i = (turn * 7 + thread * 13) % 31;
+            let of = (0..120).map(|k| Step::Add(line, HEAP + 4096 + i * 1024 + k * 8));
+            let end = (turn % 10 < of_ten).then_some(Step::Add(line, HEAP + 64));
+            of.chain([Step::Add(line, HEAP)]).chain(end).collect()
+        });
+        let row = w.row();
+        assert_eq!(decided(&row), "too-many-data-under-one-lock", "{of_ten}");
+        assert_eq!(row.partition.unwrap().parts, 31, "{of_ten}");
+    }
+}
+
 #[test]
 fn work_that_needs_no_lock_is_moved_out() {
     let own = |thread: u64, k: u64| HEAP + 0x10_0000 * (thread + 1) + k * 8;
