@@ -167,7 +167,7 @@ fn raw(scratch: &Scratch, file: &Path) -> Result<Raw> {
 
 /// About the same: a few intervals begin or end with the recording.
 fn about(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 2e6 + 0.02 * b
+    (a - b).abs() <= 1e4 + 0.0002 * b
 }
 
 fn perfetto(scratch: &Scratch) -> Result {

@@ -22,6 +22,9 @@ const PREEMPTED: i64 = 256;
 /// The priority of a thread with nice 0.
 const PRIORITY: i32 = 120;
 
+/// What a thread that has ended is taken to run for when it wakes another one.
+const WAKE_NS: u64 = 1_000;
+
 /// Events in one packet.
 const BUNDLE: usize = 2000;
 
@@ -118,26 +121,41 @@ pub fn bundles(
     Ok(())
 }
 
-/// The timeline of a thread ends when its exit begins. What it still does is to wake those that join it: it
-/// ran until then. A thread that has become another program has a timeline for each, and only the last one ends it.
-fn until_they_wake(runs: &mut [Run], wakings: &[Waking]) {
+/// The timeline of a thread ends when its exit begins. What it still does is to wake those that join it: it ran
+/// for a moment then. What it did between is not recorded, and may have been to wait for a processor. A thread that
+/// has become another program has a timeline for each, and only the last one ends it.
+fn until_they_wake(runs: &mut Vec<Run>, wakings: &[Waking]) {
     let wakes = wakings.iter().filter_map(|w| Some((w.waker?, w.at_ns)));
     let wakes = times_by_thread(wakes);
     let starts = times_by_thread(runs.iter().map(|run| (run.thread, run.start_ns)));
     let none = Vec::new();
+    let mut moments = Vec::new();
     for run in runs.iter_mut().filter(|run| run.state_after == DEAD) {
         let starts = starts.get(&run.thread).unwrap_or(&none);
         let next = starts.get(starts.partition_point(|at| *at <= run.start_ns));
         let until = next.copied().unwrap_or(u64::MAX);
+        if next.is_some() {
+            run.state_after = RUNNABLE;
+        }
         let wakes = wakes.get(&run.thread).unwrap_or(&none);
         let before = wakes.partition_point(|at| *at < until);
         let last = before.checked_sub(1).and_then(|ix| wakes.get(ix));
         // One from before the run is before its end as well.
-        run.end_ns = run.end_ns.max(last.copied().unwrap_or(0));
-        if next.is_some() {
-            run.state_after = RUNNABLE;
+        let Some(&last) = last.filter(|at| **at > run.end_ns) else {
+            continue;
+        };
+        if last - run.end_ns <= WAKE_NS {
+            run.end_ns = last;
+            continue;
         }
+        moments.push(Run {
+            start_ns: last - WAKE_NS,
+            end_ns: last,
+            ..*run
+        });
+        run.state_after = RUNNABLE;
     }
+    runs.append(&mut moments);
 }
 
 fn times_by_thread(times: impl Iterator<Item = (ThreadId, u64)>) -> BTreeMap<ThreadId, Vec<u64>> {
@@ -335,9 +353,21 @@ mod tests {
             at_ns,
             waker: Some(thread),
         };
-        let mut runs = [run(10, 20), run(50, 60)];
-        until_they_wake(&mut runs, &[wakes(25), wakes(55), wakes(70)]);
-        let ends = runs.map(|run| (run.end_ns, run.state_after));
-        assert_eq!(ends, [(25, RUNNABLE), (70, DEAD)]);
+        let mut runs = vec![run(10_000, 20_000), run(50_000, 60_000)];
+        until_they_wake(&mut runs, &[wakes(20_500), wakes(55_000), wakes(60_700)]);
+        let ends: Vec<_> = runs.iter().map(|r| (r.end_ns, r.state_after)).collect();
+        assert_eq!(ends, [(20_500, RUNNABLE), (60_700, DEAD)]);
+
+        // Five milliseconds in its exit: it did not run all the while, or nobody knows.
+        let mut runs = vec![run(10_000, 20_000)];
+        until_they_wake(&mut runs, &[wakes(5_020_000)]);
+        let all: Vec<_> = runs
+            .iter()
+            .map(|r| (r.start_ns, r.end_ns, r.state_after))
+            .collect();
+        assert_eq!(
+            all,
+            [(10_000, 20_000, RUNNABLE), (5_019_000, 5_020_000, DEAD)]
+        );
     }
 }
