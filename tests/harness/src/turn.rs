@@ -22,27 +22,38 @@ pub fn alone() -> RwLockWriteGuard<'static, ()> {
 
 /// Schedules that a case may meet before it has failed.
 const TRIES: usize = 3;
+/// Tries that do not count, because the machine did not have its processors: so many more.
+const DISTURBED: usize = 6;
 
-/// Share of the processors' time that a hypervisor may take during a try.
-const STOLEN: f64 = 0.1;
+/// Share of the processors' busy time that a hypervisor may take during a try.
+const STOLEN: f64 = 0.05;
 /// How often its host is asked again before the next try: a minute altogether.
 const PATIENCE: usize = 60;
 
 /// Tries again: what a schedule decides must hold most of the time, on a machine that has its processors. Says so when
 /// it did not at once.
 pub fn retry(mut once: impl FnMut() -> Result) -> Result {
-    let mut last = Ok(());
-    for attempt in 1..=TRIES {
-        last = once();
-        match &last {
-            Ok(()) => return Ok(()),
-            Err(message) => eprintln!("try {attempt} of {TRIES}: {message}"),
+    let (mut counted, mut disturbed) = (0, 0);
+    loop {
+        let before = Ticks::now();
+        let Err(message) = once() else {
+            return Ok(());
+        };
+        let stolen = Ticks::now().stolen_since(&before);
+        let which = if stolen > STOLEN && disturbed < DISTURBED {
+            disturbed += 1;
+            "does not count".to_owned()
+        } else {
+            counted += 1;
+            format!("{counted} of {TRIES}")
+        };
+        let percent = stolen * 100.0;
+        eprintln!("try {which} ({percent:.0} % of the processors were taken): {message}");
+        if counted == TRIES {
+            return Err(message);
         }
-        if attempt < TRIES {
-            wait_for_processors();
-        }
+        wait_for_processors();
     }
-    last
 }
 
 /// Waits while the host of a virtual machine has given its processors to others.
@@ -57,7 +68,7 @@ fn wait_for_processors() {
 
 /// The share of the time that is taken while all processors are wanted: what nobody wants, nobody takes.
 fn stolen(during: Duration) -> f64 {
-    let before = steal_and_all();
+    let before = Ticks::now();
     let until = Instant::now() + during;
     let n = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
@@ -65,16 +76,33 @@ fn stolen(during: Duration) -> f64 {
             scope.spawn(|| while Instant::now() < until {});
         }
     });
-    let after = steal_and_all();
-    (after.0 - before.0) / (after.1 - before.1).max(1.0)
+    Ticks::now().stolen_since(&before)
 }
 
-/// Ticks of all processors since the machine began, from the first line of `/proc/stat`: taken, and all.
-fn steal_and_all() -> (f64, f64) {
-    const STEAL: usize = 7;
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = stat.lines().next().unwrap_or_default();
-    let ticks = line.split_ascii_whitespace().skip(1).take(STEAL + 1);
-    let ticks: Vec<f64> = ticks.filter_map(|n| n.parse().ok()).collect();
-    (ticks.get(STEAL).copied().unwrap_or(0.0), ticks.iter().sum())
+/// Ticks of all processors since the machine began, from the first line of `/proc/stat`.
+struct Ticks {
+    stolen: f64,
+    /// Those in which a processor was wanted, whether it was there or not.
+    wanted: f64,
+}
+
+impl Ticks {
+    fn now() -> Self {
+        const IDLE: usize = 3;
+        const IOWAIT: usize = 4;
+        const STEAL: usize = 7;
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let line = stat.lines().next().unwrap_or_default();
+        let ticks = line.split_ascii_whitespace().skip(1).take(STEAL + 1);
+        let ticks: Vec<f64> = ticks.filter_map(|n| n.parse().ok()).collect();
+        let at = |ix: usize| ticks.get(ix).copied().unwrap_or(0.0);
+        Self {
+            stolen: at(STEAL),
+            wanted: ticks.iter().sum::<f64>() - at(IDLE) - at(IOWAIT),
+        }
+    }
+
+    fn stolen_since(&self, before: &Self) -> f64 {
+        (self.stolen - before.stolen) / (self.wanted - before.wanted).max(1.0)
+    }
 }
