@@ -34,6 +34,8 @@ struct Stage {
     life: f64,
     /// At work, delays included.
     work: f64,
+    /// At work on a processor.
+    ran: f64,
 }
 
 impl Stage {
@@ -48,6 +50,10 @@ impl Stage {
                 .sum::<f64>()
                 .max(1.0),
             work: members.iter().map(|th| th.working_ns() as f64).sum(),
+            ran: members
+                .iter()
+                .map(|th| th.running_ns.saturating_sub(th.spinning_ns) as f64)
+                .sum(),
         }
     }
 
@@ -203,8 +209,9 @@ fn finding(
         needed,
         format!("with {needed:.0} threads it would keep up with what limits next"),
     ));
-    let asked: f64 = waiters.iter().map(|stage| stage.work).sum();
-    let pool = !main(view, slow.group) && asked < ASKS * slow.work;
+    // Who asks may wait for a processor each time.
+    let asked: f64 = waiters.iter().map(|stage| stage.ran).sum();
+    let pool = !main(view, slow.group) && asked < ASKS * slow.ran;
     let waiting: usize = waiters.iter().map(|stage| stage.threads).sum();
     let mut groups = vec![slow.group];
     groups.extend(waiters.iter().map(|stage| stage.group));
