@@ -23,6 +23,7 @@ struct cv_trace_site {
 	uint32_t kind;     /* enum cv_trace_site_kind */
 	uint32_t threads;  /* atomic: that have come */
 	uint32_t period;   /* one section in this many, where the budget is short */
+	uint32_t traced;   /* atomic: sections */
 };
 
 enum cv_trace_site_kind {

@@ -27,6 +27,9 @@
 #define SURE_THREADS 16u
 /* The n-th thread at a site has an n-th of the first thread's first sections, and at least so many. */
 #define FIRST_AT_LEAST 4u
+/* So many sections of a site say nearly all that it has to say: what is seen of more of them is worth a part of the budget. */
+#define ENOUGH 2048u
+#define PART_OF_BUDGET 5
 /* The first sections of a thread may run the budget up to this into debt. */
 #define DEBT_NS 10000000
 /* Convoy looks about this often for what there is to read. */
@@ -132,6 +135,7 @@ void cv_trace_sites_forget(void)
 	for (uint32_t i = 0; i < SITES; i++) {
 		__atomic_store_n(&sites[i].kind, CV_SITE_UNKNOWN, __ATOMIC_RELAXED);
 		__atomic_store_n(&sites[i].threads, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&sites[i].traced, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&sites[i].ra, 0, __ATOMIC_RELEASE);
 	}
 	__atomic_fetch_add(&epoch, 1, __ATOMIC_RELEASE);
@@ -142,6 +146,7 @@ void cv_trace_sites_reset(void)
 	for (uint32_t i = 0; i < SITES; i++) {
 		__atomic_store_n(&sites[i].threads, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&sites[i].period, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&sites[i].traced, 0, __ATOMIC_RELAXED);
 	}
 	__atomic_fetch_add(&epoch, 1, __ATOMIC_RELEASE); /* what a fork child remembers are its parent's sections */
 	started_ns = cv_now();
@@ -226,12 +231,15 @@ void cv_trace_spent(uint64_t ns)
 	__atomic_fetch_add(&spent_ns, ns, __ATOMIC_RELAXED);
 }
 
-/* What is left of the budget; below 0: debts. The budget is a share of the time without tracing, and what has
+/* What is left of the budget for a site; below 0: debts. The budget is a share of the time without tracing, and what has
  * passed is both together. */
-static int64_t left_ns(uint64_t now)
+static int64_t left_ns(const struct cv_trace_site *site, uint64_t now)
 {
 	uint64_t passed = now > started_ns ? now - started_ns : 0;
 	uint64_t budget = cv_trace_targets->budget_ppm;
+
+	if (__atomic_load_n(&site->traced, __ATOMIC_RELAXED) >= ENOUGH)
+		budget /= PART_OF_BUDGET;
 
 	return (int64_t)((unsigned __int128)passed * budget / (1000000 + budget)) -
 	       (int64_t)__atomic_load_n(&spent_ns, __ATOMIC_RELAXED);
@@ -262,7 +270,7 @@ static bool affordable(const struct cv_trace_seen *e, uint64_t now)
 {
 	struct cv_trace_site *site = e->site;
 	uint32_t period = __atomic_load_n(&site->period, __ATOMIC_RELAXED);
-	int64_t left = left_ns(now);
+	int64_t left = left_ns(site, now);
 
 	if (e->sure || (e->first && left > -DEBT_NS))
 		return now >= __atomic_load_n(&not_before_ns, __ATOMIC_RELAXED);
@@ -328,6 +336,7 @@ uint32_t cv_trace_chosen(struct cv_tracer *s, uint64_t ra, enum cv_op op, uint64
 		e->passed++;
 		return 0;
 	}
+	__atomic_fetch_add(&e->site->traced, 1, __ATOMIC_RELAXED);
 	weight = e->passed + 1;
 	e->passed = 0;
 	e->sure -= e->sure > 0;

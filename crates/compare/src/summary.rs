@@ -343,7 +343,7 @@ fn parts(model: &Model, keys: &BTreeMap<ObjectId, LockKey>, subject: &Subject) -
 /// The place to look at: of a lock the one that waits most for it.
 fn where_is(model: &Model, subject: &Subject) -> Option<Place> {
     let of_lock = |id: ObjectId| {
-        let uses = model.uses.iter().filter(|u| u.object == id);
+        let uses = model.uses_of(id).iter();
         let most = uses.max_by_key(|u| (u.wait_ns, u.calls))?;
         place(model, most.site)
     };

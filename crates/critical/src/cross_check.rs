@@ -98,7 +98,7 @@ impl Waits {
             this.full += at_least(histogram, p.useful.floor().max(1.0));
         }
         this.n = n as f64;
-        let uses = model.uses.iter().filter(|u| objects.contains(&u.object));
+        let uses = objects.iter().flat_map(|id| model.uses_of(*id));
         let calls: f64 = uses.map(|u| u.calls as f64).sum();
         this.locking = calls * model.meta.machine.mutex_pair_ns;
         let seen = n >= WAITS || this.sum >= LONG * p.wall_ns as f64;

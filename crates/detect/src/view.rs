@@ -64,6 +64,8 @@ pub(crate) struct View<'a> {
     index: BTreeMap<ThreadId, usize>,
     /// Uses of this process, by object.
     uses: Vec<&'a Use>,
+    /// Where those of each object begin, and the end: programs have 100,000 locks.
+    uses_at: Vec<u32>,
     /// First start and last end.
     pub start: f64,
     pub end: f64,
@@ -104,6 +106,7 @@ impl<'a> View<'a> {
             .filter(|u| index.contains_key(&u.thread))
             .collect();
         uses.sort_by_key(|u| (u.object, u.site, u.thread, u.op));
+        let uses_at = starts(&uses, model.objects.len());
         let start = threads
             .iter()
             .map(|t| t.start)
@@ -123,6 +126,7 @@ impl<'a> View<'a> {
             threads,
             index,
             uses,
+            uses_at,
             start: start.min(end),
             end,
             cpus: allowed,
@@ -187,9 +191,9 @@ impl<'a> View<'a> {
 
     /// The uses of one object.
     pub(crate) fn uses_of(&self, id: ObjectId) -> &[&'a Use] {
-        let lo = self.uses.partition_point(|u| u.object < id);
-        let hi = self.uses.partition_point(|u| u.object <= id);
-        &self.uses[lo..hi]
+        let at = |ix: u32| self.uses_at.get(ix as usize).map(|at| *at as usize);
+        let range = at(id.0).zip(at(id.0.saturating_add(1)));
+        range.map_or(&[], |(lo, hi)| &self.uses[lo..hi])
     }
 
     /// The role of a use; `None` for a use without an operation.
@@ -326,6 +330,18 @@ impl<'a> View<'a> {
             t.off = rest - t.run_delay;
         }
     }
+}
+
+/// Where the uses of each of `objects` begin; they are sorted by object. One more: their end.
+fn starts(uses: &[&Use], objects: usize) -> Vec<u32> {
+    let mut starts = Vec::with_capacity(objects + 1);
+    let mut at = 0;
+    for id in 0..=objects as u32 {
+        let before = |u: &&&Use| u.object.0 < id;
+        at += uses.iter().skip(at).take_while(before).count();
+        starts.push(at as u32);
+    }
+    starts
 }
 
 /// The site of which all these uses together have most.

@@ -77,11 +77,12 @@ pub(crate) fn inside(model: &Model, sections: &Sections) -> Inside {
 
 /// Sections of a site that ran: as the agent counted, which sees those after the last traced one as well.
 pub(crate) fn acquisitions(model: &Model, site: &SectionSite) -> u64 {
-    let of_site = |row: &&convoy_model::Use| {
-        row.site == site.site && Some(row.object) == site.object && row.op == site.op
+    let Some(object) = site.object else {
+        return site.run;
     };
-    let counted: u64 = model.uses.iter().filter(of_site).map(|row| row.calls).sum();
-    counted.max(site.run)
+    let here = |row: &&convoy_model::Use| row.site == site.site && row.op == site.op;
+    let counted = model.uses_of(object).iter().filter(here);
+    counted.map(|row| row.calls).sum::<u64>().max(site.run)
 }
 
 impl Inside {

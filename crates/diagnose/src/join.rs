@@ -70,8 +70,7 @@ fn inner(model: &Model, analysis: &Analysis, names: &Names<'_>) -> Option<Verdic
         .inside
         .iter()
         .find(|row| row.always && is_one(model, row.inner, names))?;
-    let uses = model.uses.iter().filter(|u| u.object == row.inner);
-    let most = uses.max_by_key(|u| u.calls)?;
+    let most = model.uses_of(row.inner).iter().max_by_key(|u| u.calls)?;
     Some(inner_verdict(model, row, &place(model, most.site)))
 }
 

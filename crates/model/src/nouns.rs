@@ -52,6 +52,16 @@ pub struct Model {
     pub sections: Option<Sections>,
 }
 
+impl Model {
+    /// What was counted of one object.
+    pub fn uses_of(&self, object: ObjectId) -> &[Use] {
+        let begin = self.uses.partition_point(|row| row.object < object);
+        let rest = self.uses.get(begin..).unwrap_or_default();
+        let n = rest.partition_point(|row| row.object == object);
+        rest.get(..n).unwrap_or_default()
+    }
+}
+
 /// A process image.
 #[derive(Debug, Clone, Default)]
 pub struct Process {

@@ -4,9 +4,11 @@ mod rules;
 
 pub(crate) use rules::inner_verdict;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, ObjectId, SectionSample, SectionSite, SectionTotals, Sections, Sharing};
+use convoy_model::{
+    Model, ObjectId, SectionSample, SectionSite, SectionTotals, Sections, Sharing, SiteId, Use,
+};
 
 use crate::calls::calls;
 use crate::data::{data, regions};
@@ -118,6 +120,12 @@ impl<'a> Case<'a> {
             .sum()
     }
 
+    /// What was counted of its locks.
+    pub(crate) fn uses(&self) -> impl Iterator<Item = &'a Use> + '_ {
+        let locks = self.group.locks.iter();
+        locks.flat_map(|lock| self.model.uses_of(*lock))
+    }
+
     pub(crate) fn movable(&self) -> f64 {
         let movable = self.lines.iter().filter(|line| line.movable);
         movable
@@ -158,13 +166,10 @@ impl<'a> Case<'a> {
 
     /// Mean hold outside of tracing: of the samples that the agent took of the same call stacks.
     fn hold_ns(&self) -> Option<f64> {
-        let of_group = |row: &&convoy_model::Use| {
-            let rows = self.group.rows(self.sections);
-            self.group.locks.contains(&row.object)
-                && rows.into_iter().any(|site| site.site == row.site)
-        };
+        let rows = self.group.rows(self.sections);
+        let here: BTreeSet<SiteId> = rows.map(|site| site.site).collect();
         let (mut n, mut ns) = (0, 0);
-        for row in self.model.uses.iter().filter(of_group) {
+        for row in self.uses().filter(|row| here.contains(&row.site)) {
             n += row.hold_sampled_n + row.hold_contended_n;
             ns += row.hold_sampled_ns + row.hold_contended_ns;
         }

@@ -65,12 +65,7 @@ fn one(page: &mut Page, report: &Report<'_>, id: ObjectId) {
         }
         (None, None) => (&[], &[]),
     };
-    let uses: Vec<_> = report
-        .model
-        .uses
-        .iter()
-        .filter(|u| u.object == id)
-        .collect();
+    let uses: Vec<_> = report.model.uses_of(id).iter().collect();
     sites(page, report.model, &uses);
     threads(page, report.model, &uses);
     histogram(page, hist);

@@ -35,8 +35,7 @@ impl Judge<'_> {
     /// Nobody else takes the lock, or hardly anybody: nobody is excluded.
     pub(super) fn one_user(&self) -> Option<Verdict> {
         let mut calls: BTreeMap<ObjectId, BTreeMap<ThreadId, u64>> = BTreeMap::new();
-        let uses = self.case.model.uses.iter();
-        for row in uses.filter(|row| self.case.group.locks.contains(&row.object)) {
+        for row in self.case.uses() {
             let of_lock = calls.entry(row.object).or_default();
             *of_lock.entry(row.thread).or_default() += row.calls;
         }
@@ -267,8 +266,7 @@ impl Judge<'_> {
 
     /// Threads that take the lock, as the agent counted.
     fn users(&self) -> usize {
-        let uses = self.case.model.uses.iter();
-        let ours = uses.filter(|row| row.calls > 0 && self.case.group.locks.contains(&row.object));
+        let ours = self.case.uses().filter(|row| row.calls > 0);
         distinct(ours.map(|row| row.thread))
     }
 
