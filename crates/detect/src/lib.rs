@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alike;
 mod assignment;
 mod asymmetry;
 mod causes;
@@ -38,7 +39,6 @@ pub use rows::*;
 pub use thresholds::Thresholds;
 pub use verdict::headline;
 
-use convoy_model::finding::Finding;
 use convoy_model::{Model, ObjectId, ProcessId};
 
 use crate::chain::Chains;
@@ -58,9 +58,10 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
     for process in 0..model.processes.len() {
         let view = View::new(model, ProcessId(process as u32), &locks);
         if !view.threads.is_empty() {
-            findings.extend(judge(view, &pairs, t, &mut all));
+            findings.push((view.process, judge(view, &pairs, t, &mut all)));
         }
     }
+    let findings = alike::once(findings);
     lock_rows::sort_by_wait(&mut all.locks, |r| (&r.stats, r.object.0));
     lock_rows::sort_by_wait(&mut all.sites, |r| (&r.stats, r.site.0));
     all.events
@@ -71,7 +72,7 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
 }
 
 /// Adds the tables of one process and returns its findings.
-fn judge(mut view: View, pairs: &Pairs, t: &Thresholds, all: &mut Analysis) -> Vec<Finding> {
+fn judge(mut view: View, pairs: &Pairs, t: &Thresholds, all: &mut Analysis) -> alike::OfProcess {
     let (events, links) = idle::event_rows(&view, pairs);
     idle::mark_elastic(&mut view, &events);
     let families = Families::of_view(&view, t);
@@ -107,7 +108,8 @@ fn judge(mut view: View, pairs: &Pairs, t: &Thresholds, all: &mut Analysis) -> V
     all.families.extend(families.rows);
     all.events.extend(events);
     all.assignments.extend(assignments);
-    findings
+    let keyed = findings.into_iter().map(|f| (alike::key(&view, &f), f));
+    keyed.collect()
 }
 
 /// What the findings of one process are made from.

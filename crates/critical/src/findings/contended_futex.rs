@@ -31,8 +31,9 @@ const NEAR: usize = 3;
 /// switches cost before they wait again, those are what takes the time, and go once nobody has to sleep.
 const EXPECTED: f64 = 0.5;
 const SURE: f64 = 0.2;
-/// Time in the kernel per wait from which most calls that want to wait come back at once. A wait takes less than 20 us.
-const HOT_NS: f64 = 50_000.0;
+/// Time in the kernel per wait from which some calls that want to wait come back at once, and from which most do. A wait
+/// takes less than 20 us.
+const HOT_NS: (f64, f64) = (15_000.0, 45_000.0);
 const METHOD: &str = "waits for it while few threads worked, gone";
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,12 +220,10 @@ impl Case {
             (freed * view.perhaps_low()).min(view.wall * (1.0 - 1.0 / view.useful.max(1.0)));
         // A word that changes before the kernel can look at it is fetched from processor to processor at every step
         // of the program, too: nobody knows what is left without that.
-        let hot = switching.in_kernel.is_some_and(|ns| ns > n * HOT_NS);
-        let most_cpu = if hot {
-            NO_WORK * running
-        } else {
-            switching.most
-        };
+        let each_ns = switching.in_kernel.unwrap_or(0.0) / n.max(1.0);
+        let hot = ((each_ns - HOT_NS.0) / (HOT_NS.1 - HOT_NS.0)).clamp(0.0, 1.0);
+        let no_work = (NO_WORK * running - switching.most).max(0.0);
+        let most_cpu = switching.most + hot * no_work;
         // What is only concluded to be a lock may hand over work: then delays are nobody's fault.
         let certain = self.named >= OWN * self.known;
         let most = each(most_cpu).max(perhaps).max(freed);

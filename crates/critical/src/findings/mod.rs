@@ -3,6 +3,7 @@
 mod blocked;
 mod busy_waiting;
 mod contended_futex;
+mod file_lock;
 mod holder_off_cpu;
 mod imbalance;
 mod io;
@@ -70,6 +71,12 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         if !is_explained(&finding, &holders) {
             findings.push(finding);
         }
+    }
+    for (groups, finding) in file_lock::findings(&cx) {
+        if is_worth(&finding) {
+            explained.extend(groups);
+        }
+        findings.push(finding);
     }
     for (groups, finding) in lock_step::findings(&cx, &explained) {
         if is_worth(&finding) {

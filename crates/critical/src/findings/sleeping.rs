@@ -20,8 +20,11 @@ const SLEEPS: u64 = 20;
 const ASLEEP: f64 = 0.3;
 /// ... and at least one of them is on a processor for this share of it: else there is no work that waits.
 const RUNNING: f64 = 0.15;
-/// Some of it will be waited for in any case: a queue is empty at times.
-const EXPECTED: f64 = 0.8;
+/// Or all that there are run for so long between two sleeps, which is work, and no mere look. Nanoseconds.
+const WORK_NS: f64 = 30_000.0;
+/// Some of it will be waited for in any case: a queue is empty at times. Those that run for little of the time may keep
+/// a rate.
+const EXPECTED: (f64, f64) = (0.8, 0.4);
 const METHOD: &str = "sleep of the busiest of them, and getting back on a processor, gone";
 
 /// What one thread sleeps.
@@ -58,7 +61,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         let th = view.threads.get(id);
         th.map_or(0.0, |th| th.running_ns as f64 / life(view, *id))
     };
-    if sleepers.is_empty() || sleepers.keys().map(running).fold(0.0, f64::max) < RUNNING {
+    let busy = sleepers.keys().map(running).fold(0.0, f64::max) >= RUNNING;
+    if sleepers.is_empty() || !(busy || in_turns(view, &sleepers)) {
         return None;
     }
     // The busiest thread limits what is left: its sleep is what can go, and only where workers all poll or wait.
@@ -76,7 +80,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let all: f64 = sleepers.values().map(|s| s.ns).sum();
     let most_saved = busiest.min(view.wall).max(idle.min(all));
     let saving = Saving {
-        expected: EXPECTED * most_saved,
+        expected: most_saved * if busy { EXPECTED.0 } else { EXPECTED.1 },
         most: most_saved,
         sure: 0.0,
         ..Saving::default()
@@ -146,6 +150,16 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
             "if it sleeps to keep a rate (frames, a limit, a retry), there is nothing to gain".into(),
         ],
     })
+}
+
+/// Whether nobody does anything but look for work, find some, and sleep: each then sleeps while another one has it.
+fn in_turns(view: &View, sleepers: &BTreeMap<ThreadId, Sleeper>) -> bool {
+    let works = |id: &ThreadId| {
+        let (th, sleeper) = (view.threads.get(id), sleepers.get(id));
+        th.zip(sleeper)
+            .is_some_and(|(th, s)| th.running_ns as f64 >= WORK_NS * s.n as f64)
+    };
+    sleepers.len() > 1 && view.workers.iter().all(works)
 }
 
 /// Whether the process has another worker: one to wait for.

@@ -3,7 +3,7 @@
 use convoy_model::finding::Subject;
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
-use convoy_testkit::{ms, ProfileBuilder};
+use convoy_testkit::{ms, us, ProfileBuilder};
 
 use crate::kit::{analysis, ids, model, only};
 
@@ -188,13 +188,17 @@ fn io_under_a_lock_is_said_of_the_lock() {
 
 /// Two threads that work for 3 ms and sleep for 5, or for 50.
 fn sleepers(sleep_ms: u64) -> Model {
+    sleepers_that_work(ms(3), sleep_ms)
+}
+
+fn sleepers_that_work(work_ns: u64, sleep_ms: u64) -> Model {
     let mut p = ProfileBuilder::new("app");
     let (work, get) = (p.site("work", "a.c", 10), p.site("queue_get", "a.c", 20));
     let mut s = Schedule::new();
     for _ in 0..2 {
         let t = p.thread("w").start("work", "a.c", 9).cpu(1).id();
         for _ in 0..50 {
-            s.runs(t, work, ms(3));
+            s.runs(t, work, work_ns);
             s.waits(t, Wait::new(OffReason::Sleep, get), ms(sleep_ms));
         }
     }
@@ -214,6 +218,17 @@ fn who_sleeps_between_two_looks_for_work_is_told_where() {
     assert!((f.gain.high - 8.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
     assert!((f.gain.mid - 2.0).abs() < 0.01, "{:?}", f.gain);
     assert_eq!(f.gain.low, 1.0);
+}
+
+#[test]
+fn threads_that_sleep_while_another_one_has_work_are_told_however_little_it_is() {
+    let a = analysis(&sleepers_that_work(us(60), 1));
+    let f = only(&a);
+    assert_eq!(f.id, "sleep-polling");
+    // They may keep a rate.
+    assert!(f.gain.low == 1.0 && f.gain.mid < 1.7, "{:?}", f.gain);
+    // A look that finds nothing is no work.
+    assert_eq!(ids(&analysis(&sleepers_that_work(us(5), 1))), [""; 0]);
 }
 
 #[test]

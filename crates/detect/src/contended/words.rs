@@ -31,9 +31,13 @@ impl Unit<'_> {
                 count(s.frequency_hz)
             ),
             _ => format!(
-                "{name}: {} lose {} of their time waiting for {}",
-                plural(s.threads, "thread"),
+                "{name}: {} {} of {} time waiting for {}",
+                match s.threads {
+                    1 => "1 thread loses".to_owned(),
+                    n => format!("{n} threads lose"),
+                },
                 percent(s.waited_ratio),
+                if s.threads == 1 { "its" } else { "their" },
                 match self.locks.len() {
                     1 => "it",
                     _ => "them",
