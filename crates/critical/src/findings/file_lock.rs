@@ -143,7 +143,7 @@ impl Case {
             let of_all = self.wakers.values().sum::<f64>() / self.sum.max(1.0);
             let at = view.place(Some(released));
             let of_all = of_all.min(1.0);
-            let text = format!("{} of it with a known end, most at {at}", percent(of_all));
+            let text = format!("most was ended at {at}; known of {} of it", percent(of_all));
             list.push(evidence("released_ratio", of_all, text));
         }
         Some(Finding {
