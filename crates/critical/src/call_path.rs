@@ -7,7 +7,7 @@ use convoy_model::{Model, SiteFrame, SiteId};
 /// Frames that count; deeper ones (recursion) make no other path.
 const DEPTH: usize = 48;
 
-/// A call path of one process. 0 = unknown.
+/// A call path, of one process unless they were asked for across processes. 0 = unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PathId(pub(crate) u32);
 
@@ -16,6 +16,8 @@ pub(crate) struct CallPaths<'a> {
     model: &'a Model,
     /// Whether the line of the shown frame counts: two places in one function that wait are two.
     lines: bool,
+    /// Whether the same functions in two processes make two paths.
+    processes: bool,
     by_site: HashMap<SiteId, PathId>,
     by_key: BTreeMap<Vec<String>, PathId>,
 }
@@ -25,8 +27,17 @@ impl<'a> CallPaths<'a> {
         Self {
             model,
             lines,
+            processes: true,
             by_site: HashMap::new(),
             by_key: BTreeMap::new(),
+        }
+    }
+
+    /// Paths that processes of one program have in common.
+    pub(crate) fn across_processes(model: &'a Model) -> Self {
+        Self {
+            processes: false,
+            ..Self::new(model, false)
         }
     }
 
@@ -52,7 +63,10 @@ impl<'a> CallPaths<'a> {
         let site = self.model.sites.get(id.0 as usize)?;
         let frames = path_frames(self.model, id);
         let first = frames.first()?;
-        let mut key = vec![site.process.0.to_string()];
+        let mut key = Vec::new();
+        if self.processes {
+            key.push(site.process.0.to_string());
+        }
         if self.lines {
             key.push(format!("{}:{}", first.file, first.line));
         }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
 use convoy_model::{
-    passes_on, GroupId, ObjectId, OffReason, ProcessId, SchedThread, SiteId, ThreadId, Waker,
+    passes_on, GroupId, ObjectId, OffCpu, OffReason, ProcessId, SchedThread, SiteId, ThreadId,
+    Waker,
 };
 use convoy_profile::ObjectKind;
 
@@ -38,7 +39,8 @@ const METHOD: &str = "waits for it while few threads worked, gone";
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    process: ProcessId,
+    /// `None`: of all that share the lock.
+    process: Option<ProcessId>,
     group: GroupId,
     place: PathId,
 }
@@ -64,15 +66,37 @@ struct Case {
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let mut places = CallPaths::new(view.model, false);
+    let mut places = CallPaths::across_processes(view.model);
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
-    let key = |places: &mut CallPaths, off: &convoy_model::OffCpu| Key {
-        process: view.process(off.thread),
-        group: view.role(off.thread),
-        place: places.of(off.site),
-    };
-    let is_case = |off: &convoy_model::OffCpu| {
+    let is_case = |off: &OffCpu| {
         off.reason == OffReason::Futex && may_be_a_lock(view, off.object) && tells(view, off.site)
+    };
+    let kin = Kin::of(view);
+    // Processes of one program that end one another's waits there have one lock, in memory that they share.
+    let mut shared: BTreeSet<(GroupId, PathId)> = BTreeSet::new();
+    for wake in &view.sched.wakes {
+        if let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) {
+            let group = kin.of_thread(view, off.thread);
+            let other = view.process(waker) != view.process(off.thread);
+            if other && is_case(off) && kin.of_thread(view, waker) == group {
+                shared.insert((group, places.of(off.site)));
+            }
+        }
+    }
+    let key = |places: &mut CallPaths, off: &OffCpu| {
+        let (group, place) = (kin.of_thread(view, off.thread), places.of(off.site));
+        match shared.contains(&(group, place)) {
+            true => Key {
+                process: None,
+                group,
+                place,
+            },
+            false => Key {
+                process: Some(view.process(off.thread)),
+                group: view.role(off.thread),
+                place,
+            },
+        }
     };
     for off in view.sched.offs.iter().filter(|off| is_case(off)) {
         let case = cases.entry(key(&mut places, off)).or_default();
@@ -103,7 +127,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             off.is_some_and(|off| is_file_io(off.reason))
         });
         case.in_files += in_files.map(|(_, ns, _)| ns).sum::<f64>();
-        let same_group = view.role(waker) == view.role(off.thread) && waker != off.thread;
+        let same_group =
+            kin.of_thread(view, waker) == kin.of_thread(view, off.thread) && waker != off.thread;
         if same_group && looks_like_a_lock(view, off.site, site) {
             case.own += wake.wait_ns as f64;
             if is_named(view, off.site, site) {
@@ -116,8 +141,33 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     }
     cases
         .into_iter()
-        .filter_map(|(key, case)| Some((vec![key.group], case.finding(cx, &key)?)))
+        .filter_map(|(key, case)| Some((case.roles(view), case.finding(cx, &key)?)))
         .collect()
+}
+
+/// Groups of threads by what they do, in whichever process of a program.
+struct Kin {
+    /// The first group of this kind.
+    first: BTreeMap<GroupId, GroupId>,
+}
+
+impl Kin {
+    fn of(view: &View) -> Self {
+        let mut known: BTreeMap<(&str, &str), GroupId> = BTreeMap::new();
+        let mut first = BTreeMap::new();
+        for (ix, group) in (0u32..).zip(&view.model.groups) {
+            let process = view.model.processes.get(group.process.0 as usize);
+            let program = process.map_or("", |process| process.name.as_str());
+            let kind = (program, group.name_pattern.as_str());
+            first.insert(GroupId(ix), *known.entry(kind).or_insert(GroupId(ix)));
+        }
+        Self { first }
+    }
+
+    fn of_thread(&self, view: &View, id: ThreadId) -> GroupId {
+        let role = view.role(id);
+        self.first.get(&role).copied().unwrap_or(role)
+    }
 }
 
 /// Locks that the agent knows are `detect`'s. A lock made of a condition variable or of a bare futex it cannot tell.
@@ -189,6 +239,25 @@ fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool 
 }
 
 impl Case {
+    fn roles(&self, view: &View) -> Vec<GroupId> {
+        let roles: BTreeSet<GroupId> = self.threads.iter().map(|&id| view.role(id)).collect();
+        roles.into_iter().collect()
+    }
+
+    /// Who waits for one another.
+    fn who(&self, view: &View, key: &Key) -> String {
+        let threads = plural(self.threads.len(), "thread");
+        if key.process.is_some() {
+            return format!("{threads} of {}", view.group_name(key.group));
+        }
+        let processes: BTreeSet<_> = self.threads.iter().map(|&id| view.process(id)).collect();
+        let name = processes
+            .first()
+            .and_then(|id| view.model.processes.get(id.0 as usize));
+        let name = name.map_or("the program", |process| process.name.as_str());
+        format!("{threads} of {} processes of {name}", processes.len())
+    }
+
     fn saving(&self, view: &View) -> Saving {
         let rows = || self.threads.iter().filter_map(|id| view.threads.get(id));
         let sum = |of: fn(&SchedThread) -> u64| rows().map(|th| of(th) as f64).sum::<f64>();
@@ -255,12 +324,8 @@ impl Case {
         }
         let site = most(self.sites.clone())?;
         let place = view.place(Some(site));
-        let lives: f64 = view
-            .members(key.group)
-            .iter()
-            .filter(|th| self.threads.contains(&th.thread))
-            .map(|th| th.life_ns() as f64)
-            .sum();
+        let life = |id: &ThreadId| view.threads.get(id).map_or(0.0, |th| th.life_ns() as f64);
+        let lives: f64 = self.threads.iter().map(life).sum();
         let share = (self.sum / lives.max(1.0)).min(1.0);
         let one_word = self.addresses.len() == 1;
         let released = most(self.wakers.clone());
@@ -268,9 +333,8 @@ impl Case {
             id: "contended-futex",
             subject: Subject::Code(site),
             title: format!(
-                "{} of {} wait for one another at {place}, {} of their time",
-                plural(self.threads.len(), "thread"),
-                view.group_name(key.group),
+                "{} wait for one another at {place}, {} of their time",
+                self.who(view, key),
                 percent(share)
             ),
             evidence: vec![

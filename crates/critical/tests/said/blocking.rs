@@ -282,3 +282,43 @@ fn who_queues_for_a_lock_waits_for_what_all_holders_before_him_are_in() {
         "the cause is said once"
     );
 }
+
+/// Processes of one program that end one another's waits on a futex: a mutex in memory that they share. Without an
+/// agent each has one thread that waits for somebody.
+#[test]
+fn a_lock_that_forked_processes_share_is_told() {
+    let mut p = ProfileBuilder::new("worker");
+    p.raw().without_agent = true;
+    let mut places = Vec::new();
+    for process in 0..3 {
+        if process > 0 {
+            p.process("worker");
+            p.raw().without_agent = true;
+        }
+        let lock = p.site("update", "w.c", 10);
+        places.push((
+            lock,
+            p.site("update", "w.c", 19),
+            p.site("update", "w.c", 14),
+        ));
+    }
+    let mut s = Schedule::new();
+    for (at, &(lock, _, work)) in (0u32..).zip(&places) {
+        let before = (at + 2) % 3;
+        let wait = || Wait::futex(lock, 0x100).woken_from(before, 0, places[before as usize].1);
+        s.process(at);
+        s.waits(0, wait(), ms(1 + 5 * u64::from(at)));
+        for _ in 0..40 {
+            s.runs(0, work, ms(5)).waits(0, wait(), ms(10));
+        }
+    }
+    let a = analysis(&model(p, s));
+    let f = only(&a);
+    assert_eq!(f.id, "contended-futex");
+    assert!(
+        f.title
+            .starts_with("3 threads of 3 processes of worker wait"),
+        "{}",
+        f.title
+    );
+}
