@@ -121,6 +121,11 @@ impl<'a> View<'a> {
         self.sched.threads.iter().map(running).sum::<f64>() / self.wall
     }
 
+    /// How long a thread was there, nanoseconds; 0 of one that was not seen.
+    pub(crate) fn life(&self, id: ThreadId) -> f64 {
+        self.threads.get(&id).map_or(0.0, |th| th.life_ns() as f64)
+    }
+
     pub(crate) fn thread(&self, id: ThreadId) -> Option<&'a Thread> {
         self.model.threads.get(id.0 as usize)
     }

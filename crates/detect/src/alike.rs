@@ -9,11 +9,11 @@ use crate::text::{evidence, place_of};
 use crate::view::{site_with_most, View};
 
 /// What makes findings of two processes the same.
-pub(crate) type Key = (&'static str, String, String);
+pub(crate) type Key<'a> = (&'static str, (&'a str, &'a str), String);
 
 /// A finding about a lock, by what it says, the program and the place where the lock is used most. `None`: of
 /// something else, which belongs to its process.
-pub(crate) fn key(view: &View, finding: &Finding) -> Option<Key> {
+pub(crate) fn key<'a>(view: &View<'a>, finding: &Finding) -> Option<Key<'a>> {
     let lock: ObjectId = match &finding.subject {
         Subject::Object(id) | Subject::Site(id, _) => *id,
         Subject::Objects(ids) => *ids.first()?,
@@ -21,16 +21,16 @@ pub(crate) fn key(view: &View, finding: &Finding) -> Option<Key> {
     };
     let site = site_with_most(view.uses_of(lock).iter().copied(), |u| u.wait_ns + u.calls)?;
     let process = view.model.processes.get(view.process.0 as usize)?;
-    Some((finding.id, process.name.clone(), place_of(view, Some(site))))
+    Some((finding.id, process.program(), place_of(view, Some(site))))
 }
 
 /// The findings of one process, each with its key.
-pub(crate) type OfProcess = Vec<(Option<Key>, Finding)>;
+pub(crate) type OfProcess<'a> = Vec<(Option<Key<'a>>, Finding)>;
 
 /// Keeps of those of different processes that have one key the one that promises most, and says how many there are.
-pub(crate) fn once(found: Vec<(ProcessId, OfProcess)>) -> Vec<Finding> {
+pub(crate) fn once(found: Vec<(ProcessId, OfProcess<'_>)>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    let mut known: BTreeMap<Key, Known> = BTreeMap::new();
+    let mut known: BTreeMap<Key<'_>, Known> = BTreeMap::new();
     for (process, of_process) in found {
         for (key, finding) in of_process {
             let others = key.as_ref().and_then(|key| known.get_mut(key));

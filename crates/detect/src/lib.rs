@@ -72,7 +72,12 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
 }
 
 /// Adds the tables of one process and returns its findings.
-fn judge(mut view: View, pairs: &Pairs, t: &Thresholds, all: &mut Analysis) -> alike::OfProcess {
+fn judge<'a>(
+    mut view: View<'a>,
+    pairs: &Pairs,
+    t: &Thresholds,
+    all: &mut Analysis,
+) -> alike::OfProcess<'a> {
     let (events, links) = idle::event_rows(&view, pairs);
     idle::mark_elastic(&mut view, &events);
     let families = Families::of_view(&view, t);

@@ -42,9 +42,9 @@ pub(crate) fn together(eyes: &Eyes<'_>, samples: &[&SectionSample]) -> Together 
     let common = common_words(&some, &sets);
     let none = BTreeSet::new();
     let conflicts = pairs(&some, &sets, &none);
-    let written: BTreeSet<u32> = written(&sets)
-        .filter(|word| common.contains(word))
-        .collect();
+    let words = sets.iter().flatten();
+    let written = words.filter(|(word, written)| *written && common.contains(word));
+    let written: BTreeSet<u32> = written.map(|(word, _)| *word).collect();
     let apart = (!common.is_empty() && written.len() <= COMMON_WORDS)
         .then(|| pairs(&some, &sets, &common))
         .flatten();
@@ -101,12 +101,6 @@ fn common_words(samples: &[&SectionSample], sets: &[Vec<(u32, bool)>]) -> BTreeS
     let end = (certain..=possible).max_by(|a, b| step(a).total_cmp(&step(b)));
     let common = words.into_iter().take(end.unwrap_or(certain));
     common.map(|(word, _)| word).collect()
-}
-
-/// Words that some section writes.
-fn written(sets: &[Vec<(u32, bool)>]) -> impl Iterator<Item = u32> + '_ {
-    let all = sets.iter().flatten();
-    all.filter(|(_, written)| *written).map(|(word, _)| *word)
 }
 
 fn common_accesses(eyes: &Eyes<'_>, samples: &[&SectionSample], common: &BTreeSet<u32>) -> f64 {

@@ -83,6 +83,13 @@ pub struct Process {
     pub threads: Vec<ThreadId>,
 }
 
+impl Process {
+    /// What tells programs apart: the executable, and the name under which it runs.
+    pub fn program(&self) -> (&str, &str) {
+        (&self.exe, &self.name)
+    }
+}
+
 /// Something that is waited for.
 #[derive(Debug, Clone, Default)]
 pub struct Object {

@@ -89,8 +89,8 @@ impl Blocked {
     /// Whether all of it is in threads that are there for a small part of the run only: their start.
     pub(crate) fn is_a_start(&self, cx: &Context) -> bool {
         const SHORT: f64 = 0.3;
-        let life = |id: &ThreadId| cx.view.threads.get(id).map_or(0, |th| th.life_ns()) as f64;
-        let lives: f64 = self.in_it.iter().map(|(id, ns)| life(id) * ns).sum();
+        let lives = self.in_it.iter().map(|(id, ns)| cx.view.life(*id) * ns);
+        let lives: f64 = lives.sum();
         let all: f64 = self.in_it.values().sum();
         lives < SHORT * cx.view.wall * all
     }

@@ -3,25 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::words::{percent, plural};
 use convoy_model::{
-    passes_on, GroupId, ObjectId, OffCpu, OffReason, ProcessId, SchedThread, SiteId, ThreadId,
-    Waker,
+    passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteId,
+    ThreadId, Waker,
 };
 use convoy_profile::ObjectKind;
 
+use super::excluded::Excluded;
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
-use crate::levels::{add, freed};
+use crate::levels::freed;
 use crate::switching::Switching;
 use crate::tables::paths::most;
-use crate::tables::waits::{low_ns, meanwhile};
-use crate::text::{cause, evidence, time};
+use crate::text::{cause, evidence};
 use crate::view::{is_file_io, View};
 
-/// Waits that make a convoy: fewer are a start or an end.
-const WAITS: u64 = 20;
 /// Share of the wait with a known waker that threads of the group must have ended, in the same function.
 const OWN: f64 = 0.6;
 /// Share of the wait whose waker is known.
@@ -47,13 +45,7 @@ struct Key {
 
 #[derive(Default)]
 struct Case {
-    n: u64,
-    sum: f64,
-    low: f64,
-    threads: BTreeSet<ThreadId>,
-    /// Waited, by how many worked meanwhile.
-    meanwhile: Vec<u64>,
-    sites: BTreeMap<SiteId, f64>,
+    waits: Excluded,
     addresses: BTreeSet<u64>,
     known: f64,
     own: f64,
@@ -100,15 +92,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     };
     for off in view.sched.offs.iter().filter(|off| is_case(off)) {
         let case = cases.entry(key(&mut places, off)).or_default();
-        case.n = case.n.saturating_add(off.n);
-        case.sum += off.sum_ns as f64;
-        case.low += low_ns(view, off);
-        case.threads.insert(off.thread);
-        add(&mut case.meanwhile, meanwhile(off));
+        case.waits.add(view, off);
         case.addresses.insert(off.address);
-        if let Some(site) = off.site {
-            *case.sites.entry(site).or_default() += off.sum_ns as f64;
-        }
     }
     for wake in &view.sched.wakes {
         let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
@@ -141,7 +126,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     }
     cases
         .into_iter()
-        .filter_map(|(key, case)| Some((case.roles(view), case.finding(cx, &key)?)))
+        .filter_map(|(key, case)| Some((case.waits.roles(view), case.finding(cx, &key)?)))
         .collect()
 }
 
@@ -153,12 +138,11 @@ struct Kin {
 
 impl Kin {
     fn of(view: &View) -> Self {
-        let mut known: BTreeMap<(&str, &str), GroupId> = BTreeMap::new();
+        let mut known = BTreeMap::new();
         let mut first = BTreeMap::new();
         for (ix, group) in (0u32..).zip(&view.model.groups) {
             let process = view.model.processes.get(group.process.0 as usize);
-            let program = process.map_or("", |process| process.name.as_str());
-            let kind = (program, group.name_pattern.as_str());
+            let kind = (process.map(Process::program), group.name_pattern.as_str());
             first.insert(GroupId(ix), *known.entry(kind).or_insert(GroupId(ix)));
         }
         Self { first }
@@ -239,18 +223,13 @@ fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool 
 }
 
 impl Case {
-    fn roles(&self, view: &View) -> Vec<GroupId> {
-        let roles: BTreeSet<GroupId> = self.threads.iter().map(|&id| view.role(id)).collect();
-        roles.into_iter().collect()
-    }
-
     /// Who waits for one another.
     fn who(&self, view: &View, key: &Key) -> String {
-        let threads = plural(self.threads.len(), "thread");
+        let threads = plural(self.waits.threads.len(), "thread");
         if key.process.is_some() {
             return format!("{threads} of {}", view.group_name(key.group));
         }
-        let processes: BTreeSet<_> = self.threads.iter().map(|&id| view.process(id)).collect();
+        let processes = self.waits.processes(view);
         let name = processes
             .first()
             .and_then(|id| view.model.processes.get(id.0 as usize));
@@ -259,15 +238,16 @@ impl Case {
     }
 
     fn saving(&self, view: &View) -> Saving {
-        let rows = || self.threads.iter().filter_map(|id| view.threads.get(id));
+        let waits = &self.waits;
+        let rows = || waits.threads.iter().filter_map(|id| view.threads.get(id));
         let sum = |of: fn(&SchedThread) -> u64| rows().map(|th| of(th) as f64).sum::<f64>();
-        let (n, threads) = (self.n as f64, self.threads.len() as f64);
+        let (n, threads) = (waits.n as f64, waits.threads.len() as f64);
         let running = sum(|th| th.running_ns);
         let delayed = sum(|th| th.delayed_ns) * (n / sum(|th| th.slices).max(1.0)).min(1.0);
-        let switching = Switching::of(view, &self.threads, n);
+        let switching = Switching::of(view, &waits.threads, n);
         // Each thread has its waits less, the delays of getting back, and the switches. One that was handed the lock
         // and has no processor yet keeps the others waiting. Nobody gets faster by what a disk takes.
-        let waited = (self.sum - self.in_files).max(0.0);
+        let waited = (waits.sum - self.in_files).max(0.0);
         // With less to run, they also wait less for a processor that was taken from them.
         let preempted = sum(|th| th.preempted_ns) / running.max(1.0);
         let each = |cpu: f64| {
@@ -284,7 +264,7 @@ impl Case {
                 cpu,
             };
         }
-        let freed = freed(&self.meanwhile, &view.sched.working, view.useful);
+        let freed = freed(&waits.meanwhile, &view.sched.working, view.useful);
         let perhaps =
             (freed * view.perhaps_low()).min(view.wall * (1.0 - 1.0 / view.useful.max(1.0)));
         // A word that changes before the kernel can look at it is fetched from processor to processor at every step
@@ -311,9 +291,8 @@ impl Case {
 
     fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
         let view = cx.view;
-        if self.n < WAITS
-            || self.threads.len() < 2
-            || self.known < KNOWN * self.sum
+        if !self.waits.is_a_convoy()
+            || self.known < KNOWN * self.waits.sum
             || self.own < OWN * self.known
         {
             return None;
@@ -322,13 +301,33 @@ impl Case {
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
-        let site = most(self.sites.clone())?;
+        let site = most(self.waits.sites.clone())?;
         let place = view.place(Some(site));
-        let life = |id: &ThreadId| view.threads.get(id).map_or(0.0, |th| th.life_ns() as f64);
-        let lives: f64 = self.threads.iter().map(life).sum();
-        let share = (self.sum / lives.max(1.0)).min(1.0);
+        let share = self.waits.share(view);
         let one_word = self.addresses.len() == 1;
+        let own = self.own / self.known.max(1.0);
         let released = most(self.wakers.clone());
+        let mut list = self.waits.evidence();
+        list.extend([
+            evidence(
+                "own_wakes_ratio",
+                own,
+                format!(
+                    "{} of it was ended by threads of the same kind, at {}",
+                    percent(own),
+                    view.place(released)
+                ),
+            ),
+            evidence(
+                "futexes",
+                self.addresses.len() as f64,
+                if one_word {
+                    "all on one futex word".into()
+                } else {
+                    format!("on {} futex words", self.addresses.len())
+                },
+            ),
+        ]);
         Some(Finding {
             id: "contended-futex",
             subject: Subject::Code(site),
@@ -337,32 +336,7 @@ impl Case {
                 self.who(view, key),
                 percent(share)
             ),
-            evidence: vec![
-                evidence(
-                    "wait_ns",
-                    self.sum,
-                    format!("{} waits, {} together", count(self.n as f64), duration(self.sum)),
-                ),
-                time("wait_low_ns", self.low, "of it passed while few threads worked or none"),
-                evidence(
-                    "own_wakes_ratio",
-                    self.own / self.known.max(1.0),
-                    format!(
-                        "{} of it was ended by threads of the same kind, at {}",
-                        percent(self.own / self.known.max(1.0)),
-                        view.place(released)
-                    ),
-                ),
-                evidence(
-                    "futexes",
-                    self.addresses.len() as f64,
-                    if one_word {
-                        "all on one futex word".into()
-                    } else {
-                        format!("on {} futex words", self.addresses.len())
-                    },
-                ),
-            ],
+            evidence: list,
             causes: vec![cause(
                 "contended-futex",
                 "threads of one kind exclude one another",

@@ -4,20 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::{GroupId, NameId, OffCpu, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::words::{percent, plural};
+use convoy_model::{GroupId, NameId, OffCpu, OffReason, SiteId, Waker};
 
+use super::excluded::Excluded;
 use super::Context;
 use crate::gain::Saving;
-use crate::levels::{add, freed};
+use crate::levels::freed;
 use crate::switching::Switching;
 use crate::tables::paths::most;
-use crate::tables::waits::{low_ns, meanwhile};
-use crate::text::{cause, evidence, time};
-use crate::view::View;
+use crate::text::{cause, evidence};
 
-/// Waits that make a convoy: fewer are a start or an end.
-const WAITS: u64 = 20;
 /// Ranges of a file can have a lock each; something is left to wait for.
 const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.2;
@@ -29,12 +26,7 @@ const CALLS: [i16; 4] = [72, 73, 25, 32];
 
 #[derive(Default)]
 struct Case {
-    n: u64,
-    sum: f64,
-    low: f64,
-    threads: BTreeSet<ThreadId>,
-    meanwhile: Vec<u64>,
-    sites: BTreeMap<SiteId, f64>,
+    waits: Excluded,
     names: BTreeSet<Option<NameId>>,
     wakers: BTreeMap<SiteId, f64>,
 }
@@ -50,15 +42,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let mut cases: BTreeMap<String, Case> = BTreeMap::new();
     for off in view.sched.offs.iter().filter(|off| is_case(off)) {
         let case = cases.entry(view.place(off.site)).or_default();
-        case.n = case.n.saturating_add(off.n);
-        case.sum += off.sum_ns as f64;
-        case.low += low_ns(view, off);
-        case.threads.insert(off.thread);
+        case.waits.add(view, off);
         case.names.insert(off.name);
-        add(&mut case.meanwhile, meanwhile(off));
-        if let Some(site) = off.site {
-            *case.sites.entry(site).or_default() += off.sum_ns as f64;
-        }
     }
     for wake in &view.sched.wakes {
         let (Some(off), Waker::Thread(_, Some(site))) = (view.sched.off(wake.off), wake.waker)
@@ -72,22 +57,18 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     }
     cases
         .into_iter()
-        .filter_map(|(place, case)| Some((case.roles(view), case.finding(cx, &place)?)))
+        .filter_map(|(place, case)| Some((case.waits.roles(view), case.finding(cx, &place)?)))
         .collect()
 }
 
 impl Case {
-    fn roles(&self, view: &View) -> Vec<GroupId> {
-        let roles: BTreeSet<GroupId> = self.threads.iter().map(|&id| view.role(id)).collect();
-        roles.into_iter().collect()
-    }
-
     fn saving(&self, cx: &Context) -> Saving {
         let view = cx.view;
-        let switching = Switching::of(view, &self.threads, self.n as f64);
-        let threads = self.threads.len() as f64;
-        let each = |cpu: f64| ((self.sum + cpu) / threads).min(view.wall);
-        let freed = freed(&self.meanwhile, &view.sched.working, view.useful);
+        let waits = &self.waits;
+        let switching = Switching::of(view, &waits.threads, waits.n as f64);
+        let threads = waits.threads.len() as f64;
+        let each = |cpu: f64| ((waits.sum + cpu) / threads).min(view.wall);
+        let freed = freed(&waits.meanwhile, &view.sched.working, view.useful);
         Saving {
             expected: EXPECTED * freed.max(each(switching.expected)),
             most: freed.max(each(switching.most)),
@@ -98,20 +79,17 @@ impl Case {
 
     fn finding(&self, cx: &Context, place: &str) -> Option<Finding> {
         let view = cx.view;
-        if self.n < WAITS || self.threads.len() < 2 {
+        if !self.waits.is_a_convoy() {
             return None;
         }
         let saving = self.saving(cx);
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
-        let site = most(self.sites.clone())?;
-        let life = |id: &ThreadId| view.threads.get(id).map_or(0.0, |th| th.life_ns() as f64);
-        let lives: f64 = self.threads.iter().map(life).sum();
-        let share = (self.sum / lives.max(1.0)).min(1.0);
-        let processes: BTreeSet<_> = self.threads.iter().map(|&id| view.process(id)).collect();
-        let who = match processes.len() {
-            1 => plural(self.threads.len(), "thread"),
+        let site = most(self.waits.sites.clone())?;
+        let share = self.waits.share(view);
+        let who = match self.waits.processes(view).len() {
+            1 => plural(self.waits.threads.len(), "thread"),
             n => format!("{n} processes"),
         };
         let names: Vec<&str> = self
@@ -123,24 +101,9 @@ impl Case {
             [one] if self.names.len() == 1 => format!("the lock on {one}"),
             _ => "a lock on a file".to_owned(),
         };
-        let mut list = vec![
-            evidence(
-                "wait_ns",
-                self.sum,
-                format!(
-                    "{} waits, {} together",
-                    count(self.n as f64),
-                    duration(self.sum)
-                ),
-            ),
-            time(
-                "wait_low_ns",
-                self.low,
-                "of it passed while few threads worked or none",
-            ),
-        ];
+        let mut list = self.waits.evidence();
         if let Some(released) = most(self.wakers.clone()) {
-            let of_all = self.wakers.values().sum::<f64>() / self.sum.max(1.0);
+            let of_all = self.wakers.values().sum::<f64>() / self.waits.sum.max(1.0);
             let at = view.place(Some(released));
             let of_all = of_all.min(1.0);
             let text = format!("most was ended at {at}; known of {} of it", percent(of_all));

@@ -129,7 +129,7 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
         let of = view.model.processes.get(process.0 as usize);
         if let Some(of) = of.filter(|_| !view.roles.is_parent(process)) {
             by_exe
-                .entry((&of.exe, &of.name))
+                .entry(of.program())
                 .or_default()
                 .push(Member { threads, process });
         }

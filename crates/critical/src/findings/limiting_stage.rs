@@ -50,10 +50,7 @@ impl Stage {
                 .sum::<f64>()
                 .max(1.0),
             work: members.iter().map(|th| th.working_ns() as f64).sum(),
-            ran: members
-                .iter()
-                .map(|th| th.running_ns.saturating_sub(th.spinning_ns) as f64)
-                .sum(),
+            ran: members.iter().map(|th| th.cpu_work_ns() as f64).sum(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod blocked;
 mod busy_waiting;
 mod contended_futex;
+mod excluded;
 mod file_lock;
 mod holder_off_cpu;
 mod imbalance;
@@ -72,18 +73,16 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             findings.push(finding);
         }
     }
-    for (groups, finding) in file_lock::findings(&cx) {
-        if is_worth(&finding) {
-            explained.extend(groups);
+    let mut add = |found: Vec<(Vec<GroupId>, Finding)>, explained: &mut BTreeSet<GroupId>| {
+        for (groups, finding) in found {
+            if is_worth(&finding) {
+                explained.extend(groups);
+            }
+            findings.push(finding);
         }
-        findings.push(finding);
-    }
-    for (groups, finding) in lock_step::findings(&cx, &explained) {
-        if is_worth(&finding) {
-            explained.extend(groups);
-        }
-        findings.push(finding);
-    }
+    };
+    add(file_lock::findings(&cx), &mut explained);
+    add(lock_step::findings(&cx, &explained), &mut explained);
     findings.extend(serial_code::findings(&cx, &explained));
     let holders = holders.into_iter().map(|found| found.finding);
     let holders: Vec<Finding> = holders.collect();

@@ -171,8 +171,7 @@ fn in_company(view: &View, id: ThreadId) -> bool {
 }
 
 fn life(view: &View, id: ThreadId) -> f64 {
-    let th = view.threads.get(&id);
-    th.map_or(1.0, |th| (th.life_ns() as f64).max(1.0))
+    view.life(id).max(1.0)
 }
 
 /// What a thread that does not poll waits for others.

@@ -129,7 +129,7 @@ fn until_they_wake(runs: &mut Vec<Run>, wakings: &[Waking]) {
     let wakes = times_by_thread(wakes);
     let starts = times_by_thread(runs.iter().map(|run| (run.thread, run.start_ns)));
     let none = Vec::new();
-    let mut moments = Vec::new();
+    let mut ends = Vec::new();
     for run in runs.iter_mut().filter(|run| run.state_after == DEAD) {
         let starts = starts.get(&run.thread).unwrap_or(&none);
         let next = starts.get(starts.partition_point(|at| *at <= run.start_ns));
@@ -148,14 +148,14 @@ fn until_they_wake(runs: &mut Vec<Run>, wakings: &[Waking]) {
             run.end_ns = last;
             continue;
         }
-        moments.push(Run {
+        ends.push(Run {
             start_ns: last - WAKE_NS,
             end_ns: last,
             ..*run
         });
         run.state_after = RUNNABLE;
     }
-    runs.append(&mut moments);
+    runs.append(&mut ends);
 }
 
 fn times_by_thread(times: impl Iterator<Item = (ThreadId, u64)>) -> BTreeMap<ThreadId, Vec<u64>> {
