@@ -262,16 +262,23 @@ impl Trace {
     pub fn check_stacks(&self) {
         let mut have = HashSet::new();
         let mut empty = Vec::new();
+        // Those of a thread since its last that is not.
+        let mut open: HashMap<u32, Vec<&Kept>> = HashMap::new();
         for kept in &self.kept {
             match *kept {
                 Kept::Stack {
                     tid, key, bytes, ..
                 } => {
                     if bytes == 0 {
-                        empty.push(kept);
+                        open.entry(tid).or_default().push(kept);
+                    } else {
+                        empty.extend(open.remove(&tid).into_iter().flatten());
                     }
                     have.insert((tid, key));
                 }
+                // Within `execve`, once the old image is gone, the registers still lead to a stack of it: a thread
+                // that waits there for the disk with the new image on it has nothing to copy.
+                Kept::Exec { old_tid, .. } => _ = open.remove(&old_tid),
                 Kept::Switch {
                     out: Some((tid, left)),
                     ..
@@ -285,6 +292,7 @@ impl Trace {
             }
         }
         // A thread that waits for a page of its stack has none there to copy: that is rare.
+        empty.extend(open.into_values().flatten());
         assert!(
             empty.len() <= 1 + self.kept.len() / 1_000,
             "{} of {} are empty: {empty:?}",
