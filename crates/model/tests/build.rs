@@ -194,6 +194,30 @@ fn calls_of_unknown_objects_follow_the_draws() {
 }
 
 #[test]
+fn an_unknown_object_has_no_fewer_calls_than_it_waited() {
+    let mut p = ProfileBuilder::new("server");
+    let leaf = p.frame("lock_contended", "a.c", 3);
+    let site = p.stack(&[leaf]);
+    let a = p.thread("main").id();
+    let (busy, rare, counted) = (p.mutex("busy"), p.mutex("rare"), p.mutex("counted"));
+    p.acquires(a, busy, site, 100);
+    p.raw().counts[0].sampled = 10;
+    // No draw fell on it, nor is any of its waits counted.
+    p.op(a, rare, site, Op::MutexLock, 0).waits(5, ms(1));
+    // Four of its six waits are counted on it.
+    p.op(a, counted, site, Op::MutexLock, 4).waits(6, ms(1));
+    p.unattributed(a, leaf, Op::MutexLock, 20);
+    let profile = p.build();
+    let model = Model::build(&profile);
+
+    let calls = |name: &str| -> u64 { uses_of(&model, name).iter().map(|u| u.calls).sum() };
+    assert_eq!(calls("rare"), 5);
+    assert_eq!(calls("counted"), 6);
+    assert_eq!(calls("busy"), 100 + 13);
+    assert_conserved(&profile, &model);
+}
+
+#[test]
 fn unsampled_call_sites_borrow_stacks_in_proportion() {
     let mut p = ProfileBuilder::new("server");
     let leaf = p.frame("my_lock", "lock.c", 3);

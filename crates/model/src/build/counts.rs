@@ -1,13 +1,17 @@
 //! Exact counts per (object, call site, thread, operation), with those of unknown objects spread.
 //!
 //! The agent counts a call whose object found no room per call site only, and one in 64 of these,
-//! drawn at random, on its object too. The draws say how to spread the others.
+//! drawn at random, on its object too. The draws say how to spread the others. What waited is known of
+//! every object, however rare: none gets fewer calls than that.
+
+use std::collections::BTreeMap;
 
 use convoy_profile::{FrameIx, Op, Process, ThreadIx, Unattributed};
 use rustc_hash::FxHashMap;
 
-use super::apportion::apportion;
+use super::apportion::{apportion, apportion_above};
 use super::objects::Objects;
+use super::waits::Row;
 use crate::kinds::kind_of;
 use crate::{sum_by_key, Object, ObjectId};
 
@@ -37,6 +41,7 @@ type Evidence = FxHashMap<Place, Vec<(ObjectId, u64)>>;
 /// All counts, ordered by key.
 pub(super) fn collect(
     process: &Process,
+    waits: &[Row],
     objects: &mut Objects,
     all: &mut Vec<Object>,
 ) -> Vec<(Key, Calls)> {
@@ -59,7 +64,7 @@ pub(super) fn collect(
             ));
         }
     }
-    spread(process, objects, all, &mut rows);
+    spread(process, waits, objects, all, &mut rows);
     join(rows)
 }
 
@@ -80,6 +85,7 @@ fn join(mut rows: Vec<(Key, Calls)>) -> Vec<(Key, Calls)> {
 
 fn spread(
     process: &Process,
+    waits: &[Row],
     objects: &mut Objects,
     all: &mut Vec<Object>,
     rows: &mut Vec<(Key, Calls)>,
@@ -88,6 +94,7 @@ fn spread(
         return;
     }
     let levels = evidence(process, objects);
+    let mut certain = certain(process, waits, rows);
     for row in &process.unattributed {
         let &Unattributed {
             frame,
@@ -102,11 +109,24 @@ fn spread(
             .flat_map(|level| places.iter().map(move |place| level.get(place)))
             .flatten()
             .find(|weights| !weights.is_empty());
-        let (ids, weights): (Vec<_>, Vec<_>) = match found {
+        let mut known = certain
+            .remove(&(frame, Some(thread), op))
+            .unwrap_or_default();
+        let (mut ids, mut weights): (Vec<_>, Vec<_>) = match found {
             Some(found) => found.iter().copied().unzip(),
-            None => (vec![objects.unknown(kind_of(op), all)], vec![1]),
+            None if known.is_empty() => (vec![objects.unknown(kind_of(op), all)], vec![1]),
+            None => Default::default(),
         };
-        let calls = apportion(n, &weights);
+        let mut floors = vec![0; ids.len()];
+        for (&id, floor) in ids.iter().zip(&mut floors) {
+            *floor = known.remove(&id).unwrap_or(0);
+        }
+        for (id, floor) in known {
+            ids.push(id);
+            weights.push(0);
+            floors.push(floor);
+        }
+        let calls = at_least(n, &floors, &weights);
         // A call cannot fail where there was none.
         let failures = apportion(failed, if n == 0 { &weights } else { &calls });
         for ((object, n), failed) in ids.into_iter().zip(calls).zip(failures) {
@@ -126,6 +146,53 @@ fn spread(
             ));
         }
     }
+}
+
+/// Shares of `n` by weight, but no less than the floors.
+fn at_least(n: u64, floors: &[u64], weights: &[u64]) -> Vec<u64> {
+    let shares = apportion(n, weights);
+    let above = shares
+        .iter()
+        .zip(floors)
+        .map(|(share, floor)| share.saturating_sub(*floor));
+    let above: Vec<u64> = above.collect();
+    apportion_above(n, floors, &above)
+}
+
+/// Calls of unknown objects that were certainly theirs: more of them waited than were counted on the object.
+fn certain(
+    process: &Process,
+    waits: &[Row],
+    rows: &[(Key, Calls)],
+) -> FxHashMap<Place, BTreeMap<ObjectId, u64>> {
+    let mut known: FxHashMap<Place, BTreeMap<ObjectId, u64>> = process
+        .unattributed
+        .iter()
+        .map(|row| ((row.frame, Some(row.thread), row.op), BTreeMap::new()))
+        .collect();
+    for row in waits.iter().filter(|row| row.known_calls() > 0) {
+        let leaf = process
+            .stacks
+            .get(row.stack as usize)
+            .and_then(|stack| stack.first());
+        let (Some(&frame), Some(op)) = (leaf, row.op) else {
+            continue;
+        };
+        if let Some(at) = known.get_mut(&(frame, Some(row.thread), op)) {
+            let calls = at.entry(row.object).or_default();
+            *calls = calls.saturating_add(row.known_calls());
+        }
+    }
+    for (key, calls) in rows {
+        let at = known.get_mut(&(key.frame, Some(key.thread), key.op));
+        if let Some(known) = at.and_then(|at| at.get_mut(&key.object)) {
+            *known = known.saturating_sub(calls.n);
+        }
+    }
+    for at in known.values_mut() {
+        at.retain(|_, calls| *calls > 0);
+    }
+    known
 }
 
 /// What speaks for which object at the places to be spread, best evidence first: the draws made for

@@ -58,8 +58,8 @@ impl Model {
         let threads = Threads::add(process, id, &mention.threads, &mut self.threads);
         let mut objects = Objects::add(process, id, &mut self.objects);
 
-        let counts = counts::collect(process, &mut objects, &mut self.objects);
         let waits = waits::collect(process, &objects);
+        let counts = counts::collect(process, &waits, &mut objects, &mut self.objects);
         let period = self.meta.sample_period;
         let uses = uses::join(
             process,
