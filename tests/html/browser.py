@@ -115,6 +115,18 @@ class Pages(unittest.TestCase):
                 if self.all("#flame"):
                     self.assertGreater(len(self.all("#flame g.frame")), 1)
 
+    def test_a_picture_that_cannot_be_drawn_is_one_picture_less(self):
+        self.open("hot-lock")
+        self.browser.execute_script("""
+            convoy.curves.holders = () => { throw new Error("no picture"); };
+            window.dispatchEvent(new Event("beforeprint"));""")
+        self.settle()
+        self.assertTrue(self.all("figure.undrawn[data-curve=holders]"))
+        self.assertEqual(len(self.all(".undrawn")), len(self.all("figure[data-curve=holders]")))
+        self.assertGreater(len(self.all("#flame g.frame")), 1)
+        log = self.browser.get_log("browser")
+        self.assertTrue(all("no picture" in entry["message"] for entry in log), log)
+
     def test_a_wait_is_told_with_what_ended_it(self):
         self.open("hot-lock")
         self.timeline()
@@ -232,7 +244,7 @@ class Pages(unittest.TestCase):
         found = lambda: [f for f in self.all("#flame g.frame rect") if "c77cff" in (f.get_attribute("fill") or "")]
         self.wait(found)
         frame = next(f for f in self.all("#flame g.frame") if "log_lock" in f.find_element(By.CSS_SELECTOR, "title").get_attribute("textContent"))
-        frame.click()
+        ActionChains(self.browser).move_to_element(frame.find_element(By.CSS_SELECTOR, "rect")).click().perform()
         self.assertIn("log_lock", self.find("#flame .said").text)
 
     def test_large_groups_are_folded_and_open(self):
@@ -259,10 +271,12 @@ class Pages(unittest.TestCase):
 
     def test_tables_say_what_pictures_show(self):
         self.open("hot-lock")
+        self.show("figure[data-curve=activity]")
+        self.wait(lambda: self.all(".u-legend"))
         for picture in self.all("[role=img]"):
             self.assertTrue(picture.get_attribute("aria-label"))
         for table in self.all("table"):
-            self.assertTrue(table.find_elements(By.CSS_SELECTOR, "caption"))
+            self.assertTrue(table.get_attribute("aria-label") or table.find_elements(By.CSS_SELECTOR, "caption"))
         for button in self.all("button"):
             self.assertTrue(button.text or button.get_attribute("aria-label"))
 

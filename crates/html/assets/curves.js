@@ -36,6 +36,7 @@
     const room = figure.querySelector(".drawing");
     const width = () => Math.max(240, room.clientWidth);
     const chart = new uPlot({ width: width(), height, cursor: { y: false }, ...options }, data, room);
+    chart.root.querySelector(".u-legend")?.setAttribute("aria-label", "Values where the pointer is");
     convoy.fit(room, () => {
       if (Math.abs(chart.width - width()) > 1) chart.setSize({ width: width(), height });
     });

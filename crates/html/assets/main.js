@@ -13,9 +13,15 @@
   const draw = (figure) => {
     if (drawn.has(figure)) return;
     drawn.add(figure);
-    if (figure.matches(".curve")) convoy.curves[figure.dataset.curve](figure);
-    else if (figure.id === "timeline") convoy.timeline(figure);
-    else if (figure.id === "flame") convoy.flame(figure);
+    try {
+      if (figure.matches(".curve")) convoy.curves[figure.dataset.curve](figure);
+      else if (figure.id === "timeline") convoy.timeline(figure);
+      else if (figure.id === "flame") convoy.flame(figure);
+    } catch (error) {
+      // One picture less; the others are drawn.
+      figure.classList.add("undrawn");
+      console.error(error);
+    }
   };
   const figures = [...document.querySelectorAll("figure.curve, section#timeline, section#flame")];
   const watch = new IntersectionObserver((entries) => {

@@ -23,7 +23,8 @@ const STYLES: [&str; 3] = [
     include_str!("../../assets/style.css"),
 ];
 
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
+    include_str!("../../assets/locale.js"),
     include_str!("../../vendor/d3.min.js"),
     include_str!("../../vendor/d3-flamegraph.min.js"),
     include_str!("../../vendor/uplot.min.js"),
