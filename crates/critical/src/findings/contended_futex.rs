@@ -11,6 +11,7 @@ use convoy_model::{
 use convoy_profile::ObjectKind;
 
 use super::excluded::Excluded;
+use super::lock_code::LockCode;
 use super::Context;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -33,6 +34,9 @@ const SURE: f64 = 0.2;
 /// Time in the kernel per wait from which some calls that want to wait come back at once, and from which most do. A wait
 /// takes less than 20 us.
 const HOT_NS: (f64, f64) = (15_000.0, 45_000.0);
+/// Share of the time in a lock's own functions that goes with a lock of one's own, or none: what is left takes and lets
+/// go a word that nobody else has.
+const LOCK_CODE: f64 = 0.7;
 const METHOD: &str = "waits for it while few threads worked, gone";
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +48,9 @@ struct Key {
 }
 
 #[derive(Default)]
-struct Case {
+struct Case<'a> {
     waits: Excluded,
+    code: LockCode<'a>,
     addresses: BTreeSet<u64>,
     known: f64,
     own: f64,
@@ -118,6 +123,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             case.own += wake.wait_ns as f64;
             if is_named(view, off.site, site) {
                 case.named += wake.wait_ns as f64;
+                case.code.add(view, off.site);
+                case.code.add(view, site);
             }
             if let Some(site) = site {
                 *case.wakers.entry(site).or_default() += wake.wait_ns as f64;
@@ -222,7 +229,7 @@ fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool 
     is_in(waiter, LOCKS) && is_in(waker, UNLOCKS)
 }
 
-impl Case {
+impl Case<'_> {
     /// Who waits for one another.
     fn who(&self, view: &View, key: &Key) -> String {
         let threads = plural(self.waits.threads.len(), "thread");
@@ -275,17 +282,21 @@ impl Case {
         let most_cpu = switching.most + hot * no_work;
         // What is only concluded to be a lock may hand over work: then delays are nobody's fault.
         let certain = self.named >= OWN * self.known;
-        let most = each(most_cpu).max(perhaps).max(freed);
+        let expected = EXPECTED
+            * if certain {
+                freed.max(each(switching.expected))
+            } else {
+                freed
+            };
+        let (own, with_section) = self.code.shares(view, &waits.threads);
+        let in_lock = own * running;
+        let expected_cpu = switching.expected.max(LOCK_CODE * in_lock);
+        let most_cpu = most_cpu.max((with_section * running).min(NO_WORK * running));
         Saving {
-            expected: EXPECTED
-                * if certain {
-                    freed.max(each(switching.expected))
-                } else {
-                    freed
-                },
-            most,
+            expected: expected.max((LOCK_CODE * each(in_lock)).min(view.wall)),
+            most: each(most_cpu).max(perhaps).max(freed),
             sure: SURE,
-            cpu: (switching.expected, most_cpu),
+            cpu: (expected_cpu, most_cpu),
         }
     }
 

@@ -9,6 +9,7 @@ mod holder_off_cpu;
 mod imbalance;
 mod io;
 mod limiting_stage;
+mod lock_code;
 mod lock_step;
 mod memory;
 mod passed_on;

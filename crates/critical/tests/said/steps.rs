@@ -113,3 +113,57 @@ fn a_lock_inside_of_the_c_library_is_told_by_its_name() {
     let a = analysis(&stdio(("syscall", "syscall")));
     assert!(!ids(&a).contains(&"contended-futex"), "{:?}", ids(&a));
 }
+
+/// The gain of a lock inside of the C library: low, expected and at most. Threads hardly wait, and run these functions,
+/// so many milliseconds each in turn, all of which call from one line of the program.
+fn hot(runs: &[(&[&str], u64)]) -> [f64; 3] {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).raw().without_agent = true;
+    let libc = p.module("libc.so.6");
+    let field = p.frame("field", "out.c", 7);
+    let mut at = |functions: &[&str]| {
+        let frames = functions.iter().map(|f| p.frame_in(libc, f, "", 0));
+        let frames: Vec<_> = frames.chain([field]).collect();
+        p.stack(&frames)
+    };
+    let wait = at(&["__lll_lock_wait_private", "random"]);
+    let wake = at(&["__lll_lock_wake_private", "random"]);
+    let runs: Vec<_> = runs.iter().map(|(f, ms)| (at(f), *ms)).collect();
+    let ids: Vec<_> = (0..2)
+        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for (at, &t) in ids.iter().enumerate() {
+        let lock = Wait::futex(wait, 0x7000).woken_by(ids[1 - at], wake);
+        for _ in 0..30 {
+            for &(code, n) in &runs {
+                for _ in 0..n {
+                    s.runs(t, code, ms(1));
+                }
+            }
+            s.waits(t, lock, us(300));
+        }
+    }
+    let a = analysis(&model(p, s));
+    let found = a.findings.iter().find(|f| f.id == "contended-futex");
+    found.map_or([1.0; 3], |f| [f.gain.low, f.gain.mid, f.gain.high])
+}
+
+#[test]
+fn a_lock_inside_of_the_c_library_costs_what_its_functions_run() {
+    let program: &[&str] = &[];
+    let cold = hot(&[(program, 20)]);
+    let hot_one = hot(&[
+        (&["__lll_lock_wait_private", "random"], 2),
+        (&["random"], 10),
+        (&["random_r", "random"], 3),
+        (program, 5),
+    ]);
+    // 12 of 20 ms are the lock's own: of these, 70 % are expected to go, and with the section at most 15.
+    assert!(cold[2] < 1.3, "{cold:?}");
+    assert!((1.5..1.9).contains(&hot_one[1]), "{hot_one:?}");
+    assert!((3.5..4.5).contains(&hot_one[2]), "{hot_one:?}");
+    // One that is hardly ever waited for in the kernel is not hot: its functions work.
+    let busy = hot(&[(&["random"], 15), (program, 5)]);
+    assert!(busy[2] < 1.3, "{busy:?}");
+}

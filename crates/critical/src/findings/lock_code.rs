@@ -1,0 +1,78 @@
+//! What a lock of the C library's own costs besides its waits: its word goes from processor to processor with every
+//! call, and that shows in no wait. The samples of the functions that take it and let it go tell.
+
+use std::collections::BTreeSet;
+
+use convoy_model::{CodeFrom, SiteFrame, SiteId, Slice, ThreadId};
+
+use crate::view::View;
+
+/// Samples of the threads from which on shares of them mean something.
+const SAMPLES: u64 = 30;
+/// Share of what threads run that goes into waiting and waking, from which on the word is hot, and certainly is.
+const HOT: (f64, f64) = (0.01, 0.05);
+
+/// Functions of locks of the C library: those that wait and wake, and those that call them. These do little else: they
+/// take the lock, call a function that does the work (`random_r()`, `_IO_file_xsputn()`), and let it go.
+#[derive(Default)]
+pub(crate) struct LockCode<'a> {
+    waiting: BTreeSet<(&'a str, &'a str)>,
+    locking: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> LockCode<'a> {
+    /// A place where such a lock is waited for, or such a wait ended.
+    pub(crate) fn add(&mut self, view: &View<'a>, site: Option<SiteId>) {
+        let site = site.and_then(|id| view.model.sites.get(id.0 as usize));
+        let frames = site.map_or(&[][..], |site| &site.frames);
+        for (frame, caller) in frames.iter().zip(&frames[1.min(frames.len())..]) {
+            if frame.function.starts_with("__lll_lock_") {
+                self.waiting.insert(key(frame));
+                if caller.module == frame.module {
+                    self.locking.insert(key(caller));
+                }
+            }
+        }
+    }
+
+    /// Shares of what these threads run that go into taking, waiting for and letting go a hot lock, and into that and what
+    /// is done under it, whose data go from processor to processor as well; 0 if it is not hot, or too little is known.
+    ///
+    /// Samples are counted, and not the time of the slices in which they fell: a thread that is alone with the lock
+    /// has the long ones.
+    pub(crate) fn shares(&self, view: &View, threads: &BTreeSet<ThreadId>) -> (f64, f64) {
+        let (mut all, mut waiting, mut locking, mut under) = (0, 0, 0, 0);
+        let sampled = |s: &&Slice| s.from == CodeFrom::Sample && threads.contains(&s.thread);
+        for slice in view.sched.slices.iter().filter(sampled) {
+            all += slice.n;
+            let site = slice
+                .site
+                .and_then(|id| view.model.sites.get(id.0 as usize));
+            let frames = site.map_or(&[][..], |site| &site.frames);
+            let Some(leaf) = frames.first() else {
+                continue;
+            };
+            if self.waiting.contains(&key(leaf)) {
+                waiting += slice.n;
+            } else if self.locking.contains(&key(leaf)) {
+                locking += slice.n;
+            } else if frames
+                .iter()
+                .any(|frame| self.locking.contains(&key(frame)))
+            {
+                under += slice.n;
+            }
+        }
+        if all < SAMPLES {
+            return (0.0, 0.0);
+        }
+        let of_all = |n: u64| n as f64 / all as f64;
+        let hot = ((of_all(waiting) - HOT.0) / (HOT.1 - HOT.0)).clamp(0.0, 1.0);
+        let own = waiting + locking;
+        (hot * of_all(own), hot * of_all(own + under))
+    }
+}
+
+fn key(frame: &SiteFrame) -> (&str, &str) {
+    (&frame.module, &frame.function)
+}
