@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{FutexOf, GroupId, ObjectId, Use};
+use convoy_model::{FutexOf, GroupId, ObjectId, OffReason, ThreadId, Use};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::lock_rows::{add_hist, own_pairs, site_shares};
@@ -25,6 +25,10 @@ const DELAYED: f64 = 0.2;
 const OWN_SHARE: f64 = 0.6;
 /// Waits that make a pool of tokens: fewer are a start or an end.
 const POOL_WAITS: u64 = 20;
+
+/// Share of its own time, queues for locks and processors apart, that a thread sleeps that looks after something from
+/// time to time.
+const ASLEEP: f64 = 0.8;
 
 /// Waits of one group that another group ended, at events: (waits, nanoseconds).
 pub(crate) type Links = BTreeMap<(GroupId, GroupId), (u64, u64)>;
@@ -85,6 +89,29 @@ pub(crate) fn mark_elastic(view: &mut View, rows: &[EventRow]) {
     for (t, (elastic, idle)) in view.threads.iter_mut().zip(parts) {
         t.elastic = elastic.min(t.life);
         t.idle = idle.min(t.life);
+    }
+}
+
+/// A lone thread that sleeps nearly all the time, and for which nobody waits but at locks, looks after something from
+/// time to time until the others are done: it ends with them, however fast they get.
+pub(crate) fn mark_tickers(view: &mut View, links: &Links) {
+    let model = view.model;
+    let mut slept: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    let offs = model.sched.iter().flat_map(|sched| &sched.offs);
+    for off in offs.filter(|off| off.reason == OffReason::Sleep) {
+        *slept.entry(off.thread).or_default() += off.sum_ns as f64;
+    }
+    let awaited: BTreeSet<GroupId> = links.keys().map(|&(_, waker)| waker).collect();
+    let mut members: BTreeMap<GroupId, usize> = BTreeMap::new();
+    for t in &view.threads {
+        *members.entry(t.group).or_default() += 1;
+    }
+    for t in &mut view.threads {
+        let slept = slept.get(&t.id).copied().unwrap_or(0.0).min(t.off);
+        let alone = !t.main && members.get(&t.group) == Some(&1) && !awaited.contains(&t.group);
+        if alone && slept > ASLEEP * (t.life - t.lock_wait - t.run_delay) {
+            t.elastic = (t.elastic + slept).min(t.life);
+        }
     }
 }
 

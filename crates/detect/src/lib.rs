@@ -80,6 +80,7 @@ fn judge<'a>(
 ) -> alike::OfProcess<'a> {
     let (events, links) = idle::event_rows(&view, pairs);
     idle::mark_elastic(&mut view, &events);
+    idle::mark_tickers(&mut view, &links);
     let families = Families::of_view(&view, t);
     let locks = lock_rows::lock_rows(&view, pairs, &families, t);
     let cx = Context {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use convoy_model::{GroupId, Model, Object, ObjectId, ProcessId, SiteId, ThreadId, Use};
 use convoy_profile::Op;
 
+use crate::gain::LockCode;
 use crate::ops::{role, spins, Locks, Role};
 
 /// Where the time of a thread went. Nanoseconds; the parts add up to `life`, up to clock noise.
@@ -59,6 +60,7 @@ pub(crate) struct View<'a> {
     pub model: &'a Model,
     pub process: ProcessId,
     pub locks: &'a Locks,
+    pub lock_code: LockCode<'a>,
     /// Threads that ran, in model order.
     pub threads: Vec<ThreadTime>,
     index: BTreeMap<ThreadId, usize>,
@@ -123,6 +125,7 @@ impl<'a> View<'a> {
             model,
             process,
             locks,
+            lock_code: LockCode::of(model),
             threads,
             index,
             uses,

@@ -23,6 +23,11 @@ const PARK_LEAST_NS: [f64; 3] = [0.0, 1500.0, 4000.0];
 /// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
 /// What is beyond is preemption caught by the sampler. Nanoseconds.
 const TRANSFER_MAX_NS: f64 = 400.0;
+/// Share of the samples of a lock's users in its functions from which on its word is what they work on.
+const LOCKING: f64 = 0.2;
+/// Of what goes beyond the price of an uncontended lock, a fix that leaves some sharing leaves some: pessimistic and
+/// expected. At best there is no lock any more.
+const LOCKING_GOES: [f64; 2] = [0.3, 0.8];
 /// Samples that an object needs to be a baseline or to have an excess.
 const SAMPLES_MIN: u64 = 16;
 
@@ -106,6 +111,7 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
             }
         }
     }
+    by_samples(view, locks, &acquired, &mut change);
     for (i, d) in change.deltas.iter().enumerate() {
         parks[i] = parked(&view.threads[i], parks[i], d.wait - d.spin);
     }
@@ -135,6 +141,24 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
         d.spin = d.spin.min(d.wait);
     }
     change
+}
+
+/// What the samples say of the locks' own functions, where that is more.
+fn by_samples(view: &View, locks: &[ObjectId], acquired: &[f64], change: &mut Change) {
+    let share = view.lock_code.share(view, locks);
+    let users = || view.threads.iter().zip(acquired).filter(|(_, n)| **n > 0.0);
+    let all: f64 = users().map(|(_, n)| n).sum();
+    let locking = share * users().map(|(t, _)| t.cpu - t.spin).sum::<f64>();
+    let excess = locking - all * pair_ns(view);
+    if share < LOCKING || excess <= 0.0 {
+        return;
+    }
+    let gone = [LOCKING_GOES[0] * excess, LOCKING_GOES[1] * excess, locking];
+    for (d, n) in change.deltas.iter_mut().zip(acquired) {
+        for (sum, gone) in d.overhead.iter_mut().zip(gone) {
+            *sum = sum.max(gone * n / all);
+        }
+    }
 }
 
 /// Share of their CPU time that the users of a lock spend in the kernel. Many kernels split a thread's

@@ -92,6 +92,6 @@ pub fn site(function: &str) -> Site {
             module: "sim".into(),
             ..Default::default()
         }],
-        shown: 0,
+        ..Site::default()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
 
-use crate::languages::{is_agent, is_language, is_virtual_machine};
+use crate::languages::{is_agent, is_language, is_virtual_machine, takes_or_lets_go};
 use crate::wrappers::passes_on;
 use crate::{ProcessId, Site, SiteFrame, SiteId};
 
@@ -54,12 +54,15 @@ impl<'p> Sites<'p> {
         if let Some(&id) = self.by_frames.get(frames) {
             return id;
         }
-        let expanded = own(frames.iter().flat_map(|&ix| self.expand(ix)).collect());
+        let all: Vec<SiteFrame> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
+        let locking = all.first().is_some_and(takes_or_lets_go);
+        let expanded = own(all);
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
             process: self.id,
             shown: shown(&expanded),
             frames: expanded,
+            locking,
         });
         self.by_frames.insert(frames.to_vec(), id);
         id

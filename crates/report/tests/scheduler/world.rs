@@ -141,7 +141,7 @@ impl World {
         self.model.sites.push(Site {
             process,
             frames: frames.iter().map(frame).collect(),
-            shown: 0,
+            ..Site::default()
         });
         SiteId(self.model.sites.len() as u32 - 1)
     }

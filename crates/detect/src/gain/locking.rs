@@ -1,0 +1,75 @@
+//! What threads run in a lock's own functions, by the scheduler's samples: taking and letting go a word that other
+//! processors write, too. The agent times acquires alone, and with a reader-writer lock most of it is in the release.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::{CodeFrom, Model, ObjectId, SiteId, ThreadId};
+
+use crate::ops::Role;
+use crate::view::View;
+
+/// Samples of a lock's users from which on a share of them means something.
+const SAMPLES: u64 = 30;
+
+type Function<'a> = (&'a str, &'a str);
+
+/// Samples of one thread.
+#[derive(Debug, Default)]
+struct Samples<'a> {
+    all: u64,
+    /// In functions of locks, by who called them.
+    locking: BTreeMap<Function<'a>, u64>,
+}
+
+/// Samples in the functions of locks. Empty where the scheduler was not listened to.
+#[derive(Debug, Default)]
+pub(crate) struct LockCode<'a> {
+    threads: BTreeMap<ThreadId, Samples<'a>>,
+}
+
+impl<'a> LockCode<'a> {
+    pub(crate) fn of(model: &'a Model) -> Self {
+        let mut this = Self::default();
+        let slices = model.sched.iter().flat_map(|sched| &sched.slices);
+        for slice in slices.filter(|slice| slice.from == CodeFrom::Sample) {
+            let samples = this.threads.entry(slice.thread).or_default();
+            samples.all += slice.n;
+            let site = slice.site.and_then(|id| model.sites.get(id.0 as usize));
+            if site.is_some_and(|site| site.locking) {
+                if let Some(caller) = slice.site.and_then(|id| function(model, id)) {
+                    *samples.locking.entry(caller).or_default() += slice.n;
+                }
+            }
+        }
+        this
+    }
+
+    /// Share of what the users of these locks run that is in the functions of locks, 0..1: those called where these
+    /// locks are taken. 0 without samples, or with too few.
+    pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> f64 {
+        let (mut users, mut callers) = (BTreeSet::new(), BTreeSet::new());
+        for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
+            let role = view.role(u);
+            if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
+                users.insert(u.thread);
+                callers.extend(function(view.model, u.site));
+            }
+        }
+        let (mut all, mut locking) = (0, 0);
+        for samples in users.iter().filter_map(|id| self.threads.get(id)) {
+            all += samples.all;
+            let called = |(caller, n): (_, &u64)| if callers.contains(caller) { *n } else { 0 };
+            locking += samples.locking.iter().map(called).sum::<u64>();
+        }
+        if all < SAMPLES {
+            return 0.0;
+        }
+        locking as f64 / all as f64
+    }
+}
+
+fn function(model: &Model, site: SiteId) -> Option<Function<'_>> {
+    let site = model.sites.get(site.0 as usize)?;
+    let frame = site.frames.get(site.shown)?;
+    Some((&frame.module, &frame.function))
+}
