@@ -5,6 +5,7 @@ mod busy_waiting;
 mod contended_futex;
 mod excluded;
 mod file_lock;
+mod hand_over;
 mod holder_off_cpu;
 mod imbalance;
 mod io;
@@ -102,6 +103,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
     findings.extend(sleeping::finding(&cx));
+    findings.extend(hand_over::findings(&cx));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }

@@ -167,3 +167,56 @@ fn a_lock_inside_of_the_c_library_costs_what_its_functions_run() {
     let busy = hot(&[(&["random"], 15), (program, 5)]);
     assert!(busy[2] < 1.3, "{busy:?}");
 }
+
+/// Two threads of Go that work, pass on and look for the next goroutine, so many milliseconds each in turn.
+fn goroutines(work: u64, calls: u64, scheduler: u64) -> Option<[f64; 3]> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).raw().without_agent = true;
+    let parse = p.frame("main.parse", "main.go", 95);
+    let worker = p.frame("main.worker", "main.go", 145);
+    let (send, find) = (
+        p.frame("runtime.chansend", "chan.go", 176),
+        p.frame("runtime.findRunnable", "proc.go", 3300),
+    );
+    let codes = [
+        (p.stack(&[parse, worker]), work),
+        (p.stack(&[send, worker]), calls),
+        (p.stack(&[find]), scheduler),
+    ];
+    let ids: Vec<_> = (0..2)
+        .map(|_| {
+            p.thread("m")
+                .start("runtime.mstart", "asm.s", 1)
+                .cpu(1)
+                .id()
+        })
+        .collect();
+    let mut s = Schedule::new();
+    for &t in &ids {
+        for _ in 0..20 {
+            for (code, n) in codes {
+                for _ in 0..n {
+                    s.runs(t, code, ms(1));
+                }
+            }
+        }
+    }
+    let a = analysis(&model(p, s));
+    let found = a.findings.iter().find(|f| f.id == "fine-grained-tasks");
+    found.map(|f| {
+        assert!(f.title.contains("main.worker() main.go:145"), "{}", f.title);
+        [f.gain.low, f.gain.mid, f.gain.high]
+    })
+}
+
+#[test]
+fn goroutines_that_mostly_pass_on_are_said_with_what_it_costs() {
+    // Half of ten is work: at most twice the throughput, and 1 / (1 - 0.8 * 0.5) expected.
+    let [low, mid, high] = goroutines(5, 2, 3).expect("found");
+    assert!((1.1..1.3).contains(&low), "{low}");
+    assert!((1.6..1.7).contains(&mid), "{mid}");
+    assert!((1.9..2.1).contains(&high), "{high}");
+    // Little of it, or a scheduler that looks for work that others do.
+    assert_eq!(goroutines(9, 1, 1), None);
+    assert_eq!(goroutines(6, 0, 4), None);
+}

@@ -1,0 +1,143 @@
+//! Goroutines that pass on work in pieces so small that passing them on is what the processors do.
+//!
+//! It shows neither in waits (another goroutine takes the thread's place) nor in parallelism, but in the samples: in the
+//! functions of channels, and in the scheduler that they call.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, percent};
+use convoy_model::{CodeFrom, ProcessId, Site, SiteId, Slice, ThreadId};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::tables::paths::most;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Samples of a program from which on shares of them mean something.
+const SAMPLES: u64 = 100;
+/// Share of its samples in both from which on that is worth saying...
+const BOTH: f64 = 0.25;
+/// ... and in the calls of goroutines alone: a scheduler that finds nothing to do looks for it on the processor, too.
+const CALLS: f64 = 0.05;
+/// With larger pieces so much of it goes; what is left is one hand-over a piece.
+const EXPECTED: f64 = 0.8;
+/// A fix that halves the number of hand-overs, and not more.
+const SURE: f64 = 0.3;
+const METHOD: &str = "samples in channels and the scheduler, gone";
+
+/// Calls with which goroutines pass on work, or wait for it: channels, locks and groups of them, one goroutine a piece.
+const HAND_OVER: [&str; 6] = [
+    "runtime.chansend",
+    "runtime.chanrecv",
+    "runtime.selectgo",
+    "runtime.semacquire1",
+    "runtime.semrelease1",
+    "runtime.newproc",
+];
+/// Where a thread goes when its goroutine waits or has ended, to find another one, and what makes one ready.
+const SCHEDULER: [&str; 5] = [
+    "runtime.schedule",
+    "runtime.findRunnable",
+    "runtime.park_m",
+    "runtime.goexit0",
+    "runtime.ready",
+];
+
+/// Samples of one process.
+#[derive(Default)]
+struct Samples {
+    all: u64,
+    calls: u64,
+    scheduler: u64,
+    /// Places of the program's that call.
+    places: BTreeMap<SiteId, f64>,
+    threads: BTreeSet<ThreadId>,
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
+    let view = cx.view;
+    let mut processes: BTreeMap<ProcessId, Samples> = BTreeMap::new();
+    let sampled = |s: &&Slice| s.from == CodeFrom::Sample && s.spin.is_none();
+    for slice in view.sched.slices.iter().filter(sampled) {
+        let samples = processes.entry(view.process(slice.thread)).or_default();
+        samples.all += slice.n;
+        samples.threads.insert(slice.thread);
+        let site = slice
+            .site
+            .and_then(|id| view.model.sites.get(id.0 as usize));
+        let (Some(id), Some(site)) = (slice.site, site) else {
+            continue;
+        };
+        if is_in(site, &HAND_OVER) {
+            samples.calls += slice.n;
+            *samples.places.entry(id).or_default() += slice.n as f64;
+        } else if is_in(site, &SCHEDULER) {
+            samples.scheduler += slice.n;
+        }
+    }
+    processes
+        .into_values()
+        .filter_map(|samples| samples.finding(view))
+        .collect()
+}
+
+fn is_in(site: &Site, functions: &[&str]) -> bool {
+    site.frames
+        .iter()
+        .any(|frame| functions.contains(&frame.function.as_str()))
+}
+
+impl Samples {
+    fn finding(self, view: &View) -> Option<Finding> {
+        let of_all = |n: u64| n as f64 / self.all.max(1) as f64;
+        let share = of_all(self.calls + self.scheduler);
+        if self.all < SAMPLES || of_all(self.calls) < CALLS || share < BOTH {
+            return None;
+        }
+        let rows = self.threads.iter().filter_map(|id| view.threads.get(id));
+        let running: f64 = rows.map(|th| th.running_ns as f64).sum();
+        let cpu = share * running;
+        // The processors are as busy as before with what is left, or at best all of them.
+        let saving = Saving {
+            expected: EXPECTED * view.wall * cpu / view.cpu_work.max(running),
+            most: view.wall,
+            sure: SURE,
+            cpu: (EXPECTED * cpu, cpu),
+        };
+        let site = most(self.places)?;
+        let place = view.place(Some(site));
+        Some(Finding {
+            id: "fine-grained-tasks",
+            subject: Subject::Code(site),
+            title: format!(
+                "goroutines pass on work in small pieces, most at {place}: {} of what the program runs is that",
+                percent(share)
+            ),
+            evidence: vec![
+                evidence(
+                    "hand_over_ratio",
+                    share,
+                    format!(
+                        "of {} samples {} fell into channels and locks of goroutines, {} into the scheduler",
+                        count(self.all as f64),
+                        percent(of_all(self.calls)),
+                        percent(of_all(self.scheduler))
+                    ),
+                ),
+            ],
+            causes: vec![cause(
+                "fine-grained-tasks",
+                "a piece of work takes less than passing it on",
+                format!(
+                    "pass on batches (slices of some hundred items) at {place}, or do the next step in the same goroutine"
+                ),
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the work itself"),
+            share_of_thread_time: share,
+            caveats: Vec::new(),
+        })
+    }
+}
