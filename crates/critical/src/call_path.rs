@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use convoy_model::{Model, SiteFrame, SiteId};
+use convoy_model::{Model, Site, SiteFrame, SiteId};
 
 /// Frames that count; deeper ones (recursion) make no other path.
 const DEPTH: usize = 48;
@@ -70,9 +70,24 @@ impl<'a> CallPaths<'a> {
         if self.lines {
             key.push(format!("{}:{}", first.file, first.line));
         }
-        key.extend(frames.iter().take(DEPTH).map(function_key));
+        if !self.processes && in_a_monitor(site) {
+            key.push("a monitor".into());
+        } else {
+            key.extend(frames.iter().take(DEPTH).map(function_key));
+        }
         Some(key)
     }
+}
+
+/// Whether a monitor of Java's is waited for in generated code that has no name. The same method is at many addresses,
+/// interpreted and compiled ever better: they tell nothing.
+fn in_a_monitor(site: &Site) -> bool {
+    let inner = site.frames.get(..site.shown).unwrap_or_default();
+    let shown = site.frames.get(site.shown);
+    shown.is_some_and(SiteFrame::is_unnamed_generated)
+        && inner
+            .iter()
+            .any(|frame| frame.function.starts_with("ObjectMonitor::"))
 }
 
 /// The frames of a path, from the one that is shown outwards.

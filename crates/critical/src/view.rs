@@ -187,8 +187,9 @@ impl<'a> View<'a> {
     pub(crate) fn place(&self, site: Option<SiteId>) -> String {
         let frame = site.and_then(|site| self.shown(site));
         match frame {
-            Some(f) if !f.function.is_empty() || !f.module.is_empty() => f.label(),
-            _ => "an unknown place".into(),
+            Some(f) if f.is_unnamed_generated() => "generated code without a name".into(),
+            Some(f) => f.label(),
+            None => "an unknown place".into(),
         }
     }
 

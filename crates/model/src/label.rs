@@ -22,6 +22,11 @@ impl SiteFrame {
         }
     }
 
+    /// Code that a virtual machine made, and of which it left no name: its address is all that is known.
+    pub fn is_unnamed_generated(&self) -> bool {
+        self.function.is_empty() && self.module.is_empty()
+    }
+
     /// `Queue::push()`, without parameters; empty if unknown.
     pub fn function_label(&self) -> String {
         match self.function.as_str() {

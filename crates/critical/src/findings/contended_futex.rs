@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{
-    passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteId,
-    ThreadId, Waker,
+    passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteFrame,
+    SiteId, ThreadId, Waker,
 };
 use convoy_profile::ObjectKind;
 
@@ -198,19 +198,23 @@ pub(crate) fn looks_like_a_lock(
     })
 }
 
-/// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc) and of Rust's
-/// library. Such a wait is at the same place as its end, because the program calls one function that does both.
+/// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc), of Rust's
+/// library and of Java's monitors. Such a wait is at the same place as its end, because the program calls one function that does both.
 const LOCKS: &[&str] = &[
     "__lll_lock_wait",
     "Mutex::lock_contended",
     "RwLock::write_contended",
     "RwLock::read_contended",
+    "ObjectMonitor::enter",
+    "ObjectMonitor::EnterI",
 ];
 const UNLOCKS: &[&str] = &[
     "__lll_lock_wake",
     "Mutex::wake",
     "Mutex::unlock",
     "RwLock::wake_writer_or_readers",
+    "ObjectMonitor::exit",
+    "ObjectMonitor::ExitEpilog",
 ];
 
 /// Whether waiter and waker are in such functions.
@@ -300,6 +304,25 @@ impl Case<'_> {
         }
     }
 
+    fn caveats(&self, view: &View, site: SiteId) -> Vec<String> {
+        let mut caveats = vec![
+            "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
+             acquisitions, holds and causes are known"
+                .into(),
+        ];
+        if view
+            .shown(site)
+            .is_some_and(SiteFrame::is_unnamed_generated)
+        {
+            caveats.push(
+                "the virtual machine left no names of the code that it made: java -XX:+UnlockDiagnosticVMOptions \
+                 -XX:+DumpPerfMapAtExit and node --perf-basic-prof write them"
+                    .into(),
+            );
+        }
+        caveats
+    }
+
     fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
         let view = cx.view;
         if !self.waits.is_a_convoy()
@@ -356,11 +379,7 @@ impl Case<'_> {
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the section itself"),
             share_of_thread_time: share,
-            caveats: vec![
-                "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
-                 acquisitions, holds and causes are known"
-                    .into(),
-            ],
+            caveats: self.caveats(view, site),
         })
     }
 }

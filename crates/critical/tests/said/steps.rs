@@ -1,6 +1,7 @@
 //! lock-step, and locks inside of libraries: contended-futex.
 
 use convoy_model::Model;
+use convoy_profile::Reason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -219,4 +220,47 @@ fn goroutines_that_mostly_pass_on_are_said_with_what_it_costs() {
     // Little of it, or a scheduler that looks for work that others do.
     assert_eq!(goroutines(9, 1, 1), None);
     assert_eq!(goroutines(6, 0, 4), None);
+}
+
+/// Threads that wait for a monitor of Java's in code without names, each time at another address, and with what they
+/// wait for one another in.
+fn monitor(wait: &str, wake: &str) -> Vec<String> {
+    let mut p = ProfileBuilder::new("java");
+    p.cpus(4).raw().without_agent = true;
+    let jvm = p.module("libjvm.so");
+    let (enter, exit) = (p.frame_in(jvm, wait, "", 0), p.frame_in(jvm, wake, "", 0));
+    let ids: Vec<_> = (0..3)
+        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for (at, &t) in ids.iter().enumerate() {
+        s.waits(
+            t,
+            Wait::futex(p.site("begin", "a.c", 2), 0x1),
+            ms(1 + at as u64),
+        );
+        for _ in 0..100 {
+            let compiled = p.unknown_frame(None, Reason::NoModule);
+            let (here, there) = (p.stack(&[enter, compiled]), p.stack(&[exit, compiled]));
+            s.runs(t, p.stack(&[compiled]), ms(1));
+            let lock = Wait::futex(here, 0x7000).woken_by(ids[(at + 1) % 3], there);
+            s.waits(t, lock, ms(2));
+        }
+    }
+    let a = analysis(&model(p, s));
+    let found = a.findings.iter().filter(|f| f.id == "contended-futex");
+    found
+        .map(|f| format!("{} {}", f.title, f.caveats.join(" ")))
+        .collect()
+}
+
+#[test]
+fn a_monitor_of_java_is_one_wherever_its_code_was_compiled_to() {
+    let found = monitor(
+        "ObjectMonitor::EnterI(JavaThread*)",
+        "ObjectMonitor::exit(JavaThread*)",
+    );
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("3 threads"), "{found:?}");
+    assert!(found[0].contains("DumpPerfMapAtExit"), "{found:?}");
 }
