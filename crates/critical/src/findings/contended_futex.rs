@@ -149,7 +149,8 @@ impl Kin {
         let mut first = BTreeMap::new();
         for (ix, group) in (0u32..).zip(&view.model.groups) {
             let process = view.model.processes.get(group.process.0 as usize);
-            let kind = (process.map(Process::program), group.name_pattern.as_str());
+            let names = (group.name.as_str(), group.name_pattern.as_str());
+            let kind = (process.map(Process::program), names);
             first.insert(GroupId(ix), *known.entry(kind).or_insert(GroupId(ix)));
         }
         Self { first }
@@ -192,7 +193,9 @@ pub(crate) fn looks_like_a_lock(
     let near = |site| path_frames(view.model, site).iter().take(NEAR);
     near(waiter).any(|a| {
         near(waker).any(|b| {
-            let same = a.function == b.function && a.module == b.module;
+            // Of two places without a name nobody knows whether they are in one function.
+            let named = !a.function.is_empty();
+            let same = named && a.function == b.function && a.module == b.module;
             same && (a.offset, a.line) != (b.offset, b.line)
         })
     })

@@ -222,6 +222,35 @@ fn goroutines_that_mostly_pass_on_are_said_with_what_it_costs() {
     assert_eq!(goroutines(6, 0, 4), None);
 }
 
+#[test]
+fn two_places_without_a_name_are_no_function() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4).raw().without_agent = true;
+    let stripped = p.module("mod_event.so");
+    let ids: Vec<_> = (0..2)
+        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
+        .collect();
+    let [pops, pushes] = ["pop", "push"].map(|leaf| {
+        let caller = p.unknown_frame(Some(stripped), Reason::NoSymbol);
+        let leaf = p.frame(leaf, "queue.c", 1);
+        p.stack(&[leaf, caller])
+    });
+    let mut s = Schedule::new();
+    for (at, &t) in ids.iter().enumerate() {
+        let queue = Wait::futex(pops, 0x7000).woken_by(ids[1 - at], pushes);
+        for _ in 0..100 {
+            s.runs(t, pushes, ms(1));
+            s.waits(t, queue, ms(1));
+        }
+    }
+    let a = analysis(&model(p, s));
+    assert!(
+        !crate::kit::ids(&a).contains(&"contended-futex"),
+        "{:?}",
+        crate::kit::ids(&a)
+    );
+}
+
 /// Threads that wait for a monitor of Java's in code without names, each time at another address, and with what they
 /// wait for one another in.
 fn monitor(wait: &str, wake: &str) -> Vec<String> {
