@@ -125,7 +125,7 @@ impl<'a> View<'a> {
             model,
             process,
             locks,
-            lock_code: LockCode::of(model),
+            lock_code: LockCode::of(model, locks),
             threads,
             index,
             uses,

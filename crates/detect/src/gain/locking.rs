@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{CodeFrom, Model, ObjectId, SiteId, ThreadId};
 
-use crate::ops::Role;
+use crate::ops::{Locks, Role};
 use crate::view::View;
 
 /// Samples of a lock's users from which on a share of them means something.
@@ -25,11 +25,21 @@ struct Samples<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct LockCode<'a> {
     threads: BTreeMap<ThreadId, Samples<'a>>,
+    /// Calls of any lock, by the function that calls.
+    calls: BTreeMap<Function<'a>, f64>,
 }
 
 impl<'a> LockCode<'a> {
-    pub(crate) fn of(model: &'a Model) -> Self {
+    pub(crate) fn of(model: &'a Model, locks: &Locks) -> Self {
         let mut this = Self::default();
+        if model.sched.is_none() {
+            return this;
+        }
+        for u in model.uses.iter().filter(|u| locks.contains(u.object)) {
+            if let Some(caller) = function(model, u.site) {
+                *this.calls.entry(caller).or_default() += u.calls as f64;
+            }
+        }
         let slices = model.sched.iter().flat_map(|sched| &sched.slices);
         for slice in slices.filter(|slice| slice.from == CodeFrom::Sample) {
             let samples = this.threads.entry(slice.thread).or_default();
@@ -45,26 +55,38 @@ impl<'a> LockCode<'a> {
     }
 
     /// Share of what the users of these locks run that is in the functions of locks, 0..1: those called where these
-    /// locks are taken. 0 without samples, or with too few.
+    /// locks are taken, divided among all locks that are taken there. 0 without samples, or with too few.
     pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> f64 {
-        let (mut users, mut callers) = (BTreeSet::new(), BTreeSet::new());
+        let mut users = BTreeSet::new();
+        let mut callers: BTreeMap<Function, f64> = BTreeMap::new();
         for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
             let role = view.role(u);
             if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
                 users.insert(u.thread);
-                callers.extend(function(view.model, u.site));
+                if let Some(caller) = function(view.model, u.site) {
+                    *callers.entry(caller).or_default() += u.calls as f64;
+                }
             }
         }
-        let (mut all, mut locking) = (0, 0);
+        let part = |caller: &Function| {
+            let all = self.calls.get(caller).copied().unwrap_or(0.0);
+            callers
+                .get(caller)
+                .map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
+        };
+        let (mut all, mut locking) = (0, 0.0);
         for samples in users.iter().filter_map(|id| self.threads.get(id)) {
             all += samples.all;
-            let called = |(caller, n): (_, &u64)| if callers.contains(caller) { *n } else { 0 };
-            locking += samples.locking.iter().map(called).sum::<u64>();
+            let ours = samples
+                .locking
+                .iter()
+                .map(|(caller, n)| *n as f64 * part(caller));
+            locking += ours.sum::<f64>();
         }
         if all < SAMPLES {
             return 0.0;
         }
-        locking as f64 / all as f64
+        locking / all as f64
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
     change.removed = locks.iter().copied().collect::<BTreeSet<_>>();
     let mut parks = vec![0.0; view.threads.len()];
     let mut acquired = vec![0.0; view.threads.len()];
+    // Of these, calls whose price goes with the lock.
+    let mut paid = vec![0.0; view.threads.len()];
     for id in locks {
         let uses = view.uses_of(*id);
         let spinning = view.object(*id).is_some_and(|o| spins(o.kind));
@@ -105,13 +107,17 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
             if polls(u, view.threads[i].cpu) {
                 continue;
             }
+            // What a spin lock's functions run are its waits.
+            if !spinning {
+                paid[i] += calls;
+            }
             // The word is fetched to acquire it, and once more to release it if a waiter touched it.
             for (sum, factor) in d.overhead.iter_mut().zip([0.3, 1.0, 2.0]) {
                 *sum += calls * excess * factor;
             }
         }
     }
-    by_samples(view, locks, &acquired, &mut change);
+    by_samples(view, locks, &paid, &mut change);
     for (i, d) in change.deltas.iter().enumerate() {
         parks[i] = parked(&view.threads[i], parks[i], d.wait - d.spin);
     }
@@ -144,9 +150,9 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
 }
 
 /// What the samples say of the locks' own functions, where that is more.
-fn by_samples(view: &View, locks: &[ObjectId], acquired: &[f64], change: &mut Change) {
+fn by_samples(view: &View, locks: &[ObjectId], paid: &[f64], change: &mut Change) {
     let share = view.lock_code.share(view, locks);
-    let users = || view.threads.iter().zip(acquired).filter(|(_, n)| **n > 0.0);
+    let users = || view.threads.iter().zip(paid).filter(|(_, n)| **n > 0.0);
     let all: f64 = users().map(|(_, n)| n).sum();
     let locking = share * users().map(|(t, _)| t.cpu - t.spin).sum::<f64>();
     let excess = locking - all * pair_ns(view);
@@ -154,7 +160,7 @@ fn by_samples(view: &View, locks: &[ObjectId], acquired: &[f64], change: &mut Ch
         return;
     }
     let gone = [LOCKING_GOES[0] * excess, LOCKING_GOES[1] * excess, locking];
-    for (d, n) in change.deltas.iter_mut().zip(acquired) {
+    for (d, n) in change.deltas.iter_mut().zip(paid) {
         for (sum, gone) in d.overhead.iter_mut().zip(gone) {
             *sum = sum.max(gone * n / all);
         }
