@@ -15,10 +15,10 @@
       const row = svg.selectAll("g.row").data(all).join("g").attr("class", "row").attr("transform", (_, i) => `translate(0,${i * ROW})`);
       row.selectAll("text.name").data((d) => [d]).join("text").attr("class", "name").attr("x", LABEL - 6).attr("y", ROW * 0.7)
         .attr("text-anchor", "end").text((d) => clip(d.name, 34)).append("title").text((d) => d.name);
-      let starts = new Map(all.map((d) => [d, d3.cumsum(d.parts, (part) => part[1])]));
+      const starts = new Map(all.map((d) => [d, d3.cumsum(d.parts, (part) => part[1])]));
       row.selectAll("rect").data((d) => d.parts.map((part, i) => ({ part, from: starts.get(d)[i] - part[1], all: d }))).join("rect")
         .attr("x", (d) => x(d.from)).attr("width", (d) => Math.max(0.5, x(d.from + d.part[1]) - x(d.from))).attr("y", 3).attr("height", ROW - 6)
-        .attr("fill", (d) => d.part[2]).append("title")
+        .attr("fill", (d) => d.part[2]).selectAll("title").data((d) => [d]).join("title")
         .text((d) => `${d.part[0]}: ${duration(d.part[1])} (${percent(d.part[1] / (d3.sum(d.all.parts, (part) => part[1]) || 1))})`);
       row.selectAll("text.sum").data((d) => [d]).join("text").attr("class", "sum").attr("y", ROW * 0.7)
         .attr("x", (d) => x(d3.sum(d.parts, (part) => part[1])) + 5).text((d) => format(d));

@@ -21,9 +21,13 @@
       .setLabelHandler(tell)
       .setColorMapper((d) => (d.highlight ? convoy.colour("found") : hue(d)))
       .onHover((d) => { said.textContent = tell(d); })
-      .onClick((d) => { said.textContent = tell(d); });
+      .onClick((d) => {
+        said.textContent = tell(d);
+        reachNew();
+      });
     d3.select(room).datum(tree).call(chart);
-    // Frames are reached with the tab key and zoomed with Enter.
+    // Frames are reached with the tab key and zoomed with Enter; other frames are there once the view has moved.
+    const reachNew = () => setTimeout(() => reach(), moves + 50);
     const reach = () => {
       for (const frame of room.querySelectorAll("g.frame")) {
         frame.setAttribute("tabindex", "0");
@@ -36,7 +40,6 @@
     room.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || !event.target.matches("g.frame")) return;
       event.target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
-      reach();
     });
     section.querySelector("[data-do=find]").addEventListener("input", (event) => {
       const words = event.target.value.trim();
@@ -44,7 +47,10 @@
       // What is typed is text, not an expression.
       else chart.search(words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     });
-    section.querySelector("[data-do=unzoom]").addEventListener("click", () => chart.resetZoom());
+    section.querySelector("[data-do=unzoom]").addEventListener("click", () => {
+      chart.resetZoom();
+      reachNew();
+    });
     convoy.fit(room, () => {
       const width = Math.max(320, room.clientWidth);
       if (Math.abs(chart.width() - width) < 2) return;
