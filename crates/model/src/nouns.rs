@@ -142,7 +142,7 @@ pub struct Site {
     /// Index into `frames` of the one to show: the innermost frame that is not a lock wrapper,
     /// the C or C++ runtime or another library that only passes the call on.
     pub shown: usize,
-    /// A function that takes a lock or lets it go was at work itself, and did not wait in the kernel.
+    /// A lock is taken or let go here: by a function of the C library, or by the agent in its stead.
     pub locking: bool,
 }
 

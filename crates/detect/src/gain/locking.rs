@@ -1,5 +1,5 @@
 //! What threads run in a lock's own functions, by the scheduler's samples: taking and letting go a word that other
-//! processors write, too. The agent times acquires alone, and with a reader-writer lock most of it is in the release.
+//! processors write, too, and the system calls to wait and wake. The agent times acquires alone, and with a reader-writer lock most of it is in the release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::ops::{Locks, Role};
 use crate::view::View;
 
 /// Samples of a lock's users from which on a share of them means something.
-const SAMPLES: u64 = 30;
+const SAMPLES: u64 = 100;
 
 type Function<'a> = (&'a str, &'a str);
 
@@ -55,8 +55,8 @@ impl<'a> LockCode<'a> {
     }
 
     /// Share of what the users of these locks run that is in the functions of locks, 0..1: those called where these
-    /// locks are taken, divided among all locks that are taken there. 0 without samples, or with too few.
-    pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> f64 {
+    /// locks are taken, divided among all locks that are taken there. `None` without samples, or with too few.
+    pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> Option<f64> {
         let mut users = BTreeSet::new();
         let mut callers: BTreeMap<Function, f64> = BTreeMap::new();
         for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
@@ -83,10 +83,7 @@ impl<'a> LockCode<'a> {
                 .map(|(caller, n)| *n as f64 * part(caller));
             locking += ours.sum::<f64>();
         }
-        if all < SAMPLES {
-            return 0.0;
-        }
-        locking / all as f64
+        (all >= SAMPLES).then(|| locking / all as f64)
     }
 }
 

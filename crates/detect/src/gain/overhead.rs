@@ -117,7 +117,6 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
             }
         }
     }
-    by_samples(view, locks, &paid, &mut change);
     for (i, d) in change.deltas.iter().enumerate() {
         parks[i] = parked(&view.threads[i], parks[i], d.wait - d.spin);
     }
@@ -139,30 +138,41 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
         for ((sum, park), least) in d.overhead.iter_mut().zip(PARK_NS).zip(PARK_LEAST_NS) {
             *sum += (events * park).min(in_kernel.max(events * least));
         }
-        let spare = (t.cpu - d.spin).max(0.0) * 0.9;
-        for x in &mut d.overhead {
-            *x = x.min(spare);
-        }
         d.wait = d.wait.min(t.life);
         d.spin = d.spin.min(d.wait);
+    }
+    by_samples(view, locks, &paid, &mut change);
+    for (t, d) in view.threads.iter().zip(&mut change.deltas) {
+        let spare = (t.cpu - d.spin).max(0.0) * 0.9;
+        d.overhead.iter_mut().for_each(|x| *x = x.min(spare));
     }
     change
 }
 
-/// What the samples say of the locks' own functions, where that is more.
+/// What the samples say of the locks' own functions, with their system calls. That is what there is to expect; at best the
+/// data under the lock stay where they are as well.
 fn by_samples(view: &View, locks: &[ObjectId], paid: &[f64], change: &mut Change) {
-    let share = view.lock_code.share(view, locks);
-    let users = || view.threads.iter().zip(paid).filter(|(_, n)| **n > 0.0);
-    let all: f64 = users().map(|(_, n)| n).sum();
-    let locking = share * users().map(|(t, _)| t.cpu - t.spin).sum::<f64>();
-    let excess = locking - all * pair_ns(view);
-    if share < LOCKING || excess <= 0.0 {
+    let all: f64 = paid.iter().sum();
+    let Some(share) = view.lock_code.share(view, locks).filter(|_| all > 0.0) else {
         return;
-    }
-    let gone = [LOCKING_GOES[0] * excess, LOCKING_GOES[1] * excess, locking];
-    for (d, n) in change.deltas.iter_mut().zip(paid) {
-        for (sum, gone) in d.overhead.iter_mut().zip(gone) {
-            *sum = sum.max(gone * n / all);
+    };
+    let users = view.threads.iter().zip(paid).filter(|(_, n)| **n > 0.0);
+    let locking = share * users.map(|(t, _)| t.cpu - t.spin).sum::<f64>();
+    let excess = (locking - all * pair_ns(view)).max(0.0);
+    let least = match share >= LOCKING {
+        true => [LOCKING_GOES[0] * excess, LOCKING_GOES[1] * excess, locking],
+        false => [0.0; 3],
+    };
+    let most = [locking, locking, f64::INFINITY];
+    for (d, n) in change
+        .deltas
+        .iter_mut()
+        .zip(paid)
+        .filter(|(_, n)| **n > 0.0)
+    {
+        let part = n / all;
+        for ((sum, least), most) in d.overhead.iter_mut().zip(least).zip(most) {
+            *sum = sum.max(part * least).min(part * most);
         }
     }
 }

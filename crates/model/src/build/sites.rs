@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
 
-use crate::languages::{is_agent, is_language, is_virtual_machine, takes_or_lets_go};
+use crate::languages::{
+    is_agent, is_language, is_runtime_module, is_virtual_machine, takes_or_lets_go,
+};
 use crate::wrappers::passes_on;
 use crate::{ProcessId, Site, SiteFrame, SiteId};
 
@@ -55,7 +57,7 @@ impl<'p> Sites<'p> {
             return id;
         }
         let all: Vec<SiteFrame> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
-        let locking = all.first().is_some_and(takes_or_lets_go);
+        let locking = is_locking(&all);
         let expanded = own(all);
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
@@ -141,6 +143,15 @@ fn own(frames: Vec<SiteFrame>) -> Vec<SiteFrame> {
     } else {
         frames
     }
+}
+
+/// Whether a lock is taken or let go here, by the C library or by the agent in its stead.
+fn is_locking(frames: &[SiteFrame]) -> bool {
+    let leaf = frames.first();
+    let called = frames
+        .iter()
+        .take_while(|frame| is_runtime_module(&frame.module));
+    leaf.is_some_and(|frame| is_agent(&frame.module)) || called.into_iter().any(takes_or_lets_go)
 }
 
 /// The innermost frame that says who wanted the lock, else the innermost one that has a name. A virtual machine
