@@ -99,6 +99,16 @@ fn page_faults_and_the_address_space_have_their_own_ids() {
 
 /// Three threads take turns in a section of 5 ms that is left elsewhere in the same function, or not.
 fn convoy(unlock_in_same_function: bool, held_off_cpu: bool, with_object: bool) -> Model {
+    let held = held_off_cpu.then_some((OffReason::Sync, "/var/log/app.log"));
+    convoy_in(unlock_in_same_function, held, with_object)
+}
+
+/// The same, where the holder waits for something, or not.
+fn convoy_in(
+    unlock_in_same_function: bool,
+    held: Option<(OffReason, &str)>,
+    with_object: bool,
+) -> Model {
     let mut p = ProfileBuilder::new("app");
     let lock = p.site("put", "cache.c", 10);
     let unlock = if unlock_in_same_function {
@@ -119,7 +129,7 @@ fn convoy(unlock_in_same_function: bool, held_off_cpu: bool, with_object: bool) 
         .map(|_| p.thread("w").start("work", "a.c", 1).cpu(1).id())
         .collect();
     let mut s = Schedule::new();
-    let file = s.name("/var/log/app.log");
+    let held = held.map(|(reason, name)| (reason, s.name(name)));
     for (at, &t) in threads.iter().enumerate() {
         s.waits(
             t,
@@ -127,9 +137,9 @@ fn convoy(unlock_in_same_function: bool, held_off_cpu: bool, with_object: bool) 
             ms(1 + 5 * at as u64),
         );
         for _ in 0..40 {
-            if held_off_cpu {
+            if let Some((reason, file)) = held {
                 s.runs(t, work, ms(1));
-                s.waits(t, Wait::new(OffReason::Sync, log).named(file), ms(4));
+                s.waits(t, Wait::new(reason, log).named(file), ms(4));
             } else {
                 s.runs(t, work, ms(5));
             }
@@ -162,6 +172,20 @@ fn handing_over_work_is_no_lock() {
 fn a_lock_that_the_agent_saw_is_left_to_detect() {
     let a = analysis(&convoy(true, false, true));
     assert!(!ids(&a).contains(&"contended-futex"), "{:?}", ids(&a));
+}
+
+#[test]
+fn a_holder_in_an_event_loop_promises_nothing() {
+    let gain = |name| {
+        let a = analysis(&convoy_in(true, Some((OffReason::Poll, name)), true));
+        let mut all = a.findings.into_iter().chain(a.dismissed);
+        let found = all.find(|f| f.id == "holder-off-cpu");
+        found.expect("found").gain
+    };
+    assert!(gain("socket:[17]").mid > 1.5);
+    let gain = gain("anon_inode:[eventpoll]");
+    assert_eq!(gain.mid, 1.0);
+    assert!(gain.high > 1.5, "{gain:?}");
 }
 
 #[test]
