@@ -125,7 +125,7 @@ impl<'a> View<'a> {
             model,
             process,
             locks,
-            lock_code: LockCode::of(model, locks),
+            lock_code: LockCode::of(model, &uses, locks),
             threads,
             index,
             uses,

@@ -202,7 +202,8 @@ pub(crate) fn looks_like_a_lock(
 }
 
 /// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc), of Rust's
-/// library and of Java's monitors. Such a wait is at the same place as its end, because the program calls one function that does both.
+/// library and of Java's monitors. Such a wait is at the same place as its end, because the program calls one function
+/// that does both.
 const LOCKS: &[&str] = &[
     "__lll_lock_wait",
     "Mutex::lock_contended",

@@ -1,9 +1,10 @@
 //! What threads run in a lock's own functions, by the scheduler's samples: taking and letting go a word that other
-//! processors write, too, and the system calls to wait and wake. The agent times acquires alone, and with a reader-writer lock most of it is in the release.
+//! processors write, too, and the system calls to wait and wake. The agent times acquires alone, and with a
+//! reader-writer lock most of it is in the release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{CodeFrom, Model, ObjectId, SiteId, ThreadId};
+use convoy_model::{CodeFrom, Model, ObjectId, SiteId, Slice, ThreadId, Use};
 
 use crate::ops::{Locks, Role};
 use crate::view::View;
@@ -21,7 +22,7 @@ struct Samples<'a> {
     locking: BTreeMap<Function<'a>, u64>,
 }
 
-/// Samples in the functions of locks. Empty where the scheduler was not listened to.
+/// Samples of threads that use locks, and in the functions of these. Empty where the scheduler was not listened to.
 #[derive(Debug, Default)]
 pub(crate) struct LockCode<'a> {
     threads: BTreeMap<ThreadId, Samples<'a>>,
@@ -30,19 +31,26 @@ pub(crate) struct LockCode<'a> {
 }
 
 impl<'a> LockCode<'a> {
-    pub(crate) fn of(model: &'a Model, locks: &Locks) -> Self {
+    /// Of the process whose uses these are.
+    pub(crate) fn of(model: &'a Model, uses: &[&Use], locks: &Locks) -> Self {
         let mut this = Self::default();
-        if model.sched.is_none() {
+        let Some(sched) = &model.sched else {
             return this;
-        }
-        for u in model.uses.iter().filter(|u| locks.contains(u.object)) {
+        };
+        for u in uses.iter().filter(|u| locks.contains(u.object)) {
+            this.threads.entry(u.thread).or_default();
             if let Some(caller) = function(model, u.site) {
                 *this.calls.entry(caller).or_default() += u.calls as f64;
             }
         }
-        let slices = model.sched.iter().flat_map(|sched| &sched.slices);
-        for slice in slices.filter(|slice| slice.from == CodeFrom::Sample) {
-            let samples = this.threads.entry(slice.thread).or_default();
+        if this.threads.is_empty() {
+            return this;
+        }
+        let samples = |slice: &&Slice| slice.from == CodeFrom::Sample;
+        for slice in sched.slices.iter().filter(samples) {
+            let Some(samples) = this.threads.get_mut(&slice.thread) else {
+                continue;
+            };
             samples.all += slice.n;
             let site = slice.site.and_then(|id| model.sites.get(id.0 as usize));
             if site.is_some_and(|site| site.locking) {
