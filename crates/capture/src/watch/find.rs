@@ -5,10 +5,15 @@ use std::fs;
 use std::io::ErrorKind as Io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::procfs;
 use crate::session::{self, is_session_name, variable};
+
+/// Time between exec and the agent's first table, on a machine that is busy.
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// A session directory.
 pub(super) struct Found {
@@ -37,17 +42,26 @@ pub(super) fn session_of(pid: u32) -> Result<Found, Error> {
             ));
         }
     }
-    let environment = fs::read(format!("/proc/{pid}/environ"));
-    let denied = matches!(&environment, Err(e) if e.kind() == Io::PermissionDenied);
-    let told = environment.ok().and_then(|bytes| session_named_in(&bytes));
-    let candidates = told.into_iter().chain(sessions());
-    for dir in candidates {
-        let program = session::arenas(&dir).iter().any(|arena| arena.pid == pid);
-        let recorder = session::read_owner(&dir).is_some_and(|o| o.pid == pid && o.is_alive());
-        if program || recorder {
-            return Ok(Found { dir, recorder });
+    let asked = Instant::now();
+    let denied = loop {
+        let environment = fs::read(format!("/proc/{pid}/environ"));
+        let denied = matches!(&environment, Err(e) if e.kind() == Io::PermissionDenied);
+        let environment = environment.unwrap_or_default();
+        let told = session_named_in(&environment);
+        // A program has an environment a moment after it has begun, and tables a moment later.
+        let begins = told.is_some() || (environment.is_empty() && !denied);
+        for dir in told.into_iter().chain(sessions()) {
+            let program = session::arenas(&dir).iter().any(|arena| arena.pid == pid);
+            let recorder = session::read_owner(&dir).is_some_and(|o| o.pid == pid && o.is_alive());
+            if program || recorder {
+                return Ok(Found { dir, recorder });
+            }
         }
-    }
+        if !begins || asked.elapsed() >= BEGINNING || procfs::start_ticks(pid).is_none() {
+            break denied;
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
     let name = procfs::name(pid).unwrap_or_default();
     Err(match denied {
         true => nothing_to_show(
@@ -117,6 +131,24 @@ mod tests {
         assert_eq!(told("convoy-session-relative"), None);
         assert_eq!(told(&format!("{dir}x")), None);
         assert_eq!(session_named_in(b"PATH=/bin\0"), None);
+    }
+
+    #[test]
+    fn a_program_that_has_just_begun_is_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let (session, _) = session::Session::create(Some(parent.path())).unwrap();
+        let (name, _) = variable(Path::new(""));
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env(name.to_str().unwrap(), session.dir())
+            .spawn()
+            .unwrap();
+        let asked = Instant::now();
+        let bare = session_of(child.id()).err();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(bare.is_some_and(|e| e.to_string().contains("carries no agent")));
+        assert!(asked.elapsed() >= BEGINNING);
     }
 
     #[test]
