@@ -7,7 +7,7 @@ use convoy_model::{Model, Site, SiteFrame, SiteId};
 /// Frames that count; deeper ones (recursion) make no other path.
 const DEPTH: usize = 48;
 
-/// A call path, of one process unless they were asked for across processes. 0 = unknown.
+/// A call path, of one process unless it leads to a lock. 0 = unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PathId(pub(crate) u32);
 
@@ -16,8 +16,9 @@ pub(crate) struct CallPaths<'a> {
     model: &'a Model,
     /// Whether the line of the shown frame counts: two places in one function that wait are two.
     lines: bool,
-    /// Whether the same functions in two processes make two paths.
-    processes: bool,
+    /// Whether they lead to locks: processes of one program may share these, and a monitor of Java's is one lock wherever
+    /// the code around it was compiled to.
+    to_locks: bool,
     by_site: HashMap<SiteId, PathId>,
     by_key: BTreeMap<Vec<String>, PathId>,
 }
@@ -27,16 +28,16 @@ impl<'a> CallPaths<'a> {
         Self {
             model,
             lines,
-            processes: true,
+            to_locks: false,
             by_site: HashMap::new(),
             by_key: BTreeMap::new(),
         }
     }
 
-    /// Paths that processes of one program have in common.
-    pub(crate) fn across_processes(model: &'a Model) -> Self {
+    /// Paths at which locks are waited for, those of processes of one program in common.
+    pub(crate) fn to_locks(model: &'a Model) -> Self {
         Self {
-            processes: false,
+            to_locks: true,
             ..Self::new(model, false)
         }
     }
@@ -64,13 +65,13 @@ impl<'a> CallPaths<'a> {
         let frames = path_frames(self.model, id);
         let first = frames.first()?;
         let mut key = Vec::new();
-        if self.processes {
+        if !self.to_locks {
             key.push(site.process.0.to_string());
         }
         if self.lines {
             key.push(format!("{}:{}", first.file, first.line));
         }
-        if !self.processes && in_a_monitor(site) {
+        if self.to_locks && in_a_monitor(site) {
             key.push("a monitor".into());
         } else {
             key.extend(frames.iter().take(DEPTH).map(function_key));
@@ -83,8 +84,8 @@ impl<'a> CallPaths<'a> {
 /// interpreted and compiled ever better: they tell nothing.
 fn in_a_monitor(site: &Site) -> bool {
     let inner = site.frames.get(..site.shown).unwrap_or_default();
-    let shown = site.frames.get(site.shown);
-    shown.is_some_and(SiteFrame::is_unnamed_generated)
+    site.shown_frame()
+        .is_some_and(SiteFrame::is_unnamed_generated)
         && inner
             .iter()
             .any(|frame| frame.function.starts_with("ObjectMonitor::"))

@@ -157,7 +157,7 @@ fn at_the_same_place(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
     };
     let function = |site: SiteId| {
         let site = model.sites.get(site.0 as usize)?;
-        let frame = site.frames.get(site.shown)?;
+        let frame = site.shown_frame()?;
         Some(frame.function.as_str()).filter(|name| !name.is_empty())
     };
     let ids = objects(&theirs.subject);

@@ -180,7 +180,7 @@ impl<'a> View<'a> {
 
     pub(crate) fn shown(&self, site: SiteId) -> Option<&'a SiteFrame> {
         let site = self.model.sites.get(site.0 as usize)?;
-        site.frames.get(site.shown).or(site.frames.first())
+        site.shown_frame()
     }
 
     /// Where a site is, for people.

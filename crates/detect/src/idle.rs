@@ -96,20 +96,35 @@ pub(crate) fn mark_elastic(view: &mut View, rows: &[EventRow]) {
 /// time to time until the others are done: it ends with them, however fast they get.
 pub(crate) fn mark_tickers(view: &mut View, links: &Links) {
     let model = view.model;
-    let mut slept: BTreeMap<ThreadId, f64> = BTreeMap::new();
-    let offs = model.sched.iter().flat_map(|sched| &sched.offs);
-    for off in offs.filter(|off| off.reason == OffReason::Sleep) {
-        *slept.entry(off.thread).or_default() += off.sum_ns as f64;
-    }
+    let Some(sched) = &model.sched else {
+        return;
+    };
     let awaited: BTreeSet<GroupId> = links.keys().map(|&(_, waker)| waker).collect();
     let mut members: BTreeMap<GroupId, usize> = BTreeMap::new();
     for t in &view.threads {
         *members.entry(t.group).or_default() += 1;
     }
+    let mut slept: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    for t in &view.threads {
+        if !t.main && members.get(&t.group) == Some(&1) && !awaited.contains(&t.group) {
+            slept.insert(t.id, 0.0);
+        }
+    }
+    if slept.is_empty() {
+        return;
+    }
+    for off in sched
+        .offs
+        .iter()
+        .filter(|off| off.reason == OffReason::Sleep)
+    {
+        if let Some(slept) = slept.get_mut(&off.thread) {
+            *slept += off.sum_ns as f64;
+        }
+    }
     for t in &mut view.threads {
         let slept = slept.get(&t.id).copied().unwrap_or(0.0).min(t.off);
-        let alone = !t.main && members.get(&t.group) == Some(&1) && !awaited.contains(&t.group);
-        if alone && slept > ASLEEP * (t.life - t.lock_wait - t.run_delay) {
+        if slept > ASLEEP * (t.life - t.lock_wait - t.run_delay) {
             t.elastic = (t.elastic + slept).min(t.life);
         }
     }

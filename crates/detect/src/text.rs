@@ -9,7 +9,7 @@ pub(crate) use convoy_model::words::{count, duration, percent, plural};
 
 /// A function with its line, as far as known.
 pub(crate) fn frame_place(frame: &SiteFrame) -> String {
-    if frame.function.is_empty() && frame.module.is_empty() {
+    if frame.is_unnamed_generated() {
         "an unknown place".into()
     } else {
         frame.label()
@@ -19,7 +19,7 @@ pub(crate) fn frame_place(frame: &SiteFrame) -> String {
 /// The frame of a site that is shown to people.
 pub(crate) fn shown<'a>(view: &View<'a>, site: SiteId) -> Option<&'a SiteFrame> {
     let site = view.model.sites.get(site.0 as usize)?;
-    site.frames.get(site.shown).or(site.frames.first())
+    site.shown_frame()
 }
 
 /// Where a site is, for people.

@@ -81,7 +81,7 @@ fn place<'a>(model: &'a Model, site: &SectionSite) -> Place<'a> {
 /// The frame of a call stack to show.
 pub(crate) fn shown(model: &Model, site: SiteId) -> Option<&SiteFrame> {
     let site = model.sites.get(site.0 as usize)?;
-    site.frames.get(site.shown)
+    site.shown_frame()
 }
 
 impl Group {

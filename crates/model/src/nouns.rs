@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use convoy_profile::{Meta, ObjectKind, Op};
 
-use crate::{Sched, Sections};
+use crate::{CodeFrom, Sched, Sections, Slice};
 
 /// Index into [`Model::objects`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +59,17 @@ impl Model {
         let rest = self.uses.get(begin..).unwrap_or_default();
         let n = rest.partition_point(|row| row.object == object);
         rest.get(..n).unwrap_or_default()
+    }
+
+    /// Activity whose place samples tell, with that place; nothing where the scheduler was not listened to. A share of
+    /// the samples (`n`) is a share of the time; the slices in which they fell are not of one length.
+    pub fn samples(&self) -> impl Iterator<Item = (&Slice, Option<&Site>)> {
+        let slices = self.sched.iter().flat_map(|sched| &sched.slices);
+        let sampled = slices.filter(|slice| slice.from == CodeFrom::Sample);
+        sampled.map(|slice| {
+            let site = slice.site.and_then(|id| self.sites.get(id.0 as usize));
+            (slice, site)
+        })
     }
 }
 
@@ -144,6 +155,13 @@ pub struct Site {
     pub shown: usize,
     /// A lock is taken or let go here: by a function of the C library, or by the agent in its stead.
     pub locking: bool,
+}
+
+impl Site {
+    /// The frame to show; `None` of an unknown place.
+    pub fn shown_frame(&self) -> Option<&SiteFrame> {
+        self.frames.get(self.shown).or(self.frames.first())
+    }
 }
 
 /// One (possibly inlined) function of a call stack.

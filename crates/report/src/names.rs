@@ -26,7 +26,7 @@ pub fn site_of(model: &Model, id: SiteId) -> String {
 
 /// The frame to show, if the stack has any.
 pub fn shown(site: &Site) -> Option<&SiteFrame> {
-    site.frames.get(site.shown).or_else(|| site.frames.first())
+    site.shown_frame()
 }
 
 /// What an object is called; its address where nothing better is known.

@@ -63,7 +63,7 @@ struct Case<'a> {
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let mut places = CallPaths::across_processes(view.model);
+    let mut places = CallPaths::to_locks(view.model);
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let is_case = |off: &OffCpu| {
         off.reason == OffReason::Futex && may_be_a_lock(view, off.object) && tells(view, off.site)

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{CodeFrom, ProcessId, Site, SiteId, Slice, ThreadId};
+use convoy_model::{ProcessId, Site, SiteId, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -59,14 +59,11 @@ struct Samples {
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let view = cx.view;
     let mut processes: BTreeMap<ProcessId, Samples> = BTreeMap::new();
-    let sampled = |s: &&Slice| s.from == CodeFrom::Sample && s.spin.is_none();
-    for slice in view.sched.slices.iter().filter(sampled) {
+    let samples = view.model.samples();
+    for (slice, site) in samples.filter(|(slice, _)| slice.spin.is_none()) {
         let samples = processes.entry(view.process(slice.thread)).or_default();
         samples.all += slice.n;
         samples.threads.insert(slice.thread);
-        let site = slice
-            .site
-            .and_then(|id| view.model.sites.get(id.0 as usize));
         let (Some(id), Some(site)) = (slice.site, site) else {
             continue;
         };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_model::{CodeFrom, SiteFrame, SiteId, Slice, ThreadId};
+use convoy_model::{SiteFrame, SiteId, ThreadId};
 
 use crate::view::View;
 
@@ -42,12 +42,9 @@ impl<'a> LockCode<'a> {
     /// has the long ones.
     pub(crate) fn shares(&self, view: &View, threads: &BTreeSet<ThreadId>) -> (f64, f64) {
         let (mut all, mut waiting, mut locking, mut under) = (0, 0, 0, 0);
-        let sampled = |s: &&Slice| s.from == CodeFrom::Sample && threads.contains(&s.thread);
-        for slice in view.sched.slices.iter().filter(sampled) {
+        let samples = view.model.samples();
+        for (slice, site) in samples.filter(|(slice, _)| threads.contains(&slice.thread)) {
             all += slice.n;
-            let site = slice
-                .site
-                .and_then(|id| view.model.sites.get(id.0 as usize));
             let frames = site.map_or(&[][..], |site| &site.frames);
             let Some(leaf) = frames.first() else {
                 continue;

@@ -77,6 +77,12 @@ fn threads_that_meet_after_each_small_step_are_told() {
     assert!(!ids(&analysis(&meetings(ms(2)))).contains(&"lock-step"));
 }
 
+/// So many threads of one kind.
+fn workers(p: &mut ProfileBuilder, n: usize) -> Vec<u32> {
+    let mut worker = || p.thread("w").start("run", "a.c", 1).cpu(1).id();
+    (0..n).map(|_| worker()).collect()
+}
+
 /// Threads in a lock of the C library's own: waits and their ends are at one line of the program.
 fn stdio(leaves: (&str, &str)) -> Model {
     let mut p = ProfileBuilder::new("app");
@@ -89,9 +95,7 @@ fn stdio(leaves: (&str, &str)) -> Model {
     };
     let (wait, wake) = (at(leaves.0), at(leaves.1));
     let work = p.site("field", "out.c", 6);
-    let ids: Vec<_> = (0..2)
-        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
-        .collect();
+    let ids = workers(&mut p, 2);
     let mut s = Schedule::new();
     for (at, &t) in ids.iter().enumerate() {
         let lock = Wait::futex(wait, 0x7000).woken_by(ids[1 - at], wake);
@@ -130,9 +134,7 @@ fn hot(runs: &[(&[&str], u64)]) -> [f64; 3] {
     let wait = at(&["__lll_lock_wait_private", "random"]);
     let wake = at(&["__lll_lock_wake_private", "random"]);
     let runs: Vec<_> = runs.iter().map(|(f, ms)| (at(f), *ms)).collect();
-    let ids: Vec<_> = (0..2)
-        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
-        .collect();
+    let ids = workers(&mut p, 2);
     let mut s = Schedule::new();
     for (at, &t) in ids.iter().enumerate() {
         let lock = Wait::futex(wait, 0x7000).woken_by(ids[1 - at], wake);
@@ -227,9 +229,7 @@ fn two_places_without_a_name_are_no_function() {
     let mut p = ProfileBuilder::new("app");
     p.cpus(4).raw().without_agent = true;
     let stripped = p.module("mod_event.so");
-    let ids: Vec<_> = (0..2)
-        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
-        .collect();
+    let ids = workers(&mut p, 2);
     let [pops, pushes] = ["pop", "push"].map(|leaf| {
         let caller = p.unknown_frame(Some(stripped), Reason::NoSymbol);
         let leaf = p.frame(leaf, "queue.c", 1);
@@ -258,9 +258,7 @@ fn monitor(wait: &str, wake: &str) -> Vec<String> {
     p.cpus(4).raw().without_agent = true;
     let jvm = p.module("libjvm.so");
     let (enter, exit) = (p.frame_in(jvm, wait, "", 0), p.frame_in(jvm, wake, "", 0));
-    let ids: Vec<_> = (0..3)
-        .map(|_| p.thread("w").start("run", "a.c", 1).cpu(1).id())
-        .collect();
+    let ids = workers(&mut p, 3);
     let mut s = Schedule::new();
     for (at, &t) in ids.iter().enumerate() {
         s.waits(

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{CodeFrom, Model, ObjectId, SiteId, Slice, ThreadId, Use};
+use convoy_model::{Model, ObjectId, Site, SiteId, ThreadId, Use};
 
 use crate::ops::{Locks, Role};
 use crate::view::View;
@@ -34,9 +34,9 @@ impl<'a> LockCode<'a> {
     /// Of the process whose uses these are.
     pub(crate) fn of(model: &'a Model, uses: &[&Use], locks: &Locks) -> Self {
         let mut this = Self::default();
-        let Some(sched) = &model.sched else {
+        if model.sched.is_none() {
             return this;
-        };
+        }
         for u in uses.iter().filter(|u| locks.contains(u.object)) {
             this.threads.entry(u.thread).or_default();
             if let Some(caller) = function(model, u.site) {
@@ -46,17 +46,14 @@ impl<'a> LockCode<'a> {
         if this.threads.is_empty() {
             return this;
         }
-        let samples = |slice: &&Slice| slice.from == CodeFrom::Sample;
-        for slice in sched.slices.iter().filter(samples) {
+        for (slice, site) in model.samples() {
             let Some(samples) = this.threads.get_mut(&slice.thread) else {
                 continue;
             };
             samples.all += slice.n;
-            let site = slice.site.and_then(|id| model.sites.get(id.0 as usize));
-            if site.is_some_and(|site| site.locking) {
-                if let Some(caller) = slice.site.and_then(|id| function(model, id)) {
-                    *samples.locking.entry(caller).or_default() += slice.n;
-                }
+            let site = site.filter(|site| site.locking);
+            if let Some(caller) = site.and_then(shown_function) {
+                *samples.locking.entry(caller).or_default() += slice.n;
             }
         }
         this
@@ -96,7 +93,10 @@ impl<'a> LockCode<'a> {
 }
 
 fn function(model: &Model, site: SiteId) -> Option<Function<'_>> {
-    let site = model.sites.get(site.0 as usize)?;
-    let frame = site.frames.get(site.shown)?;
+    shown_function(model.sites.get(site.0 as usize)?)
+}
+
+fn shown_function(site: &Site) -> Option<Function<'_>> {
+    let frame = site.shown_frame()?;
     Some((&frame.module, &frame.function))
 }

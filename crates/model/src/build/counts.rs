@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_profile::{FrameIx, Op, Process, ThreadIx, Unattributed};
+use convoy_profile::{FrameIx, Op, Process, StackIx, ThreadIx, Unattributed};
 use rustc_hash::FxHashMap;
 
 use super::apportion::{apportion, apportion_above};
@@ -159,6 +159,11 @@ fn at_least(n: u64, floors: &[u64], weights: &[u64]) -> Vec<u64> {
     apportion_above(n, floors, &above)
 }
 
+/// The innermost frame of a stack.
+fn leaf(process: &Process, stack: StackIx) -> Option<FrameIx> {
+    process.stacks.get(stack as usize)?.first().copied()
+}
+
 /// Calls of unknown objects that were certainly theirs: more of them waited than were counted on the object.
 fn certain(
     process: &Process,
@@ -171,11 +176,8 @@ fn certain(
         .map(|row| ((row.frame, Some(row.thread), row.op), BTreeMap::new()))
         .collect();
     for row in waits.iter().filter(|row| row.known_calls() > 0) {
-        let leaf = process
-            .stacks
-            .get(row.stack as usize)
-            .and_then(|stack| stack.first());
-        let (Some(&frame), Some(op)) = (leaf, row.op) else {
+        let leaf = leaf(process, row.stack);
+        let (Some(frame), Some(op)) = (leaf, row.op) else {
             continue;
         };
         if let Some(at) = known.get_mut(&(frame, Some(row.thread), op)) {
@@ -225,11 +227,8 @@ fn evidence(process: &Process, objects: &Objects) -> [Evidence; 3] {
         }
     }
     for row in &process.details {
-        let leaf = process
-            .stacks
-            .get(row.stack as usize)
-            .and_then(|stack| stack.first());
-        if let (Some(&frame), Some(op), Some(object)) = (leaf, row.op, objects.id(row.object)) {
+        let leaf = leaf(process, row.stack);
+        if let (Some(frame), Some(op), Some(object)) = (leaf, row.op, objects.id(row.object)) {
             add(
                 samples,
                 frame,

@@ -151,7 +151,7 @@ impl Namer<'_> {
         let mut labels = self.labels.borrow_mut();
         let label = labels.entry(site).or_insert_with(|| {
             let site = self.model.sites.get(site.0 as usize)?;
-            let frame = site.frames.get(site.shown)?;
+            let frame = site.shown_frame()?;
             Some(frame.label())
         });
         label.clone()

@@ -147,11 +147,11 @@ fn own(frames: Vec<SiteFrame>) -> Vec<SiteFrame> {
 
 /// Whether a lock is taken or let go here, by the C library or by the agent in its stead.
 fn is_locking(frames: &[SiteFrame]) -> bool {
-    let leaf = frames.first();
-    let called = frames
+    let in_agent = frames.first().is_some_and(|leaf| is_agent(&leaf.module));
+    let mut called = frames
         .iter()
         .take_while(|frame| is_runtime_module(&frame.module));
-    leaf.is_some_and(|frame| is_agent(&frame.module)) || called.into_iter().any(takes_or_lets_go)
+    in_agent || called.any(takes_or_lets_go)
 }
 
 /// The innermost frame that says who wanted the lock, else the innermost one that has a name. A virtual machine

@@ -262,7 +262,7 @@ impl Trace {
     pub fn check_stacks(&self) {
         let mut have = HashSet::new();
         let mut empty = Vec::new();
-        // Those of a thread since its last that is not.
+        // Of each thread, since its last one that was copied.
         let mut open: HashMap<u32, Vec<&Kept>> = HashMap::new();
         for kept in &self.kept {
             match *kept {
@@ -291,8 +291,8 @@ impl Trace {
                 _ => {}
             }
         }
-        // A thread that waits for a page of its stack has none there to copy: that is rare.
         empty.extend(open.into_values().flatten());
+        // A thread that waits for a page of its stack has none there to copy: that is rare.
         assert!(
             empty.len() <= 1 + self.kept.len() / 1_000,
             "{} of {} are empty: {empty:?}",
