@@ -1,4 +1,5 @@
-"""Programs of the distribution: commands with a fixed amount of work, and servers under a fixed load."""
+"""Programs of the distribution: commands with a fixed amount of work, and servers under a fixed load. Each takes some
+seconds: what it costs to begin is measured by itself (`--case short`)."""
 
 import contextlib
 import os
@@ -43,23 +44,23 @@ def _command(arguments: Callable[[Path], list[str]]) -> Callable[[Tool, Path, Pa
 
 
 def _text(scratch: Path) -> str:
-    """24 MB that compress as text does."""
+    """130 MB that compress as text does."""
     path = scratch.parent / "text"
     if not path.exists():
         state, lines = 1, []
         for _ in range(60_000):
             state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
             lines.append(" ".join(WORDS[(state >> shift) % 16] for shift in range(0, 60, 5)))
-        path.write_text("\n".join(lines * 7))
+        path.write_text("\n".join(lines * 35))
     return str(path)
 
 
-def _built(source: str, command: list[str]) -> Callable[[Path], list[str]]:
+def _built(source: str, command: list[str], *more: str) -> Callable[[Path], list[str]]:
     def arguments(scratch: Path) -> list[str]:
         program = scratch.parent / Path(source).stem
         if not program.exists():
             subprocess.run([*command, "-o", program, PROGRAMS / source], check=True)
-        return [str(program)]
+        return [str(program), *more]
 
     return arguments
 
@@ -73,7 +74,7 @@ def _sqlite(scratch: Path) -> list[str]:
     manifest = ROOT / "examples" / "sqlite" / "Cargo.toml"
     build = ["cargo", "build", "-q", "--release", "--locked", "--manifest-path", manifest, "--target-dir", target]
     subprocess.run(build, check=True)
-    return [str(target / "release" / "sqlite-threads"), "--no-memstatus"]
+    return [str(target / "release" / "sqlite-threads"), "--no-memstatus", "--operations", "1500000"]
 
 
 def _free_port() -> int:
@@ -145,7 +146,7 @@ def _memcached(port: int, _: Path) -> list[str]:
 
 
 def _cache_load(port: int, scratch: Path) -> list[str]:
-    return [*_built("cache_load.rs", RUSTC)(scratch), str(port), "50", "300", "32"]
+    return [*_built("cache_load.rs", RUSTC)(scratch), str(port), "50", "1500", "32"]
 
 
 def _redis(port: int, _: Path) -> list[str]:
@@ -154,7 +155,7 @@ def _redis(port: int, _: Path) -> list[str]:
 
 
 def _redis_load(port: int, _: Path) -> list[str]:
-    return ["redis-benchmark", "-p", str(port), "-n", "200000", "-c", "20", "-P", "16", "-t", "set,get", "-q"]
+    return ["redis-benchmark", "-p", str(port), "-n", "1000000", "-c", "20", "-P", "16", "-t", "set,get", "-q"]
 
 
 def _mariadb(port: int, scratch: Path) -> list[str]:
@@ -169,7 +170,7 @@ def _mariadb(port: int, scratch: Path) -> list[str]:
 
 
 def _sysbench(port: int, step: str) -> list[str]:
-    size = ["--tables=2", "--table-size=5000", "--threads=8", "--time=0", "--events=6000"]
+    size = ["--tables=2", "--table-size=5000", "--threads=8", "--time=0", "--events=20000"]
     account = ["--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={port}", "--mysql-user=bench"]
     return ["sysbench", "oltp_read_write", *account, *size, step]
 
@@ -201,10 +202,10 @@ ALL = [
     Program("pbzip2", ("pbzip2",), _command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", _text(s)])),
     Program("pigz", ("pigz",), _command(lambda s: ["pigz", "-k", "-f", "-p", "4", _text(s)])),
     Program("xz", ("xz",), _command(lambda s: ["xz", "-k", "-f", "-0", "-T4", "--block-size=1MiB", _text(s)])),
-    Program("python threads", ("python3",), _command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py")])),
-    Program("java monitors", ("java",), _command(lambda _: ["java", str(PROGRAMS / "Monitors.java")])),
-    Program("node workers", ("node",), _command(lambda _: ["node", str(PROGRAMS / "workers.mjs")])),
-    Program("rust std::sync", ("rustc",), _command(_built("std_mutex.rs", RUSTC))),
-    Program("openmp", ("gcc",), _command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"]))),
+    Program("python threads", ("python3",), _command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py"), "15"])),
+    Program("java monitors", ("java",), _command(lambda _: ["java", str(PROGRAMS / "Monitors.java"), "30"])),
+    Program("node workers", ("node",), _command(lambda _: ["node", str(PROGRAMS / "workers.mjs"), "12"])),
+    Program("rust std::sync", ("rustc",), _command(_built("std_mutex.rs", RUSTC, "30"))),
+    Program("openmp", ("gcc",), _command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "20"))),
     *SERVERS,
 ]

@@ -20,6 +20,10 @@ use crate::{Regs, MAX_FRAMES};
 
 /// Shortest time between two looks at the map of a process for addresses that it does not hold.
 const REFRESH_EVERY: Duration = Duration::from_millis(20);
+/// It is that many times as long as the look took, up to a limit: maps of thousands of threads are long, and generated
+/// code leads to addresses that no map holds.
+const REFRESH_PAUSE: u32 = 200;
+const REFRESH_AT_LATEST: Duration = Duration::from_millis(250);
 /// Pages whose mapping is remembered.
 const HINTS: usize = 256;
 /// Shortest time between two looks for a map of generated code.
@@ -47,7 +51,8 @@ pub struct Unwinder {
     stacks: Interner,
     /// The stack being walked.
     pcs: Vec<u64>,
-    looked: Option<Instant>,
+    /// Before this, the map is not looked at again.
+    look_again: Option<Instant>,
     missed: u64,
     jit_map: Option<File>,
     looked_for_jit_map: Option<Instant>,
@@ -113,7 +118,7 @@ impl Unwinder {
             module_keys: HashMap::new(),
             stacks: Interner::new(),
             pcs: Vec::with_capacity(MAX_FRAMES),
-            looked: None,
+            look_again: None,
             missed: 0,
             jit_map: None,
             looked_for_jit_map: None,
@@ -160,8 +165,11 @@ impl Unwinder {
 
     /// Reads the process's map again. Addresses that the map does not hold lead to the same.
     pub fn refresh(&mut self) {
-        self.looked = Some(Instant::now());
-        let Some((dir, mappings)) = maps::read(self.pid) else {
+        let started = Instant::now();
+        let read = maps::read(self.pid);
+        let pause = started.elapsed() * REFRESH_PAUSE;
+        self.look_again = Some(started + pause.clamp(REFRESH_EVERY, REFRESH_AT_LATEST));
+        let Some((dir, mappings)) = read else {
             return; // what was known still holds for stacks that come late
         };
         self.dir = dir;
@@ -306,7 +314,7 @@ impl Unwinder {
         }
         let at = match position(&self.regions, address) {
             Some(at) => at,
-            None if self.looked.is_some_and(|at| at.elapsed() < REFRESH_EVERY) => return None,
+            None if self.look_again.is_some_and(|at| Instant::now() < at) => return None,
             None => {
                 self.refresh();
                 position(&self.regions, address)?

@@ -4,9 +4,9 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** A thread pool whose tasks share a counter behind a monitor: the virtual machine parks its threads on locks of its own. */
+/** A thread pool whose tasks share a counter behind a monitor: the virtual machine parks its threads on locks of its own.
+ * An argument: how many times the work. */
 public class Monitors {
-	private static final int TASKS = 8;
 	private static final int TURNS = 200_003;
 	private static long shared;
 
@@ -24,9 +24,10 @@ public class Monitors {
 	}
 
 	public static void main(String[] arguments) throws Exception {
+		final int tasksInAll = 8 * (arguments.length > 0 ? Integer.parseInt(arguments[0]) : 1);
 		ExecutorService pool = Executors.newFixedThreadPool(4);
 		ArrayList<Callable<Long>> tasks = new ArrayList<>();
-		for (int i = 0; i < TASKS; i++) {
+		for (int i = 0; i < tasksInAll; i++) {
 			final int task = i;
 			tasks.add(() -> work(task));
 		}

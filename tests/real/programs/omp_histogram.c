@@ -1,8 +1,10 @@
 /* OpenMP: a histogram that every thread updates in one critical section, and a triangular loop whose static
- * schedule gives the second thread three quarters of the work. */
+ * schedule gives the second thread three quarters of the work. An argument: how many times
+ * the work. */
 #include <omp.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { N = 2400, BUCKETS = 64 };
 
@@ -36,13 +38,16 @@ static void count(void)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	uint64_t counted = 0;
+	int times = argc > 1 ? atoi(argv[1]) : 1;
+	uint64_t counted = 0, sum = 0;
 
 	omp_set_num_threads(2);
-	uint64_t sum = triangle();
-	count();
+	for (int i = 0; i < times; i++) {
+		sum += triangle();
+		count();
+	}
 	for (int i = 0; i < BUCKETS; i++)
 		counted += histogram[i];
 	printf("triangle %llu, counted %llu\n", (unsigned long long)sum, (unsigned long long)counted);

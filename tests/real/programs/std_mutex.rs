@@ -1,12 +1,12 @@
 //! Threads of Rust behind one `std::sync::Mutex`, which is a futex and no pthread mutex: a profiler sees
-//! only its system calls.
+//! only its system calls. An argument: how many times the work.
 
+use std::env;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 const THREADS: u64 = 4;
-const TURNS: u64 = 60_013;
 
 #[inline(never)]
 fn post_to_ledger(ledger: &Mutex<Vec<u64>>, turn: u64) {
@@ -21,11 +21,13 @@ fn compute(turn: u64) -> u64 {
 }
 
 fn main() {
+    let times: u64 = env::args().nth(1).map_or(1, |n| n.parse().unwrap());
+    let turns = 60_013 * times;
     let ledger = Arc::new(Mutex::new(vec![0; 512]));
     let spawn = |_| {
         let ledger = Arc::clone(&ledger);
         thread::spawn(move || {
-            (0..TURNS)
+            (0..turns)
                 .map(|turn| {
                     post_to_ledger(&ledger, turn);
                     compute(turn) % 7
@@ -37,7 +39,7 @@ fn main() {
     let rest: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
     println!(
         "{} turns, rest {rest}, {} entries",
-        THREADS * TURNS,
+        THREADS * turns,
         ledger.lock().unwrap().len()
     );
 }

@@ -1,11 +1,12 @@
 """Threads of Python: a pool fed through a queue, and a counter behind a lock. All of them take turns on the
-interpreter lock."""
+interpreter lock. An argument: how many times the work."""
 
 import queue
+import sys
 import threading
 
 WORKERS = 4
-ITEMS = 20_011
+ITEMS = 20_011 * int(sys.argv[1] if len(sys.argv) > 1 else 1)
 
 items: "queue.Queue[int | None]" = queue.Queue(maxsize=64)
 lock = threading.Lock()

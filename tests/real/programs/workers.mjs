@@ -1,15 +1,16 @@
 // Threads of Node.js: workers that each compute, compress (on the thread pool) and report by message.
+// An argument: how many times the work.
 import { Worker, isMainThread, parentPort, workerData } from 'node:worker_threads';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
 
 const WORKERS = 4;
-const TURNS = 60;
+const TURNS = 60 * (process.argv[2] ?? 1);
 
 if (isMainThread) {
   const results = await Promise.all(Array.from({ length: WORKERS }, (_, i) => new Promise((resolve, reject) => {
-    const worker = new Worker(fileURLToPath(import.meta.url), { workerData: i });
+    const worker = new Worker(fileURLToPath(import.meta.url), { workerData: i, argv: process.argv.slice(2) });
     worker.once('message', resolve);
     worker.once('error', reject);
   })));
