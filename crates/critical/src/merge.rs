@@ -13,6 +13,8 @@ use crate::text::evidence;
 
 /// Share of serial code's time that waits for one lock must explain to be that lock's.
 const EXPLAINED: f64 = 0.5;
+/// Share of a loop's samples that must be in the functions of a lock to be its loop.
+const INSIDE: f64 = 0.8;
 /// Evidence of a folded finding that comes along: places and files.
 const CARRIED: usize = 2;
 
@@ -119,7 +121,13 @@ fn relation(
             Relation::Folded,
         ),
         ("busy-waiting", "contended-lock") => (
-            in_process() && spins_for_a_lock(model, ours) && is_spin_lock(model, theirs),
+            in_process()
+                && (spins_for_a_lock(model, ours) && is_spin_lock(model, theirs)
+                    || spins_inside(model, theirs, ours)),
+            Relation::Folded,
+        ),
+        ("busy-waiting", "asymmetric-contention") => (
+            in_process() && spins_inside(model, theirs, ours),
             Relation::Folded,
         ),
         ("contended-futex", "contended-lock") => (
@@ -155,17 +163,39 @@ fn at_the_same_place(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
     let Subject::Code(site) = ours.subject else {
         return false;
     };
-    let function = |site: SiteId| {
-        let site = model.sites.get(site.0 as usize)?;
-        let frame = site.shown_frame()?;
-        Some(frame.function.as_str()).filter(|name| !name.is_empty())
+    function(model, site).is_some_and(|name| waiting_functions(model, theirs).contains(name))
+}
+
+/// Functions of the program that wait for the objects of a finding.
+fn waiting_functions<'a>(model: &'a Model, finding: &Finding) -> BTreeSet<&'a str> {
+    let ids = objects(&finding.subject);
+    let waits = model.uses.iter();
+    let waits = waits.filter(|u| u.waits > 0 && ids.contains(&u.object));
+    waits.filter_map(|u| function(model, u.site)).collect()
+}
+
+fn function(model: &Model, site: SiteId) -> Option<&str> {
+    let site = model.sites.get(site.0 as usize)?;
+    let frame = site.shown_frame()?;
+    Some(frame.function.as_str()).filter(|name| !name.is_empty())
+}
+
+/// Whether the loop is the lock's own: those who take it wait on the processor for a while before they sleep.
+fn spins_inside(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
+    let Subject::Loop(id) = ours.subject else {
+        return false;
     };
-    let ids = objects(&theirs.subject);
-    let waits = model
-        .uses
-        .iter()
-        .filter(|u| u.waits > 0 && ids.contains(&u.object));
-    function(site).is_some_and(|name| waits.into_iter().any(|u| function(u.site) == Some(name)))
+    let takers = waiting_functions(model, theirs);
+    let (mut all, mut inside) = (0, 0);
+    for (slice, site) in model.samples().filter(|(slice, _)| slice.spin == Some(id)) {
+        all += slice.n;
+        let locking = site.is_some_and(|site| site.locking);
+        let taker = || slice.site.and_then(|site| function(model, site));
+        if locking && taker().is_some_and(|name| takers.contains(name)) {
+            inside += slice.n;
+        }
+    }
+    inside as f64 > INSIDE * all as f64
 }
 
 fn spins_for_a_lock(model: &Model, finding: &Finding) -> bool {

@@ -225,8 +225,6 @@ impl Unit<'_> {
         for i in cx.users(&self.locks) {
             let (d, t) = (&mut change.deltas[i], &cx.view.threads[i]);
             d.overhead[2] = UNSEEN_PRICE * t.cpu;
-            // Where all run for less, all queue for less.
-            d.wait = UNSEEN_PRICE * t.run_delay;
         }
         Some(change)
     }

@@ -99,3 +99,46 @@ fn who_sleeps_between_two_looks_ends_with_the_others() {
     );
     assert!(with[2] > 2.0, "{with:?}");
 }
+
+/// Four threads on two processors, a second of them each, that wait a second each for these. Of what they run so many
+/// percent are in a Rust mutex, of which only the waits are seen.
+fn counts(in_lock: u64) -> [f64; 3] {
+    let mut p = ProfileBuilder::new("words");
+    p.cpus(2).wall(s(2));
+    let count = p.frame("words::count", "main.rs", 25);
+    let lock = ["lock_contended", "spin"].map(|name| {
+        p.frame(
+            &format!("std::sys::sync::mutex::futex::Mutex::{name}"),
+            "",
+            0,
+        )
+    });
+    let (work, waits) = (p.stack(&[count]), p.stack(&[lock[0], count]));
+    let spins = p.stack(&[lock[1], lock[0], count]);
+    let mutex = p.futex("");
+    let mut sched = Schedule::new();
+    for _ in 0..4 {
+        let t = p.thread("worker").start("worker", "main.rs", 1);
+        let t = t.cpu(ms(980)).run_delay(ms(980)).id();
+        p.op(t, mutex, waits, Op::FutexWait, 1_000)
+            .waits(1_000, ms(40));
+        for step in 0..2_000 {
+            let code = if step % 100 < in_lock { spins } else { work };
+            sched.runs(t, code, us(490)).queues(t, code, us(490));
+            sched.waits(t, Wait::futex(waits, 0x1000), us(20));
+        }
+    }
+    let mut profile = p.build();
+    sched.put_into(&mut profile);
+    let analysis = analyze(&Model::build(&profile), &Thresholds::default());
+    let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
+    found.map_or([1.0; 3], |f| [f.gain.low, f.gain.mid, f.gain.high])
+}
+
+#[test]
+fn who_runs_for_less_queues_for_less() {
+    let hot = counts(75);
+    assert!(hot[1] > 2.0 && hot[2] > 3.5, "{hot:?}");
+    let cold = counts(5);
+    assert!(cold[1] < 1.2, "{cold:?}");
+}

@@ -9,22 +9,6 @@ pub(crate) fn is_agent(module: &str) -> bool {
     module.starts_with("libconvoy-") || module.starts_with("libconvoy.so")
 }
 
-/// Whether the function is one of the C library's that take a lock, wait for it, let it go or wake others.
-pub(crate) fn takes_or_lets_go(frame: &SiteFrame) -> bool {
-    const LOCKS: [&str; 4] = [
-        "pthread_mutex_",
-        "pthread_rwlock_",
-        "pthread_spin_",
-        "lll_lock_",
-    ];
-    let name = frame.function.trim_start_matches('_');
-    let name = name
-        .strip_prefix("GI_")
-        .unwrap_or(name)
-        .trim_start_matches('_');
-    LOCKS.iter().any(|lock| name.starts_with(lock))
-}
-
 /// Whether the frame is of a virtual machine that runs other code, or of its glue between the two: generated code
 /// whose name has no class.
 pub(crate) fn is_virtual_machine(frame: &SiteFrame) -> bool {

@@ -8,6 +8,7 @@ pub mod finding;
 mod kinds;
 mod label;
 mod languages;
+mod locking;
 mod nouns;
 mod path;
 mod sched;

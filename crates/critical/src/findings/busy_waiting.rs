@@ -93,7 +93,7 @@ fn finding(cx: &Context, row: &LoopRow, burnt: f64, loss: &Loss) -> Option<Findi
         id: "busy-waiting",
         subject: Subject::Loop(row.spin),
         title: format!(
-            "{name} waits on the processor in {place}: {} of the CPU time",
+            "waiting on the processor in {place} takes {} of the CPU time, in {name}",
             percent(row.share)
         ),
         evidence: list,

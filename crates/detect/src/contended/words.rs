@@ -4,6 +4,7 @@ use convoy_model::finding::{Evidence, Gain};
 
 use super::Unit;
 use crate::causes::shared_only;
+use crate::gain::LOCKING;
 use crate::rows::Quadrant;
 use crate::text::{count, duration, evidence, percent, place, plural};
 use crate::Context;
@@ -30,20 +31,36 @@ impl Unit<'_> {
                 "{name} is taken {} times a second, hardly contended",
                 count(s.frequency_hz)
             ),
-            _ => format!(
-                "{name}: {} {} of {} time waiting for {}",
-                match s.threads {
-                    1 => "1 thread loses".to_owned(),
-                    n => format!("{n} threads lose"),
-                },
-                percent(s.waited_ratio),
-                if s.threads == 1 { "its" } else { "their" },
-                match self.locks.len() {
+            _ => {
+                let threads = |verb| match s.threads {
+                    1 => format!("1 thread {verb}s"),
+                    n => format!("{n} threads {verb}"),
+                };
+                let it = match self.locks.len() {
                     1 => "it",
                     _ => "them",
+                };
+                match self.locking(cx).filter(|x| *x > 2.0 * s.waited_ratio) {
+                    Some(share) => format!(
+                        "{name}: {} of what {} is taking {it} and letting {it} go",
+                        percent(share),
+                        threads("run")
+                    ),
+                    None => format!(
+                        "{name}: {} {} of {} time waiting for {it}",
+                        threads("lose"),
+                        percent(s.waited_ratio),
+                        if s.threads == 1 { "its" } else { "their" }
+                    ),
                 }
-            ),
+            }
         }
+    }
+
+    /// Share of what its threads run that its own functions take, if that is so much that it decides what a fix buys.
+    fn locking(&self, cx: &Context) -> Option<f64> {
+        let share = cx.view.lock_code.share(cx.view, &self.locks);
+        share.filter(|share| *share >= LOCKING)
     }
 
     pub(super) fn evidence(&self, cx: &Context, baseline: f64) -> Vec<Evidence> {
@@ -127,6 +144,16 @@ impl Unit<'_> {
                 "transfer_ratio",
                 (excess / cpu).min(1.0),
                 format!("its cache line moves between cores: {} an acquire, {} of the threads' CPU time", duration(s.acquire_ns.unwrap_or(0.0)), percent((excess / cpu).min(1.0))),
+            ));
+        }
+        if let Some(share) = self.locking(cx) {
+            list.push(evidence(
+                "locking_ratio",
+                share,
+                format!(
+                    "taking it and letting it go is {} of what its threads run (samples)",
+                    percent(share)
+                ),
             ));
         }
         if let Some(w) = self.waits_for.first() {

@@ -2,7 +2,7 @@
 
 use convoy_model::{GroupId, ObjectId};
 
-use super::predict::Change;
+use super::predict::{Change, HIGH};
 use crate::lives;
 use crate::lock_rows::Sum;
 use crate::ops::Role;
@@ -72,7 +72,8 @@ pub(crate) struct Load {
     pub wait: f64,
     pub spin: f64,
     pub overhead: [f64; 3],
-    /// Waiting and overhead together: system calls to park are in both.
+    /// Waiting and overhead together (system calls to park are in both), and the delays in the run queues that end with
+    /// the CPU time.
     pub lost: [f64; 3],
     /// CPU time that becomes sleeping.
     pub freed: f64,
@@ -154,7 +155,25 @@ impl Window {
                 this.loads.push(load);
             }
         }
+        this.shorten_queues(view.cpus_allowed);
         this
+    }
+
+    /// Threads that queue for a CPU queue less by the share of the CPUs' time that nobody wants any more.
+    fn shorten_queues(&mut self, cpus: f64) {
+        let used: f64 = self.loads.iter().map(|l| l.cpu).sum();
+        let offered = used.max(cpus * self.length);
+        for v in 0..3 {
+            let gone: f64 = self.loads.iter().map(|l| l.spin + l.overhead[v]).sum();
+            let relief = if offered > 0.0 { gone / offered } else { 0.0 };
+            for l in &mut self.loads {
+                let delay = relief.min(1.0) * l.run_delay;
+                l.lost[v] = (l.lost[v] + delay).min(l.life);
+                if v == HIGH {
+                    l.longest_loss = (l.longest_loss + delay / l.life).min(1.0);
+                }
+            }
+        }
     }
 
     /// CPU time after the change.

@@ -40,7 +40,7 @@ impl<'a> LockCode<'a> {
         for u in uses.iter().filter(|u| locks.contains(u.object)) {
             this.threads.entry(u.thread).or_default();
             if let Some(caller) = function(model, u.site) {
-                *this.calls.entry(caller).or_default() += u.calls as f64;
+                *this.calls.entry(caller).or_default() += calls(u);
             }
         }
         if this.threads.is_empty() {
@@ -69,7 +69,7 @@ impl<'a> LockCode<'a> {
             if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
                 users.insert(u.thread);
                 if let Some(caller) = function(view.model, u.site) {
-                    *callers.entry(caller).or_default() += u.calls as f64;
+                    *callers.entry(caller).or_default() += calls(u);
                 }
             }
         }
@@ -90,6 +90,11 @@ impl<'a> LockCode<'a> {
         }
         (all >= SAMPLES).then(|| locking / all as f64)
     }
+}
+
+/// Calls that are known: of locks that are made of futexes only those that waited.
+pub(super) fn calls(u: &Use) -> f64 {
+    u.calls.max(u.waits) as f64
 }
 
 fn function(model: &Model, site: SiteId) -> Option<Function<'_>> {

@@ -14,6 +14,6 @@ mod saving;
 
 pub(crate) use bounds::{stations, Station};
 pub(crate) use locking::LockCode;
-pub(crate) use overhead::{kernel_share, PARK_NS};
+pub(crate) use overhead::{kernel_share, LOCKING, PARK_NS};
 pub(crate) use predict::{predict, Change};
 pub(crate) use saving::Saving;

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::ObjectId;
 
+use super::locking::calls;
 use super::predict::Change;
 use crate::ops::{spins, Role};
 use crate::view::{polls, ThreadTime, View};
@@ -24,7 +25,7 @@ const PARK_LEAST_NS: [f64; 3] = [0.0, 1500.0, 4000.0];
 /// What is beyond is preemption caught by the sampler. Nanoseconds.
 const TRANSFER_MAX_NS: f64 = 400.0;
 /// Share of the samples of a lock's users in its functions from which on its word is what they work on.
-const LOCKING: f64 = 0.2;
+pub(crate) const LOCKING: f64 = 0.2;
 /// Of what goes beyond the price of an uncontended lock, a fix that leaves some sharing leaves some: pessimistic and
 /// expected. At best there is no lock any more.
 const LOCKING_GOES: [f64; 2] = [0.3, 0.8];
@@ -101,7 +102,7 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
                     parks[i] += u.waits as f64;
                 }
             }
-            let calls = u.calls as f64;
+            let calls = calls(u);
             acquired[i] += calls;
             // What a poll costs is spent instead of sleeping: without the lock it would poll faster.
             if polls(u, view.threads[i].cpu) {

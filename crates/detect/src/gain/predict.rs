@@ -53,7 +53,7 @@ impl Change {
 /// Indices of the variants in [`Delta::overhead`].
 const LOW: usize = 0;
 const MID: usize = 1;
-const HIGH: usize = 2;
+pub(super) const HIGH: usize = 2;
 
 /// Bounds are made from measured times: this much of the gain is allowed for their error.
 const MODEL_ERROR: f64 = 1.1;
@@ -244,7 +244,7 @@ impl Prediction<'_> {
                 };
                 limits.push((
                     own,
-                    format!("{} has no time to spare", self.view.group_name(l.group)),
+                    format!("{}: no time to spare", self.view.group_name(l.group)),
                 ));
             }
         }

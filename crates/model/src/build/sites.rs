@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
 
-use crate::languages::{
-    is_agent, is_language, is_runtime_module, is_virtual_machine, takes_or_lets_go,
-};
+use crate::languages::{is_agent, is_language, is_virtual_machine};
+use crate::locking::is_locking;
 use crate::wrappers::passes_on;
 use crate::{ProcessId, Site, SiteFrame, SiteId};
 
@@ -143,15 +142,6 @@ fn own(frames: Vec<SiteFrame>) -> Vec<SiteFrame> {
     } else {
         frames
     }
-}
-
-/// Whether a lock is taken or let go here, by the C library or by the agent in its stead.
-fn is_locking(frames: &[SiteFrame]) -> bool {
-    let in_agent = frames.first().is_some_and(|leaf| is_agent(&leaf.module));
-    let mut called = frames
-        .iter()
-        .take_while(|frame| is_runtime_module(&frame.module));
-    in_agent || called.any(takes_or_lets_go)
 }
 
 /// The innermost frame that says who wanted the lock, else the innermost one that has a name. A virtual machine
