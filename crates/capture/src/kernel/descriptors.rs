@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::time::Instant;
 
 use convoy_profile::NameIx;
 use convoy_sched::Map;
@@ -9,8 +10,10 @@ use convoy_sched::Map;
 /// A descriptor is looked up again after this long: numbers are reused.
 const FRESH_NS: u64 = 200_000_000;
 
-/// The kernel's tables of sockets are read again after this long.
-const SOCKETS_FRESH_NS: u64 = 1_000_000_000;
+/// The kernel's tables of sockets are read again for a socket that they do not hold after that many times as long as it
+/// took to read them, in these limits: a machine with many connections has long ones.
+const SOCKETS_PAUSE: u32 = 100;
+const SOCKETS_PAUSE_NS: (u64, u64) = (20_000_000, 1_000_000_000);
 
 /// Descriptors that are remembered; a server may have one for each of its connections.
 const REMEMBERED: usize = 8192;
@@ -41,7 +44,7 @@ pub(crate) struct Descriptors {
 #[derive(Debug, Default)]
 struct Sockets {
     by_inode: HashMap<u64, String>,
-    at_ns: u64,
+    again_ns: u64,
 }
 
 impl Descriptors {
@@ -103,10 +106,13 @@ impl Descriptors {
 
     fn socket(&mut self, pid: u32, inode: u64, now_ns: u64) -> String {
         let sockets = self.sockets.entry(pid).or_default();
-        let stale = now_ns.saturating_sub(sockets.at_ns) >= SOCKETS_FRESH_NS;
-        if !sockets.by_inode.contains_key(&inode) && (sockets.at_ns == 0 || stale) {
+        if !sockets.by_inode.contains_key(&inode) && now_ns >= sockets.again_ns {
+            let started = Instant::now();
             sockets.by_inode = read_sockets(pid);
-            sockets.at_ns = now_ns.max(1);
+            let took = started.elapsed() * SOCKETS_PAUSE;
+            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+            let pause = took.clamp(SOCKETS_PAUSE_NS.0, SOCKETS_PAUSE_NS.1);
+            sockets.again_ns = now_ns.saturating_add(pause);
         }
         sockets
             .by_inode

@@ -1,6 +1,7 @@
 //! What is said of a recording. Every finding asks the same: what of the run would be gone without it?
 
 mod blocked;
+mod blocking_calls;
 mod busy_waiting;
 mod contended_futex;
 mod excluded;
@@ -85,6 +86,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     };
     add(file_lock::findings(&cx), &mut explained);
     add(lock_step::findings(&cx, &explained), &mut explained);
+    match sleeping::finding(&cx) {
+        Some(polling) => add(vec![(Vec::new(), polling)], &mut explained),
+        None => add(
+            blocking_calls::finding(&cx).into_iter().collect(),
+            &mut explained,
+        ),
+    }
     findings.extend(serial_code::findings(&cx, &explained));
     let holders = holders.into_iter().map(|found| found.finding);
     let holders: Vec<Finding> = holders.collect();
@@ -102,7 +110,6 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     }
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
-    findings.extend(sleeping::finding(&cx));
     findings.extend(hand_over::findings(&cx));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));

@@ -346,3 +346,60 @@ fn a_lock_that_forked_processes_share_is_told() {
         f.title
     );
 }
+
+/// Two threads with a processor each that ask a server by this connection after each millisecond of work, and wait for
+/// 4 ms; `idle` of it for a task instead. Another thread waits for them if it is `awaited`.
+fn requests(connection: &str, idle: u64, awaited: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, ask) = (p.site("render", "a.c", 10), p.site("ask", "a.c", 20));
+    let (take, join) = (p.site("take", "a.c", 30), p.site("main", "a.c", 90));
+    let main = p.thread("app").cpu(1).id();
+    let workers: Vec<_> = (0..2)
+        .map(|_| p.thread("w").start("work", "a.c", 9).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let socket = s.name(connection);
+    for _ in 0..100 {
+        for &w in &workers {
+            s.runs(w, work, ms(1));
+            s.waits(
+                w,
+                Wait::new(OffReason::Socket, ask).named(socket),
+                ms(4) - idle,
+            );
+            if idle > 0 {
+                s.waits(w, Wait::futex(take, 0x200).woken_by(main, join), idle);
+            }
+        }
+    }
+    let wait = match awaited {
+        true => Wait::futex(join, 0x100).woken_by(workers[0], work),
+        false => Wait::new(OffReason::Poll, join),
+    };
+    s.waits(main, wait, ms(500));
+    model(p, s)
+}
+
+#[test]
+fn a_pool_that_asks_and_is_never_without_work_has_too_few_threads() {
+    let a = analysis(&requests("socket: tcp to port 5432", 0, true));
+    let f = only(&a);
+    assert_eq!(f.id, "blocking-calls");
+    assert!(f.title.contains("80 % of their time"), "{}", f.title);
+    // Half of 4 of 5 ms; at most all of it, and then the processors are busy.
+    assert_eq!(f.gain.low, 1.0);
+    assert!((f.gain.mid - 5.0 / 3.0).abs() < 0.02, "{:?}", f.gain);
+    assert!((f.gain.high - 5.0).abs() < 0.1, "{:?}", f.gain);
+}
+
+#[test]
+fn who_serves_or_waits_for_work_has_threads_enough() {
+    for other in [
+        requests("socket: tcp port 5432", 0, true),
+        requests("socket: tcp to port 5432", ms(2), true),
+        requests("socket: tcp to port 5432", 0, false),
+    ] {
+        assert!(!ids(&analysis(&other)).contains(&"blocking-calls"));
+    }
+}

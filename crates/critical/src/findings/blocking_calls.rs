@@ -1,0 +1,246 @@
+//! Threads of a pool that are all in calls which block (a request to another program, a sleep) while tasks wait for them:
+//! the processors are idle, and nothing that waits shows why. A pool that never waits for work has too few threads for
+//! what its tasks do, and one of an event loop should not block at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, duration, percent};
+use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::tables::paths::most;
+use crate::text::{cause, evidence, in_what};
+use crate::view::View;
+
+/// Calls of a thread that make a habit.
+const CALLS: u64 = 20;
+/// Share of its life that such a thread is in them at least...
+const BLOCKED: f64 = 0.6;
+/// ... and that it waits for work at most: where it never does, more work is always there.
+const IDLE: f64 = 0.15;
+/// Share of a thread's time in sockets that must be known to be its own requests; and that may be others'.
+const REQUESTS: f64 = 0.3;
+const SERVED: f64 = 0.1;
+/// Share of the run that somebody waits for what they do.
+const AWAITED: f64 = 0.3;
+/// How much of it a larger pool overlaps is not known: what is called may have a limit of its own.
+const EXPECTED: f64 = 0.5;
+const METHOD: &str = "calls that block, overlapped with one another";
+
+/// What one thread does off the processors, nanoseconds.
+#[derive(Debug, Default)]
+struct Calls {
+    n: u64,
+    sleep: f64,
+    /// In sockets, of which as the one who asks, and as the one who is asked.
+    socket: f64,
+    asks: f64,
+    asked: f64,
+    /// Waiting for work, for all that can be seen.
+    idle: f64,
+    sites: BTreeMap<SiteId, f64>,
+    reasons: BTreeMap<OffReason, f64>,
+}
+
+impl Calls {
+    fn add(&mut self, view: &View, off: &OffCpu) {
+        let ns = off.sum_ns as f64;
+        match off.reason {
+            OffReason::Socket => {
+                self.socket += ns;
+                match view.file_name(off.name).map_or(End::Unknown, end) {
+                    End::Asks => self.asks += ns,
+                    End::Asked => self.asked += ns,
+                    End::Unknown => {}
+                }
+            }
+            OffReason::Sleep => self.sleep += ns,
+            OffReason::Futex | OffReason::Poll | OffReason::Signal | OffReason::Child => {
+                self.idle += ns;
+                return;
+            }
+            _ => return,
+        }
+        self.n = self.n.saturating_add(off.n);
+        *self.reasons.entry(off.reason).or_default() += ns;
+        if let Some(site) = off.site {
+            *self.sites.entry(site).or_default() += ns;
+        }
+    }
+
+    fn blocked(&self) -> f64 {
+        self.sleep + self.socket
+    }
+
+    /// Who serves others' requests waits for them in the same calls.
+    fn is_habit(&self, life: f64) -> bool {
+        self.n >= CALLS
+            && self.blocked() >= BLOCKED * life
+            && self.idle <= IDLE * life
+            && self.asks >= REQUESTS * self.socket
+            && self.asked <= SERVED * self.socket
+    }
+}
+
+/// Which end of a connection a socket is.
+enum End {
+    Asks,
+    Asked,
+    Unknown,
+}
+
+/// By what the recorder calls it: it knows what ports are listened at.
+fn end(name: &str) -> End {
+    match name
+        .strip_prefix("socket: ")
+        .and_then(|rest| rest.split_once(' '))
+    {
+        Some((_, rest)) if rest.starts_with("to port ") => End::Asks,
+        Some((_, rest)) if rest.starts_with("port ") => End::Asked,
+        _ => End::Unknown,
+    }
+}
+
+/// With the groups whose threads are alone at work only because the others are in such calls.
+pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let mut all: BTreeMap<ThreadId, Calls> = BTreeMap::new();
+    for off in view
+        .sched
+        .offs
+        .iter()
+        .filter(|off| !view.is_helper(off.thread))
+    {
+        all.entry(off.thread).or_default().add(view, off);
+    }
+    all.retain(|id, calls| calls.is_habit(view.life(*id)));
+    // The pool that is waited for most: others may have their own.
+    let mut groups: BTreeMap<GroupId, BTreeMap<ThreadId, Calls>> = BTreeMap::new();
+    for (id, calls) in all {
+        groups.entry(view.role(id)).or_default().insert(id, calls);
+    }
+    let awaited = |members: &BTreeMap<ThreadId, Calls>| {
+        let longest = members.keys().map(|id| awaited(view, members, *id));
+        longest.fold(0.0, f64::max)
+    };
+    let pools = groups
+        .into_values()
+        .map(|members| (awaited(&members), members));
+    let (waited, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    if waited < AWAITED * view.wall {
+        return None;
+    }
+    said(view, &pool, waited)
+}
+
+/// How long a thread outside of the pool waited for this one; all its life if it is a program's first, with whose end all
+/// ends. What the first one waits for at the end of a recording, nobody has seen: it may be this one.
+fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>, id: ThreadId) -> f64 {
+    if view.thread(id).is_some_and(|th| th.main) {
+        return view.life(id);
+    }
+    let mut waiters: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let by_it = matches!(wake.waker, Waker::Thread(waker, _) if waker == id);
+        let Some(off) = view.sched.off(wake.off).filter(|_| by_it) else {
+            continue;
+        };
+        if off.reason == OffReason::Futex && !pool.contains_key(&off.thread) {
+            *waiters.entry(off.thread).or_default() += wake.wait_ns as f64;
+        }
+    }
+    let process = view.process(id);
+    let first = |off: &&OffCpu| {
+        let main = view.thread(off.thread).is_some_and(|th| th.main);
+        off.reason == OffReason::Futex && main && view.process(off.thread) == process
+    };
+    for off in view.sched.offs.iter().filter(first) {
+        *waiters.entry(off.thread).or_default() += off.unfinished_ns as f64;
+    }
+    waiters.into_values().fold(0.0, f64::max)
+}
+
+fn said(
+    view: &View,
+    pool: &BTreeMap<ThreadId, Calls>,
+    waited: f64,
+) -> Option<(Vec<GroupId>, Finding)> {
+    let sum = |f: &dyn Fn(&Calls) -> f64| pool.values().map(f).sum::<f64>();
+    let threads = pool.len() as f64;
+    let blocked = sum(&Calls::blocked);
+    let nobody = view.sched.working.first().copied().unwrap_or(0) as f64;
+    // What they run stays, and needs its processors.
+    let most_saved = blocked / threads;
+    let saving = Saving {
+        expected: EXPECTED * most_saved,
+        most: most_saved,
+        sure: 0.0,
+        ..Saving::default()
+    };
+    if saving.bound(view) < view.t.gain_mid {
+        return None;
+    }
+    let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
+    let mut reasons: BTreeMap<OffReason, f64> = BTreeMap::new();
+    for calls in pool.values() {
+        calls
+            .sites
+            .iter()
+            .for_each(|(site, ns)| *sites.entry(*site).or_default() += ns);
+        calls
+            .reasons
+            .iter()
+            .for_each(|(of, ns)| *reasons.entry(*of).or_default() += ns);
+    }
+    let site = most(sites)?;
+    let (place, doing) = (view.place(Some(site)), in_what(most(reasons)?));
+    let groups: BTreeSet<GroupId> = pool.keys().map(|id| view.group(*id)).collect();
+    let names: Vec<String> = groups.iter().map(|id| view.group_name(*id)).collect();
+    let life: f64 = pool.keys().map(|id| view.life(*id)).sum();
+    let share = (blocked / life.max(1.0)).min(1.0);
+    let n: u64 = pool.values().map(|calls| calls.n).sum();
+    let finding = Finding {
+        id: "blocking-calls",
+        subject: Subject::Code(site),
+        title: format!(
+            "{} {doing} for {} of their time and never without work: most at {place}",
+            match pool.len() {
+                1 => format!("1 thread of {} is", names.join(", ")),
+                n => format!("{n} threads of {} are", names.join(", ")),
+            },
+            percent(share)
+        ),
+        evidence: vec![
+            evidence(
+                "calls_ns",
+                blocked,
+                format!("{} calls that block, {} each", count(n as f64), duration(blocked / n.max(1) as f64)),
+            ),
+            evidence(
+                "waits_for_work_ratio",
+                sum(&|calls| calls.idle) / life.max(1.0),
+                format!("they wait for work {} of their time", percent(sum(&|calls| calls.idle) / life.max(1.0))),
+            ),
+            evidence(
+                "nobody_ratio",
+                nobody / view.wall,
+                format!("no thread was at work for {} of the run", percent(nobody / view.wall)),
+            ),
+            evidence("awaited_ns", waited, format!("what they do is waited for {}", duration(waited))),
+        ],
+        causes: vec![cause(
+            "blocking-calls",
+            "as many calls can be under way as there are threads, and the processors are idle meanwhile",
+            format!(
+                "more threads for what blocks at {place} (a pool of its own beside an event loop), or asynchronous calls"
+            ),
+        )],
+        undecided: String::new(),
+        gain: saving.gain(view, METHOD, "what is called, where it does not serve several at once"),
+        share_of_thread_time: share,
+        caveats: vec!["whether what is called can serve more requests at once is not seen: the expected gain assumes that half of the waits overlap".into()],
+    };
+    Some((groups.into_iter().collect(), finding))
+}
