@@ -7,6 +7,7 @@ use convoy_model::{GroupId, Model, ProcessId, SiteId, SpinKind, ThreadId};
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
+use crate::findings::interpreter_lock::is_its_wait;
 use crate::rows::Analysis;
 use crate::tables::paths::most;
 use crate::text::evidence;
@@ -27,6 +28,11 @@ pub fn merge(
     dismissed: Vec<Finding>,
 ) -> (Vec<Finding>, Vec<Finding>) {
     let (mut found, mut rest) = (found, dismissed);
+    let (interpreters, others) = found
+        .into_iter()
+        .partition(|f| of_an_interpreter(model, critical, f));
+    rest.extend::<Vec<_>>(interpreters);
+    found = others;
     let mut own = Vec::new();
     for ours in &critical.findings {
         let related = |theirs: &Finding| relation(model, critical, theirs, ours);
@@ -248,6 +254,24 @@ fn under_the_lock(model: &Model, critical: &Analysis, theirs: &Finding, ours: &F
         }
     }
     waited.values().copied().fold(0.0, f64::max) >= EXPLAINED * alone
+}
+
+/// Locks of Python's own whose holders wait for the interpreter lock: that is what is said.
+fn of_an_interpreter(model: &Model, critical: &Analysis, theirs: &Finding) -> bool {
+    let of_theirs = process(model, &theirs.subject);
+    let mut said = critical
+        .findings
+        .iter()
+        .filter(|f| f.id == "interpreter-lock");
+    if of_theirs.is_none() || !said.any(|ours| process(model, &ours.subject) == of_theirs) {
+        return false;
+    }
+    let ids = objects(&theirs.subject);
+    let waits = model.uses.iter();
+    let mut waits = waits
+        .filter(|u| u.waits > 0 && ids.contains(&u.object))
+        .peekable();
+    waits.peek().is_some() && waits.all(|u| is_its_wait(model, u.site))
 }
 
 /// Threads that the scheduler saw waiting for the objects of a finding.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{passes_on, GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
 
 use super::Context;
 use crate::gain::Saving;
@@ -27,6 +27,8 @@ const SERVED: f64 = 0.1;
 const AWAITED: f64 = 0.3;
 /// How much of it a larger pool overlaps is not known: what is called may have a limit of its own.
 const EXPECTED: f64 = 0.5;
+/// Ten times as many threads at most.
+const MOST: f64 = 0.9;
 const METHOD: &str = "calls that block, overlapped with one another";
 
 /// What one thread does off the processors, nanoseconds.
@@ -55,6 +57,16 @@ impl Calls {
                     End::Asked => self.asked += ns,
                     End::Unknown => {}
                 }
+            }
+            // A runtime that sleeps looks after its threads, and is no task.
+            OffReason::Sleep
+                if off
+                    .site
+                    .and_then(|site| view.shown(site))
+                    .is_some_and(passes_on) =>
+            {
+                self.idle += ns;
+                return;
             }
             OffReason::Sleep => self.sleep += ns,
             OffReason::Futex | OffReason::Poll | OffReason::Signal | OffReason::Child => {
@@ -107,12 +119,8 @@ fn end(name: &str) -> End {
 pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut all: BTreeMap<ThreadId, Calls> = BTreeMap::new();
-    for off in view
-        .sched
-        .offs
-        .iter()
-        .filter(|off| !view.is_helper(off.thread))
-    {
+    let works = |off: &&OffCpu| !view.is_helper(off.thread) && view.workers.contains(&off.thread);
+    for off in view.sched.offs.iter().filter(works) {
         all.entry(off.thread).or_default().add(view, off);
     }
     all.retain(|id, calls| calls.is_habit(view.life(*id)));
@@ -175,7 +183,7 @@ fn said(
     let most_saved = blocked / threads;
     let saving = Saving {
         expected: EXPECTED * most_saved,
-        most: most_saved,
+        most: MOST * most_saved,
         sure: 0.0,
         ..Saving::default()
     };

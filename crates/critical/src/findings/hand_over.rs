@@ -28,7 +28,7 @@ const SURE: f64 = 0.3;
 const METHOD: &str = "samples in channels and the scheduler, gone";
 
 /// Calls with which goroutines pass on work, or wait for it: channels, locks and groups of them, one goroutine a piece.
-const HAND_OVER: [&str; 6] = [
+pub(super) const HAND_OVER: [&str; 6] = [
     "runtime.chansend",
     "runtime.chanrecv",
     "runtime.selectgo",
@@ -37,7 +37,7 @@ const HAND_OVER: [&str; 6] = [
     "runtime.newproc",
 ];
 /// Where a thread goes when its goroutine waits or has ended, to find another one, and what makes one ready.
-const SCHEDULER: [&str; 5] = [
+pub(super) const SCHEDULER: [&str; 5] = [
     "runtime.schedule",
     "runtime.findRunnable",
     "runtime.park_m",
@@ -80,7 +80,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         .collect()
 }
 
-fn is_in(site: &Site, functions: &[&str]) -> bool {
+pub(super) fn is_in(site: &Site, functions: &[&str]) -> bool {
     site.frames
         .iter()
         .any(|frame| functions.contains(&frame.function.as_str()))

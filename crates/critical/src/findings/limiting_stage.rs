@@ -25,6 +25,9 @@ const ASKS: f64 = 0.1;
 /// A stage can have more threads, and one that has several already surely; the main thread perhaps not.
 const EXPECTED: (f64, f64) = (0.8, 0.5);
 const SURE: (f64, f64) = (0.4, 0.0);
+/// What a stage runs for each wait that it ends: below the first much of it is passing the piece on, which more threads only
+/// do more of, and above the second hardly any. Nanoseconds.
+const PIECE_NS: (f64, f64) = (10_000.0, 50_000.0);
 const METHOD: &str = "work of each stage over its threads, bounded by CPUs (asymptotic bound)";
 
 /// A group with its load.
@@ -91,8 +94,14 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             n >= WAKES && ns >= WAITS * stage.life && stage.load() <= SPARE
         };
         let waiters: Vec<&Stage> = stages.values().filter(waits_for_it).collect();
+        let ended = |stage: &&Stage| {
+            links
+                .get(&(stage.group, slow.group))
+                .map_or(0, |link| link.0)
+        };
+        let pieces: u64 = waiters.iter().map(ended).sum();
         if !waiters.is_empty() {
-            all.extend(finding(cx, slow, &waiters, &stages));
+            all.extend(finding(cx, slow, &waiters, &stages, pieces));
         }
     }
     all
@@ -151,6 +160,7 @@ fn finding(
     slow: &Stage,
     waiters: &[&Stage],
     stages: &BTreeMap<GroupId, Stage>,
+    pieces: u64,
 ) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let next = stages
@@ -164,14 +174,16 @@ fn finding(
     let most = (slow.needs() - next.max(slow.work / needed)).max(0.0);
     let several = slow.threads > 1;
     let pick = |(many, one): (f64, f64)| if several { many } else { one };
+    let expected = match main(view, slow.group) {
+        true => EXPECTED.1,
+        false => EXPECTED.0,
+    };
+    let piece = slow.ran / pieces.max(1) as f64;
+    let large = ((piece - PIECE_NS.0) / (PIECE_NS.1 - PIECE_NS.0)).clamp(0.0, 1.0);
     let saving = Saving {
-        expected: if main(view, slow.group) {
-            EXPECTED.1
-        } else {
-            EXPECTED.0
-        } * most,
+        expected: expected * large * most,
         most,
-        sure: pick(SURE),
+        sure: pick(SURE) * large,
         ..Saving::default()
     };
     if needed <= slow.threads as f64 || saving.bound(view) < view.t.gain_mid {

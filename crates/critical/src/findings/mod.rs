@@ -6,9 +6,11 @@ mod busy_waiting;
 mod contended_futex;
 mod excluded;
 mod file_lock;
+mod goroutine_lock;
 mod hand_over;
 mod holder_off_cpu;
 mod imbalance;
+pub(crate) mod interpreter_lock;
 mod io;
 mod limiting_stage;
 mod lock_code;
@@ -59,6 +61,12 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let mut explained: BTreeSet<GroupId> = BTreeSet::new();
     let mut findings = Vec::new();
     let holders = holder_off_cpu::findings(&cx);
+    let is_worth = |finding: &Finding| finding.gain.mid >= view.t.gain_mid;
+    let interpreters = interpreter_lock::findings(&cx);
+    for (groups, finding) in interpreters.iter().filter(|(_, f)| is_worth(f)) {
+        explained.extend(groups);
+        findings.push(finding.clone());
+    }
     for (groups, finding) in imbalance::findings(&cx)
         .into_iter()
         .chain(limiting_stage::findings(&cx))
@@ -67,8 +75,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         findings.push(finding);
     }
     // What is not worth its fix leaves the rest of the low parallelism to be explained.
-    let is_worth = |finding: &Finding| finding.gain.mid >= view.t.gain_mid;
     for (groups, finding) in contended_futex::findings(&cx) {
+        if !findings.is_empty()
+            && site(&finding.subject)
+                .is_some_and(|at| interpreter_lock::is_its_wait(view.model, at))
+        {
+            continue;
+        }
         if is_worth(&finding) {
             explained.extend(groups);
         }
@@ -85,6 +98,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         }
     };
     add(file_lock::findings(&cx), &mut explained);
+    add(goroutine_lock::findings(&cx), &mut explained);
     add(lock_step::findings(&cx, &explained), &mut explained);
     match sleeping::finding(&cx) {
         Some(polling) => add(vec![(Vec::new(), polling)], &mut explained),

@@ -46,3 +46,9 @@ pub fn only(a: &Analysis) -> &Finding {
     assert_eq!(a.findings.len(), 1, "{:#?}", a.findings);
     &a.findings[0]
 }
+
+/// So many threads of one kind.
+pub fn workers(p: &mut ProfileBuilder, n: usize) -> Vec<u32> {
+    let mut worker = || p.thread("w").start("run", "a.c", 1).cpu(1).id();
+    (0..n).map(|_| worker()).collect()
+}

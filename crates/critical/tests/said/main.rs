@@ -5,6 +5,7 @@ mod blocking;
 mod both;
 mod bounds;
 mod kit;
+mod runtimes;
 mod serial;
 mod spinning;
 mod steps;

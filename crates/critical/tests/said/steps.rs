@@ -5,7 +5,7 @@ use convoy_profile::Reason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
-use crate::kit::{analysis, ids, model, only};
+use crate::kit::{analysis, ids, model, only, workers};
 
 /// A reader and a writer that hand over 400 pieces: each works for one step, and waits for the other meanwhile,
 /// but for what they overlap.
@@ -75,12 +75,6 @@ fn threads_that_meet_after_each_small_step_are_told() {
     let f = f.expect("lock-step");
     assert!(f.title.contains("meet"), "{}", f.title);
     assert!(!ids(&analysis(&meetings(ms(2)))).contains(&"lock-step"));
-}
-
-/// So many threads of one kind.
-fn workers(p: &mut ProfileBuilder, n: usize) -> Vec<u32> {
-    let mut worker = || p.thread("w").start("run", "a.c", 1).cpu(1).id();
-    (0..n).map(|_| worker()).collect()
 }
 
 /// Threads in a lock of the C library's own: waits and their ends are at one line of the program.

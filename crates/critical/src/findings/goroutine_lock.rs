@@ -1,0 +1,212 @@
+//! Goroutines that exclude one another. Who waits for a `sync.Mutex` gives up its thread, which then has nothing to run: no wait
+//! is anybody's for the lock. But who lets the lock go makes a goroutine ready, and wakes an idle thread for it.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{count, percent};
+use convoy_model::{GroupId, OffReason, ProcessId, Site, SiteId, Waker};
+
+use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
+use super::Context;
+use crate::gain::{Saving, NO_WORK, SWITCH_NS};
+use crate::levels::{levels, low_cm};
+use crate::tables::paths::most;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Idle threads that were woken for who waited for a lock: fewer are a start.
+const WOKEN: u64 = 200;
+/// Share of all wake-ups by goroutines that make others ready from which on locks are what they wait for.
+const LOCKS: f64 = 0.5;
+/// A lock can be split, or its section made shorter; the scheduler's part goes with the waits.
+const EXPECTED: f64 = 0.8;
+const SURE: f64 = 0.2;
+const METHOD: &str =
+    "time that few threads had a goroutine to run, and what the scheduler ran for it, gone";
+
+/// Samples in a lock's functions that say which one it is.
+const SAMPLES: u64 = 3;
+
+/// Locks of goroutines.
+const LOCK: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
+
+/// A goroutine is made ready on the scheduler's own stack, where its callers do not show: this is how semaphores do it,
+/// of which locks are made...
+const BY_SEMAPHORE: &str = "runtime.readyWithTime.";
+/// ... and this how all do, channels with names of their own before it.
+const READY: &str = "goready.func1";
+
+#[derive(Default)]
+struct Woken {
+    by_locks: u64,
+    others: u64,
+    /// Samples in locks' functions.
+    places: BTreeMap<SiteId, u64>,
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let mut processes: BTreeMap<ProcessId, Woken> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let (Some(off), Waker::Thread(waker, Some(at))) = (view.sched.off(wake.off), wake.waker)
+        else {
+            continue;
+        };
+        let Some(site) = view.model.sites.get(at.0 as usize) else {
+            continue;
+        };
+        if off.reason != OffReason::Futex || view.process(waker) != view.process(off.thread) {
+            continue;
+        }
+        let woken = processes.entry(view.process(waker)).or_default();
+        if has(site, |name| name.starts_with(BY_SEMAPHORE)) {
+            woken.by_locks = woken.by_locks.saturating_add(wake.n);
+        } else if has(site, |name| name.ends_with(READY)) {
+            woken.others = woken.others.saturating_add(wake.n);
+        }
+    }
+    for (slice, site) in view.model.samples() {
+        let (Some(id), Some(site)) = (slice.site, site) else {
+            continue;
+        };
+        let Some(woken) = processes.get_mut(&view.process(slice.thread)) else {
+            continue;
+        };
+        if has(site, |name| LOCK.iter().any(|lock| name.starts_with(lock))) {
+            *woken.places.entry(id).or_default() += slice.n;
+        }
+    }
+    let processes = processes.into_iter();
+    processes
+        .filter_map(|(id, woken)| woken.finding(view, id))
+        .collect()
+}
+
+fn has(site: &Site, is: impl Fn(&str) -> bool) -> bool {
+    site.frames.iter().any(|frame| is(&frame.function))
+}
+
+impl Woken {
+    fn finding(self, view: &View, process: ProcessId) -> Option<(Vec<GroupId>, Finding)> {
+        let share = self.by_locks as f64 / (self.by_locks + self.others).max(1) as f64;
+        if self.by_locks < WOKEN || share < LOCKS {
+            return None;
+        }
+        let (in_scheduler, running) = scheduler(view, process);
+        let alone = share * spare(view);
+        // A thread that is woken for who waits goes to sleep before, and finds its caches cold.
+        let switches = 2.0 * self.by_locks as f64;
+        let cpu = |each: f64| (in_scheduler + switches * each).min(NO_WORK * running);
+        let saving = Saving {
+            expected: EXPECTED * (alone + cpu(0.0) / view.useful.max(1.0)),
+            most: alone + cpu(SWITCH_NS.1),
+            sure: SURE,
+            cpu: (EXPECTED * cpu(0.0), cpu(SWITCH_NS.1)),
+        };
+        if saving.bound(view) < view.t.gain_mid {
+            return None;
+        }
+        // A lock that is held for long is hardly ever met in its own functions: what runs alone has it.
+        let known = self.places.values().sum::<u64>() >= SAMPLES;
+        let places = match known {
+            true => self
+                .places
+                .into_iter()
+                .map(|(site, n)| (site, n as f64))
+                .collect(),
+            false => runs_alone(view, process),
+        };
+        let site = most(places)?;
+        let place = view.place(Some(site));
+        let (title, lock) = match known {
+            true => (
+                format!("goroutines wait for one another at the lock of {place}"),
+                format!("the lock of {place}"),
+            ),
+            false => (
+                format!("goroutines wait for one another at a lock, mostly while {place} runs"),
+                format!("the lock that {place} runs under"),
+            ),
+        };
+        let threads = view
+            .threads
+            .keys()
+            .filter(|id| view.process(**id) == process);
+        let mut groups: Vec<GroupId> = threads.map(|id| view.role(*id)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let finding = Finding {
+            id: "contended-futex",
+            subject: Subject::Code(site),
+            title,
+            evidence: vec![
+                evidence(
+                    "woken",
+                    self.by_locks as f64,
+                    format!(
+                        "{} times a thread without work was woken for who waited for a lock, {} of all that goroutines woke",
+                        count(self.by_locks as f64),
+                        percent(share)
+                    ),
+                ),
+                evidence(
+                    "scheduler_ratio",
+                    in_scheduler / running.max(1.0),
+                    format!(
+                        "{} of what the program runs is the scheduler, and waiting and waking (samples)",
+                        percent(in_scheduler / running.max(1.0))
+                    ),
+                ),
+            ],
+            causes: vec![cause(
+                "contended-futex",
+                "goroutines exclude one another",
+                format!("less work under {lock}, or one lock per part of the data"),
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the section itself"),
+            share_of_thread_time: share,
+            caveats: vec![
+                "goroutines that wait are not seen: that they wait for this lock is concluded from who wakes threads".into(),
+            ],
+        };
+        Some((groups, finding))
+    }
+}
+
+/// Wall time that goes if as many as can work always do.
+fn spare(view: &View) -> f64 {
+    let few = levels(&view.sched.working).filter(|&(n, _)| n >= 1.0 && n < view.useful);
+    few.map(|(n, ns)| ns * (1.0 - n / view.useful)).sum()
+}
+
+/// CPU time in the scheduler and in making goroutines wait and wake, and all, nanoseconds.
+fn scheduler(view: &View, process: ProcessId) -> (f64, f64) {
+    let (mut all, mut there) = (0, 0);
+    for (slice, site) in view.model.samples() {
+        if view.process(slice.thread) == process {
+            all += slice.n;
+            if site.is_some_and(|site| is_in(site, &SCHEDULER) || is_in(site, &HAND_OVER)) {
+                there += slice.n;
+            }
+        }
+    }
+    let of_process = view
+        .threads
+        .values()
+        .filter(|th| view.process(th.thread) == process);
+    let running: f64 = of_process.map(|th| th.running_ns as f64).sum();
+    (running * there as f64 / all.max(1) as f64, running)
+}
+
+/// What runs while few threads have anything to run.
+fn runs_alone(view: &View, process: ProcessId) -> BTreeMap<SiteId, f64> {
+    let mut places = BTreeMap::new();
+    for slice in &view.sched.slices {
+        if let Some(site) = slice.site.filter(|_| view.process(slice.thread) == process) {
+            *places.entry(site).or_default() += low_cm(&slice.by_working, view.useful);
+        }
+    }
+    places
+}

@@ -1,0 +1,111 @@
+//! Locks of run-time systems: of goroutines, and Python's interpreter lock.
+
+use convoy_model::Model;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only, workers};
+
+/// Two threads of Go: one runs a goroutine that has the lock, and wakes the other, which has nothing to run until then.
+/// `ready`: what makes the goroutine ready that it is woken for.
+fn goroutines(ready: &str, in_lock: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).raw().without_agent = true;
+    let stack = |p: &mut ProfileBuilder, functions: &[&str]| {
+        let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "app.go", 7)).collect();
+        p.stack(&frames)
+    };
+    let idle = stack(
+        &mut p,
+        &["runtime.futex", "runtime.stopm", "runtime.findRunnable"],
+    );
+    let wakes = stack(
+        &mut p,
+        &[
+            "runtime.futex",
+            "runtime.wakep",
+            ready,
+            "runtime.systemstack",
+        ],
+    );
+    let work = stack(&mut p, &["main.render", "main.(*cache).get"]);
+    let locks = [
+        "internal/sync.(*Mutex).lockSlow",
+        "sync.(*Mutex).Lock",
+        "main.(*cache).get",
+    ];
+    let locks = stack(&mut p, &locks);
+    let ids = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for at in 0..600 {
+        let (runs, waits) = (ids[at % 2], ids[1 - at % 2]);
+        s.runs(
+            runs,
+            if in_lock && at % 60 == 0 { locks } else { work },
+            ms(1),
+        );
+        s.waits(waits, Wait::futex(idle, 0x100).woken_by(runs, wakes), ms(1));
+    }
+    model(p, s)
+}
+
+#[test]
+fn goroutines_that_exclude_one_another_are_told_by_whom_they_wake() {
+    let by_lock = "runtime.readyWithTime.goready.func1";
+    for (in_lock, said) in [
+        (true, "at the lock of main.(*cache).get() app.go:7"),
+        (false, "at a lock, mostly while main.render() app.go:7"),
+    ] {
+        let a = analysis(&goroutines(by_lock, in_lock));
+        let f = only(&a);
+        assert_eq!(f.id, "contended-futex");
+        assert!(f.title.contains(said), "{}", f.title);
+        // One of two processors is idle: 0.8 of what that is, a fifth of it for sure.
+        assert!((1.5..2.1).contains(&f.gain.mid), "{:?}", f.gain);
+    }
+    let by_channel = goroutines("runtime.send.goready.func1", false);
+    let titles = analysis(&by_channel).findings.into_iter().map(|f| f.title);
+    assert!(titles.into_iter().all(|title| !title.contains("at a lock")));
+}
+
+/// Two threads of Python that run in turns; who does not, waits in this function.
+fn python(taker: &[&str]) -> Model {
+    let mut p = ProfileBuilder::new("python3");
+    p.cpus(2);
+    let python = p.module("python3.11");
+    let frames: Vec<_> = taker.iter().map(|f| p.frame_in(python, f, "", 0)).collect();
+    let (wait, work) = (p.stack(&frames), p.site("_PyEval_EvalFrameDefault", "", 0));
+    let ids = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for at in 0..200 {
+        let (runs, waits) = (ids[at % 2], ids[1 - at % 2]);
+        s.runs(runs, work, ms(5));
+        s.waits(waits, Wait::futex(wait, 0x100).woken_by(runs, wait), ms(5));
+    }
+    model(p, s)
+}
+
+#[test]
+fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
+    for taker in [
+        &["PyCOND_TIMEDWAIT", "take_gil", "PyEval_RestoreThread"][..],
+        &["", "_PyEval_EvalFrameDefault"],
+        &["", "PyGILState_Ensure"],
+    ] {
+        let a = analysis(&python(taker));
+        let f = only(&a);
+        assert_eq!(f.id, "interpreter-lock", "{taker:?}");
+        assert!(f.title.starts_with("2 threads of Python"), "{}", f.title);
+        assert!((1.3..2.0).contains(&f.gain.mid), "{:?}", f.gain);
+        assert!((2.0..2.6).contains(&f.gain.high), "{:?}", f.gain);
+    }
+    for other in [
+        &["PyThread_acquire_lock_timed", ""][..],
+        &["", "PyObject_Vectorcall"],
+    ] {
+        assert!(
+            !ids(&analysis(&python(other))).contains(&"interpreter-lock"),
+            "{other:?}"
+        );
+    }
+}
