@@ -1,7 +1,9 @@
 //! Threads that live for one small piece of work: making and ending them costs as much as what they do, or more.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::GroupId;
+use convoy_model::{passes_on, GroupId, OffReason, Site, ThreadId};
 use convoy_profile::Op;
 
 use crate::causes::cause;
@@ -26,6 +28,8 @@ const WORTH: f64 = 0.1;
 /// Part of what is neither work nor waiting that goes with a fixed set of threads: handing them their work costs, too.
 const EXPECTED: f64 = 0.7;
 const SURE: f64 = 0.2;
+/// Samples of a thread from which on shares of them mean something.
+const SAMPLES: u64 = 30;
 
 /// The short lives of a process, taken together.
 struct Churn<'a> {
@@ -42,13 +46,18 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
     let churn = Churn::of(view)?;
     let cpu: f64 = churn.threads.iter().map(|t| t.cpu).sum();
-    let work = (cpu - churn.n * LIVE_NS).max(0.1 * cpu);
-    let cost = churn.n * (MAKE_NS + LIVE_NS);
+    let lives = churn
+        .living(view)
+        .map_or(churn.n * LIVE_NS, |share| share * cpu);
+    let work = (cpu - lives).max(0.1 * cpu);
+    let main = view.threads.iter().find(|t| t.main);
+    let makes = main.map_or(0.0, |t| making(view, t)).max(churn.n * MAKE_NS);
+    let cost = lives + makes;
     let share = cost / (cost + work);
     if share < WORTH {
         return None;
     }
-    let left = churn.left(view, work);
+    let left = churn.left(view, work, makes);
     let saving = Saving {
         stretch: churn.stretch,
         cpu: work,
@@ -77,7 +86,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
                 share,
                 format!(
                     "making and ending a thread takes about {} of CPU time: {} of what these take",
-                    duration(MAKE_NS + LIVE_NS),
+                    duration(cost / churn.n),
                     percent(share)
                 ),
             ),
@@ -103,7 +112,10 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
             "the work itself",
         ),
         share_of_thread_time: share,
-        caveats: vec!["what making a thread costs here was not measured".into()],
+        caveats: match view.model.sched {
+            Some(_) => Vec::new(),
+            None => vec!["what making a thread costs here was not measured".into()],
+        },
     })
 }
 
@@ -132,23 +144,43 @@ impl<'a> Churn<'a> {
 
     /// What the stretch cannot fall below: the work on the CPUs, what each thread does or waits for, on as many threads
     /// as today, and what the main thread has to do besides making them.
-    fn left(&self, view: &View, work: f64) -> f64 {
+    fn left(&self, view: &View, work: f64, makes: f64) -> f64 {
         let own: f64 = self
             .threads
             .iter()
             .map(|t| t.off + t.lock_wait + t.event_wait)
             .sum();
         let main = view.threads.iter().find(|t| t.main);
-        let main = main.map_or(0.0, |t| t.busy() * self.stretch / t.life - self.n * MAKE_NS);
+        let main = main.map_or(0.0, |t| t.busy() * self.stretch / t.life - makes);
         (work / view.cpus)
             .max((work + own) / self.at_once)
             .max(main)
             .min(self.stretch)
     }
 
+    /// Share of what the threads run that is their start and their end, by the scheduler's samples: the C library's code, and
+    /// the kernel's, with nothing of the program above it.
+    fn living(&self, view: &View) -> Option<f64> {
+        let ids: BTreeSet<ThreadId> = self.threads.iter().map(|t| t.id).collect();
+        let (mut all, mut living) = (0, 0);
+        for (slice, site) in view.model.samples() {
+            let Some(frame) = site
+                .and_then(Site::shown_frame)
+                .filter(|_| ids.contains(&slice.thread))
+            else {
+                continue;
+            };
+            all += slice.n;
+            if passes_on(frame) {
+                living += slice.n;
+            }
+        }
+        (all >= SAMPLES).then(|| living as f64 / all as f64)
+    }
+
     /// The group with most of them, and where it is made.
     fn group(&self, view: &View) -> Option<(GroupId, String)> {
-        let mut counts = std::collections::BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for t in &self.threads {
             *counts.entry(t.group).or_insert(0) += sharers(view, t).max(1);
         }
@@ -162,11 +194,58 @@ impl<'a> Churn<'a> {
 
 /// Time that the one thread that does so most waited for the ends of others.
 fn joins(view: &View) -> f64 {
-    let mut by_thread = std::collections::BTreeMap::new();
+    let mut by_thread = BTreeMap::new();
     for u in view.uses().iter().filter(|u| u.op == Some(Op::Join)) {
         *by_thread.entry(u.thread).or_insert(0) += u.wait_ns;
     }
     by_thread.into_values().max().unwrap_or(0) as f64
+}
+
+/// What a thread runs to make others and to be rid of them, by the scheduler's samples, and waits for the lock of the address
+/// space meanwhile, which stacks that come and go keep busy; 0 where that was not recorded.
+fn making(view: &View, t: &ThreadTime) -> f64 {
+    let (mut all, mut makes) = (0, 0);
+    for (slice, site) in view.model.samples() {
+        if slice.thread == t.id {
+            all += slice.n;
+            let frames = site.iter().flat_map(|site| &site.frames);
+            if frames
+                .map(|frame| &frame.function)
+                .any(|name| is_making(name))
+            {
+                makes += slice.n;
+            }
+        }
+    }
+    let offs = view.model.sched.iter().flat_map(|sched| &sched.offs);
+    let memory = offs.filter(|off| off.thread == t.id && off.reason == OffReason::Memory);
+    let waits: f64 = memory.map(|off| off.sum_ns as f64).sum();
+    match all >= SAMPLES {
+        true => t.cpu * makes as f64 / all as f64 + waits,
+        false => 0.0,
+    }
+}
+
+/// Functions of the C library that make threads and their stacks, and give them back.
+fn is_making(function: &str) -> bool {
+    const FUNCTIONS: [&str; 10] = [
+        "pthread_create",
+        "clone",
+        "allocate_stack",
+        "pthread_join",
+        "pthread_clockjoin_ex",
+        "nptl_free_stacks",
+        "nptl_deallocate_stack",
+        "mmap",
+        "munmap",
+        "mprotect",
+    ];
+    let name = function.trim_start_matches('_');
+    let name = name
+        .strip_prefix("GI_")
+        .unwrap_or(name)
+        .trim_start_matches('_');
+    FUNCTIONS.iter().any(|known| name.starts_with(known))
 }
 
 /// Threads that shared a record one after another; 0 of one that only the kernel saw, and that may be among these.

@@ -1,17 +1,17 @@
-//! Threads of a pool that are all in calls which block (a request to another program, a sleep) while tasks wait for them:
-//! the processors are idle, and nothing that waits shows why. A pool that never waits for work has too few threads for
+//! Threads of a pool that are all in calls which block (requests to another program) while tasks wait for them: the
+//! processors are idle, and nothing that waits shows why. A pool that never waits for work has too few threads for
 //! what its tasks do, and one of an event loop should not block at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{passes_on, GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
 
 use super::Context;
 use crate::gain::Saving;
 use crate::tables::paths::most;
-use crate::text::{cause, evidence, in_what};
+use crate::text::{cause, evidence};
 use crate::view::View;
 
 /// Calls of a thread that make a habit.
@@ -27,15 +27,12 @@ const SERVED: f64 = 0.1;
 const AWAITED: f64 = 0.3;
 /// How much of it a larger pool overlaps is not known: what is called may have a limit of its own.
 const EXPECTED: f64 = 0.5;
-/// Ten times as many threads at most.
-const MOST: f64 = 0.9;
 const METHOD: &str = "calls that block, overlapped with one another";
 
 /// What one thread does off the processors, nanoseconds.
 #[derive(Debug, Default)]
 struct Calls {
     n: u64,
-    sleep: f64,
     /// In sockets, of which as the one who asks, and as the one who is asked.
     socket: f64,
     asks: f64,
@@ -43,53 +40,35 @@ struct Calls {
     /// Waiting for work, for all that can be seen.
     idle: f64,
     sites: BTreeMap<SiteId, f64>,
-    reasons: BTreeMap<OffReason, f64>,
 }
 
 impl Calls {
     fn add(&mut self, view: &View, off: &OffCpu) {
         let ns = off.sum_ns as f64;
         match off.reason {
-            OffReason::Socket => {
-                self.socket += ns;
-                match view.file_name(off.name).map_or(End::Unknown, end) {
-                    End::Asks => self.asks += ns,
-                    End::Asked => self.asked += ns,
-                    End::Unknown => {}
-                }
-            }
-            // A runtime that sleeps looks after its threads, and is no task.
-            OffReason::Sleep
-                if off
-                    .site
-                    .and_then(|site| view.shown(site))
-                    .is_some_and(passes_on) =>
-            {
-                self.idle += ns;
-                return;
-            }
-            OffReason::Sleep => self.sleep += ns,
+            OffReason::Socket => {}
             OffReason::Futex | OffReason::Poll | OffReason::Signal | OffReason::Child => {
                 self.idle += ns;
                 return;
             }
             _ => return,
         }
+        match view.file_name(off.name).map_or(End::Unknown, end) {
+            End::Asks => self.asks += ns,
+            End::Asked => self.asked += ns,
+            End::Unknown => {}
+        }
+        self.socket += ns;
         self.n = self.n.saturating_add(off.n);
-        *self.reasons.entry(off.reason).or_default() += ns;
         if let Some(site) = off.site {
             *self.sites.entry(site).or_default() += ns;
         }
     }
 
-    fn blocked(&self) -> f64 {
-        self.sleep + self.socket
-    }
-
     /// Who serves others' requests waits for them in the same calls.
     fn is_habit(&self, life: f64) -> bool {
         self.n >= CALLS
-            && self.blocked() >= BLOCKED * life
+            && self.socket >= BLOCKED * life
             && self.idle <= IDLE * life
             && self.asks >= REQUESTS * self.socket
             && self.asked <= SERVED * self.socket
@@ -177,13 +156,13 @@ fn said(
 ) -> Option<(Vec<GroupId>, Finding)> {
     let sum = |f: &dyn Fn(&Calls) -> f64| pool.values().map(f).sum::<f64>();
     let threads = pool.len() as f64;
-    let blocked = sum(&Calls::blocked);
+    let blocked = sum(&|calls| calls.socket);
     let nobody = view.sched.working.first().copied().unwrap_or(0) as f64;
     // What they run stays, and needs its processors.
     let most_saved = blocked / threads;
     let saving = Saving {
         expected: EXPECTED * most_saved,
-        most: MOST * most_saved,
+        most: most_saved,
         sure: 0.0,
         ..Saving::default()
     };
@@ -191,19 +170,11 @@ fn said(
         return None;
     }
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
-    let mut reasons: BTreeMap<OffReason, f64> = BTreeMap::new();
-    for calls in pool.values() {
-        calls
-            .sites
-            .iter()
-            .for_each(|(site, ns)| *sites.entry(*site).or_default() += ns);
-        calls
-            .reasons
-            .iter()
-            .for_each(|(of, ns)| *reasons.entry(*of).or_default() += ns);
+    for (site, ns) in pool.values().flat_map(|calls| &calls.sites) {
+        *sites.entry(*site).or_default() += ns;
     }
     let site = most(sites)?;
-    let (place, doing) = (view.place(Some(site)), in_what(most(reasons)?));
+    let place = view.place(Some(site));
     let groups: BTreeSet<GroupId> = pool.keys().map(|id| view.group(*id)).collect();
     let names: Vec<String> = groups.iter().map(|id| view.group_name(*id)).collect();
     let life: f64 = pool.keys().map(|id| view.life(*id)).sum();
@@ -213,7 +184,7 @@ fn said(
         id: "blocking-calls",
         subject: Subject::Code(site),
         title: format!(
-            "{} {doing} for {} of their time and never without work: most at {place}",
+            "{} sending or receiving for {} of their time and never without work: most at {place}",
             match pool.len() {
                 1 => format!("1 thread of {} is", names.join(", ")),
                 n => format!("{n} threads of {} are", names.join(", ")),

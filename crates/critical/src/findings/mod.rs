@@ -100,13 +100,10 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     add(file_lock::findings(&cx), &mut explained);
     add(goroutine_lock::findings(&cx), &mut explained);
     add(lock_step::findings(&cx, &explained), &mut explained);
-    match sleeping::finding(&cx) {
-        Some(polling) => add(vec![(Vec::new(), polling)], &mut explained),
-        None => add(
-            blocking_calls::finding(&cx).into_iter().collect(),
-            &mut explained,
-        ),
-    }
+    add(
+        blocking_calls::finding(&cx).into_iter().collect(),
+        &mut explained,
+    );
     findings.extend(serial_code::findings(&cx, &explained));
     let holders = holders.into_iter().map(|found| found.finding);
     let holders: Vec<Finding> = holders.collect();
@@ -124,6 +121,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     }
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
+    findings.extend(sleeping::finding(&cx));
     findings.extend(hand_over::findings(&cx));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));

@@ -387,10 +387,10 @@ fn a_pool_that_asks_and_is_never_without_work_has_too_few_threads() {
     let f = only(&a);
     assert_eq!(f.id, "blocking-calls");
     assert!(f.title.contains("80 % of their time"), "{}", f.title);
-    // Half of 4 of 5 ms; at most nine tenths of them.
+    // Half of 4 of 5 ms; at most all of them.
     assert_eq!(f.gain.low, 1.0);
     assert!((f.gain.mid - 5.0 / 3.0).abs() < 0.02, "{:?}", f.gain);
-    assert!((f.gain.high - 5.0 / 1.4).abs() < 0.02, "{:?}", f.gain);
+    assert!((f.gain.high - 5.0).abs() < 0.1, "{:?}", f.gain);
 }
 
 #[test]
