@@ -9,6 +9,8 @@ use crate::view::View;
 const CPU_BOUND: f64 = 0.9;
 /// Share of the run without any active thread that makes a program an idle one.
 const IDLE: f64 = 0.5;
+/// Share of the run at low parallelism that is worth a word.
+const LOW: f64 = 0.1;
 /// Working threads over those that could: this is parallel.
 const PARALLEL: f64 = 0.8;
 
@@ -17,21 +19,24 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     let p = &a.parallelism;
     let wall = view.wall;
     let idle = p.idle_ns as f64 / wall;
-    let how = format!(
-        "{:.1} of {} at work on average",
-        p.working_mean,
-        match p.workers_at_once {
-            1 => "1 thread that works was".into(),
-            n => format!("{} that work were", plural(n, "thread")),
-        }
-    );
+    // Where a thread is made for every task, none of them is there for long enough to count.
+    let of = match p.workers_at_once {
+        n if p.working_mean > n as f64 => "threads were".into(),
+        1 => "of 1 thread that works was".into(),
+        n => format!("of {} that work were", plural(n, "thread")),
+    };
+    let how = format!("{:.1} {of} at work on average", p.working_mean);
     if let Some(f) = a.findings.first() {
-        return format!(
-            "{how}; fewer than {:.0} for {} of the run: {}.",
-            p.low_below.ceil(),
-            percent(p.low_ns as f64 / wall),
-            f.title
-        );
+        let low = p.low_ns as f64 / wall;
+        let few = match low >= LOW {
+            true => format!(
+                ", fewer than {:.0} for {} of the run",
+                p.low_below.ceil(),
+                percent(low)
+            ),
+            false => String::new(),
+        };
+        return format!("{how}{few}. First: {}.", f.title);
     }
     if p.workers == 0 {
         return "No thread did any work to speak of.".into();

@@ -201,6 +201,25 @@ pub(crate) fn looks_like_a_lock(
     })
 }
 
+/// The function of the C library whose lock it is that is waited for here, as the program calls it.
+fn library_call(view: &View, site: SiteId) -> Option<String> {
+    let site = view.model.sites.get(site.0 as usize)?;
+    let inner = site.frames.get(..site.shown)?;
+    let locks = |frame: &SiteFrame| frame.function.contains("lll_lock_wait");
+    let at = inner.iter().position(locks)?;
+    let called = inner[at + 1..]
+        .iter()
+        .take_while(|frame| frame.module == inner[at].module);
+    let name = called.last()?.function.split('@').next()?;
+    let name = name.trim_start_matches("__GI_").trim_start_matches("_IO_");
+    let name = match name {
+        // localtime() and its kin jump there.
+        "__tz_convert" => "localtime",
+        name => name,
+    };
+    (!name.is_empty() && !name.starts_with("pthread_")).then(|| name.to_owned())
+}
+
 /// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc), of Rust's
 /// library and of Java's monitors. Such a wait is at the same place as its end, because the program calls one function
 /// that does both.
@@ -309,11 +328,20 @@ impl Case<'_> {
     }
 
     fn caveats(&self, view: &View, site: SiteId) -> Vec<String> {
-        let mut caveats = vec![
-            "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
-             acquisitions, holds and causes are known"
+        let process = view
+            .model
+            .sites
+            .get(site.0 as usize)
+            .map(|site| site.process);
+        let process = process.and_then(|id| view.model.processes.get(id.0 as usize));
+        let mut caveats = vec![match process {
+            Some(process) if !process.without_agent => {
+                "that it is a lock is concluded from who wakes whom where: it is none that programs can be watched using".into()
+            }
+            _ => "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
+                  acquisitions, holds and causes are known"
                 .into(),
-        ];
+        }];
         if view
             .shown(site)
             .is_some_and(SiteFrame::is_unnamed_generated)
@@ -343,6 +371,7 @@ impl Case<'_> {
         let place = view.place(Some(site));
         let share = self.waits.share(view);
         let one_word = self.addresses.len() == 1;
+        let library = library_call(view, site);
         let own = self.own / self.known.max(1.0);
         let released = most(self.wakers.clone());
         let mut list = self.waits.evidence();
@@ -370,15 +399,25 @@ impl Case<'_> {
             id: "contended-futex",
             subject: Subject::Code(site),
             title: format!(
-                "{} wait for one another at {place}, {} of their time",
+                "{} wait for one another {}{place}, {} of their time",
                 self.who(view, key),
+                match &library {
+                    Some(call) => format!("in {call}() of the C library, called at "),
+                    None => "at ".into(),
+                },
                 percent(share)
             ),
             evidence: list,
             causes: vec![cause(
                 "contended-futex",
                 "threads of one kind exclude one another",
-                format!("less work under the lock at {place}, or one lock per part of the data"),
+                match &library {
+                    Some(call) => format!(
+                        "call {call}() less often at {place} (keep or gather what it gives), or another function that shares nothing \
+                         between threads"
+                    ),
+                    None => format!("less work under the lock at {place}, or one lock per part of the data"),
+                },
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the section itself"),

@@ -17,6 +17,7 @@ mod lock_code;
 mod lock_step;
 mod memory;
 mod passed_on;
+mod pool_of_processes;
 mod serial_code;
 mod sleeping;
 mod thread_count;
@@ -62,8 +63,12 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let mut findings = Vec::new();
     let holders = holder_off_cpu::findings(&cx);
     let is_worth = |finding: &Finding| finding.gain.mid >= view.t.gain_mid;
+    // Threads that only hand out work to other processes take turns because there is so much of that.
+    let pools = pool_of_processes::findings(&cx);
+    let process = |f: &Finding| Some(view.model.sites.get(site(&f.subject)?.0 as usize)?.process);
+    let pool = |f: &Finding| pools.iter().any(|pool| process(pool) == process(f));
     let interpreters = interpreter_lock::findings(&cx);
-    for (groups, finding) in interpreters.iter().filter(|(_, f)| is_worth(f)) {
+    for (groups, finding) in interpreters.iter().filter(|(_, f)| is_worth(f) && !pool(f)) {
         explained.extend(groups);
         findings.push(finding.clone());
     }
@@ -123,6 +128,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     findings.extend(memory::findings(&cx));
     findings.extend(sleeping::finding(&cx));
     findings.extend(hand_over::findings(&cx));
+    findings.extend(pools);
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }

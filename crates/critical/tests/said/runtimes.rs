@@ -109,3 +109,46 @@ fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
         );
     }
 }
+
+/// A process of Python with two others that it made. Of 100 ms so many are its second thread's, in a function that reads
+/// pipes and one that does not; the others have the rest.
+fn pool(reads: u64, computes: u64) -> Vec<(&'static str, [f64; 3])> {
+    let mut p = ProfileBuilder::new("python3");
+    p.cpus(2);
+    let (read, compute) = (p.site("_Py_read", "", 0), p.site("parse", "a.c", 1));
+    let handler = p.thread("python3").start("pool", "", 1).cpu(1).id();
+    let mut s = Schedule::new();
+    for _ in 0..100 {
+        s.runs(handler, read, ms(1) * reads);
+        s.runs(handler, compute, ms(1) * computes);
+    }
+    for child in 1..3 {
+        p.process("python3");
+        let work = p.site("work", "a.c", 2);
+        for _ in 0..100 {
+            s.process(child)
+                .runs(0, work, ms(100 - reads - computes) / 2);
+        }
+    }
+    let a = analysis(&model(p, s));
+    let found = a.findings.into_iter();
+    found
+        .map(|f| (f.id, [f.gain.low, f.gain.mid, f.gain.high]))
+        .collect()
+}
+
+#[test]
+fn processes_that_are_busy_with_passing_on_work_are_told() {
+    let told = |found: &[(&str, [f64; 3])]| {
+        found
+            .iter()
+            .find(|f| f.0 == "fine-grained-tasks")
+            .map(|f| f.1)
+    };
+    let gain = told(&pool(30, 30)).expect("told");
+    // 0.8 of 60 % goes, and processors are free for the rest.
+    assert!((gain[1] - 1.0 / 0.52).abs() < 0.1, "{gain:?}");
+    assert!(gain[2] > 3.0, "{gain:?}");
+    assert_eq!(told(&pool(0, 60)), None, "it computes");
+    assert_eq!(told(&pool(10, 10)), None, "it hardly runs");
+}

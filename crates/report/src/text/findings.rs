@@ -1,5 +1,7 @@
 //! The ranked findings.
 
+use std::collections::BTreeMap;
+
 use convoy_detect::{Assignment, WaitsFor};
 use convoy_model::finding::{Cause, Finding, Gain};
 use convoy_model::{CodeFrom, SiteFrame, SiteId};
@@ -223,13 +225,14 @@ fn hot_lines(page: &mut Page, report: &Report<'_>, site: SiteId) {
     let Some(path) = paths.iter().find(|p| p.site == Some(site)) else {
         return;
     };
-    let mut lines: Vec<_> = path
-        .functions
-        .iter()
-        .flat_map(|f| f.lines.iter())
-        .filter(|line| line.line > 0 && line.from == CodeFrom::Sample)
-        .collect();
-    lines.sort_by(|a, b| b.low_cm_ns.total_cmp(&a.low_cm_ns));
+    // Functions that were inlined at one line are one line.
+    let mut by_line: BTreeMap<(&str, u32), f64> = BTreeMap::new();
+    let sampled = path.functions.iter().flat_map(|f| f.lines.iter());
+    for line in sampled.filter(|line| line.line > 0 && line.from == CodeFrom::Sample) {
+        *by_line.entry((&line.file, line.line)).or_default() += line.low_cm_ns;
+    }
+    let mut lines: Vec<_> = by_line.into_iter().collect();
+    lines.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     // One line is that of the path itself.
     if lines.len() < 2 || path.low_cm_ns <= 0.0 {
         return;
@@ -237,10 +240,10 @@ fn hot_lines(page: &mut Page, report: &Report<'_>, site: SiteId) {
     let texts: Vec<_> = lines
         .iter()
         .take(LINES)
-        .map(|line| {
-            let file = line.file.rsplit('/').next().unwrap_or_default();
-            let share = percent(line.low_cm_ns / path.low_cm_ns);
-            format!("{share} at {}:{}", names::clip(file, 40), line.line)
+        .map(|&((file, line), low_cm_ns)| {
+            let file = file.rsplit('/').next().unwrap_or_default();
+            let share = percent(low_cm_ns / path.low_cm_ns);
+            format!("{share} at {}:{line}", names::clip(file, 40))
         })
         .collect();
     detail(page, plain("lines"), vec![plain(texts.join(", "))]);

@@ -30,11 +30,15 @@ pub fn head(page: &mut Page, p: &Parallelism, label: usize) {
     let spins = spins(p);
     let mean = if spins { p.working_mean } else { p.active_mean };
     let threads = p.workers_at_once.max(1) as u64;
+    // Where a thread is made for every task, none of them is there for long enough to count.
+    let of = match mean <= threads as f64 {
+        true => format!("of {}", count_of(threads, "thread", "threads")),
+        false => "threads".into(),
+    };
     let mut text = format!(
-        "{}  {} of {} {} on average",
+        "{}  {} {of} {} on average",
         page.bar(share(mean, p.useful), 20),
         few(mean),
-        count_of(threads, "thread", "threads"),
         if spins { "at work" } else { "active" }
     );
     if spins {
