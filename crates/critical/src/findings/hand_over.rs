@@ -1,13 +1,14 @@
-//! Goroutines that pass on work in pieces so small that passing them on is what the processors do.
+//! Threads whose passing on of work is what the processors do: goroutines whose pieces are small, and workers of Node.js
+//! whose messages are copied.
 //!
 //! It shows neither in waits (another goroutine takes the thread's place) nor in parallelism, but in the samples: in the
-//! functions of channels, and in the scheduler that they call.
+//! functions of channels, and in the scheduler that they call; in those that write messages down and read them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{ProcessId, Site, SiteId, ThreadId};
+use convoy_model::{ProcessId, Site, SiteFrame, SiteId, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -25,7 +26,7 @@ const CALLS: f64 = 0.05;
 const EXPECTED: f64 = 0.8;
 /// A fix that halves the number of hand-overs, and not more.
 const SURE: f64 = 0.3;
-const METHOD: &str = "samples in channels and the scheduler, gone";
+const METHOD: &str = "samples in passing on work, gone";
 
 /// Calls with which goroutines pass on work, or wait for it: channels, locks and groups of them, one goroutine a piece.
 pub(super) const HAND_OVER: [&str; 6] = [
@@ -45,9 +46,26 @@ pub(super) const SCHEDULER: [&str; 5] = [
     "runtime.ready",
 ];
 
+/// Where V8 writes an object down for another thread, and makes it of that again.
+const MESSAGES: [&str; 2] = [
+    "v8::internal::ValueSerializer::",
+    "v8::internal::ValueDeserializer::",
+];
+
+/// How work is passed on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum How {
+    /// Through channels and locks of goroutines.
+    #[default]
+    Channels,
+    /// In messages that are copied.
+    Messages,
+}
+
 /// Samples of one process.
 #[derive(Default)]
 struct Samples {
+    how: How,
     all: u64,
     calls: u64,
     scheduler: u64,
@@ -67,7 +85,10 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         let (Some(id), Some(site)) = (slice.site, site) else {
             continue;
         };
-        if is_in(site, &HAND_OVER) {
+        if is_message(site) {
+            samples.how = How::Messages;
+        }
+        if is_message(site) || is_in(site, &HAND_OVER) {
             samples.calls += slice.n;
             *samples.places.entry(id).or_default() += slice.n as f64;
         } else if is_in(site, &SCHEDULER) {
@@ -86,7 +107,35 @@ pub(super) fn is_in(site: &Site, functions: &[&str]) -> bool {
         .any(|frame| functions.contains(&frame.function.as_str()))
 }
 
+fn is_message(site: &Site) -> bool {
+    let called = |frame: &SiteFrame| MESSAGES.iter().any(|of| frame.function.contains(of));
+    site.frames.iter().any(called)
+}
+
 impl Samples {
+    /// What is wrong, why, and what to do.
+    fn words(&self, place: &str, share: f64) -> (String, &'static str, String) {
+        let share = percent(share);
+        match self.how {
+            How::Channels => (
+                format!(
+                    "goroutines pass on work in small pieces, most at {place}: {share} of what the program runs is that"
+                ),
+                "a piece of work takes less than passing it on",
+                format!(
+                    "pass on batches (slices of some hundred items) at {place}, or do the next step in the same goroutine"
+                ),
+            ),
+            How::Messages => (
+                format!("messages between threads are copied: {share} of what the program runs is that"),
+                "an object is written down for another thread, and made of that again, value by value",
+                "transfer buffers instead of copying objects (typed arrays in the transfer list of postMessage()), share them \
+                 (SharedArrayBuffer), or pass on less"
+                    .into(),
+            ),
+        }
+    }
+
     fn finding(self, view: &View) -> Option<Finding> {
         let of_all = |n: u64| n as f64 / self.all.max(1) as f64;
         let share = of_all(self.calls + self.scheduler);
@@ -103,34 +152,25 @@ impl Samples {
             sure: SURE,
             cpu: (EXPECTED * cpu, cpu),
         };
-        let site = most(self.places)?;
-        let place = view.place(Some(site));
+        let site = most(self.places.clone())?;
+        let (title, why, fix) = self.words(&view.place(Some(site)), share);
+        let (all, calls) = (count(self.all as f64), percent(of_all(self.calls)));
         Some(Finding {
             id: "fine-grained-tasks",
             subject: Subject::Code(site),
-            title: format!(
-                "goroutines pass on work in small pieces, most at {place}: {} of what the program runs is that",
-                percent(share)
-            ),
-            evidence: vec![
-                evidence(
-                    "hand_over_ratio",
-                    share,
-                    format!(
-                        "of {} samples {} fell into channels and locks of goroutines, {} into the scheduler",
-                        count(self.all as f64),
-                        percent(of_all(self.calls)),
+            title,
+            evidence: vec![evidence(
+                "hand_over_ratio",
+                share,
+                match self.how {
+                    How::Channels => format!(
+                        "of {all} samples {calls} fell into channels and locks of goroutines, {} into the scheduler",
                         percent(of_all(self.scheduler))
                     ),
-                ),
-            ],
-            causes: vec![cause(
-                "fine-grained-tasks",
-                "a piece of work takes less than passing it on",
-                format!(
-                    "pass on batches (slices of some hundred items) at {place}, or do the next step in the same goroutine"
-                ),
+                    How::Messages => format!("of {all} samples {calls} fell into copying of messages"),
+                },
             )],
+            causes: vec![cause("fine-grained-tasks", why, fix)],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the work itself"),
             share_of_thread_time: share,

@@ -152,3 +152,35 @@ fn processes_that_are_busy_with_passing_on_work_are_told() {
     assert_eq!(told(&pool(0, 60)), None, "it computes");
     assert_eq!(told(&pool(10, 10)), None, "it hardly runs");
 }
+
+/// A worker of Node.js that copies messages for so many percent of its time.
+fn messages(copies: u64) -> Vec<String> {
+    let mut p = ProfileBuilder::new("node");
+    p.cpus(2);
+    let copy = ["memcpy", "v8::internal::ValueDeserializer::ReadObject()"];
+    let copy = copy.map(|f| p.frame(f, "", 0));
+    let (copy, work) = (p.stack(&copy), p.site("sharpen", "a.js", 4));
+    let ids = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for at in 0..200 {
+        for &id in &ids {
+            s.runs(id, if at % 100 < copies { copy } else { work }, ms(1));
+        }
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found
+        .filter(|f| f.id == "fine-grained-tasks")
+        .map(|f| f.title)
+        .collect()
+}
+
+#[test]
+fn messages_that_are_copied_are_told() {
+    let told = messages(60);
+    assert_eq!(told.len(), 1);
+    assert!(
+        told[0].starts_with("messages between threads are copied: 6"),
+        "{told:?}"
+    );
+    assert_eq!(messages(20), [""; 0]);
+}
