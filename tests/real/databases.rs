@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use convoy_harness::case::Scratch;
 use convoy_harness::run::End;
@@ -14,9 +15,12 @@ use crate::machine::{as_user, command, data_dir, free_port, is_root, lacks, succ
 use crate::server::Server;
 use crate::twice::{attached, beside, kernel, twice, Mode};
 
+/// How long a database may look through its log before it answers.
+const STARTS: Duration = Duration::from_secs(30);
+
 pub fn trials() -> Vec<Trial> {
     let mariadb = lacks(&["mariadbd", "mariadb-install-db", "mariadb", "sysbench"]);
-    let postgres = lacks(&["postgres", "initdb", "pgbench", "createdb"]);
+    let postgres = lacks(&["postgres", "initdb", "pgbench", "createdb", "psql"]);
     vec![
         beside("mariadb-sysbench", mariadb.clone(), mariadb_case),
         beside("postgres-pgbench", postgres.clone(), postgres_case),
@@ -240,7 +244,17 @@ fn postgres_server<'a>(
         .arg(port.to_string());
     server.args(["-c", "listen_addresses=127.0.0.1", "-c", fsync]);
     let server = Server::start(scratch, mode, &as_user("postgres", &server), port)?;
-    Ok((server, port))
+    // It listens before it answers: it looks through its log first.
+    let started = Instant::now();
+    loop {
+        match postgres_client(dir, port, "psql", &["-d", "postgres", "-c", "select 1"]) {
+            Err(said) if said.contains("starting up") && started.elapsed() < STARTS => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(said) => return Err(said),
+            Ok(_) => return Ok((server, port)),
+        }
+    }
 }
 
 fn postgres_client(dir: &Path, port: u16, program: &str, arguments: &[&str]) -> Result<String> {

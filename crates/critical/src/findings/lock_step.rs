@@ -32,6 +32,8 @@ const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
+/// Share of its life that a side waits for requests from which on each piece is one: those of others nobody can gather.
+const REQUESTS: f64 = 0.1;
 /// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
 const WAKE_NS: f64 = 2.0 * SWITCH_NS.1;
 const METHOD: &str = "work of the busiest thread without waits and switches (asymptotic bound)";
@@ -175,6 +177,18 @@ impl<'a> Turns<'a> {
         self.step <= STEP_NS || (overlap && self.rows(view).count() == 2)
     }
 
+    /// Whether one of the sides waits for requests from outside.
+    fn serves(&self, view: &View) -> bool {
+        self.links.iter().any(|link| {
+            let requests = view.sched.offs.iter().filter(|off| {
+                let outside = matches!(off.reason, OffReason::Poll | OffReason::Socket);
+                outside && link.waiters.contains(&off.thread)
+            });
+            let waited: f64 = requests.map(|off| off.sum_ns as f64).sum();
+            waited >= REQUESTS * lives(view, &link.waiters)
+        })
+    }
+
     /// What is left is the work of the busiest, if the sides need not wait for each other. Being woken takes its time,
     /// but who waits for a processor for longer has none because others have it: that is expected to stay.
     fn saving(&self, view: &View) -> Saving {
@@ -189,8 +203,12 @@ impl<'a> Turns<'a> {
             })
         };
         let longest = largest(&|th| th.life_ns() as f64);
-        let (cost, small) = (&self.cost, self.step < STEP_NS);
-        let expected = if small { EXPECTED.1 } else { EXPECTED.0 };
+        let cost = &self.cost;
+        let expected = match self.step < STEP_NS {
+            _ if self.serves(view) => 0.0,
+            true => EXPECTED.1,
+            false => EXPECTED.0,
+        };
         Saving {
             expected: expected * (longest - left(cost.expected, true)).max(0.0),
             most: (longest - left(cost.most, false)).max(0.0),
