@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The functions of asm_cases.S, each in a section of its own. */
+#include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -55,6 +56,17 @@ static void run_avx_if(uint8_t *result)
 		run_sse(result);
 }
 
+/* Many processors have no transactions (AMD's), or no longer: leaf 7, RTM. */
+static void run_transaction_if(uint8_t *result)
+{
+	unsigned a, b, c, d;
+
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_RTM))
+		run_transaction(result);
+	else
+		run_sse(result);
+}
+
 static void run_avx512_if(uint8_t *result)
 {
 	if (__builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512bw"))
@@ -67,6 +79,6 @@ const struct host_case host_asm_cases[] = {
 	{ "asm-operands", run_operands }, { "asm-stack", run_stack },   { "asm-xlat", run_xlat },
 	{ "asm-narrow", run_narrow },     { "asm-strings", run_strings }, { "asm-bits", run_bits },
 	{ "asm-flow", run_flow },         { "asm-pairs", run_pairs },   { "asm-state", run_state },
-	{ "asm-transaction", run_transaction }, { "asm-sse", run_sse }, { "asm-avx", run_avx_if },
+	{ "asm-transaction", run_transaction_if }, { "asm-sse", run_sse }, { "asm-avx", run_avx_if },
 	{ "asm-avx512", run_avx512_if },  { 0, 0 },
 };
