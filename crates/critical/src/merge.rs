@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{rank, Finding, Subject};
-use convoy_model::{GroupId, Model, ProcessId, SiteId, SpinKind, ThreadId};
+use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteId, SpinKind, ThreadId};
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
@@ -174,7 +174,7 @@ fn at_the_same_place(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
 
 /// Functions of the program that wait for the objects of a finding.
 fn waiting_functions<'a>(model: &'a Model, finding: &Finding) -> BTreeSet<&'a str> {
-    let ids = objects(&finding.subject);
+    let ids: BTreeSet<_> = objects(&finding.subject).into_iter().collect();
     let waits = model.uses.iter();
     let waits = waits.filter(|u| u.waits > 0 && ids.contains(&u.object));
     waits.filter_map(|u| function(model, u.site)).collect()
@@ -192,6 +192,9 @@ fn spins_inside(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
         return false;
     };
     let takers = waiting_functions(model, theirs);
+    if takers.is_empty() {
+        return false;
+    }
     let (mut all, mut inside) = (0, 0);
     for (slice, site) in model.samples().filter(|(slice, _)| slice.spin == Some(id)) {
         all += slice.n;
@@ -241,13 +244,21 @@ fn under_the_lock(model: &Model, critical: &Analysis, theirs: &Finding, ours: &F
         .map_or(f64::INFINITY, |e| e.value);
     let below = critical.parallelism.low_below;
     let mut waited: BTreeMap<_, f64> = BTreeMap::new();
+    let takers = waiting_functions(model, theirs);
     for wake in &sched.wakes {
         let Some(off) = sched.off(wake.off) else {
             continue;
         };
         let by_group = matches!(wake.waker, convoy_model::Waker::Thread(id, _)
             if model.threads.get(id.0 as usize).is_some_and(|th| th.group == group));
-        if by_group && off.object.is_some_and(|id| ids.contains(&id)) {
+        // The word may be another one than the lock's address, as of OpenMP's critical sections.
+        let taker = || {
+            off.site
+                .and_then(|at| function(model, at))
+                .is_some_and(|name| takers.contains(name))
+        };
+        let waits = off.reason == OffReason::Futex && off.object.is_none() && taker();
+        if by_group && (waits || off.object.is_some_and(|id| ids.contains(&id))) {
             let histogram = crate::tables::waits::meanwhile(off);
             let low = crate::levels::low_or_none(histogram, below) / (off.sum_ns as f64).max(1.0);
             *waited.entry(off.thread).or_default() += wake.wait_ns as f64 * low.min(1.0);
@@ -266,12 +277,16 @@ fn of_an_interpreter(model: &Model, critical: &Analysis, theirs: &Finding) -> bo
     if of_theirs.is_none() || !said.any(|ours| process(model, &ours.subject) == of_theirs) {
         return false;
     }
-    let ids = objects(&theirs.subject);
+    let ids: BTreeSet<_> = objects(&theirs.subject).into_iter().collect();
     let waits = model.uses.iter();
     let mut waits = waits
         .filter(|u| u.waits > 0 && ids.contains(&u.object))
         .peekable();
-    waits.peek().is_some() && waits.all(|u| is_its_wait(model, u.site))
+    let blocks = theirs
+        .causes
+        .iter()
+        .any(|c| c.id == "blocking-inside-section");
+    !blocks && waits.peek().is_some() && waits.all(|u| is_its_wait(model, u.site))
 }
 
 /// Threads that the scheduler saw waiting for the objects of a finding.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{passes_on, GroupId, OffReason, Site, ThreadId};
+use convoy_model::{passes_on, GroupId, OffReason, Site, SiteId, ThreadId};
 use convoy_profile::Op;
 
 use crate::causes::cause;
@@ -85,7 +85,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
                 "making_ratio",
                 share,
                 format!(
-                    "making and ending a thread takes about {} of CPU time: {} of what these take",
+                    "making and ending a thread takes about {} of CPU time or waiting: {} of what these take",
                     duration(cost / churn.n),
                     percent(share)
                 ),
@@ -218,7 +218,12 @@ fn making(view: &View, t: &ThreadTime) -> f64 {
         }
     }
     let offs = view.model.sched.iter().flat_map(|sched| &sched.offs);
-    let memory = offs.filter(|off| off.thread == t.id && off.reason == OffReason::Memory);
+    let made_at = |site: Option<SiteId>| {
+        let site = site.and_then(|id| view.model.sites.get(id.0 as usize));
+        site.is_some_and(|site| site.frames.iter().any(|frame| is_making(&frame.function)))
+    };
+    let memory = offs
+        .filter(|off| off.thread == t.id && off.reason == OffReason::Memory && made_at(off.site));
     let waits: f64 = memory.map(|off| off.sum_ns as f64).sum();
     match all >= SAMPLES {
         true => t.cpu * makes as f64 / all as f64 + waits,
@@ -228,17 +233,14 @@ fn making(view: &View, t: &ThreadTime) -> f64 {
 
 /// Functions of the C library that make threads and their stacks, and give them back.
 fn is_making(function: &str) -> bool {
-    const FUNCTIONS: [&str; 10] = [
+    const FUNCTIONS: [&str; 7] = [
         "pthread_create",
-        "clone",
+        "clone3",
         "allocate_stack",
         "pthread_join",
         "pthread_clockjoin_ex",
         "nptl_free_stacks",
         "nptl_deallocate_stack",
-        "mmap",
-        "munmap",
-        "mprotect",
     ];
     let name = function.trim_start_matches('_');
     let name = name

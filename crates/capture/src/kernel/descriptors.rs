@@ -13,7 +13,7 @@ const FRESH_NS: u64 = 200_000_000;
 /// The kernel's tables of sockets are read again for a socket that they do not hold after that many times as long as it
 /// took to read them, in these limits: a machine with many connections has long ones.
 const SOCKETS_PAUSE: u32 = 100;
-const SOCKETS_PAUSE_NS: (u64, u64) = (20_000_000, 1_000_000_000);
+const SOCKETS_PAUSE_NS: (u64, u64) = (20_000_000, 10_000_000_000);
 
 /// Descriptors that are remembered; a server may have one for each of its connections.
 const REMEMBERED: usize = 8192;
@@ -109,9 +109,9 @@ impl Descriptors {
         if !sockets.by_inode.contains_key(&inode) && now_ns >= sockets.again_ns {
             let started = Instant::now();
             sockets.by_inode = read_sockets(pid);
-            let took = started.elapsed() * SOCKETS_PAUSE;
-            let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            let pause = took.clamp(SOCKETS_PAUSE_NS.0, SOCKETS_PAUSE_NS.1);
+            let pause = started.elapsed() * SOCKETS_PAUSE;
+            let pause = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+            let pause = pause.clamp(SOCKETS_PAUSE_NS.0, SOCKETS_PAUSE_NS.1);
             sockets.again_ns = now_ns.saturating_add(pause);
         }
         sockets

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId, Waker};
 
 use super::Context;
 use crate::gain::Saving;
@@ -25,6 +25,8 @@ const REQUESTS: f64 = 0.3;
 const SERVED: f64 = 0.1;
 /// Share of the run that somebody waits for what they do.
 const AWAITED: f64 = 0.3;
+/// Wake-ups of others a call from which on what was received is handed on.
+const HANDED_ON: f64 = 0.5;
 /// How much of it a larger pool overlaps is not known: what is called may have a limit of its own.
 const EXPECTED: f64 = 0.5;
 const METHOD: &str = "calls that block, overlapped with one another";
@@ -47,11 +49,12 @@ impl Calls {
         let ns = off.sum_ns as f64;
         match off.reason {
             OffReason::Socket => {}
-            OffReason::Futex | OffReason::Poll | OffReason::Signal | OffReason::Child => {
+            OffReason::Preempted | OffReason::PageFault | OffReason::Memory => return,
+            // Whatever else it waits for may bring it work.
+            _ => {
                 self.idle += ns;
                 return;
             }
-            _ => return,
         }
         match view.file_name(off.name).map_or(End::Unknown, end) {
             End::Asks => self.asks += ns,
@@ -104,17 +107,15 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     }
     all.retain(|id, calls| calls.is_habit(view.life(*id)));
     // The pool that is waited for most: others may have their own.
-    let mut groups: BTreeMap<GroupId, BTreeMap<ThreadId, Calls>> = BTreeMap::new();
+    let mut pools: BTreeMap<GroupId, BTreeMap<ThreadId, Calls>> = BTreeMap::new();
     for (id, calls) in all {
-        groups.entry(view.role(id)).or_default().insert(id, calls);
+        pools.entry(view.role(id)).or_default().insert(id, calls);
     }
-    let awaited = |members: &BTreeMap<ThreadId, Calls>| {
-        let longest = members.keys().map(|id| awaited(view, members, *id));
-        longest.fold(0.0, f64::max)
-    };
-    let pools = groups
+    // A pool with members to spare has threads enough.
+    pools.retain(|role, members| 2 * members.len() > view.members(*role).len());
+    let pools = pools
         .into_values()
-        .map(|members| (awaited(&members), members));
+        .map(|members| (awaited(view, &members), members));
     let (waited, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
     if waited < AWAITED * view.wall {
         return None;
@@ -122,26 +123,34 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     said(view, &pool, waited)
 }
 
-/// How long a thread outside of the pool waited for this one; all its life if it is a program's first, with whose end all
-/// ends. What the first one waits for at the end of a recording, nobody has seen: it may be this one.
-fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>, id: ThreadId) -> f64 {
-    if view.thread(id).is_some_and(|th| th.main) {
-        return view.life(id);
-    }
+/// How long one thread outside of the pool waited for it; all its life if the program's first thread is in it, with whose end all
+/// ends. What the first one waits for at the end of a recording, nobody has seen: it may be this pool. One that is woken
+/// about once a call is handed what was received: that is a stream, and not a request.
+fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
     let mut waiters: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    let processes: BTreeSet<ProcessId> = pool.keys().map(|id| view.process(*id)).collect();
+    let mut woken = 0;
     for wake in &view.sched.wakes {
-        let by_it = matches!(wake.waker, Waker::Thread(waker, _) if waker == id);
-        let Some(off) = view.sched.off(wake.off).filter(|_| by_it) else {
+        let by_pool = matches!(wake.waker, Waker::Thread(id, _) if pool.contains_key(&id));
+        let Some(off) = view.sched.off(wake.off).filter(|_| by_pool) else {
             continue;
         };
         if off.reason == OffReason::Futex && !pool.contains_key(&off.thread) {
             *waiters.entry(off.thread).or_default() += wake.wait_ns as f64;
+            woken += wake.n;
         }
     }
-    let process = view.process(id);
+    let calls: u64 = pool.values().map(|calls| calls.n).sum();
+    if woken as f64 >= HANDED_ON * calls as f64 {
+        return 0.0;
+    }
+    let is_main = |id: ThreadId| view.thread(id).is_some_and(|th| th.main);
+    if let Some(main) = pool.keys().find(|id| is_main(**id)) {
+        return view.life(*main);
+    }
     let first = |off: &&OffCpu| {
-        let main = view.thread(off.thread).is_some_and(|th| th.main);
-        off.reason == OffReason::Futex && main && view.process(off.thread) == process
+        let waits = off.reason == OffReason::Futex && off.unfinished_ns > 0;
+        waits && is_main(off.thread) && processes.contains(&view.process(off.thread))
     };
     for off in view.sched.offs.iter().filter(first) {
         *waiters.entry(off.thread).or_default() += off.unfinished_ns as f64;
@@ -159,7 +168,7 @@ fn said(
     let blocked = sum(&|calls| calls.socket);
     let nobody = view.sched.working.first().copied().unwrap_or(0) as f64;
     // What they run stays, and needs its processors.
-    let most_saved = blocked / threads;
+    let most_saved = (blocked / threads).min(waited);
     let saving = Saving {
         expected: EXPECTED * most_saved,
         most: most_saved,
@@ -175,7 +184,7 @@ fn said(
     }
     let site = most(sites)?;
     let place = view.place(Some(site));
-    let groups: BTreeSet<GroupId> = pool.keys().map(|id| view.group(*id)).collect();
+    let groups: BTreeSet<GroupId> = pool.keys().map(|id| view.role(*id)).collect();
     let names: Vec<String> = groups.iter().map(|id| view.group_name(*id)).collect();
     let life: f64 = pool.keys().map(|id| view.life(*id)).sum();
     let share = (blocked / life.max(1.0)).min(1.0);
@@ -184,7 +193,7 @@ fn said(
         id: "blocking-calls",
         subject: Subject::Code(site),
         title: format!(
-            "{} sending or receiving for {} of their time and never without work: most at {place}",
+            "{} sending or receiving for {} of their time and hardly ever without work: most at {place}",
             match pool.len() {
                 1 => format!("1 thread of {} is", names.join(", ")),
                 n => format!("{n} threads of {} are", names.join(", ")),

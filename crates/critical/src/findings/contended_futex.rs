@@ -217,7 +217,11 @@ fn library_call(view: &View, site: SiteId) -> Option<String> {
         "__tz_convert" => "localtime",
         name => name,
     };
-    (!name.is_empty() && !name.starts_with("pthread_")).then(|| name.to_owned())
+    let bare = name.trim_start_matches('_');
+    let lock = ["pthread_", "mtx_", "cnd_", "sem_", "lll_"]
+        .iter()
+        .any(|of| bare.starts_with(of));
+    (!bare.is_empty() && !lock && inner[at].module.starts_with("libc")).then(|| name.to_owned())
 }
 
 /// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc), of Rust's
@@ -336,7 +340,7 @@ impl Case<'_> {
         let process = process.and_then(|id| view.model.processes.get(id.0 as usize));
         let mut caveats = vec![match process {
             Some(process) if !process.without_agent => {
-                "that it is a lock is concluded from who wakes whom where: it is none that programs can be watched using".into()
+                "that it is a lock is concluded from who wakes whom where: the agent does not know this kind of lock".into()
             }
             _ => "that it is a lock is concluded from who wakes whom where; with the agent (convoy -- COMMAND) its \
                   acquisitions, holds and causes are known"

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{GroupId, OffReason, ProcessId, Site, SiteId, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, Site, SiteId, ThreadId, Waker};
 
 use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
 use super::Context;
@@ -36,6 +36,17 @@ const LOCK: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
 const BY_SEMAPHORE: &str = "runtime.readyWithTime.";
 /// ... and this how all do, channels with names of their own before it.
 const READY: &str = "goready.func1";
+/// Others for whom idle threads are woken: new goroutines, and those that the network has something for.
+const NEW: [&str; 2] = ["runtime.newproc", "runtime.injectglist"];
+/// Where a lock is fought for, and where others wait that are made ready in the same way.
+const FIGHTS: [&str; 3] = ["lockSlow", "unlockSlow", "UnlockSlow"];
+const CONDITIONS: [&str; 3] = [
+    "sync.(*Cond).",
+    "sync.runtime_notifyList",
+    "sync.(*WaitGroup).",
+];
+/// Share of the run that threads wait for the network or a timer from which on there may be nothing else to do.
+const IDLE: f64 = 0.1;
 
 #[derive(Default)]
 struct Woken {
@@ -43,6 +54,8 @@ struct Woken {
     others: u64,
     /// Samples in locks' functions.
     places: BTreeMap<SiteId, u64>,
+    /// Samples where others wait that look the same.
+    conditions: u64,
 }
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
@@ -62,7 +75,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         let woken = processes.entry(view.process(waker)).or_default();
         if has(site, |name| name.starts_with(BY_SEMAPHORE)) {
             woken.by_locks = woken.by_locks.saturating_add(wake.n);
-        } else if has(site, |name| name.ends_with(READY)) {
+        } else if has(site, |name| {
+            name.ends_with(READY) || NEW.iter().any(|new| name.starts_with(new))
+        }) {
             woken.others = woken.others.saturating_add(wake.n);
         }
     }
@@ -73,8 +88,11 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         let Some(woken) = processes.get_mut(&view.process(slice.thread)) else {
             continue;
         };
-        if has(site, |name| LOCK.iter().any(|lock| name.starts_with(lock))) {
+        let is_in = |parts: &[&str]| has(site, |name| parts.iter().any(|part| name.contains(part)));
+        if is_in(&LOCK) && is_in(&FIGHTS) {
             *woken.places.entry(id).or_default() += slice.n;
+        } else if is_in(&CONDITIONS) {
+            woken.conditions += slice.n;
         }
     }
     let processes = processes.into_iter();
@@ -90,25 +108,30 @@ fn has(site: &Site, is: impl Fn(&str) -> bool) -> bool {
 impl Woken {
     fn finding(self, view: &View, process: ProcessId) -> Option<(Vec<GroupId>, Finding)> {
         let share = self.by_locks as f64 / (self.by_locks + self.others).max(1) as f64;
-        if self.by_locks < WOKEN || share < LOCKS {
+        let fights: u64 = self.places.values().sum();
+        if self.by_locks < WOKEN || share < LOCKS || self.conditions > fights {
             return None;
         }
         let (in_scheduler, running) = scheduler(view, process);
-        let alone = share * spare(view);
+        let alone = share * spare(view) * (running / view.cpu_work.max(1.0)).min(1.0);
         // A thread that is woken for who waits goes to sleep before, and finds its caches cold.
         let switches = 2.0 * self.by_locks as f64;
         let cpu = |each: f64| (in_scheduler + switches * each).min(NO_WORK * running);
+        let expected = match polls(view, process) < IDLE * view.wall {
+            true => EXPECTED,
+            false => 0.0,
+        };
         let saving = Saving {
-            expected: EXPECTED * (alone + cpu(0.0) / view.useful.max(1.0)),
+            expected: expected * (alone + cpu(0.0) / view.useful.max(1.0)),
             most: alone + cpu(SWITCH_NS.1),
             sure: SURE,
-            cpu: (EXPECTED * cpu(0.0), cpu(SWITCH_NS.1)),
+            cpu: (expected * cpu(0.0), cpu(SWITCH_NS.1)),
         };
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
         // A lock that is held for long is hardly ever met in its own functions: what runs alone has it.
-        let known = self.places.values().sum::<u64>() >= SAMPLES;
+        let known = fights >= SAMPLES;
         let places = match known {
             true => self
                 .places
@@ -173,6 +196,17 @@ impl Woken {
         };
         Some((groups, finding))
     }
+}
+
+/// Longest that one thread of the process waited for the network or a timer, nanoseconds.
+fn polls(view: &View, process: ProcessId) -> f64 {
+    let mut threads: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    let polls =
+        |off: &&OffCpu| off.reason == OffReason::Poll && view.process(off.thread) == process;
+    for off in view.sched.offs.iter().filter(polls) {
+        *threads.entry(off.thread).or_default() += off.sum_ns as f64;
+    }
+    threads.into_values().fold(0.0, f64::max)
 }
 
 /// Wall time that goes if as many as can work always do.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{ProcessId, Site, SiteFrame, SiteId, ThreadId};
+use convoy_model::{ProcessId, Site, SiteId, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -51,6 +51,9 @@ const MESSAGES: [&str; 2] = [
     "v8::internal::ValueSerializer::",
     "v8::internal::ValueDeserializer::",
 ];
+
+/// Its caller, where the other thread is a worker: an object is written down for a file or a cache, too.
+const WORKER: &str = "node::worker::";
 
 /// How work is passed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -108,8 +111,12 @@ pub(super) fn is_in(site: &Site, functions: &[&str]) -> bool {
 }
 
 fn is_message(site: &Site) -> bool {
-    let called = |frame: &SiteFrame| MESSAGES.iter().any(|of| frame.function.contains(of));
-    site.frames.iter().any(called)
+    let has = |part: &str| {
+        site.frames
+            .iter()
+            .any(|frame| frame.function.contains(part))
+    };
+    MESSAGES.iter().any(|of| has(of)) && has(WORKER)
 }
 
 impl Samples {

@@ -106,7 +106,15 @@ fn at_locks(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
                 threads.contains(&off.thread) && waits_in(view.model, off.site) == Some(Wait::Lock)
             })
         })
-        .map(|wake| wake.wait_ns as f64)
+        .map(|wake| {
+            // A holder that waits for something else, a disk or a peer, would without the interpreter lock, too.
+            let elsewhere = wake.waker_off.iter().filter(|(id, _)| {
+                let off = view.sched.off(*id);
+                off.is_none_or(|off| waits_in(view.model, off.site).is_none())
+            });
+            let elsewhere: u64 = elsewhere.map(|(_, ns)| *ns).sum();
+            wake.wait_ns.saturating_sub(elsewhere) as f64
+        })
         .sum()
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
                 .get(&(stage.group, slow.group))
                 .map_or(0, |link| link.0)
         };
-        let pieces: u64 = waiters.iter().map(ended).sum();
+        let pieces = waiters.iter().map(ended).max().unwrap_or(0);
         if !waiters.is_empty() {
             all.extend(finding(cx, slow, &waiters, &stages, pieces));
         }

@@ -180,11 +180,15 @@ impl<'a> Turns<'a> {
     /// Whether one of the sides waits for requests from outside.
     fn serves(&self, view: &View) -> bool {
         self.links.iter().any(|link| {
-            let requests = view.sched.offs.iter().filter(|off| {
-                let outside = matches!(off.reason, OffReason::Poll | OffReason::Socket);
-                outside && link.waiters.contains(&off.thread)
+            let requests = view.sched.wakes.iter().filter(|wake| {
+                let off = view.sched.off(wake.off);
+                let poll = off.is_some_and(|off| {
+                    let waits = matches!(off.reason, OffReason::Poll | OffReason::Socket);
+                    waits && link.waiters.contains(&off.thread)
+                });
+                poll && !matches!(wake.waker, Waker::Thread(..))
             });
-            let waited: f64 = requests.map(|off| off.sum_ns as f64).sum();
+            let waited: f64 = requests.map(|wake| wake.wait_ns as f64).sum();
             waited >= REQUESTS * lives(view, &link.waiters)
         })
     }

@@ -25,7 +25,7 @@ mod thread_count;
 use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{GroupId, SiteId};
+use convoy_model::{GroupId, ProcessId, SiteId};
 
 use self::holder_off_cpu::Found;
 use self::passed_on::PassedOn;
@@ -66,11 +66,23 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     // Threads that only hand out work to other processes take turns because there is so much of that.
     let pools = pool_of_processes::findings(&cx);
     let process = |f: &Finding| Some(view.model.sites.get(site(&f.subject)?.0 as usize)?.process);
-    let pool = |f: &Finding| pools.iter().any(|pool| process(pool) == process(f));
-    let interpreters = interpreter_lock::findings(&cx);
-    for (groups, finding) in interpreters.iter().filter(|(_, f)| is_worth(f) && !pool(f)) {
-        explained.extend(groups);
-        findings.push(finding.clone());
+    let worth = |pool: &&Finding| is_worth(pool);
+    let pool = |f: &Finding| {
+        pools
+            .iter()
+            .filter(worth)
+            .any(|pool| process(pool) == process(f))
+    };
+    let mut interpreters: BTreeSet<ProcessId> = BTreeSet::new();
+    for (groups, finding) in interpreter_lock::findings(&cx) {
+        if pool(&finding) {
+            continue;
+        }
+        if is_worth(&finding) {
+            explained.extend(groups);
+            interpreters.extend(process(&finding));
+        }
+        findings.push(finding);
     }
     for (groups, finding) in imbalance::findings(&cx)
         .into_iter()
@@ -81,9 +93,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     }
     // What is not worth its fix leaves the rest of the low parallelism to be explained.
     for (groups, finding) in contended_futex::findings(&cx) {
-        if !findings.is_empty()
-            && site(&finding.subject)
-                .is_some_and(|at| interpreter_lock::is_its_wait(view.model, at))
+        let its_wait = |at| interpreter_lock::is_its_wait(view.model, at);
+        if process(&finding).is_some_and(|id| interpreters.contains(&id))
+            && site(&finding.subject).is_some_and(its_wait)
         {
             continue;
         }
@@ -103,7 +115,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         }
     };
     add(file_lock::findings(&cx), &mut explained);
-    add(goroutine_lock::findings(&cx), &mut explained);
+    let goroutines = goroutine_lock::findings(&cx);
+    let fought: Vec<_> = goroutines
+        .iter()
+        .filter(|(_, f)| is_worth(f))
+        .map(|(_, f)| process(f))
+        .collect();
+    add(goroutines, &mut explained);
     add(lock_step::findings(&cx, &explained), &mut explained);
     add(
         blocking_calls::finding(&cx).into_iter().collect(),
@@ -127,7 +145,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
     findings.extend(sleeping::finding(&cx));
-    findings.extend(hand_over::findings(&cx));
+    // The scheduler runs as well where goroutines wait for a lock.
+    let hand_overs = hand_over::findings(&cx).into_iter();
+    findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
     findings.extend(pools);
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));

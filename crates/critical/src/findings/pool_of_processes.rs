@@ -1,11 +1,11 @@
-//! A pool of processes that is kept busy with passing on its work: a program of Python hands out pieces through pipes, by threads of
-//! the process that made the others, and these are what the processors do.
+//! A pool of processes whose work is mostly handing out pieces: in a program of Python, threads of the process that made the others
+//! write them to pipes and read what comes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{ProcessId, Site, SiteId};
+use convoy_model::{OffReason, Process, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
 
 use super::hand_over::is_in;
 use super::Context;
@@ -20,6 +20,8 @@ const SAMPLES: u64 = 100;
 const HANDS_OUT: f64 = 0.3;
 /// Share of their samples that are in reading and writing: threads that only compute hand out nothing.
 const IN_PIPES: f64 = 0.1;
+/// Waits of the other processes for a pipe that they end: fewer are a start.
+const PIECES: u64 = 50;
 /// With larger pieces so much of it goes; and of what the others run, which take the pieces apart.
 const EXPECTED: f64 = 0.8;
 const OTHERS: f64 = 0.6;
@@ -40,7 +42,7 @@ struct Samples {
     all: u64,
     in_pipes: u64,
     places: BTreeMap<SiteId, f64>,
-    threads: BTreeSet<convoy_model::ThreadId>,
+    threads: BTreeSet<ThreadId>,
 }
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
@@ -74,15 +76,35 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 /// Processes that made at least two others of the same program.
 fn parents(view: &View) -> BTreeSet<ProcessId> {
     let processes = &view.model.processes;
-    let is_parent = |at: &usize| {
-        let parent = &processes[*at];
-        let of_it = |child: &&convoy_model::Process| {
-            child.ppid == parent.pid && child.program() == parent.program()
-        };
-        processes.iter().filter(of_it).count() >= 2
+    let mut children: BTreeMap<_, usize> = BTreeMap::new();
+    for child in processes {
+        *children.entry((child.ppid, child.program())).or_default() += 1;
+    }
+    let is_parent = |parent: &Process| {
+        children
+            .get(&(parent.pid, parent.program()))
+            .is_some_and(|n| *n >= 2)
     };
-    let parents = (0..processes.len()).filter(is_parent);
-    parents.map(|at| ProcessId(at as u32)).collect()
+    let ids = (0..).map(ProcessId).zip(processes);
+    ids.filter(|(_, parent)| is_parent(parent))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+/// Waits for pipes that these threads ended in other processes.
+fn handed_out(view: &View, threads: &BTreeSet<ThreadId>, process: ProcessId) -> u64 {
+    let by_them =
+        |wake: &&Wake| matches!(wake.waker, Waker::Thread(id, _) if threads.contains(&id));
+    let wakes = view.sched.wakes.iter().filter(by_them);
+    wakes
+        .filter(|wake| {
+            let off = view.sched.off(wake.off);
+            off.is_some_and(|off| {
+                off.reason == OffReason::Pipe && view.process(off.thread) != process
+            })
+        })
+        .map(|wake| wake.n)
+        .sum()
 }
 
 impl Samples {
@@ -90,6 +112,9 @@ impl Samples {
         let share = self.all as f64 / all.max(1) as f64;
         let in_pipes = self.in_pipes as f64 / self.all.max(1) as f64;
         if self.all < SAMPLES || share < HANDS_OUT || in_pipes < IN_PIPES {
+            return None;
+        }
+        if handed_out(view, &self.threads, process) < PIECES {
             return None;
         }
         let cpu = share * view.cpu_work;

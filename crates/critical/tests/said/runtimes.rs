@@ -1,6 +1,6 @@
 //! Locks of run-time systems: of goroutines, and Python's interpreter lock.
 
-use convoy_model::Model;
+use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -124,10 +124,12 @@ fn pool(reads: u64, computes: u64) -> Vec<(&'static str, [f64; 3])> {
     }
     for child in 1..3 {
         p.process("python3");
-        let work = p.site("work", "a.c", 2);
+        let (work, next) = (p.site("work", "a.c", 2), p.site("next", "a.c", 3));
+        let pipe = Wait::new(OffReason::Pipe, next).woken_from(0, handler, read);
         for _ in 0..100 {
             s.process(child)
                 .runs(0, work, ms(100 - reads - computes) / 2);
+            s.waits(0, pipe, ms(1));
         }
     }
     let a = analysis(&model(p, s));
@@ -157,7 +159,11 @@ fn processes_that_are_busy_with_passing_on_work_are_told() {
 fn messages(copies: u64) -> Vec<String> {
     let mut p = ProfileBuilder::new("node");
     p.cpus(2);
-    let copy = ["memcpy", "v8::internal::ValueDeserializer::ReadObject()"];
+    let copy = [
+        "memcpy",
+        "v8::internal::ValueDeserializer::ReadObject()",
+        "node::worker::Message::Deserialize()",
+    ];
     let copy = copy.map(|f| p.frame(f, "", 0));
     let (copy, work) = (p.stack(&copy), p.site("sharpen", "a.js", 4));
     let ids = workers(&mut p, 2);

@@ -167,7 +167,9 @@ impl Window {
             let gone: f64 = self.loads.iter().map(|l| l.spin + l.overhead[v]).sum();
             let relief = if offered > 0.0 { gone / offered } else { 0.0 };
             for l in &mut self.loads {
-                let delay = relief.min(1.0) * l.run_delay;
+                // A wait has queueing for a CPU in it.
+                let outside = (l.life - l.cpu - (l.wait - l.spin)).max(0.0);
+                let delay = relief.min(1.0) * l.run_delay.min(outside);
                 l.lost[v] = (l.lost[v] + delay).min(l.life);
                 if v == HIGH {
                     l.longest_loss = (l.longest_loss + delay / l.life).min(1.0);
