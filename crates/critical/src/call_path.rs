@@ -61,7 +61,7 @@ impl<'a> CallPaths<'a> {
     }
 
     fn key(&self, id: SiteId) -> Option<Vec<String>> {
-        let site = self.model.sites.get(id.0 as usize)?;
+        let site = self.model.site(id)?;
         let frames = path_frames(self.model, id);
         let first = frames.first()?;
         let mut key = Vec::new();
@@ -93,7 +93,7 @@ fn in_a_monitor(site: &Site) -> bool {
 
 /// The frames of a path, from the one that is shown outwards.
 pub(crate) fn path_frames(model: &Model, site: SiteId) -> &[SiteFrame] {
-    let site = model.sites.get(site.0 as usize);
+    let site = model.site(site);
     site.map_or(&[], |s| s.frames.get(s.shown..).unwrap_or(&s.frames))
 }
 

@@ -14,6 +14,7 @@ mod merge;
 mod roles;
 mod rows;
 mod short_cpus;
+mod subject;
 mod switching;
 mod tables;
 mod text;

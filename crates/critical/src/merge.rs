@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{rank, Finding, Subject};
-use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteId, SpinKind, ThreadId};
+use convoy_model::{GroupId, Model, OffReason, SiteId, SpinKind, ThreadId, Use};
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
 use crate::findings::interpreter_lock::is_its_wait;
 use crate::rows::Analysis;
+use crate::subject::{groups, process};
 use crate::tables::paths::most;
 use crate::text::evidence;
 
@@ -27,12 +28,10 @@ pub fn merge(
     found: Vec<Finding>,
     dismissed: Vec<Finding>,
 ) -> (Vec<Finding>, Vec<Finding>) {
-    let (mut found, mut rest) = (found, dismissed);
-    let (interpreters, others) = found
-        .into_iter()
-        .partition(|f| of_an_interpreter(model, critical, f));
-    rest.extend::<Vec<_>>(interpreters);
-    found = others;
+    let of_pythons = |f: &Finding| of_an_interpreter(model, critical, f);
+    let (explained, mut found): (Vec<_>, Vec<_>) = found.into_iter().partition(of_pythons);
+    let mut rest = dismissed;
+    rest.extend(explained);
     let mut own = Vec::new();
     for ours in &critical.findings {
         let related = |theirs: &Finding| relation(model, critical, theirs, ours);
@@ -157,10 +156,8 @@ fn relation(
 
 /// Whether threads of these groups wait for the objects of a finding.
 fn wait_at(model: &Model, theirs: &Finding, groups: &[GroupId]) -> bool {
-    let ids = objects(&theirs.subject);
     let group = |id: ThreadId| model.threads.get(id.0 as usize).map(|th| th.group);
-    let mut waits = model.uses.iter().filter(|u| u.waits > 0);
-    waits.any(|u| ids.contains(&u.object) && group(u.thread).is_some_and(|g| groups.contains(&g)))
+    waits(model, theirs).any(|u| group(u.thread).is_some_and(|g| groups.contains(&g)))
 }
 
 /// Waits for a futex in the function that waits for the lock: the word may be another one than the lock's
@@ -174,15 +171,19 @@ fn at_the_same_place(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
 
 /// Functions of the program that wait for the objects of a finding.
 fn waiting_functions<'a>(model: &'a Model, finding: &Finding) -> BTreeSet<&'a str> {
+    let sites = waits(model, finding).map(|u| u.site);
+    sites.filter_map(|site| function(model, site)).collect()
+}
+
+/// Uses that waited for the objects of a finding.
+fn waits<'a>(model: &'a Model, finding: &Finding) -> impl Iterator<Item = &'a Use> {
     let ids: BTreeSet<_> = objects(&finding.subject).into_iter().collect();
-    let waits = model.uses.iter();
-    let waits = waits.filter(|u| u.waits > 0 && ids.contains(&u.object));
-    waits.filter_map(|u| function(model, u.site)).collect()
+    let waits = move |u: &&Use| u.waits > 0 && ids.contains(&u.object);
+    model.uses.iter().filter(waits)
 }
 
 fn function(model: &Model, site: SiteId) -> Option<&str> {
-    let site = model.sites.get(site.0 as usize)?;
-    let frame = site.shown_frame()?;
+    let frame = model.site(site)?.shown_frame()?;
     Some(frame.function.as_str()).filter(|name| !name.is_empty())
 }
 
@@ -277,11 +278,7 @@ fn of_an_interpreter(model: &Model, critical: &Analysis, theirs: &Finding) -> bo
     if of_theirs.is_none() || !said.any(|ours| process(model, &ours.subject) == of_theirs) {
         return false;
     }
-    let ids: BTreeSet<_> = objects(&theirs.subject).into_iter().collect();
-    let waits = model.uses.iter();
-    let mut waits = waits
-        .filter(|u| u.waits > 0 && ids.contains(&u.object))
-        .peekable();
+    let mut waits = waits(model, theirs).peekable();
     let blocks = theirs
         .causes
         .iter()
@@ -307,39 +304,4 @@ fn group_at(model: &Model, site: SiteId) -> Option<GroupId> {
         }
     }
     most(groups)
-}
-
-fn groups(model: &Model, subject: &Subject) -> Vec<GroupId> {
-    match subject {
-        Subject::Group(group) => vec![*group],
-        Subject::Groups(groups) => groups.clone(),
-        Subject::Thread(id) => {
-            let thread = model.threads.get(id.0 as usize);
-            thread.map(|th| th.group).into_iter().collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The process that a finding is in.
-fn process(model: &Model, subject: &Subject) -> Option<ProcessId> {
-    let of_site = |id: &SiteId| model.sites.get(id.0 as usize).map(|s| s.process);
-    match subject {
-        Subject::Code(site) | Subject::File(_, site) => of_site(site),
-        Subject::Loop(id) => {
-            let loops = &model.sched.as_ref()?.loops;
-            loops.get(id.0 as usize).map(|l| l.process)
-        }
-        Subject::Processes(ids) => ids.first().copied(),
-        Subject::Thread(id) => model.threads.get(id.0 as usize).map(|th| th.process),
-        Subject::Group(_) | Subject::Groups(_) => {
-            let group = groups(model, subject).first().copied()?;
-            model.groups.get(group.0 as usize).map(|g| g.process)
-        }
-        Subject::Object(_) | Subject::Objects(_) | Subject::Site(..) => {
-            let object = objects(subject).first().copied()?;
-            model.objects.get(object.0 as usize).map(|o| o.process)
-        }
-        Subject::Run => None,
-    }
 }

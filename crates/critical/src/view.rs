@@ -179,7 +179,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn shown(&self, site: SiteId) -> Option<&'a SiteFrame> {
-        let site = self.model.sites.get(site.0 as usize)?;
+        let site = self.model.site(site)?;
         site.shown_frame()
     }
 

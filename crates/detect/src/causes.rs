@@ -160,8 +160,10 @@ impl Case<'_> {
             cause(
                 "blocking-inside-section",
                 "holders sleep or do I/O inside the section: it is held for longer than they were on a CPU",
-                format!("do the blocking call outside the section at {here}: under the lock only take what it needs; or give each thread its own connection or \
-                     file, which needs no lock"),
+                format!(
+                    "do the blocking call outside the section at {here}: under the lock only take what it needs; or give \
+                     each thread its own connection or file, which needs no lock"
+                ),
             )
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{passes_on, GroupId, OffReason, Site, SiteId, ThreadId};
+use convoy_model::{bare, passes_on, GroupId, OffReason, Site, ThreadId};
 use convoy_profile::Op;
 
 use crate::causes::cause;
@@ -52,12 +52,13 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let work = (cpu - lives).max(0.1 * cpu);
     let main = view.threads.iter().find(|t| t.main);
     let makes = main.map_or(0.0, |t| making(view, t)).max(churn.n * MAKE_NS);
+    let besides = main.map_or(0.0, |t| t.busy() * churn.stretch / t.life - makes);
     let cost = lives + makes;
     let share = cost / (cost + work);
     if share < WORTH {
         return None;
     }
-    let left = churn.left(view, work, makes);
+    let left = churn.left(view, work, besides);
     let saving = Saving {
         stretch: churn.stretch,
         cpu: work,
@@ -144,17 +145,15 @@ impl<'a> Churn<'a> {
 
     /// What the stretch cannot fall below: the work on the CPUs, what each thread does or waits for, on as many threads
     /// as today, and what the main thread has to do besides making them.
-    fn left(&self, view: &View, work: f64, makes: f64) -> f64 {
+    fn left(&self, view: &View, work: f64, besides: f64) -> f64 {
         let own: f64 = self
             .threads
             .iter()
             .map(|t| t.off + t.lock_wait + t.event_wait)
             .sum();
-        let main = view.threads.iter().find(|t| t.main);
-        let main = main.map_or(0.0, |t| t.busy() * self.stretch / t.life - makes);
         (work / view.cpus)
             .max((work + own) / self.at_once)
-            .max(main)
+            .max(besides)
             .min(self.stretch)
     }
 
@@ -204,35 +203,27 @@ fn joins(view: &View) -> f64 {
 /// What a thread runs to make others and to be rid of them, by the scheduler's samples, and waits for the lock of the address
 /// space meanwhile, which stacks that come and go keep busy; 0 where that was not recorded.
 fn making(view: &View, t: &ThreadTime) -> f64 {
+    let model = view.model;
     let (mut all, mut makes) = (0, 0);
-    for (slice, site) in view.model.samples() {
-        if slice.thread == t.id {
-            all += slice.n;
-            let frames = site.iter().flat_map(|site| &site.frames);
-            if frames
-                .map(|frame| &frame.function)
-                .any(|name| is_making(name))
-            {
-                makes += slice.n;
-            }
+    for (slice, site) in model.samples().filter(|(slice, _)| slice.thread == t.id) {
+        all += slice.n;
+        if site.is_some_and(makes_threads) {
+            makes += slice.n;
         }
     }
-    let offs = view.model.sched.iter().flat_map(|sched| &sched.offs);
-    let made_at = |site: Option<SiteId>| {
-        let site = site.and_then(|id| view.model.sites.get(id.0 as usize));
-        site.is_some_and(|site| site.frames.iter().any(|frame| is_making(&frame.function)))
-    };
-    let memory = offs
-        .filter(|off| off.thread == t.id && off.reason == OffReason::Memory && made_at(off.site));
-    let waits: f64 = memory.map(|off| off.sum_ns as f64).sum();
-    match all >= SAMPLES {
-        true => t.cpu * makes as f64 / all as f64 + waits,
-        false => 0.0,
+    if all < SAMPLES {
+        return 0.0;
     }
+    let offs = model.sched.iter().flat_map(|sched| &sched.offs);
+    let memory = offs.filter(|off| {
+        let site = off.site.and_then(|id| model.site(id));
+        off.thread == t.id && off.reason == OffReason::Memory && site.is_some_and(makes_threads)
+    });
+    t.cpu * makes as f64 / all as f64 + memory.map(|off| off.sum_ns as f64).sum::<f64>()
 }
 
-/// Functions of the C library that make threads and their stacks, and give them back.
-fn is_making(function: &str) -> bool {
+/// Whether the C library makes a thread and its stack here, or gives them back.
+fn makes_threads(site: &Site) -> bool {
     const FUNCTIONS: [&str; 7] = [
         "pthread_create",
         "clone3",
@@ -242,12 +233,7 @@ fn is_making(function: &str) -> bool {
         "nptl_free_stacks",
         "nptl_deallocate_stack",
     ];
-    let name = function.trim_start_matches('_');
-    let name = name
-        .strip_prefix("GI_")
-        .unwrap_or(name)
-        .trim_start_matches('_');
-    FUNCTIONS.iter().any(|known| name.starts_with(known))
+    site.has_function(|name| FUNCTIONS.iter().any(|known| bare(name).starts_with(known)))
 }
 
 /// Threads that shared a record one after another; 0 of one that only the kernel saw, and that may be among these.

@@ -18,7 +18,7 @@ pub(crate) fn frame_place(frame: &SiteFrame) -> String {
 
 /// The frame of a site that is shown to people.
 pub(crate) fn shown<'a>(view: &View<'a>, site: SiteId) -> Option<&'a SiteFrame> {
-    let site = view.model.sites.get(site.0 as usize)?;
+    let site = view.model.site(site)?;
     site.shown_frame()
 }
 

@@ -30,6 +30,11 @@ pub fn passes_on(frame: &SiteFrame) -> bool {
     wrappers::passes_on(frame)
 }
 
+/// The name of a function without what C libraries put around it: `__GI___mmap64` is `mmap`.
+pub fn bare(function: &str) -> &str {
+    stubs::bare(function)
+}
+
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use nouns::*;
 pub use sched::*;

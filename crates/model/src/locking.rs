@@ -1,6 +1,7 @@
 //! Which samples fell where a lock is taken, waited for on the processor, or let go.
 
 use crate::languages::{is_agent, is_language};
+use crate::stubs::bare;
 use crate::{path, SiteFrame};
 
 /// Names of functions with which C programs and compilers lock, without leading underscores.
@@ -20,11 +21,7 @@ const FUNCTIONS: [&str; 13] = [
     "kmpc_set_lock",
 ];
 
-/// Modules of languages and libraries that do nothing else. Nearly all of it is inlined, and the fast path is everywhere
-/// where a lock is taken that nobody fights for: only what is called besides tells of a fight.
-const FIGHTS: [&str; 5] = ["contended", "spin", "wake", "_slow", "park"];
-
-/// The modules.
+/// Modules of languages and libraries that do nothing else.
 const PATHS: [&[&str]; 9] = [
     &["std", "sys", "sync", "mutex"],
     &["std", "sys", "sync", "rwlock"],
@@ -36,6 +33,9 @@ const PATHS: [&[&str]; 9] = [
     &["parking_lot", "raw_mutex"],
     &["parking_lot", "raw_rwlock"],
 ];
+/// Of their functions, those that are called where a lock is fought for. The fast path is inlined, and tells nothing: it is
+/// everywhere where a lock is taken.
+const FIGHTS: [&str; 5] = ["contended", "spin", "wake", "_slow", "park"];
 
 /// Whether a lock is taken or let go here, by the language or by the agent in its stead.
 pub(crate) fn is_locking(frames: &[SiteFrame]) -> bool {
@@ -45,11 +45,7 @@ pub(crate) fn is_locking(frames: &[SiteFrame]) -> bool {
 }
 
 fn takes_or_lets_go(frame: &SiteFrame) -> bool {
-    let name = frame.function.trim_start_matches('_');
-    let name = name
-        .strip_prefix("GI_")
-        .unwrap_or(name)
-        .trim_start_matches('_');
+    let name = bare(&frame.function);
     if FUNCTIONS.iter().any(|lock| name.starts_with(lock)) {
         return true;
     }

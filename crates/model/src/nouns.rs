@@ -61,15 +61,17 @@ impl Model {
         rest.get(..n).unwrap_or_default()
     }
 
+    /// A site; `None` of an id of another model.
+    pub fn site(&self, id: SiteId) -> Option<&Site> {
+        self.sites.get(id.0 as usize)
+    }
+
     /// Activity whose place samples tell, with that place; nothing where the scheduler was not listened to. A share of
     /// the samples (`n`) is a share of the time; the slices in which they fell are not of one length.
     pub fn samples(&self) -> impl Iterator<Item = (&Slice, Option<&Site>)> {
         let slices = self.sched.iter().flat_map(|sched| &sched.slices);
         let sampled = slices.filter(|slice| slice.from == CodeFrom::Sample);
-        sampled.map(|slice| {
-            let site = slice.site.and_then(|id| self.sites.get(id.0 as usize));
-            (slice, site)
-        })
+        sampled.map(|slice| (slice, slice.site.and_then(|id| self.site(id))))
     }
 }
 
@@ -161,6 +163,11 @@ impl Site {
     /// The frame to show; `None` of an unknown place.
     pub fn shown_frame(&self) -> Option<&SiteFrame> {
         self.frames.get(self.shown).or(self.frames.first())
+    }
+
+    /// Whether a function of this kind is anywhere in the call stack.
+    pub fn has_function(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.frames.iter().any(|frame| is(&frame.function))
     }
 }
 

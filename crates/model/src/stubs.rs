@@ -46,7 +46,7 @@ fn is_piece(rest: &str) -> bool {
 }
 
 /// The name without what C libraries put around it.
-fn bare(function: &str) -> &str {
+pub(crate) fn bare(function: &str) -> &str {
     let function = function.strip_prefix("__GI_").unwrap_or(function);
     let function = function.trim_start_matches('_');
     let function = function.strip_prefix("libc_").unwrap_or(function);

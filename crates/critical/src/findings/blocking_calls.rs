@@ -114,13 +114,14 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     // A pool with members to spare has threads enough.
     pools.retain(|role, members| 2 * members.len() > view.members(*role).len());
     let pools = pools
-        .into_values()
-        .map(|members| (awaited(view, &members), members));
-    let (waited, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        .into_iter()
+        .map(|(role, members)| (awaited(view, &members), role, members));
+    let (waited, role, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
     if waited < AWAITED * view.wall {
         return None;
     }
-    said(view, &pool, waited)
+    let finding = said(view, &view.group_name(role), &pool, waited)?;
+    Some((vec![role], finding))
 }
 
 /// How long one thread outside of the pool waited for it; all its life if the program's first thread is in it, with whose end all
@@ -158,11 +159,7 @@ fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
     waiters.into_values().fold(0.0, f64::max)
 }
 
-fn said(
-    view: &View,
-    pool: &BTreeMap<ThreadId, Calls>,
-    waited: f64,
-) -> Option<(Vec<GroupId>, Finding)> {
+fn said(view: &View, name: &str, pool: &BTreeMap<ThreadId, Calls>, waited: f64) -> Option<Finding> {
     let sum = |f: &dyn Fn(&Calls) -> f64| pool.values().map(f).sum::<f64>();
     let threads = pool.len() as f64;
     let blocked = sum(&|calls| calls.socket);
@@ -184,19 +181,18 @@ fn said(
     }
     let site = most(sites)?;
     let place = view.place(Some(site));
-    let groups: BTreeSet<GroupId> = pool.keys().map(|id| view.role(*id)).collect();
-    let names: Vec<String> = groups.iter().map(|id| view.group_name(*id)).collect();
     let life: f64 = pool.keys().map(|id| view.life(*id)).sum();
     let share = (blocked / life.max(1.0)).min(1.0);
+    let idle = sum(&|calls| calls.idle) / life.max(1.0);
     let n: u64 = pool.values().map(|calls| calls.n).sum();
-    let finding = Finding {
+    Some(Finding {
         id: "blocking-calls",
         subject: Subject::Code(site),
         title: format!(
             "{} sending or receiving for {} of their time and hardly ever without work: most at {place}",
             match pool.len() {
-                1 => format!("1 thread of {} is", names.join(", ")),
-                n => format!("{n} threads of {} are", names.join(", ")),
+                1 => format!("1 thread of {name} is"),
+                n => format!("{n} threads of {name} are"),
             },
             percent(share)
         ),
@@ -208,8 +204,8 @@ fn said(
             ),
             evidence(
                 "waits_for_work_ratio",
-                sum(&|calls| calls.idle) / life.max(1.0),
-                format!("they wait for work {} of their time", percent(sum(&|calls| calls.idle) / life.max(1.0))),
+                idle,
+                format!("they wait for work {} of their time", percent(idle)),
             ),
             evidence(
                 "nobody_ratio",
@@ -229,6 +225,5 @@ fn said(
         gain: saving.gain(view, METHOD, "what is called, where it does not serve several at once"),
         share_of_thread_time: share,
         caveats: vec!["whether what is called can serve more requests at once is not seen: the expected gain assumes that half of the waits overlap".into()],
-    };
-    Some((groups.into_iter().collect(), finding))
+    })
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{
-    passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteFrame,
-    SiteId, ThreadId, Waker,
+    bare, passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread,
+    SiteFrame, SiteId, ThreadId, Waker,
 };
 use convoy_profile::ObjectKind;
 
@@ -203,7 +203,7 @@ pub(crate) fn looks_like_a_lock(
 
 /// The function of the C library whose lock it is that is waited for here, as the program calls it.
 fn library_call(view: &View, site: SiteId) -> Option<String> {
-    let site = view.model.sites.get(site.0 as usize)?;
+    let site = view.model.site(site)?;
     let inner = site.frames.get(..site.shown)?;
     let locks = |frame: &SiteFrame| frame.function.contains("lll_lock_wait");
     let at = inner.iter().position(locks)?;
@@ -217,11 +217,10 @@ fn library_call(view: &View, site: SiteId) -> Option<String> {
         "__tz_convert" => "localtime",
         name => name,
     };
-    let bare = name.trim_start_matches('_');
     let lock = ["pthread_", "mtx_", "cnd_", "sem_", "lll_"]
         .iter()
-        .any(|of| bare.starts_with(of));
-    (!bare.is_empty() && !lock && inner[at].module.starts_with("libc")).then(|| name.to_owned())
+        .any(|of| bare(name).starts_with(of));
+    (!name.is_empty() && !lock && inner[at].module.starts_with("libc")).then(|| name.to_owned())
 }
 
 /// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc), of Rust's
@@ -247,7 +246,7 @@ const UNLOCKS: &[&str] = &[
 /// Whether waiter and waker are in such functions.
 fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     let is_in = |site: Option<SiteId>, functions: &[&str]| {
-        let site = site.and_then(|id| view.model.sites.get(id.0 as usize));
+        let site = site.and_then(|id| view.model.site(id));
         let frames = site.map_or(&[][..], |site| {
             site.frames.get(..=site.shown).unwrap_or(&site.frames)
         });
@@ -332,11 +331,7 @@ impl Case<'_> {
     }
 
     fn caveats(&self, view: &View, site: SiteId) -> Vec<String> {
-        let process = view
-            .model
-            .sites
-            .get(site.0 as usize)
-            .map(|site| site.process);
+        let process = view.model.site(site).map(|site| site.process);
         let process = process.and_then(|id| view.model.processes.get(id.0 as usize));
         let mut caveats = vec![match process {
             Some(process) if !process.without_agent => {

@@ -1,11 +1,11 @@
 //! Goroutines that exclude one another. Who waits for a `sync.Mutex` gives up its thread, which then has nothing to run: no wait
 //! is anybody's for the lock. But who lets the lock go makes a goroutine ready, and wakes an idle thread for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, Site, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId, Waker};
 
 use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
 use super::Context;
@@ -24,9 +24,10 @@ const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.2;
 const METHOD: &str =
     "time that few threads had a goroutine to run, and what the scheduler ran for it, gone";
-
 /// Samples in a lock's functions that say which one it is.
 const SAMPLES: u64 = 3;
+/// Share of the run that threads wait for the network or a timer from which on there may be nothing else to do.
+const IDLE: f64 = 0.1;
 
 /// Locks of goroutines.
 const LOCK: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
@@ -45,8 +46,6 @@ const CONDITIONS: [&str; 3] = [
     "sync.runtime_notifyList",
     "sync.(*WaitGroup).",
 ];
-/// Share of the run that threads wait for the network or a timer from which on there may be nothing else to do.
-const IDLE: f64 = 0.1;
 
 #[derive(Default)]
 struct Woken {
@@ -66,16 +65,16 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         else {
             continue;
         };
-        let Some(site) = view.model.sites.get(at.0 as usize) else {
+        let Some(site) = view.model.site(at) else {
             continue;
         };
         if off.reason != OffReason::Futex || view.process(waker) != view.process(off.thread) {
             continue;
         }
         let woken = processes.entry(view.process(waker)).or_default();
-        if has(site, |name| name.starts_with(BY_SEMAPHORE)) {
+        if site.has_function(|name| name.starts_with(BY_SEMAPHORE)) {
             woken.by_locks = woken.by_locks.saturating_add(wake.n);
-        } else if has(site, |name| {
+        } else if site.has_function(|name| {
             name.ends_with(READY) || NEW.iter().any(|new| name.starts_with(new))
         }) {
             woken.others = woken.others.saturating_add(wake.n);
@@ -88,7 +87,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         let Some(woken) = processes.get_mut(&view.process(slice.thread)) else {
             continue;
         };
-        let is_in = |parts: &[&str]| has(site, |name| parts.iter().any(|part| name.contains(part)));
+        let is_in =
+            |parts: &[&str]| site.has_function(|name| parts.iter().any(|part| name.contains(part)));
         if is_in(&LOCK) && is_in(&FIGHTS) {
             *woken.places.entry(id).or_default() += slice.n;
         } else if is_in(&CONDITIONS) {
@@ -99,10 +99,6 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     processes
         .filter_map(|(id, woken)| woken.finding(view, id))
         .collect()
-}
-
-fn has(site: &Site, is: impl Fn(&str) -> bool) -> bool {
-    site.frames.iter().any(|frame| is(&frame.function))
 }
 
 impl Woken {
@@ -156,9 +152,7 @@ impl Woken {
             .threads
             .keys()
             .filter(|id| view.process(**id) == process);
-        let mut groups: Vec<GroupId> = threads.map(|id| view.role(*id)).collect();
-        groups.sort_unstable();
-        groups.dedup();
+        let groups: BTreeSet<GroupId> = threads.map(|id| view.role(*id)).collect();
         let finding = Finding {
             id: "contended-futex",
             subject: Subject::Code(site),
@@ -194,7 +188,7 @@ impl Woken {
                 "goroutines that wait are not seen: that they wait for this lock is concluded from who wakes threads".into(),
             ],
         };
-        Some((groups, finding))
+        Some((groups.into_iter().collect(), finding))
     }
 }
 

@@ -88,10 +88,11 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         let (Some(id), Some(site)) = (slice.site, site) else {
             continue;
         };
-        if is_message(site) {
+        let message = is_message(site);
+        if message {
             samples.how = How::Messages;
         }
-        if is_message(site) || is_in(site, &HAND_OVER) {
+        if message || is_in(site, &HAND_OVER) {
             samples.calls += slice.n;
             *samples.places.entry(id).or_default() += slice.n as f64;
         } else if is_in(site, &SCHEDULER) {
@@ -105,26 +106,20 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 }
 
 pub(super) fn is_in(site: &Site, functions: &[&str]) -> bool {
-    site.frames
-        .iter()
-        .any(|frame| functions.contains(&frame.function.as_str()))
+    site.has_function(|name| functions.contains(&name))
 }
 
 fn is_message(site: &Site) -> bool {
-    let has = |part: &str| {
-        site.frames
-            .iter()
-            .any(|frame| frame.function.contains(part))
-    };
-    MESSAGES.iter().any(|of| has(of)) && has(WORKER)
+    site.has_function(|name| MESSAGES.iter().any(|of| name.contains(of)))
+        && site.has_function(|name| name.contains(WORKER))
 }
 
-impl Samples {
+impl How {
     /// What is wrong, why, and what to do.
-    fn words(&self, place: &str, share: f64) -> (String, &'static str, String) {
+    fn words(self, place: &str, share: f64) -> (String, &'static str, String) {
         let share = percent(share);
-        match self.how {
-            How::Channels => (
+        match self {
+            Self::Channels => (
                 format!(
                     "goroutines pass on work in small pieces, most at {place}: {share} of what the program runs is that"
                 ),
@@ -133,7 +128,7 @@ impl Samples {
                     "pass on batches (slices of some hundred items) at {place}, or do the next step in the same goroutine"
                 ),
             ),
-            How::Messages => (
+            Self::Messages => (
                 format!("messages between threads are copied: {share} of what the program runs is that"),
                 "an object is written down for another thread, and made of that again, value by value",
                 "transfer buffers instead of copying objects (typed arrays in the transfer list of postMessage()), share them \
@@ -142,11 +137,14 @@ impl Samples {
             ),
         }
     }
+}
 
+impl Samples {
     fn finding(self, view: &View) -> Option<Finding> {
-        let of_all = |n: u64| n as f64 / self.all.max(1) as f64;
+        let n = self.all;
+        let of_all = |part: u64| part as f64 / n.max(1) as f64;
         let share = of_all(self.calls + self.scheduler);
-        if self.all < SAMPLES || of_all(self.calls) < CALLS || share < BOTH {
+        if n < SAMPLES || of_all(self.calls) < CALLS || share < BOTH {
             return None;
         }
         let rows = self.threads.iter().filter_map(|id| view.threads.get(id));
@@ -159,9 +157,9 @@ impl Samples {
             sure: SURE,
             cpu: (EXPECTED * cpu, cpu),
         };
-        let site = most(self.places.clone())?;
-        let (title, why, fix) = self.words(&view.place(Some(site)), share);
-        let (all, calls) = (count(self.all as f64), percent(of_all(self.calls)));
+        let site = most(self.places)?;
+        let (title, why, fix) = self.how.words(&view.place(Some(site)), share);
+        let (all, calls) = (count(n as f64), percent(of_all(self.calls)));
         Some(Finding {
             id: "fine-grained-tasks",
             subject: Subject::Code(site),

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{
-    GroupId, Model, OffCpu, OffReason, ProcessId, SchedThread, SiteFrame, SiteId, ThreadId, Waker,
-};
+use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteFrame, SiteId, ThreadId, Waker};
 
 use super::excluded::Excluded;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
 use crate::tables::paths::most;
-use crate::text::{cause, evidence};
+use crate::text::{cause, evidence, time};
 use crate::view::View;
 
 /// Share of their lives that threads wait for it from which on it is what limits them.
@@ -29,8 +27,7 @@ const BUSY: f64 = 0.9;
 const METHOD: &str =
     "waits for the interpreter lock, and for locks whose holders wait for it, gone";
 
-/// Calls in which a thread takes the interpreter lock (PEP 703 has the list); the function that waits has no name in
-/// most builds.
+/// Calls in which a thread takes the interpreter lock; the function that waits has no name in most builds.
 const TAKERS: [&str; 5] = [
     "_PyEval_EvalFrameDefault",
     "PyEval_RestoreThread",
@@ -72,7 +69,7 @@ enum Wait {
 }
 
 fn waits_in(model: &Model, site: Option<SiteId>) -> Option<Wait> {
-    kind(&model.sites.get(site?.0 as usize)?.frames)
+    kind(&model.site(site?)?.frames)
 }
 
 fn kind(frames: &[SiteFrame]) -> Option<Wait> {
@@ -102,7 +99,7 @@ fn at_locks(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
     let wakes = view.sched.wakes.iter().filter(|wake| by_them(&wake.waker));
     wakes
         .filter(|wake| {
-            view.sched.off(wake.off).is_some_and(|off: &OffCpu| {
+            view.sched.off(wake.off).is_some_and(|off| {
                 threads.contains(&off.thread) && waits_in(view.model, off.site) == Some(Wait::Lock)
             })
         })
@@ -120,8 +117,8 @@ fn at_locks(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
 
 fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
     let rows = || waits.threads.iter().filter_map(|id| view.threads.get(id));
-    let runs = |th: &SchedThread| th.cpu_work_ns() as f64;
-    let running: f64 = rows().map(|th| runs(th)).sum();
+    let runs = || rows().map(|th| th.cpu_work_ns() as f64);
+    let running: f64 = runs().sum();
     let threads = waits.threads.len() as f64;
     // Where the interpreter is idle, who waits at a lock waits for something to do.
     let used = running / view.wall;
@@ -130,7 +127,7 @@ fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
     let (n, all) = (waits.n as f64, waits.sum + locks);
     let turns = (n * SWITCH_NS.0, n * SWITCH_NS.1 + TURNS * running);
     // What one of them computes stays.
-    let longest = rows().map(|th| runs(th)).fold(0.0, f64::max);
+    let longest = runs().fold(0.0, f64::max);
     let can_go = (view.wall - longest).max(0.0);
     let saving = Saving {
         expected: (EXPECTED * all / threads).min(can_go),
@@ -148,7 +145,7 @@ fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
     let site = most(waits.sites.clone())?;
     let mut list = waits.evidence();
     if locks > 0.0 {
-        list.push(crate::text::time(
+        list.push(time(
             "lock_wait_ns",
             locks,
             "they wait for one another at locks of Python's besides",

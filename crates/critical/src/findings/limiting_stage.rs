@@ -146,7 +146,7 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
 
 /// Whether a thread of an OpenMP team waits for the others: they meet, and hand nothing over.
 pub(super) fn is_team(view: &View, off: &OffCpu) -> bool {
-    let site = off.site.and_then(|id| view.model.sites.get(id.0 as usize));
+    let site = off.site.and_then(|id| view.model.site(id));
     let team = |module: &str| {
         ["libgomp", "libomp", "libiomp"]
             .iter()

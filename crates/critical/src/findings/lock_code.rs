@@ -23,7 +23,7 @@ pub(crate) struct LockCode<'a> {
 impl<'a> LockCode<'a> {
     /// A place where such a lock is waited for, or such a wait ended.
     pub(crate) fn add(&mut self, view: &View<'a>, site: Option<SiteId>) {
-        let site = site.and_then(|id| view.model.sites.get(id.0 as usize));
+        let site = site.and_then(|id| view.model.site(id));
         let frames = site.map_or(&[][..], |site| &site.frames);
         for (frame, caller) in frames.iter().zip(&frames[1.min(frames.len())..]) {
             if frame.function.starts_with("__lll_lock_") {

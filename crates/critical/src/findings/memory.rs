@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{OffCpu, OffId, OffReason, SiteId, ThreadId};
+use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, ThreadId};
 
 use super::blocked::Blocked;
 use super::Context;
@@ -77,13 +77,9 @@ fn is_memory_call(cx: &Context, site: SiteId) -> bool {
     const CALLS: [&str; 7] = [
         "mmap", "munmap", "mprotect", "mremap", "madvise", "brk", "sbrk",
     ];
-    let site = cx.view.model.sites.get(site.0 as usize);
+    let site = cx.view.model.site(site);
     let leaf = site.and_then(|site| site.frames.first());
-    leaf.is_some_and(|frame| {
-        let name = frame.function.trim_start_matches('_');
-        let name = name.strip_prefix("GI_").unwrap_or(name);
-        CALLS.contains(&name.trim_start_matches('_').trim_end_matches("64"))
-    })
+    leaf.is_some_and(|frame| CALLS.contains(&bare(&frame.function)))
 }
 
 /// Faults and calls that did not have to wait were in the kernel as well: zeroing, copying, going through pages. They

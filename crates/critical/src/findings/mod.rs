@@ -31,6 +31,7 @@ use self::holder_off_cpu::Found;
 use self::passed_on::PassedOn;
 use crate::in_call::InCall;
 use crate::rows::Analysis;
+use crate::subject;
 use crate::text::evidence;
 use crate::view::View;
 use crate::waited_for::WaitedFor;
@@ -65,17 +66,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let is_worth = |finding: &Finding| finding.gain.mid >= view.t.gain_mid;
     // Threads that only hand out work to other processes take turns because there is so much of that.
     let pools = pool_of_processes::findings(&cx);
-    let process = |f: &Finding| Some(view.model.sites.get(site(&f.subject)?.0 as usize)?.process);
-    let worth = |pool: &&Finding| is_worth(pool);
-    let pool = |f: &Finding| {
-        pools
-            .iter()
-            .filter(worth)
-            .any(|pool| process(pool) == process(f))
-    };
+    let process = |f: &Finding| subject::process(view.model, &f.subject);
+    let parents: Vec<_> = pools.iter().filter(|f| is_worth(f)).map(process).collect();
     let mut interpreters: BTreeSet<ProcessId> = BTreeSet::new();
     for (groups, finding) in interpreter_lock::findings(&cx) {
-        if pool(&finding) {
+        if parents.contains(&process(&finding)) {
             continue;
         }
         if is_worth(&finding) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{OffReason, Process, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
+use convoy_model::{OffReason, Process, ProcessId, SiteId, ThreadId, Wake, Waker};
 
 use super::hand_over::is_in;
 use super::Context;
@@ -60,7 +60,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         let samples = processes.entry(process).or_default();
         samples.all += slice.n;
         samples.threads.insert(slice.thread);
-        if site.is_some_and(|site: &Site| is_in(site, &PIPES)) {
+        if site.is_some_and(|site| is_in(site, &PIPES)) {
             samples.in_pipes += slice.n;
             if let Some(id) = slice.site {
                 *samples.places.entry(id).or_default() += slice.n as f64;

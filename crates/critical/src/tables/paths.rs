@@ -70,7 +70,7 @@ impl<'a> Sum<'a> {
         self.threads.insert(slice.thread);
         let Some(id) = slice.site else { return };
         *self.sites.entry(id).or_default() += weight;
-        let Some(site) = view.model.sites.get(id.0 as usize) else {
+        let Some(site) = view.model.site(id) else {
             return;
         };
         let (Some(leaf), Some(shown)) = (site.frames.first(), view.shown(id)) else {

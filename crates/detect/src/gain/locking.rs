@@ -98,7 +98,7 @@ pub(super) fn calls(u: &Use) -> f64 {
 }
 
 fn function(model: &Model, site: SiteId) -> Option<Function<'_>> {
-    shown_function(model.sites.get(site.0 as usize)?)
+    shown_function(model.site(site)?)
 }
 
 fn shown_function(site: &Site) -> Option<Function<'_>> {
