@@ -85,9 +85,11 @@ impl Waits {
                 full: 0.0,
             },
         );
-        let offs = &model.sched.as_ref()?.offs;
+        let sched = model.sched.as_ref()?;
+        let useful = p.useful.floor().max(1.0);
         let of_object = |id: &Option<ObjectId>| id.is_some_and(|id| objects.contains(&id));
-        for off in offs
+        for off in sched
+            .offs
             .iter()
             .filter(|off| off.reason == OffReason::Futex && of_object(&off.object))
         {
@@ -95,8 +97,12 @@ impl Waits {
             let histogram = meanwhile(off);
             this.sum += off.sum_ns as f64;
             this.low += low_or_none(histogram, p.low_below);
-            this.full += at_least(histogram, p.useful.floor().max(1.0));
+            this.full += at_least(histogram, useful);
         }
+        // Who was ready worked only where it had a processor: those who hand a lock on wake one another on one, and
+        // another may be idle beside it.
+        let on_cpus = at_least(&sched.running, useful) / at_least(&sched.working, useful).max(1.0);
+        this.full *= on_cpus.min(1.0);
         this.n = n as f64;
         let uses = objects.iter().flat_map(|id| model.uses_of(*id));
         let calls: f64 = uses.map(|u| u.calls as f64).sum();

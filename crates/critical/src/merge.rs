@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{rank, Finding, Subject};
-use convoy_model::{GroupId, Model, OffReason, SiteId, SpinKind, ThreadId, Use};
+use convoy_model::{GroupId, Model, OffReason, SiteId, SpinKind, SyncCode, ThreadId, Use};
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
@@ -199,7 +199,7 @@ fn spins_inside(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
     let (mut all, mut inside) = (0, 0);
     for (slice, site) in model.samples().filter(|(slice, _)| slice.spin == Some(id)) {
         all += slice.n;
-        let locking = site.is_some_and(|site| site.locking);
+        let locking = site.is_some_and(|site| site.sync == Some(SyncCode::Lock));
         let taker = || slice.site.and_then(|site| function(model, site));
         if locking && taker().is_some_and(|name| takers.contains(name)) {
             inside += slice.n;

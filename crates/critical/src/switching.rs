@@ -1,15 +1,50 @@
 //! What waiting itself costs: into the kernel, off the processor, the waker's call, and back. That is CPU time, but
 //! no work: it goes with the waits, however busy the processors are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{OffReason, SchedThread, ThreadId};
+use convoy_model::{Model, OffReason, SchedThread, ThreadId};
 
 use crate::gain::SWITCH_NS;
 use crate::view::View;
 
 /// At least this share of what threads run is work, also where nobody knows how much of it was in the kernel.
-const WORK: f64 = 0.1;
+pub(crate) const WORK: f64 = 0.1;
+
+/// Samples of a thread, and of threads together, from which on a share of them means something.
+const SAMPLES: u64 = 30;
+
+/// Samples of threads, and those of them where it waits for others, wakes them, takes a lock or lets it go.
+#[derive(Debug, Default)]
+pub(crate) struct SyncSamples(BTreeMap<ThreadId, (u64, u64)>);
+
+impl SyncSamples {
+    pub(crate) fn of(model: &Model) -> Self {
+        let mut samples: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+        for (slice, site) in model.samples() {
+            let (all, sync) = samples.entry(slice.thread).or_default();
+            *all += slice.n;
+            if site.is_some_and(|site| site.sync.is_some()) {
+                *sync += slice.n;
+            }
+        }
+        Self(samples)
+    }
+
+    /// Share of what a thread runs that is such code, 0..1: that of all of `threads` where it has too few samples of its
+    /// own, and nothing where they have too few.
+    pub(crate) fn share(&self, id: ThreadId, threads: &BTreeSet<ThreadId>) -> Option<f64> {
+        let of = |id: &ThreadId| self.0.get(id).copied().unwrap_or_default();
+        let (mut all, mut sync) = of(&id);
+        if all < SAMPLES {
+            (all, sync) = threads
+                .iter()
+                .map(of)
+                .fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
+        }
+        (all >= SAMPLES).then(|| sync as f64 / all as f64)
+    }
+}
 
 /// CPU time that waits cost, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

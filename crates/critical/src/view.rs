@@ -9,6 +9,7 @@ use convoy_model::{
 
 use crate::levels::low;
 use crate::roles::Roles;
+use crate::switching::SyncSamples;
 use crate::Thresholds;
 
 /// Workers count as there together if they are for this share of the run.
@@ -45,6 +46,7 @@ pub(crate) struct View<'a> {
     pub(crate) low_below: f64,
     /// CPU time without busy waiting.
     pub(crate) cpu_work: f64,
+    pub(crate) sync: SyncSamples,
 }
 
 impl<'a> View<'a> {
@@ -92,6 +94,7 @@ impl<'a> View<'a> {
             n_min,
             low_below,
             cpu_work: sched.threads.iter().map(work).sum(),
+            sync: SyncSamples::of(model),
         }
     }
 

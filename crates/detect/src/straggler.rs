@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::GroupId;
+use convoy_model::{GroupId, OffReason};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::causes::cause;
@@ -17,7 +17,7 @@ use crate::gain::Saving;
 use crate::ops::Role;
 use crate::rows::{EventClass, EventRow};
 use crate::text::{duration, evidence, percent, place, plural};
-use crate::view::View;
+use crate::view::{ThreadTime, View};
 use crate::Context;
 
 /// Time from the last arrival until a sleeping thread runs again: no balance takes it away. At least,
@@ -310,6 +310,13 @@ fn uneven_work(here: &str, constant: bool) -> convoy_model::finding::Cause {
     )
 }
 
+/// Time that a thread slept, as the scheduler saw it: that is no work, whoever it waited for so. Nanoseconds.
+fn slept(view: &View, t: &ThreadTime) -> f64 {
+    let offs = view.model.sched.iter().flat_map(|sched| &sched.offs);
+    let sleeps = offs.filter(|off| off.thread == t.id && off.reason == OffReason::Sleep);
+    sleeps.map(|off| off.sum_ns as f64).sum()
+}
+
 /// Threads that are created together and end apart: whoever joins them waits for the last.
 fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
     let view = cx.view;
@@ -322,12 +329,13 @@ fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
         let Some(slowest) = batch.threads.iter().max_by(|a, b| a.end.total_cmp(&b.end)) else {
             continue;
         };
-        let mean = batch.threads.iter().map(|t| t.busy()).sum::<f64>() / n;
+        let work = |t: &ThreadTime| (t.busy() - slept(view, t)).max(0.0);
+        let mean = batch.threads.iter().map(|t| work(t)).sum::<f64>() / n;
         let early = batch.threads.iter().map(|t| batch.end - t.end).sum::<f64>() / n;
         // Uneven ends alone may be threads that had to wait: it must be the work that is uneven. Not the time either
         // that a hypervisor took, perhaps from this one thread.
         let taken = view.stolen() * (length / view.wall()).min(1.0);
-        let uneven = (slowest.busy() - mean - taken * (n - 1.0) / n)
+        let uneven = (work(slowest) - mean - taken * (n - 1.0) / n)
             .max(0.0)
             .min(early);
         if n < 2.0

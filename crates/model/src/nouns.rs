@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use convoy_profile::{Meta, ObjectKind, Op};
 
-use crate::{CodeFrom, Sched, Sections, Slice};
+use crate::{CodeFrom, Sched, Sections, Slice, SyncCode};
 
 /// Index into [`Model::objects`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,8 +155,9 @@ pub struct Site {
     /// Index into `frames` of the one to show: the innermost frame that is not a lock wrapper,
     /// the C or C++ runtime or another library that only passes the call on.
     pub shown: usize,
-    /// A lock is taken or let go here: by a function of the C library, or by the agent in its stead.
-    pub locking: bool,
+    /// What is done here for the sake of other threads, by a function of the C library or the language, or by the agent in
+    /// its stead.
+    pub sync: Option<SyncCode>,
 }
 
 impl Site {

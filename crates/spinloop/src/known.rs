@@ -9,6 +9,8 @@ pub struct KnownPoller {
     pub kind: SpinKind,
     /// What it is, for people.
     pub why: &'static str,
+    /// Only while it calls nothing: what it calls is work.
+    pub alone: bool,
 }
 
 /// How a pattern is held against a name.
@@ -40,6 +42,8 @@ const POSTGRES: &str = "PostgreSQL waits for a spin lock";
 const REDIS: &str = "Redis polls for work of its I/O threads";
 const TBB: &str = "oneTBB spins before a thread goes to sleep";
 const DPDK: &str = "DPDK polls";
+const BLAS: &str =
+    "OpenBLAS's threads spin for work and for one another: fewer of them, OPENBLAS_NUM_THREADS";
 
 /// Pattern, kind, why; by source project.
 #[rustfmt::skip]
@@ -144,6 +148,13 @@ const KNOWN: [(Is, SpinKind, &str); 80] = [
     (Start("MPIDI_Cray_progress"), SpinKind::KnownFunction, MPICH),
 ];
 
+/// The same of functions that also call those that work. OpenBLAS: driver/others/blas_server.c.
+const KNOWN_ALONE: [(Is, SpinKind, &str); 3] = [
+    (Name("blas_thread_server"), SpinKind::Polling, BLAS),
+    (Name("exec_blas"), SpinKind::Polling, BLAS),
+    (Name("exec_blas_async_wait"), SpinKind::Polling, BLAS),
+];
+
 /// Functions of runtimes that poll, by name (mangled or not): evidence for loops that span calls. A function
 /// that spins only briefly before it blocks waits while it is there.
 pub fn known(function: &str) -> Option<KnownPoller> {
@@ -157,8 +168,12 @@ pub fn known(function: &str) -> Option<KnownPoller> {
             .and_then(|at| name.get(at + a.len()..))
             .is_some_and(|rest| rest.contains(b)),
     };
-    let (_, kind, why) = KNOWN.iter().find(|(pattern, _, _)| is(pattern))?;
-    Some(KnownPoller { kind: *kind, why })
+    let find = |known: &'static [(Is, SpinKind, &str)], alone| {
+        let (_, kind, why) = known.iter().find(|(pattern, _, _)| is(pattern))?;
+        let kind = *kind;
+        Some(KnownPoller { kind, why, alone })
+    };
+    find(&KNOWN, false).or_else(|| find(&KNOWN_ALONE, true))
 }
 
 /// Beginnings of the names of functions that polling functions call once there is something to do.

@@ -190,12 +190,13 @@ fn judge(image: &mut Image, pcs: &[u64], in_kernel: bool) -> Option<(Found, Tell
 
 /// A function on the stack is known to poll, and does nothing that is more than that.
 fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
-    for &pc in pcs {
+    for (depth, &pc) in pcs.iter().enumerate() {
         let Some(function) = image.code.function(&mut image.unwinder, pc) else {
             continue;
         };
         match &function.role {
             Role::Works => return None,
+            Role::Polls(poller) if poller.alone && depth > 0 => {}
             Role::Polls(poller) => {
                 return Some(Found {
                     image: image.number,

@@ -1,8 +1,12 @@
 //! Threads that wait on the processor.
 
+use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{SpinKind, SpinLoop};
+use convoy_model::{passes_on, LoopId, ProcessId, SpinKind, SpinLoop};
 
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
@@ -19,12 +23,95 @@ const METHOD: &str =
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let loss = loss(cx.view);
     let burnt = cx.rows.loops.iter().map(|row| row.running_ns as f64).sum();
-    let rows = cx.rows.loops.iter().filter(|row| row.share >= SHARE);
-    rows.filter_map(|row| finding(cx, row, burnt, &loss))
+    let found = spinners(cx).into_iter().filter(|s| s.row.share >= SHARE);
+    found
+        .filter_map(|spinners| finding(cx, &spinners, burnt, &loss))
         .collect()
 }
 
-fn finding(cx: &Context, row: &LoopRow, burnt: f64, loss: &Loss) -> Option<Finding> {
+/// Threads that wait in the same code.
+struct Spinners {
+    /// All of them, with the loop and the group of most.
+    row: LoopRow,
+    /// Most burnt in one process.
+    most: u64,
+    processes: BTreeSet<ProcessId>,
+}
+
+/// What makes loops the same code: one loop in all processes of a program, or all loops of a library in which its own threads
+/// wait.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Code<'a> {
+    Library((&'a str, &'a str), &'a str),
+    Loop((&'a str, &'a str), &'a str, u64),
+    Unknown(LoopId),
+}
+
+fn spinners(cx: &Context) -> Vec<Spinners> {
+    let mut by_code: BTreeMap<Code, Spinners> = BTreeMap::new();
+    for row in &cx.rows.loops {
+        let code = code(cx.view, row).unwrap_or(Code::Unknown(row.spin));
+        match by_code.entry(code) {
+            Entry::Vacant(new) => {
+                new.insert(Spinners {
+                    row: row.clone(),
+                    most: row.running_ns,
+                    processes: BTreeSet::from([row.process]),
+                });
+            }
+            Entry::Occupied(known) => known.into_mut().add(row),
+        }
+    }
+    let mut all: Vec<Spinners> = by_code.into_values().collect();
+    all.sort_by_key(|spinners| Reverse(spinners.row.running_ns));
+    all
+}
+
+fn code<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
+    let spin = view.sched.loops.get(row.spin.0 as usize)?;
+    let program = view.model.processes.get(row.process.0 as usize)?.program();
+    let shown = spin.frames.get(spin.shown)?;
+    let innermost = spin.frames.first()?;
+    let library = shown.module.contains(".so") && !passes_on(shown);
+    match () {
+        () if library => Some(Code::Library(program, &shown.module)),
+        () if innermost.module.is_empty() => None,
+        () => Some(Code::Loop(program, &innermost.module, spin.lo)),
+    }
+}
+
+impl Spinners {
+    fn add(&mut self, row: &LoopRow) {
+        let sum = &mut self.row;
+        if row.running_ns > self.most {
+            self.most = row.running_ns;
+            (sum.spin, sum.site, sum.group) = (row.spin, row.site, row.group);
+            (sum.process, sum.kind) = (row.process, row.kind);
+            sum.waits_for.clone_from(&row.waits_for);
+        }
+        sum.threads += row.threads;
+        sum.samples += row.samples;
+        sum.running_ns += row.running_ns;
+        sum.active_ns += row.active_ns;
+        sum.share += row.share;
+        sum.cm_ns += row.cm_ns;
+        self.processes.insert(row.process);
+    }
+
+    fn names(&self, view: &View) -> String {
+        let process = view.model.processes.get(self.row.process.0 as usize);
+        match process.filter(|_| self.processes.len() > 1) {
+            Some(process) => {
+                let (threads, n) = (plural(self.row.threads, "thread"), self.processes.len());
+                format!("{threads} of {n} processes of {}", process.name)
+            }
+            None => view.group_name(self.row.group),
+        }
+    }
+}
+
+fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option<Finding> {
+    let row = &spinners.row;
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
     let place = place(view, row, spin);
@@ -42,7 +129,7 @@ fn finding(cx: &Context, row: &LoopRow, burnt: f64, loss: &Loss) -> Option<Findi
              machine with less to spare",
         )
     };
-    let name = view.group_name(row.group);
+    let name = spinners.names(view);
     let mut list = vec![
         evidence(
             "spinning_ns",

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{
-    bare, passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread,
-    SiteFrame, SiteId, ThreadId, Waker,
+    passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteFrame,
+    SiteId, ThreadId, Waker,
 };
 use convoy_profile::ObjectKind;
 
 use super::excluded::Excluded;
+use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
+use super::lock_places::{is_named, is_pair, meet, LockPlaces};
 use super::Context;
-use crate::call_path::{path_frames, CallPaths, PathId};
+use crate::call_path::{path_frames, PathId};
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::freed;
 use crate::switching::Switching;
@@ -34,9 +36,6 @@ const SURE: f64 = 0.2;
 /// Time in the kernel per wait from which some calls that want to wait come back at once, and from which most do. A wait
 /// takes less than 20 us.
 const HOT_NS: (f64, f64) = (15_000.0, 45_000.0);
-/// Share of the time in a lock's own functions that goes with a lock of one's own, or none: what is left takes and lets
-/// go a word that nobody else has.
-const LOCK_CODE: f64 = 0.7;
 const METHOD: &str = "waits for it while few threads worked, gone";
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,11 +62,11 @@ struct Case<'a> {
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let mut places = CallPaths::to_locks(view.model);
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let is_case = |off: &OffCpu| {
         off.reason == OffReason::Futex && may_be_a_lock(view, off.object) && tells(view, off.site)
     };
+    let mut places = LockPlaces::of(view, is_case);
     let kin = Kin::of(view);
     // Processes of one program that end one another's waits there have one lock, in memory that they share.
     let mut shared: BTreeSet<(GroupId, PathId)> = BTreeSet::new();
@@ -76,12 +75,12 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             let group = kin.of_thread(view, off.thread);
             let other = view.process(waker) != view.process(off.thread);
             if other && is_case(off) && kin.of_thread(view, waker) == group {
-                shared.insert((group, places.of(off.site)));
+                shared.insert((group, places.of_site(off.site)));
             }
         }
     }
-    let key = |places: &mut CallPaths, off: &OffCpu| {
-        let (group, place) = (kin.of_thread(view, off.thread), places.of(off.site));
+    let key = |places: &mut LockPlaces, off: &OffCpu| {
+        let (group, place) = (kin.of_thread(view, off.thread), places.of_site(off.site));
         match shared.contains(&(group, place)) {
             true => Key {
                 process: None,
@@ -121,7 +120,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             kin.of_thread(view, waker) == kin.of_thread(view, off.thread) && waker != off.thread;
         if same_group && looks_like_a_lock(view, off.site, site) {
             case.own += wake.wait_ns as f64;
-            if is_named(view, off.site, site) {
+            if is_named(view.model, off.site, site) {
                 case.named += wake.wait_ns as f64;
                 case.code.add(view, off.site);
                 case.code.add(view, site);
@@ -178,14 +177,17 @@ fn tells(view: &View, site: Option<SiteId>) -> bool {
 }
 
 /// Whether the waker was in the waiter's function, at another place: there it let go what it had taken. At the
-/// same place threads meet (a barrier); in another function they hand over work.
+/// same place, or where all are woken, threads meet (a barrier); in another function they hand over work.
 pub(crate) fn looks_like_a_lock(
     view: &View,
     waiter: Option<SiteId>,
     waker: Option<SiteId>,
 ) -> bool {
-    if is_named(view, waiter, waker) {
+    if is_named(view.model, waiter, waker) {
         return true;
+    }
+    if meet(view.model, waiter, waker) {
+        return false;
     }
     let (Some(waiter), Some(waker)) = (waiter, waker) else {
         return false;
@@ -196,67 +198,9 @@ pub(crate) fn looks_like_a_lock(
             // Of two places without a name nobody knows whether they are in one function.
             let named = !a.function.is_empty();
             let same = named && a.function == b.function && a.module == b.module;
-            same && (a.offset, a.line) != (b.offset, b.line)
+            (same && (a.offset, a.line) != (b.offset, b.line)) || is_pair(&a.function, &b.function)
         })
     })
-}
-
-/// The function of the C library whose lock it is that is waited for here, as the program calls it.
-fn library_call(view: &View, site: SiteId) -> Option<String> {
-    let site = view.model.site(site)?;
-    let inner = site.frames.get(..site.shown)?;
-    let locks = |frame: &SiteFrame| frame.function.contains("lll_lock_wait");
-    let at = inner.iter().position(locks)?;
-    let called = inner[at + 1..]
-        .iter()
-        .take_while(|frame| frame.module == inner[at].module);
-    let name = called.last()?.function.split('@').next()?;
-    let name = name.trim_start_matches("__GI_").trim_start_matches("_IO_");
-    let name = match name {
-        // localtime() and its kin jump there.
-        "__tz_convert" => "localtime",
-        name => name,
-    };
-    let lock = ["pthread_", "mtx_", "cnd_", "sem_", "lll_"]
-        .iter()
-        .any(|of| bare(name).starts_with(of));
-    (!name.is_empty() && !lock && inner[at].module.starts_with("libc")).then(|| name.to_owned())
-}
-
-/// Functions in which only a lock is waited for and let go: those of glibc's own data (stdio, malloc), of Rust's
-/// library and of Java's monitors. Such a wait is at the same place as its end, because the program calls one function
-/// that does both.
-const LOCKS: &[&str] = &[
-    "__lll_lock_wait",
-    "Mutex::lock_contended",
-    "RwLock::write_contended",
-    "RwLock::read_contended",
-    "ObjectMonitor::enter",
-    "ObjectMonitor::EnterI",
-];
-const UNLOCKS: &[&str] = &[
-    "__lll_lock_wake",
-    "Mutex::wake",
-    "Mutex::unlock",
-    "RwLock::wake_writer_or_readers",
-    "ObjectMonitor::exit",
-    "ObjectMonitor::ExitEpilog",
-];
-
-/// Whether waiter and waker are in such functions.
-fn is_named(view: &View, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    let is_in = |site: Option<SiteId>, functions: &[&str]| {
-        let site = site.and_then(|id| view.model.site(id));
-        let frames = site.map_or(&[][..], |site| {
-            site.frames.get(..=site.shown).unwrap_or(&site.frames)
-        });
-        frames.iter().any(|frame| {
-            // Rust: <std::sys::sync::mutex::futex::Mutex>::lock_contended.
-            let name = frame.function.replace('>', "");
-            functions.iter().any(|known| name.contains(known))
-        })
-    };
-    is_in(waiter, LOCKS) && is_in(waker, UNLOCKS)
 }
 
 impl Case<'_> {
@@ -318,12 +262,12 @@ impl Case<'_> {
             } else {
                 freed
             };
-        let (own, with_section) = self.code.shares(view, &waits.threads);
-        let in_lock = own * running;
-        let expected_cpu = switching.expected.max(LOCK_CODE * in_lock);
-        let most_cpu = most_cpu.max((with_section * running).min(NO_WORK * running));
+        let code = self.code.shares(view, &waits.threads);
+        let in_lock = code.expected * running;
+        let expected_cpu = switching.expected.max(in_lock);
+        let most_cpu = most_cpu.max(code.with_section.min(NO_WORK) * running);
         Saving {
-            expected: expected.max((LOCK_CODE * each(in_lock)).min(view.wall)),
+            expected: expected.max(each(in_lock).min(view.wall)),
             most: each(most_cpu).max(perhaps).max(freed),
             sure: SURE,
             cpu: (expected_cpu, most_cpu),
@@ -370,7 +314,7 @@ impl Case<'_> {
         let place = view.place(Some(site));
         let share = self.waits.share(view);
         let one_word = self.addresses.len() == 1;
-        let library = library_call(view, site);
+        let library = LibraryCalls::of(view.model, &self.waits.sites);
         let own = self.own / self.known.max(1.0);
         let released = most(self.wakers.clone());
         let mut list = self.waits.evidence();
@@ -401,7 +345,7 @@ impl Case<'_> {
                 "{} wait for one another {}{place}, {} of their time",
                 self.who(view, key),
                 match &library {
-                    Some(call) => format!("in {call}() of the C library, called at "),
+                    Some(calls) => format!("in {} of the C library, called at ", calls.names()),
                     None => "at ".into(),
                 },
                 percent(share)
@@ -411,11 +355,10 @@ impl Case<'_> {
                 "contended-futex",
                 "threads of one kind exclude one another",
                 match &library {
-                    Some(call) => format!(
-                        "call {call}() less often at {place} (keep or gather what it gives), or another function that shares nothing \
-                         between threads"
+                    Some(calls) => calls.fix(&place),
+                    None => format!(
+                        "less work under the lock at {place}, or one lock per part of the data"
                     ),
-                    None => format!("less work under the lock at {place}, or one lock per part of the data"),
                 },
             )],
             undecided: String::new(),

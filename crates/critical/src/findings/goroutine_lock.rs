@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffReason, ProcessId, SiteId, ThreadId, Waker};
 
 use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
 use super::Context;
@@ -26,8 +26,10 @@ const METHOD: &str =
     "time that few threads had a goroutine to run, and what the scheduler ran for it, gone";
 /// Samples in a lock's functions that say which one it is.
 const SAMPLES: u64 = 3;
-/// Share of the run that threads wait for the network or a timer from which on there may be nothing else to do.
+/// Share of the run that threads wait for the network or a timer from which on there may be nothing else to do, and waits that
+/// are for more than the runtime's own timers.
 const IDLE: f64 = 0.1;
+const POLLS: u64 = 20;
 
 /// Locks of goroutines.
 const LOCK: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
@@ -113,9 +115,9 @@ impl Woken {
         // A thread that is woken for who waits goes to sleep before, and finds its caches cold.
         let switches = 2.0 * self.by_locks as f64;
         let cpu = |each: f64| (in_scheduler + switches * each).min(NO_WORK * running);
-        let expected = match polls(view, process) < IDLE * view.wall {
-            true => EXPECTED,
-            false => 0.0,
+        let expected = match may_be_idle(view, process) {
+            true => 0.0,
+            false => EXPECTED,
         };
         let saving = Saving {
             expected: expected * (alone + cpu(0.0) / view.useful.max(1.0)),
@@ -192,20 +194,28 @@ impl Woken {
     }
 }
 
-/// Longest that one thread of the process waited for the network or a timer, nanoseconds.
-fn polls(view: &View, process: ProcessId) -> f64 {
-    let mut threads: BTreeMap<ThreadId, f64> = BTreeMap::new();
-    let polls =
-        |off: &&OffCpu| off.reason == OffReason::Poll && view.process(off.thread) == process;
-    for off in view.sched.offs.iter().filter(polls) {
-        *threads.entry(off.thread).or_default() += off.sum_ns as f64;
+/// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do. A thread
+/// without anything to run looks there as well, until another one wakes it.
+pub(super) fn may_be_idle(view: &View, process: ProcessId) -> bool {
+    let (mut threads, mut n): (BTreeMap<ThreadId, f64>, u64) = Default::default();
+    for wake in &view.sched.wakes {
+        let Some(off) = view.sched.off(wake.off) else {
+            continue;
+        };
+        let by_itself =
+            matches!(wake.waker, Waker::Thread(waker, _) if view.process(waker) == process);
+        if off.reason == OffReason::Poll && view.process(off.thread) == process && !by_itself {
+            *threads.entry(off.thread).or_default() += wake.wait_ns as f64;
+            n = n.saturating_add(wake.n);
+        }
     }
-    threads.into_values().fold(0.0, f64::max)
+    n >= POLLS && threads.values().any(|ns| *ns >= IDLE * view.wall)
 }
 
-/// Wall time that goes if as many as can work always do.
+/// Wall time that goes if as many as can work always do. Threads that wake one another queue for one processor while another
+/// is idle, so that those on processors count.
 fn spare(view: &View) -> f64 {
-    let few = levels(&view.sched.working).filter(|&(n, _)| n >= 1.0 && n < view.useful);
+    let few = levels(&view.sched.running).filter(|&(n, _)| n >= 1.0 && n < view.useful);
     few.map(|(n, ns)| ns * (1.0 - n / view.useful)).sum()
 }
 

@@ -13,8 +13,9 @@ use crate::levels::low_cm;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
-/// Members are there together for this share of the longest life.
+/// Members are there together for this share of the longest life, and each beside the busiest one for this share of its own.
 const TOGETHER: f64 = 0.6;
+const BESIDE: f64 = 0.5;
 /// The busiest one is at work for this share of its life: one that waits for work itself has no more of it.
 const BUSY: f64 = 0.7;
 /// A process that only waits for it, too: it may itself wait for members for this share of its work.
@@ -195,9 +196,13 @@ fn judge_by(
     let longest = members.iter().map(Member::life).fold(0.0, f64::max);
     // They begin together; who has less to do may end before.
     let start = members.iter().map(Member::start).min()?;
+    let beside = |m: &Member| {
+        let end = m.end().min(busiest.end());
+        end.saturating_sub(m.start().max(busiest.start())) as f64 >= BESIDE * m.life()
+    };
     let together = members
         .iter()
-        .all(|m| m.start().saturating_sub(start) as f64 <= (1.0 - TOGETHER) * longest);
+        .all(|m| m.start().saturating_sub(start) as f64 <= (1.0 - TOGETHER) * longest && beside(m));
     if !together
         || mean <= 0.0
         || most - mean < view.t.imbalance_ratio * mean

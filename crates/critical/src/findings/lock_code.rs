@@ -11,6 +11,11 @@ use crate::view::View;
 const SAMPLES: u64 = 30;
 /// Share of what threads run that goes into waiting and waking, from which on the word is hot, and certainly is.
 const HOT: (f64, f64) = (0.01, 0.05);
+/// Part of the functions that wait and wake that goes with a lock of one's own, or none: they are called only if another thread
+/// has it.
+const WAITING: f64 = 0.95;
+/// The same of the functions that call them: what is left takes and lets go a word that nobody else has.
+const LOCKING: f64 = 0.7;
 
 /// Functions of locks of the C library: those that wait and wake, and those that call them. These do little else: they
 /// take the lock, call a function that does the work (`random_r()`, `_IO_file_xsputn()`), and let it go.
@@ -35,12 +40,11 @@ impl<'a> LockCode<'a> {
         }
     }
 
-    /// Shares of what these threads run that go into taking, waiting for and letting go a hot lock, and into that and what
-    /// is done under it, whose data go from processor to processor as well; 0 if it is not hot, or too little is known.
+    /// What a hot lock takes of what these threads run; nothing if it is not hot, or too little is known.
     ///
     /// Samples are counted, and not the time of the slices in which they fell: a thread that is alone with the lock
     /// has the long ones.
-    pub(crate) fn shares(&self, view: &View, threads: &BTreeSet<ThreadId>) -> (f64, f64) {
+    pub(crate) fn shares(&self, view: &View, threads: &BTreeSet<ThreadId>) -> Shares {
         let (mut all, mut waiting, mut locking, mut under) = (0, 0, 0, 0);
         let samples = view.model.samples();
         for (slice, site) in samples.filter(|(slice, _)| threads.contains(&slice.thread)) {
@@ -61,13 +65,24 @@ impl<'a> LockCode<'a> {
             }
         }
         if all < SAMPLES {
-            return (0.0, 0.0);
+            return Shares::default();
         }
         let of_all = |n: u64| n as f64 / all as f64;
         let hot = ((of_all(waiting) - HOT.0) / (HOT.1 - HOT.0)).clamp(0.0, 1.0);
-        let own = waiting + locking;
-        (hot * of_all(own), hot * of_all(own + under))
+        Shares {
+            expected: hot * (WAITING * of_all(waiting) + LOCKING * of_all(locking)),
+            with_section: hot * of_all(waiting + locking + under),
+        }
     }
+}
+
+/// Shares of what threads run, 0..1.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Shares {
+    /// Taking, waiting for and letting go the lock: as much as goes with a lock of one's own, or none.
+    pub(crate) expected: f64,
+    /// All of it, and what is done under the lock, whose data go from processor to processor as well.
+    pub(crate) with_section: f64,
 }
 
 fn key(frame: &SiteFrame) -> (&str, &str) {

@@ -14,7 +14,7 @@ use super::limiting_stage::is_team;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
 use crate::levels::{at_least, low};
-use crate::switching::Switching;
+use crate::switching::{Switching, WORK};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -115,7 +115,15 @@ struct Turns<'a> {
     /// CPU time that is work or switching, nanoseconds, of all threads and between two waits.
     running: f64,
     step: f64,
-    cost: Switching,
+    /// What the hand-overs cost of it, by thread, nanoseconds.
+    prices: BTreeMap<ThreadId, Price>,
+}
+
+/// CPU time, nanoseconds: expected and at most.
+#[derive(Debug, Clone, Copy, Default)]
+struct Price {
+    expected: f64,
+    most: f64,
 }
 
 impl<'a> Turns<'a> {
@@ -136,7 +144,7 @@ impl<'a> Turns<'a> {
             n: 0.0,
             running: 0.0,
             step: 0.0,
-            cost: Switching::default(),
+            prices: BTreeMap::new(),
         };
         let rows: Vec<_> = turns.rows(view).collect();
         // More of one kind than there are processors meet late because they take turns: that is said of their number.
@@ -147,8 +155,36 @@ impl<'a> Turns<'a> {
         turns.running = rows.iter().map(|th| th.cpu_work_ns() as f64).sum();
         turns.step = turns.running / slices.max(1.0);
         turns.n = turns.each().map(|link| link.n as f64).sum();
-        turns.cost = Switching::of(view, &turns.threads, turns.n);
+        turns.prices = turns.prices(view);
         turns.is_fine(view).then_some(turns)
+    }
+
+    /// By what waits and their ends cost in the kernel, and by the samples in the functions that wait and wake, with their
+    /// locks: as much of these as these hand-overs are of all.
+    fn prices(&self, view: &View) -> BTreeMap<ThreadId, Price> {
+        let switching = Switching::of(view, &self.threads, self.n);
+        let offs = view.sched.offs.iter();
+        let hand_overs = offs.filter(|off| {
+            let waits = matches!(off.reason, OffReason::Futex | OffReason::Pipe);
+            waits && self.threads.contains(&off.thread) && !is_lock(view, off.object)
+        });
+        let all: f64 = hand_overs.map(|off| off.n as f64).sum();
+        let of_waits = (self.n / all.max(1.0)).min(1.0);
+        let price = |th: &SchedThread| {
+            let share = view.sync.share(th.thread, &self.threads);
+            let sampled = of_waits * share.unwrap_or(0.0);
+            let of_running = |ns: f64| (ns / self.running.max(1.0)).max(sampled).min(1.0 - WORK);
+            let cpu = th.cpu_work_ns() as f64;
+            Price {
+                expected: cpu * of_running(switching.expected),
+                most: cpu * of_running(switching.most),
+            }
+        };
+        self.rows(view).map(|th| (th.thread, price(th))).collect()
+    }
+
+    fn price(&self, of: impl Fn(&Price) -> f64) -> f64 {
+        self.prices.values().map(of).sum()
     }
 
     /// One kind of threads that waits for its own.
@@ -198,26 +234,27 @@ impl<'a> Turns<'a> {
     fn saving(&self, view: &View) -> Saving {
         let largest =
             |of: &dyn Fn(&SchedThread) -> f64| self.rows(view).map(of).fold(0.0, f64::max);
-        let left = |cost: f64, queues: bool| {
-            largest(&|th| {
-                let queued = th.delayed_ns as f64 - th.slices as f64 * WAKE_NS;
-                let queued = queued.max(0.0) + th.preempted_ns as f64;
-                let work = th.cpu_work_ns() as f64 * (1.0 - cost / self.running.max(1.0));
-                work + if queues { queued } else { 0.0 }
-            })
-        };
+        let price = |th: &SchedThread| self.prices.get(&th.thread).copied().unwrap_or_default();
+        let left = largest(&|th| {
+            let queued = th.delayed_ns as f64 - th.slices as f64 * WAKE_NS;
+            let queued = queued.max(0.0) + th.preempted_ns as f64;
+            th.cpu_work_ns() as f64 - price(th).expected + queued
+        });
+        let left_at_best = largest(&|th| th.cpu_work_ns() as f64 - price(th).most);
         let longest = largest(&|th| th.life_ns() as f64);
-        let cost = &self.cost;
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,
             true => EXPECTED.1,
             false => EXPECTED.0,
         };
         Saving {
-            expected: expected * (longest - left(cost.expected, true)).max(0.0),
-            most: (longest - left(cost.most, false)).max(0.0),
+            expected: expected * (longest - left).max(0.0),
+            most: (longest - left_at_best).max(0.0),
             sure: 0.0,
-            cpu: (expected * cost.expected, cost.most),
+            cpu: (
+                expected * self.price(|p| p.expected),
+                self.price(|p| p.most),
+            ),
         }
     }
 
@@ -251,7 +288,8 @@ impl<'a> Turns<'a> {
     }
 
     fn evidence(&self, waited: f64) -> Vec<Evidence> {
-        let Self { n, step, cost, .. } = self;
+        let Self { n, step, .. } = self;
+        let (expected, most) = (self.price(|p| p.expected), self.price(|p| p.most));
         let of_cpu = |ns: f64| percent(ns / self.running.max(1.0));
         vec![
             evidence(
@@ -273,12 +311,15 @@ impl<'a> Turns<'a> {
             ),
             evidence(
                 "switch_cpu_ns",
-                cost.expected,
-                format!(
-                    "{} of their CPU time are these switches, at most {}",
-                    of_cpu(cost.expected),
-                    of_cpu(cost.most)
-                ),
+                expected,
+                match (of_cpu(expected), of_cpu(most)) {
+                    (a, b) if a == b => {
+                        format!("{a} of their CPU time are hand-overs and their switches")
+                    }
+                    (a, b) => format!(
+                        "{a} of their CPU time are hand-overs and their switches, at most {b}"
+                    ),
+                },
             ),
         ]
     }

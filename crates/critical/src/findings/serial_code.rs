@@ -6,6 +6,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
 use convoy_model::{passes_on, CodeFrom, GroupId, SchedSource, SiteFrame, SiteId, Slice};
 
+use super::goroutine_lock::may_be_idle;
 use super::Context;
 use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};
@@ -22,7 +23,8 @@ const EXPECTED: f64 = 0.5;
 const SERIAL: f64 = 0.5;
 /// Places that are named as evidence.
 const PLACES: usize = 3;
-const METHOD: &str = "Amdahl's law: its time at low parallelism spread over the threads";
+const METHOD: &str =
+    "Amdahl's law: its time at low parallelism spread over the threads, or beside their work";
 
 /// One finding per group and phase.
 pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Finding> {
@@ -70,6 +72,12 @@ fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
     let view = cx.view;
     if view.sched.source == SchedSource::Perf {
         return 1.0;
+    }
+    // Goroutines that wait are no threads that do.
+    if view.roles.is_go(group) {
+        let group = view.model.groups.get(group.0 as usize);
+        let process = group.map(|group| group.process).unwrap_or_default();
+        return f64::from(!may_be_idle(view, process));
     }
     let spun = view
         .threads
@@ -176,7 +184,11 @@ impl Phase<'_> {
         }
         let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
         let time_low = counts * self.pieces.iter().map(|p| p.time).sum::<f64>();
-        let most = spread(cm, time_low, view.useful);
+        let split = spread(cm, time_low, view.useful);
+        // Where the others wait for it and leave processors unused, it may go on beside them as well.
+        let unused = (view.wall - view.cpu_work / view.useful.max(1.0)).max(0.0);
+        let waited = 1.0 - (without_others(view) / cm.max(1.0)).min(1.0);
+        let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let saving = Saving {
             expected: EXPECTED * most,

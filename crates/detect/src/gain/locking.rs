@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, ObjectId, Site, SiteId, ThreadId, Use};
+use convoy_model::{Model, ObjectId, Site, SiteId, SyncCode, ThreadId, Use};
 
 use crate::ops::{Locks, Role};
 use crate::view::View;
@@ -51,7 +51,7 @@ impl<'a> LockCode<'a> {
                 continue;
             };
             samples.all += slice.n;
-            let site = site.filter(|site| site.locking);
+            let site = site.filter(|site| site.sync == Some(SyncCode::Lock));
             if let Some(caller) = site.and_then(shown_function) {
                 *samples.locking.entry(caller).or_default() += slice.n;
             }

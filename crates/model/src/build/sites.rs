@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
 
 use crate::languages::{is_agent, is_language, is_virtual_machine};
-use crate::locking::is_locking;
 use crate::wrappers::passes_on;
-use crate::{ProcessId, Site, SiteFrame, SiteId};
+use crate::{ProcessId, Site, SiteFrame, SiteId, SyncCode};
 
 /// Makes sites of a process's stacks, each when it is first asked for.
 pub(super) struct Sites<'p> {
@@ -56,14 +55,14 @@ impl<'p> Sites<'p> {
             return id;
         }
         let all: Vec<SiteFrame> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
-        let locking = is_locking(&all);
+        let sync = SyncCode::of(&all);
         let expanded = own(all);
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
             process: self.id,
             shown: shown(&expanded),
             frames: expanded,
-            locking,
+            sync,
         });
         self.by_frames.insert(frames.to_vec(), id);
         id

@@ -1,0 +1,210 @@
+//! Which samples fell where threads exclude one another, or wait for and wake one another.
+
+use crate::languages::{is_agent, is_language};
+use crate::stubs::bare;
+use crate::{path, SiteFrame};
+
+/// What code does for the sake of other threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncCode {
+    /// Takes a lock, waits for it on the processor, or lets it go.
+    Lock,
+    /// Waits for something to come, or says that it is there: conditions, semaphores, barriers, channels.
+    HandOver,
+}
+
+/// Names of functions with which C programs and compilers lock, without leading underscores.
+const LOCKS: [&str; 13] = [
+    "pthread_mutex_",
+    "pthread_rwlock_",
+    "pthread_spin_",
+    "lll_lock_",
+    "GOMP_critical_",
+    "GOMP_atomic_",
+    "omp_set_lock",
+    "omp_set_nest_lock",
+    "omp_unset_",
+    "omp_test_",
+    "kmpc_critical",
+    "kmpc_end_critical",
+    "kmpc_set_lock",
+];
+/// The same of those with which they wait and wake. The last are of the C++ library's semaphores, latches and barriers.
+const HAND_OVERS: [&str; 12] = [
+    "pthread_cond_",
+    "pthread_barrier_",
+    "condvar_",
+    "cnd_",
+    "sem_",
+    "new_sem_",
+    "futex_",
+    "g_cond_",
+    "g_async_queue_",
+    "atomic_wait_address",
+    "platform_wait",
+    "platform_notify",
+];
+
+/// Modules of languages and libraries that do nothing else.
+const LOCK_PATHS: [&[&str]; 9] = [
+    &["std", "sys", "sync", "mutex"],
+    &["std", "sys", "sync", "rwlock"],
+    &["std", "sync", "mutex"],
+    &["std", "sync", "rwlock"],
+    &["std", "sync", "poison", "mutex"],
+    &["std", "sync", "poison", "rwlock"],
+    &["lock_api"],
+    &["parking_lot", "raw_mutex"],
+    &["parking_lot", "raw_rwlock"],
+];
+const HAND_OVER_PATHS: [&[&str]; 9] = [
+    &["std", "sync", "mpsc"],
+    &["std", "sync", "mpmc"],
+    &["std", "sync", "barrier"],
+    &["std", "sync", "condvar"],
+    &["std", "sync", "poison", "condvar"],
+    &["std", "sys", "sync", "condvar"],
+    &["std", "sys", "sync", "thread_parking"],
+    &["parking_lot", "condvar"],
+    &["crossbeam_channel"],
+];
+/// Of the locks' functions, those that are called where one is fought for. The fast path is inlined, and tells nothing: it is
+/// everywhere where a lock is taken.
+const FIGHTS: [&str; 5] = ["contended", "spin", "wake", "_slow", "park"];
+
+impl SyncCode {
+    /// What the code of a call path, leaf first, does so: by the language, or by the agent in its stead.
+    pub(crate) fn of(frames: &[SiteFrame]) -> Option<Self> {
+        if frames.first().is_some_and(|leaf| is_agent(&leaf.module)) {
+            return Some(Self::Lock);
+        }
+        let called = frames.iter().take_while(|frame| is_language(frame));
+        let codes = called.filter_map(Self::of_function);
+        // Who waits for a condition takes a lock within.
+        codes.max_by_key(|code| *code == Self::Lock)
+    }
+
+    fn of_function(frame: &SiteFrame) -> Option<Self> {
+        let name = bare(&frame.function);
+        let is_one_of = |known: &[&str]| known.iter().any(|begin| name.starts_with(begin));
+        if is_one_of(&LOCKS) {
+            return Some(Self::Lock);
+        }
+        if is_one_of(&HAND_OVERS) {
+            return Some(Self::HandOver);
+        }
+        let path = path::components(&frame.function);
+        let is_in = |modules: &[&[&str]]| modules.iter().any(|module| is_below(&path, module));
+        let fights = |name: &String| FIGHTS.iter().any(|part| name.contains(part));
+        if is_in(&LOCK_PATHS) && path.last().is_some_and(fights) {
+            return Some(Self::Lock);
+        }
+        is_in(&HAND_OVER_PATHS).then_some(Self::HandOver)
+    }
+}
+
+fn is_below(path: &[String], module: &[&str]) -> bool {
+    path.len() > module.len() && path.iter().zip(module).all(|(a, b)| a == b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SyncCode;
+    use crate::SiteFrame;
+
+    fn frames(functions: &[(&str, &str)]) -> Vec<SiteFrame> {
+        let frame = |&(module, function): &(&str, &str)| SiteFrame {
+            module: module.into(),
+            function: function.into(),
+            ..SiteFrame::default()
+        };
+        functions.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn locks_and_hand_overs_of_c_openmp_and_rust_are_told() {
+        let libc = "libc.so.6";
+        let gomp = "libgomp.so.1.0.0";
+        for locking in [
+            &[(libc, "___pthread_mutex_lock"), ("app", "work")][..],
+            &[
+                (libc, "__GI___lll_lock_wait"),
+                (libc, "pthread_mutex_lock"),
+                ("app", "work"),
+            ],
+            &[("libconvoy-1.so", ""), ("app", "work")],
+            &[
+                (gomp, ""),
+                (gomp, "GOMP_critical_start"),
+                ("app", "main._omp_fn.0"),
+            ],
+            &[(gomp, "GOMP_critical_end"), ("app", "main._omp_fn.0")],
+            &[
+                ("app", "core::sync::atomic::atomic_load<u32>"),
+                ("app", "std::sys::sync::mutex::futex::Mutex::spin"),
+                (
+                    "app",
+                    "std::sync::poison::mutex::Mutex<alloc::vec::Vec<u64>>::lock<u64>",
+                ),
+                ("app", "app::count"),
+            ],
+            &[
+                ("app", "parking_lot::raw_mutex::RawMutex::lock_slow"),
+                ("app", "app::count"),
+            ],
+        ] {
+            assert_eq!(
+                SyncCode::of(&frames(locking)),
+                Some(SyncCode::Lock),
+                "{locking:?}"
+            );
+        }
+        for handing_over in [
+            &[(libc, "pthread_cond_signal@@GLIBC_2.3.2"), ("app", "put")][..],
+            &[
+                (libc, "__futex_abstimed_wait_common"),
+                (libc, "__new_sem_wait_slow64"),
+                ("app", "take"),
+            ],
+            &[
+                ("app", "std::sync::mpsc::Receiver<u64>::recv"),
+                ("app", "app::count"),
+            ],
+        ] {
+            assert_eq!(
+                SyncCode::of(&frames(handing_over)),
+                Some(SyncCode::HandOver),
+                "{handing_over:?}"
+            );
+        }
+        for other in [
+            &[
+                (libc, "memcpy"),
+                ("app", "work"),
+                (libc, "pthread_mutex_lock"),
+            ][..],
+            &[
+                (
+                    "app",
+                    "<std::sync::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop",
+                ),
+                (
+                    "app",
+                    "core::ptr::drop_in_place<std::sync::mutex::MutexGuard<u64>>",
+                ),
+                ("app", "app::count"),
+            ],
+            &[(gomp, ""), (gomp, "GOMP_parallel"), ("app", "main")],
+            &[
+                (
+                    "app",
+                    "alloc::sync::Arc<std::sync::mutex::Mutex<u64>>::drop_slow",
+                ),
+                ("app", "app::count"),
+            ],
+            &[],
+        ] {
+            assert_eq!(SyncCode::of(&frames(other)), None, "{other:?}");
+        }
+    }
+}
