@@ -1,9 +1,13 @@
 //! The sentence at the head of the report.
 
-use convoy_model::words::{percent, plural};
+use std::collections::BTreeMap;
 
-use crate::rows::Analysis;
-use crate::view::View;
+use convoy_model::words::{percent, plural};
+use convoy_model::SiteId;
+
+use crate::rows::{Analysis, Parallelism};
+use crate::tables::paths::most;
+use crate::view::{is_file_io, View};
 
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
@@ -11,6 +15,8 @@ const CPU_BOUND: f64 = 0.9;
 const IDLE: f64 = 0.5;
 /// Share of the run at low parallelism that is worth a word.
 const LOW: f64 = 0.1;
+/// One thread that is on a CPU for this share of the run is what limits it.
+const BUSY: f64 = 0.8;
 /// Working threads over those that could: this is parallel.
 const PARALLEL: f64 = 0.8;
 
@@ -48,10 +54,7 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
         );
     }
     if p.workers_at_once < 2 {
-        return format!(
-            "One thread did the work, on a CPU {} of the run: there is nothing parallel to judge.",
-            percent(p.running_mean.min(1.0))
-        );
+        return one_thread(view, p);
     }
     let cpu_bound = p.cpus > 0 && p.running_mean >= CPU_BOUND * f64::from(p.cpus);
     if cpu_bound {
@@ -61,4 +64,47 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
         return format!("{how}: it is parallel.");
     }
     format!("{how}: no code was found that keeps the others from working.")
+}
+
+/// The program is not parallel: on several CPUs it could be, if somebody divided its work.
+fn one_thread(view: &View, p: &Parallelism) -> String {
+    let share = percent(p.running_mean.min(1.0));
+    let said = format!("One thread at a time did the work, on a CPU {share} of the run");
+    let in_files = in_files(view);
+    if let Some(site) = most(in_files.clone()) {
+        let ratio = in_files.values().sum::<f64>() / view.wall;
+        if ratio >= LOW {
+            return format!(
+                "{said}, and waited for files for {}, most at {}.",
+                percent(ratio.min(1.0)),
+                view.place(Some(site))
+            );
+        }
+    }
+    let mut samples: BTreeMap<SiteId, f64> = BTreeMap::new();
+    for (slice, _) in view.model.samples() {
+        if let Some(site) = slice.site {
+            *samples.entry(site).or_default() += slice.n as f64;
+        }
+    }
+    match most(samples).filter(|_| p.cpus > 1 && p.running_mean >= BUSY) {
+        Some(site) => format!(
+            "{said}. The others of {} CPUs had nothing to do: to use them its work would have to be divided, most of which is in {}.",
+            p.cpus,
+            view.place(Some(site))
+        ),
+        None => format!("{said}: there is nothing parallel to judge."),
+    }
+}
+
+/// What threads that work waited for files, by place.
+fn in_files(view: &View) -> BTreeMap<SiteId, f64> {
+    let mut sites = BTreeMap::new();
+    let offs = view.sched.offs.iter();
+    for off in offs.filter(|off| is_file_io(off.reason) && view.workers.contains(&off.thread)) {
+        if let Some(site) = off.site {
+            *sites.entry(site).or_default() += off.sum_ns as f64;
+        }
+    }
+    sites
 }

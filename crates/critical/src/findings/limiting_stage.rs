@@ -262,22 +262,37 @@ fn finding(
                 } else {
                     "one stage works all the time while those before and after it wait for it"
                 },
-                format!(
-                    "{needed:.0} threads for {name} instead of {}, or less work in it",
-                    slow.threads
-                ),
+                fix(view, slow, &name, needed),
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the next stage"),
             share_of_thread_time: slow.load().min(1.0),
             caveats: main(view, slow.group)
                 .then(|| {
-                    "it is the main thread: part of its work would have to move to others".into()
+                    "it is the main thread: whether its work can move to others is not known".into()
                 })
                 .into_iter()
                 .collect(),
         },
     ))
+}
+
+/// Of a main thread there is one in each process.
+fn fix(view: &View, slow: &Stage, name: &str, needed: f64) -> String {
+    if !main(view, slow.group) {
+        return format!(
+            "{needed:.0} threads for {name} instead of {}, or less work in it",
+            slow.threads
+        );
+    }
+    let group = view.model.groups.get(slow.group.0 as usize);
+    let process = group.and_then(|g| view.model.processes.get(g.process.0 as usize));
+    let python = process.is_some_and(|process| process.name.starts_with("python"));
+    let others = match python {
+        true => "more processes (threads of Python would take turns on its interpreter lock)",
+        false => "other threads or more processes",
+    };
+    format!("part of what {name} does for {others}, or less work in it")
 }
 
 fn main(view: &View, group: GroupId) -> bool {

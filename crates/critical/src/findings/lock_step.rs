@@ -29,6 +29,8 @@ const STEP_NS: f64 = 5.0 * SWITCH_NS.1;
 const OVERLAP: f64 = 0.1;
 /// The same where threads of one kind meet. Uneven steps that are longer than this are a matter of balance.
 const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
+/// Threads of one kind for each processor that may meet so, but no more: longer steps then wait for the others' turns.
+const CROWD: f64 = 4.0;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
@@ -147,8 +149,8 @@ impl<'a> Turns<'a> {
             prices: BTreeMap::new(),
         };
         let rows: Vec<_> = turns.rows(view).collect();
-        // More of one kind than there are processors meet late because they take turns: that is said of their number.
-        if rows.len() < 2 || (turns.meet() && rows.len() as f64 > view.cpus) {
+        // Of very many more than processors it is the number that matters first.
+        if rows.len() < 2 || (turns.meet() && rows.len() as f64 > CROWD * view.cpus) {
             return None;
         }
         let slices: f64 = rows.iter().map(|th| th.slices as f64).sum();
@@ -187,6 +189,11 @@ impl<'a> Turns<'a> {
         self.prices.values().map(of).sum()
     }
 
+    /// Whether more of one kind meet than there are processors.
+    fn crowded(&self, view: &View) -> bool {
+        self.meet() && self.threads.len() as f64 > view.cpus
+    }
+
     /// One kind of threads that waits for its own.
     fn meet(&self) -> bool {
         self.groups.len() == 1
@@ -205,7 +212,12 @@ impl<'a> Turns<'a> {
     /// Whether the steps are so small that their hand-over matters, or may overlap.
     fn is_fine(&self, view: &View) -> bool {
         if self.meet() {
-            return self.step <= MEETING_NS;
+            let longest = if self.crowded(view) {
+                STEP_NS
+            } else {
+                MEETING_NS
+            };
+            return self.step <= longest;
         }
         let of_run = |ns: f64| ns >= OVERLAP * view.wall;
         let working = &view.sched.working;
@@ -235,12 +247,21 @@ impl<'a> Turns<'a> {
         let largest =
             |of: &dyn Fn(&SchedThread) -> f64| self.rows(view).map(of).fold(0.0, f64::max);
         let price = |th: &SchedThread| self.prices.get(&th.thread).copied().unwrap_or_default();
+        // More of one kind than there are processors meet late because they take turns, too: what they run is left.
+        let in_turns = self.crowded(view);
+        let at_least = |price: f64| match in_turns {
+            true => (self.running - price).max(0.0) / view.cpus,
+            false => 0.0,
+        };
         let left = largest(&|th| {
             let queued = th.delayed_ns as f64 - th.slices as f64 * WAKE_NS;
             let queued = queued.max(0.0) + th.preempted_ns as f64;
+            let queued = if in_turns { 0.0 } else { queued };
             th.cpu_work_ns() as f64 - price(th).expected + queued
         });
+        let left = left.max(at_least(self.price(|p| p.expected)));
         let left_at_best = largest(&|th| th.cpu_work_ns() as f64 - price(th).most);
+        let left_at_best = left_at_best.max(at_least(self.price(|p| p.most)));
         let longest = largest(&|th| th.life_ns() as f64);
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,
@@ -296,8 +317,13 @@ impl<'a> Turns<'a> {
                 "hand_overs",
                 *n,
                 format!(
-                    "{} waits that the other side ended, {} together",
+                    "{} waits that {} ended, {} together",
                     count(*n),
+                    if self.meet() {
+                        "another one"
+                    } else {
+                        "the other side"
+                    },
                     duration(waited)
                 ),
             ),
@@ -341,9 +367,12 @@ impl<'a> Turns<'a> {
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the work of the busiest of them"),
             share_of_thread_time: share.min(1.0),
-            caveats: vec![
-                "whether a piece may be handed over later than it is ready is not known".into(),
-            ],
+            caveats: vec![match self.meet() {
+                true => "whether the steps can be larger is not known".into(),
+                false => {
+                    "whether a piece may be handed over later than it is ready is not known".into()
+                }
+            }],
         })
     }
 }

@@ -18,6 +18,8 @@ use crate::view::View;
 const DOMINANT: f64 = 0.8;
 /// Nobody knows whether code can be spread or overlapped: half of it is expected to be.
 const EXPECTED: f64 = 0.5;
+/// Of a garbage collector that is known to exist in parallel.
+const COLLECTOR_EXPECTED: f64 = 0.8;
 /// Code that is not low for this share of its time runs in parallel: that its last thread ends alone is a matter
 /// of balance.
 const SERIAL: f64 = 0.5;
@@ -25,6 +27,9 @@ const SERIAL: f64 = 0.5;
 const PLACES: usize = 3;
 const METHOD: &str =
     "Amdahl's law: its time at low parallelism spread over the threads, or beside their work";
+
+const COLLECTOR: &str = "a garbage collector that works in several threads (-XX:+UseParallelGC, -XX:+UseG1GC), a larger young \
+                         generation (-Xmn), or fewer objects that are soon garbage";
 
 /// One finding per group and phase.
 pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Finding> {
@@ -191,7 +196,11 @@ impl Phase<'_> {
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let saving = Saving {
-            expected: EXPECTED * most,
+            expected: most
+                * match self.is_collector() {
+                    true => COLLECTOR_EXPECTED,
+                    false => EXPECTED,
+                },
             most: most.max(perhaps),
             sure: 0.0,
             ..Saving::default()
@@ -228,13 +237,28 @@ impl Phase<'_> {
             causes: vec![cause(
                 "serial-code",
                 "this code runs on one thread while the others wait for it",
-                format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
+                match self.is_collector() {
+                    true => COLLECTOR.into(),
+                    false => format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
+                },
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "whether that work can be split or overlapped at all"),
             share_of_thread_time: share,
-            caveats: self.caveats(cx, first),
+            caveats: match self.is_collector() {
+                true => Vec::new(),
+                false => self.caveats(cx, first),
+            },
         })
+    }
+
+    /// Whether it is Java's serial garbage collector.
+    fn is_collector(&self) -> bool {
+        let collects = |frame: &SiteFrame| {
+            frame.module.starts_with("libjvm.so") && frame.function.contains("Generation::collect")
+        };
+        let frames = |piece: &Piece| piece.frames.iter().any(|frame| collects(frame));
+        self.pieces.iter().any(frames)
     }
 
     /// The function that all of it goes through; with the line where it is the innermost one.

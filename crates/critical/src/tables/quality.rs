@@ -79,8 +79,9 @@ fn remarks(q: &Quality) -> Vec<String> {
     }
     if q.contradictions as f64 > LOST * q.events as f64 {
         list.push(format!(
-            "{} events contradict what was known of their thread: times of some threads are off",
-            count(q.contradictions as f64)
+            "{} events of {} contradict what was known of their thread, so that a switch before was not seen: times of some threads are off by a little",
+            count(q.contradictions as f64),
+            count(q.events as f64)
         ));
     }
     if q.sample_period_ns == 0 {

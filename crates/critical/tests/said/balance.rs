@@ -130,7 +130,8 @@ fn one_thread_is_not_judged() {
     let a = analysis(&busy(1, 8));
     assert_eq!(ids(&a), [""; 0]);
     assert!(
-        a.verdict.starts_with("One thread did the work"),
+        a.verdict.starts_with("One thread at a time did the work")
+            && a.verdict.contains("work() a.c:10"),
         "{}",
         a.verdict
     );

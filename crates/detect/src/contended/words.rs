@@ -25,10 +25,15 @@ impl Unit<'_> {
         match id {
             "asymmetric-contention" => {
                 let f = self.family.map_or(0.0, |f| f.top_tenth_waits);
-                format!("{name}: a tenth of them gets {} of the waits", percent(f))
+                let few = match self.locks.len() {
+                    0..=10 => "one",
+                    _ => "a tenth",
+                };
+                format!("{name}: {few} of them gets {} of the waits", percent(f))
             }
             "frequent-lock" => format!(
-                "{name} is taken {} times a second, hardly contended",
+                "{name} {} taken {} times a second, hardly contended",
+                if self.locks.len() == 1 { "is" } else { "are" },
                 count(s.frequency_hz)
             ),
             _ => {

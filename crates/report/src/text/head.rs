@@ -88,7 +88,7 @@ fn signal_name(signal: i32) -> String {
     name.into()
 }
 
-/// The process of the first finding, else the one with most thread time.
+/// The process of the first finding, else the one that ran most.
 fn most_telling<'a>(report: &Report<'a>) -> Option<&'a Parallelism> {
     let rows = &report.analysis.parallelism;
     let wanted: Option<ProcessId> = report
@@ -98,11 +98,21 @@ fn most_telling<'a>(report: &Report<'a>) -> Option<&'a Parallelism> {
         .and_then(|finding| subject::process(report.model, finding));
     rows.iter()
         .find(|row| Some(row.process) == wanted)
-        .or_else(|| rows.iter().max_by_key(|row| row.thread_time_ns))
+        .or_else(|| {
+            rows.iter()
+                .max_by_key(|row| (row.cpu_ns, row.thread_time_ns))
+        })
 }
 
 fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
-    if report.analysis.parallelism.len() > 1 {
+    let several = report.analysis.parallelism.len() > 1;
+    let all = report.critical.map(|critical| &critical.parallelism);
+    let all = all.filter(|all| several && all.cpus > 0);
+    if let Some(all) = all {
+        // Of all processes together; what follows is of one.
+        cpus(page, all.running_mean, all.cpus);
+    }
+    if several {
         if let Some(process) = report.model.processes.get(row.process.0 as usize) {
             let text = format!(
                 "{} (pid {}), {} of {}",
@@ -114,15 +124,8 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
             page.hang(0, plain("here"), LABEL, vec![plain(text)]);
         }
     }
-    if row.cpus > 0 {
-        let text = format!(
-            "{}  {} of {} busy on average ({})",
-            page.bar(row.cpu_ratio, 20),
-            few(row.cpus_busy),
-            row.cpus,
-            percent(row.cpu_ratio)
-        );
-        page.hang(0, plain("CPUs"), LABEL, vec![plain(text)]);
+    if all.is_none() && row.cpus > 0 {
+        cpus(page, row.cpus_busy, row.cpus);
     }
     let process = report.model.processes.get(row.process.0 as usize);
     let seen = Seen {
@@ -139,6 +142,13 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
     if let Some(critical) = report.critical {
         critical::reasons::head(page, &critical.reasons, LABEL);
     }
+}
+
+fn cpus(page: &mut Page, busy: f64, of: u32) {
+    let ratio = (busy / f64::from(of)).min(1.0);
+    let (bar, busy, share) = (page.bar(ratio, 20), few(busy), percent(ratio));
+    let text = format!("{bar}  {busy} of {of} busy on average ({share})");
+    page.hang(0, plain("CPUs"), LABEL, vec![plain(text)]);
 }
 
 /// Who saw the threads of a process.
