@@ -88,7 +88,7 @@ struct cv_bpf_config {
 
 /* What convoy tells the programs while they run, and back. */
 struct cv_bpf_control {
-	uint32_t adopt_parent;  /* processes that this one forks are recorded; 0 = none */
+	uint32_t adopt_parent;  /* processes that this thread forks are recorded; 0 = none */
 	uint32_t adopting;      /* running processes are being adopted: forks look at the list, too */
 	uint64_t adopted;       /* threads found running; atomic */
 	uint64_t lives_lost;    /* forks, execs, exits that could not be told; atomic */

@@ -53,8 +53,8 @@ static __always_inline bool child_is_wanted(struct task_struct *parent, struct t
 	shared = the_control();
 	if (!shared)
 		return false;
-	/* Not a thread of convoy's own. */
-	if (shared->adopt_parent == tgid && child->pid == child->tgid)
+	/* Neither a thread of convoy's own, nor what another of its threads starts. */
+	if (shared->adopt_parent == (uint32_t)parent->pid && child->pid == child->tgid)
 		return true;
 	return shared->adopting && bpf_map_lookup_elem(&targets, &tgid);
 }

@@ -172,7 +172,16 @@ fn counts_are_exact_and_waits_have_stacks_and_holders() {
     let recording = record("");
     let profile = recording.profile;
     assert_eq!(profile.meta.exit, Exit::Status(0));
-    assert_eq!((profile.processes.len(), &profile.meta.notes), (1, &vec![]));
+    let known: Vec<_> = profile
+        .processes
+        .iter()
+        .map(|p| (p.pid, p.ppid, &p.exe, &p.args, p.threads.len()))
+        .collect();
+    assert_eq!(
+        (known.len(), &profile.meta.notes),
+        (1, &vec![]),
+        "{known:?}"
+    );
     let p = &profile.processes[0];
     check_two_workers(p);
     assert!(

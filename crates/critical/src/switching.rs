@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, OffReason, SchedThread, ThreadId};
+use convoy_model::{Model, OffReason, SchedThread, Site, SiteFrame, SyncCode, ThreadId};
 
 use crate::gain::SWITCH_NS;
 use crate::view::View;
@@ -14,36 +14,68 @@ pub(crate) const WORK: f64 = 0.1;
 /// Samples of a thread, and of threads together, from which on a share of them means something.
 const SAMPLES: u64 = 30;
 
-/// Samples of threads, and those of them where it waits for others, wakes them, takes a lock or lets it go.
-#[derive(Debug, Default)]
-pub(crate) struct SyncSamples(BTreeMap<ThreadId, (u64, u64)>);
+/// A function: its file and its name.
+pub(crate) type Function<'a> = (&'a str, &'a str);
 
-impl SyncSamples {
-    pub(crate) fn of(model: &Model) -> Self {
-        let mut samples: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
-        for (slice, site) in model.samples() {
-            let (all, sync) = samples.entry(slice.thread).or_default();
-            *all += slice.n;
-            if site.is_some_and(|site| site.sync.is_some()) {
-                *sync += slice.n;
+/// Samples of threads at work.
+#[derive(Debug, Default)]
+pub(crate) struct SyncSamples<'a>(BTreeMap<ThreadId, Samples<'a>>);
+
+#[derive(Debug, Default)]
+struct Samples<'a> {
+    all: u64,
+    /// Where it waits for others or wakes them.
+    handing_over: u64,
+    /// Where it takes a lock or lets it go, by who called that.
+    locking: BTreeMap<Function<'a>, u64>,
+}
+
+impl<'a> SyncSamples<'a> {
+    pub(crate) fn of(model: &'a Model) -> Self {
+        let mut samples: BTreeMap<ThreadId, Samples> = BTreeMap::new();
+        let working = model.samples().filter(|(slice, _)| slice.spin.is_none());
+        for (slice, site) in working {
+            let of = samples.entry(slice.thread).or_default();
+            of.all += slice.n;
+            match site.and_then(|site| site.sync) {
+                Some(SyncCode::HandOver) => of.handing_over += slice.n,
+                Some(SyncCode::Lock) => {
+                    if let Some(caller) = site.and_then(Site::shown_frame) {
+                        *of.locking.entry(function(caller)).or_default() += slice.n;
+                    }
+                }
+                None => {}
             }
         }
         Self(samples)
     }
 
-    /// Share of what a thread runs that is such code, 0..1: that of all of `threads` where it has too few samples of its
-    /// own, and nothing where they have too few.
-    pub(crate) fn share(&self, id: ThreadId, threads: &BTreeSet<ThreadId>) -> Option<f64> {
-        let of = |id: &ThreadId| self.0.get(id).copied().unwrap_or_default();
-        let (mut all, mut sync) = of(&id);
-        if all < SAMPLES {
-            (all, sync) = threads
-                .iter()
-                .map(of)
-                .fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
-        }
-        (all >= SAMPLES).then(|| sync as f64 / all as f64)
+    /// Share of what each thread runs that hands over, with the locks that are taken in these functions, 0..1: that of all of
+    /// them where a thread has too few samples of its own, and nothing where they have too few.
+    pub(crate) fn shares(
+        &self,
+        threads: &BTreeSet<ThreadId>,
+        at: &BTreeSet<Function>,
+    ) -> BTreeMap<ThreadId, f64> {
+        let of = |id: &ThreadId| {
+            self.0.get(id).map_or((0, 0), |of| {
+                let locks = of.locking.iter().filter(|(caller, _)| at.contains(*caller));
+                (of.all, of.handing_over + locks.map(|(_, n)| n).sum::<u64>())
+            })
+        };
+        let all = threads.iter().map(of);
+        let all = all.fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
+        let share = |(all, sync): (u64, u64)| sync as f64 / all.max(1) as f64;
+        let known = |id: &ThreadId| match of(id) {
+            own if own.0 >= SAMPLES => Some((*id, share(own))),
+            _ => (all.0 >= SAMPLES).then(|| (*id, share(all))),
+        };
+        threads.iter().filter_map(known).collect()
     }
+}
+
+pub(crate) fn function(frame: &SiteFrame) -> Function<'_> {
+    (&frame.module, &frame.function)
 }
 
 /// CPU time that waits cost, nanoseconds.

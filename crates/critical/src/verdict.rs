@@ -6,6 +6,7 @@ use convoy_model::words::{percent, plural};
 use convoy_model::SiteId;
 
 use crate::rows::{Analysis, Parallelism};
+use crate::switching::{function, Function};
 use crate::tables::paths::most;
 use crate::view::{is_file_io, View};
 
@@ -17,6 +18,8 @@ const IDLE: f64 = 0.5;
 const LOW: f64 = 0.1;
 /// One thread that is on a CPU for this share of the run is what limits it.
 const BUSY: f64 = 0.8;
+/// A function with this share of what it runs is named.
+const MOST: f64 = 0.2;
 /// Working threads over those that could: this is parallel.
 const PARALLEL: f64 = 0.8;
 
@@ -81,20 +84,26 @@ fn one_thread(view: &View, p: &Parallelism) -> String {
             );
         }
     }
-    let mut samples: BTreeMap<SiteId, f64> = BTreeMap::new();
+    if p.cpus < 2 || p.running_mean < BUSY {
+        return format!("{said}: there is nothing parallel to judge.");
+    }
+    let mut functions: BTreeMap<Function, u64> = BTreeMap::new();
+    let mut all = 0;
     for (slice, _) in view.model.samples() {
-        if let Some(site) = slice.site {
-            *samples.entry(site).or_default() += slice.n as f64;
+        all += slice.n;
+        if let Some(frame) = slice.site.and_then(|site| view.shown(site)) {
+            *functions.entry(function(frame)).or_default() += slice.n;
         }
     }
-    match most(samples).filter(|_| p.cpus > 1 && p.running_mean >= BUSY) {
-        Some(site) => format!(
-            "{said}. The others of {} CPUs had nothing to do: to use them its work would have to be divided, most of which is in {}.",
-            p.cpus,
-            view.place(Some(site))
-        ),
-        None => format!("{said}: there is nothing parallel to judge."),
-    }
+    let most = functions.into_iter().max_by_key(|(_, n)| *n);
+    let most = most.filter(|((_, name), n)| !name.is_empty() && *n as f64 >= MOST * all as f64);
+    let place = most.map_or(String::new(), |((_, name), n)| {
+        format!(": {} of it is in {name}()", percent(n as f64 / all as f64))
+    });
+    format!(
+        "{said}. The others of {} CPUs had nothing to do: to use them its work would have to be divided{place}.",
+        p.cpus
+    )
 }
 
 /// What threads that work waited for files, by place.

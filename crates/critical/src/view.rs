@@ -46,7 +46,7 @@ pub(crate) struct View<'a> {
     pub(crate) low_below: f64,
     /// CPU time without busy waiting.
     pub(crate) cpu_work: f64,
-    pub(crate) sync: SyncSamples,
+    pub(crate) sync: SyncSamples<'a>,
 }
 
 impl<'a> View<'a> {

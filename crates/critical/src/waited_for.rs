@@ -67,6 +67,14 @@ impl WaitedFor {
         most(self.by_group.get(&group))
     }
 
+    /// The same of threads that do real work, and are not in it.
+    pub(crate) fn by_other_workers(&self, view: &View, group: GroupId) -> f64 {
+        let waiters = self.by_group.get(&group).into_iter().flatten();
+        let others =
+            waiters.filter(|(id, _)| view.workers.contains(id) && view.role(**id) != group);
+        others.map(|(_, ns)| *ns).fold(0.0, f64::max)
+    }
+
     /// Time that threads of the group waited for one another: while one works, all others wait.
     pub(crate) fn one_another(&self, group: GroupId, members: &[ThreadId]) -> f64 {
         let waiters = self.by_group.get(&group).into_iter().flatten();

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{GroupId, OffReason};
+use convoy_model::{GroupId, OffReason, ThreadId};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::causes::cause;
@@ -32,6 +32,7 @@ const METHOD: &str =
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     let meetings = events.iter().filter(|e| e.class == EventClass::Straggler);
+    let slept = sleeps(cx.view);
     let mut all: Vec<Finding> = meetings
         .filter_map(|e| Meeting::of(cx.view, e).finding(cx, e))
         .collect();
@@ -39,7 +40,7 @@ pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
         cx.view
             .groups()
             .into_iter()
-            .filter_map(|g| at_the_end(cx, g)),
+            .filter_map(|g| at_the_end(cx, g, &slept)),
     );
     all
 }
@@ -310,16 +311,20 @@ fn uneven_work(here: &str, constant: bool) -> convoy_model::finding::Cause {
     )
 }
 
-/// Time that a thread slept, as the scheduler saw it: that is no work, whoever it waited for so. Nanoseconds.
-fn slept(view: &View, t: &ThreadTime) -> f64 {
+/// Time that threads slept, as the scheduler saw it: that is no work, whoever they waited for so. Nanoseconds.
+fn sleeps(view: &View) -> BTreeMap<ThreadId, f64> {
+    let mut slept = BTreeMap::new();
     let offs = view.model.sched.iter().flat_map(|sched| &sched.offs);
-    let sleeps = offs.filter(|off| off.thread == t.id && off.reason == OffReason::Sleep);
-    sleeps.map(|off| off.sum_ns as f64).sum()
+    for off in offs.filter(|off| off.reason == OffReason::Sleep) {
+        *slept.entry(off.thread).or_insert(0.0) += off.sum_ns as f64;
+    }
+    slept
 }
 
 /// Threads that are created together and end apart: whoever joins them waits for the last.
-fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
+fn at_the_end(cx: &Context, group: GroupId, slept: &BTreeMap<ThreadId, f64>) -> Option<Finding> {
     let view = cx.view;
+    let work = |t: &ThreadTime| (t.busy() - slept.get(&t.id).unwrap_or(&0.0)).max(0.0);
     let mut threads: Vec<_> = view.group_threads(group).filter(|t| !t.main).collect();
     threads.sort_by(|a, b| a.start.total_cmp(&b.start));
     let (mut saved, mut saved_max, mut stretch, mut cpu, mut last) = (0.0, 0.0, 0.0, 0.0, None);
@@ -329,7 +334,6 @@ fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
         let Some(slowest) = batch.threads.iter().max_by(|a, b| a.end.total_cmp(&b.end)) else {
             continue;
         };
-        let work = |t: &ThreadTime| (t.busy() - slept(view, t)).max(0.0);
         let mean = batch.threads.iter().map(|t| work(t)).sum::<f64>() / n;
         let early = batch.threads.iter().map(|t| batch.end - t.end).sum::<f64>() / n;
         // Uneven ends alone may be threads that had to wait: it must be the work that is uneven. Not the time either
@@ -368,8 +372,7 @@ fn at_the_end(cx: &Context, group: GroupId) -> Option<Finding> {
     }
     let name = view.group_name(group);
     let share = saved / stretch;
-    let row =
-        |f: fn(f64, f64) -> f64, start| view.group_threads(group).map(|t| t.busy()).fold(start, f);
+    let row = |f: fn(f64, f64) -> f64, start| view.group_threads(group).map(work).fold(start, f);
     let (least, most) = (row(f64::min, f64::INFINITY), row(f64::max, 0.0));
     Some(Finding {
         id: "straggler",

@@ -29,8 +29,8 @@ const LOCKS: [&str; 13] = [
     "kmpc_end_critical",
     "kmpc_set_lock",
 ];
-/// The same of those with which they wait and wake. The last are of the C++ library's semaphores, latches and barriers.
-const HAND_OVERS: [&str; 12] = [
+/// The same of those with which they wait and wake.
+const HAND_OVERS: [&str; 9] = [
     "pthread_cond_",
     "pthread_barrier_",
     "condvar_",
@@ -40,9 +40,12 @@ const HAND_OVERS: [&str; 12] = [
     "futex_",
     "g_cond_",
     "g_async_queue_",
-    "atomic_wait_address",
-    "platform_wait",
-    "platform_notify",
+];
+/// Parts of the names in which the C++ library's semaphores, latches and barriers wait and wake.
+const ATOMIC_WAITS: [&str; 3] = [
+    "__atomic_wait_address",
+    "__platform_wait",
+    "__platform_notify",
 ];
 
 /// Modules of languages and libraries that do nothing else.
@@ -90,7 +93,8 @@ impl SyncCode {
         if is_one_of(&LOCKS) {
             return Some(Self::Lock);
         }
-        if is_one_of(&HAND_OVERS) {
+        let waits = |part: &&str| frame.function.contains(part);
+        if is_one_of(&HAND_OVERS) || ATOMIC_WAITS.iter().any(waits) {
             return Some(Self::HandOver);
         }
         let path = path::components(&frame.function);
@@ -169,6 +173,14 @@ mod tests {
             &[
                 ("app", "std::sync::mpsc::Receiver<u64>::recv"),
                 ("app", "app::count"),
+            ],
+            &[
+                (libc, "syscall"),
+                (
+                    "app",
+                    "std::__detail::__platform_wait<int>(int const*, int)",
+                ),
+                ("app", "take"),
             ],
         ] {
             assert_eq!(

@@ -150,9 +150,9 @@ const KNOWN: [(Is, SpinKind, &str); 80] = [
 
 /// The same of functions that also call those that work. OpenBLAS: driver/others/blas_server.c.
 const KNOWN_ALONE: [(Is, SpinKind, &str); 3] = [
-    (Name("blas_thread_server"), SpinKind::Polling, BLAS),
-    (Name("exec_blas"), SpinKind::Polling, BLAS),
-    (Name("exec_blas_async_wait"), SpinKind::Polling, BLAS),
+    (Name("blas_thread_server"), SpinKind::KnownFunction, BLAS),
+    (Name("exec_blas"), SpinKind::KnownFunction, BLAS),
+    (Name("exec_blas_async_wait"), SpinKind::KnownFunction, BLAS),
 ];
 
 /// Functions of runtimes that poll, by name (mangled or not): evidence for loops that span calls. A function

@@ -172,7 +172,7 @@ impl Tier {
         }
     }
 
-    /// From here on what this process forks is recorded from its first instruction.
+    /// From here on what the calling thread forks is recorded from its first instruction.
     pub fn expect_child(&self) {
         if let Some(Opened::Bpf(source)) = &self.source {
             source.adopt_children_of_self(true);

@@ -190,13 +190,15 @@ fn judge(image: &mut Image, pcs: &[u64], in_kernel: bool) -> Option<(Found, Tell
 
 /// A function on the stack is known to poll, and does nothing that is more than that.
 fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
-    for (depth, &pc) in pcs.iter().enumerate() {
+    // Functions that only give way, or ask the time, are nobody's work.
+    let mut innermost = true;
+    for &pc in pcs {
         let Some(function) = image.code.function(&mut image.unwinder, pc) else {
             continue;
         };
         match &function.role {
             Role::Works => return None,
-            Role::Polls(poller) if poller.alone && depth > 0 => {}
+            Role::Polls(poller) if poller.alone && !innermost => {}
             Role::Polls(poller) => {
                 return Some(Found {
                     image: image.number,
@@ -210,6 +212,7 @@ fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
             }
             Role::Plain => {}
         }
+        innermost &= function.helps;
     }
     None
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
@@ -33,13 +33,13 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 struct Spinners {
     /// All of them, with the loop and the group of most.
     row: LoopRow,
-    /// Most burnt in one process.
+    /// Most burnt in one loop of one process.
     most: u64,
-    processes: BTreeSet<ProcessId>,
+    /// Threads of each process; one may be in several loops.
+    processes: BTreeMap<ProcessId, usize>,
 }
 
-/// What makes loops the same code: one loop in all processes of a program, or all loops of a library in which its own threads
-/// wait.
+/// What makes loops the same code: one loop in all processes of a program, or all functions of a library that are known to poll.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Code<'a> {
     Library((&'a str, &'a str), &'a str),
@@ -56,7 +56,7 @@ fn spinners(cx: &Context) -> Vec<Spinners> {
                 new.insert(Spinners {
                     row: row.clone(),
                     most: row.running_ns,
-                    processes: BTreeSet::from([row.process]),
+                    processes: BTreeMap::from([(row.process, row.threads)]),
                 });
             }
             Entry::Occupied(known) => known.into_mut().add(row),
@@ -72,7 +72,7 @@ fn code<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
     let program = view.model.processes.get(row.process.0 as usize)?.program();
     let shown = spin.frames.get(spin.shown)?;
     let innermost = spin.frames.first()?;
-    let library = shown.module.contains(".so") && !passes_on(shown);
+    let library = spin.kind == SpinKind::KnownFunction && !passes_on(shown);
     match () {
         () if library => Some(Code::Library(program, &shown.module)),
         () if innermost.module.is_empty() => None,
@@ -89,13 +89,14 @@ impl Spinners {
             (sum.process, sum.kind) = (row.process, row.kind);
             sum.waits_for.clone_from(&row.waits_for);
         }
-        sum.threads += row.threads;
         sum.samples += row.samples;
         sum.running_ns += row.running_ns;
         sum.active_ns += row.active_ns;
         sum.share += row.share;
         sum.cm_ns += row.cm_ns;
-        self.processes.insert(row.process);
+        let threads = self.processes.entry(row.process).or_default();
+        *threads = (*threads).max(row.threads);
+        sum.threads = self.processes.values().sum();
     }
 
     fn names(&self, view: &View) -> String {

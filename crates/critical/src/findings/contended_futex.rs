@@ -13,7 +13,7 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{is_named, is_pair, meet, LockPlaces};
+use super::lock_places::{are_a_pair, is_named, meet, LockPlaces};
 use super::Context;
 use crate::call_path::{path_frames, PathId};
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -33,6 +33,8 @@ const NEAR: usize = 3;
 /// switches cost before they wait again, those are what takes the time, and go once nobody has to sleep.
 const EXPECTED: f64 = 0.5;
 const SURE: f64 = 0.2;
+/// Part of a thread's waits and delays that goes at least, also where nothing tells that the lock itself costs.
+const WAITS: f64 = 0.7;
 /// Time in the kernel per wait from which some calls that want to wait come back at once, and from which most do. A wait
 /// takes less than 20 us.
 const HOT_NS: (f64, f64) = (15_000.0, 45_000.0);
@@ -186,6 +188,9 @@ pub(crate) fn looks_like_a_lock(
     if is_named(view.model, waiter, waker) {
         return true;
     }
+    if are_a_pair(view.model, waiter, waker) {
+        return true;
+    }
     if meet(view.model, waiter, waker) {
         return false;
     }
@@ -198,7 +203,7 @@ pub(crate) fn looks_like_a_lock(
             // Of two places without a name nobody knows whether they are in one function.
             let named = !a.function.is_empty();
             let same = named && a.function == b.function && a.module == b.module;
-            (same && (a.offset, a.line) != (b.offset, b.line)) || is_pair(&a.function, &b.function)
+            same && (a.offset, a.line) != (b.offset, b.line)
         })
     })
 }
@@ -264,10 +269,14 @@ impl Case<'_> {
             };
         let code = self.code.shares(view, &waits.threads);
         let in_lock = code.expected * running;
+        let gone = match code.expected > 0.0 {
+            true => each(in_lock),
+            false => WAITS * each(0.0),
+        };
         let expected_cpu = switching.expected.max(in_lock);
         let most_cpu = most_cpu.max(code.with_section.min(NO_WORK) * running);
         Saving {
-            expected: expected.max(each(in_lock).min(view.wall)),
+            expected: expected.max(gone.min(view.wall)),
             most: each(most_cpu).max(perhaps).max(freed),
             sure: SURE,
             cpu: (expected_cpu, most_cpu),

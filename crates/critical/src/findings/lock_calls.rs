@@ -28,15 +28,21 @@ const METHOD: &str = "samples in the functions of locks, gone";
 struct Samples {
     all: u64,
     locking: u64,
+    /// All that were found, and those of them that lock.
     threads: BTreeSet<ThreadId>,
+    lockers: BTreeSet<ThreadId>,
     places: BTreeMap<SiteId, f64>,
 }
 
-/// `told`: groups of which another finding says that they wait for a lock.
+/// `told`: groups of which another finding says what keeps them.
 pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<Finding> {
     let view = cx.view;
     let mut groups: BTreeMap<GroupId, Samples> = BTreeMap::new();
-    for (slice, site) in view.model.samples() {
+    let working = view
+        .model
+        .samples()
+        .filter(|(slice, _)| slice.spin.is_none());
+    for (slice, site) in working {
         let process = view
             .model
             .processes
@@ -47,9 +53,10 @@ pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<Finding> {
         }
         let samples = groups.entry(group).or_default();
         samples.all += slice.n;
+        samples.threads.insert(slice.thread);
         if site.is_some_and(|site| site.sync == Some(SyncCode::Lock)) {
             samples.locking += slice.n;
-            samples.threads.insert(slice.thread);
+            samples.lockers.insert(slice.thread);
             if let Some(id) = slice.site {
                 *samples.places.entry(id).or_default() += slice.n as f64;
             }
@@ -64,7 +71,8 @@ pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<Finding> {
 impl Samples {
     fn finding(self, view: &View, group: GroupId) -> Option<Finding> {
         let share = self.locking as f64 / self.all.max(1) as f64;
-        if self.all < SAMPLES || share < SHARE {
+        // One thread's lock is its own.
+        if self.all < SAMPLES || share < SHARE || self.lockers.len() < 2 {
             return None;
         }
         let rows = self.threads.iter().filter_map(|id| view.threads.get(id));
@@ -86,7 +94,7 @@ impl Samples {
             id: "frequent-lock",
             subject: Subject::Code(site),
             title: format!(
-                "{} of {} spend {} of their CPU time on taking and letting go locks, most at {place}",
+                "{} of {} spend {} of their CPU time on taking locks and letting them go, most at {place}",
                 plural(self.threads.len(), "thread"),
                 view.group_name(group),
                 percent(share)
@@ -101,7 +109,7 @@ impl Samples {
             )],
             causes: vec![cause(
                 "frequent-lock",
-                "a lock is taken for every small step, and its word goes from processor to processor",
+                "a lock is taken for every small step: it costs that, and more if its word goes from processor to processor",
                 format!("take it once for several steps at {place}, work on a copy per thread and merge, or share nothing there"),
             )],
             undecided: String::new(),

@@ -1,6 +1,6 @@
 //! Where locks are waited for that the agent does not know: by the functions that do it, and by the words at which it is done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{Model, OffCpu, ProcessId, SiteId};
 
@@ -54,28 +54,76 @@ pub(super) fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>)
     is_in(model, waiter, &WAITS_FOR_ALL) && is_in(model, waker, &WAKES_ALL)
 }
 
-/// How functions of a program's own locks end: one takes it, one lets it go.
-const TAKES: [&str; 5] = ["lock", "acquire", "enter", "Lock", "Acquire"];
-const LETS_GO: [&str; 6] = ["unlock", "release", "leave", "Unlock", "Release", "unLock"];
-/// Letters that the names of the two begin with, at least.
-const STEM: usize = 2;
+/// Words in the names of functions that take a program's own lock, and of those that let it go.
+const TAKES: [&str; 5] = ["lock", "rdlock", "wrlock", "acquire", "enter"];
+const LETS_GO: [&str; 3] = ["unlock", "release", "leave"];
+/// Frames outwards of the shown one in which such functions are looked for, and all inwards of it.
+const NEAR: usize = 3;
 
-/// Whether the one waits in a function that takes a lock and the other was in its counterpart: `thr_multi_lock()` and
-/// `thr_unlock()`, `LWLockAcquire()` and `LWLockRelease()`.
-pub(super) fn is_pair(waiter: &str, waker: &str) -> bool {
-    // Of LWLockAcquire() the last word counts.
-    let stem = |name: &str, words: &[&str]| {
-        let at = words.iter().filter_map(|word| name.rfind(word)).max();
-        at.map(|at| name[..at].trim_end_matches('_').to_owned())
+/// Whether the one waits in a function that takes a lock and the other was in its counterpart.
+pub(super) fn are_a_pair(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
+    let near = |site: Option<SiteId>| {
+        let site = site.and_then(|id| model.site(id));
+        let frames = site.map_or(&[][..], |site| {
+            let n = (site.shown + NEAR).min(site.frames.len());
+            site.frames.get(..n).unwrap_or_default()
+        });
+        frames.iter().map(|frame| frame.function.as_str())
     };
-    if LETS_GO.iter().any(|word| waiter.contains(word)) {
-        return false;
+    let let_go: Vec<Verb> = near(waker).filter_map(|f| Verb::of(f, &LETS_GO)).collect();
+    let mut taken = near(waiter).filter_map(|f| Verb::of(f, &TAKES));
+    !let_go.is_empty() && taken.any(|takes| let_go.iter().any(|other| takes.belongs_to(other)))
+}
+
+/// A function's name around what it does: `Table`, `multi` of `Table::multi_lock(int)`.
+#[derive(Debug, PartialEq)]
+struct Verb {
+    class: String,
+    before: Vec<String>,
+}
+
+impl Verb {
+    fn of(function: &str, verbs: &[&str]) -> Option<Self> {
+        let name = function.split(['(', '<', '@']).next().unwrap_or_default();
+        let (class, name) = name.rsplit_once("::").unwrap_or(("", name));
+        let words = words(name);
+        // Of LWLockAcquire() the last word counts.
+        let at = words
+            .iter()
+            .rposition(|word| verbs.contains(&word.as_str()))?;
+        Some(Self {
+            class: class.to_owned(),
+            before: words[..at].to_vec(),
+        })
     }
-    let (Some(takes), Some(lets_go)) = (stem(waiter, &TAKES), stem(waker, &LETS_GO)) else {
-        return false;
-    };
-    let shorter = takes.len().min(lets_go.len());
-    shorter >= STEM && takes[..].bytes().zip(lets_go.bytes()).all(|(a, b)| a == b)
+
+    /// `thr_multi_lock()` to `thr_unlock()`, `LWLockAcquire()` to `LWLockRelease()`.
+    fn belongs_to(&self, other: &Self) -> bool {
+        let n = self.before.len().min(other.before.len());
+        let begins = self.before[..n] == other.before[..n];
+        let both_plain = self.before.is_empty() && other.before.is_empty();
+        self.class == other.class && begins && (n > 0 || both_plain)
+    }
+}
+
+/// `thr_multi_lock` and `LWLockAcquire` in words, lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before = '_';
+    for c in name.chars() {
+        let new = c == '_' || (c.is_uppercase() && before.is_lowercase());
+        // LWLock: the last capital of several begins the next word; two letters are enough to compare.
+        if new && words.last().is_some_and(|word| !word.is_empty()) {
+            words.push(String::new());
+        }
+        if c != '_' {
+            if let Some(word) = words.last_mut() {
+                word.extend(c.to_lowercase());
+            }
+        }
+        before = c;
+    }
+    words
 }
 
 fn is_in(model: &Model, site: Option<SiteId>, functions: &[&str]) -> bool {
@@ -89,6 +137,9 @@ fn is_in(model: &Model, site: Option<SiteId>, functions: &[&str]) -> bool {
         functions.iter().any(|known| name.contains(known))
     })
 }
+
+/// Words at which a path waits, up to which they are taken for one lock's: one that leads to many locks joins nothing.
+const WORDS: usize = 4;
 
 /// Call paths that wait for locks; those that wait at one word are one.
 pub(super) struct LockPlaces<'a> {
@@ -104,20 +155,36 @@ impl<'a> LockPlaces<'a> {
             paths: CallPaths::to_locks(view.model),
             joined: BTreeMap::new(),
         };
-        let mut words: BTreeMap<(ProcessId, u64), PathId> = BTreeMap::new();
+        let mut words: BTreeMap<(ProcessId, u64), BTreeSet<PathId>> = BTreeMap::new();
+        let mut of_place: BTreeMap<PathId, usize> = BTreeMap::new();
         let at_a_lock =
             |off: &&OffCpu| off.address != 0 && is_in(view.model, off.site, &AT_ITS_WORD);
         let cases = view.sched.offs.iter().filter(|off| is_case(off));
         for off in cases.filter(at_a_lock) {
-            let place = this.of_site(off.site);
+            let place = this.paths.of(off.site);
             let word = (view.process(off.thread), off.address);
-            let first = *words.entry(word).or_insert(place);
-            let first = this.root(first);
-            if first != place {
-                this.joined.insert(first.max(place), first.min(place));
+            if words.entry(word).or_default().insert(place) {
+                *of_place.entry(place).or_default() += 1;
+            }
+        }
+        let few = |place: &PathId| of_place.get(place).is_some_and(|n| *n <= WORDS);
+        for places in words.values() {
+            let mut places = places.iter().copied().filter(|place| few(place));
+            let Some(first) = places.next() else {
+                continue;
+            };
+            for place in places {
+                this.join(first, place);
             }
         }
         this
+    }
+
+    fn join(&mut self, a: PathId, b: PathId) {
+        let (a, b) = (self.root(a), self.root(b));
+        if a != b {
+            self.joined.insert(a.max(b), a.min(b));
+        }
     }
 
     pub(super) fn of_site(&mut self, site: Option<SiteId>) -> PathId {
@@ -135,15 +202,24 @@ impl<'a> LockPlaces<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_pair;
+    use super::{Verb, LETS_GO, TAKES};
+
+    fn is_pair(waiter: &str, waker: &str) -> bool {
+        let takes = Verb::of(waiter, &TAKES);
+        let lets_go = Verb::of(waker, &LETS_GO);
+        takes.zip(lets_go).is_some_and(|(a, b)| a.belongs_to(&b))
+    }
 
     #[test]
     fn functions_of_one_lock_are_told_by_their_names() {
         for (waiter, waker) in [
             ("thr_multi_lock", "thr_unlock"),
+            ("mysql_lock_tables", "mysql_unlock_tables"),
             ("LWLockAcquire", "LWLockRelease"),
             ("rw_lock_acquire", "rw_lock_release"),
-            ("Table::lock", "Table::unlock"),
+            ("Gate::enter_slot", "Gate::leave_slot()"),
+            ("Table::lock(int)", "Table::unlock()"),
+            ("pthread_rwlock_rdlock", "pthread_rwlock_unlock"),
         ] {
             assert!(is_pair(waiter, waker), "{waiter} {waker}");
         }
@@ -153,6 +229,11 @@ mod tests {
             ("block", "unblock"),
             ("Table::lock", "Queue::unlock"),
             ("wait_for_blocks", "report_progress"),
+            ("ring_next_block", "ring_release"),
+            ("app::next_block", "app::release_buffer"),
+            ("myblockchain::miner::work", "myblockchain::x::release()"),
+            ("Encoder::run(BlockPool&)", "Encoder::releaseFrame()"),
+            ("clock_enter", "frame_leave"),
         ] {
             assert!(!is_pair(waiter, waker), "{waiter} {waker}");
         }

@@ -14,7 +14,7 @@ use super::limiting_stage::is_team;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
 use crate::levels::{at_least, low};
-use crate::switching::{Switching, WORK};
+use crate::switching::{function, Switching, WORK};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -31,6 +31,8 @@ const OVERLAP: f64 = 0.1;
 const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
 /// Threads of one kind for each processor that may meet so, but no more: longer steps then wait for the others' turns.
 const CROWD: f64 = 4.0;
+/// They use the processors for this share of the run: else there may be nothing to do.
+const USED: f64 = 0.5;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
@@ -47,6 +49,8 @@ struct Link {
     ns: f64,
     waiters: BTreeSet<ThreadId>,
     sites: BTreeMap<SiteId, f64>,
+    /// Where the others woke them.
+    enders: BTreeSet<SiteId>,
 }
 
 /// Findings with the groups that they explain. `told`: groups of which another finding says why they wait.
@@ -95,6 +99,7 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
         // Woken, it may queue for the processor that the other one is on: that is still its turn.
         link.ns += wake.wait_ns as f64 + view.back_on_cpu(off.thread, wake.n as f64);
         link.waiters.insert(off.thread);
+        link.enders.extend(at);
         if let Some(site) = off.site {
             *link.sites.entry(site).or_default() += wake.wait_ns as f64;
         }
@@ -172,9 +177,16 @@ impl<'a> Turns<'a> {
         });
         let all: f64 = hand_overs.map(|off| off.n as f64).sum();
         let of_waits = (self.n / all.max(1.0)).min(1.0);
+        let ends = self
+            .each()
+            .flat_map(|link| link.sites.keys().chain(&link.enders));
+        let at: BTreeSet<_> = ends
+            .filter_map(|id| view.shown(*id))
+            .map(function)
+            .collect();
+        let shares = view.sync.shares(&self.threads, &at);
         let price = |th: &SchedThread| {
-            let share = view.sync.share(th.thread, &self.threads);
-            let sampled = of_waits * share.unwrap_or(0.0);
+            let sampled = of_waits * shares.get(&th.thread).unwrap_or(&0.0);
             let of_running = |ns: f64| (ns / self.running.max(1.0)).max(sampled).min(1.0 - WORK);
             let cpu = th.cpu_work_ns() as f64;
             Price {
@@ -212,12 +224,11 @@ impl<'a> Turns<'a> {
     /// Whether the steps are so small that their hand-over matters, or may overlap.
     fn is_fine(&self, view: &View) -> bool {
         if self.meet() {
-            let longest = if self.crowded(view) {
-                STEP_NS
-            } else {
-                MEETING_NS
+            let used = self.running >= USED * view.wall * view.cpus;
+            return match self.crowded(view) {
+                true => self.step <= STEP_NS && used,
+                false => self.step <= MEETING_NS,
             };
-            return self.step <= longest;
         }
         let of_run = |ns: f64| ns >= OVERLAP * view.wall;
         let working = &view.sched.working;
@@ -249,7 +260,7 @@ impl<'a> Turns<'a> {
         let price = |th: &SchedThread| self.prices.get(&th.thread).copied().unwrap_or_default();
         // More of one kind than there are processors meet late because they take turns, too: what they run is left.
         let in_turns = self.crowded(view);
-        let at_least = |price: f64| match in_turns {
+        let floor = |price: f64| match in_turns {
             true => (self.running - price).max(0.0) / view.cpus,
             false => 0.0,
         };
@@ -259,9 +270,9 @@ impl<'a> Turns<'a> {
             let queued = if in_turns { 0.0 } else { queued };
             th.cpu_work_ns() as f64 - price(th).expected + queued
         });
-        let left = left.max(at_least(self.price(|p| p.expected)));
+        let left = left.max(floor(self.price(|p| p.expected)));
         let left_at_best = largest(&|th| th.cpu_work_ns() as f64 - price(th).most);
-        let left_at_best = left_at_best.max(at_least(self.price(|p| p.most)));
+        let left_at_best = left_at_best.max(floor(self.price(|p| p.most)));
         let longest = largest(&|th| th.life_ns() as f64);
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,

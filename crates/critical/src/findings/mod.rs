@@ -90,7 +90,6 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         findings.push(finding);
     }
     // What is not worth its fix leaves the rest of the low parallelism to be explained.
-    let mut at_locks: BTreeSet<GroupId> = BTreeSet::new();
     for (groups, finding) in contended_futex::findings(&cx) {
         let its_wait = |at| interpreter_lock::is_its_wait(view.model, at);
         if process(&finding).is_some_and(|id| interpreters.contains(&id))
@@ -99,7 +98,6 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             continue;
         }
         if is_worth(&finding) {
-            at_locks.extend(&groups);
             explained.extend(groups);
         }
         if !is_explained(&finding, &holders) {
@@ -115,7 +113,6 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         }
     };
     add(file_lock::findings(&cx), &mut explained);
-    let calls = lock_calls::findings(&cx, &at_locks);
     let goroutines = goroutine_lock::findings(&cx);
     let fought: Vec<_> = goroutines
         .iter()
@@ -128,6 +125,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         blocking_calls::finding(&cx).into_iter().collect(),
         &mut explained,
     );
+    findings.extend(lock_calls::findings(&cx, &explained));
     findings.extend(serial_code::findings(&cx, &explained));
     let holders = holders.into_iter().map(|found| found.finding);
     let holders: Vec<Finding> = holders.collect();
@@ -150,7 +148,6 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let hand_overs = hand_over::findings(&cx).into_iter();
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
     findings.extend(pools);
-    findings.extend(calls);
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }

@@ -10,7 +10,7 @@ use super::goroutine_lock::may_be_idle;
 use super::Context;
 use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};
-use crate::levels::{all, low, low_cm};
+use crate::levels::{all, at_least, low, low_cm};
 use crate::text::{cause, evidence, time};
 use crate::view::View;
 
@@ -23,6 +23,8 @@ const COLLECTOR_EXPECTED: f64 = 0.8;
 /// Code that is not low for this share of its time runs in parallel: that its last thread ends alone is a matter
 /// of balance.
 const SERIAL: f64 = 0.5;
+/// Share of the run that goroutines work at once in a program that is parallel at all.
+const PARALLEL: f64 = 0.1;
 /// Places that are named as evidence.
 const PLACES: usize = 3;
 const METHOD: &str =
@@ -82,7 +84,8 @@ fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
     if view.roles.is_go(group) {
         let group = view.model.groups.get(group.0 as usize);
         let process = group.map(|group| group.process).unwrap_or_default();
-        return f64::from(!may_be_idle(view, process));
+        let parallel = at_least(&view.sched.working, 2.0) >= PARALLEL * view.wall;
+        return f64::from(parallel && !may_be_idle(view, process));
     }
     let spun = view
         .threads
@@ -190,9 +193,14 @@ impl Phase<'_> {
         let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
         let time_low = counts * self.pieces.iter().map(|p| p.time).sum::<f64>();
         let split = spread(cm, time_low, view.useful);
-        // Where the others wait for it and leave processors unused, it may go on beside them as well.
+        // What one thread does while workers of another kind wait for it, and leave processors unused, may go on beside them as
+        // well. Of several like it that is a matter of balance; goroutines have no kinds.
         let unused = (view.wall - view.cpu_work / view.useful.max(1.0)).max(0.0);
-        let waited = 1.0 - (without_others(view) / cm.max(1.0)).min(1.0);
+        let waited = match view.roles.is_go(group) {
+            true => 1.0,
+            false if view.members(group).len() > 1 => 0.0,
+            false => (cx.waited_for.by_other_workers(view, group) / cm.max(1.0)).min(1.0),
+        };
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let saving = Saving {
@@ -257,8 +265,9 @@ impl Phase<'_> {
         let collects = |frame: &SiteFrame| {
             frame.module.starts_with("libjvm.so") && frame.function.contains("Generation::collect")
         };
-        let frames = |piece: &Piece| piece.frames.iter().any(|frame| collects(frame));
-        self.pieces.iter().any(frames)
+        let frames = |piece: &&Piece| piece.frames.iter().any(|frame| collects(frame));
+        let sum = |pieces: &mut dyn Iterator<Item = &Piece>| pieces.map(|p| p.cm).sum::<f64>();
+        sum(&mut self.pieces.iter().filter(frames)) >= 0.5 * sum(&mut self.pieces.iter())
     }
 
     /// The function that all of it goes through; with the line where it is the innermost one.

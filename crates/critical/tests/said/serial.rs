@@ -206,6 +206,8 @@ fn threads_of_go_run_all_goroutines() {
     let exit = p.frame("runtime.goexit", "asm.s", 1);
     let merge = p.frame("main.merge", "m.go", 4);
     let merge = p.stack(&[merge, exit]);
+    let work = p.frame("main.work", "m.go", 9);
+    let work = p.stack(&[work, exit]);
     let park = p.frame("runtime.futex", "sys.s", 8);
     let park = p.stack(&[park, exit]);
     let main = p.main_thread();
@@ -215,6 +217,8 @@ fn threads_of_go_run_all_goroutines() {
         .cpu(1)
         .id();
     let mut s = Schedule::new();
+    s.runs(main, work, ms(100));
+    s.runs(other, work, ms(100));
     for _ in 0..50 {
         s.runs(main, merge, ms(6));
         s.waits(other, Wait::futex(park, 0x10).woken_by(main, merge), ms(6));
@@ -226,6 +230,6 @@ fn threads_of_go_run_all_goroutines() {
     assert_eq!(f.id, "serial-code");
     assert_eq!(
         f.title,
-        "a goroutine works alone in main.merge() m.go:4 for 100 % of the run"
+        "a goroutine works alone in main.merge() m.go:4 for 80 % of the run"
     );
 }

@@ -105,10 +105,16 @@ impl BpfSource {
         &self.warnings
     }
 
-    /// Whether processes that this one forks from now on are recorded, with all that they make. Threads of this
-    /// process never are.
+    /// Whether processes that the calling thread forks from now on are recorded, with all that they make. Threads of this
+    /// process never are, nor what its other threads start.
     pub fn adopt_children_of_self(&self, yes: bool) {
-        let parent = if yes { std::process::id() } else { 0 };
+        let parent = match yes {
+            true => rustix::thread::gettid()
+                .as_raw_nonzero()
+                .get()
+                .unsigned_abs(),
+            false => 0,
+        };
         self.control
             .half_word(offset_of!(BpfControl, adopt_parent))
             .store(parent, Ordering::SeqCst);
