@@ -12,7 +12,7 @@ use crate::view::View;
 pub(crate) const WORK: f64 = 0.1;
 
 /// Samples of a thread, and of threads together, from which on a share of them means something.
-const SAMPLES: u64 = 30;
+const SAMPLES: f64 = 30.0;
 
 /// A function: its file and its name.
 pub(crate) type Function<'a> = (&'a str, &'a str);
@@ -36,12 +36,15 @@ impl<'a> SyncSamples<'a> {
         let working = model.samples().filter(|(slice, _)| slice.spin.is_none());
         for (slice, site) in working {
             let of = samples.entry(slice.thread).or_default();
-            of.all += slice.n;
+            of.all = of.all.saturating_add(slice.n);
             match site.and_then(|site| site.sync) {
-                Some(SyncCode::HandOver) => of.handing_over += slice.n,
+                Some(SyncCode::HandOver) => {
+                    of.handing_over = of.handing_over.saturating_add(slice.n);
+                }
                 Some(SyncCode::Lock) => {
                     if let Some(caller) = site.and_then(Site::shown_frame) {
-                        *of.locking.entry(function(caller)).or_default() += slice.n;
+                        let n = of.locking.entry(function(caller)).or_default();
+                        *n = n.saturating_add(slice.n);
                     }
                 }
                 None => {}
@@ -58,14 +61,15 @@ impl<'a> SyncSamples<'a> {
         at: &BTreeSet<Function>,
     ) -> BTreeMap<ThreadId, f64> {
         let of = |id: &ThreadId| {
-            self.0.get(id).map_or((0, 0), |of| {
+            self.0.get(id).map_or((0.0, 0.0), |of| {
                 let locks = of.locking.iter().filter(|(caller, _)| at.contains(*caller));
-                (of.all, of.handing_over + locks.map(|(_, n)| n).sum::<u64>())
+                let locks: f64 = locks.map(|(_, n)| *n as f64).sum();
+                (of.all as f64, of.handing_over as f64 + locks)
             })
         };
         let all = threads.iter().map(of);
-        let all = all.fold((0, 0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
-        let share = |(all, sync): (u64, u64)| sync as f64 / all.max(1) as f64;
+        let all = all.fold((0.0, 0.0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
+        let share = |(all, sync): (f64, f64)| sync / all.max(1.0);
         let known = |id: &ThreadId| match of(id) {
             own if own.0 >= SAMPLES => Some((*id, share(own))),
             _ => (all.0 >= SAMPLES).then(|| (*id, share(all))),

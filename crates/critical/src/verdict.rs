@@ -87,18 +87,18 @@ fn one_thread(view: &View, p: &Parallelism) -> String {
     if p.cpus < 2 || p.running_mean < BUSY {
         return format!("{said}: there is nothing parallel to judge.");
     }
-    let mut functions: BTreeMap<Function, u64> = BTreeMap::new();
-    let mut all = 0;
+    let mut functions: BTreeMap<Function, f64> = BTreeMap::new();
+    let mut all = 0.0;
     for (slice, _) in view.model.samples() {
-        all += slice.n;
+        all += slice.n as f64;
         if let Some(frame) = slice.site.and_then(|site| view.shown(site)) {
-            *functions.entry(function(frame)).or_default() += slice.n;
+            *functions.entry(function(frame)).or_default() += slice.n as f64;
         }
     }
-    let most = functions.into_iter().max_by_key(|(_, n)| *n);
-    let most = most.filter(|((_, name), n)| !name.is_empty() && *n as f64 >= MOST * all as f64);
+    let most = functions.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+    let most = most.filter(|((_, name), n)| !name.is_empty() && *n >= MOST * all);
     let place = most.map_or(String::new(), |((_, name), n)| {
-        format!(": {} of it is in {name}()", percent(n as f64 / all as f64))
+        format!(": {} of it is in {name}()", percent(n / all))
     });
     format!(
         "{said}. The others of {} CPUs had nothing to do: to use them its work would have to be divided{place}.",

@@ -89,9 +89,9 @@ impl Spinners {
             (sum.process, sum.kind) = (row.process, row.kind);
             sum.waits_for.clone_from(&row.waits_for);
         }
-        sum.samples += row.samples;
-        sum.running_ns += row.running_ns;
-        sum.active_ns += row.active_ns;
+        sum.samples = sum.samples.saturating_add(row.samples);
+        sum.running_ns = sum.running_ns.saturating_add(row.running_ns);
+        sum.active_ns = sum.active_ns.saturating_add(row.active_ns);
         sum.share += row.share;
         sum.cm_ns += row.cm_ns;
         let threads = self.processes.entry(row.process).or_default();

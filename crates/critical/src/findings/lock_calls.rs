@@ -52,10 +52,10 @@ pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<Finding> {
             continue;
         }
         let samples = groups.entry(group).or_default();
-        samples.all += slice.n;
+        samples.all = samples.all.saturating_add(slice.n);
         samples.threads.insert(slice.thread);
         if site.is_some_and(|site| site.sync == Some(SyncCode::Lock)) {
-            samples.locking += slice.n;
+            samples.locking = samples.locking.saturating_add(slice.n);
             samples.lockers.insert(slice.thread);
             if let Some(id) = slice.site {
                 *samples.places.entry(id).or_default() += slice.n as f64;
