@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{passes_on, LoopId, ProcessId, SpinKind, SpinLoop};
+use convoy_model::{passes_on, GroupId, LoopId, ProcessId, SpinKind, SpinLoop};
 
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
@@ -35,8 +35,8 @@ struct Spinners {
     row: LoopRow,
     /// Most burnt in one loop of one process.
     most: u64,
-    /// Threads of each process; one may be in several loops.
-    processes: BTreeMap<ProcessId, usize>,
+    /// Threads of each group; one may be in several loops.
+    threads: BTreeMap<(ProcessId, GroupId), usize>,
 }
 
 /// What makes loops the same code: one loop in all processes of a program, or all functions of a library that are known to poll.
@@ -56,7 +56,7 @@ fn spinners(cx: &Context) -> Vec<Spinners> {
                 new.insert(Spinners {
                     row: row.clone(),
                     most: row.running_ns,
-                    processes: BTreeMap::from([(row.process, row.threads)]),
+                    threads: BTreeMap::from([((row.process, row.group), row.threads)]),
                 });
             }
             Entry::Occupied(known) => known.into_mut().add(row),
@@ -94,16 +94,17 @@ impl Spinners {
         sum.active_ns = sum.active_ns.saturating_add(row.active_ns);
         sum.share += row.share;
         sum.cm_ns += row.cm_ns;
-        let threads = self.processes.entry(row.process).or_default();
+        let threads = self.threads.entry((row.process, row.group)).or_default();
         *threads = (*threads).max(row.threads);
-        sum.threads = self.processes.values().sum();
+        sum.threads = self.threads.values().sum();
     }
 
     fn names(&self, view: &View) -> String {
         let process = view.model.processes.get(self.row.process.0 as usize);
-        match process.filter(|_| self.processes.len() > 1) {
+        let processes: BTreeSet<ProcessId> = self.threads.keys().map(|(id, _)| *id).collect();
+        match process.filter(|_| processes.len() > 1) {
             Some(process) => {
-                let (threads, n) = (plural(self.row.threads, "thread"), self.processes.len());
+                let (threads, n) = (plural(self.row.threads, "thread"), processes.len());
                 format!("{threads} of {n} processes of {}", process.name)
             }
             None => view.group_name(self.row.group),
