@@ -3,19 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, OffReason, SchedThread, Site, SiteFrame, SyncCode, ThreadId};
+use convoy_model::{FunctionKey, Model, OffReason, SchedThread, Site, SyncCode, ThreadId};
 
-use crate::gain::SWITCH_NS;
+use crate::gain::{NO_WORK, SWITCH_NS};
 use crate::view::View;
-
-/// At least this share of what threads run is work, also where nobody knows how much of it was in the kernel.
-pub(crate) const WORK: f64 = 0.1;
 
 /// Samples of a thread, and of threads together, from which on a share of them means something.
 const SAMPLES: f64 = 30.0;
-
-/// A function: its file and its name.
-pub(crate) type Function<'a> = (&'a str, &'a str);
 
 /// Samples of threads at work.
 #[derive(Debug, Default)]
@@ -27,7 +21,7 @@ struct Samples<'a> {
     /// Where it waits for others or wakes them.
     handing_over: u64,
     /// Where it takes a lock or lets it go, by who called that.
-    locking: BTreeMap<Function<'a>, u64>,
+    locking: BTreeMap<FunctionKey<'a>, u64>,
 }
 
 impl<'a> SyncSamples<'a> {
@@ -43,7 +37,7 @@ impl<'a> SyncSamples<'a> {
                 }
                 Some(SyncCode::Lock) => {
                     if let Some(caller) = site.and_then(Site::shown_frame) {
-                        let n = of.locking.entry(function(caller)).or_default();
+                        let n = of.locking.entry(caller.key()).or_default();
                         *n = n.saturating_add(slice.n);
                     }
                 }
@@ -58,7 +52,7 @@ impl<'a> SyncSamples<'a> {
     pub(crate) fn shares(
         &self,
         threads: &BTreeSet<ThreadId>,
-        at: &BTreeSet<Function>,
+        at: &BTreeSet<FunctionKey>,
     ) -> BTreeMap<ThreadId, f64> {
         let of = |id: &ThreadId| {
             self.0.get(id).map_or((0.0, 0.0), |of| {
@@ -76,10 +70,6 @@ impl<'a> SyncSamples<'a> {
         };
         threads.iter().filter_map(known).collect()
     }
-}
-
-pub(crate) fn function(frame: &SiteFrame) -> Function<'_> {
-    (&frame.module, &frame.function)
 }
 
 /// CPU time that waits cost, nanoseconds.
@@ -100,7 +90,7 @@ impl Switching {
     pub(crate) fn of(view: &View, threads: &BTreeSet<ThreadId>, n: f64) -> Self {
         let rows = threads.iter().filter_map(|id| view.threads.get(id));
         let running: f64 = rows.map(|th| SchedThread::cpu_work_ns(th) as f64).sum();
-        let cap = |ns: f64| ns.min((1.0 - WORK) * running);
+        let cap = |ns: f64| ns.min(NO_WORK * running);
         match kernel_share(view, threads) {
             Some(share) => {
                 let of_all = (n / waits(view, threads).max(1.0)).min(1.0);

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use convoy_model::words::{percent, plural};
-use convoy_model::SiteId;
+use convoy_model::{FunctionKey, SiteId};
 
 use crate::rows::{Analysis, Parallelism};
-use crate::switching::{function, Function};
 use crate::tables::paths::most;
 use crate::view::{is_file_io, View};
 
@@ -87,12 +86,12 @@ fn one_thread(view: &View, p: &Parallelism) -> String {
     if p.cpus < 2 || p.running_mean < BUSY {
         return format!("{said}: there is nothing parallel to judge.");
     }
-    let mut functions: BTreeMap<Function, f64> = BTreeMap::new();
+    let mut functions: BTreeMap<FunctionKey, f64> = BTreeMap::new();
     let mut all = 0.0;
     for (slice, _) in view.model.samples() {
         all += slice.n as f64;
         if let Some(frame) = slice.site.and_then(|site| view.shown(site)) {
-            *functions.entry(function(frame)).or_default() += slice.n as f64;
+            *functions.entry(frame.key()).or_default() += slice.n as f64;
         }
     }
     let most = functions.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));

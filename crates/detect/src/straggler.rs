@@ -6,6 +6,7 @@
 //! slowest is always the same thread or another one each time. CPUs permitting: four threads with
 //! even work on two CPUs also wait for one another.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
@@ -32,7 +33,8 @@ const METHOD: &str =
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     let meetings = events.iter().filter(|e| e.class == EventClass::Straggler);
-    let slept = sleeps(cx.view);
+    // Of thousands of processes hardly one has threads that end apart.
+    let slept = OnceCell::new();
     let mut all: Vec<Finding> = meetings
         .filter_map(|e| Meeting::of(cx.view, e).finding(cx, e))
         .collect();
@@ -322,9 +324,16 @@ fn sleeps(view: &View) -> BTreeMap<ThreadId, f64> {
 }
 
 /// Threads that are created together and end apart: whoever joins them waits for the last.
-fn at_the_end(cx: &Context, group: GroupId, slept: &BTreeMap<ThreadId, f64>) -> Option<Finding> {
+fn at_the_end(
+    cx: &Context,
+    group: GroupId,
+    slept: &OnceCell<BTreeMap<ThreadId, f64>>,
+) -> Option<Finding> {
     let view = cx.view;
-    let work = |t: &ThreadTime| (t.busy() - slept.get(&t.id).unwrap_or(&0.0)).max(0.0);
+    let work = |t: &ThreadTime| {
+        let slept = slept.get_or_init(|| sleeps(view));
+        (t.busy() - slept.get(&t.id).unwrap_or(&0.0)).max(0.0)
+    };
     let mut threads: Vec<_> = view.group_threads(group).filter(|t| !t.main).collect();
     threads.sort_by(|a, b| a.start.total_cmp(&b.start));
     let (mut saved, mut saved_max, mut stretch, mut cpu, mut last) = (0.0, 0.0, 0.0, 0.0, None);
@@ -334,18 +343,18 @@ fn at_the_end(cx: &Context, group: GroupId, slept: &BTreeMap<ThreadId, f64>) -> 
         let Some(slowest) = batch.threads.iter().max_by(|a, b| a.end.total_cmp(&b.end)) else {
             continue;
         };
-        let mean = batch.threads.iter().map(|t| work(t)).sum::<f64>() / n;
         let early = batch.threads.iter().map(|t| batch.end - t.end).sum::<f64>() / n;
+        if n < 2.0 || early < 0.5 * cx.t.imbalance_ratio * length {
+            continue;
+        }
+        let mean = batch.threads.iter().map(|t| work(t)).sum::<f64>() / n;
         // Uneven ends alone may be threads that had to wait: it must be the work that is uneven. Not the time either
         // that a hypervisor took, perhaps from this one thread.
         let taken = view.stolen() * (length / view.wall()).min(1.0);
         let uneven = (work(slowest) - mean - taken * (n - 1.0) / n)
             .max(0.0)
             .min(early);
-        if n < 2.0
-            || early < 0.5 * cx.t.imbalance_ratio * length
-            || uneven < 0.5 * cx.t.imbalance_ratio * length
-        {
+        if uneven < 0.5 * cx.t.imbalance_ratio * length {
             continue;
         }
         saved += uneven;

@@ -172,6 +172,9 @@ impl Site {
     }
 }
 
+/// What tells functions apart: the file and the name.
+pub type FunctionKey<'a> = (&'a str, &'a str);
+
 /// One (possibly inlined) function of a call stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteFrame {
@@ -189,6 +192,13 @@ pub struct SiteFrame {
     pub inlined: bool,
     /// Why there is no name, empty if there is one.
     pub unknown: String,
+}
+
+impl SiteFrame {
+    /// What tells its function from others.
+    pub fn key(&self) -> FunctionKey<'_> {
+        (&self.module, &self.function)
+    }
 }
 
 /// A thread that ran.

@@ -73,11 +73,11 @@ fn code<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
     let shown = spin.frames.get(spin.shown)?;
     let innermost = spin.frames.first()?;
     let library = spin.kind == SpinKind::KnownFunction && !passes_on(shown);
-    match () {
-        () if library => Some(Code::Library(program, &shown.module)),
-        () if innermost.module.is_empty() => None,
-        () => Some(Code::Loop(program, &innermost.module, spin.lo)),
+    if library {
+        return Some(Code::Library(program, &shown.module));
     }
+    let known = !innermost.module.is_empty();
+    known.then(|| Code::Loop(program, &innermost.module, spin.lo))
 }
 
 impl Spinners {

@@ -13,9 +13,9 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{are_a_pair, is_named, meet, LockPlaces};
+use super::lock_places::{is_named, looks_like_a_lock, LockPlaces};
 use super::Context;
-use crate::call_path::{path_frames, PathId};
+use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::freed;
 use crate::switching::Switching;
@@ -27,8 +27,6 @@ use crate::view::{is_file_io, View};
 const OWN: f64 = 0.6;
 /// Share of the wait whose waker is known.
 const KNOWN: f64 = 0.5;
-/// Frames around a wait in which the waker's function is looked for: a guard or a wrapper is between them.
-const NEAR: usize = 3;
 /// A lock can be split or its section made shorter; nobody knows how far. Only where threads work for no longer than
 /// switches cost before they wait again, those are what takes the time, and go once nobody has to sleep.
 const EXPECTED: f64 = 0.5;
@@ -176,36 +174,6 @@ fn may_be_a_lock(view: &View, object: Option<ObjectId>) -> bool {
 fn tells(view: &View, site: Option<SiteId>) -> bool {
     let frame = site.and_then(|site| view.shown(site));
     frame.is_some_and(|frame| !passes_on(frame))
-}
-
-/// Whether the waker was in the waiter's function, at another place: there it let go what it had taken. At the
-/// same place, or where all are woken, threads meet (a barrier); in another function they hand over work.
-pub(crate) fn looks_like_a_lock(
-    view: &View,
-    waiter: Option<SiteId>,
-    waker: Option<SiteId>,
-) -> bool {
-    if is_named(view.model, waiter, waker) {
-        return true;
-    }
-    if are_a_pair(view.model, waiter, waker) {
-        return true;
-    }
-    if meet(view.model, waiter, waker) {
-        return false;
-    }
-    let (Some(waiter), Some(waker)) = (waiter, waker) else {
-        return false;
-    };
-    let near = |site| path_frames(view.model, site).iter().take(NEAR);
-    near(waiter).any(|a| {
-        near(waker).any(|b| {
-            // Of two places without a name nobody knows whether they are in one function.
-            let named = !a.function.is_empty();
-            let same = named && a.function == b.function && a.module == b.module;
-            same && (a.offset, a.line) != (b.offset, b.line)
-        })
-    })
 }
 
 impl Case<'_> {

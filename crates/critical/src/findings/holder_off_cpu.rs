@@ -7,7 +7,7 @@ use convoy_model::words::{percent, plural};
 use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker};
 use convoy_profile::ObjectKind;
 
-use super::contended_futex::looks_like_a_lock;
+use super::lock_places::looks_like_a_lock;
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;

@@ -88,7 +88,7 @@ impl Samples {
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
-        let site = most(self.places.clone())?;
+        let site = most(self.places)?;
         let place = view.place(Some(site));
         Some(Finding {
             id: "frequent-lock",

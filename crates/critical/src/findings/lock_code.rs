@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_model::{SiteFrame, SiteId, ThreadId};
+use convoy_model::{FunctionKey, SiteId, ThreadId};
 
 use crate::view::View;
 
@@ -21,8 +21,8 @@ const LOCKING: f64 = 0.7;
 /// take the lock, call a function that does the work (`random_r()`, `_IO_file_xsputn()`), and let it go.
 #[derive(Default)]
 pub(crate) struct LockCode<'a> {
-    waiting: BTreeSet<(&'a str, &'a str)>,
-    locking: BTreeSet<(&'a str, &'a str)>,
+    waiting: BTreeSet<FunctionKey<'a>>,
+    locking: BTreeSet<FunctionKey<'a>>,
 }
 
 impl<'a> LockCode<'a> {
@@ -32,9 +32,9 @@ impl<'a> LockCode<'a> {
         let frames = site.map_or(&[][..], |site| &site.frames);
         for (frame, caller) in frames.iter().zip(&frames[1.min(frames.len())..]) {
             if frame.function.starts_with("__lll_lock_") {
-                self.waiting.insert(key(frame));
+                self.waiting.insert(frame.key());
                 if caller.module == frame.module {
-                    self.locking.insert(key(caller));
+                    self.locking.insert(caller.key());
                 }
             }
         }
@@ -53,13 +53,13 @@ impl<'a> LockCode<'a> {
             let Some(leaf) = frames.first() else {
                 continue;
             };
-            if self.waiting.contains(&key(leaf)) {
+            if self.waiting.contains(&leaf.key()) {
                 waiting += slice.n;
-            } else if self.locking.contains(&key(leaf)) {
+            } else if self.locking.contains(&leaf.key()) {
                 locking += slice.n;
             } else if frames
                 .iter()
-                .any(|frame| self.locking.contains(&key(frame)))
+                .any(|frame| self.locking.contains(&frame.key()))
             {
                 under += slice.n;
             }
@@ -83,8 +83,4 @@ pub(crate) struct Shares {
     pub(crate) expected: f64,
     /// All of it, and what is done under the lock, whose data go from processor to processor as well.
     pub(crate) with_section: f64,
-}
-
-fn key(frame: &SiteFrame) -> (&str, &str) {
-    (&frame.module, &frame.function)
 }

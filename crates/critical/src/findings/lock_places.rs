@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{Model, OffCpu, ProcessId, SiteId};
 
-use crate::call_path::{CallPaths, PathId};
+use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::view::View;
 
 /// Functions in which only a lock is waited for, at the word of the lock itself: those of glibc's own data (stdio, malloc),
@@ -28,6 +28,37 @@ const UNLOCKS: [&str; 6] = [
     "ObjectMonitor::ExitEpilog",
 ];
 
+/// Frames around a wait, from the shown one outwards, in which the functions of waiter and waker are looked for: a guard or a
+/// wrapper is between them.
+const NEAR: usize = 3;
+
+/// Whether the waker was in the waiter's function, at another place, or in its counterpart: there it let go what it had taken.
+/// At the same place, or where all are woken, threads meet (a barrier); in another function they hand over work.
+pub(crate) fn looks_like_a_lock(
+    view: &View,
+    waiter: Option<SiteId>,
+    waker: Option<SiteId>,
+) -> bool {
+    let model = view.model;
+    if is_named(model, waiter, waker) || are_a_pair(model, waiter, waker) {
+        return true;
+    }
+    if meet(model, waiter, waker) {
+        return false;
+    }
+    let (Some(waiter), Some(waker)) = (waiter, waker) else {
+        return false;
+    };
+    let near = |site| path_frames(model, site).iter().take(NEAR);
+    near(waiter).any(|a| {
+        near(waker).any(|b| {
+            // Of two places without a name nobody knows whether they are in one function.
+            let same = !a.function.is_empty() && a.key() == b.key();
+            same && (a.offset, a.line) != (b.offset, b.line)
+        })
+    })
+}
+
 /// Whether waiter and waker are in functions of locks.
 pub(super) fn is_named(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     let waits = is_in(model, waiter, &AT_ITS_WORD) || is_in(model, waiter, &AT_THE_THREADS);
@@ -50,18 +81,15 @@ const WAKES_ALL: [&str; 4] = [
 ];
 
 /// Whether all that wait are woken at once: they met, or were waiting for news, where a lock is handed to one.
-pub(super) fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
+fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     is_in(model, waiter, &WAITS_FOR_ALL) && is_in(model, waker, &WAKES_ALL)
 }
 
 /// Words in the names of functions that take a program's own lock, and of those that let it go.
 const TAKES: [&str; 5] = ["lock", "rdlock", "wrlock", "acquire", "enter"];
 const LETS_GO: [&str; 3] = ["unlock", "release", "leave"];
-/// Frames outwards of the shown one in which such functions are looked for, and all inwards of it.
-const NEAR: usize = 3;
-
 /// Whether the one waits in a function that takes a lock and the other was in its counterpart.
-pub(super) fn are_a_pair(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
+fn are_a_pair(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     let near = |site: Option<SiteId>| {
         let site = site.and_then(|id| model.site(id));
         let frames = site.map_or(&[][..], |site| {
@@ -106,13 +134,12 @@ impl Verb {
     }
 }
 
-/// `thr_multi_lock` and `LWLockAcquire` in words, lower case.
+/// A name in words, lower case: `thr_multi_lock` has three, `LWLockAcquire` two (the capitals of `LWLock` are one).
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = '_';
     for c in name.chars() {
         let new = c == '_' || (c.is_uppercase() && before.is_lowercase());
-        // LWLock: the last capital of several begins the next word; two letters are enough to compare.
         if new && words.last().is_some_and(|word| !word.is_empty()) {
             words.push(String::new());
         }

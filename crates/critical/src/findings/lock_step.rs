@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, SchedThread, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
-use super::contended_futex::looks_like_a_lock;
 use super::holder_off_cpu::is_lock;
 use super::limiting_stage::is_team;
+use super::lock_places::looks_like_a_lock;
 use super::Context;
-use crate::gain::{Saving, SWITCH_NS};
+use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{at_least, low};
-use crate::switching::{function, Switching, WORK};
+use crate::switching::Switching;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -182,12 +182,12 @@ impl<'a> Turns<'a> {
             .flat_map(|link| link.sites.keys().chain(&link.enders));
         let at: BTreeSet<_> = ends
             .filter_map(|id| view.shown(*id))
-            .map(function)
+            .map(SiteFrame::key)
             .collect();
         let shares = view.sync.shares(&self.threads, &at);
         let price = |th: &SchedThread| {
             let sampled = of_waits * shares.get(&th.thread).unwrap_or(&0.0);
-            let of_running = |ns: f64| (ns / self.running.max(1.0)).max(sampled).min(1.0 - WORK);
+            let of_running = |ns: f64| (ns / self.running.max(1.0)).max(sampled).min(NO_WORK);
             let cpu = th.cpu_work_ns() as f64;
             Price {
                 expected: cpu * of_running(switching.expected),

@@ -203,11 +203,13 @@ impl Phase<'_> {
         };
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
+        let collector = self.is_collector();
         let saving = Saving {
             expected: most
-                * match self.is_collector() {
-                    true => COLLECTOR_EXPECTED,
-                    false => EXPECTED,
+                * if collector {
+                    COLLECTOR_EXPECTED
+                } else {
+                    EXPECTED
                 },
             most: most.max(perhaps),
             sure: 0.0,
@@ -245,7 +247,7 @@ impl Phase<'_> {
             causes: vec![cause(
                 "serial-code",
                 "this code runs on one thread while the others wait for it",
-                match self.is_collector() {
+                match collector {
                     true => COLLECTOR.into(),
                     false => format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
                 },
@@ -253,7 +255,7 @@ impl Phase<'_> {
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "whether that work can be split or overlapped at all"),
             share_of_thread_time: share,
-            caveats: match self.is_collector() {
+            caveats: match collector {
                 true => Vec::new(),
                 false => self.caveats(cx, first),
             },
@@ -265,9 +267,14 @@ impl Phase<'_> {
         let collects = |frame: &SiteFrame| {
             frame.module.starts_with("libjvm.so") && frame.function.contains("Generation::collect")
         };
-        let frames = |piece: &&Piece| piece.frames.iter().any(|frame| collects(frame));
-        let sum = |pieces: &mut dyn Iterator<Item = &Piece>| pieces.map(|p| p.cm).sum::<f64>();
-        sum(&mut self.pieces.iter().filter(frames)) >= 0.5 * sum(&mut self.pieces.iter())
+        let (mut all, mut collecting) = (0.0, 0.0);
+        for piece in &self.pieces {
+            all += piece.cm;
+            if piece.frames.iter().any(|frame| collects(frame)) {
+                collecting += piece.cm;
+            }
+        }
+        collecting >= 0.5 * all
     }
 
     /// The function that all of it goes through; with the line where it is the innermost one.

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, ObjectId, Site, SiteId, SyncCode, ThreadId, Use};
+use convoy_model::{
+    FunctionKey, Model, ObjectId, Site, SiteFrame, SiteId, SyncCode, ThreadId, Use,
+};
 
 use crate::ops::{Locks, Role};
 use crate::view::View;
@@ -12,14 +14,12 @@ use crate::view::View;
 /// Samples of a lock's users from which on a share of them means something.
 const SAMPLES: u64 = 100;
 
-type Function<'a> = (&'a str, &'a str);
-
 /// Samples of one thread.
 #[derive(Debug, Default)]
 struct Samples<'a> {
     all: u64,
     /// In functions of locks, by who called them.
-    locking: BTreeMap<Function<'a>, u64>,
+    locking: BTreeMap<FunctionKey<'a>, u64>,
 }
 
 /// Samples of threads that use locks, and in the functions of these. Empty where the scheduler was not listened to.
@@ -27,7 +27,7 @@ struct Samples<'a> {
 pub(crate) struct LockCode<'a> {
     threads: BTreeMap<ThreadId, Samples<'a>>,
     /// Calls of any lock, by the function that calls.
-    calls: BTreeMap<Function<'a>, f64>,
+    calls: BTreeMap<FunctionKey<'a>, f64>,
 }
 
 impl<'a> LockCode<'a> {
@@ -63,7 +63,7 @@ impl<'a> LockCode<'a> {
     /// locks are taken, divided among all locks that are taken there. `None` without samples, or with too few.
     pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> Option<f64> {
         let mut users = BTreeSet::new();
-        let mut callers: BTreeMap<Function, f64> = BTreeMap::new();
+        let mut callers: BTreeMap<FunctionKey, f64> = BTreeMap::new();
         for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
             let role = view.role(u);
             if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
@@ -73,7 +73,7 @@ impl<'a> LockCode<'a> {
                 }
             }
         }
-        let part = |caller: &Function| {
+        let part = |caller: &FunctionKey| {
             let all = self.calls.get(caller).copied().unwrap_or(0.0);
             callers
                 .get(caller)
@@ -97,11 +97,10 @@ pub(super) fn calls(u: &Use) -> f64 {
     u.calls.max(u.waits) as f64
 }
 
-fn function(model: &Model, site: SiteId) -> Option<Function<'_>> {
+fn function(model: &Model, site: SiteId) -> Option<FunctionKey<'_>> {
     shown_function(model.site(site)?)
 }
 
-fn shown_function(site: &Site) -> Option<Function<'_>> {
-    let frame = site.shown_frame()?;
-    Some((&frame.module, &frame.function))
+fn shown_function(site: &Site) -> Option<FunctionKey<'_>> {
+    site.shown_frame().map(SiteFrame::key)
 }
