@@ -19,6 +19,14 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
+def listens(session):
+    """A client that meets half of this file takes the session for dead and deletes it, so none may come before."""
+    try:
+        return bool(json.loads(session.read_text()))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return False
+
+
 def ask(*arguments):
     asked = run(*arguments)
     if asked.returncode != 0:
@@ -27,13 +35,14 @@ def ask(*arguments):
 
 
 with tempfile.TemporaryDirectory() as sessions:
-    environment = {**os.environ, "PROFILER_CLI_SESSION_DIR": sessions}
+    environment = {**os.environ, "PROFILER_CLI_SESSION_DIR": sessions, "PROFILER_CLI_NO_SYMBOLICATE": "1"}
+    session = pathlib.Path(sessions) / "test.json"
     # "load" gives what it starts half a second to be ready, which a busy machine does not keep.
     daemon = subprocess.Popen([node, profiler, "--daemon", sys.argv[1], "--session", "test"], env=environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         began = time.monotonic()
-        while run("status").returncode != 0:
+        while not listens(session) or run("status").returncode != 0:
             if daemon.poll() is not None or time.monotonic() - began > 40:
                 daemon.kill()
                 sys.exit(f"not opened: {daemon.communicate()[1]}{run('status').stderr}")
