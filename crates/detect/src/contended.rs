@@ -129,7 +129,7 @@ impl Unit<'_> {
     /// CPU time of all its acquisitions that a cheaper or no lock would save, nanoseconds: the
     /// excess over a local lock, and that together with the pair of operations itself.
     fn acquire_price(&self, cx: &Context, baseline: f64) -> (f64, f64) {
-        let calls = (self.stats.acquisitions + self.stats.try_calls) as f64;
+        let calls = self.stats.taken() as f64;
         let excess = self
             .stats
             .acquire_ns

@@ -77,9 +77,8 @@ impl Sum {
         s.contention_ratio = (self.observable && s.acquisitions > 0)
             .then(|| (s.contended as f64 / s.acquisitions as f64).min(1.0));
         let seconds = view.wall() / 1e9;
-        let taken = s.acquisitions + s.try_calls.saturating_sub(s.try_failed);
         s.frequency_hz = if seconds > 0.0 {
-            taken as f64 / seconds
+            s.taken() as f64 / seconds
         } else {
             0.0
         };

@@ -123,6 +123,14 @@ pub struct LockStats {
     pub estimated: bool,
 }
 
+impl LockStats {
+    /// How often it was taken, by trying too.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.acquisitions + self.try_calls.saturating_sub(self.try_failed)
+    }
+}
+
 /// A lock.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LockRow {

@@ -41,8 +41,7 @@ pub(crate) fn stations(view: &View, t: &Thresholds) -> Vec<Station> {
         }
         let stats = exclusive.finish(view, t);
         let hold = stats.hold_total_ns;
-        let calls =
-            (stats.acquisitions + stats.try_calls - stats.try_failed.min(stats.try_calls)) as f64;
+        let calls = stats.taken() as f64;
         if hold > 0.05 * view.wall() {
             // More than the whole run is an error of the hold samples.
             all.push(Station {

@@ -69,7 +69,7 @@ impl<'a> LockCode<'a> {
             if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
                 users.insert(u.thread);
                 if let Some(caller) = function(view.model, u.site) {
-                    *callers.entry(caller).or_default() += calls(u);
+                    *callers.entry(caller).or_default() += taken(u);
                 }
             }
         }
@@ -93,8 +93,13 @@ impl<'a> LockCode<'a> {
 }
 
 /// Calls that are known: of locks that are made of futexes only those that waited.
-pub(super) fn calls(u: &Use) -> f64 {
+fn calls(u: &Use) -> f64 {
     u.calls.max(u.waits) as f64
+}
+
+/// Of these, those that were not in vain: what spinning on a trylock costs is not the price of having a lock.
+pub(super) fn taken(u: &Use) -> f64 {
+    calls(u) - u.failed.min(u.calls) as f64
 }
 
 fn function(model: &Model, site: SiteId) -> Option<FunctionKey<'_>> {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::ObjectId;
 
-use super::locking::calls;
+use super::locking::taken;
 use super::predict::Change;
 use crate::ops::{spins, Role};
 use crate::view::{polls, ThreadTime, View};
@@ -102,7 +102,7 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
                     parks[i] += u.waits as f64;
                 }
             }
-            let calls = calls(u);
+            let calls = taken(u);
             acquired[i] += calls;
             // What a poll costs is spent instead of sleeping: without the lock it would poll faster.
             if polls(u, view.threads[i].cpu) {
