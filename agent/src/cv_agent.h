@@ -55,6 +55,7 @@ struct cv_work {
 	uint64_t spin_last_ns;
 	uint64_t spin_busy_ns;
 	cv_ref spin_detail;
+	uint32_t spin_tries; /* since spin_last_ns */
 	uint32_t pair_count;  /* PAIR entries */
 	uint32_t index_full;  /* there was no memory for a larger index */
 	uint64_t cpu_base_ns, user_base_ns, sys_base_ns; /* of earlier lives of the record */

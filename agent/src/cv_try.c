@@ -8,6 +8,8 @@
 
 /* Failed tries further apart than this are not a loop that waits. */
 #define SPIN_GAP_NS 20000u
+/* The clock costs as much as a failed try. A loop that yields after so many tries would yield later for it. */
+#define CLOCK_EVERY 8
 
 void cv_try_begin_sampled(struct cv_try *y)
 {
@@ -36,15 +38,30 @@ static void spin_flush(struct cv_thread *t)
 	w->spin_obj = 0;
 }
 
+/* Counts the time since the clock was read last, unless the tries since then were too far apart. */
+static void spin_on(struct cv_work *w, uint64_t now)
+{
+	if (now - w->spin_last_ns < (uint64_t)SPIN_GAP_NS * (w->spin_tries + 1))
+		w->spin_busy_ns += now - w->spin_last_ns;
+}
+
 void cv_try_failed(struct cv_try *y)
 {
 	struct cv_thread *t = y->t;
 	struct cv_work *w = cv_work(t);
-	uint64_t now = cv_now();
+	uint64_t now;
 	int saved = errno;
 
 	cv_count_failed(t, y->obj, y->ra, y->op);
-	if (w->spin_obj != y->obj) {
+	if (w->spin_obj == y->obj && w->spin_tries + 1 < CLOCK_EVERY) {
+		w->spin_tries++;
+		errno = saved;
+		return;
+	}
+	now = cv_now();
+	if (w->spin_obj == y->obj) {
+		spin_on(w, now);
+	} else {
 		spin_flush(t);
 		if (cv_enter(t)) {
 			struct cv_entry *e = cv_detail_get(t, y->obj, cv_stack_capture(), y->op);
@@ -53,10 +70,9 @@ void cv_try_failed(struct cv_try *y)
 			cv_leave(t);
 		}
 		w->spin_obj = y->obj;
-	} else if (now - w->spin_last_ns < SPIN_GAP_NS) {
-		w->spin_busy_ns += now - w->spin_last_ns;
 	}
 	w->spin_last_ns = now;
+	w->spin_tries = 0;
 	errno = saved;
 }
 
@@ -67,8 +83,7 @@ void cv_try_got_slow(struct cv_try *y, bool held)
 	uint64_t now = cv_now();
 
 	if (w->spin_obj == y->obj) {
-		if (now - w->spin_last_ns < SPIN_GAP_NS)
-			w->spin_busy_ns += now - w->spin_last_ns;
+		spin_on(w, now);
 		if (held) { /* written down after the release, see cv_hold_commit */
 			cv_hold_spun(t, y->obj, y->op, cv_at(w->spin_detail), now, w->spin_busy_ns);
 			w->spin_busy_ns = 0;
