@@ -34,7 +34,7 @@ class Program:
         return f"{missing[0]} is not installed" if missing else ""
 
 
-def _command(arguments: Callable[[Path], list[str]]) -> Callable[[Tool, Path, Path], Figures]:
+def measure_command(arguments: Callable[[Path], list[str]]) -> Callable[[Tool, Path, Path], Figures]:
     def measure(tool: Tool, timed: Path, scratch: Path) -> Figures:
         figures = scratch / "figures"
         command = tool.command([str(timed), str(figures), *arguments(scratch)], scratch)
@@ -198,14 +198,14 @@ SERVERS = [
 ]
 
 ALL = [
-    Program("sqlite, fixed", ("cargo",), _command(_sqlite)),
-    Program("pbzip2", ("pbzip2",), _command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", _text(s)])),
-    Program("pigz", ("pigz",), _command(lambda s: ["pigz", "-k", "-f", "-p", "4", _text(s)])),
-    Program("xz", ("xz",), _command(lambda s: ["xz", "-k", "-f", "-0", "-T4", "--block-size=1MiB", _text(s)])),
-    Program("python threads", ("python3",), _command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py"), "15"])),
-    Program("java monitors", ("java",), _command(lambda _: ["java", str(PROGRAMS / "Monitors.java"), "30"])),
-    Program("node workers", ("node",), _command(lambda _: ["node", str(PROGRAMS / "workers.mjs"), "12"])),
-    Program("rust std::sync", ("rustc",), _command(_built("std_mutex.rs", RUSTC, "30"))),
-    Program("openmp", ("gcc",), _command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "20"))),
+    Program("sqlite, fixed", ("cargo",), measure_command(_sqlite)),
+    Program("pbzip2", ("pbzip2",), measure_command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", _text(s)])),
+    Program("pigz", ("pigz",), measure_command(lambda s: ["pigz", "-k", "-f", "-p", "4", _text(s)])),
+    Program("xz", ("xz",), measure_command(lambda s: ["xz", "-k", "-f", "-0", "-T4", "--block-size=1MiB", _text(s)])),
+    Program("python threads", ("python3",), measure_command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py"), "15"])),
+    Program("java monitors", ("java",), measure_command(lambda _: ["java", str(PROGRAMS / "Monitors.java"), "30"])),
+    Program("node workers", ("node",), measure_command(lambda _: ["node", str(PROGRAMS / "workers.mjs"), "12"])),
+    Program("rust std::sync", ("rustc",), measure_command(_built("std_mutex.rs", RUSTC, "30"))),
+    Program("openmp", ("gcc",), measure_command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "20"))),
     *SERVERS,
 ]
