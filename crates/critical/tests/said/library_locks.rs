@@ -1,0 +1,223 @@
+//! Locks inside of the C library that no agent counts: which waits are for one of them, and what is advised.
+
+use convoy_model::finding::Finding;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, model, workers};
+
+/// Where a thread waits in the program and in the C library, and at which words.
+type Waits<'a> = (&'a str, &'a [&'a str], &'a [u64]);
+
+/// What is said of threads that take turns, 1 ms each. Every one waits at its words in turn, and is
+/// woken by the one before it.
+fn contended(threads: &[Waits]) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(threads.len() as u32).raw().without_agent = true;
+    let libc = p.module("libc.so.6");
+    let at = |p: &mut ProfileBuilder, place: &str, functions: &[&str]| {
+        let inner = functions.iter().map(|f| p.frame_in(libc, f, "", 0));
+        let inner: Vec<_> = inner.collect();
+        let place = p.frame(place, "a.c", 7);
+        p.stack(&[inner, vec![place]].concat())
+    };
+    let ids = workers(&mut p, threads.len());
+    let mut s = Schedule::new();
+    for (ix, &(place, functions, words)) in threads.iter().enumerate() {
+        let wait = at(&mut p, place, functions);
+        let work = at(&mut p, place, &[]);
+        let before = (ix + threads.len() - 1) % threads.len();
+        let wake = at(
+            &mut p,
+            threads[before].0,
+            &["__lll_lock_wake_private", "free"],
+        );
+        let lock = |word| Wait::futex(wait, word).woken_by(ids[before], wake);
+        s.waits(ids[ix], lock(words[0]), ms(1 + ix as u64));
+        for round in 0..100 {
+            s.runs(ids[ix], work, ms(1));
+            let word = words[round % words.len()];
+            s.waits(ids[ix], lock(word), ms(threads.len() as u64 - 1));
+        }
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.filter(|f| f.id == "contended-futex").collect()
+}
+
+const MALLOC: &[&str] = &["__lll_lock_wait_private", "malloc"];
+const FREE: &[&str] = &["__lll_lock_wait_private", "_int_free", "__libc_free"];
+
+fn title(threads: &[Waits]) -> String {
+    let found = contended(threads);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found[0].title.clone()
+}
+
+/// How many threads wait for one lock in each finding.
+fn together(threads: &[Waits]) -> Vec<String> {
+    let titles = contended(threads).into_iter().map(|f| f.title);
+    titles
+        .map(|title| title.split(" of ").next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn what_waits_at_one_word_is_one_lock_wherever_it_is_called() {
+    let both = |word| [("parse", MALLOC, &[0x7000][..]), ("render", FREE, word)];
+    assert_eq!(together(&both(&[0x7000])), ["2 threads"]);
+    // Who is alone with a lock waits for nobody.
+    assert_eq!(together(&both(&[0x8000])), [""; 0]);
+}
+
+#[test]
+fn places_that_share_a_word_with_a_third_one_are_one_lock() {
+    assert_eq!(
+        together(&[
+            ("parse", MALLOC, &[0x7000]),
+            ("store", MALLOC, &[0x8000]),
+            ("render", MALLOC, &[0x7000, 0x8000]),
+        ]),
+        ["3 threads"]
+    );
+}
+
+#[test]
+fn a_place_that_leads_to_many_locks_joins_nothing() {
+    let words = [0x7000, 0x8000, 0x9000, 0xa000, 0xb000];
+    let both = |n| {
+        [
+            ("parse", MALLOC, &words[..n]),
+            ("render", FREE, &words[..n]),
+        ]
+    };
+    assert_eq!(together(&both(4)), ["2 threads"]);
+    assert_eq!(together(&both(5)), [""; 0]);
+}
+
+/// A thread of Java waits at a word of its own for whichever monitor: that word tells nothing of the lock. Nor does one in
+/// functions of which nobody knows what they wait for.
+#[test]
+fn only_the_word_of_a_lock_tells_which_one_it_is() {
+    let words = &[0x7000][..];
+    let in_two = |function| {
+        let functions = &[function][..];
+        together(&[("parse", functions, words), ("render", functions, words)])
+    };
+    assert_eq!(in_two("__lll_lock_wait_private"), ["2 threads"]);
+    assert_eq!(in_two("ObjectMonitor::enter"), [""; 0]);
+    assert_eq!(in_two("syscall"), [""; 0]);
+}
+
+/// Two processes, each with two threads that wait in two functions for two locks. What one of them waits for in the one
+/// function is at the address at which the other waits in its other function.
+#[test]
+fn addresses_of_two_processes_are_no_word_in_common() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4);
+    let mut s = Schedule::new();
+    for process in 0..2 {
+        if process > 0 {
+            p.process("app");
+        }
+        p.raw().without_agent = true;
+        let libc = p.module("libc.so.6");
+        let mut at = |leaf: &str, place: &str| {
+            let frames = [p.frame_in(libc, leaf, "", 0), p.frame(place, "a.c", 7)];
+            p.stack(&frames)
+        };
+        let places = ["parse", "render"].map(|place| {
+            let wait = at("__lll_lock_wait_private", place);
+            (
+                wait,
+                at("__lll_lock_wake_private", place),
+                at("work", place),
+            )
+        });
+        let ids = workers(&mut p, 2);
+        s.process(process);
+        for (ix, &(wait, _, work)) in places.iter().enumerate() {
+            let word = 0x1000 * (7 + u64::from(process) + ix as u64);
+            let wake = places[1 - ix].1;
+            let lock = Wait::futex(wait, word).woken_from(process, ids[1 - ix], wake);
+            s.waits(ids[ix], lock, ms(1 + ix as u64));
+            for _ in 0..100 {
+                s.runs(ids[ix], work, ms(1)).waits(ids[ix], lock, ms(1));
+            }
+        }
+    }
+    let found = analysis(&model(p, s)).findings;
+    assert!(
+        found.iter().all(|f| f.id != "contended-futex"),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn an_allocator_is_advised_where_only_the_allocators_lock_is_waited_for() {
+    let fix = |functions| {
+        let found = contended(&[
+            ("parse", MALLOC, &[0x7000]),
+            ("render", functions, &[0x7000]),
+        ]);
+        found[0].causes[0].fix.clone()
+    };
+    let allocator = fix(FREE);
+    assert!(
+        allocator.contains("jemalloc") && allocator.contains("MALLOC_ARENA_MAX"),
+        "{allocator}"
+    );
+    let other = fix(&["__lll_lock_wait_private", "random"]);
+    assert!(
+        other.starts_with("call random() and malloc() less often at "),
+        "{other}"
+    );
+}
+
+#[test]
+fn functions_of_the_c_library_are_called_as_programs_call_them() {
+    for (functions, called) in [
+        (FREE, "in free() of the C library, called at "),
+        (
+            &["__lll_lock_wait_private", "malloc@@GLIBC_2.2.5"],
+            "in malloc() of the C library, called at ",
+        ),
+        (
+            &["__GI___lll_lock_wait_private", "__GI___libc_realloc"],
+            "in realloc() of the C library, called at ",
+        ),
+        (
+            &["__lll_lock_wait_private", "_IO_puts"],
+            "in puts() of the C library, called at ",
+        ),
+        (
+            &["__lll_lock_wait_private", "__tz_convert"],
+            "in localtime() of the C library, called at ",
+        ),
+        // A lock of the program's own.
+        (
+            &["__lll_lock_wait", "___pthread_mutex_lock"],
+            "wait for one another at ",
+        ),
+    ] {
+        let title = title(&[
+            ("parse", functions, &[0x7000]),
+            ("render", functions, &[0x7000]),
+        ]);
+        assert!(title.contains(called), "{title}");
+    }
+}
+
+#[test]
+fn functions_that_are_hardly_waited_in_are_not_named() {
+    let one_in_malloc_of = |threads: usize| {
+        let mut all = vec![("render", FREE, &[0x7000][..]); threads - 1];
+        all.push(("parse", MALLOC, &[0x7000]));
+        title(&all)
+    };
+    let titles = [one_in_malloc_of(9), one_in_malloc_of(11)];
+    assert!(
+        titles[0].contains(" in free() and malloc() of"),
+        "{titles:?}"
+    );
+    assert!(titles[1].contains(" in free() of"), "{titles:?}");
+}
