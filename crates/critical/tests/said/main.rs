@@ -5,6 +5,7 @@ mod blocking;
 mod both;
 mod bounds;
 mod frequent;
+mod hand_overs;
 mod kit;
 mod library_locks;
 mod runtimes;
