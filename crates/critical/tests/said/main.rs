@@ -1,11 +1,14 @@
 //! What is said of synthetic recordings, and of their twins in which nothing is wrong.
 
 mod balance;
+mod beside;
 mod blocking;
 mod both;
 mod bounds;
+mod collector;
 mod frequent;
 mod hand_overs;
+mod idle_go;
 mod kit;
 mod library_locks;
 mod runtimes;
