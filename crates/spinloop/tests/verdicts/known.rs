@@ -64,6 +64,24 @@ fn functions_that_work_are_not_known() {
 }
 
 #[test]
+fn parts_of_a_name_count_in_their_order() {
+    assert!(known("tbb::detail::spin_wait_until_eq").is_some());
+    assert_eq!(known("spin_wait::of_tbb"), None);
+    assert!(known("uct_mm_iface_progress").is_some());
+    assert_eq!(known("uct_mm_progress_enable"), None);
+}
+
+/// OpenBLAS's threads compute in what the functions call in which they poll.
+#[test]
+fn some_wait_only_while_they_call_nothing() {
+    for name in ["blas_thread_server", "exec_blas", "exec_blas_async_wait"] {
+        assert!(known(name).is_some_and(|of| of.alone), "{name}");
+    }
+    assert_eq!(known("exec_blas_async"), None);
+    assert!(known("opal_progress").is_some_and(|of| !of.alone));
+}
+
+#[test]
 fn what_has_come_is_work() {
     for name in [
         "memcpy",
