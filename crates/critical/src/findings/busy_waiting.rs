@@ -31,10 +31,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 
 /// Threads that wait in the same code.
 struct Spinners {
-    /// All of them, with the loop and the group of most.
+    /// All of them, with the loop and the group of most: rows come in that order.
     row: LoopRow,
-    /// Most burnt in one loop of one process.
-    most: u64,
     /// Threads of each group; one may be in several loops.
     threads: BTreeMap<(ProcessId, GroupId), usize>,
 }
@@ -55,7 +53,6 @@ fn spinners(cx: &Context) -> Vec<Spinners> {
             Entry::Vacant(new) => {
                 new.insert(Spinners {
                     row: row.clone(),
-                    most: row.running_ns,
                     threads: BTreeMap::from([((row.process, row.group), row.threads)]),
                 });
             }
@@ -83,12 +80,6 @@ fn code<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
 impl Spinners {
     fn add(&mut self, row: &LoopRow) {
         let sum = &mut self.row;
-        if row.running_ns > self.most {
-            self.most = row.running_ns;
-            (sum.spin, sum.site, sum.group) = (row.spin, row.site, row.group);
-            (sum.process, sum.kind) = (row.process, row.kind);
-            sum.waits_for.clone_from(&row.waits_for);
-        }
         sum.samples = sum.samples.saturating_add(row.samples);
         sum.running_ns = sum.running_ns.saturating_add(row.running_ns);
         sum.active_ns = sum.active_ns.saturating_add(row.active_ns);
