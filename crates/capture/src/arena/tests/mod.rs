@@ -11,6 +11,7 @@ use convoy_profile::{
 mod damage;
 mod unfinished;
 
+use super::bytes::Bytes;
 use super::synthetic::{reference, Builder};
 use super::{latest_ns, life, read, Context, NoArena, DAMAGED};
 use crate::procfs::ThreadFigures;
@@ -238,7 +239,7 @@ fn sample() -> (Builder, Places) {
     )
 }
 
-fn process(bytes: &Vec<u8>) -> Process {
+fn process(bytes: &dyn Bytes) -> Process {
     read(
         bytes,
         Context {

@@ -1,5 +1,7 @@
 //! What the agent had not written when the program ended: holds, waits, and figures of killed threads.
 
+use std::cell::Cell;
+
 use super::*;
 
 #[test]
@@ -128,6 +130,59 @@ fn wait_at_the_end_counts_up_to_the_end() {
         (wait.unfinished, wait.unfinished_ns, wait.hist.len()),
         (1, 6_000, 13)
     );
+}
+
+/// An arena that becomes another one when something at or after a place is read.
+struct Changing {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    at: u64,
+    changed: Cell<bool>,
+}
+
+impl Bytes for Changing {
+    fn end(&self) -> u64 {
+        self.before.end()
+    }
+
+    fn fill(&self, at: u64, into: &mut [u8]) -> bool {
+        self.changed.set(self.changed.get() || at == self.at);
+        let now = if self.changed.get() {
+            &self.after
+        } else {
+            &self.before
+        };
+        now.fill(at, into)
+    }
+}
+
+#[test]
+fn a_wait_that_ends_while_entries_are_read_is_one_and_is_not_counted_twice() {
+    let waiting = |since_ns| {
+        let (mut builder, places) = sample();
+        builder.header.state = abi::CV_PROCESS_RUNNING;
+        builder.header.end_ns = 0;
+        builder.change::<abi::Thread>(places.worker, |t| {
+            t.end_ns = 0;
+            t.wait_obj = STATIC_LOCK;
+            t.wait_op = abi::CV_OP_MUTEX_LOCK.into();
+            t.wait_detail = places.detail;
+            t.wait_since_ns = since_ns;
+        });
+        (builder.finish(), places)
+    };
+    let ((before, places), (after, _)) = (waiting(8_500), waiting(0));
+    let bytes = Changing {
+        before,
+        after,
+        at: u64::from(places.detail) * 64,
+        changed: Cell::new(false),
+    };
+    let p = process(&bytes);
+    assert!(bytes.changed.get(), "the entry was never read");
+    let wait = p.details[0].wait.as_ref().unwrap();
+    assert_eq!((wait.n, wait.sum_ns), (2, 300));
+    assert_eq!((wait.unfinished, wait.unfinished_ns), (1, 1_000));
 }
 
 #[test]
