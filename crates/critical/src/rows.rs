@@ -92,6 +92,14 @@ pub struct Parallelism {
     pub only_spinning_ns: u64,
 }
 
+impl Parallelism {
+    /// Time with no thread at work, nanoseconds.
+    #[must_use]
+    pub const fn none_ns(&self) -> u64 {
+        self.idle_ns.saturating_add(self.only_spinning_ns)
+    }
+}
+
 /// A piece of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Moment {

@@ -15,12 +15,32 @@ const CPU_BOUND: f64 = 0.9;
 const IDLE: f64 = 0.5;
 /// Share of the run at low parallelism that is worth a word.
 const LOW: f64 = 0.1;
+/// The same without any.
+const NONE: f64 = 0.01;
 /// One thread that is on a CPU for this share of the run is what limits it.
 const BUSY: f64 = 0.8;
 /// A function with this share of what it runs is named.
 const MOST: f64 = 0.2;
 /// Working threads over those that could: this is parallel.
 const PARALLEL: f64 = 0.8;
+
+/// How long so few worked, and how much of that none.
+fn few(p: &Parallelism, wall: f64) -> String {
+    let none = p.none_ns() as f64 / wall;
+    let low = p.low_ns as f64 / wall + none;
+    if low < LOW {
+        return String::new();
+    }
+    let few = format!(
+        ", fewer than {:.0} for {} of the run",
+        p.low_below.ceil(),
+        percent(low)
+    );
+    match none >= NONE {
+        true => format!("{few} (none for {})", percent(none)),
+        false => few,
+    }
+}
 
 /// Says how parallel the program was and what stood in its way.
 pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
@@ -35,15 +55,7 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     };
     let how = format!("{:.1} {of} at work on average", p.working_mean);
     if let Some(f) = a.findings.first() {
-        let low = p.low_ns as f64 / wall;
-        let few = match low >= LOW {
-            true => format!(
-                ", fewer than {:.0} for {} of the run",
-                p.low_below.ceil(),
-                percent(low)
-            ),
-            false => String::new(),
-        };
+        let few = few(p, wall);
         return format!("{how}{few}. First: {}.", f.title);
     }
     if p.workers == 0 {

@@ -21,6 +21,8 @@ const SHORT: f64 = 0.001;
 /// A thread that passes this share of its life in one wait, and does less than this share of what the busiest does,
 /// starts the others and waits for their end.
 const JOINS: (f64, f64) = (0.8, 0.2);
+/// Threads that did this share of the work together did it.
+const MOST_OF_IT: f64 = 0.8;
 /// One thread at work is low parallelism wherever two could be.
 const LEAST_LOW: f64 = 1.5;
 
@@ -214,8 +216,8 @@ pub(crate) fn is_file_io(reason: OffReason) -> bool {
     )
 }
 
-/// Threads that did real work, CPU work or files: a twentieth of what the busiest did, or half of their
-/// (not too short) lives.
+/// Threads that did real work, CPU work or files: a twentieth of what the busiest did, as much as those that did most of
+/// it together (of thousands of threads each does little), or half of their (not too short) lives.
 fn workers(
     sched: &Sched,
     t: &Thresholds,
@@ -235,13 +237,25 @@ fn workers(
     }
     let own = || sched.threads.iter().filter(|th| !helps(th.thread));
     let most = own().map(work).fold(0.0, f64::max);
+    let enough = (t.worker_ratio * most).min(least_of_most(own().map(work).collect()));
     let is_worker = |th: &&SchedThread| {
         let short_lived = work(th) >= BUSY * th.life_ns() as f64 && work(th) >= SHORT * wall;
         let longest = longest.get(&th.thread).copied().unwrap_or(0.0);
         let joins = longest >= JOINS.0 * th.life_ns() as f64 && work(th) < JOINS.1 * most;
-        work(th) > 0.0 && !joins && (work(th) >= t.worker_ratio * most || short_lived)
+        work(th) > 0.0 && !joins && (work(th) >= enough || short_lived)
     };
     own().filter(is_worker).map(|th| th.thread).collect()
+}
+
+/// What the least of those threads did that, taken from the busiest on, did most of the work.
+fn least_of_most(mut work: Vec<f64>) -> f64 {
+    work.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut left = MOST_OF_IT * work.iter().sum::<f64>();
+    let least = work.into_iter().find(|work| {
+        left -= work;
+        left <= 0.0
+    });
+    least.unwrap_or(f64::INFINITY)
 }
 
 /// The most workers that were alive together for long enough to speak of.

@@ -5,7 +5,7 @@ use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{analysis, ids, model, only};
+use crate::kit::{analysis, ids, model, only, workers};
 
 /// Four threads work so many ms each and then wait for the last one.
 fn barrier(work_ms: [u64; 4]) -> Model {
@@ -240,4 +240,47 @@ fn a_pool_of_one_thread_has_too_few() {
         f.title
     );
     assert_eq!(ids(&analysis(&pool(3))), [""; 0]);
+}
+
+#[test]
+fn a_crowd_that_works_little_each_works() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (serve, start) = (p.site("serve", "s.c", 1), p.site("start_all", "s.c", 9));
+    let boss = p.thread("boss").start("main", "s.c", 5).cpu(1).id();
+    let crowd = workers(&mut p, 200);
+    let mut s = Schedule::new();
+    s.runs(boss, start, ms(100));
+    for (at, &t) in crowd.iter().enumerate() {
+        for _ in 0..2 {
+            s.waits(t, Wait::new(OffReason::Sleep, serve), ms(at as u64));
+            s.runs(t, serve, ms(2));
+            s.waits(t, Wait::new(OffReason::Sleep, serve), ms(200 - at as u64));
+        }
+    }
+    let a = analysis(&model(p, s));
+    assert!(a.parallelism.workers >= 200, "{:?}", a.parallelism);
+    assert!(a.parallelism.workers_at_once >= 150, "{:?}", a.parallelism);
+}
+
+#[test]
+fn time_in_which_none_works_is_time_in_which_few_do() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, nap) = (p.site("work", "s.c", 1), p.site("nap", "s.c", 9));
+    let both = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for &t in &both {
+        s.waits(t, Wait::new(OffReason::File, nap), ms(600));
+        s.runs(t, work, ms(200));
+    }
+    s.runs(both[0], work, ms(200));
+    let a = analysis(&model(p, s));
+    assert!(!a.findings.is_empty(), "{}", a.verdict);
+    assert!(
+        a.verdict
+            .contains("fewer than 2 for 80 % of the run (none for 60 %)"),
+        "{}",
+        a.verdict
+    );
 }

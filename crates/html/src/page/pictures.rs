@@ -26,8 +26,10 @@ pub(super) fn parallelism(report: &Report<'_>, data: &Data) -> Markup {
                 (few(p.useful)) " can work at once"
                 @if p.cpus > 0 { " (" (count_of(p.workers_at_once as u64, "thread", "threads")) ", " (count_of(u64::from(p.cpus), "CPU", "CPUs")) ")" }
                 ". For "
-                @if p.low_below > 1.0 { strong { (share(p.low_ns)) } " of the run fewer than " (few(p.low_below)) " worked; for " }
-                (share(p.idle_ns)) " none was active."
+                @if p.low_below > 1.0 {
+                    strong { (share(p.low_ns + p.none_ns())) } " of the run fewer than " (few(p.low_below)) " worked, none for "
+                    (share(p.none_ns())) "."
+                } @else { (share(p.none_ns())) " of the run none worked." }
             }
             figure .curve data-curve="activity" {
                 figcaption {
