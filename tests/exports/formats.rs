@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         trial("exports/profiler", python(), profiler),
         trial("exports/no-timeline", python(), no_timeline),
         trial("exports/truncated", python(), truncated),
+        trial("exports/nothing", python(), nothing),
         trial("exports/misuse", None, misuse),
     ]
 }
@@ -349,6 +350,27 @@ fn truncated(scratch: &Scratch) -> Result {
     }
     for format in ["pprof-mutex", "pprof-block", "csv", "jsonl", "folded-waits"] {
         export(scratch, &half, format)?;
+    }
+    Ok(())
+}
+
+/// A program without an agent, and no scheduler events: the files open, and why they are empty is said.
+fn nothing(scratch: &Scratch) -> Result {
+    let options = ["--force", "--scheduler", "off"];
+    let source = root().join("fixtures/parallel-clean/parallel_clean.c");
+    let profile = record_source(scratch, &source, "run.convoy", &["-static"], &options)?;
+    for format in ["pprof-mutex", "pprof-block", "folded-waits", "firefox"] {
+        let (file, outcome) = export(scratch, &profile, format)?;
+        let why = if format == "firefox" {
+            "no thread was recorded"
+        } else {
+            "for want of the agent"
+        };
+        check!(outcome.stderr.contains(why), "{format}: {}", outcome.stderr);
+        if format == "firefox" {
+            read(scratch, "read_firefox.py", &file)?;
+            read(scratch, "read_profiler.py", &file)?;
+        }
     }
     Ok(())
 }

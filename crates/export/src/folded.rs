@@ -7,6 +7,7 @@ use std::io::Write;
 use convoy_model::{Model, OffReason, SiteFrame, ThreadId};
 use convoy_report::Report;
 
+use crate::moments;
 use crate::stacks::{frames_of, function, process_name, thread_pattern};
 use crate::waits::{self, object_frame, off_frame};
 use crate::Error;
@@ -29,7 +30,7 @@ pub fn off_cpu(report: &Report<'_>, out: &mut dyn Write) -> Result<Vec<String>, 
             folded.add(stack, off.sum_ns as f64);
         }
     }
-    folded.write(out)
+    folded.write(model, out)
 }
 
 /// Waits for locks, conditions, barriers, joins, with the object at the leaf.
@@ -42,7 +43,7 @@ pub fn waits(report: &Report<'_>, out: &mut dyn Write) -> Result<Vec<String>, Er
         stack.push(clean(&object_frame(model, &waited)));
         folded.add(stack, waited.wait_ns as f64);
     }
-    folded.write(out)
+    folded.write(model, out)
 }
 
 /// CMetric: the running time of code, each piece of it divided by the number of threads that were active
@@ -56,7 +57,7 @@ pub fn cmetric(report: &Report<'_>, out: &mut dyn Write) -> Result<Vec<String>, 
         push_user(&mut stack, frames_of(model, slice.site));
         folded.add(stack, slice.cm_working_ns);
     }
-    folded.write(out)
+    folded.write(model, out)
 }
 
 /// Stacks with their sums.
@@ -68,7 +69,7 @@ impl Folded {
         *self.0.entry(stack.join(";")).or_default() += ns;
     }
 
-    fn write(self, out: &mut dyn Write) -> Result<Vec<String>, Error> {
+    fn write(self, model: &Model, out: &mut dyn Write) -> Result<Vec<String>, Error> {
         let mut written = false;
         for (stack, ns) in self.0 {
             let us = (ns / 1e3).round() as u64;
@@ -81,7 +82,7 @@ impl Folded {
         Ok(if written {
             Vec::new()
         } else {
-            vec![empty.into()]
+            moments::nothing(model, empty)
         })
     }
 }

@@ -126,6 +126,20 @@ fn moment<'a>(sched: &'a Sched, interval: &Interval) -> Moment<'a> {
     }
 }
 
+/// Why there is nothing to write: this, or what was not recorded.
+pub fn nothing(model: &Model, otherwise: &str) -> Vec<String> {
+    let missing = model.meta.collectors.iter().filter(|c| !c.active);
+    let mut remarks = vec![otherwise.to_owned()];
+    remarks.extend(missing.map(|c| match c.enable.is_empty() {
+        true => format!("not recorded, for want of the {}: {}", c.name, c.lost),
+        false => format!(
+            "not recorded, for want of the {}: {}; to enable: {}",
+            c.name, c.lost, c.enable
+        ),
+    }));
+    remarks
+}
+
 /// What to say when there is no timeline, or not all of one.
 pub fn remarks(model: &Model) -> Vec<String> {
     let Some((_, timeline)) = timeline(model) else {

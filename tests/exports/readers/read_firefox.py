@@ -74,7 +74,7 @@ for thread in profile["threads"]:
                 check(0 <= value["stack"] < stacks["length"], "a cause that is no stack")
     wait_ms = 0.0
     for stack, weight in zip(samples["stack"], samples["weight"]):
-        if frames["category"][stacks["frame"][stack]] == waiting:
+        if stack is not None and frames["category"][stacks["frame"][stack]] == waiting:
             wait_ms += weight
     threads.append({"tid": thread["tid"], "ms": sum(samples["weight"]), "wait_ms": wait_ms})
 check(begins == ends, "a flow with one end, or ends at different times")

@@ -96,6 +96,11 @@ pub fn profile(source: &Source<'_>, out: &mut dyn Write) -> Result<Vec<String>, 
             all - threads.len()
         ));
     }
+    threads::drop_loose_flows(&mut threads);
+    if threads.is_empty() {
+        remarks.push("no thread was recorded: the profile has an empty one, since the profiler opens none without".into());
+        threads.push(threads::nobody(clock.ms(model.meta.end_ns).max(1.0)));
+    }
     let (shared, libs) = tables.finish();
     let document = Document {
         meta: meta(model),

@@ -1,7 +1,7 @@
 //! The threads of a Firefox profile: their time as samples, their waits as markers.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Serialize;
 use serde_json::{json, Value};
@@ -151,6 +151,50 @@ pub fn keep_busiest(threads: &mut Vec<Thread>, most: usize) {
     let kept: HashSet<usize> = order.into_iter().collect();
     let mut at = 0..;
     threads.retain(|_| at.next().is_some_and(|ix| kept.contains(&ix)));
+}
+
+/// Takes the flow from markers whose other end is on no thread of the profile.
+pub fn drop_loose_flows(threads: &mut [Thread]) {
+    let mut ends: BTreeMap<u64, usize> = BTreeMap::new();
+    for data in threads.iter().flat_map(|t| &t.markers.data) {
+        if let Some(flow) = data["flow"].as_u64() {
+            *ends.entry(flow).or_default() += 1;
+        }
+    }
+    for data in threads.iter_mut().flat_map(|t| &mut t.markers.data) {
+        let loose = data["flow"].as_u64().filter(|flow| ends[flow] < 2);
+        if let (Some(_), Some(data)) = (loose, data.as_object_mut()) {
+            data.remove("flow");
+        }
+    }
+}
+
+/// What stands for the threads of a recording without any, of so many milliseconds: the profiler opens no profile without
+/// a thread, or without a sample.
+pub fn nobody(end: f64) -> Thread {
+    Thread {
+        process_type: "default",
+        process_startup_time: 0.0,
+        process_shutdown_time: None,
+        register_time: 0.0,
+        unregister_time: Some(end),
+        paused_ranges: [],
+        show_markers_in_timeline: true,
+        name: "no thread was recorded".into(),
+        is_main_thread: true,
+        process_name: String::new(),
+        pid: "0".into(),
+        tid: json!(0),
+        samples: Samples {
+            stack: vec![None; 2],
+            time: vec![0.0, end],
+            weight: vec![0.0; 2],
+            weight_type: "tracing-ms",
+            cpu_delta: vec![0.0; 2],
+            length: 2,
+        },
+        markers: Markers::default(),
+    }
 }
 
 impl Thread {
@@ -354,5 +398,20 @@ mod tests {
         assert_eq!(left, [0, 2, 3, 4]);
         keep_busiest(&mut threads, 4);
         assert_eq!(threads.len(), 4);
+    }
+
+    #[test]
+    fn a_flow_has_two_ends_or_is_none() {
+        let mut threads = vec![nobody(1.0), nobody(1.0)];
+        for (thread, flows) in threads.iter_mut().zip([[1, 2], [3, 1]]) {
+            for flow in flows {
+                let data = json!({"type": "Wait", "flow": flow});
+                thread.markers.push(data, 0, CATEGORY_OTHER, 0.0, None);
+            }
+        }
+        drop_loose_flows(&mut threads);
+        let markers = threads.iter().flat_map(|thread| &thread.markers.data);
+        let flows: Vec<_> = markers.map(|data| data["flow"].as_u64()).collect();
+        assert_eq!(flows, [Some(1), None, None, Some(1)]);
     }
 }

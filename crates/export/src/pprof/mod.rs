@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use prost::Message;
 
+use crate::moments;
 use crate::stacks::{frames, process_name, thread, thread_name};
 use crate::waits::{self, object_name, Classes};
 use crate::{Error, Source};
@@ -49,7 +50,8 @@ pub fn mutex(source: &Source<'_>, out: &mut dyn Write) -> Result<Vec<String>, Er
     }
     let mut remarks = finish(w, out)?;
     if all == 0 {
-        remarks.push("no thread waited for a lock that the agent saw: the profile is empty".into());
+        let empty = "no thread waited for a lock that the agent saw: the profile is empty";
+        remarks.extend(moments::nothing(model, empty));
     } else if unknown * 10 > all {
         let percent = unknown * 100 / all;
         remarks.push(format!(
@@ -116,7 +118,8 @@ pub fn block(source: &Source<'_>, out: &mut dyn Write) -> Result<Vec<String>, Er
     }
     let mut remarks = finish(w, out)?;
     if all.is_empty() {
-        remarks.push("no thread waited for another: the profile is empty".into());
+        let empty = "no thread waited for another: the profile is empty";
+        remarks.extend(moments::nothing(model, empty));
     }
     Ok(remarks)
 }

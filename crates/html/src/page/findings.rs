@@ -18,7 +18,10 @@ pub(super) fn findings(report: &Report<'_>, data: &Data) -> Markup {
         section #findings aria-labelledby="findings-title" {
             h2 #findings-title { "Findings" }
             @if found.is_empty() {
-                p { "None that is worth a person's time." }
+                p {
+                    @if report.model.threads.is_empty() { "No thread was seen: there is nothing to judge (" a href="#quality" { "why" } ")." }
+                    @else { "None that is worth a person's time." }
+                }
             } @else {
                 p .remark { "Most gain first. Gain: throughput after the fix, as a multiple of today's, with its interval." }
             }

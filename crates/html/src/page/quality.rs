@@ -39,7 +39,10 @@ pub(super) fn quality(report: &Report<'_>, data: &Data, damage: &[String]) -> Ma
                 }
             }
             @if report.model.threads.is_empty() {
-                p .warn { "No thread was seen: the command ended before it could be looked at, carried no agent, or the file is cut short." }
+                p .warn {
+                    @if meta.collectors.iter().any(|c| !c.active) { "No thread was seen." }
+                    @else { "No thread was seen: the command ended before it could be looked at, or the file is cut short." }
+                }
             }
             @if report.model.sched.is_none() && !report.model.threads.is_empty() {
                 p .warn {
