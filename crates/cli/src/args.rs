@@ -35,7 +35,7 @@ Exit status:
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
   report, export, top, doctor, recover
                        0, or 2 on failure
-  diff                 0, 1 if a limit of --fail-on does not hold, 2 on failure";
+  diff                 0, 1 if a limit of --fail-on does not hold, else 2 if one cannot be judged or on failure";
 
 /// The command line.
 #[derive(Debug, Parser)]

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use convoy_compare::{Breach, Comparison, Limit, Summary};
+use convoy_compare::{Comparison, Gate, Limit, Summary};
 
 use crate::exit::Status;
 use crate::judge::Judged;
@@ -16,7 +16,7 @@ use crate::show;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "convoy diff [OPTIONS] BEFORE AFTER\n       convoy diff [OPTIONS] BEFORE... -- AFTER...",
-    after_help = "Exit status: 0, 1 if a limit of --fail-on does not hold, 2 on failure"
+    after_help = "Exit status: 0, 1 if a limit of --fail-on does not hold, else 2 if one cannot be judged or on failure"
 )]
 pub struct Diff {
     /// Profile before the change, and the one after it; of several runs, those before it
@@ -33,7 +33,8 @@ pub struct Diff {
     /// lock.wait_share, lock.wait, lock.contended, lock.acquisitions (any lock, or lock[NAME].wait), findings,
     /// findings.new, gain, gain.new (predicted, of the largest or of any new finding). BOUND: with a sign a change
     /// (+5pp points, +10% of the value before, +20ms), without one the value after (10%, 2s, 100, 1.2x). With
-    /// three or more runs a side, the whole 95 % interval must be beyond it.
+    /// three or more runs a side, the whole 95 % interval must be beyond it. What the runs cannot tell is not judged: the
+    /// reason is said, and the exit status is 2, or 1 if another limit does not hold.
     #[arg(long, value_name = "LIMIT")]
     fail_on: Vec<Limit>,
 
@@ -73,8 +74,10 @@ enum Format {
 /// Compares, prints, and says whether the limits hold.
 pub fn diff(diff: &Diff) -> Status {
     match try_diff(diff) {
-        Ok(breaches) if breaches.is_empty() => Status::Success,
-        Ok(_) => Status::BeyondLimit,
+        // What is known to be worse must not hide behind what is not known.
+        Ok(gate) if !gate.breaches.is_empty() => Status::BeyondLimit,
+        Ok(gate) if !gate.not_judged.is_empty() => Status::Failure,
+        Ok(_) => Status::Success,
         Err(message) => {
             message.print();
             Status::Failure
@@ -82,7 +85,7 @@ pub fn diff(diff: &Diff) -> Status {
     }
 }
 
-fn try_diff(diff: &Diff) -> Result<Vec<Breach>, Message> {
+fn try_diff(diff: &Diff) -> Result<Gate, Message> {
     let (before, after) = sides(diff)?;
     let summaries = |paths: &[PathBuf]| {
         let runs = paths.iter().map(|path| summary(path, diff));
@@ -96,16 +99,20 @@ fn try_diff(diff: &Diff) -> Result<Vec<Breach>, Message> {
             "record again; convoy report FILE says what a profile has",
         )
     })?;
-    let limits = diff.fail_on.iter();
-    let breaches: Vec<_> = limits.flat_map(|limit| limit.check(&comparison)).collect();
-    write(diff, &render(diff, &comparison, &breaches))?;
+    let gate = Gate::of(&diff.fail_on, &comparison);
+    write(diff, &render(diff, &comparison, &gate))?;
     // Somebody who only looks at the exit status should find the reason in the log.
     if diff.output.is_some() || diff.format != Format::Text {
-        for breach in &breaches {
+        for breach in &gate.breaches {
             Message::new(format!("limit {}", breach.limit), &breach.found, "").print();
         }
     }
-    Ok(breaches)
+    // A gate that is neither open nor shut is a fault of how it is used: told wherever the comparison goes.
+    for open in &gate.not_judged {
+        let (why, fix) = (&open.doubt.why, &open.doubt.fix);
+        Message::new(why, format!("limit {} is not judged", open.limit), fix).print();
+    }
+    Ok(gate)
 }
 
 /// Two files, or two groups of them with `--` between.
@@ -130,12 +137,12 @@ fn summary(path: &Path, diff: &Diff) -> Result<Summary, Message> {
     Ok(Summary::of(&path.to_string_lossy(), &judged.report()))
 }
 
-fn render(diff: &Diff, comparison: &Comparison, breaches: &[Breach]) -> String {
+fn render(diff: &Diff, comparison: &Comparison, gate: &Gate) -> String {
     match diff.format {
-        Format::Text => convoy_compare::text(comparison, breaches, diff.all),
-        Format::Json => convoy_compare::json(comparison, breaches),
-        Format::Markdown => convoy_compare::markdown(comparison, breaches),
-        Format::Sarif => convoy_compare::sarif(comparison, breaches, env!("CARGO_PKG_VERSION")),
+        Format::Text => convoy_compare::text(comparison, gate, diff.all),
+        Format::Json => convoy_compare::json(comparison, gate),
+        Format::Markdown => convoy_compare::markdown(comparison, gate),
+        Format::Sarif => convoy_compare::sarif(comparison, gate, env!("CARGO_PKG_VERSION")),
     }
 }
 

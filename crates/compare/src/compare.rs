@@ -87,6 +87,17 @@ pub struct RunFacts {
     pub wall_ns: u64,
     /// How it ended.
     pub exit: Exit,
+    /// Scheduler events were recorded.
+    pub listened: bool,
+    /// Locks were recorded.
+    pub locks_seen: bool,
+}
+
+impl RunFacts {
+    /// Its times and sums are those of the whole run.
+    pub fn is_whole(&self) -> bool {
+        !matches!(self.exit, Exit::Running | Exit::Unknown) && self.wall_ns > 0
+    }
 }
 
 /// A finding before and after.
@@ -173,19 +184,22 @@ pub fn compare(before: &[Summary], after: &[Summary]) -> Result<Comparison, Erro
         before: before.iter().map(of).collect(),
         after: after.iter().map(of).collect(),
     };
-    let all = || before.iter().chain(after);
+    let facts = [before, after].map(|runs| runs.iter().map(facts).collect::<Vec<_>>());
+    let all = |is: fn(&RunFacts) -> bool| facts.iter().flatten().all(is);
+    let (wall_is_speed, locks_seen) = (all(RunFacts::is_whole), all(|run| run.locks_seen));
+    let [facts_before, facts_after] = facts;
     let mut comparison = Comparison {
         sentence: String::new(),
-        before: before.iter().map(facts).collect(),
-        after: after.iter().map(facts).collect(),
+        before: facts_before,
+        after: facts_after,
         wall_ns: change(&|run| run.wall_ns as f64),
-        wall_is_speed: all().all(|run| run.exit != Exit::Running && run.wall_ns > 0),
-        locks_seen: all().all(|run| run.locks_seen),
+        wall_is_speed,
+        locks_seen,
         cpu_ns: change(&|run| run.cpu_ns as f64),
         lock_wait_share: change(&|run| run.lock_wait_share),
         findings: findings(before, after, &renamed),
         locks: locks(before, after, &renamed),
-        remarks: crate::sentence::remarks(before, after),
+        remarks: crate::remark::remarks(before, after),
     };
     comparison.sentence = sentence::sentence(&comparison);
     Ok(comparison)
@@ -196,6 +210,8 @@ fn facts(run: &Summary) -> RunFacts {
         name: run.name.clone(),
         wall_ns: run.wall_ns,
         exit: run.exit,
+        listened: run.listened,
+        locks_seen: run.locks_seen,
     }
 }
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::change::Change;
 use crate::compare::{Comparison, FindingChange, LockChange, RunFacts, SiteChange};
+use crate::gate::{Breach, Gate, NotJudged};
 use crate::key::Place;
-use crate::limit::Breach;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -21,6 +21,7 @@ struct Document<'a> {
     cpu_ns: ChangeOut<'a>,
     lock_wait_ratio: ChangeOut<'a>,
     breaches: Vec<BreachOut<'a>>,
+    not_judged: Vec<NotJudgedOut<'a>>,
     findings: Vec<FindingOut<'a>>,
     locks: Vec<LockOut<'a>>,
     remarks: &'a [String],
@@ -47,6 +48,13 @@ struct ChangeOut<'a> {
 struct BreachOut<'a> {
     limit: &'a str,
     found: &'a str,
+}
+
+#[derive(Serialize)]
+struct NotJudgedOut<'a> {
+    limit: &'a str,
+    why: &'a str,
+    fix: &'a str,
 }
 
 #[derive(Serialize)]
@@ -99,7 +107,7 @@ struct SiteOut<'a> {
 }
 
 /// Writes the document, with a line feed at its end.
-pub fn render(c: &Comparison, breaches: &[Breach]) -> String {
+pub fn render(c: &Comparison, gate: &Gate) -> String {
     let document = Document {
         schema: "convoy.diff",
         version: 1,
@@ -112,7 +120,8 @@ pub fn render(c: &Comparison, breaches: &[Breach]) -> String {
         speed_interval_ratio: c.wall_ns.speed_interval().map(<[f64; 2]>::from),
         cpu_ns: change(&c.cpu_ns),
         lock_wait_ratio: change(&c.lock_wait_share),
-        breaches: breaches.iter().map(breach).collect(),
+        breaches: gate.breaches.iter().map(breach).collect(),
+        not_judged: gate.not_judged.iter().map(not_judged).collect(),
         findings: c.findings.iter().map(finding).collect(),
         locks: c.locks.iter().map(lock).collect(),
         remarks: &c.remarks,
@@ -134,6 +143,14 @@ fn breach(breach: &Breach) -> BreachOut<'_> {
     BreachOut {
         limit: &breach.limit,
         found: &breach.found,
+    }
+}
+
+fn not_judged(open: &NotJudged) -> NotJudgedOut<'_> {
+    NotJudgedOut {
+        limit: &open.limit,
+        why: &open.doubt.why,
+        fix: &open.doubt.fix,
     }
 }
 

@@ -5,11 +5,14 @@
 
 mod change;
 mod compare;
+mod doubt;
+mod gate;
 mod json;
 mod key;
 mod limit;
 mod markdown;
 mod pairing;
+mod remark;
 mod sarif;
 mod sentence;
 mod summary;
@@ -19,9 +22,11 @@ pub use change::Change;
 pub use compare::{
     compare, Comparison, Error, FindingChange, LockChange, RunFacts, SiteChange, Status,
 };
+pub use doubt::Doubt;
+pub use gate::{Breach, Gate, NotJudged};
 pub use json::render as json;
 pub use key::Place;
-pub use limit::{Breach, Limit};
+pub use limit::Limit;
 pub use markdown::render as markdown;
 pub use sarif::render as sarif;
 pub use summary::{LockNumbers, Summary};

@@ -12,6 +12,8 @@ use convoy_report::human::{count, duration, factor, percent};
 
 use crate::change::Change;
 use crate::compare::{Comparison, FindingChange, LockChange, Status};
+use crate::doubt::{self, Doubt, Matter, Sides};
+use crate::gate::Breach;
 
 /// A limit that was given.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,15 +24,6 @@ pub struct Limit {
     name: Option<String>,
     above: bool,
     bound: Bound,
-}
-
-/// A limit that does not hold.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Breach {
-    /// The limit as it was given.
-    pub limit: String,
-    /// What was found: `lock.wait_share of cache_lock: 3.0 % before, 41 % after`.
-    pub found: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +91,17 @@ impl Metric {
             self,
             Self::WaitShare | Self::Wait | Self::Contended | Self::Acquisitions
         )
+    }
+
+    /// What it is made of.
+    fn matter(self) -> Matter {
+        match self {
+            Self::Wall => Matter::RunTime,
+            Self::Cpu => Matter::CpuTime,
+            Self::AllWaitShare | Self::WaitShare => Matter::LockShare,
+            Self::Wait | Self::Contended | Self::Acquisitions => Matter::LockSum,
+            Self::Findings | Self::FindingsNew | Self::Gain | Self::GainNew => Matter::Findings,
+        }
     }
 
     /// It has a value before that one can compare with.
@@ -187,9 +191,32 @@ fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
 }
 
 impl Limit {
+    /// As it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Where a comparison goes beyond it; empty: it holds. With three or more runs a side the whole 95 %
     /// interval must be beyond it, so that noise alone trips it rarely; with fewer, the mean.
-    pub fn check(&self, c: &Comparison) -> Vec<Breach> {
+    ///
+    /// # Errors
+    /// The comparison cannot know.
+    pub fn check(&self, c: &Comparison) -> Result<Vec<Breach>, Doubt> {
+        match doubt::of(c, self.metric.matter(), self.sides()) {
+            Some(doubt) => Err(doubt),
+            None => Ok(self.breaches(c)),
+        }
+    }
+
+    /// A value without a sign is that of the runs after; what is new is new against those before.
+    fn sides(&self) -> Sides {
+        match self.bound {
+            Bound::Value(_) if self.metric.changes() => Sides::After,
+            _ => Sides::Both,
+        }
+    }
+
+    fn breaches(&self, c: &Comparison) -> Vec<Breach> {
         let breach = |what: &str, change: &Change| {
             self.beyond(change).then(|| Breach {
                 limit: self.text.clone(),

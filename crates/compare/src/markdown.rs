@@ -5,23 +5,23 @@ use std::fmt::Write;
 use convoy_report::human::{duration, factor, percent};
 
 use crate::compare::{Comparison, Status};
-use crate::limit::Breach;
+use crate::gate::Gate;
 use crate::text::{points, relative, worth};
 
 /// Rows of the table of locks.
 const LOCKS: usize = 20;
 
 /// The whole comment.
-pub fn render(c: &Comparison, breaches: &[Breach]) -> String {
+pub fn render(c: &Comparison, gate: &Gate) -> String {
     // Writing to a string cannot fail.
     let mut out = String::new();
-    let _ = page(&mut out, c, breaches);
+    let _ = page(&mut out, c, gate);
     out
 }
 
-fn page(out: &mut String, c: &Comparison, breaches: &[Breach]) -> std::fmt::Result {
+fn page(out: &mut String, c: &Comparison, gate: &Gate) -> std::fmt::Result {
     writeln!(out, "### {}\n", escape(&c.sentence))?;
-    for breach in breaches {
+    for breach in &gate.breaches {
         writeln!(
             out,
             "- :x: **{}**: {}",
@@ -29,7 +29,16 @@ fn page(out: &mut String, c: &Comparison, breaches: &[Breach]) -> std::fmt::Resu
             escape(&breach.found)
         )?;
     }
-    if !breaches.is_empty() {
+    for open in &gate.not_judged {
+        writeln!(
+            out,
+            "- :grey_question: **{}** is not judged: {}. Fix: {}",
+            escape(&open.limit),
+            escape(&open.doubt.why),
+            escape(&open.doubt.fix)
+        )?;
+    }
+    if !gate.is_open() {
         writeln!(out)?;
     }
     writeln!(out, "| | before | after | change |\n|---|---:|---:|---:|")?;

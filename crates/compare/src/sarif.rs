@@ -1,13 +1,14 @@
 //! The comparison as SARIF 2.1.0 (OASIS), which code hosts show beside the lines of a change.
 //!
-//! A finding is a result; `baselineState` says what became of it. A limit that does not hold is an error.
+//! A finding is a result; `baselineState` says what became of it. A limit that does not hold is an error, one
+//! that cannot be judged an open question.
 
 use std::collections::BTreeMap;
 
 use serde_json::{json, Value};
 
 use crate::compare::{Comparison, FindingChange, Status};
-use crate::limit::Breach;
+use crate::gate::Gate;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -15,14 +16,20 @@ const SCHEMA: &str =
 /// Rule of limits.
 const LIMIT: &str = "limit-exceeded";
 
+/// Rule of limits of which nobody can say whether they hold.
+const NOT_JUDGED: &str = "limit-not-judged";
+
 /// Writes the log, with a line feed at its end. `version`: of the tool.
-pub fn render(c: &Comparison, breaches: &[Breach], version: &str) -> String {
+pub fn render(c: &Comparison, gate: &Gate, version: &str) -> String {
     let mut rules: BTreeMap<&str, String> = BTreeMap::new();
     for finding in &c.findings {
         rules.insert(finding.id, finding.id.replace('-', " "));
     }
-    if !breaches.is_empty() {
+    if !gate.breaches.is_empty() {
         rules.insert(LIMIT, "a limit of --fail-on does not hold".into());
+    }
+    if !gate.not_judged.is_empty() {
+        rules.insert(NOT_JUDGED, "a limit of --fail-on cannot be judged".into());
     }
     let ids: Vec<&str> = rules.keys().copied().collect();
     let rules: Vec<Value> = rules
@@ -30,12 +37,23 @@ pub fn render(c: &Comparison, breaches: &[Breach], version: &str) -> String {
         .map(|(id, text)| json!({"id": id, "shortDescription": {"text": text}}))
         .collect();
     let index = |id: &str| ids.iter().position(|known| *known == id);
-    let limits = breaches.iter().map(|breach| {
+    let limits = gate.breaches.iter().map(|breach| {
         json!({
             "ruleId": LIMIT,
             "ruleIndex": index(LIMIT),
             "level": "error",
             "message": {"text": format!("{}: {}", breach.limit, breach.found)},
+        })
+    });
+    let open = gate.not_judged.iter().map(|open| {
+        let (why, fix) = (&open.doubt.why, &open.doubt.fix);
+        json!({
+            "ruleId": NOT_JUDGED,
+            "ruleIndex": index(NOT_JUDGED),
+            // "open": not enough is known to decide. Only "fail" has a level.
+            "kind": "open",
+            "level": "none",
+            "message": {"text": format!("{} is not judged: {why}. Fix: {fix}", open.limit)},
         })
     });
     let findings = c.findings.iter().map(|f| result(f, index(f.id)));
@@ -44,7 +62,7 @@ pub fn render(c: &Comparison, breaches: &[Breach], version: &str) -> String {
         "version": "2.1.0",
         "runs": [{
             "tool": {"driver": {"name": "convoy", "semanticVersion": version, "rules": rules}},
-            "results": limits.chain(findings).collect::<Vec<Value>>(),
+            "results": limits.chain(open).chain(findings).collect::<Vec<Value>>(),
             "properties": {"sentence": c.sentence, "remarks": c.remarks},
         }],
     });

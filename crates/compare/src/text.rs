@@ -6,8 +6,8 @@ use convoy_report::human::{count, duration, factor, percent};
 use convoy_report::names::clip;
 
 use crate::compare::{Comparison, FindingChange, LockChange, SiteChange, Status};
+use crate::gate::Gate;
 use crate::key::Place;
-use crate::limit::Breach;
 
 /// Rows of the table of locks.
 const LOCKS: usize = 12;
@@ -17,27 +17,17 @@ const SITES: usize = 4;
 const NAME: usize = 44;
 
 /// The whole page. `all`: also locks and findings that did not change.
-pub fn render(c: &Comparison, breaches: &[Breach], all: bool) -> String {
+pub fn render(c: &Comparison, gate: &Gate, all: bool) -> String {
     // Writing to a string cannot fail.
     let mut out = String::new();
-    let _ = page(&mut out, c, breaches, all);
+    let _ = page(&mut out, c, gate, all);
     out
 }
 
-fn page(out: &mut String, c: &Comparison, breaches: &[Breach], all: bool) -> std::fmt::Result {
+fn page(out: &mut String, c: &Comparison, gate: &Gate, all: bool) -> std::fmt::Result {
     writeln!(out, "{}", clean(&c.sentence))?;
     writeln!(out)?;
-    for breach in breaches {
-        writeln!(
-            out,
-            "limit {}: {}",
-            clean(&breach.limit),
-            clean(&breach.found)
-        )?;
-    }
-    if !breaches.is_empty() {
-        writeln!(out)?;
-    }
+    limits(out, gate)?;
     for (side, runs) in [("before", &c.before), ("after", &c.after)] {
         let names: Vec<_> = runs.iter().map(|run| clean(&run.name)).collect();
         writeln!(out, "{side:<7} {}", names.join(", "))?;
@@ -50,6 +40,30 @@ fn page(out: &mut String, c: &Comparison, breaches: &[Breach], all: bool) -> std
         writeln!(out, "note: {}", clean(remark))?;
     }
     Ok(())
+}
+
+fn limits(out: &mut String, gate: &Gate) -> std::fmt::Result {
+    for breach in &gate.breaches {
+        writeln!(
+            out,
+            "limit {}: {}",
+            clean(&breach.limit),
+            clean(&breach.found)
+        )?;
+    }
+    for open in &gate.not_judged {
+        writeln!(
+            out,
+            "limit {} is not judged: {}\n  fix: {}",
+            clean(&open.limit),
+            clean(&open.doubt.why),
+            clean(&open.doubt.fix)
+        )?;
+    }
+    if gate.is_open() {
+        return Ok(());
+    }
+    writeln!(out)
 }
 
 fn summary(out: &mut String, c: &Comparison) -> std::fmt::Result {

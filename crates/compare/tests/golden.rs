@@ -1,7 +1,9 @@
 //! Comparisons of fixed profiles, byte for byte. `CONVOY_BLESS=1 cargo test -p convoy-compare` rewrites them after
 //! a change that was meant; read the difference before it is committed.
 
-use convoy_compare::{compare, json, markdown, sarif, text, Comparison, Error, Limit, Summary};
+use convoy_compare::{
+    compare, json, markdown, sarif, text, Comparison, Error, Gate, Limit, Summary,
+};
 use convoy_detect::Thresholds;
 use convoy_model::Model;
 use convoy_profile::{Exit, Op, Profile};
@@ -112,6 +114,11 @@ fn golden(name: &str, got: &str) {
     assert_golden(format!("../../tests/golden/diff/{name}"), got);
 }
 
+fn gate(limits: &[&str], c: &Comparison) -> Gate {
+    let limits: Vec<Limit> = limits.iter().map(|limit| limit.parse().unwrap()).collect();
+    Gate::of(&limits, c)
+}
+
 fn wall(build: Build, wall_ms: u64) -> Build {
     Build {
         wall: ms(wall_ms),
@@ -124,10 +131,10 @@ fn a_fix_in_another_build_is_told_with_an_interval() {
     let before = [wall(SLOW, 1000), wall(SLOW, 1030), wall(SLOW, 985)];
     let after = [wall(FAST, 640), wall(FAST, 655), wall(FAST, 630)];
     let c = compared(&before, &after);
-    golden("fix.txt", &text(&c, &[], true));
-    golden("fix.json", &json(&c, &[]));
-    golden("fix.md", &markdown(&c, &[]));
-    golden("fix.sarif", &sarif(&c, &[], "0.0.0-test"));
+    golden("fix.txt", &text(&c, &Gate::default(), true));
+    golden("fix.json", &json(&c, &Gate::default()));
+    golden("fix.md", &markdown(&c, &Gate::default()));
+    golden("fix.sarif", &sarif(&c, &Gate::default(), "0.0.0-test"));
     // Nothing of the lock is lost or new for the lines alone.
     let lock = &c.locks[0];
     assert!(lock
@@ -147,13 +154,13 @@ fn a_regression_trips_the_gate() {
         "findings.new>0",
         "lock[log].wait>1ms",
     ];
-    let breaches: Vec<_> = limits
-        .iter()
-        .flat_map(|limit| limit.parse::<Limit>().unwrap().check(&c))
-        .collect();
-    golden("regression.txt", &text(&c, &breaches, false));
-    golden("regression.sarif", &sarif(&c, &breaches, "0.0.0-test"));
-    assert!(breaches.len() >= 5, "{breaches:?}");
+    let gate = gate(&limits, &c);
+    golden("regression.txt", &text(&c, &gate, false));
+    golden("regression.sarif", &sarif(&c, &gate, "0.0.0-test"));
+    assert!(
+        gate.breaches.len() >= 5 && gate.not_judged.is_empty(),
+        "{gate:?}"
+    );
     assert_eq!(
         c.wall_ns.speed_interval(),
         None,
@@ -164,16 +171,15 @@ fn a_regression_trips_the_gate() {
 #[test]
 fn the_same_runs_differ_in_nothing() {
     let c = compared(&[SLOW], &[Build { moved: 9, ..SLOW }]);
-    golden("same.txt", &text(&c, &[], false));
-    for limit in [
+    golden("same.txt", &text(&c, &Gate::default(), false));
+    let limits = [
         "lock.wait_share>+1pp",
         "wall>+1%",
         "cpu>+1%",
         "findings.new>0",
         "gain>+1%",
-    ] {
-        assert_eq!(limit.parse::<Limit>().unwrap().check(&c), [], "{limit}");
-    }
+    ];
+    assert_eq!(gate(&limits, &c), Gate::default());
 }
 
 #[test]
@@ -195,6 +201,98 @@ fn what_cannot_be_compared_is_said() {
     attached.meta.exit = Exit::Running;
     attached.meta.machine.cpus_allowed = 8;
     let c = compare(&[full], &[summary("attached.convoy", &attached)]).unwrap();
-    golden("remarks.txt", &text(&c, &[], false));
+    golden("remarks.txt", &text(&c, &Gate::default(), false));
     assert!(!c.sentence.contains("aster"), "{}", c.sentence);
+}
+
+/// Limits that are not judged, with the reason.
+fn doubts(gate: &Gate) -> Vec<(&str, &str)> {
+    let open = gate.not_judged.iter();
+    open.map(|open| (open.limit.as_str(), open.doubt.why.as_str()))
+        .collect()
+}
+
+#[test]
+fn what_the_comparison_cannot_know_is_not_judged() {
+    let mut attached = server(SLOW);
+    attached.meta.exit = Exit::Running;
+    let [attached, full] = [
+        ("attached.convoy", &attached),
+        ("full.convoy", &server(SLOW)),
+    ]
+    .map(|(name, profile)| summary(name, profile));
+    let limits = [
+        "wall>+3%",
+        "wall>1ms",
+        "cpu>+3%",
+        "lock.wait>+3%",
+        "lock.wait_share>+5pp",
+        "findings.new>0",
+        "gain>+1%",
+    ];
+    let c = compare(std::slice::from_ref(&attached), std::slice::from_ref(&full)).unwrap();
+    let judged = gate(&limits, &c);
+    golden("not-judged.txt", &text(&c, &judged, false));
+    golden("not-judged.md", &markdown(&c, &judged));
+    golden("not-judged.json", &json(&c, &judged));
+    golden("not-judged.sarif", &sarif(&c, &judged, "0.0.0-test"));
+    // A value after needs nothing of the run before.
+    let found: Vec<_> = judged.breaches.iter().map(|b| b.limit.as_str()).collect();
+    assert_eq!(found, ["wall>1ms"]);
+    let open: Vec<_> = doubts(&judged).into_iter().map(|d| d.0).collect();
+    assert_eq!(open, ["wall>+3%", "cpu>+3%", "lock.wait>+3%"]);
+    let backwards = gate(&["wall>1ms"], &compare(&[full], &[attached]).unwrap());
+    assert_eq!(doubts(&backwards).len(), 1);
+}
+
+#[test]
+fn a_recorder_that_was_killed_does_not_know_how_long_the_program_ran() {
+    let mut killed = server(FAST);
+    killed.meta.exit = Exit::Unknown;
+    let full = summary("full.convoy", &server(SLOW));
+    let c = compare(&[full], &[summary("killed.convoy", &killed)]).unwrap();
+    assert!(!c.sentence.contains("aster"), "{}", c.sentence);
+    let gate = gate(&["wall>1ms", "lock.contended>0", "lock.wait_share>1%"], &c);
+    assert_eq!(gate.breaches.len(), 1, "{gate:?}");
+    assert!(doubts(&gate)
+        .iter()
+        .all(|(_, why)| why.starts_with("killed.convoy: its end was not seen")));
+}
+
+#[test]
+fn what_was_recorded_in_some_runs_only_is_not_judged() {
+    let limits = [
+        "lock.wait_share>+5pp",
+        "lock.wait_share>5%",
+        "locks.wait_share>+1pp",
+        "findings.new>0",
+        "findings>0",
+        "wall>+3%",
+    ];
+    let full = summary("full.convoy", &server(SLOW));
+    let open = |other: &Summary| -> Vec<String> {
+        let sides = [std::slice::from_ref(other), std::slice::from_ref(&full)];
+        let gate = gate(&limits, &compare(sides[0], sides[1]).unwrap());
+        doubts(&gate).iter().map(|(l, _)| (*l).to_owned()).collect()
+    };
+    let mut blind = full.clone();
+    blind.locks_seen = false;
+    assert_eq!(
+        open(&blind),
+        [
+            "lock.wait_share>+5pp",
+            "locks.wait_share>+1pp",
+            "findings.new>0"
+        ]
+    );
+    let mut heard = full.clone();
+    heard.listened = true;
+    assert_eq!(open(&heard), ["findings.new>0"]);
+    // A limit on locks would hold for ever where none are recorded.
+    let c = compare(std::slice::from_ref(&blind), std::slice::from_ref(&blind)).unwrap();
+    let gate = gate(&["lock.wait_share>5%"], &c);
+    let [(_, why)] = doubts(&gate)[..] else {
+        panic!("{gate:?}")
+    };
+    assert!(why.contains("no process carried the agent"), "{why}");
 }

@@ -1,0 +1,87 @@
+//! The remarks at the foot: what limits the comparison.
+
+use std::collections::BTreeSet;
+
+use convoy_profile::Exit;
+
+use crate::change::MIN_RUNS;
+use crate::summary::Summary;
+
+/// A process was attached to.
+pub const RUNNING: &str =
+    "a running process was recorded for a while: its run time says nothing about its speed";
+
+/// Some runs have scheduler events.
+pub const PARTLY_LISTENED: &str =
+    "the scheduler was listened to in only some of the runs: findings that need it come and go for that alone";
+
+/// Some runs carried the agent.
+pub const PARTLY_LOCKED: &str =
+    "locks were recorded in only some of the runs: they come and go for that alone";
+
+/// The recorder ended before the program did.
+pub fn end_not_seen(name: &str) -> String {
+    format!("{name}: its end was not seen, its run time is that of the recording")
+}
+
+/// What limits the comparison.
+pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
+    let all = || before.iter().chain(after);
+    let mut remarks = Vec::new();
+    if before.len() < MIN_RUNS || after.len() < MIN_RUNS {
+        remarks.push(format!(
+            "{} and {}: how far chance could make a difference is not known; with {MIN_RUNS} or more a side there are intervals",
+            runs(before.len(), "before"),
+            runs(after.len(), "after"),
+        ));
+    }
+    let programs = |side: &[Summary]| -> BTreeSet<String> {
+        side.iter().map(|run| program(&run.command)).collect()
+    };
+    let (was, is) = (programs(before), programs(after));
+    if was.is_disjoint(&is) {
+        let named = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+        remarks.push(format!(
+            "not the same program by name: {} before, {} after",
+            named(was),
+            named(is)
+        ));
+    }
+    let machines: BTreeSet<_> = all().map(|run| run.machine.as_str()).collect();
+    if machines.len() > 1 {
+        let machines: Vec<_> = machines.into_iter().collect();
+        remarks.push(format!("not the same machine: {}", machines.join("; ")));
+    }
+    let differs = |of: fn(&Summary) -> bool| all().any(of) && !all().all(of);
+    if differs(|run| run.listened) {
+        remarks.push(PARTLY_LISTENED.into());
+    }
+    if differs(|run| run.locks_seen) {
+        remarks.push(PARTLY_LOCKED.into());
+    }
+    if all().any(|run| run.exit == Exit::Running) {
+        remarks.push(RUNNING.into());
+    }
+    for run in all() {
+        match run.exit {
+            Exit::Status(0) | Exit::Running => {}
+            Exit::Status(status) => {
+                remarks.push(format!("{}: ended with status {status}", run.name))
+            }
+            Exit::Signal(signal) => remarks.push(format!("{}: signal {signal} ended it", run.name)),
+            Exit::Unknown => remarks.push(end_not_seen(&run.name)),
+        }
+    }
+    remarks
+}
+
+/// What is run, without its folder: two builds lie in two.
+fn program(command: &[String]) -> String {
+    let path = command.first().map_or("", String::as_str);
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+fn runs(n: usize, side: &str) -> String {
+    let noun = if n == 1 { "run" } else { "runs" };
+    format!("{n} {noun} {side}")
+}
