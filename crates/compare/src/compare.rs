@@ -130,6 +130,8 @@ pub struct LockChange {
     pub kind: &'static str,
     /// Its name, after if it is there.
     pub name: String,
+    /// All that it is called in the runs.
+    pub names: BTreeSet<String>,
     /// What became of it.
     pub status: Status,
     /// Nobody could have shortened its waits.
@@ -342,6 +344,10 @@ fn lock(key: &LockKey, numbers: &[Vec<Option<&LockNumbers>>; 2]) -> LockChange {
         is_lock: key.lock,
         kind: key.kind,
         name: shown.map_or_else(|| key.name.clone(), |n| n.name.clone()),
+        names: {
+            let seen = numbers.iter().flatten().flatten();
+            seen.map(|n| n.name.clone()).collect()
+        },
         status: match there {
             [false, _] => Status::Came,
             [_, false] => Status::Went,

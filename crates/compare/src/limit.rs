@@ -183,6 +183,9 @@ fn bound(text: &str, metric: Metric) -> Result<Bound, String> {
         (Unit::Share, "") => return Err("a share needs a unit: 10%, +5pp".into()),
         (_, unit) => return Err(format!("the unit {unit:?} does not fit the metric")),
     };
+    if metric.unit() == Unit::Count && number.fract() != 0.0 {
+        return Err(format!("{number} is no count: write a whole number"));
+    }
     Ok(if signed {
         Bound::Difference(number * scale)
     } else {
@@ -202,10 +205,33 @@ impl Limit {
     /// # Errors
     /// The comparison cannot know.
     pub fn check(&self, c: &Comparison) -> Result<Vec<Breach>, Doubt> {
-        match doubt::of(c, self.metric.matter(), self.sides()) {
+        let unknown = doubt::of(c, self.metric.matter(), self.sides());
+        match unknown.or_else(|| self.names_nothing(c)) {
             Some(doubt) => Err(doubt),
             None => Ok(self.breaches(c)),
         }
+    }
+
+    /// A name that is nowhere would hold for ever. A lock that is gone after the change has a side that knows it.
+    fn names_nothing(&self, c: &Comparison) -> Option<Doubt> {
+        /// Names that are offered.
+        const OFFERED: usize = 5;
+        let name = self.name.as_ref()?;
+        let locks = || c.locks.iter().filter(|lock| lock.is_lock);
+        if locks().any(|lock| self.means(lock)) {
+            return None;
+        }
+        let names: Vec<_> = locks().map(|lock| lock.name.as_str()).collect();
+        let offered = names.get(..OFFERED).unwrap_or(&names).join(", ");
+        let there = match names.len().saturating_sub(OFFERED) {
+            _ if names.is_empty() => "there are no locks at all".to_owned(),
+            0 => format!("locks there are: {offered}"),
+            more => format!("locks there are: {offered} and {more} more"),
+        };
+        Some(Doubt::new(
+            format!("no lock of either side is called {name}, so that the limit could only hold; {there}"),
+            "correct the name; if the lock is gone for good, take the limit away",
+        ))
     }
 
     /// A value without a sign is that of the runs after; what is new is new against those before.
@@ -254,7 +280,7 @@ impl Limit {
     fn means(&self, lock: &LockChange) -> bool {
         self.name
             .as_ref()
-            .is_none_or(|name| lock.name.contains(name))
+            .is_none_or(|name| lock.names.iter().any(|known| known.contains(name)))
     }
 
     fn of<'a>(&self, lock: &'a LockChange) -> &'a Change {
@@ -362,6 +388,7 @@ mod tests {
         assert_eq!(bound("cpu>+10ms"), Ok(Bound::Difference(1e7)));
         assert_eq!(bound("findings.new>0"), Ok(Bound::Value(0.0)));
         assert_eq!(bound("gain>1.2x"), Ok(Bound::Value(1.2)));
+        assert_eq!(bound("findings>+1.5%"), Ok(Bound::Relative(0.015)));
         let named = |text: &str| text.parse::<Limit>().unwrap().name;
         assert_eq!(named("lock[cache].contended<-5%").as_deref(), Some("cache"));
         assert_eq!(named("lock.contended[a[3]]>7").as_deref(), Some("a[3]"));
@@ -378,6 +405,8 @@ mod tests {
             ("lock.wait_share>5pp", "does not fit"),
             ("findings.new>+1", "without a sign"),
             ("wall[x]>1s", "only the metrics of a lock"),
+            ("findings>1.5", "1.5 is no count: write a whole number"),
+            ("lock.contended>+0.5", "whole number"),
             ("gain>x", "no number"),
             ("wall>", "no number"),
         ] {

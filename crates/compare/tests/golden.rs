@@ -296,3 +296,26 @@ fn what_was_recorded_in_some_runs_only_is_not_judged() {
     };
     assert!(why.contains("no process carried the agent"), "{why}");
 }
+
+#[test]
+fn a_lock_that_is_nowhere_is_not_judged_and_one_that_went_is() {
+    let logs = Build { logs: true, ..SLOW };
+    let limits = ["lock[log_lcok].wait>1ms", "lock[log_lock].wait>1ms"];
+    let went = gate(&limits, &compared(&[logs], &[FAST]));
+    assert_eq!(
+        doubts(&went),
+        [(
+            "lock[log_lcok].wait>1ms",
+            "no lock of either side is called log_lcok, so that the limit could only hold; locks there are: mutex initialised in cache_new() cache.c:19, log_lock"
+        )]
+    );
+    assert_eq!(went.breaches, [], "nothing waits for a lock that is gone");
+    let gone = gate(&limits, &compared(&[FAST], &[FAST]));
+    assert_eq!(doubts(&gone).len(), 2);
+    // A rebuild gives it another name: either will do.
+    for name in ["cache.c:12", "cache.c:19"] {
+        let named = [format!("lock[{name}].wait>1s")];
+        let named: Vec<_> = named.iter().map(String::as_str).collect();
+        assert_eq!(gate(&named, &compared(&[SLOW], &[FAST])), Gate::default());
+    }
+}
