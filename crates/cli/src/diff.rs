@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use convoy_compare::{Comparison, Gate, Limit, Summary};
+use convoy_compare::{Comparison, File, Gate, Limit, Summary};
 
 use crate::exit::Status;
 use crate::judge::Judged;
@@ -133,8 +133,9 @@ fn sides(diff: &Diff) -> Result<(&[PathBuf], &[PathBuf]), Message> {
 
 fn summary(path: &Path, diff: &Diff) -> Result<Summary, Message> {
     let profile = show::load(path, diff.quiet)?;
+    let file = File::of(&profile);
     let judged = Judged::new(profile, None, &diff.limits)?;
-    Ok(Summary::of(&path.to_string_lossy(), &judged.report()))
+    Ok(Summary::of(&path.to_string_lossy(), &judged.report()).with_file(&file))
 }
 
 fn render(diff: &Diff, comparison: &Comparison, gate: &Gate) -> String {

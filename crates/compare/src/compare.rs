@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_profile::Exit;
 
 use crate::change::{mean, Change};
+use crate::identity;
 use crate::key::Place;
 use crate::pairing::{places, renamed, Renamed};
 use crate::sentence;
@@ -64,6 +65,8 @@ pub struct Comparison {
     pub wall_ns: Change,
     /// The run times are those of whole runs, so that they say how fast the program is.
     pub wall_is_speed: bool,
+    /// What each side is called, if they are different programs: then what differs has no cause.
+    pub different: Option<[String; 2]>,
     /// Locks were recorded in all runs, so that their waits can be compared.
     pub locks_seen: bool,
     /// CPU time, nanoseconds.
@@ -196,6 +199,7 @@ pub fn compare(before: &[Summary], after: &[Summary]) -> Result<Comparison, Erro
         after: facts_after,
         wall_ns: change(&|run| run.wall_ns as f64),
         wall_is_speed,
+        different: identity::different(before, after),
         locks_seen,
         cpu_ns: change(&|run| run.cpu_ns as f64),
         lock_wait_share: change(&|run| run.lock_wait_share),

@@ -55,12 +55,23 @@ pub fn of(c: &Comparison, matter: Matter, sides: Sides) -> Option<Doubt> {
         Sides::After => c.after.iter().collect(),
         Sides::Both => c.before.iter().chain(&c.after).collect(),
     };
-    match matter {
+    let different = match sides {
+        Sides::Both => c.different.as_ref().map(of_different),
+        Sides::After => None,
+    };
+    different.or_else(|| match matter {
         Matter::RunTime | Matter::CpuTime => part_of_a_run(&runs, matter),
         Matter::LockShare => without_locks(&runs),
         Matter::LockSum => without_locks(&runs).or_else(|| part_of_a_run(&runs, matter)),
         Matter::Findings => recorded_differently(&runs),
-    }
+    })
+}
+
+fn of_different([was, is]: &[String; 2]) -> Doubt {
+    Doubt::new(
+        format!("{was} and {is} are different programs: what differs between them is no change"),
+        "compare runs of one program, or limit the value after: without a sign",
+    )
 }
 
 /// Sums grow with the length of the recording, as the run time does.

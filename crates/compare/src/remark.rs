@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use convoy_profile::Exit;
 
 use crate::change::MIN_RUNS;
+use crate::identity;
 use crate::summary::Summary;
 
 /// A process was attached to.
@@ -35,16 +36,13 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
             runs(after.len(), "after"),
         ));
     }
-    let programs = |side: &[Summary]| -> BTreeSet<String> {
-        side.iter().map(|run| program(&run.command)).collect()
-    };
-    let (was, is) = (programs(before), programs(after));
-    if was.is_disjoint(&is) {
-        let named = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+    if let Some([was, is]) = identity::different(before, after) {
         remarks.push(format!(
-            "not the same program by name: {} before, {} after",
-            named(was),
-            named(is)
+            "not the same program by name, build or code: {was} before, {is} after: what differs is no change, and nothing is its cause"
+        ));
+    } else if let Some([was, is]) = identity::names(before, after) {
+        remarks.push(format!(
+            "not the same program by name, but by build or code: {was} before, {is} after"
         ));
     }
     let machines: BTreeSet<_> = all().map(|run| run.machine.as_str()).collect();
@@ -73,12 +71,6 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
         }
     }
     remarks
-}
-
-/// What is run, without its folder: two builds lie in two.
-fn program(command: &[String]) -> String {
-    let path = command.first().map_or("", String::as_str);
-    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 fn runs(n: usize, side: &str) -> String {

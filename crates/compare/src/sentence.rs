@@ -21,6 +21,9 @@ enum Speed {
 
 /// How much faster, and why.
 pub fn sentence(c: &Comparison) -> String {
+    if let Some(programs) = &c.different {
+        return different(c, programs);
+    }
     let (speed, mut text) = speed(c);
     if let Some(lock) = telling(c, speed) {
         let fell = lock.wait_share.difference() < 0.0;
@@ -48,6 +51,19 @@ pub fn sentence(c: &Comparison) -> String {
         text += &format!("{}no finding went or came", separator(&text));
     }
     capital(&text) + "."
+}
+
+/// One program is neither faster than another one nor slower: who knows what each of them did?
+fn different(c: &Comparison, [was, is]: &[String; 2]) -> String {
+    let times = match c.wall_is_speed {
+        true => format!(
+            " (run time {} before, {} after)",
+            duration(c.wall_ns.mean_before()),
+            duration(c.wall_ns.mean_after())
+        ),
+        false => String::new(),
+    };
+    format!("These are different programs, {was} before and {is} after{times}.")
 }
 
 fn separator(text: &str) -> &'static str {

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_detect::{EventClass, SiteShare};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{Model, ObjectId, SiteFrame, SiteId};
-use convoy_profile::Exit;
+use convoy_profile::{Exit, Profile};
 use convoy_report::{names, Report};
 
+use crate::identity::{self, Code};
 use crate::key::{self, Place};
 
 /// One run.
@@ -31,6 +32,10 @@ pub struct Summary {
     pub locks_seen: bool,
     /// Waits for locks over the life spans of all threads.
     pub lock_wait_share: f64,
+    /// Build-ids of its executables.
+    pub(crate) builds: BTreeSet<Vec<u8>>,
+    /// Functions that tell which program it is.
+    pub(crate) code: Code,
     /// Why nothing can be compared; empty = something can.
     pub nothing: String,
     /// Ranked first, then dismissed.
@@ -123,6 +128,8 @@ impl Summary {
             listened: model.sched.is_some(),
             locks_seen: model.processes.iter().any(|p| !p.without_agent),
             lock_wait_share: share(lock_wait as f64, thread_time as f64),
+            builds: BTreeSet::new(),
+            code: identity::code(report),
             nothing: nothing(model),
             findings: Vec::new(),
             locks: locks(report, &keys),
@@ -134,6 +141,28 @@ impl Summary {
             .map(|(finding, ranked)| found(model, &keys, finding, ranked))
             .collect();
         summary
+    }
+
+    /// Also what only its file says: which builds of the executables ran.
+    #[must_use]
+    pub fn with_file(mut self, file: &File) -> Self {
+        self.builds.clone_from(&file.builds);
+        self
+    }
+}
+
+/// What a file says beyond the report that is made of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct File {
+    builds: BTreeSet<Vec<u8>>,
+}
+
+impl File {
+    /// Of a profile.
+    pub fn of(profile: &Profile) -> Self {
+        Self {
+            builds: identity::builds(profile),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! a change that was meant; read the difference before it is committed.
 
 use convoy_compare::{
-    compare, json, markdown, sarif, text, Comparison, Error, Gate, Limit, Summary,
+    compare, json, markdown, sarif, text, Comparison, Error, File, Gate, Limit, Summary,
 };
 use convoy_detect::Thresholds;
 use convoy_model::Model;
@@ -24,6 +24,7 @@ fn summary(name: &str, profile: &Profile) -> Summary {
             thresholds: &thresholds,
         },
     )
+    .with_file(&File::of(profile))
 }
 
 /// How a server is built, and how it runs.
@@ -318,4 +319,75 @@ fn a_lock_that_is_nowhere_is_not_judged_and_one_that_went_is() {
         let named: Vec<_> = named.iter().map(String::as_str).collect();
         assert_eq!(gate(&named, &compared(&[SLOW], &[FAST])), Gate::default());
     }
+}
+
+/// A rebuilt server under another name.
+fn renamed(build: Build, name: &str) -> Profile {
+    let mut profile = server(build);
+    profile.meta.command = vec![format!("/build/{name}")];
+    let process = &mut profile.processes[0];
+    process.exe = format!("/build/{name}");
+    process.modules[0].path.clone_from(&process.exe);
+    process.modules[0].build_id = name.bytes().collect();
+    profile
+}
+
+/// A program that has nothing of the server.
+fn other() -> Profile {
+    let mut p = ProfileBuilder::new("packer");
+    p.cpus(4).wall(ms(640));
+    let site = p.site("pack_block", "/build/pack.c", 7);
+    let lock = p.mutex("blocks");
+    let w = p.thread("packer").cpu(ms(600)).id();
+    p.acquires(w, lock, site, 5_000).hold(us(2));
+    let mut profile = p.build();
+    profile.processes[0].modules[0].build_id = vec![7];
+    profile
+}
+
+#[test]
+fn different_programs_have_no_cause_in_common() {
+    let [before, after] = [
+        ("server.convoy", &server(SLOW)),
+        ("packer.convoy", &other()),
+    ]
+    .map(|(name, profile)| [summary(name, profile)]);
+    let c = compare(&before, &after).unwrap();
+    assert_eq!(
+        c.sentence,
+        "These are different programs, server before and packer after (run time 1.00 s before, 640 ms after)."
+    );
+    let limits = [
+        "wall>+3%",
+        "wall>1ms",
+        "findings.new>0",
+        "lock[blocks].acquisitions<1",
+    ];
+    let gate = gate(&limits, &c);
+    golden("different.txt", &text(&c, &gate, false));
+    let open: Vec<_> = doubts(&gate).into_iter().map(|d| d.0).collect();
+    assert_eq!(open, ["wall>+3%", "findings.new>0"]);
+    assert_eq!(gate.breaches.len(), 1, "{gate:?}");
+}
+
+#[test]
+fn a_program_under_another_name_is_the_same_by_its_code_or_build() {
+    let before = [summary("server.convoy", &server(SLOW))];
+    let mut copied = other();
+    copied.processes[0].modules[0].build_id = server(SLOW).processes[0].modules[0].build_id.clone();
+    for (after, why) in [(renamed(FAST, "server.new"), "code"), (copied, "build-id")] {
+        let c = compare(&before, &[summary("after.convoy", &after)]).unwrap();
+        assert_eq!(c.different, None, "the same {why}");
+        assert!(c.sentence.starts_with("Faster by"), "{}", c.sentence);
+        assert!(
+            c.remarks[1].contains("but by build or code"),
+            "{:?}",
+            c.remarks
+        );
+    }
+    // The folder is no part of the name.
+    let mut moved = other();
+    moved.meta.command = vec!["/elsewhere/server".into()];
+    let c = compare(&before, &[summary("after.convoy", &moved)]).unwrap();
+    assert_eq!(c.different, None);
 }
