@@ -132,8 +132,8 @@ fn sides(diff: &Diff) -> Result<(&[PathBuf], &[PathBuf]), Message> {
 }
 
 fn summary(path: &Path, diff: &Diff) -> Result<Summary, Message> {
-    let profile = show::load(path, diff.quiet)?;
-    let file = File::of(&profile);
+    let (profile, damage) = show::read(path, diff.quiet)?;
+    let file = File::of(&profile, &damage);
     let judged = Judged::new(profile, None, &diff.limits)?;
     Ok(Summary::of(&path.to_string_lossy(), &judged.report()).with_file(&file))
 }

@@ -166,7 +166,7 @@ pub fn load(path: &Path, quiet: bool) -> Result<Profile, Message> {
 }
 
 /// The same; what is missing, to tell it elsewhere, too.
-fn read(path: &Path, quiet: bool) -> Result<(Profile, Vec<ReadWarning>), Message> {
+pub fn read(path: &Path, quiet: bool) -> Result<(Profile, Vec<ReadWarning>), Message> {
     let name = path.display();
     let bytes = fs::read(path).map_err(|e| {
         let why = match e.kind() {

@@ -81,6 +81,13 @@ pub struct Comparison {
     pub remarks: Vec<String>,
 }
 
+impl Comparison {
+    /// All runs, those before first.
+    pub fn runs(&self) -> impl Iterator<Item = &RunFacts> {
+        self.before.iter().chain(&self.after)
+    }
+}
+
 /// A profile that was compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunFacts {
@@ -94,6 +101,10 @@ pub struct RunFacts {
     pub listened: bool,
     /// Locks were recorded.
     pub locks_seen: bool,
+    /// What its file has lost; empty = nothing. Then all but the run time is of a part of the run.
+    pub lost: Vec<String>,
+    /// CPU time is the sum of that of its threads.
+    pub cpu_summed: bool,
 }
 
 impl RunFacts {
@@ -218,6 +229,8 @@ fn facts(run: &Summary) -> RunFacts {
         exit: run.exit,
         listened: run.listened,
         locks_seen: run.locks_seen,
+        lost: run.lost.clone(),
+        cpu_summed: run.cpu_summed,
     }
 }
 

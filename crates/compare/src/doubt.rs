@@ -53,13 +53,14 @@ impl Doubt {
 pub fn of(c: &Comparison, matter: Matter, sides: Sides) -> Option<Doubt> {
     let runs: Vec<&RunFacts> = match sides {
         Sides::After => c.after.iter().collect(),
-        Sides::Both => c.before.iter().chain(&c.after).collect(),
+        Sides::Both => c.runs().collect(),
     };
     let different = match sides {
         Sides::Both => c.different.as_ref().map(of_different),
         Sides::After => None,
     };
-    different.or_else(|| match matter {
+    let known = different.or_else(|| not_whole(&runs, matter));
+    known.or_else(|| match matter {
         Matter::RunTime | Matter::CpuTime => part_of_a_run(&runs, matter),
         Matter::LockShare => without_locks(&runs),
         Matter::LockSum => without_locks(&runs).or_else(|| part_of_a_run(&runs, matter)),
@@ -72,6 +73,22 @@ fn of_different([was, is]: &[String; 2]) -> Doubt {
         format!("{was} and {is} are different programs: what differs between them is no change"),
         "compare runs of one program, or limit the value after: without a sign",
     )
+}
+
+/// Of a file that was cut or damaged. How long the run took stands at its head.
+fn not_whole(runs: &[&RunFacts], matter: Matter) -> Option<Doubt> {
+    let run = runs.iter().find(|run| {
+        !run.lost.is_empty()
+            && match matter {
+                Matter::RunTime => !run.is_whole(),
+                Matter::CpuTime => !run.is_whole() || run.cpu_summed,
+                Matter::LockShare | Matter::LockSum | Matter::Findings => true,
+            }
+    })?;
+    Some(Doubt::new(
+        remark::not_whole(&run.name, &run.lost),
+        "copy the file again, record again with room on the disk, or leave the run out",
+    ))
 }
 
 /// Sums grow with the length of the recording, as the run time does.

@@ -32,6 +32,7 @@ struct Document<'a> {
 struct RunOut<'a> {
     name: &'a str,
     wall_ns: u64,
+    lost: &'a [String],
 }
 
 /// Values by run, their means, and the 95 % interval of the difference of the means where it is known.
@@ -138,6 +139,7 @@ fn run(run: &RunFacts) -> RunOut<'_> {
     RunOut {
         name: &run.name,
         wall_ns: run.wall_ns,
+        lost: &run.lost,
     }
 }
 

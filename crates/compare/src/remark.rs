@@ -25,6 +25,14 @@ pub fn end_not_seen(name: &str) -> String {
     format!("{name}: its end was not seen, its run time is that of the recording")
 }
 
+/// A file that was cut or damaged.
+pub fn not_whole(name: &str, lost: &[String]) -> String {
+    format!(
+        "{name} is not whole ({}): its counts are of a part of the run",
+        lost.join("; ")
+    )
+}
+
 /// What limits the comparison.
 pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
     let all = || before.iter().chain(after);
@@ -34,6 +42,12 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
             "{} and {}: how far chance could make a difference is not known; with {MIN_RUNS} or more a side there are intervals",
             runs(before.len(), "before"),
             runs(after.len(), "after"),
+        ));
+    }
+    for run in all().filter(|run| !run.lost.is_empty()) {
+        remarks.push(format!(
+            "{}, and findings and locks come, go and change for that alone",
+            not_whole(&run.name, &run.lost)
         ));
     }
     if let Some([was, is]) = identity::different(before, after) {

@@ -9,6 +9,7 @@ use serde_json::{json, Value};
 
 use crate::compare::{Comparison, FindingChange, Status};
 use crate::gate::Gate;
+use crate::remark;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -57,7 +58,14 @@ pub fn render(c: &Comparison, gate: &Gate, version: &str) -> String {
         })
     });
     let findings = c.findings.iter().map(|f| result(f, index(f.id)));
-    let log = json!({
+    let damaged = c.runs().filter(|run| !run.lost.is_empty());
+    let notes: Vec<Value> = damaged
+        .map(|run| {
+            let text = remark::not_whole(&run.name, &run.lost);
+            json!({"level": "warning", "message": {"text": text}})
+        })
+        .collect();
+    let mut log = json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{
@@ -66,6 +74,10 @@ pub fn render(c: &Comparison, gate: &Gate, version: &str) -> String {
             "properties": {"sentence": c.sentence, "remarks": c.remarks},
         }],
     });
+    if !notes.is_empty() {
+        let told = json!([{"executionSuccessful": true, "toolExecutionNotifications": notes}]);
+        log["runs"][0]["invocations"] = told;
+    }
     // Only maps with keys that are no strings, and writers that fail, make serde_json fail.
     let mut text = serde_json::to_string_pretty(&log).unwrap_or_default();
     text.push('\n');

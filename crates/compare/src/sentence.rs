@@ -25,6 +25,24 @@ pub fn sentence(c: &Comparison) -> String {
         return different(c, programs);
     }
     let (speed, mut text) = speed(c);
+    let lost: Vec<_> = c.runs().filter(|run| !run.lost.is_empty()).collect();
+    if let [first, others @ ..] = lost.as_slice() {
+        let is = match others.len() {
+            0 => "is".into(),
+            n => format!("and {n} more are"),
+        };
+        text += &format!(
+            "{}{} {is} not whole, so that findings and waits cannot be compared",
+            separator(&text),
+            first.name
+        );
+        // A name at the beginning stays as it is.
+        return if speed == Speed::Unknown {
+            text
+        } else {
+            capital(&text)
+        } + ".";
+    }
     if let Some(lock) = telling(c, speed) {
         let fell = lock.wait_share.difference() < 0.0;
         let explained = matches!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_detect::{EventClass, SiteShare};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{Model, ObjectId, SiteFrame, SiteId};
-use convoy_profile::{Exit, Profile};
+use convoy_profile::{Exit, Profile, ReadWarning};
 use convoy_report::{names, Report};
 
 use crate::identity::{self, Code};
@@ -32,6 +32,10 @@ pub struct Summary {
     pub locks_seen: bool,
     /// Waits for locks over the life spans of all threads.
     pub lock_wait_share: f64,
+    /// CPU time is the sum of that of its threads: the file has no other.
+    pub(crate) cpu_summed: bool,
+    /// What its file has lost; empty = nothing.
+    pub(crate) lost: Vec<String>,
     /// Build-ids of its executables.
     pub(crate) builds: BTreeSet<Vec<u8>>,
     /// Functions that tell which program it is.
@@ -128,6 +132,8 @@ impl Summary {
             listened: model.sched.is_some(),
             locks_seen: model.processes.iter().any(|p| !p.without_agent),
             lock_wait_share: share(lock_wait as f64, thread_time as f64),
+            cpu_summed: meta.cpu_user_ns.saturating_add(meta.cpu_sys_ns) == 0,
+            lost: Vec::new(),
             builds: BTreeSet::new(),
             code: identity::code(report),
             nothing: nothing(model),
@@ -143,10 +149,11 @@ impl Summary {
         summary
     }
 
-    /// Also what only its file says: which builds of the executables ran.
+    /// Also what only its file says: which builds of the executables ran, and what is lost.
     #[must_use]
     pub fn with_file(mut self, file: &File) -> Self {
         self.builds.clone_from(&file.builds);
+        self.lost.clone_from(&file.lost);
         self
     }
 }
@@ -155,13 +162,23 @@ impl Summary {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct File {
     builds: BTreeSet<Vec<u8>>,
+    lost: Vec<String>,
 }
 
 impl File {
-    /// Of a profile.
-    pub fn of(profile: &Profile) -> Self {
+    /// Of a profile, and of what was missing when it was read.
+    pub fn of(profile: &Profile, damage: &[ReadWarning]) -> Self {
+        // The numbers and names of all else are right.
+        let harmless = |warning: &&ReadWarning| {
+            matches!(
+                warning,
+                ReadWarning::UnknownSection { .. } | ReadWarning::Repaired { .. }
+            )
+        };
+        let lost = damage.iter().filter(|warning| !harmless(warning));
         Self {
             builds: identity::builds(profile),
+            lost: lost.map(ReadWarning::found).collect(),
         }
     }
 }

@@ -6,11 +6,16 @@ use convoy_compare::{
 };
 use convoy_detect::Thresholds;
 use convoy_model::Model;
-use convoy_profile::{Exit, Op, Profile};
+use convoy_profile::{Exit, Op, Profile, ReadWarning};
 use convoy_report::Report;
 use convoy_testkit::{assert_golden, ms, us, ProfileBuilder};
 
 fn summary(name: &str, profile: &Profile) -> Summary {
+    read(name, profile, &[])
+}
+
+/// Of a file that could be read with these warnings.
+fn read(name: &str, profile: &Profile, damage: &[ReadWarning]) -> Summary {
     let thresholds = Thresholds::default();
     let model = Model::build(profile);
     let analysis = convoy_detect::analyze(&model, &thresholds);
@@ -24,7 +29,7 @@ fn summary(name: &str, profile: &Profile) -> Summary {
             thresholds: &thresholds,
         },
     )
-    .with_file(&File::of(profile))
+    .with_file(&File::of(profile, damage))
 }
 
 /// How a server is built, and how it runs.
@@ -390,4 +395,62 @@ fn a_program_under_another_name_is_the_same_by_its_code_or_build() {
     moved.meta.command = vec!["/elsewhere/server".into()];
     let c = compare(&before, &[summary("after.convoy", &moved)]).unwrap();
     assert_eq!(c.different, None);
+}
+
+/// A file that ends before it should.
+fn cut(name: &str, profile: &Profile) -> Summary {
+    let bytes = profile.to_bytes().unwrap();
+    let (profile, damage) = Profile::read(&bytes[..bytes.len() - 40]).unwrap();
+    assert!(!damage.is_empty());
+    read(name, &profile, &damage)
+}
+
+#[test]
+fn a_file_that_is_cut_is_named_and_only_its_run_time_is_judged() {
+    let full = [summary("full.convoy", &server(SLOW))];
+    let damage = [ReadWarning::Truncated { bytes: 150_000 }];
+    let after = read("cut.convoy", &server(FAST), &damage);
+    let c = compare(&full, std::slice::from_ref(&after)).unwrap();
+    let limits = [
+        "wall<-3%",
+        "cpu>+90%",
+        "lock.wait_share>1%",
+        "lock.contended>1",
+        "findings>0",
+    ];
+    let judged = gate(&limits, &c);
+    golden("cut.txt", &text(&c, &judged, false));
+    golden("cut.md", &markdown(&c, &judged));
+    golden("cut.json", &json(&c, &judged));
+    golden("cut.sarif", &sarif(&c, &judged, "0.0.0-test"));
+    assert_eq!(judged.breaches.len(), 1, "{judged:?}");
+    let open = doubts(&judged);
+    assert!(
+        open.iter()
+            .all(|(_, why)| why.starts_with("cut.convoy is not whole")),
+        "{open:?}"
+    );
+    assert!(!c.sentence.contains("because"), "{}", c.sentence);
+    // CPU time that is added up from threads is no more than theirs.
+    let mut summed = server(FAST);
+    (summed.meta.cpu_user_ns, summed.meta.cpu_sys_ns) = (0, 0);
+    let c = compare(&full, &[read("cut.convoy", &summed, &damage)]).unwrap();
+    assert_eq!(doubts(&gate(&["cpu>+90%"], &c)).len(), 1);
+    // A run before that is cut leaves the values after as they are.
+    let c = compare(&[cut("cut.convoy", &server(SLOW))], &full).unwrap();
+    let gate = gate(&["lock.wait_share>1%", "findings.new>0"], &c);
+    assert_eq!((gate.breaches.len(), gate.not_judged.len()), (1, 1));
+}
+
+#[test]
+fn what_is_left_out_of_a_file_without_harm_is_no_damage() {
+    let full = [summary("full.convoy", &server(SLOW))];
+    let newer = ReadWarning::UnknownSection {
+        tag: "NEXT".into(),
+        offset: 9,
+    };
+    let after = [read("newer.convoy", &server(FAST), &[newer])];
+    let c = compare(&full, &after).unwrap();
+    assert!(c.sentence.contains("because"), "{}", c.sentence);
+    assert!(c.runs().all(|run| run.lost.is_empty()));
 }
