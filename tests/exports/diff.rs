@@ -23,6 +23,8 @@ pub fn trials() -> Vec<Trial> {
         trial("diff/fix", cpus(), fix),
         trial("diff/rebuilt", cpus(), rebuilt),
         trial("diff/sarif", python(), sarif),
+        trial("diff/not-judged", python(), not_judged),
+        trial("diff/different-programs", cpus(), different),
         trial("diff/nothing-to-compare", None, nothing),
     ]
 }
@@ -138,6 +140,92 @@ fn sarif(scratch: &Scratch) -> Result {
         results.iter().any(|row| row.0 == Some("error")),
         "the limit is missing: {results:?}"
     );
+    Ok(())
+}
+
+/// Limits that the runs cannot answer: status 2 and why, in every format; a limit that is exceeded counts before.
+fn not_judged(scratch: &Scratch) -> Result {
+    let whole = record(scratch, "whole.convoy", &[], &[])?;
+    let bytes = std::fs::read(&whole).map_err(|e| e.to_string())?;
+    let cut = scratch.path("cut.convoy");
+    std::fs::write(&cut, &bytes[..bytes.len() - 40]).map_err(|e| e.to_string())?;
+    let (whole, cut) = ([whole], [cut]);
+    let ends = |after: &[PathBuf], limits: &[&str], code: i32, why: &str| -> Result {
+        for format in ["text", "markdown", "json", "sarif"] {
+            let mut arguments = vec!["--format", format];
+            limits
+                .iter()
+                .for_each(|limit| arguments.extend(["--fail-on", limit]));
+            let outcome = diff(scratch, &arguments, &[&whole, after])?;
+            check!(
+                outcome.end == End::Status(code)
+                    && outcome.stdout.contains(why)
+                    && outcome.stderr.contains(why),
+                "{format} {limits:?}: {:?}: {} {}",
+                outcome.end,
+                outcome.stdout,
+                outcome.stderr
+            );
+            if format == "sarif" {
+                let file = scratch.path("out.sarif");
+                std::fs::write(&file, &outcome.stdout).map_err(|e| e.to_string())?;
+                let problems = &read(scratch, "read_sarif.py", &file)?["problems"];
+                check!(problems.as_array().is_some_and(Vec::is_empty), "{problems}");
+            }
+        }
+        Ok(())
+    };
+    let nosuch = "lock[nosuch].wait>1ms";
+    ends(
+        &whole,
+        &[nosuch],
+        2,
+        "no lock of either side is called nosuch",
+    )?;
+    ends(&whole, &[nosuch, "wall>1ns"], 1, "called nosuch")?;
+    ends(&cut, &["findings.new>0"], 2, "cut.convoy is not whole")?;
+    let known = diff(scratch, &["--fail-on", "wall>3600s"], &[&whole, &cut])?;
+    check!(
+        known.end == End::Status(0) && known.stdout.contains("cut.convoy is not whole"),
+        "{:?}: {}",
+        known.end,
+        known.stdout
+    );
+    Ok(())
+}
+
+/// The program rebuilt under another name is the same program; another one is not, and causes nothing.
+fn different(scratch: &Scratch) -> Result {
+    let source = |name: &str, text: &str| -> Result<PathBuf> {
+        let path = scratch.path(name);
+        std::fs::write(&path, text).map_err(|e| e.to_string())?;
+        Ok(path)
+    };
+    let path = root().join("fixtures/hot-mutex/hot_mutex.c");
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let before = [record(scratch, "before.convoy", &[], &[])?];
+    // What is compiled is called after its source and its options.
+    let copy = source("hot_mutex.c", &text)?;
+    let copy = [record_source(scratch, &copy, "copy.convoy", FIXED, &[])?];
+    let program = "int main(void) { return 0; }";
+    let other = [record_source(
+        scratch,
+        &source("other.c", program)?,
+        "other.convoy",
+        &[],
+        &[],
+    )?];
+    for (after, same) in [(&copy, true), (&other, false)] {
+        let document = json(scratch, &[&before, after])?;
+        let sentence = document["sentence"].as_str().unwrap_or_default();
+        check!(
+            document["same_program"] == same
+                && sentence.starts_with("These are different programs") != same
+                && (same || !sentence.contains("because")),
+            "{after:?}: {sentence} {}",
+            document["remarks"]
+        );
+    }
     Ok(())
 }
 
