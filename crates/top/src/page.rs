@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{Model, ObjectId, Pair, SiteId, ThreadId, Use};
-use convoy_profile::{ObjectKind, Op};
+use convoy_model::{GroupId, Model, ObjectId, Pair, SiteId, ThreadId, Use};
+use convoy_profile::ObjectKind;
 use convoy_report::{human, names};
+use rustc_hash::FxHashMap;
 
 use crate::grid::{column, Cell, Column, Grid, Key, Least, Row, Sort};
 use crate::span::{find_object, object_key, pid, thread_key, uses_of, Span, Sums};
@@ -185,9 +186,8 @@ impl Whole<'_> {
     }
 
     fn sites(&self, uses: &[Use], before: Option<&Model>, uses_before: &[Use]) -> Grid {
-        let name = |model: &Model, row: &Use| site_name(model, row.site, row.op);
-        let all = summed(self.span.now, uses, name);
-        let earlier = before.map_or_else(BTreeMap::new, |m| summed(m, uses_before, name));
+        let all = summed(uses, called(self.span.now));
+        let earlier = before.map_or_else(BTreeMap::new, |m| summed(uses_before, called(m)));
         let rows = all.into_iter().map(|(name, all)| {
             let now = all.since(earlier.get(&name).copied().unwrap_or_default());
             let latest = self.latest(now, all);
@@ -204,12 +204,8 @@ impl Whole<'_> {
     }
 
     fn threads(&self, uses: &[Use], before: Option<&Model>, uses_before: &[Use]) -> Grid {
-        let who = |model: &Model, row: &Use| {
-            let thread = crate::span::thread(model, row.thread);
-            thread.map(|t| (names::thread(t), thread_number(model, row.thread)))
-        };
-        let all = summed(self.span.now, uses, who);
-        let earlier = before.map_or_else(BTreeMap::new, |m| summed(m, uses_before, who));
+        let all = summed(uses, |row| who(self.span.now, row));
+        let earlier = before.map_or_else(BTreeMap::new, |m| summed(uses_before, |row| who(m, row)));
         let rows = all.into_iter().filter_map(|(who, all)| {
             let now = all.since(earlier.get(&who).copied().unwrap_or_default());
             let mut cells = self.shares(now.wait_ns, all.wait_ns).to_vec();
@@ -278,28 +274,61 @@ fn sorted(
     grid
 }
 
-/// Sums of rows that have the same name.
-fn summed<K: Ord>(
-    model: &Model,
-    uses: &[Use],
-    key: impl Fn(&Model, &Use) -> K,
-) -> BTreeMap<K, Sums> {
+/// Sums of rows that have the same key.
+fn summed<K: Ord>(uses: &[Use], mut key: impl FnMut(&Use) -> K) -> BTreeMap<K, Sums> {
     let mut sums: BTreeMap<K, Sums> = BTreeMap::new();
     for row in uses {
-        sums.entry(key(model, row)).or_default().add(row);
+        sums.entry(key(row)).or_default().add(row);
     }
     sums
 }
 
-fn site_name(model: &Model, site: SiteId, op: Option<Op>) -> String {
-    let site = names::site_of(model, site);
-    match op {
-        Some(op) => format!("{} {site}", names::op(op)),
-        None => site,
+/// What a call is named, each made once: of thousands of threads' rows there are few.
+fn called(model: &Model) -> impl FnMut(&Use) -> String + '_ {
+    let mut names = Names::new(model);
+    move |row| match row.op {
+        Some(op) => format!("{} {}", names::op(op), names.site(row.site)),
+        None => names.site(row.site).to_owned(),
     }
 }
 
-/// A thread's name may be that of others; with its start it is one.
+/// Names that were made.
+struct Names<'m> {
+    model: &'m Model,
+    sites: FxHashMap<SiteId, String>,
+    groups: FxHashMap<Option<GroupId>, String>,
+}
+
+impl<'m> Names<'m> {
+    fn new(model: &'m Model) -> Self {
+        Self {
+            model,
+            sites: FxHashMap::default(),
+            groups: FxHashMap::default(),
+        }
+    }
+
+    fn site(&mut self, id: SiteId) -> &str {
+        let name = self.sites.entry(id);
+        name.or_insert_with(|| names::site_of(self.model, id))
+    }
+
+    /// Of the group of a thread.
+    fn group(&mut self, thread: Option<ThreadId>) -> &str {
+        let thread = thread.and_then(|id| crate::span::thread(self.model, id));
+        let id = thread.map(|t| t.group);
+        let group = id.and_then(|id| self.model.groups.get(id.0 as usize));
+        let name = self.groups.entry(id);
+        name.or_insert_with(|| group.map_or_else(|| "unknown thread".into(), names::group))
+    }
+}
+
+/// A thread's name, which may be that of others; with its start it is one.
+fn who(model: &Model, row: &Use) -> Option<(String, Option<(u32, u64)>)> {
+    let thread = crate::span::thread(model, row.thread)?;
+    Some((names::thread(thread), thread_number(model, row.thread)))
+}
+
 fn thread_number(model: &Model, id: ThreadId) -> Option<(u32, u64)> {
     match thread_key(model, crate::span::thread(model, id)?) {
         Key::Thread(_, tid, start_ns) => Some((tid, start_ns)),
@@ -313,17 +342,15 @@ fn ends<'p>(
     pairs: impl Iterator<Item = &'p Pair>,
 ) -> BTreeMap<(String, String), Sums> {
     let mut ends: BTreeMap<(String, String), Sums> = BTreeMap::new();
+    let mut made = Names::new(model);
     for pair in pairs {
-        let waiter = format!(
-            "{} at {}",
-            group_of(model, Some(pair.thread)),
-            names::site_of(model, pair.site)
-        );
-        let mut holder = group_of(model, pair.peer);
+        let mut waiter = made.group(Some(pair.thread)).to_owned();
+        waiter += &format!(" at {}", made.site(pair.site));
+        let mut holder = made.group(pair.peer).to_owned();
         if let Some(frame) = convoy_model::telling(&pair.peer_acquired_at) {
             holder += &format!(" since {}", names::frame(frame));
         } else if let Some(site) = pair.peer_site {
-            holder += &format!(" at {}", names::site_of(model, site));
+            holder += &format!(" at {}", made.site(site));
         }
         let sums = ends.entry((waiter, holder)).or_default();
         sums.waits = sums.waits.saturating_add(pair.waits);
@@ -331,12 +358,6 @@ fn ends<'p>(
         sums.wait_max_ns = sums.wait_max_ns.max(pair.wait_max_ns);
     }
     ends
-}
-
-fn group_of(model: &Model, thread: Option<ThreadId>) -> String {
-    let thread = thread.and_then(|id| crate::span::thread(model, id));
-    let group = thread.and_then(|t| model.groups.get(t.group.0 as usize));
-    group.map_or_else(|| "unknown thread".into(), names::group)
 }
 
 /// What threads wait for, as a page of a thread or a group.
