@@ -97,8 +97,18 @@ impl Demands {
         n
     }
 
+    /// The best assignment and those around it. Today's is no alternative to itself: it is among them only if it is the
+    /// best.
+    pub(crate) fn options(&self) -> Vec<Vec<u32>> {
+        let best = self.best();
+        let mut options = self.neighbours(&best);
+        options.retain(|n| *n != self.now);
+        options.insert(0, best);
+        options
+    }
+
     /// Assignments one move of a thread away.
-    pub(crate) fn neighbours(&self, n: &[u32]) -> Vec<Vec<u32>> {
+    fn neighbours(&self, n: &[u32]) -> Vec<Vec<u32>> {
         let mut all = Vec::new();
         for from in self.movable().filter(|i| n[*i] > 1) {
             for to in self.movable().filter(|i| *i != from) {
@@ -139,6 +149,15 @@ mod tests {
         assert_eq!(d.throughput(&[2, 1, 2]), 1.0);
         assert_eq!(d.throughput(&[1, 3, 1]), 3.0);
         assert!(d.neighbours(&[1, 3, 1]).contains(&vec![2, 2, 1]));
+    }
+
+    #[test]
+    fn todays_assignment_is_an_option_only_if_it_is_the_best() {
+        let d = demands(&[0.125, 1.0, 0.125], &[2, 2, 1], 16.0);
+        assert!(d.neighbours(&d.best()).contains(&d.now));
+        assert_eq!(d.options(), [[1, 3, 1], [1, 2, 2]]);
+        let d = demands(&[0.5, 1.0], &[1, 2], 16.0);
+        assert_eq!(d.options(), [[1, 2], [2, 1]]);
     }
 
     #[test]

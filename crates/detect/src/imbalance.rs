@@ -149,15 +149,11 @@ impl Stages {
                 1.0
             }
         };
-        let mut options: Vec<AssignmentOption> = Vec::new();
-        for n in [vec![best.clone()], d.neighbours(&best), vec![d.now.clone()]].concat() {
-            if !options.iter().any(|o| o.threads == n) {
-                options.push(AssignmentOption {
-                    throughput: relative(&n),
-                    threads: n,
-                });
-            }
-        }
+        let option = |n: Vec<u32>| AssignmentOption {
+            throughput: relative(&n),
+            threads: n,
+        };
+        let mut options: Vec<_> = d.options().into_iter().map(option).collect();
         if let Some((_, rest)) = options.split_first_mut() {
             rest.sort_by(|a, b| b.throughput.total_cmp(&a.throughput));
         }

@@ -327,7 +327,7 @@ pub struct Assignment {
     pub now: Vec<u32>,
     /// In proportion to the total work of each group (SyncPerf section 3.2.3), not rounded.
     pub ideal: Vec<f64>,
-    /// The options: the best one first, then its integer neighbours and the present one.
+    /// The options: the best one first, which may be the present one, then its integer neighbours without the present one.
     pub options: Vec<AssignmentOption>,
     /// What limits throughput at the best assignment, for people.
     pub limited_by: String,

@@ -149,6 +149,8 @@ pub(super) fn groups(report: &Report<'_>) -> Markup {
 
 /// The best distribution of threads beside today's.
 fn best(report: &Report<'_>, assignment: &convoy_detect::Assignment) -> Markup {
+    let best = assignment.options.first();
+    let is_best = best.is_some_and(|best| best.threads == assignment.now);
     html! {
         div .scroll tabindex="0" role="region" aria-label="Threads per group" {
             table {
@@ -159,12 +161,12 @@ fn best(report: &Report<'_>, assignment: &convoy_detect::Assignment) -> Markup {
                     th .n scope="col" { "throughput" }
                 } }
                 tbody {
-                    tr {
-                        th scope="row" { "now" }
+                    tr .best[is_best] {
+                        th scope="row" { (if is_best { "now, the best" } else { "now" }) }
                         @for n in &assignment.now { td .n { (n) } }
                         td .n { (factor(1.0)) }
                     }
-                    @for (i, option) in assignment.options.iter().enumerate() { tr .best[i == 0] {
+                    @for (i, option) in assignment.options.iter().enumerate().skip(usize::from(is_best)) { tr .best[i == 0] {
                         th scope="row" { (if i == 0 { "best" } else { "also" }) }
                         @for n in &option.threads { td .n { (n) } }
                         td .n { (factor(option.throughput)) }
