@@ -14,6 +14,7 @@ pub mod sched_names;
 pub mod subject;
 pub mod text;
 pub mod verdict;
+pub mod waits;
 
 pub use sched_names::reason_id;
 

@@ -203,6 +203,29 @@ fn hot_lock_page() {
     );
 }
 
+/// A lock that is waited for at one line, which two functions call.
+fn two_callers() -> Profile {
+    let mut p = ProfileBuilder::new("shop");
+    p.cpus(4).wall(ms(1000));
+    let (take, big) = (p.frame("take", "shop.c", 7), p.mutex("big_lock"));
+    let unlock = p.site("take", "shop.c", 9);
+    let threads = ["a", "b"].map(|name| p.thread(name).start("w", "shop.c", 1).cpu(ms(400)).id());
+    for (function, line, wait_ns) in [("order", 20, ms(300)), ("bill", 30, ms(100))] {
+        let caller = p.frame(function, "shop.c", line);
+        let at = p.stack(&[take, caller]);
+        p.acquires(threads[0], big, at, 100).hold(us(900));
+        p.contended(threads[0], big, at, 50, wait_ns)
+            .held_by(threads[1], take, unlock);
+    }
+    p.build()
+}
+
+#[test]
+fn places_that_read_the_same_are_a_line() {
+    let options = page(View::Lock("big_lock".into()));
+    golden("two-callers-page", &two_callers(), &options);
+}
+
 #[test]
 fn hot_lock_all() {
     golden("hot-lock-all", &hot_lock(), &page(View::All));

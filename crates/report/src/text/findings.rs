@@ -8,7 +8,7 @@ use convoy_model::{CodeFrom, SiteFrame, SiteId};
 
 use super::page::{plain, toned, Page, Span, Tone};
 use crate::human::{self, duration, factor, percent};
-use crate::{names, sched_names, subject, Report};
+use crate::{names, sched_names, subject, waits, Report};
 
 const INDENT: usize = 4;
 const LABEL: usize = 8;
@@ -148,8 +148,8 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
     };
     // A place of the scheduler's on an object is where its holder is blocked, not where threads wait for it.
     let held_up = is_of_scheduler(report, finding);
-    let relevant = alike_together(
-        report,
+    let relevant = waits::alike(
+        report.model,
         waits_for
             .iter()
             .filter(|w| held_up || ids.sites.is_empty() || ids.sites.contains(&w.waiter)),
@@ -157,7 +157,7 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
     let is_lock = subject::lock(report.analysis, &ids).is_some();
     for (i, waits) in depth.of(&relevant, 2).iter().enumerate() {
         let label = if i == 0 { "waits" } else { "" };
-        detail(page, plain(label), waits_line(report, waits, is_lock));
+        detail(page, plain(label), waits_line(report, &waits.sum, is_lock));
     }
     if held_up || ids.objects.is_empty() {
         code(page, report, &ids);
@@ -247,31 +247,6 @@ fn hot_lines(page: &mut Page, report: &Report<'_>, site: SiteId) {
         })
         .collect();
     detail(page, plain("lines"), vec![plain(texts.join(", "))]);
-}
-
-/// Waits whose ends read the same in a line are one: call stacks that differ further out, or in what was
-/// inlined. Most waited first, with the releasing place of the longest.
-fn alike_together<'a>(
-    report: &Report<'_>,
-    rows: impl Iterator<Item = &'a WaitsFor>,
-) -> Vec<WaitsFor> {
-    let mut together: Vec<((String, String), WaitsFor)> = Vec::new();
-    for row in rows {
-        let holder = convoy_model::telling(&row.holder).map_or_else(String::new, names::frame);
-        let key = (names::site_of(report.model, row.waiter), holder);
-        match together.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, sum)) => {
-                sum.waits += row.waits;
-                sum.wait_ns += row.wait_ns;
-                sum.wait_max_ns = sum.wait_max_ns.max(row.wait_max_ns);
-                sum.share += row.share;
-            }
-            None => together.push((key, row.clone())),
-        }
-    }
-    let mut rows: Vec<WaitsFor> = together.into_iter().map(|(_, row)| row).collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.wait_ns));
-    rows
 }
 
 /// `insert() a.c:12; held since rebuild() a.c:40 until line 52 (38 ms, 38 % of its waits)`.

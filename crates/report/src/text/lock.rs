@@ -8,7 +8,7 @@ use convoy_model::{bucket_floor, Model, Object, ObjectId, Pair, SiteFrame, SiteI
 use super::findings::waits_line;
 use super::page::{cell, cell_right, plain, toned, Page, Tone};
 use crate::human::{count, count_of, duration, few, percent, rate};
-use crate::{find, names, Report};
+use crate::{find, names, waits, Report};
 
 const INDENT: usize = 2;
 
@@ -72,8 +72,12 @@ fn one(page: &mut Page, report: &Report<'_>, id: ObjectId) {
     meanwhile(page, report, id);
     if !waits_for.is_empty() {
         page.title("Who waits for whom");
-        for waits in waits_for {
-            page.line(INDENT, waits_line(report, waits, lock.is_some()));
+        for waits in waits::alike(report.model, waits_for) {
+            page.line(INDENT, waits_line(report, &waits.sum, lock.is_some()));
+            if let Some(callers) = waits.callers(report.model) {
+                let text = format!("called from {callers}");
+                page.line(INDENT + 2, vec![toned(Tone::Dim, text)]);
+            }
         }
     }
     let pairs: Vec<_> = report
@@ -286,15 +290,14 @@ fn table(page: &mut Page, title: &str, mut rows: Vec<(String, Sum)>) {
 }
 
 fn sites(page: &mut Page, model: &Model, uses: &[&Use]) {
-    let mut sums: BTreeMap<(SiteId, Option<convoy_profile::Op>), Sum> = BTreeMap::new();
+    // Call stacks that differ further out are one place.
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for u in uses {
-        sums.entry((u.site, u.op)).or_default().add(u);
+        let op = u.op.map_or("", names::op);
+        let place = format!("{op} {}", names::site_of(model, u.site));
+        sums.entry(place).or_default().add(u);
     }
-    let rows = sums.into_iter().map(|((site, op), sum)| {
-        let op = op.map_or("", names::op);
-        (format!("{op} {}", names::site_of(model, site)), sum)
-    });
-    table(page, "Sites", rows.collect());
+    table(page, "Sites", sums.into_iter().collect());
 }
 
 fn threads(page: &mut Page, model: &Model, uses: &[&Use]) {
