@@ -106,6 +106,23 @@ fn lines_of_a_section_are_coloured_by_what_they_touch() {
 }
 
 #[test]
+fn places_that_read_the_same_are_a_row_with_their_callers() {
+    let page = pages::page(&pages::many_locks());
+    let table = &page[page.find("Where it is waited").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    let waits_at = "<td><code>take() s.c:7</code><div";
+    assert_eq!(table.matches(waits_at).count(), 1, "{table}");
+    assert!(
+        table.contains("called from bill() s.c:30 50 %, order() s.c:20 50 %"),
+        "{table}"
+    );
+    let finding = &page[page.find("id=\"finding-1\"").unwrap()..];
+    let finding = &finding[..finding.find("</dl>").unwrap()];
+    let held = finding.matches("; held since <code>take() s.c:7").count();
+    assert_eq!(held, 1, "{finding}");
+}
+
+#[test]
 fn five_thousand_threads_make_no_giant() {
     let page = pages::page(&pages::five_thousand());
     assert!(page.len() < 3 << 20, "{} bytes", page.len());

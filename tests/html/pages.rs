@@ -129,6 +129,50 @@ pub fn truncated() -> Profile {
     Profile::read(&bytes[..bytes.len() - 100]).unwrap().0
 }
 
+/// One lock is waited for at one line that two functions call, twelve a little, and five hardly.
+pub fn many_locks() -> Profile {
+    let mut p = ProfileBuilder::new("shop");
+    p.cpus(4).wall(ms(1600));
+    let take = p.frame("take", "s.c", 7);
+    let callers = [("order", 20), ("bill", 30)].map(|(function, line)| {
+        let caller = p.frame(function, "s.c", line);
+        p.stack(&[take, caller])
+    });
+    let unlock = p.site("take", "s.c", 9);
+    let threads: Vec<_> = (0..4)
+        .map(|_| p.thread("shop").start("w", "s.c", 1).cpu(ms(300)).id())
+        .collect();
+    let big = p.mutex("big_lock");
+    let address = p.raw().objects[big as usize].addr;
+    for (i, &t) in threads.iter().enumerate() {
+        let holder = threads[(i + 3) % 4];
+        for at in callers {
+            p.acquires(t, big, at, 100).hold(us(900));
+            p.contended(t, big, at, 100, ms(400))
+                .held_by(holder, take, unlock);
+        }
+    }
+    for i in 0..17 {
+        let lock = p.mutex(&format!("lock_{i}"));
+        let wait = if i < 12 { ms(60) } else { us(40 - i) };
+        p.contended(threads[0], lock, callers[0], 3, wait);
+    }
+    let mut s = Schedule::new();
+    for (i, &t) in threads.iter().enumerate() {
+        for turn in 0..4 {
+            s.waits(
+                t,
+                Wait::futex(callers[turn % 2], address).woken_by(threads[(i + 3) % 4], unlock),
+                ms(300),
+            );
+            s.runs(t, callers[0], ms(75));
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    profile
+}
+
 /// 5,000 threads that wait for one another, a hundred times each.
 pub fn five_thousand() -> Profile {
     let mut p = ProfileBuilder::new("server");

@@ -3,6 +3,7 @@
 use convoy_detect::WaitsFor;
 use convoy_model::finding::{Cause, Finding};
 use convoy_report::human::{self, duration, percent};
+use convoy_report::waits::alike;
 use convoy_report::{names, sched_names, subject, Report};
 use maud::{html, Markup};
 
@@ -52,6 +53,7 @@ fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open:
         (None, Some(event)) => event.waits_for.as_slice(),
         (None, None) => &[],
     };
+    let waits_for = alike(report.model, waits_for);
     html! {
         details #{ "finding-" (number) } open[open] {
             summary {
@@ -66,7 +68,7 @@ fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open:
                 }
                 @if !waits_for.is_empty() {
                     dt { "waits" }
-                    dd { ul { @for w in waits_for.iter().take(PLACES) { li { (waits(report, w, row.is_some())) } } } }
+                    dd { ul { @for w in waits_for.iter().take(PLACES) { li { (waits(report, &w.sum, row.is_some())) } } } }
                 }
                 @if !ids.sites.is_empty() {
                     dt { "code" }

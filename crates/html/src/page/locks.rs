@@ -3,7 +3,7 @@
 use convoy_detect::Quadrant;
 use convoy_model::ObjectId;
 use convoy_report::human::{count, duration, percent, rate};
-use convoy_report::{names, Report};
+use convoy_report::{names, waits, Report};
 use maud::{html, Markup};
 
 use crate::data::{is_held, matrix, waited_for, Data, Matrix, WaitedFor};
@@ -251,9 +251,13 @@ fn places(report: &Report<'_>, row: &WaitedFor<'_>, held: bool) -> Markup {
                     th .n scope="col" { "waits" } th .n scope="col" { "waited" } th .n scope="col" { "longest" } th .n scope="col" { "share" }
                 } }
                 tbody {
-                    @for waits in row.waits_for.iter().take(PLACES) {
+                    @for all in waits::alike(report.model, row.waits_for).iter().take(PLACES) {
+                        @let waits = &all.sum;
                         tr {
-                            td { code { (names::site_of(report.model, waits.waiter)) } }
+                            td {
+                                code { (names::site_of(report.model, waits.waiter)) }
+                                @if let Some(callers) = all.callers(report.model) { div .dim { "called from " (callers) } }
+                            }
                             @if held { td { code { (convoy_model::telling(&waits.holder).map_or_else(|| "not seen".into(), names::frame)) } } }
                             td { code { (waits.released_at.map_or_else(|| "not seen".into(), |id| names::site_of(report.model, id))) } }
                             td .n { (count(waits.waits)) }
