@@ -171,6 +171,23 @@ class Pages(unittest.TestCase):
         lanes.send_keys("w")
         self.assertTrue(self.said())
 
+    def test_the_way_to_the_waker_ends_with_a_word(self):
+        self.open("hot-lock")
+        lanes = self.timeline()
+        lanes.send_keys(Keys.ARROW_RIGHT)
+        # The first thread works, then syncs a file, which no thread ends.
+        self.click(self.at(0.5e6), self.row(0))
+        self.assertIn("running", self.said())
+        lanes.send_keys("w")
+        told = self.said()
+        self.assertIn("this is no wait", told)
+        self.assertNotIn("ended it", told)
+        lanes.send_keys("ww")
+        self.assertEqual(self.said(), told)
+        self.click(self.at(5e6), self.row(0))
+        lanes.send_keys("www")
+        self.assertEqual(self.said().count("no thread of the recording is known to have ended it"), 1)
+
     def test_a_finding_leads_to_its_lock_and_its_lanes(self):
         self.open("hot-lock")
         self.find("#finding-1 .links a[href^='#object-']").click()

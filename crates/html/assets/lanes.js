@@ -368,7 +368,11 @@
       const lane = lanes[chosen.thread];
       const waker = lane.wake[chosen.i] >= 0 ? page.lanes.wakes[lane.wake[chosen.i]][0] : null;
       if (waker === null || lanes[waker].n === 0) {
-        said.textContent += "; no thread of the recording is known to have ended it";
+        tell();
+        const waits = lane.did[chosen.i] === convoy.WAITING;
+        if (!waits) said.textContent += "; this is no wait for a thread: nobody had to end it";
+        else if (waker === null) said.textContent += "; no thread of the recording is known to have ended it";
+        else said.textContent += "; that thread has no lane";
         return;
       }
       const ns = lane.end[chosen.i];
