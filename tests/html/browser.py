@@ -188,6 +188,18 @@ class Pages(unittest.TestCase):
         lanes.send_keys("www")
         self.assertEqual(self.said().count("no thread of the recording is known to have ended it"), 1)
 
+    def test_lanes_that_fit_do_not_scroll(self):
+        self.open("hot-lock")
+        self.timeline()
+        self.assertEqual(self.browser.execute_script(
+            "const view = document.querySelector('.lanes');"
+            "return [view.scrollHeight - view.clientHeight, view.offsetWidth - view.clientWidth]"), [0, 2], "the border only")
+        self.open("five-thousand")
+        self.timeline()
+        self.click(20, 24 + 11)
+        self.assertEqual(self.browser.execute_script(
+            "const view = document.querySelector('.lanes'); return view.scrollWidth - view.clientWidth"), 0)
+
     def test_a_finding_leads_to_its_lock_and_its_lanes(self):
         self.open("hot-lock")
         self.find("#finding-1 .links a[href^='#object-']").click()

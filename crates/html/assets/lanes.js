@@ -62,14 +62,15 @@
 
     const resize = () => {
       const ratio = window.devicePixelRatio || 1;
-      const width = view.clientWidth;
       const room = Math.min(height + AXIS + 4, Math.max(220, Math.round(window.innerHeight * 0.7)));
       view.style.height = `${room}px`;
+      canvas.style.height = `${room}px`;
+      canvas.style.marginBottom = `${Math.max(0, height + AXIS - room)}px`;
+      // Less than all where there is a scroll bar now.
+      const width = view.clientWidth;
       canvas.width = width * ratio;
       canvas.height = room * ratio;
       canvas.style.width = `${width}px`;
-      canvas.style.height = `${room}px`;
-      canvas.style.marginBottom = `${Math.max(0, height + AXIS - room)}px`;
       full.range([GUTTER, Math.max(GUTTER + 50, width - 8)]);
       zoom.extent([[GUTTER, 0], [full.range()[1], room]]).translateExtent([[GUTTER, 0], [full.range()[1], room]]);
       x = d3.zoomTransform(canvas).rescaleX(full);
