@@ -123,6 +123,15 @@ fn places_that_read_the_same_are_a_row_with_their_callers() {
 }
 
 #[test]
+fn what_was_hardly_waited_for_is_not_in_the_table() {
+    let page = pages::page(&pages::joined());
+    let table = &page[page.find("Condition variables").unwrap()..];
+    let table = &table[..table.find("</table>").unwrap()];
+    assert!(table.contains("(12 of 100)"), "{}", &table[..200]);
+    assert_eq!(table.matches("<tr>").count(), 13, "with its head");
+}
+
+#[test]
 fn five_thousand_threads_make_no_giant() {
     let page = pages::page(&pages::five_thousand());
     assert!(page.len() < 3 << 20, "{} bytes", page.len());

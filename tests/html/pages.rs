@@ -173,6 +173,20 @@ pub fn many_locks() -> Profile {
     profile
 }
 
+/// A thread that waits for the first of 100 threads to end: the others have ended then.
+pub fn joined() -> Profile {
+    let mut p = ProfileBuilder::new("pool");
+    p.cpus(4).wall(ms(1000));
+    let at = p.site("main", "p.c", 3);
+    let threads: Vec<_> = (0..101)
+        .map(|_| p.thread("pool").start("w", "p.c", 1).cpu(ms(9)).id())
+        .collect();
+    for (i, &t) in threads.iter().enumerate().skip(1) {
+        p.join(threads[0], t, at, if i == 1 { ms(900) } else { us(1) });
+    }
+    p.build()
+}
+
 /// 5,000 threads that wait for one another, a hundred times each.
 pub fn five_thousand() -> Profile {
     let mut p = ProfileBuilder::new("server");

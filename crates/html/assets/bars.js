@@ -98,9 +98,10 @@
         .attr("fill", "var(--running)").attr("fill-opacity", (d) => 0.25 + 0.75 * Math.min(1, d.ns / width));
       row.selectAll("text.sum").data((d) => [d]).join("text").attr("class", "sum").attr("y", ROW * 0.7)
         .attr("x", full - sumWidth + 6).text((d) => duration(d3.sum(d.sum)));
-      const step = end / 5;
+      const ticks = x.ticks(Math.max(2, Math.floor((full - label - sumWidth) / 90)));
+      const step = ticks.length > 1 ? ticks[1] - ticks[0] : end;
       svg.selectAll("g.axis").data([0]).join("g").attr("class", "axis").attr("transform", `translate(0,${all.length * ROW + 2})`)
-        .call(d3.axisBottom(x).ticks(5).tickFormat((ns) => convoy.moment(ns, step)));
+        .call(d3.axisBottom(x).tickValues(ticks).tickFormat((ns) => convoy.moment(ns, step)));
     };
     if (all.length === 0) return room.remove();
     draw();

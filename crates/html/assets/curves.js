@@ -76,7 +76,8 @@
       axes: [axis(times), axis({ label: "threads", size: 56 })],
       series: [
         { label: "time", value: (_, ns) => (ns === null ? "" : moment(ns, x[1] - x[0])) },
-        series("active", "active", { paths: stepped }),
+        // Broad, so that it is seen beside those that work, who are most of them in most programs.
+        series("active", "active", { paths: stepped, width: 4 }),
         series("working", "running", { paths: stepped, filled: true }),
         series("on a CPU", "cpu", { paths: stepped }),
       ],
@@ -138,7 +139,13 @@
     plot(figure, {
       scales: { x: { time: false, range: [-0.6, rows.length - 0.4] }, y: { range: (_, __, max) => [0, max * 1.05 || 1] } },
       axes: [
-        axis({ splits: () => rows.map((_, i) => i).filter((i) => i % Math.ceil(rows.length / 8) === 0), values: (_, at) => at.map(length) }),
+        axis({
+          splits: (u) => {
+            const labels = Math.max(2, Math.floor((u.width - 64) / 55));
+            return rows.map((_, i) => i).filter((i) => i % Math.ceil(rows.length / labels) === 0);
+          },
+          values: (_, at) => at.map(length),
+        }),
         axis({ label: "waits", size: 64, values: (_, ns) => ns.map(count) }),
       ],
       series: [

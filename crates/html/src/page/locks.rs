@@ -10,8 +10,10 @@ use crate::data::{is_held, matrix, waited_for, Data, Matrix, WaitedFor};
 
 /// Rows of a table.
 const ROWS: usize = 60;
-/// Rows of locks that nobody waited for, where there are none that somebody did.
+/// Rows of what nobody waited for, or hardly, where there are none that somebody did.
 const IDLE_ROWS: usize = 12;
+/// Of the waits for events; what has less is not in the table, where there are others.
+const LEAST_ROW: f64 = 0.001;
 /// Objects whose details are open.
 const OPEN: usize = 2;
 
@@ -82,17 +84,27 @@ fn event_table(report: &Report<'_>) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
+    // Who joins 200 threads waits for the first of them.
+    let all_ns: f64 = rows.iter().map(|row| row.wait_ns as f64).sum();
+    let waited = rows
+        .iter()
+        .filter(|row| row.wait_ns as f64 >= LEAST_ROW * all_ns)
+        .count();
+    let shown = rows.len().min(waited.clamp(IDLE_ROWS, ROWS));
     html! {
         div .scroll tabindex="0" role="region" aria-label="Table of events" {
             table {
-                caption { "Condition variables, barriers, queues and the like" }
+                caption {
+                    "Condition variables, barriers, queues and the like, most waited for first"
+                    @if rows.len() > shown { " (" (shown) " of " (rows.len()) ")" }
+                }
                 thead { tr {
                     th scope="col" { "object" } th scope="col" { "kind" } th .n scope="col" { "waited" }
                     th .n scope="col" { "share of its threads' time" } th .n scope="col" { "waits" }
                     th .n scope="col" { "longest" } th .n scope="col" { "threads" } th scope="col" { "what the waits were" }
                 } }
                 tbody {
-                    @for row in rows.iter().take(ROWS) {
+                    @for row in rows.iter().take(shown) {
                         tr {
                             th scope="row" { (linked(report, row.object)) }
                             td { (kind(report, row.object)) }
