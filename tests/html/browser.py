@@ -1,10 +1,15 @@
 #!/usr/bin/python3
 """What a person does with a page of `convoy report --html`: looks, clicks, types. Takes a folder of pages."""
 
+import base64
 import os
 import pathlib
+import re
+import subprocess
 import sys
+import tempfile
 import unittest
+import zlib
 
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
@@ -35,6 +40,21 @@ def browser():
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(service=webdriver.chrome.service.Service("/usr/bin/chromedriver"), options=options)
+
+
+# Code in the flame graph of a PDF: its colour, and the width of what is filled with it.
+FRAME = rb"\.9529 \.7882 \.5451 rg\n[^\[]{0,40}?0 0 ([0-9.]+) 19 re\nf\n"
+
+
+def painted(pdf):
+    """What the pages of a PDF are painted with."""
+    parts = []
+    for stream in re.finditer(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL):
+        try:
+            parts.append(zlib.decompress(stream.group(1)))
+        except zlib.error:
+            pass  # a font, or a picture that is packed otherwise
+    return b"\n".join(parts)
 
 
 class Pages(unittest.TestCase):
@@ -111,6 +131,8 @@ class Pages(unittest.TestCase):
                 self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
                 self.settle()
                 for drawing in self.all("figure.curve .drawing"):
+                    if drawing.find_elements(By.XPATH, "ancestor::details[contains(@class, 'unprinted')]"):
+                        continue
                     self.assertTrue(drawing.find_elements(By.CSS_SELECTOR, "canvas, svg"), drawing.get_attribute("aria-label"))
                 if self.all("#flame"):
                     self.assertGreater(len(self.all("#flame g.frame")), 1)
@@ -318,6 +340,69 @@ class Pages(unittest.TestCase):
         self.browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
         self.settle()
         self.assertGreater(max(widths()), 1000)
+
+    def frames_printed(self, pdf):
+        """Widths of the flame graph's code in a PDF; there are as many in the page, and the lowest is as wide as paper."""
+        widths = [float(width) for width in re.findall(FRAME, painted(pdf))]
+        self.assertGreater(len(widths), 3)
+        self.assertTrue(all(width > 0 for width in widths), widths)
+        self.assertAlmostEqual(max(widths), 700, delta=2)
+        return len(widths)
+
+    def test_who_has_seen_nothing_prints_everything(self):
+        self.open("hot-lock")
+        self.assertEqual(len(self.all("#flame g.frame")), 0, "it is out of view")
+        pdf = self.browser.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"]
+        self.frames_printed(base64.b64decode(pdf))
+        self.open("hot-lock")
+        # What the library draws by and by is there at once, while no clock runs.
+        empty = self.browser.execute_script("""
+            window.dispatchEvent(new Event("beforeprint"));
+            const shown = (part) => part.style.display !== "none";
+            return [...document.querySelectorAll("#flame g.frame")].filter((frame) =>
+                Number(frame.querySelector("rect").getAttribute("width")) <= 0
+                || [...frame.querySelectorAll("div")].some((words) => shown(words) && words.textContent === ""))
+                .map((frame) => frame.outerHTML);""")
+        self.assertEqual(empty, [])
+
+    def test_a_page_is_printed_in_full_as_soon_as_it_is_loaded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pdf = pathlib.Path(folder) / "hot-lock.pdf"
+            subprocess.run(["/usr/bin/chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                            f"--user-data-dir={folder}/user", f"--print-to-pdf={pdf}", f"file://{PAGES / 'hot-lock'}.html"],
+                           check=True, timeout=120, capture_output=True)
+            self.frames_printed(pdf.read_bytes())
+
+    def test_what_was_hardly_waited_for_is_not_printed(self):
+        self.open("many-locks")
+        self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        self.settle()
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        objects = self.all("details.object")
+        self.assertEqual(len([part for part in objects if part.is_displayed()]), 10)
+        self.assertIn("8 objects", self.find("#locks .paper").text)
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        self.assertEqual(len([part for part in objects if part.is_displayed()]), 18)
+        self.assertFalse(self.find("#locks .paper").is_displayed())
+        self.assertFalse(self.all("details.unprinted[open]"))
+
+    def test_a_timeline_is_as_high_as_a_sheet_at_most(self):
+        self.open("five-thousand")
+        self.timeline()
+        self.click(20, 24 + 11)
+        self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        self.assertEqual(self.browser.execute_script(
+            "const view = document.querySelector('.lanes'); return [view.clientHeight, view.scrollHeight]"), [900, 900])
+
+    def test_paper_has_as_many_bars_as_the_table(self):
+        self.open("five-thousand")
+        bars = lambda: len(self.all("figure[data-curve=cmetric] g.row"))
+        self.show("figure[data-curve=cmetric]")
+        self.wait(lambda: bars() == 200)
+        self.browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        self.assertEqual(bars(), 40)
+        self.browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+        self.assertEqual(bars(), 200)
 
     def test_pictures_for_people(self):
         """No assertion of taste: the files are there to be looked at."""

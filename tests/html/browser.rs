@@ -15,6 +15,7 @@ fn a_browser_shows_what_is_there() {
         ("hostile", pages::hostile()),
         ("without-scheduler", pages::without_scheduler()),
         ("traced", pages::traced()),
+        ("many-locks", pages::many_locks()),
         ("empty", pages::empty()),
         ("silent", pages::silent()),
         ("truncated", pages::truncated()),

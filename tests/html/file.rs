@@ -123,6 +123,19 @@ fn places_that_read_the_same_are_a_row_with_their_callers() {
 }
 
 #[test]
+fn what_was_hardly_waited_for_is_not_printed() {
+    let page = pages::page(&pages::many_locks());
+    let objects = page.matches("<details class=\"object").count();
+    let unprinted = page.matches("<details class=\"object unprinted\"").count();
+    assert_eq!((objects, unprinted), (18, 8), "no more than ten");
+    assert!(page.contains("Not on paper: 8 objects"));
+    let page = pages::page(&pages::hot_lock());
+    assert!(page.contains("<details class=\"object\""));
+    assert!(!page.contains("<details class=\"object unprinted\""));
+    assert!(!page.contains("Not on paper"));
+}
+
+#[test]
 fn what_was_hardly_waited_for_is_not_in_the_table() {
     let page = pages::page(&pages::joined());
     let table = &page[page.find("Condition variables").unwrap()..];

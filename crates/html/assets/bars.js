@@ -3,12 +3,15 @@
 (() => {
   const LABEL = 220;
   const ROW = 22;
+  const PAPER = 40;
   const { duration, percent } = convoy;
 
   // Rows of parts: {name, parts: [[text, ns, colour]]}.
-  const rows = (figure, all, format) => {
+  const rows = (figure, every, format) => {
     const room = figure.querySelector(".drawing");
     const draw = () => {
+      // On paper as many as the table has.
+      const all = convoy.printing ? every.slice(0, PAPER) : every;
       const width = Math.max(320, room.clientWidth);
       const x = d3.scaleLinear([0, d3.max(all, (row) => d3.sum(row.parts, (part) => part[1])) || 1], [LABEL, width - 70]);
       const svg = d3.select(room).selectAll("svg").data([0]).join("svg").attr("width", width).attr("height", all.length * ROW + 28);

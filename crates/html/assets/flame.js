@@ -26,6 +26,17 @@
         reachNew();
       });
     d3.select(room).datum(tree).call(chart);
+    // The library makes frames as wide as they are, and writes on them, by transitions. Their clock stands still while
+    // a page is printed: a picture that is drawn then would be empty.
+    const settle = () => {
+      d3.select(room).selectAll("g.frame").each(function place(d) {
+        const row = /,(.*)\)/.exec(this.getAttribute("transform"))[1];
+        this.setAttribute("transform", `translate(${d.x0 * chart.width()},${row})`);
+        this.querySelector("rect").setAttribute("width", this.getAttribute("width"));
+        this.querySelector(".d3-flame-graph-label").textContent = d.data.name;
+      });
+    };
+    settle();
     // Frames are reached with the tab key and zoomed with Enter; other frames are there once the view has moved.
     const reachNew = () => setTimeout(() => reach(), moves + 50);
     const reach = () => {
@@ -54,9 +65,11 @@
     convoy.fit(room, () => {
       const width = Math.max(320, room.clientWidth);
       if (Math.abs(chart.width() - width) < 2) return;
-      chart.transitionDuration(convoy.printing ? 0 : moves);
+      chart.transitionDuration(0);
       chart.width(width);
       chart.update();
+      chart.transitionDuration(moves);
+      settle();
     });
   };
 })();

@@ -8,6 +8,7 @@
   const LANE = 17;
   const MANY = 200; // with more threads than this, large groups are folded at first
   const LARGE = 24;
+  const SHEET = 900; // pixels of a printed page's height
   const { duration, moment, colour } = convoy;
 
   // What is told apart by colour, in the order in which it is stacked.
@@ -62,10 +63,12 @@
 
     const resize = () => {
       const ratio = window.devicePixelRatio || 1;
-      const room = Math.min(height + AXIS + 4, Math.max(220, Math.round(window.innerHeight * 0.7)));
+      // On paper nothing scrolls: as many lanes as a sheet has room for.
+      const most = convoy.printing ? SHEET : Math.max(220, Math.round(window.innerHeight * 0.7));
+      const room = Math.min(height + AXIS + 4, most);
       view.style.height = `${room}px`;
       canvas.style.height = `${room}px`;
-      canvas.style.marginBottom = `${Math.max(0, height + AXIS - room)}px`;
+      canvas.style.marginBottom = `${convoy.printing ? 0 : Math.max(0, height + AXIS - room)}px`;
       // Less than all where there is a scroll bar now.
       const width = view.clientWidth;
       canvas.width = width * ratio;
@@ -308,6 +311,10 @@
       context.fillRect(0, 0, width, AXIS);
       context.fillStyle = hues.text;
       paintAxis(width);
+      if (!convoy.printing || height + AXIS <= room) return;
+      const cut = rows.filter((row) => AXIS + row.y + row.h > room - HEAD).length;
+      context.clearRect(0, room - HEAD, width, HEAD);
+      context.fillText(`and ${cut} more, for which the paper has no room`, 2, room - 6);
     };
 
     // What is told of an interval: for people who see it, and for those who do not.

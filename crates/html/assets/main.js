@@ -1,8 +1,22 @@
 "use strict";
-// Draws what comes into view, and all of it before the page is printed.
+// Draws what comes into view, and all that is printed before the page is.
 (async () => {
+  // Until its data is unpacked the page has not loaded: what prints it as soon as it has (`chromium --headless
+  // --print-to-pdf`) would print it without pictures. A document that is being written keeps the one around it loading.
+  const load = async () => {
+    const hold = document.createElement("iframe");
+    hold.hidden = true;
+    document.body.append(hold);
+    hold.contentDocument?.open();
+    try {
+      await convoy.load();
+    } finally {
+      hold.contentDocument?.close();
+      hold.remove();
+    }
+  };
   try {
-    await convoy.load();
+    await load();
   } catch (error) {
     // The text of the page says everything without the pictures.
     document.body.classList.add("undrawn");
@@ -30,8 +44,8 @@
   figures.forEach((figure) => watch.observe(figure));
 
   window.addEventListener("beforeprint", () => {
-    document.querySelectorAll("details").forEach((part) => { part.open = true; });
-    figures.forEach(draw);
+    document.querySelectorAll("details:not(.unprinted)").forEach((part) => { part.open = true; });
+    figures.filter((figure) => !figure.closest(".unprinted")).forEach(draw);
     // The page is laid out anew for the paper, but what is drawn would keep the width of the screen.
     convoy.printing = true;
     document.body.classList.add("printing");

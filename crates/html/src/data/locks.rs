@@ -38,7 +38,7 @@ pub(crate) struct Family {
 /// An object with its waits, lock or not.
 pub(crate) struct WaitedFor<'a> {
     /// Nobody could have shortened them.
-    idle: bool,
+    pub(crate) idle: bool,
     pub(crate) object: ObjectId,
     pub(crate) wait_ns: u64,
     pub(crate) hist: &'a [u64],

@@ -1,9 +1,11 @@
 //! What was waited for: a table of all, and the most waited for in detail.
 
+use std::collections::BTreeSet;
+
 use convoy_detect::Quadrant;
 use convoy_model::ObjectId;
-use convoy_report::human::{count, duration, percent, rate};
-use convoy_report::{names, waits, Report};
+use convoy_report::human::{count, count_of, duration, percent, rate};
+use convoy_report::{names, subject, waits, Report};
 use maud::{html, Markup};
 
 use crate::data::{is_held, matrix, waited_for, Data, Matrix, WaitedFor};
@@ -16,23 +18,61 @@ const IDLE_ROWS: usize = 12;
 const LEAST_ROW: f64 = 0.001;
 /// Objects whose details are open.
 const OPEN: usize = 2;
+/// Objects whose details are printed.
+const PRINTED: usize = 10;
+/// Share of the waits that an object must have to be one of them.
+const LEAST: f64 = 0.01;
 
 pub(super) fn locks(report: &Report<'_>, data: &Data) -> Markup {
     let analysis = report.analysis;
     if analysis.locks.is_empty() && analysis.events.is_empty() {
         return html! {};
     }
+    let shown = waited_for(report);
+    let printed = printed(report, &shown);
     html! {
         section #locks aria-labelledby="locks-title" {
             h2 #locks-title { "Locks and what else is waited for" }
             (lock_table(report))
             (event_table(report))
-            @for (i, row) in waited_for(report).iter().enumerate() {
-                (details(report, data, row, i < OPEN))
+            @for (i, row) in shown.iter().enumerate() {
+                (details(report, data, row, i < OPEN, printed.contains(&row.object)))
+            }
+            @if let Some(most) = shown.iter().filter(|row| !printed.contains(&row.object)).map(|row| row.wait_ns).max() {
+                p .remark.paper {
+                    "Not on paper: " (count_of((shown.len() - printed.len()) as u64, "object", "objects"))
+                    " that no finding is about and that were waited for less, at most " (duration(most as f64)) "."
+                }
             }
             (families(report))
         }
     }
+}
+
+/// Nobody leafs through a page for each microsecond: the objects of findings, and those with a share of the waits.
+fn printed(report: &Report<'_>, shown: &[WaitedFor<'_>]) -> Vec<ObjectId> {
+    let findings = report.analysis.findings.iter();
+    let found: BTreeSet<_> = findings
+        .flat_map(|finding| subject::ids(&finding.subject).objects)
+        .collect();
+    // Waits that nobody could shorten may be most of all waits, and leave none of the others a share.
+    let all = |idle: bool| {
+        let rows = shown.iter().filter(|row| idle || !row.idle);
+        rows.map(|row| row.wait_ns).fold(0, u64::saturating_add)
+    };
+    let (all, shortened) = (all(true), all(false));
+    let has_share = |row: &&WaitedFor<'_>| {
+        let of_ns = if row.idle { all } else { shortened };
+        row.wait_ns as f64 >= LEAST * of_ns as f64
+    };
+    let is_found = |row: &&WaitedFor<'_>| found.contains(&row.object);
+    let first = shown.iter().filter(is_found);
+    let others = shown.iter().filter(|row| !is_found(row) && has_share(row));
+    first
+        .chain(others)
+        .take(PRINTED)
+        .map(|row| row.object)
+        .collect()
 }
 
 fn lock_table(report: &Report<'_>) -> Markup {
@@ -135,13 +175,19 @@ fn linked(report: &Report<'_>, id: ObjectId) -> Markup {
     }
 }
 
-fn details(report: &Report<'_>, data: &Data, row: &WaitedFor<'_>, open: bool) -> Markup {
+fn details(
+    report: &Report<'_>,
+    data: &Data,
+    row: &WaitedFor<'_>,
+    open: bool,
+    printed: bool,
+) -> Markup {
     let name = names::object_of(report.model, row.object);
     let id = row.object.0;
     let object = report.model.objects.get(id as usize);
     let held = object.is_some_and(|object| is_held(object.kind));
     html! {
-        details .object #{ "object-" (id) } data-object=(id) open[open] {
+        details .object.unprinted[!printed] #{ "object-" (id) } data-object=(id) open[open] {
             summary { h3 { (name) } " " (kind(report, row.object)) ", waited " (duration(row.wait_ns as f64)) }
             div .pictures {
                 @if data.has_lanes {

@@ -190,7 +190,10 @@ pub(super) fn threads(report: &Report<'_>) -> Markup {
                 "Equal bars: balanced work. One long bar: the others waited for it."
             }
             figure .curve data-curve="cmetric" {
-                figcaption { "CMetric, " (critical.threads.len().min(200)) " of " (count_of(critical.threads.len() as u64, "thread", "threads")) }
+                figcaption {
+                    "CMetric, " (critical.threads.len().min(200)) " of " (count_of(critical.threads.len() as u64, "thread", "threads"))
+                    @if critical.threads.len() > ROWS { span .paper { "; the first " (ROWS) " of them on paper" } }
+                }
                 div .drawing role="img" aria-label="CMetric of each thread" {}
             }
             div .scroll tabindex="0" role="region" aria-label="Table of threads" {
