@@ -224,6 +224,7 @@ fn two_callers() -> Profile {
 fn places_that_read_the_same_are_a_line() {
     let options = page(View::Lock("big_lock".into()));
     golden("two-callers-page", &two_callers(), &options);
+    golden("two-callers-all", &two_callers(), &page(View::All));
 }
 
 #[test]

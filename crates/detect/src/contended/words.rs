@@ -1,5 +1,7 @@
 //! What a finding about a lock says: its title, the numbers behind it, and what to keep in mind.
 
+use std::collections::BTreeMap;
+
 use convoy_model::finding::{Evidence, Gain};
 
 use super::Unit;
@@ -66,6 +68,17 @@ impl Unit<'_> {
     fn locking(&self, cx: &Context) -> Option<f64> {
         let share = cx.view.lock_code.share(cx.view, &self.locks);
         share.filter(|share| *share >= LOCKING)
+    }
+
+    /// Where is waited most, and for whom: call stacks that read the same are one. With their share of the waits.
+    fn most_waited(&self, cx: &Context) -> Option<((String, String), f64)> {
+        let mut ends: BTreeMap<(String, String), f64> = BTreeMap::new();
+        for w in &self.waits_for {
+            let holder = convoy_model::telling(&w.holder)
+                .map_or("an unknown place".into(), crate::text::frame_place);
+            *ends.entry((place(cx.view, w.waiter), holder)).or_default() += w.share;
+        }
+        ends.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     pub(super) fn evidence(&self, cx: &Context, baseline: f64) -> Vec<Evidence> {
@@ -161,16 +174,13 @@ impl Unit<'_> {
                 ),
             ));
         }
-        if let Some(w) = self.waits_for.first() {
-            let holder = convoy_model::telling(&w.holder)
-                .map_or("an unknown place".into(), crate::text::frame_place);
+        if let Some(((waiter, holder), share)) = self.most_waited(cx) {
             list.push(evidence(
                 "pair_share",
-                w.share,
+                share,
                 format!(
-                    "{} of the wait: {} waits for {holder}",
-                    percent(w.share),
-                    place(cx.view, w.waiter)
+                    "{} of the wait: {waiter} waits for {holder}",
+                    percent(share)
                 ),
             ));
         }
