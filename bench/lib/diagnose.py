@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Callable, Iterator
 
-from lib import compared, fixtures, real, synthetic, tools
+from lib import compared, fixtures, inside, real, synthetic, tools
 
 CASES = ("diagnose",)
 # Programs that do little but lock: what sampling must hold in bounds.
@@ -22,5 +22,6 @@ def rows(binary: Path, scratch: Path, options: argparse.Namespace, row: Row) -> 
         yield row(case.what, sampled.name, compared.case(sampled, case, scratch, options), "1.50x")
         if case.name == RARELY_INSIDE:
             yield row(case.what, every.name, compared.case(every, case, scratch, options), "3.00x", "SyncPerf 3.5x-11.7x")
+    yield from inside.rows(binary, scratch, options)
     for program in [*real.ALL, *fixtures.all_of_one_file()]:
         yield row(program.name, sampled.name, compared.program(sampled, program, scratch, options), "1.50x")
