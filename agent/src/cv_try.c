@@ -49,17 +49,18 @@ void cv_try_failed(struct cv_try *y)
 {
 	struct cv_thread *t = y->t;
 	struct cv_work *w = cv_work(t);
+	bool again = w->spin_obj == y->obj;
 	uint64_t now;
 	int saved = errno;
 
 	cv_count_failed(t, y->obj, y->ra, y->op);
-	if (w->spin_obj == y->obj && w->spin_tries + 1 < CLOCK_EVERY) {
+	if (again && w->spin_tries + 1 < CLOCK_EVERY) {
 		w->spin_tries++;
 		errno = saved;
 		return;
 	}
 	now = cv_now();
-	if (w->spin_obj == y->obj) {
+	if (again) {
 		spin_on(w, now);
 	} else {
 		spin_flush(t);

@@ -1,5 +1,6 @@
 """The fixtures that are one C file: small programs with one fault each, most of which do little but synchronize."""
 
+import functools
 import os
 import subprocess
 import time
@@ -14,6 +15,7 @@ LEAST_S = 0.5
 MOST_WORK = 3000
 
 
+@functools.cache
 def _work(program: Path) -> str:
     """So many times what a test gives it, that a run takes longer than a start."""
     times = 3
@@ -28,14 +30,12 @@ def _work(program: Path) -> str:
 
 def _program(source: Path) -> real.Program:
     openmp = ["-fopenmp"] if source.stem.startswith("omp_") else []
-    work: list[str] = []
 
     def command(scratch: Path) -> list[str]:
         program = scratch.parent / source.stem
         if not program.exists():
             subprocess.run(["gcc", *FLAGS, *openmp, "-o", program, source, "-lm"], check=True)
-        work[:] = work or [_work(program)]
-        return ["env", *work, str(program)]
+        return ["env", _work(program), str(program)]
 
     return real.Program(f"fixture {source.parent.name}", ("gcc",), real.measure_command(command))
 

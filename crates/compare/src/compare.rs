@@ -8,6 +8,7 @@ use crate::change::{mean, Change};
 use crate::identity;
 use crate::key::Place;
 use crate::pairing::{places, renamed, Renamed};
+use crate::remark;
 use crate::sentence;
 use crate::summary::{Found, LockKey, LockNumbers, Part, SiteNumbers, Summary};
 
@@ -216,8 +217,9 @@ pub fn compare(before: &[Summary], after: &[Summary]) -> Result<Comparison, Erro
         lock_wait_share: change(&|run| run.lock_wait_share),
         findings: findings(before, after, &renamed),
         locks: locks(before, after, &renamed),
-        remarks: crate::remark::remarks(before, after),
+        remarks: Vec::new(),
     };
+    comparison.remarks = remark::remarks(&comparison, before, after);
     comparison.sentence = sentence::sentence(&comparison);
     Ok(comparison)
 }

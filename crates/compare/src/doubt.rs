@@ -4,7 +4,7 @@
 use convoy_profile::Exit;
 
 use crate::compare::{Comparison, RunFacts};
-use crate::remark::{self, PARTLY_LISTENED, PARTLY_LOCKED, RUNNING};
+use crate::remark::{self, PARTLY_LOCKED, RUNNING};
 
 /// Why something is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,15 +129,7 @@ fn without_locks(runs: &[&RunFacts]) -> Option<Doubt> {
 
 /// What one way of recording shows and another does not is neither new nor gone.
 fn recorded_differently(runs: &[&RunFacts]) -> Option<Doubt> {
-    let differs =
-        |of: fn(&RunFacts) -> bool| runs.iter().any(|r| of(r)) && !runs.iter().all(|r| of(r));
-    let why = if differs(|run| run.listened) {
-        PARTLY_LISTENED
-    } else if differs(|run| run.locks_seen) {
-        PARTLY_LOCKED
-    } else {
-        return None;
-    };
+    let why = *remark::partly_recorded(runs).first()?;
     Some(Doubt::new(
         why,
         "record all runs in the same way, as the same user",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use convoy_profile::Exit;
 
 use crate::change::MIN_RUNS;
+use crate::compare::{Comparison, RunFacts};
 use crate::identity;
 use crate::summary::Summary;
 
@@ -33,15 +34,24 @@ pub fn not_whole(name: &str, lost: &[String]) -> String {
     )
 }
 
-/// What limits the comparison.
-pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
+/// What was recorded in only some of these runs.
+pub fn partly_recorded(runs: &[&RunFacts]) -> Vec<&'static str> {
+    let differs =
+        |of: fn(&RunFacts) -> bool| runs.iter().any(|r| of(r)) && !runs.iter().all(|r| of(r));
+    let listened = differs(|run| run.listened).then_some(PARTLY_LISTENED);
+    let locked = differs(|run| run.locks_seen).then_some(PARTLY_LOCKED);
+    listened.into_iter().chain(locked).collect()
+}
+
+/// What limits the comparison `c` of these runs.
+pub fn remarks(c: &Comparison, before: &[Summary], after: &[Summary]) -> Vec<String> {
     let all = || before.iter().chain(after);
     let mut remarks = Vec::new();
     if before.len() < MIN_RUNS || after.len() < MIN_RUNS {
         remarks.push(format!(
             "{} and {}: how far chance could make a difference is not known; with {MIN_RUNS} or more a side there are intervals",
-            runs(before.len(), "before"),
-            runs(after.len(), "after"),
+            number(before.len(), "before"),
+            number(after.len(), "after"),
         ));
     }
     for run in all().filter(|run| !run.lost.is_empty()) {
@@ -50,7 +60,7 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
             not_whole(&run.name, &run.lost)
         ));
     }
-    if let Some([was, is]) = identity::different(before, after) {
+    if let Some([was, is]) = &c.different {
         remarks.push(format!(
             "not the same program by name, build or code: {was} before, {is} after: what differs is no change, and nothing is its cause"
         ));
@@ -64,13 +74,8 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
         let machines: Vec<_> = machines.into_iter().collect();
         remarks.push(format!("not the same machine: {}", machines.join("; ")));
     }
-    let differs = |of: fn(&Summary) -> bool| all().any(of) && !all().all(of);
-    if differs(|run| run.listened) {
-        remarks.push(PARTLY_LISTENED.into());
-    }
-    if differs(|run| run.locks_seen) {
-        remarks.push(PARTLY_LOCKED.into());
-    }
+    let runs: Vec<_> = c.runs().collect();
+    remarks.extend(partly_recorded(&runs).into_iter().map(str::to_owned));
     if all().any(|run| run.exit == Exit::Running) {
         remarks.push(RUNNING.into());
     }
@@ -87,7 +92,7 @@ pub fn remarks(before: &[Summary], after: &[Summary]) -> Vec<String> {
     remarks
 }
 
-fn runs(n: usize, side: &str) -> String {
+fn number(n: usize, side: &str) -> String {
     let noun = if n == 1 { "run" } else { "runs" };
     format!("{n} {noun} {side}")
 }

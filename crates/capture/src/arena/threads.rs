@@ -12,8 +12,30 @@ use crate::procfs::ThreadFigures;
 /// How many stacks to look back through for one that holds an address: those of ended threads overlap.
 const LOOK_BACK: usize = 16;
 
+/// The wait that a thread is in, as its record has it; `since_ns` 0 = none.
+#[derive(PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub object: u64,
+    pub since_ns: u64,
+    pub detail: abi::Ref,
+    pub op: u32,
+}
+
+impl Waiting {
+    pub const fn of(record: &abi::Thread) -> Self {
+        Self {
+            object: record.wait_obj,
+            since_ns: record.wait_since_ns,
+            detail: record.wait_detail,
+            op: record.wait_op,
+        }
+    }
+}
+
 pub(super) struct Threads {
     threads: Vec<Thread>,
+    /// What each waited for when its record was read first.
+    waits: Vec<Waiting>,
     /// Where the agent's record of each is: it has 12 KB, and there may be thousands.
     places: Vec<usize>,
     by_index: HashMap<u32, ThreadIx>,
@@ -53,6 +75,7 @@ impl Threads {
 
         let mut all = Self {
             threads: Vec::with_capacity(records.len()),
+            waits: Vec::with_capacity(records.len()),
             by_index: HashMap::new(),
             by_tid: HashMap::new(),
             stacks: Vec::new(),
@@ -86,10 +109,17 @@ impl Threads {
                 all.stacks.push((thread.stack_lo, thread.stack_hi, ix));
             }
             all.threads.push(thread);
+            all.waits.push(Waiting::of(&record));
             all.places.push(at);
         }
         all.stacks.sort_unstable();
         all
+    }
+
+    /// What a thread waited for when its record was read first: of a running program that is before all that the threads
+    /// did, which can take longer to read than their waits last.
+    pub fn waited_for(&self, thread: ThreadIx) -> Option<&Waiting> {
+        self.waits.get(thread as usize)
     }
 
     /// All threads with the agent's record of each.

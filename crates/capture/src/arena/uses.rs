@@ -9,7 +9,6 @@ use convoy_profile::{
 
 mod unfinished;
 
-use self::unfinished::Waiting;
 use super::code::Code;
 use super::objects::{op_of, Objects};
 use super::threads::Threads;
@@ -67,16 +66,11 @@ impl Uses {
             detail_places: HashMap::new(),
             pairs: HashMap::new(),
         };
-        // Of a running program before the entries: to read these can take longer than its waits.
-        let waits: Vec<Waiting> = threads
-            .records(view)
-            .map(|(_, r, _)| Waiting::of(&r))
-            .collect();
         for block in view.blocks(abi::CV_BLOCK_ENTRIES) {
             reader.entries(block);
         }
         let newest_sites = newest_sites(view);
-        for ((ix, record, thread), waiting) in threads.records(view).zip(&waits) {
+        for (ix, record, thread) in threads.records(view) {
             reader.cache(ix, &record);
             reader.sites(ix, &record, newest_sites.get(&record.index).copied());
             let until_ns = if thread.end_ns != 0 {
@@ -85,8 +79,7 @@ impl Uses {
                 end_ns
             };
             reader.holds(ix, &record, until_ns);
-            let goes_on = *waiting == Waiting::of(&record);
-            reader.unfinished_wait(ix, waiting, goes_on, until_ns);
+            reader.unfinished_wait(ix, &record, until_ns);
         }
         reader.finish()
     }

@@ -88,6 +88,7 @@ fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
 /// Words in the names of functions that take a program's own lock, and of those that let it go.
 const TAKES: [&str; 5] = ["lock", "rdlock", "wrlock", "acquire", "enter"];
 const LETS_GO: [&str; 3] = ["unlock", "release", "leave"];
+
 /// Whether the one waits in a function that takes a lock and the other was in its counterpart.
 fn are_a_pair(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     let near = |site: Option<SiteId>| {

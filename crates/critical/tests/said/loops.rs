@@ -11,7 +11,7 @@ use crate::kit::analysis;
 #[derive(Clone, Copy)]
 struct Loop {
     function: &'static str,
-    library: &'static str,
+    module: &'static str,
     kind: SpinKind,
     begins: u64,
     lasts: u64,
@@ -19,7 +19,7 @@ struct Loop {
 
 const PROGRESS: Loop = Loop {
     function: "opal_progress",
-    library: "libopen-pal.so.40",
+    module: "libopen-pal.so.40",
     kind: SpinKind::KnownFunction,
     begins: 0x1000,
     lasts: 3,
@@ -46,8 +46,8 @@ fn spins(programs: &[&str], threads: &[&str], loops: &[Loop]) -> Vec<Finding> {
         let of = |name: &&str| p.thread(name).start(name, "a.c", 2).cpu(1).id();
         let ids: Vec<_> = threads.iter().map(of).collect();
         for of in loops {
-            let library = p.module(of.library);
-            let frame = p.frame_in(library, of.function, "", 0);
+            let module = p.module(of.module);
+            let frame = p.frame_in(module, of.function, "", 0);
             let (stack, spin) = (p.stack(&[frame]), s.spin_loop(of.kind, Some(frame)));
             for &t in &ids {
                 s.spins(t, stack, spin, ms(of.lasts));
@@ -79,7 +79,7 @@ fn a_loop_that_all_processes_of_a_program_wait_in_is_one() {
     // 2.5 % of the CPU time each is not worth a line, 10 % together is.
     let wait = Loop {
         function: "wait_for_token",
-        library: "libring.so",
+        module: "libring.so",
         kind: SpinKind::Polling,
         lasts: 10,
         ..PROGRESS
@@ -104,7 +104,7 @@ fn functions_of_a_library_that_are_known_to_poll_are_one_wait() {
         "{found:?}"
     );
     let of_another = Loop {
-        library: "libucp.so.0",
+        module: "libucp.so.0",
         ..COMPONENT
     };
     assert_eq!(both(of_another), [""; 0], "3 % each");
@@ -144,7 +144,7 @@ fn a_monitor_that_java_spins_for_may_cost_more_than_the_loop() {
     let of = |function| {
         let spin = Loop {
             function,
-            library: "libjvm.so",
+            module: "libjvm.so",
             kind: SpinKind::Pause,
             lasts: 20,
             ..PROGRESS

@@ -38,7 +38,7 @@ pub struct Thread {
     pub markers: Markers,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Samples {
     stack: Vec<Option<usize>>,
@@ -110,28 +110,17 @@ pub fn all(model: &Model, clock: Clock) -> Vec<Thread> {
             // Images that follow one another in one process are told apart.
             let earlier = model.processes.iter().take(thread.process.0 as usize);
             let image = earlier.filter(|p| p.pid == pid).count();
+            let pid = match image {
+                0 => pid.to_string(),
+                image => format!("{pid}.{image}"),
+            };
             let (from, to) = (clock.ms(thread.start_ns), clock.ms(thread.end_ns));
             Thread {
-                process_type: "default",
-                process_startup_time: from.min(0.0),
-                process_shutdown_time: None,
-                register_time: from,
-                unregister_time: Some(to),
-                paused_ranges: [],
-                show_markers_in_timeline: true,
-                name: thread.name.clone(),
                 is_main_thread: thread.main,
                 process_name: process.map_or_else(String::new, |p| p.name.clone()),
-                pid: match image {
-                    0 => pid.to_string(),
-                    image => format!("{pid}.{image}"),
-                },
+                pid,
                 tid: json!(thread.tid),
-                samples: Samples {
-                    weight_type: "tracing-ms",
-                    ..Samples::default()
-                },
-                markers: Markers::default(),
+                ..Thread::new(thread.name.clone(), from, to)
             }
         })
         .collect()
@@ -173,31 +162,54 @@ pub fn drop_loose_flows(threads: &mut [Thread]) {
 /// a thread, or without a sample.
 pub fn nobody(end: f64) -> Thread {
     Thread {
-        process_type: "default",
-        process_startup_time: 0.0,
-        process_shutdown_time: None,
-        register_time: 0.0,
-        unregister_time: Some(end),
-        paused_ranges: [],
-        show_markers_in_timeline: true,
-        name: "no thread was recorded".into(),
         is_main_thread: true,
-        process_name: String::new(),
         pid: "0".into(),
-        tid: json!(0),
         samples: Samples {
             stack: vec![None; 2],
             time: vec![0.0, end],
             weight: vec![0.0; 2],
-            weight_type: "tracing-ms",
             cpu_delta: vec![0.0; 2],
             length: 2,
+            ..Samples::default()
         },
-        markers: Markers::default(),
+        ..Thread::new("no thread was recorded".into(), 0.0, end)
+    }
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self {
+            stack: Vec::new(),
+            time: Vec::new(),
+            weight: Vec::new(),
+            weight_type: "tracing-ms",
+            cpu_delta: Vec::new(),
+            length: 0,
+        }
     }
 }
 
 impl Thread {
+    /// One that lives from and to so many milliseconds; of nobody yet, without samples and markers.
+    fn new(name: String, from: f64, to: f64) -> Self {
+        Self {
+            process_type: "default",
+            process_startup_time: from.min(0.0),
+            process_shutdown_time: None,
+            register_time: from,
+            unregister_time: Some(to),
+            paused_ranges: [],
+            show_markers_in_timeline: true,
+            name,
+            is_main_thread: false,
+            process_name: String::new(),
+            pid: String::new(),
+            tid: json!(0),
+            samples: Samples::default(),
+            markers: Markers::default(),
+        }
+    }
+
     /// What is left out last: who has findings, main threads, then by CPU time.
     fn rank(&self) -> (bool, bool, f64) {
         let is_finding = |category: &usize| *category == CATEGORY_FINDING;

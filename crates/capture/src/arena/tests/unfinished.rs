@@ -132,7 +132,7 @@ fn wait_at_the_end_counts_up_to_the_end() {
     );
 }
 
-/// An arena that becomes another one when something at or after a place is read.
+/// An arena that becomes another one when what lies at a place is read.
 struct Changing {
     before: Vec<u8>,
     after: Vec<u8>,

@@ -4,27 +4,8 @@ use convoy_abi as abi;
 use convoy_profile::{ThreadIx, Wait};
 
 use super::super::objects::op_of;
+use super::super::threads::Waiting;
 use super::{add_waits, Reader};
-
-/// The wait that a thread is in, as its record has it; `since_ns` 0 = none.
-#[derive(PartialEq, Eq)]
-pub(super) struct Waiting {
-    object: u64,
-    since_ns: u64,
-    detail: abi::Ref,
-    op: u32,
-}
-
-impl Waiting {
-    pub(super) const fn of(record: &abi::Thread) -> Self {
-        Self {
-            object: record.wait_obj,
-            since_ns: record.wait_since_ns,
-            detail: record.wait_detail,
-            op: record.wait_op,
-        }
-    }
-}
 
 impl Reader<'_, '_, '_> {
     /// What the thread had not recorded yet: holds of locks that it held to the end, or released just
@@ -99,10 +80,12 @@ impl Reader<'_, '_, '_> {
     pub(super) fn unfinished_wait(
         &mut self,
         thread: ThreadIx,
-        waiting: &Waiting,
-        goes_on: bool,
+        record: &abi::Thread,
         until_ns: u64,
     ) {
+        let Some(waiting) = self.threads.waited_for(thread) else {
+            return;
+        };
         if waiting.since_ns == 0 || waiting.object == 0 {
             return;
         }
@@ -115,7 +98,7 @@ impl Reader<'_, '_, '_> {
         // One that began while the first records were read has only just begun.
         let wait_ns = until_ns.saturating_sub(waiting.since_ns).max(1);
         let wait = self.details[ix].wait.get_or_insert_default();
-        if goes_on {
+        if *waiting == Waiting::of(record) {
             add_wait(wait, wait_ns, false);
         }
         wait.unfinished = 1;
