@@ -30,6 +30,8 @@
 /* So many sections of a site say nearly all that it has to say: what is seen of more of them is worth a part of the budget. */
 #define ENOUGH 2048u
 #define PART_OF_BUDGET 5
+/* One part in so many of the budget is for what nobody times: caches that the program finds cold, and convoy's reading. */
+#define UNTIMED_PART 8
 /* The first sections of a thread may run the budget up to this into debt. */
 #define DEBT_NS 10000000
 /* Convoy looks about this often for what there is to read. */
@@ -238,6 +240,7 @@ static int64_t left_ns(const struct cv_trace_site *site, uint64_t now)
 	uint64_t passed = now > started_ns ? now - started_ns : 0;
 	uint64_t budget = cv_trace_targets->budget_ppm;
 
+	budget -= budget / UNTIMED_PART;
 	if (__atomic_load_n(&site->traced, __ATOMIC_RELAXED) >= ENOUGH)
 		budget /= PART_OF_BUDGET;
 
