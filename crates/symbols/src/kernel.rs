@@ -2,6 +2,9 @@
 //!
 //! One symbol a line: `ADDRESS KIND name [module]`, in hex. Without privilege all addresses are zero.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
 use convoy_profile::Sched;
 
 use crate::demangle::clean;
@@ -12,8 +15,10 @@ pub fn kernel_names(addresses: &[u64]) -> Vec<String> {
     if addresses.is_empty() {
         return Vec::new();
     }
-    let table = std::fs::read("/proc/kallsyms").unwrap_or_default();
-    names(addresses, &table)
+    match File::open("/proc/kallsyms") {
+        Ok(table) => names(addresses, BufReader::new(table)),
+        Err(_) => vec![String::new(); addresses.len()],
+    }
 }
 
 /// Names the kernel's side of waits, which the recorder leaves as addresses.
@@ -52,17 +57,36 @@ fn own_frames(stack: &[String]) -> usize {
             .count()
 }
 
-fn names(addresses: &[u64], table: &[u8]) -> Vec<String> {
-    // The table is in no order, and symbols have no sizes: a function ends where the next one begins.
-    let mut functions: Vec<(u64, &[u8])> =
-        table.split(|b| *b == b'\n').filter_map(function).collect();
-    functions.sort_by_key(|(address, _)| *address); // stable: the first of several names stays first
-    functions.dedup_by_key(|(address, _)| *address);
-    let name = |address: &u64| {
-        let next = functions.partition_point(|(start, _)| start <= address);
-        let found = next.checked_sub(1).and_then(|ix| functions.get(ix));
-        found.map_or(String::new(), |(_, name)| clean(name))
-    };
+/// Of a table of this form; what can be read of it.
+fn names(addresses: &[u64], mut table: impl BufRead) -> Vec<String> {
+    let mut places: Vec<u64> = addresses.to_vec();
+    places.sort_unstable();
+    places.dedup();
+    // The table has megabytes in no order, and symbols have no sizes: of each place that function is kept which begins last of
+    // those that begin between the place before and itself.
+    let mut nearest = vec![(0, Vec::new()); places.len()];
+    let mut line = Vec::new();
+    while table.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+        if let Some((start, name)) = function(line.trim_ascii_end()) {
+            match nearest.get_mut(places.partition_point(|place| *place < start)) {
+                Some(kept) if kept.0 < start => {
+                    kept.0 = start;
+                    kept.1.clear();
+                    kept.1.extend_from_slice(name);
+                }
+                _ => {} // one of several names, or further away
+            }
+        }
+        line.clear();
+    }
+    let mut found = Vec::with_capacity(places.len());
+    for (start, name) in nearest {
+        found.push(match start {
+            0 => found.last().cloned().unwrap_or_default(), // in the function of the place before
+            _ => clean(&name),
+        });
+    }
+    let name = |address| found[places.partition_point(|place| place < address)].clone();
     addresses.iter().map(name).collect()
 }
 
@@ -107,7 +131,7 @@ mod tests {
             0x1000,
         ];
         assert_eq!(
-            names(&asked, table),
+            names(&asked, &table[..]),
             ["second", "first", "first", "in_module", ""]
         );
     }
@@ -115,8 +139,8 @@ mod tests {
     #[test]
     fn without_privilege_nothing_has_a_name() {
         let hidden = b"0000000000000000 T first\n0000000000000000 T second\n";
-        assert_eq!(names(&[1, u64::MAX], hidden), ["", ""]);
-        assert_eq!(names(&[1], b""), [""]);
+        assert_eq!(names(&[1, u64::MAX], &hidden[..]), ["", ""]);
+        assert_eq!(names(&[1], &b""[..]), [""]);
         assert!(kernel_names(&[]).is_empty());
     }
 }
