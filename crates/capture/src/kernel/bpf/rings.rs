@@ -13,6 +13,8 @@ use super::map::Mapping;
 const RINGS_BYTES: usize = 32 << 20;
 /// A ring holds at least so many events.
 const LEAST_EVENTS: usize = 4096;
+/// ... and no more than a processor makes in a quarter of a second when it does nothing but switch.
+const MOST_EVENTS: usize = 1 << 17;
 
 /// How many events a ring should hold on a machine with so many possible processors.
 pub(super) fn events_per_ring(processors: usize) -> usize {
@@ -22,7 +24,7 @@ pub(super) fn events_per_ring(processors: usize) -> usize {
     } else {
         fair.next_power_of_two() / 2
     };
-    power.max(LEAST_EVENTS)
+    power.clamp(LEAST_EVENTS, MOST_EVENTS)
 }
 
 /// The rings of all possible processors.
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn rings_share_a_fixed_amount_of_memory_but_are_never_tiny() {
-        assert_eq!(events_per_ring(2), 262_144);
+        assert_eq!(events_per_ring(2), 131_072);
         assert_eq!(events_per_ring(64), 8192);
         assert_eq!(events_per_ring(1024), 4096);
         for processors in 1..200 {
