@@ -16,7 +16,7 @@ pub fn page(profile: &Profile) -> String {
 /// The same of a file that has lost something.
 pub fn damaged_page(profile: &Profile, damage: &[String]) -> String {
     let thresholds = Thresholds::default();
-    let model = Model::build(profile);
+    let model = Model::build(profile.clone());
     let mut analysis = convoy_detect::analyze(&model, &thresholds);
     let critical = model.sched.as_ref().map(|_| {
         let critical = convoy_critical::analyze(&model, &convoy_critical::Thresholds::default());

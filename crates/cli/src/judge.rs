@@ -31,8 +31,7 @@ impl Judged {
             // Traced sections are told by the numbers of all processes.
             profile.sections = None;
         }
-        let model = Model::build(&profile);
-        drop(profile);
+        let model = Model::build(profile);
         let thresholds = limits.thresholds();
         let mut analysis = convoy_detect::analyze(&model, &thresholds);
         let critical = critical(&model, limits, &mut analysis);

@@ -21,7 +21,7 @@ pub fn run(run: &Run) -> Status {
         Err(status) => return status,
     };
     warn(&recording, run.quiet);
-    let shown = show::after_run(&recording.profile, run);
+    let shown = show::after_run(recording.profile, run);
     match shown {
         Ok(()) => Status::of_program(recording.exit),
         Err(message) => {

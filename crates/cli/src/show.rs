@@ -69,9 +69,9 @@ fn try_report(report: &Report) -> Result<(), Message> {
 }
 
 /// The report at the end of a run, on standard error or in the file that was asked for.
-pub fn after_run(profile: &Profile, run: &Run) -> Result<(), Message> {
+pub fn after_run(profile: Profile, run: &Run) -> Result<(), Message> {
     let look = look_after_run(&run.report_to, &run.view.shape);
-    let text = render(profile.clone(), &run.view, &run.limits, Source::Live, look)?;
+    let text = render(profile, &run.view, &run.limits, Source::Live, look)?;
     write_after_run(&run.report_to, &text)
 }
 

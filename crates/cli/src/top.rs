@@ -105,8 +105,7 @@ fn of_file(top: &Top) -> Result<(), Message> {
     let once = top.is_once();
     let profile = show::load(&top.subject, false)?;
     let mut app = top.app(top.subject.display().to_string());
-    app.read(Reading::of_profile(&profile));
-    drop(profile);
+    app.read(Reading::of_profile(profile));
     if once {
         return write(top, &app);
     }

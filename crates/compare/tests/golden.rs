@@ -17,7 +17,7 @@ fn summary(name: &str, profile: &Profile) -> Summary {
 /// Of a file that could be read with these warnings.
 fn read(name: &str, profile: &Profile, damage: &[ReadWarning]) -> Summary {
     let thresholds = Thresholds::default();
-    let model = Model::build(profile);
+    let model = Model::build(profile.clone());
     let analysis = convoy_detect::analyze(&model, &thresholds);
     Summary::of(
         name,

@@ -30,7 +30,7 @@ fn said(build: impl Fn(&mut ProfileBuilder)) -> Vec<Option<f64>> {
     let mut b = ProfileBuilder::new("start");
     b.cpus(4).wall(ms(1000));
     build(&mut b);
-    let analysis = analyze(&Model::build(&b.build()), &Thresholds::default());
+    let analysis = analyze(&Model::build(b.build()), &Thresholds::default());
     let locks = analysis
         .findings
         .iter()

@@ -66,7 +66,7 @@ fn routes(in_lock: u64, acquire_ns: u64, writer: bool) -> Option<[f64; 3]> {
     }
     let mut profile = p.build();
     sched.put_into(&mut profile);
-    let analysis = analyze(&Model::build(&profile), &Thresholds::default());
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
     let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
     found.map(|f| [f.gain.low, f.gain.mid, f.gain.high])
 }
@@ -130,7 +130,7 @@ fn counts(in_lock: u64) -> [f64; 3] {
     }
     let mut profile = p.build();
     sched.put_into(&mut profile);
-    let analysis = analyze(&Model::build(&profile), &Thresholds::default());
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
     let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
     found.map_or([1.0; 3], |f| [f.gain.low, f.gain.mid, f.gain.high])
 }
@@ -162,7 +162,7 @@ fn what_spinning_on_a_trylock_costs_is_not_the_price_of_the_lock() {
     }
     let mut profile = p.build();
     sched.put_into(&mut profile);
-    let analysis = analyze(&Model::build(&profile), &Thresholds::default());
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
     let found: Vec<_> = analysis.findings.iter().map(|f| f.id).collect();
     assert_eq!(found, ["trylock-spin"]);
 }

@@ -22,7 +22,7 @@ fn is_straggler(stolen_ns: u64) -> bool {
     }
     let mut profile = b.build();
     profile.meta.stolen_ns = stolen_ns;
-    let analysis = analyze(&Model::build(&profile), &Thresholds::default());
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
     analysis.findings.iter().any(|f| f.id == "straggler")
 }
 
@@ -54,6 +54,6 @@ fn time_that_the_scheduler_kept_a_thread_from_its_processor_is_not_uneven_work()
     }
     let mut profile = b.build();
     sched.put_into(&mut profile);
-    let analysis = analyze(&Model::build(&profile), &Thresholds::default());
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
     assert!(!analysis.findings.iter().any(|f| f.id == "straggler"));
 }

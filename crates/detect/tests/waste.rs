@@ -9,7 +9,7 @@ use convoy_testkit::ProfileBuilder;
 use convoy_testkit::{ms, s, us};
 
 fn found(builder: ProfileBuilder, id: &str) -> Option<Finding> {
-    let model = Model::build(&builder.build());
+    let model = Model::build(builder.build());
     let analysis = analyze(&model, &Thresholds::default());
     analysis.findings.into_iter().find(|f| f.id == id)
 }

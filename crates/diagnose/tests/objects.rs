@@ -51,7 +51,7 @@ impl World {
 
     fn rows(self) -> Vec<SiteRow> {
         let profile = self.traces.recorded(self.p);
-        analyze(&Model::build(&profile), &Thresholds::default()).sites
+        analyze(&Model::build(profile), &Thresholds::default()).sites
     }
 
     fn row(self) -> SiteRow {

@@ -66,7 +66,7 @@ impl World {
 
     fn judge(self) -> (Model, Analysis) {
         let profile = self.traces.recorded(self.p);
-        let model = Model::build(&profile);
+        let model = Model::build(profile);
         let analysis = analyze(&model, &Thresholds::default());
         (model, analysis)
     }

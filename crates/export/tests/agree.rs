@@ -67,7 +67,7 @@ fn exported(profile: &Profile, format: Format) -> (Vec<u8>, Vec<String>) {
 
 fn with<T>(profile: &Profile, use_it: impl FnOnce(&Source<'_>) -> T) -> T {
     let thresholds = Thresholds::default();
-    let model = Model::build(profile);
+    let model = Model::build(profile.clone());
     let analysis: Analysis = convoy_detect::analyze(&model, &thresholds);
     let critical = model
         .sched

@@ -4,7 +4,7 @@
 //! nanoseconds.
 
 pub use convoy_profile::{
-    bucket, bucket_floor, Bin, CodeFrom, Lost, OffReason, SchedSource, SpinKind,
+    bucket, bucket_floor, Bin, ByThreads, CodeFrom, Lost, OffReason, SchedSource, SpinKind,
 };
 
 use crate::{ObjectId, ProcessId, SiteFrame, SiteId, ThreadId, Timeline};
@@ -156,9 +156,9 @@ pub struct Slice {
     /// CMetric with busy waiting counted as inactive.
     pub cm_working_ns: f64,
     /// `active_ns` by the number of active threads meanwhile, this one included: by [`bucket`].
-    pub by_active: Vec<u64>,
+    pub by_active: ByThreads,
     /// `active_ns` of working pieces by the number of working threads.
-    pub by_working: Vec<u64>,
+    pub by_working: ByThreads,
 }
 
 /// Time that one thread spent off the processors at one place for one reason.
@@ -188,12 +188,10 @@ pub struct OffCpu {
     pub max_ns: u64,
     /// Of `sum_ns`, cut short by the end of the recording.
     pub unfinished_ns: u64,
-    /// `hist[i]`: waits of [2^i, 2^(i+1)) ns.
-    pub hist: Vec<u64>,
     /// `sum_ns` by the number of threads active meanwhile: by [`bucket`].
-    pub by_active: Vec<u64>,
+    pub by_active: ByThreads,
     /// The same by working threads.
-    pub by_working: Vec<u64>,
+    pub by_working: ByThreads,
 }
 
 /// Who ended a wait.

@@ -76,7 +76,7 @@ fn a_lock_with_one_stack_needs_no_estimate() {
         .hold(us(5))
         .longest(ms(4));
     let profile = p.build();
-    let model = Model::build(&profile);
+    let model = Model::build(profile.clone());
 
     let uses = uses_of(&model, "cache_lock");
     assert_eq!(uses.len(), 1);
@@ -113,7 +113,7 @@ fn a_call_site_is_spread_over_its_stacks_by_samples_and_waits() {
         .samples(25)
         .waits(1000, ms(100));
     let profile = p.build();
-    let model = Model::build(&profile);
+    let model = Model::build(profile.clone());
 
     let mut got: Vec<_> = uses_of(&model, "cache_lock")
         .iter()
@@ -147,7 +147,7 @@ fn timeouts_and_unfinished_waits_are_no_acquisitions() {
         .waits(6, ms(10))
         .unfinished(ms(5));
     let profile = p.build();
-    let model = Model::build(&profile);
+    let model = Model::build(profile.clone());
     let uses = uses_of(&model, "m");
     let calls: Vec<_> = uses
         .iter()
@@ -178,7 +178,7 @@ fn calls_of_unknown_objects_follow_the_draws() {
     p.unattributed(b, leaf, Op::MutexLock, 4);
     p.unattributed(b, leaf, Op::SpinTrylock, 7);
     let profile = p.build();
-    let model = Model::build(&profile);
+    let model = Model::build(profile.clone());
 
     let calls = |name: &str| -> Vec<_> {
         uses_of(&model, name)
@@ -208,7 +208,7 @@ fn an_unknown_object_has_no_fewer_calls_than_it_waited() {
     p.op(a, counted, site, Op::MutexLock, 4).waits(6, ms(1));
     p.unattributed(a, leaf, Op::MutexLock, 20);
     let profile = p.build();
-    let model = Model::build(&profile);
+    let model = Model::build(profile.clone());
 
     let calls = |name: &str| -> u64 { uses_of(&model, name).iter().map(|u| u.calls).sum() };
     assert_eq!(calls("rare"), 5);
@@ -235,7 +235,7 @@ fn unsampled_call_sites_borrow_stacks_in_proportion() {
     let lonely = p.mutex("lonely");
     p.op(a, lonely, elsewhere, Op::MutexLock, 5).samples(0);
     let profile = p.build();
-    let model = Model::build(&profile);
+    let model = Model::build(profile.clone());
 
     let at = |label: &str| -> u64 {
         let rows = model.uses.iter().filter(|row| shown(&model, row) == label);
@@ -270,7 +270,7 @@ fn records_of_one_address_are_one_object() {
         .id();
     p.acquires(a, one, site, 64);
     p.acquires(a, two, site, 64);
-    let model = Model::build(&p.build());
+    let model = Model::build(p.build());
     assert_eq!(model.objects.len(), 1);
     let object = &model.objects[0];
     assert_eq!((object.kind, object.lives), (ObjectKind::Mutex, 9));
@@ -289,7 +289,7 @@ fn pairs_speak_of_threads_and_places() {
     let b = p.thread("worker-1").id();
     let lock = p.mutex("m");
     p.contended(a, lock, site, 4, ms(8)).held_by(b, hot, out);
-    let model = Model::build(&p.build());
+    let model = Model::build(p.build());
     assert_eq!(
         model.threads.len(),
         3,
@@ -318,7 +318,7 @@ fn processes_do_not_mix() {
     let site = p.site("g", "b.c", 2);
     let lock = p.mutex("m");
     p.acquires(0, lock, site, 20);
-    let model = Model::build(&p.build());
+    let model = Model::build(p.build());
     let names: Vec<_> = model
         .objects
         .iter()
@@ -367,7 +367,7 @@ fn indices_that_lead_nowhere_are_ignored() {
     process.threads[0].start = Some(9);
     process.objects[0].init_stack = 9;
     process.frames[0].module = Some(9);
-    let model = Model::build(&profile);
+    let model = Model::build(profile);
     assert_eq!(model.objects.len(), 1);
     assert_eq!(model.uses.iter().map(|u| u.calls).sum::<u64>(), 10);
 }

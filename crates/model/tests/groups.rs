@@ -5,7 +5,7 @@ use convoy_testkit::ProfileBuilder;
 
 /// Names and sizes of the groups, in order.
 fn groups(p: ProfileBuilder) -> Vec<(String, usize)> {
-    let model = Model::build(&p.build());
+    let model = Model::build(p.build());
     for (at, group) in model.groups.iter().enumerate() {
         for thread in &group.threads {
             assert_eq!(model.threads[thread.0 as usize].group.0 as usize, at);

@@ -67,7 +67,7 @@ fn a_hundred_thousand_locks_add_up() {
     }
     let profile = p.build();
     let start = Instant::now();
-    let model = Model::build(&profile);
+    let model = Model::build(profile);
     let took = start.elapsed();
     println!("{took:?}");
     assert_eq!(model.uses.iter().map(|row| row.calls).sum::<u64>(), total);

@@ -5,7 +5,7 @@ use convoy_profile::{Memory, ObjectKind, Op};
 use convoy_testkit::{ms, ProfileBuilder};
 
 fn names(p: ProfileBuilder) -> Vec<String> {
-    Model::build(&p.build())
+    Model::build(p.build())
         .objects
         .into_iter()
         .map(|object| object.name)
@@ -132,7 +132,7 @@ fn futexes_are_called_after_what_waits_on_them() {
         let at = p.stack(&frames);
         let word = p.object(ObjectKind::Futex).id();
         p.op(0, word, at, Op::FutexWait, 4).waits(4, ms(4));
-        let model = Model::build(&p.build());
+        let model = Model::build(p.build());
         assert_eq!(model.objects[0].futex_of, owner, "{runtime:?}");
         assert_eq!(
             model.objects[0].name,

@@ -9,10 +9,7 @@ use convoy_testkit::{ms, ProfileBuilder};
 
 #[test]
 fn nothing_was_listened_to() {
-    assert_eq!(
-        Model::build(&ProfileBuilder::new("app").build()).sched,
-        None
-    );
+    assert_eq!(Model::build(ProfileBuilder::new("app").build()).sched, None);
 }
 
 #[test]
@@ -27,7 +24,7 @@ fn a_futex_word_belongs_to_the_object_around_it() {
     s.waits(0, Wait::futex(site, addr - 4), ms(1));
     let mut profile = p.build();
     s.put_into(&mut profile);
-    let model = Model::build(&profile);
+    let model = Model::build(profile);
     let offs = model.sched.unwrap().offs;
     let objects: Vec<_> = offs.iter().map(|off| off.object).collect();
     assert_eq!(objects, [Some(ObjectId(0)), None, None]);
@@ -116,7 +113,7 @@ fn rows_that_lead_nowhere_are_left_out() {
         }),
         ..Sched::default()
     });
-    let sched = Model::build(&profile).sched.unwrap();
+    let sched = Model::build(profile).sched.unwrap();
     assert_eq!(
         (sched.slices.len(), sched.offs.len(), sched.wakes.len()),
         (1, 1, 1)
@@ -157,7 +154,7 @@ fn wakers_may_be_in_other_processes() {
     s.process(1).runs(0, answer, ms(5));
     let mut profile = p.build();
     s.put_into(&mut profile);
-    let model = Model::build(&profile);
+    let model = Model::build(profile);
     let sched = model.sched.as_ref().unwrap();
     let Waker::Thread(thread, Some(site)) = sched.wakes[0].waker else {
         panic!("{:?}", sched.wakes[0]);
@@ -186,7 +183,7 @@ fn jobs_come_from_the_schedulers_stacks() {
     s.waits(threads[2], Wait::new(OffReason::File, stacks[1]), ms(2));
     let mut profile = p.build();
     s.put_into(&mut profile);
-    let model = Model::build(&profile);
+    let model = Model::build(profile);
     let groups: Vec<_> = model
         .groups
         .iter()
@@ -220,7 +217,7 @@ fn go_threads_are_named_after_what_they_mostly_do() {
     s.runs(many, a, ms(5)).runs(many, b, ms(5));
     let mut profile = p.build();
     s.put_into(&mut profile);
-    let groups = Model::build(&profile).groups;
+    let groups = Model::build(profile).groups;
     let names: Vec<_> = groups.iter().map(|g| g.name.as_str()).collect();
     assert_eq!(names, ["main", "main.(*Pool).worker()"]);
 }

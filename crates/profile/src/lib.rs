@@ -8,6 +8,7 @@ mod bytes;
 mod data;
 mod error;
 mod head;
+mod powers;
 mod read;
 mod sched;
 mod sched_parts;
@@ -23,6 +24,7 @@ mod write;
 
 pub use data::*;
 pub use error::ReadError;
+pub use powers::Powers;
 pub use sched::*;
 pub use section::FORMAT_VERSION;
 pub use sections::*;

@@ -7,12 +7,17 @@
 //! threads of the whole recording (GAPP, section 3.1). The working CMetric counts threads that wait in a loop
 //! as inactive: they get none, and `n` is the number of working threads.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{FrameIx, StackIx, ThreadIx, Timeline};
+use crate::{FrameIx, Powers, StackIx, ThreadIx, Timeline};
 
 /// Index into [`Sched::offs`].
 pub type OffIx = u32;
+/// Nanoseconds by the number of threads: by [`bucket`], trailing zeroes cut. Shared, because in most rows all active threads
+/// work, and there may be a hundred thousand.
+pub type ByThreads = Arc<[u64]>;
 /// Index into [`Sched::loops`].
 pub type LoopIx = u32;
 /// Index into [`Sched::names`].
@@ -190,9 +195,9 @@ pub struct Slice {
     pub cm_working_ns: f64,
     /// `active_ns` by the number of active threads meanwhile, this one included: by [`bucket`], trailing
     /// zeroes cut. Index 0 is always 0.
-    pub by_active: Vec<u64>,
+    pub by_active: ByThreads,
     /// `active_ns` of working pieces by the number of working threads.
-    pub by_working: Vec<u64>,
+    pub by_working: ByThreads,
 }
 
 /// Why a thread was off the processors.
@@ -265,12 +270,12 @@ pub struct OffCpu {
     pub max_ns: u64,
     /// Of `sum_ns`, cut short by the end of the recording.
     pub unfinished_ns: u64,
-    /// `hist[i]`: waits of [2^i, 2^(i+1)) ns; trailing zeroes cut.
-    pub hist: Vec<u64>,
+    /// How long they were, nanoseconds.
+    pub hist: Powers,
     /// `sum_ns` by the number of threads active meanwhile: by [`bucket`], trailing zeroes cut.
-    pub by_active: Vec<u64>,
+    pub by_active: ByThreads,
     /// The same by working threads.
-    pub by_working: Vec<u64>,
+    pub by_working: ByThreads,
 }
 
 /// Who ended a wait.

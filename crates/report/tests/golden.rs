@@ -11,7 +11,7 @@ use convoy_testkit::{assert_golden, ms, ns, us, ProfileBuilder};
 /// Runs `check` on the report of a profile.
 fn with_report(profile: &Profile, check: impl FnOnce(&Report<'_>)) {
     let thresholds = Thresholds::default();
-    let model = Model::build(profile);
+    let model = Model::build(profile.clone());
     let analysis = convoy_detect::analyze(&model, &thresholds);
     check(&Report {
         model: &model,

@@ -8,7 +8,7 @@
 //! Virtual time is in fixed point, so that sums over threads and rows are exact: they differ from the time
 //! with at least one active thread only by the division's remainder, under 2^-32 ns per event and thread.
 
-use convoy_profile::bucket;
+use convoy_profile::{bucket, ByThreads};
 
 /// Buckets that are compared and copied together: a cache line of them.
 const BLOCK: usize = 8;
@@ -100,7 +100,7 @@ impl Level {
 
     /// Brings `copy`, made at step `seen`, up to date, and adds the difference to `into`. A block that has
     /// not changed since is not looked at: the cost is that of the levels reached meanwhile, not of all.
-    fn lap(&self, copy: &mut Buckets, seen: u64, mut into: Option<&mut Buckets>) {
+    fn lap(&self, copy: &mut Buckets, seen: u64, mut into: Option<&mut Reached>) {
         lengthen(copy, self.ns.len());
         let blocks = self.ns.iter().zip(copy.iter_mut()).zip(&self.changed);
         for (b, ((now, old), &changed)) in blocks.enumerate() {
@@ -108,8 +108,7 @@ impl Level {
                 continue;
             }
             if let Some(into) = into.as_deref_mut() {
-                lengthen(into, b + 1);
-                let sums = &mut into[b];
+                let sums = into.block(b);
                 for i in 0..BLOCK {
                     sums[i] += now[i] - old[i];
                 }
@@ -119,8 +118,35 @@ impl Level {
     }
 }
 
-/// At least so many blocks. Not one more: each thread and each row has some, and they grow only where the number of
-/// active threads reaches a new height.
+/// Time by bucket, without the blocks that were never reached: there may be a hundred thousand rows, of which each knows few
+/// of the heights that the number of threads has been at.
+#[derive(Debug, Default, Clone)]
+struct Reached(Vec<(usize, [u64; BLOCK])>);
+
+impl Reached {
+    /// The block with this number.
+    fn block(&mut self, b: usize) -> &mut [u64; BLOCK] {
+        let at = self.0.iter().position(|(block, _)| *block >= b);
+        let at = at.unwrap_or(self.0.len());
+        if self.0.get(at).is_none_or(|(block, _)| *block != b) {
+            self.0.reserve_exact(1);
+            self.0.insert(at, (b, [0; BLOCK]));
+        }
+        &mut self.0[at].1
+    }
+
+    fn flat(&self) -> ByThreads {
+        let mut all = Buckets::new();
+        for (b, sums) in &self.0 {
+            all.resize(*b, [0; BLOCK]);
+            all.push(*sums);
+        }
+        flat(all).into()
+    }
+}
+
+/// At least so many blocks. Not one more: each thread has some, and they grow only where the number of active threads
+/// reaches a new height.
 fn lengthen(buckets: &mut Buckets, blocks: usize) {
     if let Some(missing) = blocks.checked_sub(buckets.len()).filter(|n| *n > 0) {
         buckets.reserve_exact(missing);
@@ -156,16 +182,17 @@ pub(crate) struct Mark {
 /// Time by the number of active and of working threads.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
-    active: Buckets,
+    active: Reached,
     /// None = as `active`.
-    working: Option<Buckets>,
+    working: Option<Reached>,
 }
 
 impl Spread {
     /// By active and by working threads.
-    pub fn finish(self) -> [Vec<u64>; 2] {
-        let working = self.working.unwrap_or_else(|| self.active.clone());
-        [self.active, working].map(flat)
+    pub fn finish(self) -> [ByThreads; 2] {
+        let active = self.active.flat();
+        let working = self.working.map(|working| working.flat());
+        [active.clone(), working.unwrap_or(active)]
     }
 }
 
@@ -279,11 +306,8 @@ impl Clock {
 }
 
 fn flat(buckets: Buckets) -> Vec<u64> {
-    trimmed(buckets.into_flattened())
-}
-
-/// Without trailing zeroes.
-pub(crate) fn trimmed(mut hist: Vec<u64>) -> Vec<u64> {
+    // Without trailing zeroes.
+    let mut hist = buckets.into_flattened();
     let used = hist.iter().rposition(|&n| n != 0).map_or(0, |i| i + 1);
     hist.truncate(used);
     hist.shrink_to_fit();

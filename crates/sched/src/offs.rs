@@ -2,9 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
-use convoy_profile::{NameIx, OffCpu, OffIx, OffReason, StackIx, ThreadRef};
+use convoy_profile::{NameIx, OffCpu, OffIx, OffReason, Powers, StackIx, ThreadRef};
 
-use crate::clock::{trimmed, Clock, Mark, Spread};
+use crate::clock::{Clock, Mark, Spread};
 use crate::event::Place;
 use crate::table::{Last, Table};
 
@@ -39,7 +39,7 @@ struct Row {
     sum_ns: u64,
     max_ns: u64,
     unfinished_ns: u64,
-    hist: Vec<u64>,
+    hist: Powers,
     spread: Spread,
 }
 
@@ -91,7 +91,7 @@ impl Offs {
             sum_ns: 0,
             max_ns: 0,
             unfinished_ns: 0,
-            hist: Vec::new(),
+            hist: Powers::default(),
             spread: Spread::default(),
         });
         if let Some(row) = self.0.rows.get_mut(ix as usize) {
@@ -114,13 +114,7 @@ impl Offs {
         if !finished {
             row.unfinished_ns += ns;
         }
-        let power = ns.max(1).ilog2() as usize;
-        if row.hist.len() <= power {
-            row.hist.resize(power + 1, 0);
-        }
-        if let Some(n) = row.hist.get_mut(power) {
-            *n += 1;
-        }
+        row.hist.count(ns);
     }
 
     pub fn finish(self) -> OffsOut {
@@ -139,7 +133,7 @@ impl Offs {
                 sum_ns: row.sum_ns,
                 max_ns: row.max_ns,
                 unfinished_ns: row.unfinished_ns,
-                hist: trimmed(row.hist),
+                hist: row.hist,
                 by_active,
                 by_working,
             }

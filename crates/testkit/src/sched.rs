@@ -6,8 +6,9 @@ mod timeline;
 use std::collections::BTreeMap;
 
 use convoy_profile::{
-    bucket, Bin, Bins, CodeFrom, LoopIx, NameIx, OffCpu, OffIx, OffReason, Profile, Sched,
-    SchedSource, SchedThread, Slice, SpinKind, SpinLoop, StackIx, ThreadIx, ThreadRef, Wake, Waker,
+    bucket, Bin, Bins, ByThreads, CodeFrom, LoopIx, NameIx, OffCpu, OffIx, OffReason, Profile,
+    Sched, SchedSource, SchedThread, Slice, SpinKind, SpinLoop, StackIx, ThreadIx, ThreadRef, Wake,
+    Waker,
 };
 
 /// A sample is taken every 3 ms of CPU time.
@@ -353,11 +354,11 @@ impl<'a> Sweep<'a> {
         slice.active_ns += ns;
         slice.cm_ns += cm;
         row.cm_ns += cm;
-        add(&mut slice.by_active, active, ns);
+        add_to(&mut slice.by_active, active, ns);
         if code.spin.is_none() {
             slice.cm_working_ns += ns as f64 / working as f64;
             row.cm_working_ns += ns as f64 / working as f64;
-            add(&mut slice.by_working, working, ns);
+            add_to(&mut slice.by_working, working, ns);
         }
         row.slices += u64::from(begins);
         if on_cpu {
@@ -396,10 +397,10 @@ impl<'a> Sweep<'a> {
         row.max_ns = row.max_ns.max(length);
         if step.begins {
             row.n += 1;
-            add_one(&mut row.hist, length.max(1).ilog2() as usize);
+            row.hist.count(length);
         }
-        add(&mut row.by_active, step.active, ns);
-        add(&mut row.by_working, step.working, ns);
+        add_to(&mut row.by_active, step.active, ns);
+        add_to(&mut row.by_working, step.working, ns);
         ix as OffIx
     }
 
@@ -472,19 +473,18 @@ impl<'a> Sweep<'a> {
     }
 }
 
+fn add_to(histogram: &mut ByThreads, threads: usize, ns: u64) {
+    let mut longer = histogram.to_vec();
+    add(&mut longer, threads, ns);
+    *histogram = longer.into();
+}
+
 fn add(histogram: &mut Vec<u64>, threads: usize, ns: u64) {
     let at = bucket(threads);
     if histogram.len() <= at {
         histogram.resize(at + 1, 0);
     }
     histogram[at] += ns;
-}
-
-fn add_one(histogram: &mut Vec<u64>, at: usize) {
-    if histogram.len() <= at {
-        histogram.resize(at + 1, 0);
-    }
-    histogram[at] += 1;
 }
 
 #[cfg(test)]
@@ -508,7 +508,7 @@ mod tests {
         assert_eq!(sched.active, [0, ms(40)]);
         assert_eq!(sched.threads[0].cm_ns, ms(10) as f64);
         assert_eq!(sched.threads[1].cm_ns, ms(30) as f64);
-        assert_eq!(sched.offs[0].by_active, [0, ms(30)]);
+        assert_eq!(sched.offs[0].by_active[..], [0, ms(30)]);
         assert_eq!(sched.wakes[0].waker_running_ns, ms(30));
         let lanes = sched.timeline.unwrap().lanes;
         let waits = convoy_profile::Doing::Waiting(Some(0));

@@ -21,7 +21,7 @@ pub struct Reading {
 
 impl Reading {
     /// Of a profile: a run that has ended.
-    pub fn of_profile(profile: &Profile) -> Self {
+    pub fn of_profile(profile: Profile) -> Self {
         Self {
             model: Model::build(profile),
             running: false,
@@ -65,7 +65,7 @@ impl Source for Live {
         let read = cpu_time();
         self.names.resolve(&mut profile);
         let named = cpu_time();
-        let model = Model::build(&profile);
+        let model = Model::build(profile);
         // The first time all symbols are read, and then hardly any: that says nothing of the next reading.
         let once = if self.began {
             Duration::ZERO

@@ -54,7 +54,7 @@ fn reading(seconds: u64) -> Reading {
     Reading {
         running: true,
         cpu: Duration::from_millis(3),
-        ..Reading::of_profile(&program(seconds))
+        ..Reading::of_profile(program(seconds))
     }
 }
 
@@ -366,7 +366,7 @@ fn names_from_a_program_cannot_write_to_the_terminal() {
     p.exit(Exit::Running);
     p.thread("evil\x1b[2J\x07\u{9b}31m").cpu(ms(900));
     let mut app = App::new("process 1000".into(), Duration::from_secs(1));
-    app.read(Reading::of_profile(&p.build()));
+    app.read(Reading::of_profile(p.build()));
     let text = app.text(100) + &app.json();
     assert!(text.contains("evil?[2J??31m"), "{text}");
     let control = |c: char| c.is_control() && c != '\n';
@@ -405,7 +405,7 @@ fn one_reading_as_text_and_as_json() {
 #[test]
 fn an_empty_recording_says_so() {
     let mut app = App::new("process 1000".into(), Duration::from_secs(1));
-    app.read(Reading::of_profile(&Profile::default()));
+    app.read(Reading::of_profile(Profile::default()));
     assert_eq!(screen(&mut app)[4], "no lock was taken so far");
     assert!(app.text(80).contains("locks: none"));
 }

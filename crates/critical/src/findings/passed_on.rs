@@ -15,16 +15,24 @@ const LEAST: f64 = 1e-3;
 const LARGE: f64 = 0.3;
 
 /// What those did meanwhile who were waited for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Parts {
-    /// Off the processors: in which waits.
-    off: BTreeMap<OffId, f64>,
+    /// Off the processors: in which waits. A hundred thousand rows have one or two of them each, for which a map is large.
+    off: Box<[(OffId, f64)]>,
     running: f64,
     /// Ready to run, without a processor.
     delayed: f64,
 }
 
-impl Parts {
+/// The same while it is put together.
+#[derive(Debug, Default)]
+struct Sum {
+    off: BTreeMap<OffId, f64>,
+    running: f64,
+    delayed: f64,
+}
+
+impl Sum {
     fn add(&mut self, wake: &Wake, scale: f64) {
         self.running += wake.waker_running_ns as f64 * scale;
         self.delayed += wake.waker_delayed_ns as f64 * scale;
@@ -33,25 +41,36 @@ impl Parts {
         }
     }
 
+    fn parts(self) -> Parts {
+        Parts {
+            off: self.off.into_iter().collect(),
+            running: self.running,
+            delayed: self.delayed,
+        }
+    }
+}
+
+impl Parts {
     /// Puts in the place of waits for the same lock what was done during those.
     fn resolved(&self, view: &View, of: OffId, known: &BTreeMap<OffId, Self>) -> Self {
-        let mut sum = Self {
+        let mut sum = Sum {
             off: BTreeMap::new(),
-            ..*self
+            running: self.running,
+            delayed: self.delayed,
         };
-        for (&id, &part) in &self.off {
+        for &(id, part) in &self.off {
             match known.get(&id).filter(|_| same_lock(view, of, id)) {
                 Some(parts) => {
                     sum.running += part * parts.running.min(1.0);
                     sum.delayed += part * parts.delayed.min(1.0);
-                    for (&id, &share) in parts.off.iter().filter(|(_, &share)| share >= LEAST) {
+                    for &(id, share) in parts.off.iter().filter(|(_, share)| *share >= LEAST) {
                         *sum.off.entry(id).or_default() += part * share.min(1.0);
                     }
                 }
                 None => *sum.off.entry(id).or_default() += part,
             }
         }
-        sum
+        sum.parts()
     }
 }
 
@@ -62,14 +81,18 @@ pub(crate) struct PassedOn {
 
 impl PassedOn {
     pub(crate) fn of(view: &View) -> Self {
-        let mut direct: BTreeMap<OffId, Parts> = BTreeMap::new();
+        let mut sums: BTreeMap<OffId, Sum> = BTreeMap::new();
         let locks = |wake: &&Wake| lock_wait(view, wake).is_some();
         for wake in view.sched.wakes.iter().filter(locks) {
             if let Some(off) = view.sched.off(wake.off) {
                 let share = 1.0 / (off.sum_ns as f64).max(1.0);
-                direct.entry(wake.off).or_default().add(wake, share);
+                sums.entry(wake.off).or_default().add(wake, share);
             }
         }
+        let direct: BTreeMap<OffId, Parts> = sums
+            .into_iter()
+            .map(|(off, sum)| (off, sum.parts()))
+            .collect();
         let mut by_off = direct.clone();
         for _ in 0..QUEUE {
             let resolved =
@@ -85,20 +108,20 @@ impl PassedOn {
     /// holder came back from a wait, and each time that the lock was handed on. The latter are for what holders did,
     /// in proportion. At most, what is a large part of that is why anybody waits at all.
     pub(crate) fn holders_waits(&self, view: &View, wake: &Wake) -> Vec<(OffId, f64, f64)> {
-        let mut parts = Parts::default();
-        parts.add(wake, 1.0);
-        let parts = parts.resolved(view, wake.off, &self.by_off);
-        let off: f64 = parts.off.values().sum();
+        let mut sum = Sum::default();
+        sum.add(wake, 1.0);
+        let parts = sum.parts().resolved(view, wake.off, &self.by_off);
+        let off: f64 = parts.off.iter().map(|(_, ns)| ns).sum();
         let known = (off + parts.running).max(1.0);
         let times = |id: OffId, ns: f64| {
             let row = view.sched.off(id);
             row.map_or(0.0, |row| ns * row.n as f64 / (row.sum_ns as f64).max(1.0))
         };
-        let came_back: f64 = parts.off.iter().map(|(&id, &ns)| times(id, ns)).sum();
+        let came_back: f64 = parts.off.iter().map(|&(id, ns)| times(id, ns)).sum();
         let each_time = parts.delayed / (came_back + wake.n as f64).max(1.0);
         let handed_on = each_time * wake.n as f64;
         let waited = (wake.wait_ns as f64 - parts.running).max(0.0);
-        let one = |(&id, &ns): (&OffId, &f64)| {
+        let one = |&(id, ns): &(OffId, f64)| {
             let expected = ns + each_time * times(id, ns) + handed_on * ns / known;
             let why = off >= LARGE * known;
             let most = if why { waited * ns / off.max(1.0) } else { 0.0 };

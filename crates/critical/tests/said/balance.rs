@@ -161,7 +161,7 @@ fn threads_that_are_taken_off_all_the_time_are_too_many() {
         for th in &mut profile.sched.as_mut().unwrap().threads {
             th.preemptions = preemptions;
         }
-        Model::build(&profile)
+        Model::build(profile)
     };
     let a = analysis(&crowd(20_000));
     assert_eq!(only(&a).id, "too-many-threads");
@@ -198,7 +198,7 @@ fn threads_that_hand_over_a_lock_are_not_too_many() {
         for wake in &mut profile.sched.as_mut().unwrap().wakes {
             wake.n = 10_000;
         }
-        Model::build(&profile)
+        Model::build(profile)
     };
     assert!(ids(&analysis(&wakes_at(false))).contains(&"too-many-threads"));
     assert!(!ids(&analysis(&wakes_at(true))).contains(&"too-many-threads"));

@@ -13,7 +13,7 @@ fn build(sched: Option<Sched>) -> Model {
     p.site("f", "a.c", 1);
     let mut profile = p.build();
     profile.sched = sched;
-    Model::build(&profile)
+    Model::build(profile)
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn nonsense_is_survived() {
                 active_ns: r(),
                 running_ns: r(),
                 cm_ns: f64::from_bits(r()),
-                by_active: hist(&mut r),
-                by_working: hist(&mut r),
+                by_active: hist(&mut r).into(),
+                by_working: hist(&mut r).into(),
                 ..Slice::default()
             });
             sched.offs.push(OffCpu {
@@ -97,8 +97,8 @@ fn nonsense_is_survived() {
                 address: r(),
                 n: r(),
                 sum_ns: r(),
-                by_active: hist(&mut r),
-                by_working: hist(&mut r),
+                by_active: hist(&mut r).into(),
+                by_working: hist(&mut r).into(),
                 ..OffCpu::default()
             });
             sched.wakes.push(Wake {

@@ -10,7 +10,7 @@ use convoy_testkit::ProfileBuilder;
 pub fn model(p: ProfileBuilder, s: Schedule) -> Model {
     let mut profile = p.build();
     s.put_into(&mut profile);
-    Model::build(&profile)
+    Model::build(profile)
 }
 
 /// What is said of it. Whatever it is, the sums must hold.

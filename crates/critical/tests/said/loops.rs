@@ -64,7 +64,7 @@ fn spins(programs: &[&str], threads: &[&str], loops: &[Loop]) -> Vec<Finding> {
     for (spin, of) in all.iter_mut().zip(loops.iter().cycle()) {
         (spin.lo, spin.hi) = (of.begins, of.begins + 0x10);
     }
-    let a = analysis(&Model::build(&profile));
+    let a = analysis(&Model::build(profile));
     let all = a.findings.into_iter().chain(a.dismissed);
     all.filter(|f| f.id == "busy-waiting").collect()
 }

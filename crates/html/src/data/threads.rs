@@ -151,7 +151,7 @@ mod tests {
         p.thread("transform-0")
             .start("transform", "p.c", 2)
             .cpu(ms(950));
-        let model = Model::build(&p.build());
+        let model = Model::build(p.build());
         let (analysis, thresholds) = (Analysis::default(), Thresholds::default());
         let report = Report {
             model: &model,

@@ -28,22 +28,23 @@ use threads::Threads;
 
 impl Model {
     /// Joins what a profile holds. Rows whose indices lead nowhere are ignored: reading a file has
-    /// dropped and counted them already.
-    pub fn build(profile: &Profile) -> Self {
+    /// dropped and counted them already. What is large is moved: twice it may be more than there is memory for.
+    pub fn build(profile: Profile) -> Self {
         let mut model = Self {
             meta: profile.meta.clone(),
             ..Self::default()
         };
-        let mut mentions = Mentions::of(profile);
+        let mut mentions = Mentions::of(&profile);
         let mut names = sched::Names::default();
         for (ix, process) in profile.processes.iter().enumerate() {
             let mention = mentions.take(ix);
             names.processes.push(model.add_process(process, &mention));
         }
-        let sched = profile.sched.as_ref();
-        model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
         let sections = profile.sections.as_ref();
         model.sections = sections.map(|rows| sections::join(rows, &profile.processes, &names));
+        drop((profile.processes, profile.sections));
+        let sched = profile.sched;
+        model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
         model
     }
 

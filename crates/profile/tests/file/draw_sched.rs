@@ -180,8 +180,8 @@ fn slice(r: &mut Random, processes: &[Process], loops: usize) -> Slice {
         running_ns: r.number(),
         cm_ns,
         cm_working_ns: if r.flag() { cm_ns } else { amount(r) },
-        by_active,
-        by_working,
+        by_active: by_active.into(),
+        by_working: by_working.into(),
     }
 }
 
@@ -200,9 +200,9 @@ fn off(r: &mut Random, processes: &[Process], names: usize) -> OffCpu {
         sum_ns: r.number(),
         max_ns: r.number(),
         unfinished_ns: r.number(),
-        hist: numbers(r, 64),
-        by_active,
-        by_working,
+        hist: numbers(r, 64).into(),
+        by_active: by_active.into(),
+        by_working: by_working.into(),
     }
 }
 

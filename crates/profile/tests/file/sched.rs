@@ -35,7 +35,11 @@ pub fn assert_sound(sched: &Sched, processes: &[Process]) {
     for row in &sched.offs {
         assert!(thread(row.thread).is_some() && stack(row.thread, row.stack));
         assert!(within(row.name, sched.names.len()));
-        assert!(row.hist.len() <= 64 && row.by_active.len() <= 256 && row.by_working.len() <= 256);
+        assert!(
+            row.hist.each().len() <= 64
+                && row.by_active.len() <= 256
+                && row.by_working.len() <= 256
+        );
     }
     for row in &sched.wakes {
         assert!(within(Some(row.off), sched.offs.len()));
@@ -459,14 +463,14 @@ fn many_waits() -> Profile {
             n: times,
             sum_ns: times * each_ns,
             max_ns: 3 * each_ns,
-            hist: [vec![0; bin], vec![times / 2, times / 2]].concat(),
+            hist: [vec![0; bin], vec![times / 2, times / 2]].concat().into(),
             by_active: (0..20).map(|_| r.below(each_ns)).collect(),
-            by_working: vec![],
+            by_working: Default::default(),
             ..OffCpu::default()
         });
     }
     for off in &mut sched.offs {
-        off.by_working.clone_from(&off.by_active);
+        off.by_working = off.by_active.clone();
     }
     profile
 }

@@ -14,7 +14,7 @@ use crate::page;
 /// The page of a profile with both rooms' findings put together.
 fn text(profile: &Profile, view: View) -> String {
     let thresholds = Thresholds::default();
-    let model = Model::build(profile);
+    let model = Model::build(profile.clone());
     let mut analysis = convoy_detect::analyze(&model, &thresholds);
     let critical = analyze(&model, &convoy_critical::Thresholds::default());
     cross_check(&model, &critical, &mut analysis.findings);

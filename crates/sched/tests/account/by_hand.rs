@@ -59,8 +59,8 @@ fn cmetric_is_the_sum_of_dt_by_n() {
     for (tid, cm) in [(1, 15.0 + third), (2, 10.0 + third), (3, 15.0 + third)] {
         assert!((thread(tid, &out).cm_ns - cm).abs() < 1e-6, "{tid}");
     }
-    assert_eq!(slice(1, 5, &out).by_active, [0, 10, 10, 10]);
-    assert_eq!(slice(2, 5, &out).by_active, [0, 0, 20, 10]);
+    assert_eq!(slice(1, 5, &out).by_active[..], [0, 10, 10, 10]);
+    assert_eq!(slice(2, 5, &out).by_active[..], [0, 0, 20, 10]);
     assert_eq!(slice(2, 5, &out).from, CodeFrom::StackTop);
     assert_eq!(thread(2, &out).delayed_ns, 2);
     assert_eq!(thread(2, &out).blocked_ns, 10 + 20);
@@ -71,9 +71,9 @@ fn cmetric_is_the_sum_of_dt_by_n() {
         rows.find(|o| o.thread == t && o.reason == reason && o.stack == stack)
             .unwrap()
     };
-    assert_eq!(wait(OffReason::Futex, 9).by_active, [0, 10, 10]);
+    assert_eq!(wait(OffReason::Futex, 9).by_active[..], [0, 10, 10]);
     assert_eq!(wait(OffReason::Futex, 5).unfinished_ns, 10);
-    assert_eq!(wait(OffReason::Futex, 9).hist, [0, 0, 0, 0, 1]);
+    assert_eq!(wait(OffReason::Futex, 9).hist, vec![0, 0, 0, 0, 1].into());
 }
 
 /// Samples at 10 (stack 1) and 25 (stack 2) in a slice of 0..40: 10, 15 + the tail of 15.
@@ -111,7 +111,7 @@ fn a_slice_cut_by_the_end_is_of_unknown_code() {
     let out = account(OPTIONS, &[&events[..], &ends].concat(), 30);
     check(&out);
     assert_eq!(slice(1, 0, &out).from, CodeFrom::Unknown);
-    assert_eq!(slice(1, 0, &out).by_active, [0, 20, 10]);
+    assert_eq!(slice(1, 0, &out).by_active[..], [0, 20, 10]);
     assert_eq!(slice(2, 0, &out).active_ns, 10);
 }
 
@@ -140,9 +140,9 @@ fn a_spinner_is_active_and_does_not_work() {
     assert_eq!(thread(2, &out).spinning_ns, 20);
     let spun = slice(2, 1, &out);
     assert_eq!((spun.spin, spun.n, spun.active_ns), (Some(8), 2, 20));
-    assert_eq!(spun.by_working, [0, 0, 10]);
+    assert_eq!(spun.by_working[..], [0, 0, 10]);
     assert_eq!(slice(2, 2, &out).active_ns, 20);
-    assert_eq!(slice(2, 2, &out).by_working, [0, 0, 10]);
+    assert_eq!(slice(2, 2, &out).by_working[..], [0, 0, 10]);
 }
 
 /// What passed before the first sample of a loop counts as waiting for one sampling period only.
@@ -212,7 +212,7 @@ fn preempted_time_is_a_row_and_yet_active() {
         .find(|o| o.reason == OffReason::Preempted)
         .unwrap();
     assert_eq!((row.stack, row.n, row.sum_ns), (6, 1, 20));
-    assert_eq!(row.by_active, [0, 0, 20]);
+    assert_eq!(row.by_active[..], [0, 0, 20]);
     assert_eq!(slice(2, 9, &out).running_ns, 30);
     assert_eq!(slice(2, 9, &out).active_ns, 50);
 }

@@ -131,7 +131,7 @@ fn check_rows(s: &Sched) {
     for r in &s.offs {
         assert_eq!(sum(&r.by_active), r.sum_ns);
         assert_eq!(sum(&r.by_working), r.sum_ns);
-        assert_eq!(sum(&r.hist), r.n);
+        assert_eq!(r.hist.sum(), r.n);
         assert!(r.max_ns <= r.sum_ns && r.unfinished_ns <= r.sum_ns);
     }
     for w in &s.wakes {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The scheduler's rows, joined with a model that is complete otherwise.
-pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut Names) -> Sched {
+pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Names) -> Sched {
     let mut joiner = Joiner {
         model,
         objects: ByAddress::of(model),
@@ -21,27 +21,27 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
         dropped: 0,
         names,
     };
-    let threads = joiner.keep(&from.threads, Joiner::thread).0;
-    let (slices, slice_ids) = joiner.keep(&from.slices, Joiner::slice);
-    let (offs, off_ids) = joiner.keep(&from.offs, Joiner::off);
-    let (wakes, wake_ids) = joiner.keep(&from.wakes, |this, row| this.wake(row, &off_ids));
-    let loops = from.loops.iter().enumerate();
+    let threads = joiner.keep(from.threads, Joiner::thread).0;
+    let (slices, slice_ids) = joiner.keep(from.slices, Joiner::slice);
+    let (offs, off_ids) = joiner.keep(from.offs, Joiner::off);
+    let (wakes, wake_ids) = joiner.keep(from.wakes, |this, row| this.wake(row, &off_ids));
+    let loops = from.loops.into_iter().enumerate();
     let loops = loops.map(|(ix, row)| joiner.spin_loop(ix, row)).collect();
     let places = Places {
         slices: &slice_ids,
         offs: &off_ids,
         wakes: &wake_ids,
     };
-    let timeline = from.timeline.as_ref();
-    let timeline = timeline.map(|timeline| places.timeline(timeline, joiner.names));
+    let timeline = from
+        .timeline
+        .map(|timeline| places.timeline(timeline, joiner.names));
     // What comes after the end of all threads is no part of the run: nobody was there, and nobody waited.
     let last = threads.iter().map(|th: &SchedThread| th.end_ns).max();
     let end_ns = last
         .unwrap_or(from.end_ns)
         .clamp(from.start_ns.min(from.end_ns), from.end_ns);
     let after = from.end_ns.saturating_sub(end_ns);
-    let within = |levels: &[u64]| {
-        let mut levels = levels.to_vec();
+    let within = |mut levels: Vec<u64>| {
         if let Some(none) = levels.first_mut() {
             *none = none.saturating_sub(after);
         }
@@ -62,9 +62,9 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
         end_ns,
         events: from.events,
         sample_period_ns: from.sample_period_ns,
-        active: within(&from.active),
-        working: within(&from.working),
-        running: within(&from.running),
+        active: within(from.active),
+        working: within(from.working),
+        running: within(from.running),
         bin_width_ns: from.bins.width_ns,
         bins: from
             .bins
@@ -78,8 +78,8 @@ pub(in crate::build) fn join(model: &Model, from: &profile::Sched, names: &mut N
         offs,
         wakes,
         loops,
-        names: from.names.clone(),
-        lost: from.lost.clone(),
+        names: from.names,
+        lost: from.lost,
         contradictions: from.contradictions,
         dropped_rows: joiner.dropped,
         timeline,
@@ -99,8 +99,8 @@ impl Joiner<'_> {
     /// The rows that lead somewhere, and where each of the old ones went.
     fn keep<T, U>(
         &mut self,
-        rows: &[T],
-        translate: impl Fn(&Self, &T) -> Option<U>,
+        rows: Vec<T>,
+        translate: impl Fn(&Self, T) -> Option<U>,
     ) -> (Vec<U>, Vec<Option<u32>>) {
         let mut kept = Vec::with_capacity(rows.len());
         let mut ids = Vec::with_capacity(rows.len());
@@ -113,7 +113,7 @@ impl Joiner<'_> {
         (kept, ids)
     }
 
-    fn thread(&self, row: &profile::SchedThread) -> Option<SchedThread> {
+    fn thread(&self, row: profile::SchedThread) -> Option<SchedThread> {
         Some(SchedThread {
             thread: self.names.thread(row.thread)?,
             start_ns: row.start_ns,
@@ -130,7 +130,7 @@ impl Joiner<'_> {
         })
     }
 
-    fn slice(&self, row: &profile::Slice) -> Option<Slice> {
+    fn slice(&self, row: profile::Slice) -> Option<Slice> {
         Some(Slice {
             thread: self.names.thread(row.thread)?,
             site: self.names.site(row.thread.process, row.stack),
@@ -141,8 +141,8 @@ impl Joiner<'_> {
             running_ns: row.running_ns,
             cm_ns: finite(row.cm_ns),
             cm_working_ns: finite(row.cm_working_ns),
-            by_active: row.by_active.clone(),
-            by_working: row.by_working.clone(),
+            by_active: row.by_active,
+            by_working: row.by_working,
         })
     }
 
@@ -150,14 +150,14 @@ impl Joiner<'_> {
         ix.filter(|&ix| (ix as usize) < self.loops).map(LoopId)
     }
 
-    fn off(&self, row: &profile::OffCpu) -> Option<OffCpu> {
+    fn off(&self, row: profile::OffCpu) -> Option<OffCpu> {
         let process = ProcessId(row.thread.process);
         let object = (row.reason == OffReason::Futex && row.address != 0)
             .then(|| self.objects.holds(self.model, process, row.address));
         Some(OffCpu {
             thread: self.names.thread(row.thread)?,
             site: self.names.site(row.thread.process, row.stack),
-            kernel_stack: row.kernel_stack.clone(),
+            kernel_stack: row.kernel_stack,
             reason: row.reason,
             nr: row.nr,
             address: row.address,
@@ -170,13 +170,12 @@ impl Joiner<'_> {
             sum_ns: row.sum_ns,
             max_ns: row.max_ns,
             unfinished_ns: row.unfinished_ns,
-            hist: row.hist.clone(),
-            by_active: row.by_active.clone(),
-            by_working: row.by_working.clone(),
+            by_active: row.by_active,
+            by_working: row.by_working,
         })
     }
 
-    fn wake(&self, row: &profile::Wake, offs: &[Option<u32>]) -> Option<Wake> {
+    fn wake(&self, row: profile::Wake, offs: &[Option<u32>]) -> Option<Wake> {
         let off = |ix: profile::OffIx| offs.get(ix as usize).copied().flatten().map(OffId);
         let waker = match row.waker {
             profile::Waker::Unknown => Waker::Unknown,
@@ -188,7 +187,7 @@ impl Joiner<'_> {
                 })
             }
         };
-        let waker_off = row.waker_off.iter();
+        let waker_off = row.waker_off.into_iter();
         Some(Wake {
             off: off(row.off)?,
             waker,
@@ -198,12 +197,12 @@ impl Joiner<'_> {
             waker_running_ns: row.waker_running_ns,
             waker_delayed_ns: row.waker_delayed_ns,
             waker_off: waker_off
-                .filter_map(|&(ix, ns)| Some((off(ix)?, ns)))
+                .filter_map(|(ix, ns)| Some((off(ix)?, ns)))
                 .collect(),
         })
     }
 
-    fn spin_loop(&mut self, ix: usize, row: &profile::SpinLoop) -> SpinLoop {
+    fn spin_loop(&mut self, ix: usize, row: profile::SpinLoop) -> SpinLoop {
         let process = self.names.processes.get_mut(row.process as usize);
         let frames = process
             .and_then(|process| process.loops.remove(&ix))
@@ -215,7 +214,7 @@ impl Joiner<'_> {
             lo: row.lo,
             hi: row.hi,
             kind: row.kind,
-            evidence: row.evidence.clone(),
+            evidence: row.evidence,
             samples: row.samples,
         }
     }

@@ -14,23 +14,25 @@ pub(super) struct Places<'a> {
 
 impl Places<'_> {
     /// Lanes of threads that never ran are left out.
-    pub(super) fn timeline(&self, from: &profile::Timeline, names: &Names) -> Timeline {
-        let lane = |lane: &profile::Lane| {
-            let intervals = lane.intervals.iter();
+    pub(super) fn timeline(&self, from: profile::Timeline, names: &Names) -> Timeline {
+        let lane = |mut lane: profile::Lane| {
+            for interval in &mut lane.intervals {
+                *interval = self.interval(*interval);
+            }
             Some(Lane {
                 thread: names.thread(lane.thread)?,
-                intervals: intervals.map(|interval| self.interval(interval)).collect(),
+                intervals: lane.intervals,
             })
         };
         Timeline {
             limit: from.limit,
             merged_below_ns: from.merged_below_ns,
             threads_left_out: from.threads_left_out,
-            lanes: from.lanes.iter().filter_map(lane).collect(),
+            lanes: from.lanes.into_iter().filter_map(lane).collect(),
         }
     }
 
-    fn interval(&self, interval: &profile::Interval) -> profile::Interval {
+    fn interval(&self, interval: profile::Interval) -> profile::Interval {
         let place = |places: &[Option<u32>], ix: Option<u32>| *places.get(ix? as usize)?;
         let doing = match interval.doing {
             Doing::Running(ix) => Doing::Running(place(self.slices, ix)),
@@ -42,7 +44,7 @@ impl Places<'_> {
         profile::Interval {
             doing,
             wake: place(self.wakes, interval.wake),
-            ..*interval
+            ..interval
         }
     }
 }

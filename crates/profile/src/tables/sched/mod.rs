@@ -8,7 +8,7 @@ mod wakes;
 
 use super::zip_columns;
 use crate::bytes::{In, Malformed, Out};
-use crate::ThreadRef;
+use crate::{ByThreads, ThreadRef};
 pub(crate) use timeline::LaneRow;
 
 /// Bins of a histogram by the number of threads, at most: [`crate::bucket`] has 176 for the four million
@@ -29,19 +29,23 @@ fn threads(rows: usize, input: &mut In<'_>) -> Result<Vec<ThreadRef>, Malformed>
 }
 
 /// Lengths, then the bins of all rows.
-fn put_hists<'a>(out: &mut Out, hists: impl Iterator<Item = &'a Vec<u64>> + Clone, bins: usize) {
+fn put_hists<'a>(out: &mut Out, hists: impl Iterator<Item = &'a ByThreads> + Clone, bins: usize) {
     out.values(hists.clone().map(|hist| hist.len().min(bins) as u64));
     for hist in hists {
         out.values(hist.iter().take(bins).copied());
     }
 }
 
-fn hists(rows: usize, input: &mut In<'_>, bins: usize) -> Result<Vec<Vec<u64>>, Malformed> {
+fn hists<T: From<Vec<u64>>>(
+    rows: usize,
+    input: &mut In<'_>,
+    bins: usize,
+) -> Result<Vec<T>, Malformed> {
     let lengths: Vec<u64> = input.values(rows)?;
     lengths
         .into_iter()
         .map(|length| match usize::try_from(length) {
-            Ok(length) if length <= bins => input.values(length),
+            Ok(length) if length <= bins => input.values(length).map(T::from),
             _ => Err(Malformed::Number),
         })
         .collect()

@@ -4,14 +4,14 @@ use super::{flags, hists, put_hists, put_threads, threads, THREAD_BUCKETS, TIME_
 use crate::bytes::{In, Malformed, Out};
 use crate::tables::texts::{Dictionary, Texts};
 use crate::tables::{codes, lengths, option, options, zip_columns, Row};
-use crate::OffCpu;
+use crate::{ByThreads, OffCpu, Powers};
 
 impl Row for OffCpu {
     const TAG: [u8; 4] = *b"SOFF";
     const NAME: &'static str = "times off the processors";
 
     fn weight(&self) -> usize {
-        let bins = self.hist.len() + self.by_active.len() + self.by_working.len();
+        let bins = self.hist.each().len() + self.by_active.len() + self.by_working.len();
         let names: usize = self.kernel_stack.iter().map(|name| 24 + name.len()).sum();
         192 + 8 * bins + names
     }
@@ -33,7 +33,7 @@ impl Row for OffCpu {
         out.values(rows.iter().map(|row| row.sum_ns));
         out.values(rows.iter().map(|row| row.max_ns));
         out.values(rows.iter().map(|row| row.unfinished_ns));
-        put_hists(out, rows.iter().map(|row| &row.hist), TIME_BUCKETS);
+        put_powers(out, rows.iter().map(|row| &row.hist));
         put_hists(out, rows.iter().map(|row| &row.by_active), THREAD_BUCKETS);
         let differs = |row: &&Self| row.by_working != row.by_active;
         out.values(rows.iter().map(|row| u8::from(differs(&row))));
@@ -60,7 +60,7 @@ impl Row for OffCpu {
         let max_ns = input.values(rows)?;
         let unfinished_ns = input.values(rows)?;
         let hist = hists(rows, input, TIME_BUCKETS)?;
-        let by_active = hists(rows, input, THREAD_BUCKETS)?;
+        let by_active: Vec<ByThreads> = hists(rows, input, THREAD_BUCKETS)?;
         let (differs, apart) = flags(rows, input)?;
         let mut apart = hists(apart, input, THREAD_BUCKETS)?.into_iter();
         let by_working: Vec<_> = differs
@@ -90,6 +90,14 @@ impl Row for OffCpu {
                 by_working
             }
         ))
+    }
+}
+
+/// Lengths, then the bins of all rows.
+fn put_powers<'a>(out: &mut Out, powers: impl Iterator<Item = &'a Powers> + Clone) {
+    out.values(powers.clone().map(|powers| powers.each().len() as u64));
+    for powers in powers {
+        out.values(powers.each());
     }
 }
 

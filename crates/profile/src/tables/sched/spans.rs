@@ -4,7 +4,7 @@
 use super::{flags, hists, put_hists, put_threads, threads, THREAD_BUCKETS};
 use crate::bytes::{In, Malformed, Out};
 use crate::tables::{codes, option, options, zip_columns, Row};
-use crate::{SchedThread, Slice};
+use crate::{ByThreads, SchedThread, Slice};
 
 impl Row for SchedThread {
     const TAG: [u8; 4] = *b"STHR";
@@ -128,11 +128,11 @@ impl Row for Slice {
                 cm_ns,
                 cm_working_ns: cm_ns,
                 by_active,
-                by_working: Vec::new(),
+                by_working: ByThreads::default(),
             });
         for (slice, differs) in slices.iter_mut().zip(differs) {
             if !differs {
-                slice.by_working.clone_from(&slice.by_active);
+                slice.by_working = slice.by_active.clone();
             } else if let (Some(cm), Some(by)) = (cm_apart.next(), by_apart.next()) {
                 slice.cm_working_ns = cm;
                 slice.by_working = by;

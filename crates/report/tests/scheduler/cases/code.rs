@@ -108,7 +108,7 @@ pub fn serial_phase() -> World {
         object: Some(ready),
         n: 44,
         sum_ns: 1760 * MS,
-        by_working: vec![0, 1600 * MS, 0, 0, 160 * MS],
+        by_working: [0, 1600 * MS, 0, 0, 160 * MS].into(),
         ..OffCpu::default()
     }];
     w.finding(finding(

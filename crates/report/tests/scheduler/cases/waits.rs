@@ -156,7 +156,7 @@ pub fn blocking_io() -> World {
         object: Some(lock),
         n: 76,
         sum_ns: 1320 * MS,
-        by_working: vec![1100 * MS, 100 * MS, 0, 120 * MS],
+        by_working: [1100 * MS, 100 * MS, 0, 120 * MS].into(),
         ..OffCpu::default()
     }];
     w.finding(finding(
