@@ -377,7 +377,7 @@ pub struct Count {
     pub op: Op,
     /// Calls that were counted here. Blocking acquires: acquisitions.
     pub n: u64,
-    /// Failed tries; timeouts; signals and broadcasts that found nobody waiting.
+    /// Failed tries; timeouts; futex waits that found another value; signals and broadcasts that found nobody waiting.
     pub failed: u64,
     /// Sampled calls whose count is in [`Unattributed`]: weight for spreading that over objects.
     pub sampled: u64,
@@ -394,7 +394,7 @@ pub struct Unattributed {
     pub op: Op,
     /// Calls.
     pub n: u64,
-    /// Failed tries; timeouts; signals and broadcasts that found nobody waiting.
+    /// Failed tries; timeouts; futex waits that found another value; signals and broadcasts that found nobody waiting.
     pub failed: u64,
 }
 

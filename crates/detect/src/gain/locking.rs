@@ -8,7 +8,7 @@ use convoy_model::{
     FunctionKey, Model, ObjectId, Site, SiteFrame, SiteId, SyncCode, ThreadId, Use,
 };
 
-use crate::ops::{Locks, Role};
+use crate::ops::{role, Locks, Role};
 use crate::view::View;
 
 /// Samples of a lock's users from which on a share of them means something.
@@ -97,9 +97,12 @@ fn calls(u: &Use) -> f64 {
     u.calls.max(u.waits) as f64
 }
 
-/// Of these, those that were not in vain: what spinning on a trylock costs is not the price of having a lock.
+/// Of these, without tries in vain: what spinning on a trylock costs is not the price of having a lock. The futex call of a lock
+/// that fails has found it free, and was no try.
 pub(super) fn taken(u: &Use) -> f64 {
-    calls(u) - u.failed.min(u.calls) as f64
+    let tries = u.op.is_some_and(|op| role(op, true) == Role::Try);
+    let in_vain = if tries { u.failed.min(u.calls) } else { 0 };
+    calls(u) - in_vain as f64
 }
 
 fn function(model: &Model, site: SiteId) -> Option<FunctionKey<'_>> {
