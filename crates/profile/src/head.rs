@@ -12,6 +12,7 @@ pub(crate) const MODULES: Tag = *b"MODS";
 pub(crate) const NO_AGENT: Tag = *b"NOAG";
 pub(crate) const SCHED: Tag = *b"SCHD";
 pub(crate) const TIMELINE: Tag = *b"STIM";
+pub(crate) const LINES: Tag = *b"SLHD";
 pub(crate) const SECTIONS: Tag = *b"XSEC";
 pub(crate) const END: Tag = *b"END ";
 

@@ -8,6 +8,8 @@ mod bytes;
 mod data;
 mod error;
 mod head;
+mod lines;
+mod lines_parts;
 mod powers;
 mod read;
 mod sched;
@@ -24,6 +26,7 @@ mod write;
 
 pub use data::*;
 pub use error::ReadError;
+pub use lines::*;
 pub use powers::Powers;
 pub use sched::*;
 pub use section::FORMAT_VERSION;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
+    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -18,9 +18,9 @@ use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Count, Detail, Frame, Interval, Lost, Meta, Object, OffCpu, Pair, Process, Profile,
-    SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample, SectionSite, SectionWord,
-    Slice, SpinLoop, Thread, Unattributed, Wake,
+    Bin, Count, Detail, Frame, Interval, LineUse, Lost, Meta, Object, OffCpu, Pair, Process,
+    Profile, SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample, SectionSite,
+    SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed, Wake,
 };
 
 /// More processes than a machine can have.
@@ -146,6 +146,9 @@ impl Reader {
             TIMELINE => self.sched.timeline.head = Some(fixed(&payload)?),
             LaneRow::TAG => self.sched_rows(&payload, |sched| &mut sched.timeline.lanes)?,
             Interval::TAG => self.sched_rows(&payload, |sched| &mut sched.timeline.intervals)?,
+            LINES => self.sched.lines.head = Some(fixed(&payload)?),
+            SharedLine::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.lines)?,
+            LineUse::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.uses)?,
             SECTIONS => self.sections.head = Some(sections_head(&payload)?),
             SectionSite::TAG => self.section_rows(&payload, |of| &mut of.sites)?,
             SectionWord::TAG => self.section_rows(&payload, |of| &mut of.words)?,
@@ -322,6 +325,9 @@ fn is_of_the_run(tag: Tag) -> bool {
             | TIMELINE
             | LaneRow::TAG
             | Interval::TAG
+            | LINES
+            | SharedLine::TAG
+            | LineUse::TAG
             | SECTIONS
             | SectionSite::TAG
             | SectionWord::TAG
@@ -359,6 +365,9 @@ fn section_name(tag: Tag) -> String {
         TIMELINE => "timeline",
         LaneRow::TAG => LaneRow::NAME,
         Interval::TAG => Interval::NAME,
+        LINES => "cache lines",
+        SharedLine::TAG => SharedLine::NAME,
+        LineUse::TAG => LineUse::NAME,
         SECTIONS => "critical sections",
         SectionSite::TAG => SectionSite::NAME,
         SectionWord::TAG => SectionWord::NAME,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FrameIx, Powers, StackIx, ThreadIx, Timeline};
+use crate::{FrameIx, Powers, SharedLines, StackIx, ThreadIx, Timeline};
 
 /// Index into [`Sched::offs`].
 pub type OffIx = u32;
@@ -73,6 +73,8 @@ pub struct Sched {
     pub contradictions: u64,
     /// What every thread did when; `None` = not kept.
     pub timeline: Option<Timeline>,
+    /// Cache lines that several threads use; `None` = nobody looked: another machine than x86-64, or no eBPF.
+    pub lines: Option<SharedLines>,
 }
 
 /// Where scheduler events came from, and so what is in the data.

@@ -3,6 +3,7 @@
 
 use crate::bytes::Malformed;
 use crate::head::SchedHead;
+use crate::lines_parts::LinesParts;
 use crate::tables::Row;
 use crate::timeline_parts::{Tables, TimelineParts};
 use crate::warning::ReadWarning;
@@ -173,6 +174,7 @@ pub(crate) struct SchedParts {
     pub(crate) offs: Found<OffCpu>,
     pub(crate) wakes: Found<Wake>,
     pub(crate) timeline: TimelineParts,
+    pub(crate) lines: LinesParts,
 }
 
 impl SchedParts {
@@ -210,6 +212,7 @@ impl SchedParts {
         offs.check(head.offs, warnings, |row| known.off(row, &names));
         let mut wakes = self.wakes;
         wakes.check(head.wakes, warnings, |row| known.wake(row, &offs));
+        let lines = self.lines.finish(&known, warnings);
         let tables = Tables {
             slices: &slices,
             offs: &offs,
@@ -238,6 +241,7 @@ impl SchedParts {
             lost: lost.rows,
             contradictions: head.contradictions,
             timeline,
+            lines,
         })
     }
 
@@ -250,7 +254,8 @@ impl SchedParts {
             && self.bins.is_empty()
             && self.offs.is_empty()
             && self.wakes.is_empty()
-            && self.timeline.lanes.is_empty())
+            && self.timeline.lanes.is_empty()
+            && self.lines.lines.is_empty())
     }
 }
 

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
+    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
 };
+use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
 use crate::sections_parts::SectionsHead;
 use crate::tables::{chunks, LaneRow, Row, CHUNK_ROWS};
@@ -68,6 +69,9 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
         // It says what there should be, wherever the file ends.
         write_fixed(out, TIMELINE, 0, &TimelineHead::of(timeline))?;
     }
+    if let Some(lines) = &sched.lines {
+        write_fixed(out, LINES, 0, &LinesHead::of(lines))?;
+    }
     write_table(out, 0, &sched.names)?;
     write_table(out, 0, &sched.loops)?;
     write_table(out, 0, &sched.threads)?;
@@ -76,6 +80,10 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
     write_table(out, 0, &sched.bins.bins)?;
     write_table(out, 0, &sched.offs)?;
     write_table(out, 0, &sched.wakes)?;
+    if let Some(lines) = &sched.lines {
+        write_table(out, 0, &lines.lines)?;
+        write_table(out, 0, &lines.uses)?;
+    }
     sched
         .timeline
         .as_ref()

@@ -57,7 +57,44 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
             lanes: (0..n(r)).map(|_| lane(r, processes, &s, rows)).collect(),
         });
     }
+    if processes.iter().any(with_threads) && r.flag() {
+        s.lines = Some(lines(r, processes, rows));
+    }
     s
+}
+
+fn lines(r: &mut Random, processes: &[Process], rows: u64) -> SharedLines {
+    let mut all = SharedLines {
+        samples: r.number(),
+        unread: r.number(),
+        ..SharedLines::default()
+    };
+    for line in 0..r.below(rows + 1) as u32 {
+        let (ThreadRef { process, .. }, _) = place(r, processes);
+        all.lines.push(SharedLine {
+            process,
+            address: r.number(),
+            symbol: r.flag().then(|| r.text()),
+            samples: r.number(),
+            waits: r.number(),
+            turns: r.number(),
+        });
+        let of = &processes[process as usize];
+        let used = |r: &mut Random| LineUse {
+            line,
+            thread: r.index(of.threads.len()),
+            stack: r.index(of.stacks.len()),
+            offset: r.below(64) as u8,
+            size: r.number() as u8,
+            locked: r.flag(),
+            reads: r.flag(),
+            writes: r.flag(),
+            n: r.number(),
+        };
+        let n = r.below(4);
+        all.uses.extend((0..n).map(|_| used(r)));
+    }
+    all
 }
 
 fn lane(r: &mut Random, processes: &[Process], s: &Sched, rows: u64) -> Lane {

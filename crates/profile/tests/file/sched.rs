@@ -51,6 +51,16 @@ pub fn assert_sound(sched: &Sched, processes: &[Process]) {
             assert!(thread(waker).is_some() && stack(waker, ix));
         }
     }
+    if let Some(lines) = &sched.lines {
+        assert!(lines.lines.iter().all(|row| process(row.process).is_some()));
+        for row in &lines.uses {
+            let of = ThreadRef {
+                process: lines.lines[row.line as usize].process,
+                thread: row.thread,
+            };
+            assert!(thread(of).is_some() && stack(of, row.stack) && row.offset < 64);
+        }
+    }
     assert!(sched.active.len() <= 256 && sched.working.len() <= 256);
     for lane in sched.timeline.iter().flat_map(|timeline| &timeline.lanes) {
         assert!(thread(lane.thread).is_some());
@@ -81,7 +91,9 @@ fn full() -> Profile {
             let timeline = s.timeline.as_ref();
             let of_threads =
                 timeline.is_some_and(|t| t.lanes.iter().any(|l| l.intervals.len() > 1));
-            of_threads && small.iter().chain(&large).all(|&rows| rows > 1)
+            let lines = s.lines.as_ref();
+            let has_lines = lines.is_some_and(|l| l.lines.len() > 1 && l.uses.len() > 1);
+            of_threads && has_lines && small.iter().chain(&large).all(|&rows| rows > 1)
         })
     };
     (0..).map(|seed| profile(seed, 6)).find(full).unwrap()
@@ -105,14 +117,15 @@ fn a_file_cut_between_sections_names_the_tables_that_are_missing() {
     let begin = all.iter().position(|s| &s.0 == b"SCHD").unwrap();
     let tags: Vec<_> = all[begin..].iter().map(|s| s.0).collect();
     let order = [
-        b"SCHD", b"STIM", b"SNAM", b"SLUP", b"STHR", b"SLST", b"SLIC", b"SBIN", b"SOFF", b"SWAK",
-        b"SLAN", b"SINT", b"END ",
+        b"SCHD", b"STIM", b"SLHD", b"SNAM", b"SLUP", b"STHR", b"SLST", b"SLIC", b"SBIN", b"SOFF",
+        b"SWAK", b"SLIN", b"SLUS", b"SLAN", b"SINT", b"END ",
     ];
     assert_eq!(tags, order.map(|tag| *tag));
 
     assert_eq!(read(&all[..begin]).0, None);
-    let begin = begin + 1; // both heads
+    let begin = begin + 2; // all heads
     let lanes = &sched.timeline.as_ref().unwrap().lanes;
+    let lines = sched.lines.as_ref().unwrap();
     let tables = [
         (sched.names.len(), "names of files"),
         (sched.loops.len(), "waiting loops"),
@@ -122,6 +135,8 @@ fn a_file_cut_between_sections_names_the_tables_that_are_missing() {
         (sched.bins.bins.len(), "pieces of the run"),
         (sched.offs.len(), "times off the processors"),
         (sched.wakes.len(), "wakers"),
+        (lines.lines.len(), "shared cache lines"),
+        (lines.uses.len(), "uses of shared cache lines"),
         (lanes.len(), "lanes"),
         (lanes.iter().map(|l| l.intervals.len()).sum(), "intervals"),
     ];

@@ -1,5 +1,6 @@
 //! The tables of [`crate::Sched`]: what the kernel's scheduler said, of all processes together.
 
+mod lines;
 mod offs;
 mod small;
 mod spans;
