@@ -17,6 +17,7 @@
 #define CV_BPF_STACK_MAX 16384u   /* bytes of a user stack that are copied at most; a power of two */
 #define CV_BPF_KERNEL_FRAMES 16u  /* of a kernel stack */
 #define CV_BPF_COMM 16u
+#define CV_BPF_REGISTERS 16u      /* general ones of x86-64 */
 
 enum cv_bpf_kind {
 	/* in the rings */
@@ -39,6 +40,7 @@ enum cv_bpf_flag {
 	CV_BPF_KERNEL = 4,      /* wake-up: the waker is a thread of the kernel; sample: in the kernel */
 	CV_BPF_ON_CPU = 8,      /* init: is on a processor */
 	CV_BPF_OFF = 16,        /* init: is blocked, and the place is known */
+	CV_BPF_HAS_REGISTERS = 32, /* sample: its registers are there */
 };
 
 /* Lost events are told in the same place as events: `ts_ns` and `arg0` are the last and the first time,
@@ -132,7 +134,8 @@ struct cv_bpf_init {
 	uint32_t reserved;
 };
 
-/* STACK, SAMPLE; followed by `bytes` bytes from `sp` upwards */
+/* STACK, SAMPLE; followed by `bytes` bytes from `sp` upwards, before which a sample that has them has its registers
+ * (struct cv_bpf_registers) */
 struct cv_bpf_stack {
 	uint64_t ts_ns;
 	uint32_t kind;
@@ -149,6 +152,12 @@ struct cv_bpf_stack {
 	uint16_t kernel_frames; /* in `kernel` */
 	uint16_t bytes;
 	uint64_t kernel[CV_BPF_KERNEL_FRAMES]; /* leaf first */
+};
+
+/* Of user mode, in the order in which instructions number them: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
+ * Of x86-64 only: elsewhere nobody reads what an instruction touches. */
+struct cv_bpf_registers {
+	uint64_t general[CV_BPF_REGISTERS];
 };
 
 #endif

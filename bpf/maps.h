@@ -27,7 +27,7 @@ struct task {
 /* Built here and then sent with its real length. Used only with interrupts off. */
 struct scratch {
 	struct cv_bpf_stack stack;
-	uint8_t bytes[CV_BPF_STACK_MAX];
+	uint8_t bytes[sizeof(struct cv_bpf_registers) + CV_BPF_STACK_MAX];
 };
 
 const volatile struct cv_bpf_config config;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The sampler: where threads are that use the processors. Runs in a timer interrupt of each processor. */
+/*
+ * The sampler: where threads are that use the processors. Runs in a timer interrupt of each processor. In user mode the
+ * registers are sent as well: with the instruction they tell which memory it touches.
+ */
 #include "stack.h"
 
 #if defined(__TARGET_ARCH_x86)
@@ -15,6 +18,31 @@ static __always_inline bool in_user_mode(struct bpf_perf_event_data *ctx, struct
 	call->arg1 = flags;
 	return cs & 3;
 }
+
+/* In the order in which instructions number them. */
+static __always_inline uint32_t copy_registers(struct bpf_perf_event_data *ctx, struct scratch *scratch)
+{
+	uint64_t *general = ((struct cv_bpf_registers *)scratch->bytes)->general;
+
+	general[0] = ctx->regs.ax;
+	general[1] = ctx->regs.cx;
+	general[2] = ctx->regs.dx;
+	general[3] = ctx->regs.bx;
+	general[4] = ctx->regs.sp;
+	general[5] = ctx->regs.bp;
+	general[6] = ctx->regs.si;
+	general[7] = ctx->regs.di;
+	general[8] = ctx->regs.r8;
+	general[9] = ctx->regs.r9;
+	general[10] = ctx->regs.r10;
+	general[11] = ctx->regs.r11;
+	general[12] = ctx->regs.r12;
+	general[13] = ctx->regs.r13;
+	general[14] = ctx->regs.r14;
+	general[15] = ctx->regs.r15;
+	scratch->stack.flags |= CV_BPF_HAS_REGISTERS;
+	return sizeof(struct cv_bpf_registers);
+}
 #else
 static __always_inline bool in_user_mode(struct bpf_perf_event_data *ctx, struct call *call)
 {
@@ -25,6 +53,12 @@ static __always_inline bool in_user_mode(struct bpf_perf_event_data *ctx, struct
 	call->fp = ctx->regs.regs[29];
 	call->lr = ctx->regs.regs[30];
 	return !(pstate & 0xf);
+}
+
+/* Nobody decodes the instructions that they are for. */
+static __always_inline uint32_t copy_registers(struct bpf_perf_event_data *ctx, struct scratch *scratch)
+{
+	return 0;
 }
 #endif
 
@@ -50,9 +84,19 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (!scratch)
 		return 0;
 	scratch->stack.flags = user ? 0 : CV_BPF_KERNEL;
-	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) < config.keep_free_bytes &&
-	    send(scratch, copy_user(task, scratch->bytes, call.sp)))
-		return 0;
+	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) < config.keep_free_bytes) {
+		bool sent;
+
+		if (user) {
+			uint32_t before = copy_registers(ctx, scratch);
+
+			sent = send(scratch, before, copy_user(task, scratch->bytes + before, call.sp));
+		} else {
+			sent = send(scratch, 0, copy_user(task, scratch->bytes, call.sp));
+		}
+		if (sent)
+			return 0;
+	}
 	ring = this_ring();
 	if (ring)
 		count_skipped(ring, now);

@@ -100,12 +100,13 @@ static __always_inline struct scratch *filled(uint32_t kind, uint64_t now, const
 	return scratch;
 }
 
-static __always_inline bool send(struct scratch *scratch, uint32_t bytes)
+/* `bytes` of the stack, behind `before` bytes of something else. */
+static __always_inline bool send(struct scratch *scratch, uint32_t before, uint32_t bytes)
 {
 	if (bytes > CV_BPF_STACK_MAX)
 		return false;
 	scratch->stack.bytes = bytes;
-	return !bpf_ringbuf_output(&records, scratch, sizeof(scratch->stack) + bytes, BPF_RB_NO_WAKEUP);
+	return !bpf_ringbuf_output(&records, scratch, sizeof(scratch->stack) + before + bytes, BPF_RB_NO_WAKEUP);
 }
 
 /* Sends the stack of a thread at this place unless it is known. `now` may be 0: the clock was not read. */
@@ -127,7 +128,7 @@ static __noinline void send_stack(void *ctx, struct task *task, const struct cal
 
 			scratch->stack.kernel_frames = got > 0 ? got / sizeof(uint64_t) : 0;
 		}
-		if (send(scratch, copy_user(task, scratch->bytes, call->sp))) {
+		if (send(scratch, 0, copy_user(task, scratch->bytes, call->sp))) {
 			if (is_new)
 				task->known[(task->random >> 24 & 1 ? call->key >> 8 : call->key) % KNOWN_PLACES] = call->key;
 			return;

@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // the header documents every field
 #![allow(missing_debug_implementations)] // of the helper types that zerocopy derives
 
-use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES};
+use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES, CV_BPF_REGISTERS};
 
 mirror! {
     /// A context switch, a wake-up, or what is missing.
@@ -109,5 +109,10 @@ mirror! {
         kernel_frames: u16,
         bytes: u16,
         kernel: [u64; CV_BPF_KERNEL_FRAMES],
+    }
+
+    /// The registers of a sample, in front of the copied bytes.
+    BpfRegisters = "struct cv_bpf_registers", 128 bytes {
+        general: [u64; CV_BPF_REGISTERS],
     }
 }

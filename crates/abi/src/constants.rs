@@ -147,6 +147,7 @@ constants! {
         CV_BPF_STACK_MAX = 16384,
         CV_BPF_KERNEL_FRAMES = 16,
         CV_BPF_COMM = 16,
+        CV_BPF_REGISTERS = 16,
     }
     u8 {
         CV_BPF_SWITCH = 1,
@@ -168,6 +169,7 @@ constants! {
         CV_BPF_KERNEL = 4,
         CV_BPF_ON_CPU = 8,
         CV_BPF_OFF = 16,
+        CV_BPF_HAS_REGISTERS = 32,
     }
     u64 {
         CV_TARGETS_MAGIC = u64::from_le_bytes(*b"COV_RGT1"),

@@ -20,7 +20,9 @@ pub use arena::{
     Arena, Block, Entry, EntryCount, EntryDetail, EntryPair, Frame, Module, Object, Session,
     WaitDetail,
 };
-pub use bpf::{BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfRecord, BpfRing, BpfStack};
+pub use bpf::{
+    BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfRecord, BpfRegisters, BpfRing, BpfStack,
+};
 pub use constants::*;
 pub use mirror::{Field, Layout};
 pub use thread::{Held, Last, Site, Slot, Thread};
@@ -60,6 +62,7 @@ pub const LAYOUTS: &[Layout] = &[
     BpfLife::LAYOUT,
     BpfInit::LAYOUT,
     BpfStack::LAYOUT,
+    BpfRegisters::LAYOUT,
     Targets::LAYOUT,
     Target::LAYOUT,
     TraceChunk::LAYOUT,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use convoy_profile::{Lost, OffIx, Sched, SchedSource, WakeIx, Waker};
+use convoy_profile::{Lost, OffIx, Sched, SchedSource, ThreadRef, WakeIx, Waker};
 
 use crate::bins::Timeline;
 use crate::clock::Clock;
@@ -147,6 +147,12 @@ impl Accounting {
             }
             Event::Lost { .. } => {}
         }
+    }
+
+    /// The thread that has, or had last, this id.
+    pub fn thread(&self, tid: Tid) -> Option<ThreadRef> {
+        let ix = *self.tids.get(&tid)?;
+        self.threads.get(ix as usize).map(Thread::thread)
     }
 
     /// The recording is over at `end_ns`, or at the last event if that is later. Waits and slices

@@ -8,6 +8,7 @@ use convoy_sched::Map;
 use convoy_unwind::{Files, Unwinder};
 
 use super::code::Code;
+use super::lines::Operands;
 use super::waiting::Judged;
 use crate::procfs;
 
@@ -27,6 +28,8 @@ pub(crate) struct Image {
     pub loops: Map<StackIx, Judged>,
     /// Instructions that were judged.
     pub code: Code,
+    /// What instructions touch.
+    pub operands: Operands,
     /// Threads alive.
     pub alive: usize,
 }
@@ -130,6 +133,7 @@ impl Images {
             names: HashMap::new(),
             loops: Map::default(),
             code: Code::default(),
+            operands: Operands::default(),
             alive: 0,
         });
         if let Some(before) = self.current.insert(pid, ix) {
@@ -146,6 +150,7 @@ impl Image {
         self.unwinder.rest();
         self.loops = Map::default();
         self.code = Code::default();
+        self.operands = Operands::default();
     }
 
     fn read_names(&mut self) {

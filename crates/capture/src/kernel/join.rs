@@ -6,13 +6,14 @@ use std::fs::File;
 use std::sync::Arc;
 
 use convoy_profile::{
-    Frame, FrameIx, Module, ModuleIx, Process, Reason, Sched, SchedThread, SpinLoop, StackIx,
-    Symbol, Thread, ThreadIx, ThreadRef, Waker,
+    Frame, FrameIx, LineIx, LineUse, Module, ModuleIx, Process, Reason, Sched, SchedThread,
+    SharedLine, SharedLines, SpinLoop, StackIx, Symbol, Thread, ThreadIx, ThreadRef, Waker,
 };
 use convoy_sched::Life;
 use convoy_unwind::KeptFile;
 
 use super::images::Image;
+use super::lines::Lines;
 use super::pipeline::Collected;
 
 /// What ran and waited so shortly between fork and exec was only there to start the next program. Time without a
@@ -77,6 +78,7 @@ pub(crate) fn join(
             .map(|address| format!("{address:#x}"))
             .collect();
     }
+    sched.lines = lines(collected.lines, &maps);
     sched.loops = collected
         .loops
         .into_inner()
@@ -103,6 +105,46 @@ pub(crate) fn join(
         })
         .collect();
     (sched, files)
+}
+
+/// The lines of each image; `None` if no sample came with registers.
+fn lines(found: Lines, maps: &[Option<Map>]) -> Option<SharedLines> {
+    let mut all = SharedLines {
+        samples: found.looked_at,
+        unread: found.unknown,
+        ..SharedLines::default()
+    };
+    if all.samples == 0 && all.unread == 0 {
+        return None;
+    }
+    for ((image, address), line) in found.shared() {
+        let Some(map) = maps.get(image).and_then(Option::as_ref) else {
+            continue;
+        };
+        let (ix, most_used) = (all.lines.len() as LineIx, line.most_used());
+        let mut uses: Vec<_> = line.uses.into_iter().collect();
+        uses.sort_unstable();
+        all.uses.extend(uses.iter().map(|(used, n)| LineUse {
+            line: ix,
+            thread: map.thread(used.thread.thread).thread,
+            stack: map.stack(used.stack),
+            offset: used.offset,
+            size: used.size,
+            locked: used.locked,
+            reads: used.reads,
+            writes: used.writes,
+            n: *n,
+        }));
+        all.lines.push(SharedLine {
+            process: map.process,
+            address: address + u64::from(most_used),
+            symbol: None, // named with the program's code
+            samples: line.n,
+            waits: line.waits,
+            turns: line.turns,
+        });
+    }
+    Some(all)
 }
 
 /// Where an image goes.

@@ -10,6 +10,7 @@ use convoy_sched::{Accounting, Event, Map, Options, Out, Place, State, WakerIs};
 
 use super::descriptors::Descriptors;
 use super::images::{Image, Images};
+use super::lines::{Lines, Touch};
 use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 use super::reason;
 use super::waiting::{Loops, Sample};
@@ -25,6 +26,7 @@ pub(crate) struct Pipeline {
     images: Images,
     descriptors: Descriptors,
     loops: Loops,
+    lines: Lines,
     places: Map<u32, Map<u32, Spot>>,
     /// What each blocked thread waits for: a wake-up is judged by it.
     waits: Map<u32, (OffReason, i16)>,
@@ -48,6 +50,7 @@ pub(crate) struct Collected {
     pub images: Vec<Image>,
     pub names: Vec<String>,
     pub loops: Loops,
+    pub lines: Lines,
     /// Kernel addresses, leaf first, by the ids in the output; id 0 is empty.
     pub kernel_stacks: Vec<Vec<u64>>,
 }
@@ -60,6 +63,7 @@ impl Pipeline {
             images: Images::default(),
             descriptors: Descriptors::default(),
             loops: Loops::default(),
+            lines: Lines::default(),
             places: Map::default(),
             waits: Map::default(),
             kernel_stacks: KernelStacks::default(),
@@ -73,6 +77,7 @@ impl Pipeline {
             images: self.images.finish(),
             names: self.descriptors.into_names(),
             loops: self.loops,
+            lines: self.lines,
             kernel_stacks: self.kernel_stacks.all,
         }
     }
@@ -157,6 +162,13 @@ impl Pipeline {
         self.images
             .of_thread(tid)
             .map_or(0, |image| image.unwinder.stack(regs, bytes))
+    }
+
+    fn touch(&mut self, ts: u64, tid: u32, touch: &Touch) {
+        let (thread, image) = (self.accounting.thread(tid), self.images.of_thread(tid));
+        if let (Some(thread), Some(image)) = (thread, image) {
+            self.lines.of_sample(image, ts, thread, touch);
+        }
     }
 
     fn remember(&mut self, tid: u32, key: u32, spot: Spot) {
@@ -262,6 +274,7 @@ impl Sink for Pipeline {
                 in_kernel,
                 ref call,
                 outcome,
+                ref general,
             } => {
                 let stack = self.unwind(tid, regs, bytes);
                 let sample = Sample {
@@ -274,6 +287,16 @@ impl Sink for Pipeline {
                 };
                 let image = self.images.of_thread(tid);
                 let spin = image.and_then(|image| self.loops.of_sample(image, &sample));
+                if let Some(general) = general {
+                    let touch = Touch {
+                        stack,
+                        ip: regs.ip,
+                        sp: regs.sp,
+                        general,
+                        waits: spin.is_some(),
+                    };
+                    self.touch(ts, tid, &touch);
+                }
                 self.accounting.push(&Event::Sample {
                     ts,
                     tid,

@@ -27,6 +27,9 @@ pub(crate) struct Outcome {
     pub flags: u32,
 }
 
+/// General registers, in the order in which instructions of x86-64 number them (rax, rcx, rdx, rbx, rsp, ...).
+pub(crate) type General = [u64; convoy_abi::CV_BPF_REGISTERS];
+
 /// What a thread was doing in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Call {
@@ -122,6 +125,8 @@ pub(crate) enum Raw<'a> {
         call: Call,
         /// Of x86-64 in user mode.
         outcome: Option<Outcome>,
+        /// The same.
+        general: Option<General>,
     },
     /// Events between these times are missing.
     Lost {

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use zerocopy::FromBytes;
 
 use convoy_abi::{
-    BpfEvent, BpfInit, BpfLife, BpfRecord, BpfStack, CV_BPF_EXEC, CV_BPF_EXIT, CV_BPF_FORK,
-    CV_BPF_INIT, CV_BPF_IOWAIT, CV_BPF_KERNEL, CV_BPF_LOST, CV_BPF_LOST_STACKS, CV_BPF_OFF,
-    CV_BPF_ON_CPU, CV_BPF_SAMPLE, CV_BPF_STACK, CV_BPF_SWITCH, CV_BPF_WAKER, CV_BPF_WAKEUP,
+    BpfEvent, BpfInit, BpfLife, BpfRecord, BpfRegisters, BpfStack, CV_BPF_EXEC, CV_BPF_EXIT,
+    CV_BPF_FORK, CV_BPF_HAS_REGISTERS, CV_BPF_INIT, CV_BPF_IOWAIT, CV_BPF_KERNEL, CV_BPF_LOST,
+    CV_BPF_LOST_STACKS, CV_BPF_OFF, CV_BPF_ON_CPU, CV_BPF_SAMPLE, CV_BPF_STACK, CV_BPF_SWITCH,
+    CV_BPF_WAKER, CV_BPF_WAKEUP,
 };
 
 use crate::kernel::raw::{Call, Left, Outcome, Raw, Regs, Sink, WakerRaw};
@@ -83,6 +84,11 @@ impl Delivery<'_> {
             fp: stack.fp,
             lr: stack.lr,
         };
+        let has_registers = stack.flags & u16::from(CV_BPF_HAS_REGISTERS) != 0;
+        let (general, copied) = match BpfRegisters::read_from_prefix(copied) {
+            Ok((registers, copied)) if has_registers => (Some(registers.general), copied),
+            _ => (None, copied),
+        };
         let bytes = copied.get(..usize::from(stack.bytes)).unwrap_or_default();
         let frames = usize::from(stack.kernel_frames);
         let raw = if stack.kind == CV_BPF_STACK {
@@ -112,6 +118,7 @@ impl Delivery<'_> {
                     accumulator: stack.arg0,
                     flags: stack.arg1,
                 }),
+                general,
             }
         };
         self.sink.take(&raw);
