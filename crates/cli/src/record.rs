@@ -127,6 +127,9 @@ fn name_with(profile: &mut Profile, opened: Vec<Opened>) {
     }
     if let Some(sched) = &mut profile.sched {
         convoy_symbols::resolve_kernel(sched);
+        if let Some(lines) = &mut sched.lines {
+            convoy_symbols::resolve_lines(&profile.processes, lines, &options);
+        }
     }
     if let Some(sections) = &mut profile.sections {
         convoy_symbols::resolve_words(&profile.processes, sections, &options);

@@ -16,6 +16,14 @@ pub(crate) fn is_virtual_machine(frame: &SiteFrame) -> bool {
     frame.module.starts_with("libjvm.so") || (generated && !frame.function.contains(['.', ':']))
 }
 
+/// Whether the frame is of a run-time library, a virtual machine or the agent.
+pub(crate) fn is_runtimes_own(frame: &SiteFrame) -> bool {
+    is_agent(&frame.module)
+        || is_runtime_module(&frame.module)
+        || frame.module.starts_with("libjvm.so")
+        || is_go_runtime(&frame.function)
+}
+
 /// Whether the frame is of a language or its libraries, whatever it does. A lock of the program's own is not.
 pub(crate) fn is_language(frame: &SiteFrame) -> bool {
     is_runtime_module(&frame.module)

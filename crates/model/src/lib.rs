@@ -8,6 +8,7 @@ pub mod finding;
 mod kinds;
 mod label;
 mod languages;
+mod lines;
 mod nouns;
 mod path;
 mod sched;
@@ -35,7 +36,18 @@ pub fn bare(function: &str) -> &str {
     stubs::bare(function)
 }
 
+/// Whether the innermost code that was compiled as one belongs to a run-time library, a virtual machine or the agent: what
+/// they share between threads is their own affair. What was inlined from a library into a program's code is the program's.
+pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
+    let compiled = frames
+        .iter()
+        .find(|frame| !frame.inlined)
+        .or(frames.first());
+    compiled.is_some_and(languages::is_runtimes_own)
+}
+
 pub use kinds::{is_blocking_acquire, kind_of};
+pub use lines::*;
 pub use nouns::*;
 pub use sched::*;
 pub use sections::*;

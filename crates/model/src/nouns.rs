@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use convoy_profile::{Meta, ObjectKind, Op};
 
+use crate::kinds::extent;
 use crate::{CodeFrom, Sched, Sections, Slice, SyncCode};
 
 /// Index into [`Model::objects`].
@@ -120,6 +121,16 @@ pub struct Object {
     pub lives: u32,
     /// Futexes: what the code that waits on it is ("Rust Mutex", "C++ barrier", ...), `None` if not known.
     pub futex_of: Option<FutexOf>,
+}
+
+impl Object {
+    /// The memory that it takes at most; nothing of a thread, whose memory is its own.
+    pub fn bytes(&self) -> std::ops::Range<u64> {
+        match self.kind {
+            ObjectKind::Thread => self.addr..self.addr,
+            kind => self.addr..self.addr.saturating_add(extent(kind)),
+        }
+    }
 }
 
 /// What a raw futex word belongs to, told from the functions that wait on it.

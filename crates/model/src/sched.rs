@@ -7,7 +7,7 @@ pub use convoy_profile::{
     bucket, bucket_floor, Bin, ByThreads, CodeFrom, Lost, OffReason, SchedSource, SpinKind,
 };
 
-use crate::{ObjectId, ProcessId, SiteFrame, SiteId, ThreadId, Timeline};
+use crate::{ObjectId, ProcessId, SharedLines, SiteFrame, SiteId, ThreadId, Timeline};
 
 /// Index into [`Sched::loops`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +62,8 @@ pub struct Sched {
     pub dropped_rows: u64,
     /// What every thread did when; `None` = not kept.
     pub timeline: Option<Timeline>,
+    /// Cache lines that several threads use; `None` = nobody looked.
+    pub lines: Option<SharedLines>,
 }
 
 impl Sched {

@@ -34,7 +34,7 @@ use convoy_profile::{Memory, ObjectKind, Process, Reason, Symbol};
 pub use demangle::demangle;
 pub use kernel::{kernel_names, resolve_kernel};
 pub use options::{Options, Stats};
-pub use sections::resolve_words;
+pub use sections::{resolve_lines, resolve_words};
 pub use shorten::shorten;
 pub use starts::is_generic_start;
 

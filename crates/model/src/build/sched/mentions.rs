@@ -48,6 +48,14 @@ impl Mentions {
                 this.stack(thread, stack, 0);
             }
         }
+        if let Some(lines) = &sched.lines {
+            for row in &lines.uses {
+                if let Some(line) = lines.lines.get(row.line as usize) {
+                    let (process, thread) = (line.process, row.thread);
+                    this.stack(ThreadRef { process, thread }, row.stack, 0);
+                }
+            }
+        }
         for (ix, row) in sched.loops.iter().enumerate() {
             if let (Some(of), Some(frame)) =
                 (this.by_process.get_mut(row.process as usize), row.frame)

@@ -7,8 +7,8 @@ use super::timeline::Places;
 use super::Names;
 use crate::build::shown_loop;
 use crate::{
-    LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched, SchedThread, Slice,
-    SpinLoop, Wake, Waker,
+    LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched, SchedThread,
+    SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker,
 };
 
 /// The scheduler's rows, joined with a model that is complete otherwise.
@@ -83,6 +83,7 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
         contradictions: from.contradictions,
         dropped_rows: joiner.dropped,
         timeline,
+        lines: from.lines.as_ref().map(|lines| joiner.lines(lines)),
     }
 }
 
@@ -200,6 +201,49 @@ impl Joiner<'_> {
                 .filter_map(|(ix, ns)| Some((off(ix)?, ns)))
                 .collect(),
         })
+    }
+
+    fn lines(&self, from: &profile::SharedLines) -> SharedLines {
+        let mut lines: Vec<SharedLine> = from
+            .lines
+            .iter()
+            .map(|row| SharedLine {
+                process: ProcessId(row.process),
+                address: row.address,
+                symbol: row.symbol.clone().unwrap_or_default(),
+                samples: row.samples,
+                waits: row.waits,
+                turns: row.turns,
+                uses: Vec::new(),
+            })
+            .collect();
+        for row in &from.uses {
+            let Some(line) = lines.get_mut(row.line as usize) else {
+                continue;
+            };
+            let process = line.process.0;
+            let thread = profile::ThreadRef {
+                process,
+                thread: row.thread,
+            };
+            // What a thread did that never ran says nothing.
+            line.uses
+                .extend(self.names.thread(thread).map(|thread| LineUse {
+                    thread,
+                    site: self.names.site(process, row.stack),
+                    offset: row.offset,
+                    size: row.size,
+                    locked: row.locked,
+                    reads: row.reads,
+                    writes: row.writes,
+                    n: row.n,
+                }));
+        }
+        SharedLines {
+            samples: from.samples,
+            unread: from.unread,
+            lines,
+        }
     }
 
     fn spin_loop(&mut self, ix: usize, row: profile::SpinLoop) -> SpinLoop {
