@@ -10,6 +10,7 @@ mod findings;
 mod gain;
 mod in_call;
 mod levels;
+mod lines;
 mod merge;
 mod roles;
 mod rows;

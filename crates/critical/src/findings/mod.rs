@@ -22,6 +22,7 @@ mod memory;
 mod passed_on;
 mod pool_of_processes;
 mod serial_code;
+mod shared_lines;
 mod sleeping;
 mod thread_count;
 
@@ -143,6 +144,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     }
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
+    findings.extend(shared_lines::findings(&cx));
     findings.extend(sleeping::finding(&cx));
     // The scheduler runs as well where goroutines wait for a lock.
     let hand_overs = hand_over::findings(&cx).into_iter();

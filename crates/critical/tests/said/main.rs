@@ -11,6 +11,7 @@ mod hand_overs;
 mod idle_go;
 mod kit;
 mod library_locks;
+mod lines;
 mod loops;
 mod runtimes;
 mod serial;

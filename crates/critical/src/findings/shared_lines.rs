@@ -1,0 +1,392 @@
+//! Threads that fight for cache lines without a lock: atomic counters, reference counts, neighbours in an array.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Cause, Evidence, Finding, Subject};
+use convoy_model::words::{percent, plural};
+use convoy_model::{FunctionKey, ProcessId, SiteId, SyncCode, ThreadId};
+
+use super::Context;
+use crate::gain::{Saving, NO_WORK};
+use crate::lines::{fought, Fight, Fought};
+use crate::tables::paths::most;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Samples that a finding needs, and from which on the evidence is strong.
+const SAMPLES: f64 = 20.0;
+const MANY: f64 = 100.0;
+/// Part of the time at the line that goes if no other thread wants it. Of the time at an atomic that is 0.6 to 0.75, but
+/// meanwhile the processor computes what follows, unseen: that takes its time then, none of it or all.
+const EXPECTED: f64 = 0.5;
+/// Code around the instructions that waits for them as well, bytes: at most its time goes, too.
+const BEHIND: u64 = 64;
+/// Share of the expected gain that is sure where the evidence is strong.
+const SURE: f64 = 0.1;
+/// Time in critical sections over time at the line, from which on the line may be what a lock guards.
+const GUARDED: f64 = 0.5;
+const METHOD: &str = "samples at instructions that touch the line, as far as others write to it";
+
+pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
+    let view = cx.view;
+    let samples = Samples::of(view);
+    let mut places: BTreeMap<(ProcessId, Fight, FunctionKey), Place> = BTreeMap::new();
+    for fought in fought(view) {
+        let function = hottest(&fought)
+            .and_then(|site| view.shown(site))
+            .map_or(("", ""), |frame| frame.key());
+        let key = (fought.line.process, fought.fight, function);
+        places.entry(key).or_default().add(fought);
+    }
+    let guards = Guards::of(view);
+    let found = places.into_iter();
+    found
+        .filter_map(|((_, fight, _), place)| place.finding(view, fight, &samples, &guards))
+        .collect()
+}
+
+/// Samples of threads at work.
+struct Samples<'a> {
+    of_thread: BTreeMap<ThreadId, f64>,
+    /// By instruction.
+    at: BTreeMap<(&'a str, u64), BTreeMap<ThreadId, f64>>,
+}
+
+impl<'a> Samples<'a> {
+    fn of(view: &View<'a>) -> Self {
+        let (mut of_thread, mut at) = (BTreeMap::new(), BTreeMap::new());
+        let working = view
+            .model
+            .samples()
+            .filter(|(slice, _)| slice.spin.is_none());
+        for (slice, site) in working {
+            let n = slice.n as f64;
+            *of_thread.entry(slice.thread).or_default() += n;
+            if let Some(leaf) = site.and_then(|site| site.frames.first()) {
+                let at: &mut BTreeMap<_, _> =
+                    at.entry((leaf.module.as_str(), leaf.offset)).or_default();
+                *at.entry(slice.thread).or_default() += n;
+            }
+        }
+        Self { of_thread, at }
+    }
+
+    fn all(&self, id: ThreadId) -> f64 {
+        self.of_thread.get(&id).copied().unwrap_or(0.0)
+    }
+
+    /// Of each thread, those at instructions near these.
+    fn near(&self, instructions: &BTreeSet<(&str, u64)>) -> BTreeMap<ThreadId, f64> {
+        let mut near: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        for (&(module, offset), threads) in &self.at {
+            let around =
+                (module, offset.saturating_sub(BEHIND))..=(module, offset.saturating_add(BEHIND));
+            if instructions.range(around).next().is_some() {
+                for (&id, n) in threads {
+                    *near.entry(id).or_default() += n;
+                }
+            }
+        }
+        near
+    }
+}
+
+/// The call stack with most samples at the line.
+fn hottest(fought: &Fought) -> Option<SiteId> {
+    let mut sites = BTreeMap::new();
+    for used in &fought.uses {
+        if let Some(site) = used.site {
+            *sites.entry(site).or_default() += used.n as f64;
+        }
+    }
+    most(sites)
+}
+
+/// Lines that threads fight for in the same way in the same function.
+#[derive(Default)]
+struct Place<'a> {
+    fought: Vec<Fought<'a>>,
+    lost: BTreeMap<ThreadId, f64>,
+}
+
+impl<'a> Place<'a> {
+    fn add(&mut self, fought: Fought<'a>) {
+        for (&id, n) in &fought.lost {
+            *self.lost.entry(id).or_default() += n;
+        }
+        self.fought.push(fought);
+    }
+
+    fn finding(
+        self,
+        view: &View,
+        fight: Fight,
+        samples: &Samples,
+        guards: &Guards,
+    ) -> Option<Finding> {
+        let lost: f64 = self.lost.values().sum();
+        let all: f64 = self.lost.keys().map(|id| samples.all(*id)).sum();
+        let share = (lost / all.max(1.0)).min(1.0);
+        if lost < SAMPLES || (fight != Fight::Atomic && guards.explain(&self.lost, samples)) {
+            return None;
+        }
+        let saving = self.saving(view, samples);
+        if saving.bound(view) < view.t.gain_mid {
+            return None;
+        }
+        let first = self
+            .fought
+            .iter()
+            .max_by_key(|fought| fought.line.samples)?;
+        let site = hottest(first)?;
+        let words = Words::of(view, fight, first, site);
+        let threads = plural(self.lost.len(), "thread");
+        Some(Finding {
+            id: words.id,
+            subject: Subject::Code(site),
+            title: format!("{threads} {} for {} of their CPU time", words.title, percent(share)),
+            evidence: self.evidence(view, first, lost, all),
+            causes: vec![words.cause],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the work itself"),
+            share_of_thread_time: share,
+            caveats: vec![
+                "samples tell where time passes, not what the processor computes meanwhile: the gain may be anything in its interval"
+                    .into(),
+            ],
+        })
+    }
+
+    fn saving(&self, view: &View, samples: &Samples) -> Saving {
+        let uses = self.fought.iter().flat_map(|fought| &fought.uses);
+        let leaves = uses
+            .filter_map(|used| view.model.site(used.site?)?.frames.first())
+            .map(|leaf| (leaf.module.as_str(), leaf.offset));
+        let near = samples.near(&leaves.collect());
+        let (mut expected, mut most, mut cpu) = (0.0, 0.0, (0.0, 0.0));
+        for (id, &lost) in &self.lost {
+            let Some(thread) = view.threads.get(id) else {
+                continue;
+            };
+            let share = |n: f64| (n / samples.all(*id).max(1.0)).min(NO_WORK);
+            let behind = near.get(id).copied().unwrap_or(0.0);
+            let parts = (EXPECTED * share(lost), share(lost.max(behind)));
+            // Who needs a processor for less time waits less for one.
+            expected += parts.0 * thread.working_ns() as f64;
+            most += parts.1 * thread.working_ns() as f64;
+            cpu.0 += parts.0 * thread.cpu_work_ns() as f64;
+            cpu.1 += parts.1 * thread.cpu_work_ns() as f64;
+        }
+        let at_once = self.lost.len().min(view.workers_at_once).max(1) as f64;
+        let n: f64 = self.lost.values().sum();
+        Saving {
+            expected: expected / at_once,
+            most: most / at_once,
+            sure: if n >= MANY { SURE } else { 0.0 },
+            cpu,
+        }
+    }
+
+    fn evidence(&self, view: &View, first: &Fought, lost: f64, all: f64) -> Vec<Evidence> {
+        let n: u64 = self
+            .fought
+            .iter()
+            .flat_map(|f| &f.uses)
+            .map(|used| used.n)
+            .sum();
+        let data = data(first);
+        let mut list = vec![
+            evidence(
+                "line_samples",
+                n as f64,
+                format!("{n} of {all:.0} samples of these threads were at instructions that touch {data}"),
+            ),
+            evidence(
+                "lost_samples",
+                lost,
+                format!("{lost:.0} of them at most can be due to what the others write there"),
+            ),
+            evidence(
+                "turns",
+                first.line.turns as f64,
+                format!(
+                    "of {} samples in a row, {} found another thread there than the one before: they use it at the same time",
+                    first.line.samples, first.line.turns
+                ),
+            ),
+            evidence("offsets", self.lost.len() as f64, offsets(view, first)),
+        ];
+        if self.fought.len() > 1 {
+            list.push(evidence(
+                "lines",
+                self.fought.len() as f64,
+                format!(
+                    "{} in all, this one most",
+                    plural(self.fought.len(), "cache line")
+                ),
+            ));
+        }
+        list
+    }
+}
+
+/// What the bytes are called.
+fn data(fought: &Fought) -> String {
+    match fought.line.symbol.as_str() {
+        "" => format!("{:#x} (heap or stack)", fought.line.address),
+        symbol => symbol.to_owned(),
+    }
+}
+
+/// Which bytes of the line each thread uses.
+fn offsets(view: &View, fought: &Fought) -> String {
+    /// Threads that are listed.
+    const LISTED: usize = 8;
+    let mut of_thread: BTreeMap<ThreadId, BTreeMap<(u8, u8), u64>> = BTreeMap::new();
+    for used in &fought.uses {
+        let bytes = (
+            used.offset,
+            used.offset.saturating_add(used.size.saturating_sub(1)),
+        );
+        *of_thread
+            .entry(used.thread)
+            .or_default()
+            .entry(bytes)
+            .or_default() += used.n;
+    }
+    let name = |id: &ThreadId| match view.thread(*id) {
+        Some(thread) if !thread.name.is_empty() => format!("{} ({})", thread.name, thread.tid),
+        Some(thread) => format!("thread {}", thread.tid),
+        None => "a thread".into(),
+    };
+    let most_used = |bytes: &BTreeMap<(u8, u8), u64>| {
+        let most = bytes.iter().max_by_key(|(_, n)| **n);
+        most.map_or((0, 0), |(bytes, _)| *bytes)
+    };
+    let listed = of_thread.iter().take(LISTED).map(|(id, bytes)| {
+        let (first, last) = most_used(bytes);
+        format!("{} most at bytes {first} to {last}", name(id))
+    });
+    let listed: Vec<String> = listed.collect();
+    format!("in the line: {}", listed.join(", "))
+}
+
+/// How a fight is told.
+struct Words {
+    id: &'static str,
+    title: String,
+    cause: Cause,
+}
+
+impl Words {
+    fn of(view: &View, fight: Fight, first: &Fought, site: SiteId) -> Self {
+        let (place, data) = (view.place(Some(site)), data(first));
+        match fight {
+            Fight::Atomic if counts_references(view, site) => Self {
+                id: "contended-atomic",
+                title: format!("change the reference count {data} at {place}"),
+                cause: cause(
+                    "shared-reference-count",
+                    "each copy of a shared pointer and the end of each changes the same count, which goes from processor to processor",
+                    format!("pass a reference instead of a copy at {place}, or copy the pointer once per thread and not once per item"),
+                ),
+            },
+            Fight::Atomic => Self {
+                id: "contended-atomic",
+                title: format!("change the same atomic {data} at {place}"),
+                cause: cause(
+                    "shared-atomic",
+                    "every change takes the cache line away from the others, and each waits for it",
+                    format!("at {place} count in a variable per thread and add up when it is read (sharding), or add several steps at once"),
+                ),
+            },
+            Fight::Plain => Self {
+                id: "contended-line",
+                title: format!("read and write the same bytes of {data} at {place}"),
+                cause: cause(
+                    "true-sharing",
+                    "data that several threads use and some write goes from processor to processor with each write",
+                    format!("at {place} work on a copy per thread and write it back once for many steps"),
+                ),
+            },
+            Fight::Neighbours => Self {
+                id: "false-sharing",
+                title: format!("use neighbouring bytes of one cache line, {data}, at {place}"),
+                cause: cause(
+                    "false-sharing",
+                    "each thread has its own data, but they are in one cache line, which goes from processor to processor with each write",
+                    format!("keep the data of {place} of each thread 64 bytes apart (alignas(64), #[repr(align(64))], CachePadded), or in local variables until the end"),
+                ),
+            },
+        }
+    }
+}
+
+/// Whether the code is that of a shared pointer.
+fn counts_references(view: &View, site: SiteId) -> bool {
+    const NAMES: [&str; 5] = [
+        "sync::Arc<",
+        "shared_ptr",
+        "_Sp_counted",
+        "shared_count",
+        "Arc::",
+    ];
+    let site = view.model.site(site);
+    let mut frames = site.into_iter().flat_map(|site| &site.frames);
+    // Up to the function that was compiled: whoever called it copied something else.
+    let compiled = frames.clone().position(|frame| !frame.inlined).unwrap_or(0);
+    frames
+        .by_ref()
+        .take(compiled + 1)
+        .any(|frame| NAMES.iter().any(|name| frame.function.contains(name)))
+}
+
+/// Time that threads spend where they exclude one another: a line that is used only there is no fight.
+struct Guards {
+    /// Share of its CPU time that each thread holds locks that others take as well.
+    held: BTreeMap<ThreadId, f64>,
+    /// Samples in functions of locks, and in loops that wait for them.
+    locking: BTreeMap<ThreadId, f64>,
+}
+
+impl Guards {
+    fn of(view: &View) -> Self {
+        let mut users: BTreeMap<_, BTreeSet<ThreadId>> = BTreeMap::new();
+        for used in &view.model.uses {
+            users.entry(used.object).or_default().insert(used.thread);
+        }
+        let mut held: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        for used in &view.model.uses {
+            if users.get(&used.object).is_some_and(|of| of.len() > 1) {
+                *held.entry(used.thread).or_default() += used.hold_total_ns();
+            }
+        }
+        for (id, held) in &mut held {
+            let running = view
+                .threads
+                .get(id)
+                .map_or(0.0, |th| th.cpu_work_ns() as f64);
+            *held /= running.max(1.0);
+        }
+        let mut locking: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        for (slice, site) in view.model.samples() {
+            let locks = site.is_some_and(|site| site.sync == Some(SyncCode::Lock));
+            if locks || slice.spin.is_some() {
+                *locking.entry(slice.thread).or_default() += slice.n as f64;
+            }
+        }
+        Self { held, locking }
+    }
+
+    /// Whether so much of what these threads do is done under locks that the line may be what they guard. A lock that is
+    /// taken for a short section costs as much as the section.
+    fn explain(&self, lost: &BTreeMap<ThreadId, f64>, samples: &Samples) -> bool {
+        let n = |of: &BTreeMap<ThreadId, f64>, id| of.get(id).copied().unwrap_or(0.0);
+        let at_line: f64 = lost.values().sum();
+        let under: f64 = lost
+            .keys()
+            .map(|id| n(&self.held, id) * samples.all(*id) + n(&self.locking, id))
+            .sum();
+        under >= GUARDED * at_line
+    }
+}

@@ -1,0 +1,238 @@
+//! Which cache lines threads fight for. A line that several threads use at the same time, and at least one of them writes,
+//! goes from processor to processor; each time somebody's instruction waits for it.
+//!
+//! Samples show where, and not how often: what they show is how much time passes at the line. A thread cannot lose the line
+//! more often than others take it to write, so that what a thread loses is bounded by what the others spend on writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::{is_runtimes_own, LineUse, ProcessId, SharedLine, SiteId, ThreadId};
+
+use crate::levels::at_least;
+use crate::view::View;
+
+/// Samples at a line, and of each thread at it, from which on they are no accident.
+const SAMPLES: u64 = 8;
+const OF_THREAD: u64 = 3;
+/// Share of a line's samples below which a thread only came by: it filled it, or read the result.
+const TAKES_PART: f64 = 0.05;
+/// Share of the samples of a line in loops that wait for it: it is a lock or a flag, and the loop has its own finding.
+const WAITED_FOR: f64 = 0.1;
+/// Turns, as a share of what there would be if the threads' samples came in no order: threads that use the line one after
+/// the other do not fight for it. Of threads on two processors the timers tick in turns: then it is more than 1.
+const TURNS: f64 = 0.75;
+/// Most samples are at bytes that only one of the threads uses: false sharing.
+const MOSTLY: f64 = 0.5;
+/// Samples of each (thread, first byte), from which on one can tell whose bytes they are: of random places in an array not.
+const OF_BYTES: u64 = 3;
+/// So many of the samples at atomic read-modify-writes make it an atomic: the plain loads are looks at what it is.
+const ATOMIC: f64 = 0.2;
+/// What a thread loses over what the others spend on writing to the line.
+const LOST_PER_WRITE: f64 = 2.0;
+
+/// What threads do to one another at a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fight {
+    /// The same bytes, with atomic read-modify-writes.
+    Atomic,
+    /// The same bytes, with plain loads and stores.
+    Plain,
+    /// Each thread its own bytes.
+    Neighbours,
+}
+
+/// A line that threads fight for.
+#[derive(Debug)]
+pub(crate) struct Fought<'a> {
+    pub(crate) line: &'a SharedLine,
+    pub(crate) fight: Fight,
+    /// What those threads did that take part.
+    pub(crate) uses: Vec<&'a LineUse>,
+    /// Samples that each of them may lose.
+    pub(crate) lost: BTreeMap<ThreadId, f64>,
+}
+
+/// All lines that threads fight for, in order of address.
+pub(crate) fn fought<'a>(view: &View<'a>) -> Vec<Fought<'a>> {
+    let lines = view.sched.lines.iter().flat_map(|lines| &lines.lines);
+    let (objects, together) = (Objects::of(view), Together::of(view));
+    lines
+        .filter_map(|line| judge(view, line, &objects, &together))
+        .collect()
+}
+
+fn judge<'a>(
+    view: &View<'a>,
+    line: &'a SharedLine,
+    objects: &Objects,
+    together: &Together,
+) -> Option<Fought<'a>> {
+    if line.waits as f64 > WAITED_FOR * line.samples as f64 {
+        return None;
+    }
+    if !in_turns(line) {
+        return None;
+    }
+    let is_own = |used: &&LineUse| {
+        let site = used.site.and_then(|id| view.model.site(id));
+        let of_others =
+            site.is_some_and(|site| site.sync.is_some() || is_runtimes_own(&site.frames));
+        !of_others && !objects.hold(line, used)
+    };
+    let uses: Vec<&LineUse> = line.uses.iter().filter(is_own).collect();
+    let mut of_thread: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for used in &uses {
+        *of_thread.entry(used.thread).or_default() += used.n;
+    }
+    let all: u64 = of_thread.values().sum();
+    of_thread.retain(|_, n| *n >= OF_THREAD && *n as f64 >= TAKES_PART * all as f64);
+    if all < SAMPLES || of_thread.len() < 2 {
+        return None;
+    }
+    let uses: Vec<&LineUse> = uses
+        .into_iter()
+        .filter(|used| of_thread.contains_key(&used.thread))
+        .collect();
+    let mut lost = lost(&of_thread, &uses);
+    for (id, n) in &mut lost {
+        *n *= together.share(*id, &uses);
+    }
+    if lost.values().filter(|&&n| n > 0.0).count() < 2 {
+        return None;
+    }
+    Some(Fought {
+        line,
+        fight: fight(&uses)?,
+        uses,
+        lost,
+    })
+}
+
+/// Whether the threads use the line at the same time.
+fn in_turns(line: &SharedLine) -> bool {
+    let mut of_thread: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    for used in &line.uses {
+        *of_thread.entry(used.thread).or_default() += used.n as f64;
+    }
+    let all: f64 = of_thread.values().sum();
+    let again: f64 = of_thread.values().map(|n| (n / all) * (n / all)).sum();
+    // The first sample of each thread is no turn.
+    let expected = (all - of_thread.len() as f64) * (1.0 - again);
+    expected > 0.0 && line.turns as f64 >= TURNS * expected
+}
+
+/// What each thread may lose: all of its samples, but not more than the others' writes account for.
+fn lost(of_thread: &BTreeMap<ThreadId, u64>, uses: &[&LineUse]) -> BTreeMap<ThreadId, f64> {
+    let mut writes: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for used in uses.iter().filter(|used| used.writes) {
+        *writes.entry(used.thread).or_default() += used.n;
+    }
+    let all: u64 = writes.values().sum();
+    let of = |(&id, &n): (&ThreadId, &u64)| {
+        let others = all - writes.get(&id).copied().unwrap_or(0);
+        (id, (n as f64).min(LOST_PER_WRITE * others as f64))
+    };
+    of_thread.iter().map(of).collect()
+}
+
+/// One bit for each byte of the line.
+fn bytes(used: &LineUse) -> u64 {
+    let ones = 1u64
+        .checked_shl(u32::from(used.size))
+        .map_or(u64::MAX, |bit| bit - 1);
+    ones << (used.offset % 64)
+}
+
+/// `None`: too few samples to tell whose bytes they are.
+fn fight(uses: &[&LineUse]) -> Option<Fight> {
+    // Bytes that each thread touches and writes.
+    let mut of_thread: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+    for used in uses {
+        let (touched, written) = of_thread.entry(used.thread).or_default();
+        *touched |= bytes(used);
+        *written |= if used.writes { bytes(used) } else { 0 };
+    }
+    let meets = |used: &&&LineUse| {
+        let mut others = of_thread.iter().filter(|(id, _)| **id != used.thread);
+        others.any(|(_, (touched, written))| {
+            bytes(used) & written != 0 || (used.writes && bytes(used) & touched != 0)
+        })
+    };
+    let n = |uses: &mut dyn Iterator<Item = &&LineUse>| uses.map(|used| used.n).sum::<u64>() as f64;
+    let all = n(&mut uses.iter());
+    let same = n(&mut uses.iter().filter(meets));
+    let locked = n(&mut uses.iter().filter(|used| used.locked));
+    let places: BTreeSet<_> = uses.iter().map(|used| (used.thread, used.offset)).collect();
+    let is_known = all >= OF_BYTES as f64 * places.len() as f64;
+    if same < MOSTLY * all && is_known {
+        Some(Fight::Neighbours)
+    } else if locked >= ATOMIC * all {
+        Some(Fight::Atomic)
+    } else {
+        is_known.then_some(Fight::Plain)
+    }
+}
+
+/// Whether others work while a thread is at a place: alone it loses nothing.
+struct Together<'a>(BTreeMap<(ThreadId, SiteId), &'a [u64]>);
+
+impl<'a> Together<'a> {
+    fn of(view: &View<'a>) -> Self {
+        let slices = view
+            .sched
+            .slices
+            .iter()
+            .filter(|slice| slice.spin.is_none());
+        let at =
+            slices.filter_map(|slice| Some(((slice.thread, slice.site?), &slice.by_working[..])));
+        Self(at.collect())
+    }
+
+    /// Share of the time of a thread at these uses while another works as well.
+    fn share(&self, id: ThreadId, uses: &[&LineUse]) -> f64 {
+        let sites: BTreeSet<SiteId> = uses
+            .iter()
+            .filter(|used| used.thread == id)
+            .filter_map(|used| used.site)
+            .collect();
+        let levels = sites.iter().filter_map(|site| self.0.get(&(id, *site)));
+        let time = levels.fold((0.0, 0.0), |sum, levels| {
+            (sum.0 + at_least(levels, 2.0), sum.1 + at_least(levels, 1.0))
+        });
+        // Where that is not known, nothing speaks against it.
+        if time.1 > 0.0 {
+            time.0 / time.1
+        } else {
+            1.0
+        }
+    }
+}
+
+/// Locks and what else threads wait for: their words are priced by findings of their own.
+struct Objects(BTreeSet<(ProcessId, u64, u64)>);
+
+impl Objects {
+    fn of(view: &View) -> Self {
+        let known = view.model.objects.iter().filter(|object| object.addr != 0);
+        let known = known.map(|o| (o.process, o.bytes().start, o.bytes().end));
+        let waited = view.sched.offs.iter().filter(|off| off.address != 0);
+        let waited = waited.map(|off| {
+            let word = off.address;
+            (view.process(off.thread), word, word.saturating_add(4))
+        });
+        Self(known.chain(waited).collect())
+    }
+
+    /// Whether the bytes are part of one.
+    fn hold(&self, line: &SharedLine, used: &LineUse) -> bool {
+        /// No object is larger.
+        const LARGEST: u64 = 64;
+        let from = line.bytes().start + u64::from(used.offset);
+        let to = from + u64::from(used.size);
+        let first = (line.process, from.saturating_sub(LARGEST), 0);
+        let last = (line.process, to, 0);
+        self.0
+            .range(first..last)
+            .any(|&(_, lo, hi)| lo < to && hi > from)
+    }
+}

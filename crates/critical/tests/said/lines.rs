@@ -1,0 +1,308 @@
+//! contended-atomic, contended-line and false-sharing.
+
+use convoy_critical::Analysis;
+use convoy_model::Model;
+use convoy_profile::{LineUse, SharedLine, SharedLines, StackIx, ThreadIx};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, only};
+
+/// Two workers on two processors, for 1.2 s: half of their 400 samples each are at `hit`, the rest elsewhere.
+struct World {
+    p: ProfileBuilder,
+    s: Schedule,
+    hit: StackIx,
+    threads: [ThreadIx; 2],
+}
+
+impl World {
+    fn new(function: &str) -> Self {
+        let mut p = ProfileBuilder::new("counting");
+        p.cpus(2);
+        let hit = p.site(function, "c.c", 7);
+        let library = p.module("/opt/lib/libwork.so"); // far from what is around `hit`
+        let work = p.frame_in(library, "work", "w.c", 20);
+        let work = p.stack(&[work]);
+        let mut thread = || p.thread("w").start("run", "c.c", 1).cpu(ms(1200)).id();
+        let threads = [thread(), thread()];
+        let mut s = Schedule::new();
+        for _ in 0..20 {
+            for t in threads {
+                s.runs(t, hit, ms(30)).runs(t, work, ms(30));
+            }
+        }
+        Self { p, s, hit, threads }
+    }
+
+    /// A use of the first bytes of the line, in 200 samples: an atomic addition.
+    fn hits(&self, thread: usize) -> LineUse {
+        LineUse {
+            thread: self.threads[thread],
+            stack: self.hit,
+            size: 8,
+            locked: true,
+            reads: true,
+            writes: true,
+            n: 200,
+            ..LineUse::default()
+        }
+    }
+
+    fn said(self, line: SharedLine, uses: Vec<LineUse>) -> Analysis {
+        analysis(&self.model(line, uses))
+    }
+
+    fn model(self, line: SharedLine, uses: Vec<LineUse>) -> Model {
+        let mut profile = self.p.build();
+        self.s.put_into(&mut profile);
+        profile.sched.as_mut().unwrap().lines = Some(SharedLines {
+            samples: 800,
+            lines: vec![line],
+            uses,
+            ..SharedLines::default()
+        });
+        Model::build(profile)
+    }
+}
+
+/// A line whose threads come by in turns.
+fn line() -> SharedLine {
+    SharedLine {
+        address: 0x5000,
+        symbol: Some("hits".into()),
+        samples: 400,
+        turns: 200,
+        ..SharedLine::default()
+    }
+}
+
+#[test]
+fn an_atomic_that_two_threads_change_is_said_with_its_name_and_place() {
+    let w = World::new("count_hit");
+    let uses = vec![w.hits(0), w.hits(1)];
+    let a = w.said(line(), uses);
+    let f = only(&a);
+    assert_eq!(f.id, "contended-atomic");
+    assert!(f.title.contains("hits at count_hit() c.c:7"), "{}", f.title);
+    assert!((f.share_of_thread_time - 0.5).abs() < 0.02, "{f:?}");
+    // Half of half of what they run, expected; at most all of the half.
+    assert!((f.gain.mid - 1.0 / 0.75).abs() < 0.03, "{:?}", f.gain);
+    assert!((f.gain.high - 1.0 / 0.5).abs() < 0.05, "{:?}", f.gain);
+    assert!(f.gain.low > 1.0 && f.gain.low < 1.05, "{:?}", f.gain);
+}
+
+#[test]
+fn a_reference_count_has_its_own_advice() {
+    let w = World::new("std::__shared_count<2>::~__shared_count()");
+    let uses = vec![w.hits(0), w.hits(1)];
+    let a = w.said(line(), uses);
+    assert_eq!(only(&a).causes[0].id, "shared-reference-count");
+}
+
+#[test]
+fn neighbours_share_a_line_and_nothing_else() {
+    let w = World::new("add_up");
+    let plain = |t: usize| LineUse {
+        locked: false,
+        offset: 8 * t as u8,
+        ..w.hits(t)
+    };
+    let uses = vec![plain(0), plain(1)];
+    let a = w.said(line(), uses);
+    assert_eq!(ids(&a), ["false-sharing"]);
+    let words = format!("{:?}", a.findings[0].evidence);
+    assert!(
+        words.contains("bytes 0 to 7") && words.contains("bytes 8 to 15"),
+        "{words}"
+    );
+}
+
+#[test]
+fn plain_stores_of_both_to_one_word_are_no_false_sharing() {
+    let w = World::new("tell");
+    let plain = |t: usize| LineUse {
+        locked: false,
+        ..w.hits(t)
+    };
+    let uses = vec![plain(0), plain(1)];
+    assert_eq!(ids(&w.said(line(), uses)), ["contended-line"]);
+}
+
+#[test]
+fn who_comes_by_seldom_takes_nothing_away() {
+    // One reads all the time, the other writes in four samples: that cannot be what the first one loses.
+    let w = World::new("look_up");
+    let reads = LineUse {
+        locked: false,
+        writes: false,
+        ..w.hits(0)
+    };
+    let writes = LineUse { n: 4, ..w.hits(1) };
+    let line = SharedLine {
+        samples: 204,
+        turns: 8,
+        ..line()
+    };
+    let a = w.said(line, vec![reads, writes]);
+    assert!(ids(&a).is_empty() && a.dismissed.is_empty(), "{a:#?}");
+    // At a tenth it loses twice what the other one spends, and no more.
+    let w = World::new("look_up");
+    let reads = LineUse {
+        locked: false,
+        writes: false,
+        ..w.hits(0)
+    };
+    let writes = LineUse { n: 20, ..w.hits(1) };
+    let line = SharedLine {
+        samples: 220,
+        turns: 40,
+        ..self::line()
+    };
+    let a = w.said(line, vec![reads, writes]);
+    let all = a.findings.iter().chain(&a.dismissed);
+    assert!(all.clone().all(|f| f.gain.mid < 1.05), "{a:#?}");
+}
+
+#[test]
+fn what_nobody_writes_and_what_one_thread_uses_is_no_fight() {
+    let w = World::new("look_up");
+    let reads = |t: usize| LineUse {
+        locked: false,
+        writes: false,
+        ..w.hits(t)
+    };
+    let uses = vec![reads(0), reads(1)];
+    let a = w.said(line(), uses);
+    assert!(a.findings.is_empty() && a.dismissed.is_empty());
+    let w = World::new("count_hit");
+    let uses = vec![w.hits(0)];
+    let a = w.said(line(), uses);
+    assert!(a.findings.is_empty() && a.dismissed.is_empty());
+}
+
+#[test]
+fn threads_that_use_a_line_one_after_the_other_do_not_fight() {
+    let w = World::new("count_hit");
+    let uses = vec![w.hits(0), w.hits(1)];
+    let line = SharedLine { turns: 9, ..line() };
+    let a = w.said(line, uses);
+    assert!(a.findings.is_empty() && a.dismissed.is_empty());
+}
+
+#[test]
+fn of_random_places_in_an_array_nobody_knows_whose_they_are() {
+    let said = |locked: bool| {
+        let w = World::new("count_bin");
+        let bin = |at: u32| LineUse {
+            locked,
+            offset: (at * 4 % 64) as u8,
+            size: 4,
+            n: 2,
+            ..w.hits(at as usize % 2)
+        };
+        let uses = (0..16).map(bin).collect();
+        let line = SharedLine {
+            samples: 32,
+            turns: 16,
+            ..line()
+        };
+        let a = w.said(line, uses);
+        let all = a.findings.iter().chain(&a.dismissed);
+        all.map(|f| f.id).collect::<Vec<_>>()
+    };
+    assert_eq!(said(true), ["contended-atomic"]);
+    assert!(said(false).is_empty());
+}
+
+#[test]
+fn who_works_alone_loses_nothing() {
+    let mut w = World::new("count_hit");
+    w.s = Schedule::new();
+    let wait = w.p.site("wait", "c.c", 30);
+    for turn in 0..400 {
+        let (at, off) = (w.threads[turn % 2], w.threads[1 - turn % 2]);
+        w.s.runs(at, w.hit, ms(3))
+            .waits(off, Wait::futex(wait, 0x10), ms(3));
+    }
+    let uses = vec![w.hits(0), w.hits(1)];
+    let a = w.said(line(), uses);
+    let mut all = a.findings.iter().chain(&a.dismissed);
+    assert!(all.all(|f| f.id != "contended-atomic"), "{a:#?}");
+}
+
+#[test]
+fn a_word_that_loops_wait_for_is_a_lock() {
+    let w = World::new("spin_lock");
+    let uses = vec![w.hits(0), w.hits(1)];
+    let line = SharedLine {
+        waits: 60,
+        ..line()
+    };
+    let a = w.said(line, uses);
+    assert!(a.findings.is_empty() && a.dismissed.is_empty());
+}
+
+#[test]
+fn the_words_of_locks_have_findings_of_their_own() {
+    let mut w = World::new("count_hit");
+    let lock = w.p.mutex("lock");
+    w.p.raw().objects[lock as usize].addr = 0x5000 - 8;
+    let uses = vec![w.hits(0), w.hits(1)];
+    let a = w.said(line(), uses);
+    assert!(!ids(&a).contains(&"contended-atomic"), "{a:#?}");
+    // Beside the lock's 40 bytes it is no part of it.
+    let mut w = World::new("count_hit");
+    let lock = w.p.mutex("lock");
+    w.p.raw().objects[lock as usize].addr = 0x5000 - 40;
+    let uses = vec![w.hits(0), w.hits(1)];
+    assert!(ids(&w.said(line(), uses)).contains(&"contended-atomic"));
+}
+
+#[test]
+fn what_a_lock_guards_is_no_fight() {
+    let said = |hold_ns: u64| {
+        let mut w = World::new("add_up");
+        let lock = w.p.mutex("lock");
+        for t in w.threads {
+            w.p.acquires(t, lock, w.hit, 1_000_000).hold(hold_ns);
+        }
+        let plain = |t: usize| LineUse {
+            locked: false,
+            ..w.hits(t)
+        };
+        let uses = vec![plain(0), plain(1)];
+        let a = w.said(line(), uses);
+        let all = a.findings.iter().chain(&a.dismissed);
+        all.filter(|f| f.id == "contended-line").count()
+    };
+    // Held for 0.6 s of the 0.6 s that each is at the line; for a hundredth of it.
+    assert_eq!(said(600), 0);
+    assert_eq!(said(6), 1);
+}
+
+#[test]
+fn what_the_c_library_shares_is_its_own_affair() {
+    let mut w = World::new("count_hit");
+    let libc = w.p.module("/lib/libc.so.6");
+    let frame = w.p.frame_in(libc, "arena_get2", "arena.c", 9);
+    let stack = w.p.stack(&[frame]);
+    let within = |t: usize| LineUse { stack, ..w.hits(t) };
+    let uses = vec![within(0), within(1)];
+    let a = w.said(line(), uses);
+    assert!(a.findings.is_empty() && a.dismissed.is_empty(), "{a:#?}");
+}
+
+#[test]
+fn a_few_samples_are_no_evidence() {
+    let w = World::new("count_hit");
+    let few = |t: usize| LineUse { n: 9, ..w.hits(t) };
+    let line = SharedLine {
+        samples: 18,
+        turns: 9,
+        ..line()
+    };
+    let uses = vec![few(0), few(1)];
+    let a = w.said(line, uses);
+    assert!(a.findings.is_empty() && a.dismissed.is_empty());
+}
