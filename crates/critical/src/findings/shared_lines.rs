@@ -8,6 +8,7 @@ use convoy_model::{FunctionKey, ProcessId, SiteId, SyncCode, ThreadId};
 
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
+use crate::levels::at_least;
 use crate::lines::{fought, Fight, Fought};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
@@ -19,6 +20,9 @@ const MANY: f64 = 100.0;
 /// Part of the time at the line that goes if no other thread wants it. Of the time at an atomic that is 0.6 to 0.75, but
 /// meanwhile the processor computes what follows, unseen: that takes its time then, none of it or all.
 const EXPECTED: f64 = 0.5;
+/// Of the time in which two threads or more are at work, the least in which two have processors: taking turns on one, they
+/// take nothing from each other. With less of it, less is expected; the bound is that of a machine of one's own.
+const ON_CPUS: f64 = 0.1;
 /// Code around the instructions that waits for them as well, bytes: at most its time goes, too.
 const BEHIND: u64 = 64;
 /// Share of the expected gain that is sure where the evidence is strong.
@@ -29,6 +33,9 @@ const METHOD: &str = "samples at instructions that touch the line, as far as oth
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let view = cx.view;
+    if on_cpus(view) < ON_CPUS {
+        return Vec::new();
+    }
     let samples = Samples::of(view);
     let mut places: BTreeMap<(ProcessId, Fight, FunctionKey), Place> = BTreeMap::new();
     for fought in fought(view) {
@@ -43,6 +50,13 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     found
         .filter_map(|((_, fight, _), place)| place.finding(view, fight, &samples, &guards))
         .collect()
+}
+
+/// Of the time in which two threads or more are at work, that in which two have processors.
+fn on_cpus(view: &View) -> f64 {
+    let working = at_least(&view.sched.working, 2.0);
+    let running = at_least(&view.sched.running, 2.0);
+    (running / working.max(1.0)).min(1.0)
 }
 
 /// Samples of threads at work.
@@ -170,7 +184,10 @@ impl<'a> Place<'a> {
             };
             let share = |n: f64| (n / samples.all(*id).max(1.0)).min(NO_WORK);
             let behind = near.get(id).copied().unwrap_or(0.0);
-            let parts = (EXPECTED * share(lost), share(lost.max(behind)));
+            let parts = (
+                EXPECTED * on_cpus(view) * share(lost),
+                share(lost.max(behind)),
+            );
             // Who needs a processor for less time waits less for one.
             expected += parts.0 * thread.working_ns() as f64;
             most += parts.1 * thread.working_ns() as f64;

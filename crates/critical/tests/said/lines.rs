@@ -232,6 +232,20 @@ fn who_works_alone_loses_nothing() {
 }
 
 #[test]
+fn who_takes_turns_on_one_processor_loses_nothing() {
+    let mut w = World::new("count_hit");
+    w.s = Schedule::new();
+    for turn in 0..400 {
+        let (at, off) = (w.threads[turn % 2], w.threads[1 - turn % 2]);
+        w.s.runs(at, w.hit, ms(3)).queues(off, w.hit, ms(3));
+    }
+    let uses = vec![w.hits(0), w.hits(1)];
+    let a = w.said(line(), uses);
+    let mut all = a.findings.iter().chain(&a.dismissed);
+    assert!(all.all(|f| f.id != "contended-atomic"), "{a:#?}");
+}
+
+#[test]
 fn a_word_that_loops_wait_for_is_a_lock() {
     let w = World::new("spin_lock");
     let uses = vec![w.hits(0), w.hits(1)];
