@@ -17,9 +17,9 @@ use crate::view::View;
 /// Samples that a finding needs, and from which on the evidence is strong.
 const SAMPLES: f64 = 20.0;
 const MANY: f64 = 100.0;
-/// Part of the time at the line that goes if no other thread wants it. Of the time at an atomic that is 0.6 to 0.75, but
-/// meanwhile the processor computes what follows, unseen: that takes its time then, none of it or all.
-const EXPECTED: f64 = 0.5;
+/// Part of the time at the line that goes if no other thread wants it, of a thread that does nothing else. Of other work the
+/// processor computes as much meanwhile, unseen, as there is: the smaller the share of the line, the less of it is expected.
+const EXPECTED: f64 = 0.85;
 /// Of the time in which two threads or more are at work, the least in which two have processors: taking turns on one, they
 /// take nothing from each other. With less of it, less is expected; the bound is that of a machine of one's own.
 const ON_CPUS: f64 = 0.1;
@@ -184,9 +184,10 @@ impl<'a> Place<'a> {
             };
             let share = |n: f64| (n / samples.all(*id).max(1.0)).min(NO_WORK);
             let behind = near.get(id).copied().unwrap_or(0.0);
+            let lost = share(lost);
             let parts = (
-                EXPECTED * on_cpus(view) * share(lost),
-                share(lost.max(behind)),
+                EXPECTED * on_cpus(view) * lost * lost,
+                lost.max(share(behind)),
             );
             // Who needs a processor for less time waits less for one.
             expected += parts.0 * thread.working_ns() as f64;
