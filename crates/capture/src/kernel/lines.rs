@@ -28,8 +28,9 @@ const FUNCTION: u64 = 64 << 10;
 const NEAR: u64 = 128;
 /// The longest instruction.
 const INSTRUCTION: usize = 15;
-/// Bytes of code that are decoded in one second of the recording: ten take about a microsecond.
-const PER_SECOND: u64 = 2 << 20;
+/// Bytes of code that are decoded in one second of the recording: ten take about a microsecond. Whatever threads fight for is met
+/// again in the next second.
+const PER_SECOND: u64 = 512 << 10;
 /// Instructions that are remembered of one image.
 const KNOWN: usize = 16_384;
 
