@@ -144,8 +144,11 @@ impl<'a> Place<'a> {
         if lost < SAMPLES || (fight != Fight::Atomic && guards.explain(&self.lost, samples)) {
             return None;
         }
-        let saving = self.saving(view, samples);
-        if saving.bound(view) < view.t.gain_mid {
+        let gain = self
+            .saving(view, samples)
+            .gain(view, METHOD, "the work itself");
+        // Nobody waits: that much time passes at a line says nothing if none of it is expected to go.
+        if gain.mid < view.t.gain_mid {
             return None;
         }
         let first = self
@@ -162,7 +165,7 @@ impl<'a> Place<'a> {
             evidence: self.evidence(view, first, lost, all),
             causes: vec![words.cause],
             undecided: String::new(),
-            gain: saving.gain(view, METHOD, "the work itself"),
+            gain,
             share_of_thread_time: share,
             caveats: vec![
                 "samples tell where time passes, not what the processor computes meanwhile: the gain may be anything in its interval"

@@ -50,15 +50,15 @@ impl World {
     }
 
     fn said(self, line: SharedLine, uses: Vec<LineUse>) -> Analysis {
-        analysis(&self.model(line, uses))
+        analysis(&self.model(vec![line], uses))
     }
 
-    fn model(self, line: SharedLine, uses: Vec<LineUse>) -> Model {
+    fn model(self, lines: Vec<SharedLine>, uses: Vec<LineUse>) -> Model {
         let mut profile = self.p.build();
         self.s.put_into(&mut profile);
         profile.sched.as_mut().unwrap().lines = Some(SharedLines {
             samples: 800,
-            lines: vec![line],
+            lines,
             uses,
             ..SharedLines::default()
         });
@@ -196,22 +196,25 @@ fn threads_that_use_a_line_one_after_the_other_do_not_fight() {
 
 #[test]
 fn of_random_places_in_an_array_nobody_knows_whose_they_are() {
+    const LINES: u32 = 10;
     let said = |locked: bool| {
         let w = World::new("count_bin");
         let bin = |at: u32| LineUse {
+            line: at / 16,
             locked,
             offset: (at * 4 % 64) as u8,
             size: 4,
             n: 2,
             ..w.hits(at as usize % 2)
         };
-        let uses = (0..16).map(bin).collect();
-        let line = SharedLine {
+        let uses = (0..16 * LINES).map(bin).collect();
+        let line = |n: u32| SharedLine {
+            address: 0x5000 + 64 * u64::from(n),
             samples: 32,
             turns: 16,
             ..line()
         };
-        let a = w.said(line, uses);
+        let a = analysis(&w.model((0..LINES).map(line).collect(), uses));
         let all = a.findings.iter().chain(&a.dismissed);
         all.map(|f| f.id).collect::<Vec<_>>()
     };
