@@ -1,6 +1,12 @@
 //! What share of the sections does what.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use convoy_model::{Region, SectionSample, SectionWord, Sections, Sharing, Touch};
+
+/// Share of the words written by an instruction that others touch, from which on it writes shared data: of many objects each is
+/// seen so seldom that it may be by chance that one thread alone was seen there.
+const WRITES_SHARED: f64 = 0.1;
 
 /// How a section's words are looked at.
 pub(crate) struct Eyes<'a> {
@@ -44,9 +50,34 @@ impl<'a> Eyes<'a> {
         touches.filter(|touch| self.is_shared(touch.word))
     }
 
-    /// It writes nothing that others touch.
-    pub(crate) fn reads_only(&self, sample: &SectionSample) -> bool {
-        sample.untold == 0 && self.shared(sample).all(|touch| touch.writes == 0)
+    /// Instructions that write what others touch, by their index.
+    pub(crate) fn writers(&self, samples: &[&SectionSample]) -> BTreeSet<u32> {
+        let mut words: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for sample in samples {
+            for touch in sample.touches.iter().filter(|touch| touch.writes > 0) {
+                let Some(code) = touch.written_by else {
+                    continue;
+                };
+                let (all, shared) = words.entry(code).or_default();
+                *all += sample.weight;
+                *shared += if self.is_shared(touch.word) {
+                    sample.weight
+                } else {
+                    0
+                };
+            }
+        }
+        words.retain(|_, (all, shared)| *shared as f64 >= WRITES_SHARED * *all as f64);
+        words.into_keys().collect()
+    }
+
+    /// It writes nothing that others touch; `writers` are the instructions that do.
+    pub(crate) fn reads_only(&self, sample: &SectionSample, writers: &BTreeSet<u32>) -> bool {
+        let writes = |touch: &Touch| {
+            let shares = touch.written_by.is_some_and(|code| writers.contains(&code));
+            touch.writes > 0 && (shares || self.is_shared(touch.word))
+        };
+        sample.untold == 0 && !sample.touches.iter().any(writes)
     }
 
     pub(crate) fn touches_nothing_shared(&self, sample: &SectionSample) -> bool {

@@ -137,6 +137,26 @@ fn a_small_section_that_is_no_atomic() {
 }
 
 #[test]
+fn who_writes_each_time_does_not_only_read() {
+    // A count in each of many objects, of which most were seen in the hands of one thread by chance.
+    let mut w = World::new();
+    let (read, count) = (w.line(11), w.line(12));
+    w.run(60, |thread, turn| {
+        let mine = if turn % 5 == 0 { 0 } else { 1 + thread };
+        let object = HEAP + 4096 * (1 + turn % 15) + 0x10_0000 * mine;
+        let mut steps: Vec<Step> = (0..20).map(|i| Step::Read(read, HEAP + i * 8)).collect();
+        steps.push(Step::Add(count, object));
+        steps
+    });
+    let row = w.row();
+    assert!(row.read_only.share < 0.01, "{:?}", row.read_only);
+    assert_ne!(
+        row.verdict.causes.first().map(|cause| cause.id),
+        Some("read-only-section")
+    );
+}
+
+#[test]
 fn readers_exclude_each_other() {
     let reading = |line: FrameIx, turn: u64, writes: u64| -> Vec<Step> {
         let mut steps: Vec<Step> = (0..150).map(|i| Step::Read(line, HEAP + i * 8)).collect();

@@ -73,6 +73,7 @@ impl<'a> Case<'a> {
             allocates: whole.allocator > 0,
         };
         let samples = group.samples(sections);
+        let writers = eyes.writers(&samples);
         let lines = lines(model, &eyes, group);
         let calls = calls(model, sections, group);
         let share = |is: &dyn Fn(&SectionSample) -> bool| {
@@ -86,7 +87,7 @@ impl<'a> Case<'a> {
         let n = samples.len();
         let blocks = (blocking_calls.min(1.0) * n as f64).round() as usize;
         Self {
-            read_only: share(&|sample| eyes.reads_only(sample)),
+            read_only: share(&|sample| eyes.reads_only(sample, &writers)),
             one_word: share(&|sample| eyes.one_word(sample).is_some()),
             nothing_shared: share(&|sample| eyes.touches_nothing_shared(sample)),
             blocking: Share::of((0..n).map(|ix| (ix < blocks, 1))),
