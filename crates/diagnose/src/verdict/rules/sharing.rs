@@ -229,7 +229,7 @@ impl Judge<'_> {
         let op = case.group.rows(case.sections).find_map(|site| site.op);
         let shared_already = matches!(op, Some(Op::RwlockRd | Op::RwlockTimedrd));
         let of_lock = self.facts.read_only;
-        if shared_already || case.read_only.share < 0.5 || of_lock < case.t.mostly_reads {
+        if shared_already || case.read_only.low < 0.5 || of_lock < case.t.mostly_reads {
             return None;
         }
         let small = case.instructions() <= case.t.small_instructions;
