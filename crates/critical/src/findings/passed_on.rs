@@ -54,9 +54,9 @@ impl Parts {
     /// Puts in the place of waits for the same lock what was done during those.
     fn resolved(&self, view: &View, of: OffId, known: &BTreeMap<OffId, Self>) -> Self {
         let mut sum = Sum {
-            off: BTreeMap::new(),
             running: self.running,
             delayed: self.delayed,
+            ..Sum::default()
         };
         for &(id, part) in &self.off {
             match known.get(&id).filter(|_| same_lock(view, of, id)) {

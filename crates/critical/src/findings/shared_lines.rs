@@ -302,44 +302,38 @@ struct Words {
 impl Words {
     fn of(view: &View, fight: Fight, first: &Fought, site: SiteId) -> Self {
         let (place, data) = (view.place(Some(site)), data(first));
-        match fight {
-            Fight::Atomic if counts_references(view, site) => Self {
-                id: "contended-atomic",
-                title: format!("change the reference count {data} at {place}"),
-                cause: cause(
-                    "shared-reference-count",
-                    "each copy of a shared pointer and the end of each changes the same count, which goes from processor to processor",
-                    format!("pass a reference instead of a copy at {place}, or copy the pointer once per thread and not once per item"),
-                ),
-            },
-            Fight::Atomic => Self {
-                id: "contended-atomic",
-                title: format!("change the same atomic {data} at {place}"),
-                cause: cause(
-                    "shared-atomic",
-                    "every change takes the cache line away from the others, and each waits for it",
-                    format!("at {place} count in a variable per thread and add up when it is read (sharding), or add several steps at once"),
-                ),
-            },
-            Fight::Plain => Self {
-                id: "contended-line",
-                title: format!("read and write the same bytes of {data} at {place}"),
-                cause: cause(
-                    "true-sharing",
-                    "data that several threads use and some write goes from processor to processor with each write",
-                    format!("at {place} work on a copy per thread and write it back once for many steps"),
-                ),
-            },
-            Fight::Neighbours => Self {
-                id: "false-sharing",
-                title: format!("use neighbouring bytes of one cache line, {data}, at {place}"),
-                cause: cause(
-                    "false-sharing",
-                    "each thread has its own data, but they are in one cache line, which goes from processor to processor with each write",
-                    format!("keep the data of {place} of each thread 64 bytes apart (alignas(64), #[repr(align(64))], CachePadded), or in local variables until the end"),
-                ),
-            },
-        }
+        let (id, title, because, why, fix) = match fight {
+            Fight::Atomic if counts_references(view, site) => (
+                "contended-atomic",
+                format!("change the reference count {data} at {place}"),
+                "shared-reference-count",
+                "each copy of a shared pointer and the end of each changes the same count, which goes from processor to processor",
+                format!("pass a reference instead of a copy at {place}, or copy the pointer once per thread and not once per item"),
+            ),
+            Fight::Atomic => (
+                "contended-atomic",
+                format!("change the same atomic {data} at {place}"),
+                "shared-atomic",
+                "every change takes the cache line away from the others, and each waits for it",
+                format!("at {place} count in a variable per thread and add up when it is read (sharding), or add several steps at once"),
+            ),
+            Fight::Plain => (
+                "contended-line",
+                format!("read and write the same bytes of {data} at {place}"),
+                "true-sharing",
+                "data that several threads use and some write goes from processor to processor with each write",
+                format!("at {place} work on a copy per thread and write it back once for many steps"),
+            ),
+            Fight::Neighbours => (
+                "false-sharing",
+                format!("use neighbouring bytes of one cache line, {data}, at {place}"),
+                "false-sharing",
+                "each thread has its own data, but they are in one cache line, which goes from processor to processor with each write",
+                format!("keep the data of {place} of each thread 64 bytes apart (alignas(64), #[repr(align(64))], CachePadded), or in local variables until the end"),
+            ),
+        };
+        let cause = cause(because, why, fix);
+        Self { id, title, cause }
     }
 }
 

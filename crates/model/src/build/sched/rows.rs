@@ -83,7 +83,7 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
         contradictions: from.contradictions,
         dropped_rows: joiner.dropped,
         timeline,
-        lines: from.lines.as_ref().map(|lines| joiner.lines(lines)),
+        lines: from.lines.map(|lines| joiner.lines(lines)),
     }
 }
 
@@ -203,21 +203,21 @@ impl Joiner<'_> {
         })
     }
 
-    fn lines(&self, from: &profile::SharedLines) -> SharedLines {
+    fn lines(&self, from: profile::SharedLines) -> SharedLines {
         let mut lines: Vec<SharedLine> = from
             .lines
-            .iter()
+            .into_iter()
             .map(|row| SharedLine {
                 process: ProcessId(row.process),
                 address: row.address,
-                symbol: row.symbol.clone().unwrap_or_default(),
+                symbol: row.symbol.unwrap_or_default(),
                 samples: row.samples,
                 waits: row.waits,
                 turns: row.turns,
                 uses: Vec::new(),
             })
             .collect();
-        for row in &from.uses {
+        for row in from.uses {
             let Some(line) = lines.get_mut(row.line as usize) else {
                 continue;
             };
