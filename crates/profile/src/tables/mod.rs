@@ -106,6 +106,30 @@ fn options(column: Vec<u64>) -> Result<Vec<Option<u32>>, Malformed> {
     column.into_iter().map(decode).collect()
 }
 
+/// A column of flags, and how many are set: so long are the columns that only those rows have.
+fn flags(rows: usize, input: &mut In<'_>) -> Result<(Vec<bool>, usize), Malformed> {
+    let flags: Vec<u8> = input.values(rows)?;
+    if flags.iter().any(|&flag| flag > 1) {
+        return Err(Malformed::Number);
+    }
+    let flags: Vec<bool> = flags.into_iter().map(|flag| flag == 1).collect();
+    let set = flags.iter().filter(|&&flag| flag).count();
+    Ok((flags, set))
+}
+
+/// A column of names that not all rows have: flags, then the names.
+fn put_names<'a>(out: &mut Out, names: impl Iterator<Item = Option<&'a str>> + Clone) {
+    out.values(names.clone().map(|name| u8::from(name.is_some())));
+    out.texts(names.flatten());
+}
+
+fn names(rows: usize, input: &mut In<'_>) -> Result<Vec<Option<String>>, Malformed> {
+    let (named, count) = flags(rows, input)?;
+    let mut names = input.texts(count)?.into_iter();
+    let name = |named: bool| named.then(|| names.next()).flatten();
+    Ok(named.into_iter().map(name).collect())
+}
+
 /// Takes a row's value out of each column: panics never, as all columns have the same length.
 /// Where the columns are the row's fields, their names are written once.
 macro_rules! zip_columns {

@@ -1,6 +1,6 @@
 //! Objects.
 
-use super::{codes, option, options, zip_columns, Row};
+use super::{codes, names, option, options, put_names, zip_columns, Row};
 use crate::bytes::{In, Malformed, Out};
 use crate::{Memory, Object};
 
@@ -20,8 +20,7 @@ impl Row for Object {
         out.values(rows.iter().map(|row| row.destroyed));
         out.values(rows.iter().map(|row| row.attr));
         out.values(rows.iter().map(|row| option(row.module)));
-        out.values(rows.iter().map(|row| u8::from(row.symbol.is_some())));
-        out.texts(rows.iter().filter_map(|row| row.symbol.as_deref()));
+        put_names(out, rows.iter().map(|row| row.symbol.as_deref()));
         out.values(rows.iter().map(|row| memory_code(row.memory)));
     }
 
@@ -37,14 +36,7 @@ impl Row for Object {
         let destroyed = input.values(rows)?;
         let attr = input.values(rows)?;
         let module = options(input.values(rows)?)?;
-        let named: Vec<u8> = input.values(rows)?;
-        let mut names = input
-            .texts(named.iter().filter(|&&flag| flag != 0).count())?
-            .into_iter();
-        let symbol: Vec<_> = named
-            .into_iter()
-            .map(|flag| if flag == 0 { None } else { names.next() })
-            .collect();
+        let symbol = names(rows, input)?;
         let memory: Vec<u64> = input.values(rows)?;
         let memory: Vec<_> = memory
             .into_iter()

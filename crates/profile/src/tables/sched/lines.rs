@@ -2,7 +2,7 @@
 
 use crate::bytes::{In, Malformed, Out};
 use crate::lines::LINE_BYTES;
-use crate::tables::{zip_columns, Row};
+use crate::tables::{names, put_names, zip_columns, Row};
 use crate::{LineUse, SharedLine};
 
 impl Row for SharedLine {
@@ -16,8 +16,7 @@ impl Row for SharedLine {
     fn pack(rows: &[Self], out: &mut Out) {
         out.deltas(rows.iter().map(|row| row.process));
         out.deltas(rows.iter().map(|row| row.address));
-        out.values(rows.iter().map(|row| u8::from(row.symbol.is_some())));
-        out.texts(rows.iter().filter_map(|row| row.symbol.as_deref()));
+        put_names(out, rows.iter().map(|row| row.symbol.as_deref()));
         out.values(rows.iter().map(|row| row.samples));
         out.values(rows.iter().map(|row| row.waits));
         out.values(rows.iter().map(|row| row.turns));
@@ -26,26 +25,21 @@ impl Row for SharedLine {
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
         let process = input.deltas(rows)?;
         let address = input.deltas(rows)?;
-        let (named, names) = super::flags(rows, input)?;
-        let mut names = input.texts(names)?.into_iter();
+        let symbol = names(rows, input)?;
         let samples = input.values(rows)?;
         let waits = input.values(rows)?;
         let turns = input.values(rows)?;
-        Ok(zip_columns!(rows, |process,
-                               address,
-                               named,
-                               samples,
-                               waits,
-                               turns| {
+        Ok(zip_columns!(
+            rows,
             Self {
                 process,
                 address,
-                symbol: named.then(|| names.next()).flatten(),
+                symbol,
                 samples,
                 waits,
-                turns,
+                turns
             }
-        }))
+        ))
     }
 }
 

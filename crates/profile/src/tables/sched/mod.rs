@@ -51,14 +51,3 @@ fn hists<T: From<Vec<u64>>>(
         })
         .collect()
 }
-
-/// A column of flags, and how many are set: so long are the columns that only those rows have.
-fn flags(rows: usize, input: &mut In<'_>) -> Result<(Vec<bool>, usize), Malformed> {
-    let flags: Vec<u8> = input.values(rows)?;
-    if flags.iter().any(|&flag| flag > 1) {
-        return Err(Malformed::Number);
-    }
-    let flags: Vec<bool> = flags.into_iter().map(|flag| flag == 1).collect();
-    let set = flags.iter().filter(|&&flag| flag).count();
-    Ok((flags, set))
-}

@@ -1,9 +1,9 @@
 //! Time off the processors.
 
-use super::{flags, hists, put_hists, put_threads, threads, THREAD_BUCKETS, TIME_BUCKETS};
+use super::{hists, put_hists, put_threads, threads, THREAD_BUCKETS, TIME_BUCKETS};
 use crate::bytes::{In, Malformed, Out};
 use crate::tables::texts::{Dictionary, Texts};
-use crate::tables::{codes, lengths, option, options, zip_columns, Row};
+use crate::tables::{codes, flags, lengths, option, options, zip_columns, Row};
 use crate::{ByThreads, OffCpu, Powers};
 
 impl Row for OffCpu {

@@ -1,9 +1,9 @@
 //! Threads and slices: activity with its CMetric. Most programs never wait in a loop; their working figures are
 //! the others once more, and take no room.
 
-use super::{flags, hists, put_hists, put_threads, threads, THREAD_BUCKETS};
+use super::{hists, put_hists, put_threads, threads, THREAD_BUCKETS};
 use crate::bytes::{In, Malformed, Out};
-use crate::tables::{codes, option, options, zip_columns, Row};
+use crate::tables::{codes, flags, option, options, zip_columns, Row};
 use crate::{ByThreads, SchedThread, Slice};
 
 impl Row for SchedThread {

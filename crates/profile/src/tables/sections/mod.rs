@@ -3,7 +3,7 @@
 mod rows;
 mod sites;
 
-use super::{codes, lengths, option, options, zip_columns};
+use super::{codes, flags, lengths, option, options, zip_columns};
 use crate::bytes::{In, Malformed, Out};
 use crate::{Op, SectionTotals};
 
@@ -21,11 +21,7 @@ fn get_lists(rows: usize, input: &mut In<'_>) -> Result<Vec<Vec<u32>>, Malformed
 }
 
 fn get_flags(rows: usize, input: &mut In<'_>) -> Result<Vec<bool>, Malformed> {
-    let flag = |flag: u8| match flag {
-        0 | 1 => Ok(flag == 1),
-        _ => Err(Malformed::Number),
-    };
-    input.values(rows)?.into_iter().map(flag).collect()
+    Ok(flags(rows, input)?.0)
 }
 
 fn get_ops(rows: usize, input: &mut In<'_>) -> Result<Vec<Option<Op>>, Malformed> {

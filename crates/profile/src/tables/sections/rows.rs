@@ -2,7 +2,7 @@
 
 use super::{codes, get_flags, get_lists, get_options, option, put_lists, zip_columns};
 use crate::bytes::{In, Malformed, Out};
-use crate::tables::Row;
+use crate::tables::{flags, names, put_names, Row};
 use crate::{CallKind, SectionCall, SectionCode, SectionFollow, SectionWord, WordSeen};
 
 impl Row for SectionCode {
@@ -71,8 +71,7 @@ impl Row for SectionCode {
 
 /// Offsets in objects, of those rows that have one: the two's complement.
 fn get_fields(rows: usize, input: &mut In<'_>) -> Result<Vec<Option<i32>>, Malformed> {
-    let has = get_flags(rows, input)?;
-    let count = has.iter().filter(|&&has| has).count();
+    let (has, count) = flags(rows, input)?;
     let mut fields = input.deltas(count)?.into_iter();
     let field = |has: bool| has.then(|| fields.next()).flatten();
     let fields = has.into_iter().map(field);
@@ -127,8 +126,7 @@ impl Row for SectionWord {
         out.values(rows.iter().map(|row| row.seen.sections));
         out.values(rows.iter().map(|row| bits(&row.seen)));
         out.values(rows.iter().map(|row| option(row.allocated_by)));
-        out.values(rows.iter().map(|row| row.symbol.is_some()));
-        out.texts(rows.iter().filter_map(|row| row.symbol.as_deref()));
+        put_names(out, rows.iter().map(|row| row.symbol.as_deref()));
     }
 
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
@@ -138,22 +136,20 @@ impl Row for SectionWord {
         let sections = input.values(rows)?;
         let bits: Vec<u8> = input.values(rows)?;
         let allocated_by = get_options(rows, input)?;
-        let named = get_flags(rows, input)?;
-        let names = named.iter().filter(|&&named| named).count();
-        let mut names = input.texts(names)?.into_iter();
+        let symbol = names(rows, input)?;
         Ok(zip_columns!(rows, |process,
                                address,
                                only,
                                sections,
                                bits,
                                allocated_by,
-                               named| {
+                               symbol| {
             Self {
                 process,
                 address,
                 seen: seen(only, sections, bits),
                 allocated_by,
-                symbol: named.then(|| names.next()).flatten(),
+                symbol,
             }
         }))
     }
