@@ -1,12 +1,15 @@
 //! What to call the things that the scheduler shows: reasons for waiting, wakers, loops, call paths.
 
 use convoy_model::{
-    CodeFrom, GroupId, Model, NameId, ObjectId, OffReason, ProcessId, SchedSource, Site, SiteId,
-    SpinKind, SpinLoop, Waker,
+    passes_on, CodeFrom, GroupId, Model, NameId, ObjectId, OffReason, ProcessId, SchedSource, Site,
+    SiteFrame, SiteId, SpinKind, SpinLoop, Waker,
 };
 
 use crate::human::count_of;
 use crate::names;
+
+/// A path of fewer frames has none to spare for the outermost one.
+const ROOM_FOR_OUTERMOST: usize = 3;
 
 /// Why a thread was off the processors, for people.
 pub fn reason(reason: OffReason) -> &'static str {
@@ -149,7 +152,8 @@ pub fn place(model: &Model, site: Option<SiteId>) -> String {
 const CALLED_BY: &str = " < ";
 
 /// The frames that tell something, innermost first: `leaf() a.c:1 < caller() a.c:9 < main() a.c:30`, at most
-/// `most` of them.
+/// `most` of them. Of a deep stack the outermost one is kept, which says what it is all for; of a recursion the
+/// innermost call.
 pub fn path(site: &Site, most: usize) -> String {
     let frames = site.frames.get(site.shown..).unwrap_or(&[]);
     // What starts threads is below every one of them and says nothing.
@@ -160,16 +164,30 @@ pub fn path(site: &Site, most: usize) -> String {
         "_start",
         "__libc_start_main",
     ];
-    let told = |f: &&convoy_model::SiteFrame| {
+    let told = |f: &&SiteFrame| {
         !starts.contains(&f.function.as_str()) && !f.function.starts_with("__libc_start")
     };
-    let mut texts: Vec<_> = frames.iter().filter(told).map(names::frame).collect();
-    if texts.is_empty() {
+    let mut told: Vec<_> = frames.iter().filter(told).collect();
+    told.dedup_by(|outer, inner| {
+        !inner.function.is_empty()
+            && (&inner.function, &inner.module) == (&outer.function, &outer.module)
+    });
+    if told.is_empty() {
         return names::site(site);
     }
-    if texts.len() > most {
-        texts.truncate(most);
+    let mut texts: Vec<_> = told.iter().take(most).map(|f| names::frame(f)).collect();
+    if told.len() > most {
+        let outermost = told.iter().rposition(|frame| !passes_on(frame));
+        let outermost = outermost.filter(|&at| at >= most && most >= ROOM_FOR_OUTERMOST);
+        if outermost.is_some() {
+            texts.pop();
+        }
         texts.push("..".into());
+        texts.extend(
+            outermost
+                .and_then(|at| told.get(at))
+                .map(|f| names::frame(f)),
+        );
     }
     texts.join(CALLED_BY)
 }
@@ -235,7 +253,7 @@ fn range(spin: &SpinLoop) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_model::{SiteFrame, ThreadId};
+    use convoy_model::ThreadId;
 
     fn frame(function: &str, line: u32) -> SiteFrame {
         SiteFrame {
@@ -263,6 +281,27 @@ mod tests {
         assert_eq!(path(&site, 4), "copy() a.c:2 < work() a.c:3");
         assert_eq!(path(&site, 1), "copy() a.c:2 < ..");
         assert_eq!(path(&Site::default(), 4), "unknown place");
+        let deep = Site {
+            frames: [
+                ("leaf", 9),
+                ("sort", 5),
+                ("sort", 6),
+                ("sort", 7),
+                ("merge", 8),
+                ("work", 3),
+                ("main", 1),
+            ]
+            .map(|(function, line)| frame(function, line))
+            .to_vec(),
+            ..Site::default()
+        };
+        let text = "leaf() a.c:9 < sort() a.c:5 < .. < main() a.c:1";
+        assert_eq!(
+            path(&deep, 3),
+            text,
+            "a recursion once, the outermost one kept"
+        );
+        assert_eq!(path(&deep, 2), "leaf() a.c:9 < sort() a.c:5 < ..");
         let only_start = Site {
             frames: vec![frame("start_thread", 0)],
             ..Site::default()

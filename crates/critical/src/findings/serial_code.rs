@@ -14,7 +14,7 @@ use crate::levels::{all, at_least, low, low_cm};
 use crate::text::{cause, evidence, time};
 use crate::view::View;
 
-/// A function that has this share of what its caller has is where the time goes.
+/// A function that has this share of a phase is where its time goes.
 const DOMINANT: f64 = 0.8;
 /// Nobody knows whether code can be spread or overlapped: half of it is expected to be.
 const EXPECTED: f64 = 0.5;
@@ -59,7 +59,7 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         let low: f64 = pieces.iter().map(|p| p.cm).sum();
         let counts = counts(cx, group, low);
         let mut phases = Vec::new();
-        split(pieces.clone(), 0, true, &mut phases);
+        split(pieces.clone(), 0, low, true, &mut phases);
         let found = phases
             .iter()
             .filter_map(|phase| phase.finding(cx, group, counts));
@@ -140,7 +140,9 @@ struct Piece<'a> {
 fn outermost_first<'a>(view: &View<'a>, site: SiteId) -> Vec<&'a SiteFrame> {
     let frames = path_frames(view.model, site);
     let own = frames.iter().rev().filter(|frame| !passes_on(frame));
-    let own: Vec<&SiteFrame> = own.collect();
+    let mut own: Vec<&SiteFrame> = own.collect();
+    // How deep a recursion is tells nothing of where the time goes.
+    own.dedup_by_key(|frame| function_key(frame));
     if own.is_empty() {
         frames.first().into_iter().collect()
     } else {
@@ -154,10 +156,16 @@ struct Phase<'a> {
     depth: usize,
 }
 
-/// Goes inwards while one function has nearly all of the time. Where a thread's outermost function calls
-/// several, each is a phase of its own (once); further in they are parts of one.
-fn split<'a>(pieces: Vec<Piece<'a>>, depth: usize, part: bool, out: &mut Vec<Phase<'a>>) {
-    let all: f64 = pieces.iter().map(|p| p.cm).sum();
+/// Goes inwards while one function has nearly all of `whole`, not of what its caller has: a little is lost at each
+/// call, and after ten of them most. Where a thread's outermost function calls several, each is a phase of its own
+/// (once); further in they are parts of one.
+fn split<'a>(
+    pieces: Vec<Piece<'a>>,
+    depth: usize,
+    whole: f64,
+    part: bool,
+    out: &mut Vec<Phase<'a>>,
+) {
     let mut children: BTreeMap<Option<String>, Vec<Piece>> = BTreeMap::new();
     for piece in pieces {
         let key = piece.frames.get(depth).map(|frame| function_key(frame));
@@ -166,14 +174,15 @@ fn split<'a>(pieces: Vec<Piece<'a>>, depth: usize, part: bool, out: &mut Vec<Pha
     let cm = |pieces: &[Piece]| pieces.iter().map(|p| p.cm).sum::<f64>();
     let dominant = children
         .iter()
-        .find(|(key, child)| key.is_some() && cm(child) >= DOMINANT * all)
+        .find(|(key, child)| key.is_some() && cm(child) >= DOMINANT * whole)
         .map(|(key, _)| key.clone());
     if let Some(child) = dominant.and_then(|key| children.remove(&key)) {
-        split(child, depth + 1, part, out);
+        split(child, depth + 1, whole, part, out);
     } else if part && depth <= 1 && children.len() > 1 {
         for (key, child) in children {
             let inwards = usize::from(key.is_some());
-            split(child, depth + inwards, false, out);
+            let whole = cm(&child);
+            split(child, depth + inwards, whole, false, out);
         }
     } else {
         out.push(Phase {

@@ -233,3 +233,41 @@ fn threads_of_go_run_all_goroutines() {
         "a goroutine works alone in main.merge() m.go:4 for 80 % of the run"
     );
 }
+
+/// Main goes eight calls deep alone; a tenth of it is spent in a helper of each function on the way.
+#[test]
+fn what_each_caller_does_itself_is_not_lost_on_the_way_to_the_innermost_function() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let main = p.frame("main", "app.c", 1);
+    let join = p.stack(&[main]);
+    let mut below = vec![main];
+    let mut stacks = Vec::new();
+    for depth in 0..8 {
+        let function = p.frame(&format!("level{depth}"), "app.c", 10 + depth);
+        let helper = p.frame(&format!("helper{depth}"), "app.c", 30 + depth);
+        below.insert(0, function);
+        let mut stack = vec![helper];
+        stack.extend(&below);
+        stacks.push(p.stack(&stack));
+    }
+    let innermost = p.stack(&below);
+    let work = p.site("work", "app.c", 50);
+    let worker = p.thread("w").start("work", "app.c", 50).cpu(1).id();
+    let mut s = Schedule::new();
+    for _ in 0..4 {
+        for &stack in &stacks {
+            s.runs(0, stack, ms(10));
+        }
+        s.runs(0, innermost, ms(20));
+        let wait = Wait::futex(work, 0x10).woken_by(0, innermost);
+        s.waits(worker, wait, ms(100));
+        s.waits(0, Wait::futex(join, 0x20).woken_by(worker, work), ms(100));
+        s.runs(worker, work, ms(100));
+    }
+    let a = analysis(&model(p, s));
+    let titles: Vec<&str> = a.findings.iter().map(|f| f.title.as_str()).collect();
+    // 80 of its 100 ms go through it, and through the next one only 70.
+    let title = "the main thread works alone in level2() app.c for 40 % of the run";
+    assert!(titles.contains(&title), "{titles:?}");
+}
