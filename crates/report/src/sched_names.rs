@@ -156,7 +156,7 @@ const CALLED_BY: &str = " < ";
 /// innermost call.
 pub fn path(site: &Site, most: usize) -> String {
     let frames = site.frames.get(site.shown..).unwrap_or(&[]);
-    // What starts threads is below every one of them and says nothing.
+    // What starts threads is below every one of them and says nothing; nor does a library's code without a name.
     let starts = [
         "start_thread",
         "clone",
@@ -164,8 +164,10 @@ pub fn path(site: &Site, most: usize) -> String {
         "_start",
         "__libc_start_main",
     ];
+    let nameless = |f: &SiteFrame| f.function.is_empty() && passes_on(f);
     let told = |f: &&SiteFrame| {
-        !starts.contains(&f.function.as_str()) && !f.function.starts_with("__libc_start")
+        let starts = starts.contains(&f.function.as_str());
+        !starts && !f.function.starts_with("__libc_start") && !nameless(f)
     };
     let mut told: Vec<_> = frames.iter().filter(told).collect();
     told.dedup_by(|outer, inner| {

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek};
 use std::path::Path;
 
-use object::elf::{FileHeader64, SHT_NOBITS};
-use object::read::elf::{ElfFile, SectionHeader, SymbolTable};
-use object::read::ReadCache;
+use object::elf::{FileHeader64, PT_LOAD, SHT_NOBITS};
+use object::read::elf::{ElfFile, ProgramHeader, SectionHeader, SymbolTable};
+use object::read::{ReadCache, ReadRef};
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection};
 use typed_arena::Arena;
 
@@ -136,6 +136,17 @@ impl<'a> Image<'a> {
             return Ok(data.data);
         }
         Ok(self.store.sections.alloc(data.decompress()?.into_owned()))
+    }
+
+    /// `size` bytes that are loaded at `address`; `None` where the file has none for it. No more is read than that.
+    pub(crate) fn bytes_at(&self, address: u64, size: u64) -> Option<&'a [u8]> {
+        let endian = LittleEndian;
+        self.elf.elf_program_headers().iter().find_map(|segment| {
+            let at = address.checked_sub(segment.p_vaddr(endian))?;
+            let (offset, in_file) = segment.file_range(endian);
+            let fits = segment.p_type(endian) == PT_LOAD && at.checked_add(size)? <= in_file;
+            fits.then(|| self.elf.data().read_bytes_at(offset + at, size).ok())?
+        })
     }
 
     /// The small symbol table that some distributions leave in stripped files, compressed with xz.

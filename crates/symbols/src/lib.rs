@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod called_as;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -17,6 +18,7 @@ mod gopclntab;
 mod jit;
 mod kernel;
 mod locate;
+mod low_level_locks;
 mod module;
 mod options;
 mod scope;
@@ -61,6 +63,7 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
         }
         process.modules[job.ix].symbols = named.source;
     }
+    called_as::name(process, options);
     jit::resolve(process, options);
 
     for frame in &process.frames {

@@ -59,7 +59,8 @@ pub(crate) fn plain_path(module: &Module) -> &Path {
     )
 }
 
-fn own<'a>(
+/// Opens the module itself, without what belongs to it.
+pub(crate) fn own<'a>(
     store: &'a Store,
     module: &Module,
     options: &Options,

@@ -9,6 +9,7 @@ use crate::dwarf::Dwarf;
 use crate::elf::Store;
 use crate::gopclntab::GoTable;
 use crate::locate::{self, Files, Found};
+use crate::low_level_locks;
 use crate::table::{cover, Hit, Want};
 use crate::Options;
 
@@ -115,6 +116,7 @@ impl Job {
             _ => vec![Vec::new(); self.frames.len()],
         };
         let used = frames.iter().any(|locations| !locations.is_empty());
+        self.add_locks(&files, &code, &tables, &mut frames);
         let go = self.add_go(&files, &mut frames);
         let source = match (used, go) {
             (false, true) => "gopclntab".to_owned(),
@@ -159,6 +161,40 @@ impl Job {
             objects,
             source,
             debug_bytes,
+        }
+    }
+
+    /// Knows the C library's functions of locks by what they do where no table names them.
+    fn add_locks(
+        &self,
+        files: &Files<'_>,
+        code: &Addresses,
+        tables: &Tables<'_>,
+        frames: &mut [Vec<Location>],
+    ) {
+        let own = files.own.as_ref().ok();
+        let Some(own) = own.filter(|_| is_c_library(locate::plain_path(&self.module))) else {
+            return;
+        };
+        let open = code.0.iter().zip(&tables.code);
+        let open = open.filter(|(_, hit)| hit.is_none()).map(|(a, _)| *a);
+        let open: Vec<u64> = open.collect();
+        if open.is_empty() {
+            return;
+        }
+        let names = low_level_locks::names(&own.image, &open);
+        for (known, query) in frames.iter_mut().zip(&self.frames) {
+            let at = open.binary_search(&query.address).ok();
+            if let Some(name) = at
+                .and_then(|at| *names.get(at)?)
+                .filter(|_| known.is_empty())
+            {
+                known.push(Location {
+                    function: name.to_owned(),
+                    file: None,
+                    line: None,
+                });
+            }
         }
     }
 

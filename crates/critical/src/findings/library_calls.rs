@@ -71,7 +71,12 @@ fn call(model: &Model, site: SiteId) -> Option<String> {
     let name = match name {
         // localtime() and its kin jump there.
         "__tz_convert" => "localtime",
-        name => name.trim_start_matches("__libc_"),
+        name => {
+            // What the compiler calls where it knows how much room there is, and what that and the plain one jump to.
+            let variant = |end| name.strip_prefix("__")?.strip_suffix(end);
+            let variant = variant("_chk").or_else(|| variant("_internal"));
+            variant.unwrap_or(name.trim_start_matches("__libc_"))
+        }
     };
     let lock = ["pthread_", "mtx_", "cnd_", "sem_", "lll_"]
         .iter()

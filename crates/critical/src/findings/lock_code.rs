@@ -33,7 +33,8 @@ impl<'a> LockCode<'a> {
         for (frame, caller) in frames.iter().zip(&frames[1.min(frames.len())..]) {
             if frame.function.starts_with("__lll_lock_") {
                 self.waiting.insert(frame.key());
-                if caller.module == frame.module {
+                // Without names every function of the library is one.
+                if caller.module == frame.module && !caller.function.is_empty() {
                     self.locking.insert(caller.key());
                 }
             }

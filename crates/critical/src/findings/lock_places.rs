@@ -31,6 +31,8 @@ const UNLOCKS: [&str; 6] = [
 /// Frames around a wait, from the shown one outwards, in which the functions of waiter and waker are looked for: a guard or a
 /// wrapper is between them.
 const NEAR: usize = 3;
+/// The same of a wait for a condition. Further out is whoever takes from one queue and puts into another.
+const NEAR_A_CONDITION: usize = 1;
 
 /// Whether the waker was in the waiter's function, at another place, or in its counterpart: there it let go what it had taken.
 /// At the same place, or where all are woken, threads meet (a barrier); in another function they hand over work.
@@ -49,7 +51,11 @@ pub(crate) fn looks_like_a_lock(
     let (Some(waiter), Some(waker)) = (waiter, waker) else {
         return false;
     };
-    let near = |site| path_frames(model, site).iter().take(NEAR);
+    let frames = match is_in(model, Some(waiter), &CONDITION_WAITS) {
+        true => NEAR_A_CONDITION,
+        false => NEAR,
+    };
+    let near = |site| path_frames(model, site).iter().take(frames);
     near(waiter).any(|a| {
         near(waker).any(|b| {
             // Of two places without a name nobody knows whether they are in one function.
@@ -65,14 +71,16 @@ pub(super) fn is_named(model: &Model, waiter: Option<SiteId>, waker: Option<Site
     waits && is_in(model, waker, &UNLOCKS)
 }
 
-/// Functions in which threads wait for a condition or one another, and those that wake all that wait.
-const WAITS_FOR_ALL: [&str; 5] = [
+/// Functions in which threads wait for a condition.
+const CONDITION_WAITS: [&str; 5] = [
     "pthread_cond_wait",
     "pthread_cond_timedwait",
     "pthread_cond_clockwait",
     "Condvar::wait",
-    "pthread_barrier_wait",
+    "condition_variable::wait",
 ];
+const BARRIER: [&str; 1] = ["pthread_barrier_wait"];
+/// Functions that wake all that wait.
 const WAKES_ALL: [&str; 4] = [
     "pthread_cond_broadcast",
     "Condvar::notify_all",
@@ -82,12 +90,13 @@ const WAKES_ALL: [&str; 4] = [
 
 /// Whether all that wait are woken at once: they met, or were waiting for news, where a lock is handed to one.
 fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    is_in(model, waiter, &WAITS_FOR_ALL) && is_in(model, waker, &WAKES_ALL)
+    let waits = is_in(model, waiter, &CONDITION_WAITS) || is_in(model, waiter, &BARRIER);
+    waits && is_in(model, waker, &WAKES_ALL)
 }
 
 /// Words in the names of functions that take a program's own lock, and of those that let it go.
 const TAKES: [&str; 5] = ["lock", "rdlock", "wrlock", "acquire", "enter"];
-const LETS_GO: [&str; 3] = ["unlock", "release", "leave"];
+const LETS_GO: [&str; 4] = ["unlock", "release", "leave", "exit"];
 
 /// Whether the one waits in a function that takes a lock and the other was in its counterpart.
 fn are_a_pair(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {

@@ -193,6 +193,18 @@ fn functions_of_the_c_library_are_called_as_programs_call_them() {
             &["__lll_lock_wait_private", "__tz_convert"],
             "in localtime() of the C library, called at ",
         ),
+        (
+            &[
+                "__lll_lock_wait_private",
+                "__vfprintf_internal",
+                "__fprintf_chk",
+            ],
+            "in fprintf() of the C library, called at ",
+        ),
+        (
+            &["__lll_lock_wait_private", "__vfprintf_internal"],
+            "in vfprintf() of the C library, called at ",
+        ),
         // A lock of the program's own.
         (
             &["__lll_lock_wait", "___pthread_mutex_lock"],
