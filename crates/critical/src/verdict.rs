@@ -107,8 +107,8 @@ fn one_thread(view: &View, p: &Parallelism) -> String {
         }
     }
     let most = functions.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    let most = most.filter(|((_, name), n)| !name.is_empty() && *n >= MOST * all);
-    let place = most.map_or(String::new(), |((_, name), n)| {
+    let most = most.filter(|((_, name, _), n)| !name.is_empty() && *n >= MOST * all);
+    let place = most.map_or(String::new(), |((_, name, _), n)| {
         format!(": {} of it is in {name}()", percent(n / all))
     });
     format!(

@@ -183,8 +183,8 @@ impl Site {
     }
 }
 
-/// What tells functions apart: the file and the name.
-pub type FunctionKey<'a> = (&'a str, &'a str);
+/// What tells functions apart: the file, the name, and of those without a name where they begin.
+pub type FunctionKey<'a> = (&'a str, &'a str, u64);
 
 /// One (possibly inlined) function of a call stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -199,6 +199,8 @@ pub struct SiteFrame {
     pub module: String,
     /// Address in the module.
     pub offset: u64,
+    /// Where its function begins in the module, if it has no name; 0 = not known.
+    pub start: u64,
     /// Inlined into the next frame.
     pub inlined: bool,
     /// Why there is no name, empty if there is one.
@@ -208,7 +210,24 @@ pub struct SiteFrame {
 impl SiteFrame {
     /// What tells its function from others.
     pub fn key(&self) -> FunctionKey<'_> {
-        (&self.module, &self.function)
+        (&self.module, &self.function, self.start)
+    }
+
+    /// Whether [`SiteFrame::key`] tells it from others: by a name, or by where it begins.
+    pub fn is_told(&self) -> bool {
+        !self.function.is_empty() || self.start != 0
+    }
+
+    /// The function itself: as it is called wherever in it.
+    pub fn whole(&self) -> Self {
+        Self {
+            line: 0,
+            offset: match self.start {
+                0 => self.offset,
+                start => start,
+            },
+            ..self.clone()
+        }
     }
 }
 

@@ -135,6 +135,8 @@ pub struct Process {
     pub modules: Vec<Module>,
     /// Code addresses.
     pub frames: Vec<Frame>,
+    /// Where functions begin that have no name, by frame.
+    pub starts: Vec<FunctionStart>,
     /// Call stacks, leaf first. Stack 0 is empty: unknown.
     pub stacks: Vec<Vec<FrameIx>>,
     /// Threads, in order of their records; 0 is the main thread.
@@ -190,6 +192,15 @@ pub struct Frame {
     pub no_rule: bool,
     /// Its names.
     pub symbol: Symbol,
+}
+
+/// Where a function begins, as unwind tables tell it: what tells it from others where its name was stripped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FunctionStart {
+    /// A frame inside of it.
+    pub frame: FrameIx,
+    /// Its first address, in the module's own numbering.
+    pub address: u64,
 }
 
 /// The names of a code address.

@@ -18,9 +18,9 @@ use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Count, Detail, Frame, Interval, LineUse, Lost, Meta, Object, OffCpu, Pair, Process,
-    Profile, SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample, SectionSite,
-    SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed, Wake,
+    Bin, Count, Detail, Frame, FunctionStart, Interval, LineUse, Lost, Meta, Object, OffCpu, Pair,
+    Process, Profile, SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample,
+    SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed, Wake,
 };
 
 /// More processes than a machine can have.
@@ -125,6 +125,7 @@ impl Reader {
             NO_AGENT => self.parts(header)?.process.without_agent = true,
             MODULES => self.parts(header)?.process.modules = fixed(&payload)?,
             Frame::TAG => self.table(header, &payload, |process| &mut process.frames)?,
+            FunctionStart::TAG => self.rows(header, &payload, |process| &mut process.starts)?,
             Stack::TAG => self.table(header, &payload, |process| &mut process.stacks)?,
             Thread::TAG => self.table(header, &payload, |process| &mut process.threads)?,
             Object::TAG => self.table(header, &payload, |process| &mut process.objects)?,
@@ -347,6 +348,7 @@ fn section_name(tag: Tag) -> String {
         SCHED => "scheduler",
         MODULES => "modules",
         Frame::TAG => Frame::NAME,
+        FunctionStart::TAG => FunctionStart::NAME,
         Stack::TAG => Stack::NAME,
         Thread::TAG => Thread::NAME,
         Object::TAG => Object::NAME,

@@ -4,7 +4,8 @@ use crate::head::Head;
 use crate::tables::{Row, Stack};
 use crate::warning::ReadWarning;
 use crate::{
-    Count, Detail, Frame, Memory, Object, Pair, Process, Reason, Symbol, Thread, Unattributed,
+    Count, Detail, Frame, FunctionStart, Memory, Object, Pair, Process, Reason, Symbol, Thread,
+    Unattributed,
 };
 
 /// A table whose rows other rows refer to by number.
@@ -155,6 +156,7 @@ impl Parts {
             warnings,
         };
         check.repair(&mut self.process.frames, Limits::frame);
+        check.retain(&mut self.process.starts, Limits::start);
         check.repair(&mut self.process.stacks, Limits::stack);
         check.repair(&mut self.process.threads, Limits::thread);
         check.repair(&mut self.process.objects, Limits::object);
@@ -256,6 +258,10 @@ impl Limits {
     fn frame(&self, frame: &mut Frame) -> bool {
         let good = self.has_module(frame.module);
         forget(&mut frame.module, good, None)
+    }
+
+    fn start(&self, row: &FunctionStart) -> bool {
+        self.has_frame(row.frame)
     }
 
     /// Frames beyond an unknown one would be attributed to the wrong caller.

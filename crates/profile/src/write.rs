@@ -53,6 +53,7 @@ fn write_process(out: &mut impl Write, ix: u32, process: &Process) -> io::Result
     }
     write_fixed(out, MODULES, ix, &process.modules)?;
     write_table(out, ix, &process.frames)?;
+    write_table(out, ix, &process.starts)?;
     write_table(out, ix, &process.stacks)?;
     write_table(out, ix, &process.threads)?;
     write_table(out, ix, &process.objects)?;

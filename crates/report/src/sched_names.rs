@@ -170,10 +170,7 @@ pub fn path(site: &Site, most: usize) -> String {
         !starts && !f.function.starts_with("__libc_start") && !nameless(f)
     };
     let mut told: Vec<_> = frames.iter().filter(told).collect();
-    told.dedup_by(|outer, inner| {
-        !inner.function.is_empty()
-            && (&inner.function, &inner.module) == (&outer.function, &outer.module)
-    });
+    told.dedup_by(|outer, inner| inner.is_told() && inner.key() == outer.key());
     if told.is_empty() {
         return names::site(site);
     }

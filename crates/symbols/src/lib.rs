@@ -14,6 +14,7 @@ mod called_as;
 mod demangle;
 mod dwarf;
 mod elf;
+mod functions;
 mod gopclntab;
 mod jit;
 mod kernel;
@@ -31,7 +32,7 @@ mod vdso;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-use convoy_profile::{Memory, ObjectKind, Process, Reason, Symbol};
+use convoy_profile::{FunctionStart, Memory, ObjectKind, Process, Reason, Symbol};
 
 pub use demangle::demangle;
 pub use kernel::{kernel_names, resolve_kernel};
@@ -50,6 +51,7 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
     let named = run(&jobs, options);
 
     let mut stats = Stats::default();
+    process.starts.clear();
     for module in &mut process.modules {
         module.symbols = "none: no address in it was recorded".into();
     }
@@ -58,12 +60,23 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
         for (frame, symbol) in job.frames.iter().zip(named.frames) {
             process.frames[frame.ix].symbol = symbol;
         }
+        for (frame, start) in job.frames.iter().zip(named.starts) {
+            if let (Ok(frame), Some(address)) = (u32::try_from(frame.ix), start) {
+                process.starts.push(FunctionStart { frame, address });
+            }
+        }
         for (object, symbol) in job.objects.iter().zip(named.objects) {
             process.objects[object.ix].symbol = symbol;
         }
         process.modules[job.ix].symbols = named.source;
     }
     called_as::name(process, options);
+    let unknown = |row: &FunctionStart| {
+        let frame = process.frames.get(row.frame as usize);
+        frame.is_some_and(|frame| matches!(frame.symbol, Symbol::Unknown(_)))
+    };
+    process.starts.retain(unknown);
+    process.starts.sort_unstable();
     jit::resolve(process, options);
 
     for frame in &process.frames {

@@ -7,6 +7,7 @@ use convoy_profile::{Frame, Location, Module, Object, ObjectKind, Reason, Symbol
 use crate::demangle::Names;
 use crate::dwarf::Dwarf;
 use crate::elf::Store;
+use crate::functions;
 use crate::gopclntab::GoTable;
 use crate::locate::{self, Files, Found};
 use crate::low_level_locks;
@@ -39,6 +40,8 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) frames: Vec<Symbol>,
+    /// Where the functions of frames without a name begin.
+    pub(crate) starts: Vec<Option<u64>>,
     pub(crate) objects: Vec<Option<String>>,
     /// For [`Module::symbols`].
     pub(crate) source: String,
@@ -87,6 +90,7 @@ impl Job {
     pub(crate) fn unnamed(&self, reason: Reason, why: &str) -> Named {
         Named {
             frames: vec![Symbol::Unknown(reason); self.frames.len()],
+            starts: vec![None; self.frames.len()],
             objects: vec![None; self.objects.len()],
             source: format!("none: {why}"),
             debug_bytes: 0,
@@ -116,13 +120,12 @@ impl Job {
             _ => vec![Vec::new(); self.frames.len()],
         };
         let used = frames.iter().any(|locations| !locations.is_empty());
-        self.add_locks(&files, &code, &tables, &mut frames);
         let go = self.add_go(&files, &mut frames);
         let source = match (used, go) {
             (false, true) => "gopclntab".to_owned(),
             _ => source(&files, &tables, &dwarf, used),
         };
-        let frames = frames
+        let mut frames: Vec<Symbol> = frames
             .into_iter()
             .zip(&self.frames)
             .map(
@@ -137,6 +140,7 @@ impl Job {
                 },
             )
             .collect();
+        let starts = self.add_functions(&files, &mut frames);
         let objects = self
             .objects
             .iter()
@@ -158,44 +162,52 @@ impl Job {
         };
         Named {
             frames,
+            starts,
             objects,
             source,
             debug_bytes,
         }
     }
 
-    /// Knows the C library's functions of locks by what they do where no table names them.
-    fn add_locks(
-        &self,
-        files: &Files<'_>,
-        code: &Addresses,
-        tables: &Tables<'_>,
-        frames: &mut [Vec<Location>],
-    ) {
-        let own = files.own.as_ref().ok();
-        let Some(own) = own.filter(|_| is_c_library(locate::plain_path(&self.module))) else {
-            return;
+    /// Finds the functions of frames that nothing names. Those of glibc's own locks are known by what they do, in the C
+    /// library as well as in programs that it was linked into.
+    fn add_functions(&self, files: &Files<'_>, frames: &mut [Symbol]) -> Vec<Option<u64>> {
+        let mut starts = vec![None; frames.len()];
+        let Ok(own) = &files.own else {
+            return starts;
         };
-        let open = code.0.iter().zip(&tables.code);
-        let open = open.filter(|(_, hit)| hit.is_none()).map(|(a, _)| *a);
-        let open: Vec<u64> = open.collect();
-        if open.is_empty() {
-            return;
+        let is_open = |symbol: &Symbol| matches!(symbol, Symbol::Unknown(_));
+        let open = frames.iter().zip(&self.frames);
+        let open = Addresses::new(
+            open.filter(|(symbol, _)| is_open(symbol))
+                .map(|(_, query)| query),
+            Want::Code,
+        );
+        if open.0.is_empty() {
+            return starts;
         }
-        let names = low_level_locks::names(&own.image, &open);
-        for (known, query) in frames.iter_mut().zip(&self.frames) {
-            let at = open.binary_search(&query.address).ok();
-            if let Some(name) = at
-                .and_then(|at| *names.get(at)?)
-                .filter(|_| known.is_empty())
-            {
-                known.push(Location {
-                    function: name.to_owned(),
-                    file: None,
-                    line: None,
-                });
+        let functions = functions::at(&own.image, &open.0);
+        let locks: Vec<_> = functions
+            .iter()
+            .map(|of| low_level_locks::name(&own.image, (*of)?))
+            .collect();
+        let all = frames.iter_mut().zip(&self.frames).zip(&mut starts);
+        for ((symbol, query), start) in all.filter(|((symbol, _), _)| is_open(symbol)) {
+            let Ok(at) = open.0.binary_search(&query.address) else {
+                continue;
+            };
+            match locks.get(at).copied().flatten() {
+                Some(name) => {
+                    *symbol = Symbol::Known(vec![Location {
+                        function: name.to_owned(),
+                        file: None,
+                        line: None,
+                    }]);
+                }
+                None => *start = functions.get(at).copied().flatten().map(|of| of.start),
             }
         }
+        starts
     }
 
     /// Asks Go's own table about frames that DWARF says nothing about; whether it knew one.

@@ -137,3 +137,29 @@ fn a_function_without_a_name_is_called_what_its_callers_call() {
         assert_eq!(name(&backs[..2]), None, "two names are none");
     }
 }
+
+#[test]
+fn functions_without_a_name_are_told_by_where_they_begin() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = build(dir.path(), "statics.c", &["-O2", "-rdynamic"]);
+    let symbols = nm(&program);
+    let of = |name: &str| symbols.iter().find(|s| s.name == name).expect("a function");
+    let (step, twice) = (of("step"), of("twice"));
+    run("strip", &[text(&program)]);
+    let mut process = process(&program, text(&program));
+    add_exact(&mut process, step.value + step.size - 1);
+    add_exact(&mut process, twice.value);
+    add_return(&mut process, step.value + step.size);
+    add_exact(&mut process, 1 << 20);
+    resolve(&mut process, &without_debug_files());
+    let starts: Vec<_> = process
+        .starts
+        .iter()
+        .map(|of| (of.frame, of.address))
+        .collect();
+    assert_eq!(
+        starts,
+        [(0, step.value), (2, step.value)],
+        "twice() has a name"
+    );
+}

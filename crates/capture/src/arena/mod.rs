@@ -165,6 +165,7 @@ pub(crate) fn read_with(
         ended_cleanly,
         modules,
         frames,
+        starts: Vec::new(), // with the names
         stacks,
         threads: threads.take(),
         objects,

@@ -34,7 +34,7 @@ impl<'a> LockCode<'a> {
             if frame.function.starts_with("__lll_lock_") {
                 self.waiting.insert(frame.key());
                 // Without names every function of the library is one.
-                if caller.module == frame.module && !caller.function.is_empty() {
+                if caller.module == frame.module && caller.is_told() {
                     self.locking.insert(caller.key());
                 }
             }

@@ -58,8 +58,7 @@ pub(crate) fn looks_like_a_lock(
     let near = |site| path_frames(model, site).iter().take(frames);
     near(waiter).any(|a| {
         near(waker).any(|b| {
-            // Of two places without a name nobody knows whether they are in one function.
-            let same = !a.function.is_empty() && a.key() == b.key();
+            let same = a.is_told() && a.key() == b.key();
             same && (a.offset, a.line) != (b.offset, b.line)
         })
     })

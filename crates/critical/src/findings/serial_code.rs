@@ -307,11 +307,7 @@ impl Phase<'_> {
                 None => frame.label(),
             };
         }
-        let function = SiteFrame {
-            line: 0,
-            ..(*frame).clone()
-        };
-        function.label()
+        frame.whole().label()
     }
 
     fn evidence(

@@ -41,7 +41,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     for fought in fought(view) {
         let function = hottest(&fought)
             .and_then(|site| view.shown(site))
-            .map_or(("", ""), |frame| frame.key());
+            .map_or_else(FunctionKey::default, |frame| frame.key());
         let key = (fought.line.process, fought.fight, function);
         places.entry(key).or_default().add(fought);
     }

@@ -17,3 +17,4 @@ mod runtimes;
 mod serial;
 mod spinning;
 mod steps;
+mod turns;

@@ -83,7 +83,9 @@ pub(super) fn expand_frame(process: &Process, ix: FrameIx) -> Vec<SiteFrame> {
         .module
         .and_then(|ix| process.modules.get(ix as usize))
         .map_or_else(String::new, |module| base_name(&module.path).to_owned());
-    expand(frame, module)
+    let begins = |at: usize| process.starts.get(at).map_or(0, |row| row.address);
+    let row = process.starts.binary_search_by_key(&ix, |row| row.frame);
+    expand(frame, module, row.map_or(0, begins))
 }
 
 /// The last component of a path. A file that was deleted meanwhile is still called by its name.
@@ -92,11 +94,11 @@ pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn expand(frame: &Frame, module: String) -> Vec<SiteFrame> {
+fn expand(frame: &Frame, module: String, start: u64) -> Vec<SiteFrame> {
     let locations = match &frame.symbol {
         Symbol::Known(locations) if !locations.is_empty() => locations,
-        Symbol::Known(_) => return vec![unknown(frame, module, Reason::NoSymbol)],
-        Symbol::Unknown(reason) => return vec![unknown(frame, module, *reason)],
+        Symbol::Known(_) => return vec![unknown(frame, module, start, Reason::NoSymbol)],
+        Symbol::Unknown(reason) => return vec![unknown(frame, module, start, *reason)],
     };
     let real = locations.len() - 1;
     let site_frame = |(at, location): (usize, &convoy_profile::Location)| SiteFrame {
@@ -105,13 +107,14 @@ fn expand(frame: &Frame, module: String) -> Vec<SiteFrame> {
         line: location.line.unwrap_or(0),
         module: module.clone(),
         offset: frame.offset,
+        start: 0,
         inlined: at < real,
         unknown: String::new(),
     };
     locations.iter().enumerate().map(site_frame).collect()
 }
 
-fn unknown(frame: &Frame, module: String, reason: Reason) -> SiteFrame {
+fn unknown(frame: &Frame, module: String, start: u64, reason: Reason) -> SiteFrame {
     let why = match reason {
         Reason::NotResolved => "symbols were not read",
         Reason::NoModule => "generated code, in no file",
@@ -128,6 +131,7 @@ fn unknown(frame: &Frame, module: String, reason: Reason) -> SiteFrame {
             frame.pc
         },
         module,
+        start,
         unknown: why.into(),
         ..SiteFrame::default()
     }

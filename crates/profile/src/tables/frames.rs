@@ -3,7 +3,7 @@
 use super::texts::{Dictionary, Texts};
 use super::{codes, lengths, option, options, zip_columns, Row};
 use crate::bytes::{In, Malformed, Out};
-use crate::{Frame, Location, Symbol};
+use crate::{Frame, FunctionStart, Location, Symbol};
 
 const EXACT: u8 = 1;
 const NO_RULE: u8 = 2;
@@ -72,6 +72,22 @@ impl Row for Frame {
                 symbol: symbols,
             }
         }))
+    }
+}
+
+impl Row for FunctionStart {
+    const TAG: [u8; 4] = *b"FUNC";
+    const NAME: &'static str = "functions without a name";
+
+    fn pack(rows: &[Self], out: &mut Out) {
+        out.deltas(rows.iter().map(|row| u64::from(row.frame)));
+        out.deltas(rows.iter().map(|row| row.address));
+    }
+
+    fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
+        let frame = input.deltas(rows)?;
+        let address = input.deltas(rows)?;
+        Ok(zip_columns!(rows, Self { frame, address }))
     }
 }
 

@@ -173,6 +173,12 @@ fn process(r: &mut Random, rows: u64) -> Process {
         })
         .collect();
     let frames = p.frames.len();
+    p.starts = (0..frames / 2)
+        .map(|ix| FunctionStart {
+            frame: ix as u32 * 2,
+            address: p.frames[ix].offset,
+        })
+        .collect();
     p.stacks = (0..n(r))
         .map(|_| {
             let depth = if frames == 0 { 0 } else { r.below(9) };

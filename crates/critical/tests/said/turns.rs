@@ -1,0 +1,75 @@
+//! What is a lock, and what hands over work, where only the kernel tells who waits for whom.
+
+use convoy_model::Model;
+use convoy_profile::{FunctionStart, Reason};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, workers};
+
+/// Three threads work for 5 ms in turns: each waits at one place, and ends the next one's wait at another.
+fn turns(mut p: ProfileBuilder, wait: u32, wake: u32, work: u32) -> Model {
+    p.raw().without_agent = true;
+    let threads = workers(&mut p, 3);
+    let mut s = Schedule::new();
+    for (at, &t) in threads.iter().enumerate() {
+        let before = threads[(at + 2) % 3];
+        let wait = || Wait::futex(wait, 0x7000).woken_by(before, wake);
+        s.waits(t, wait(), ms(1 + 5 * at as u64));
+        for _ in 0..40 {
+            s.runs(t, work, ms(5)).waits(t, wait(), ms(10));
+        }
+    }
+    model(p, s)
+}
+
+/// Two places without a name, called from one function without a name or from two, all in `run()`.
+fn stripped(functions: [u64; 2]) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    let mut without_name = |start: u64| {
+        let frame = p.unknown_frame(Some(0), Reason::NoSymbol);
+        if start != 0 {
+            p.raw().starts.push(FunctionStart {
+                frame,
+                address: start,
+            });
+        }
+        p.stack(&[frame])
+    };
+    let (wait, wake) = (without_name(functions[0]), without_name(functions[1]));
+    let work = p.site("compute", "a.c", 3);
+    turns(p, wait, wake, work)
+}
+
+#[test]
+fn functions_without_a_name_are_told_by_where_they_begin() {
+    let said = |functions| ids(&analysis(&stripped(functions)));
+    assert_eq!(said([0x1000, 0x1000]), ["contended-futex"]);
+    assert!(!said([0x1000, 0x1010]).contains(&"contended-futex"));
+    assert!(!said([0, 0]).contains(&"contended-futex"), "nobody knows");
+}
+
+/// Workers take from one queue and put into another: all of it is in one function, and it calls two that share one lock.
+fn queues(waits_in: &str, wakes_in: &str) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    let libc = p.module("/usr/lib/libc.so.6");
+    let mut called = |library: &str, function: &str, line: u32| {
+        let inner = p.frame_in(libc, library, "", 0);
+        let frame = p.frame(function, "q.c", line);
+        let worker = p.frame("worker", "a.c", line + 50);
+        p.stack(&[inner, frame, worker])
+    };
+    let wait = called(waits_in, "push", 10);
+    let wake = called(wakes_in, "pop", 30);
+    let work = p.site("compute", "a.c", 3);
+    turns(p, wait, wake, work)
+}
+
+#[test]
+fn who_takes_from_one_queue_and_puts_into_another_waits_for_no_lock() {
+    let said = |waits, wakes| ids(&analysis(&queues(waits, wakes)));
+    let lock = said("pthread_mutex_lock", "pthread_mutex_unlock");
+    assert_eq!(lock, ["contended-futex"]);
+    let condition = said("pthread_cond_wait", "pthread_cond_signal");
+    assert!(!condition.contains(&"contended-futex"), "{condition:?}");
+}
