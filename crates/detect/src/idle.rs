@@ -338,24 +338,43 @@ fn is_pool(view: &View, kind: ObjectKind, uses: &[&Use]) -> bool {
     if waiters.len() < 2 || waited < POOL_WAITS {
         return false;
     }
-    let mut calls: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    let mut calls: BTreeMap<usize, Balance> = BTreeMap::new();
     for u in uses {
         let Some(i) = view.thread(u.thread) else {
             continue;
         };
         let c = calls.entry(i).or_default();
         match view.role(u) {
-            Some(Role::Wait | Role::Try) => c.0 += u.calls.saturating_sub(u.failed),
-            Some(Role::Wake) => c.1 += u.calls,
+            Some(Role::Wait | Role::Try) => c.taken += u.calls.saturating_sub(u.failed),
+            Some(Role::Wake) => c.given += u.calls,
             _ => {}
         }
+        c.estimated |= u.estimated;
     }
-    let waits: u64 = calls.values().map(|c| c.0).sum();
-    let balanced: u64 = calls
-        .values()
-        .filter(|(w, p)| *w > 0 && *p * 5 >= *w * 4 && *p * 4 <= *w * 5)
-        .map(|c| c.0)
-        .sum();
-    let users = calls.values().filter(|c| c.0 > 0).count();
-    users >= 2 && waits > 0 && balanced * 10 >= waits * 9
+    let all = calls.values().fold(Balance::default(), |sum, c| Balance {
+        taken: sum.taken + c.taken,
+        given: sum.given + c.given,
+        estimated: false,
+    });
+    let balanced = calls.values().filter(|c| c.holds());
+    let balanced: u64 = balanced.map(|c| c.taken).sum();
+    let users = calls.values().filter(|c| c.taken > 0).count();
+    users >= 2 && all.holds() && balanced * 10 >= all.taken * 9
+}
+
+/// Tokens that a thread took and gave back.
+#[derive(Default)]
+struct Balance {
+    taken: u64,
+    given: u64,
+    /// Some of it was not counted but drawn.
+    estimated: bool,
+}
+
+impl Balance {
+    /// Whether one is about the other: within a fifth, or a half of what is an estimate.
+    fn holds(&self) -> bool {
+        let (of, all) = if self.estimated { (1, 2) } else { (4, 5) };
+        self.taken > 0 && self.given * all >= self.taken * of && self.given * of <= self.taken * all
+    }
 }

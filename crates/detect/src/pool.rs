@@ -9,6 +9,9 @@ use crate::rows::{EventClass, EventRow};
 use crate::text::{count, duration, evidence, percent, place_of, plural};
 use crate::Context;
 
+/// Where CPython makes the locks of its programs: of semaphores, with one token.
+const PYTHONS_LOCK: &str = "PyThread_allocate_lock";
+
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     events
         .iter()
@@ -33,22 +36,68 @@ fn finding(cx: &Context, event: &EventRow) -> Finding {
     // What the tokens stand for may itself be scarce.
     change.sure = 0.2;
     let here = place_of(view, event.sites.first().map(|s| s.site));
+    let made = view.object(event.object).and_then(|of| of.init_site);
+    let made = made.and_then(|site| view.model.site(site));
+    let is_lock = made.is_some_and(|site| site.has_function(|name| name == PYTHONS_LOCK));
+    let (lost, why, fix) = match is_lock {
+        true => (
+            "it",
+            "a lock of Python's (threading.Lock) has a single token",
+            format!(
+                "hold it for a shorter time after {here}: no I/O under it, and what needs no lock before or after it; or one lock \
+                 per part of the data"
+            ),
+        ),
+        false => (
+            "one of its tokens",
+            "more threads want a token than there are",
+            format!(
+                "more tokens where the semaphore is made, or hold one for a shorter time after {here}; one that is used as a lock, \
+                 with a single token, is to be split like a lock"
+            ),
+        ),
+    };
     Finding {
         id: "small-pool",
         subject: Subject::Object(event.object),
-        title: format!("{}: {} wait {} of their time for one of its tokens", view.object_name(event.object), plural(event.threads, "thread"), percent(event.waited_ratio)),
+        title: format!(
+            "{}: {} wait {} of their time for {lost}",
+            view.object_name(event.object),
+            plural(event.threads, "thread"),
+            percent(event.waited_ratio)
+        ),
         evidence: vec![
-            evidence("waited_ratio", event.waited_ratio, format!("waits took {} of the time of {}", percent(event.waited_ratio), plural(event.threads, "thread"))),
-            evidence("wait_ns", event.wait_ns as f64, format!("waited {} in all, {} at most, in {} of {} calls", duration(event.wait_ns as f64), duration(event.wait_max_ns as f64), count(event.waits as f64), count(event.calls as f64))),
+            evidence(
+                "waited_ratio",
+                event.waited_ratio,
+                format!(
+                    "waits took {} of the time of {}",
+                    percent(event.waited_ratio),
+                    plural(event.threads, "thread")
+                ),
+            ),
+            evidence(
+                "wait_ns",
+                event.wait_ns as f64,
+                format!(
+                    "waited {} in all, {} at most, in {} of {} calls",
+                    duration(event.wait_ns as f64),
+                    duration(event.wait_max_ns as f64),
+                    count(event.waits as f64),
+                    count(event.calls as f64)
+                ),
+            ),
         ],
-        causes: vec![cause(
-            "pool-too-small",
-            "more threads want a token than there are",
-            format!("more tokens where the semaphore is made, or hold one for a shorter time after {here}; one that is used as a lock, with a single token, is to be split like a lock"),
-        )],
+        causes: vec![cause("pool-too-small", why, fix)],
         undecided: String::new(),
         gain: predict(view, cx.stations, cx.links, &change),
         share_of_thread_time: event.waited_ratio,
-        caveats: vec!["what the tokens stand for (connections, memory, disks) may itself be limited".into()],
+        caveats: match is_lock {
+            true => Vec::new(),
+            false => vec![
+                "what the tokens stand for (connections, memory, disks) may itself be limited"
+                    .into(),
+            ],
+        },
     }
 }

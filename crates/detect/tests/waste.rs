@@ -179,3 +179,53 @@ fn a_barrier_made_of_a_condition_variable_wakes_nobody_for_nothing() {
     // Each broadcast wakes one.
     assert_eq!(found(waiters(1250, 10), "futile-wakeups"), None);
 }
+
+/// Four threads that want the one token of a semaphore; `drawn` calls more of one of them were not counted but drawn.
+fn one_token(made_by: &str, drawn: u64) -> Option<Finding> {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(4).wall(s(1));
+    let made = b.site(made_by, "thread_pthread.h", 388);
+    let semaphore = b.object(convoy_profile::ObjectKind::Sem).init(made).id();
+    let (wait, post) = (b.site("take", "a.c", 10), b.site("give", "a.c", 20));
+    let at = b.frame("take", "a.c", 10);
+    for i in 0..4 {
+        let t = b
+            .thread("w")
+            .start("run", "a.c", 1)
+            .lives(0, s(1))
+            .cpu(ms(200))
+            .id();
+        b.op(t, semaphore, wait, Op::SemWait, 100)
+            .waits(100, ms(700));
+        b.op(t, semaphore, post, Op::SemPost, 100);
+        if i == 0 && drawn > 0 {
+            b.unattributed(t, at, Op::SemWait, drawn);
+        }
+    }
+    found(b, "small-pool")
+}
+
+#[test]
+fn a_pool_is_one_although_some_calls_were_drawn() {
+    assert!(one_token("make_pool", 0).is_some());
+    assert!(one_token("make_pool", 60).is_some());
+    assert!(
+        one_token("make_pool", 400).is_none(),
+        "it takes more than it gives"
+    );
+}
+
+#[test]
+fn a_lock_of_pythons_gets_the_advice_for_a_lock() {
+    let fix = |made_by| {
+        one_token(made_by, 0)
+            .map(|f| f.causes[0].fix.clone())
+            .unwrap_or_default()
+    };
+    assert!(fix("make_pool").starts_with("more tokens"));
+    let lock = fix("PyThread_allocate_lock");
+    assert!(
+        lock.starts_with("hold it for a shorter time after take() a.c:10"),
+        "{lock}"
+    );
+}
