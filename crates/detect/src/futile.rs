@@ -73,6 +73,7 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
             *sum = (n * park).min(0.9 * in_kernel * thread.cpu);
         }
     }
+    wait_less(cx, uses, &mut change);
     let broadcast = uses.iter().copied();
     let broadcast = broadcast.filter(|u| u.op == Some(Op::CondBroadcast));
     let here = place_of(view, site_with_most(broadcast, |u| u.calls));
@@ -116,6 +117,25 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
         share_of_thread_time: event.waited_ratio,
         caveats: vec!["what a wake-up costs here was not measured".into()],
     })
+}
+
+/// Those who wait here wait for one another, and for the wake-ups between: with less to run at the same parallelism, all get on
+/// faster in proportion.
+fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
+    let view = cx.view;
+    let running: f64 = view.threads.iter().map(|thread| thread.cpu).sum();
+    let gone: f64 = change.deltas.iter().map(|delta| delta.overhead[1]).sum();
+    let less = view.wall() * (gone / running.max(1.0)).min(1.0);
+    let mut waited: BTreeMap<usize, f64> = BTreeMap::new();
+    for u in uses.iter().filter(|u| view.role(u) == Some(Role::Wait)) {
+        if let Some(i) = view.thread(u.thread) {
+            *waited.entry(i).or_default() += u.wait_ns as f64;
+        }
+    }
+    for (i, waited) in waited {
+        let delta = &mut change.deltas[i];
+        delta.wait = waited.min((less - delta.overhead[1]).max(0.0));
+    }
 }
 
 /// Per thread, its waits that did not begin with taking the mutex; and all waits that did not time out.

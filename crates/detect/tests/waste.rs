@@ -172,6 +172,38 @@ fn who_waits_again_without_letting_the_mutex_go_was_woken_for_nothing() {
     assert!(text.contains("put() app.c:9"), "{text}");
 }
 
+/// Eight threads that wait for their turns, half of whose processor time is wake-ups for nothing; beside one that computes all the
+/// time, or not.
+fn turns(beside: bool) -> (f64, f64, f64) {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(s(1));
+    let (lock, cond) = (b.mutex("lock"), b.cond("turn"));
+    let at = b.site("append", "app.c", 5);
+    for i in 0..8 {
+        let t = b.thread("worker").start("worker", "app.c", 1);
+        let t = t.cpu(ms(125)).sys(ms(80)).id();
+        if i == 0 {
+            b.join(0, t, at, ms(999));
+        }
+        b.acquires(t, lock, at, 1250);
+        b.op(t, cond, at, Op::CondBroadcast, 1250);
+        b.cond_waits(t, cond, at, 8000, ms(850));
+    }
+    if beside {
+        b.thread("busy").start("busy", "app.c", 2).cpu(ms(990)).id();
+    }
+    gain(found(b, "futile-wakeups").as_ref())
+}
+
+#[test]
+fn who_waits_for_a_turn_waits_for_the_wake_ups_between() {
+    let (low, mid, high) = turns(false);
+    assert!(low >= 1.0 && mid > 1.5 && high < 3.5, "{low} {mid} {high}");
+    // Of the processor time a third is theirs then.
+    let (_, with, _) = turns(true);
+    assert!(with < 1.5 && with < mid, "{with} {mid}");
+}
+
 #[test]
 fn a_barrier_made_of_a_condition_variable_wakes_nobody_for_nothing() {
     // Each takes the mutex before each wait, and all go on.
