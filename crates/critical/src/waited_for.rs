@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, OffId, OffReason, ThreadId, Waker};
+use convoy_model::{GroupId, OffId, OffReason, ThreadId, Wake, Waker};
 
 use crate::tables::waits::low_ns;
 use crate::view::View;
@@ -16,6 +16,8 @@ pub(crate) struct WaitedFor {
     by_group: BTreeMap<GroupId, BTreeMap<ThreadId, f64>>,
     /// Wait of a waker, and who waited meanwhile for it to end.
     by_off: BTreeMap<OffId, BTreeMap<ThreadId, f64>>,
+    /// Of each wait, who ended which share of it.
+    enders: BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>>,
 }
 
 impl WaitedFor {
@@ -24,8 +26,8 @@ impl WaitedFor {
         let mut this = Self {
             by_group: BTreeMap::new(),
             by_off: BTreeMap::new(),
+            enders: enders(view),
         };
-        let enders = enders(view);
         let again = timed_out(view);
         for wake in &view.sched.wakes {
             let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
@@ -43,7 +45,7 @@ impl WaitedFor {
                 let ns = ns as f64;
                 let waiters = this.by_off.entry(id).or_default();
                 *waiters.entry(off.thread).or_default() += ns * low;
-                for &(group, ender, share) in enders.get(&id).into_iter().flatten() {
+                for (group, ender, share) in this.enders.get(&id).cloned().into_iter().flatten() {
                     if ender != off.thread {
                         this.blame(group, off.thread, ns * share * low);
                         own -= ns * share;
@@ -86,6 +88,16 @@ impl WaitedFor {
     pub(crate) fn waiters(&self, group: GroupId, at_least: f64) -> usize {
         let waiters = self.by_group.get(&group);
         waiters.map_or(0, |w| w.values().filter(|&&ns| ns >= at_least).count())
+    }
+
+    /// Part of what a wake-up ended in which the waker itself waited for one of these threads, in nanoseconds.
+    pub(crate) fn passed_on(&self, wake: &Wake, to: impl Fn(ThreadId) -> bool) -> f64 {
+        let of = |&(id, ns): &(OffId, u64)| {
+            let enders = self.enders.get(&id).into_iter().flatten();
+            let theirs = enders.filter(|(_, ender, _)| to(*ender));
+            ns as f64 * theirs.map(|(.., share)| share).sum::<f64>().min(1.0)
+        };
+        wake.waker_off.iter().map(of).sum()
     }
 
     /// Most time that one thread waited for somebody who was in one of these waits.

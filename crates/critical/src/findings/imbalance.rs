@@ -20,7 +20,8 @@ const BESIDE: f64 = 0.5;
 const BUSY: f64 = 0.7;
 /// A process that only waits for it, too: it may itself wait for members for this share of its work.
 const ITSELF: f64 = 0.3;
-/// A process that hands on works itself if it does this share of the others' mean.
+/// A process that hands on works itself if it does this share of the others' mean; a thread of a pool takes part if it does
+/// this share of the busiest one's.
 const HELPS: f64 = 0.1;
 /// Share of the others' waiting that must be for members.
 const FOR_MEMBERS: f64 = 0.5;
@@ -210,7 +211,7 @@ fn judge_by(
     {
         return None;
     }
-    let lost = for_members(view, members, at, processes);
+    let lost = for_members(cx, members, at, processes);
     // Who waits at barriers waits for the same one again and again; ends are compared only once.
     if lost.all <= 0.0
         || lost.known < FOR_MEMBERS * lost.all
@@ -359,12 +360,13 @@ struct NotWorked {
     all: f64,
     /// Of `all`, for other members: waits that they ended, busy waiting, and `gone`.
     known: f64,
-    /// Between their own end and that of the busiest one.
+    /// Between the end of their own work and that of the busiest one's.
     gone: f64,
 }
 
 /// What the others did not work, and for whom. Of processes, what launchers, timers and the start took is nobody's.
-fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bool) -> NotWorked {
+fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: bool) -> NotWorked {
+    let view = cx.view;
     let busiest = &members[busiest_at];
     let (mut lost, mut known, mut ended) = (0.0, 0.0, 0.0);
     let others = members
@@ -404,6 +406,12 @@ fn for_members(view: &View, members: &[Member], busiest_at: usize, processes: bo
                 let hands_on = processes && is_hub(view, members, waker);
                 if hands_on || members.iter().any(|m| m.has(waker)) {
                     known += ns;
+                } else if !processes && of.working() >= HELPS * busiest.working() {
+                    // Who sends a pool home was waiting for the last one of it himself: that is the end of the work of one that
+                    // did some.
+                    let theirs = cx.waited_for.passed_on(wake, |id| busiest.has(id));
+                    known += theirs;
+                    ended += theirs;
                 }
             }
             Waker::Interrupt if processes && is_network(off.reason) => lost += ns,

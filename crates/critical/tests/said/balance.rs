@@ -46,6 +46,41 @@ fn even_threads_are_well() {
     assert!(a.verdict.contains("CPU bound"), "{}", a.verdict);
 }
 
+/// Two threads of a pool that have so much to do each, while main waits for both, and sends them home.
+fn pool(work_ms: [u64; 2]) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, idle) = (p.site("task", "p.c", 10), p.site("next_task", "p.c", 20));
+    let (get, home) = (p.site("get", "p.c", 30), p.site("shutdown", "p.c", 40));
+    let threads = work_ms.map(|_| p.thread("pool").start("run", "p.c", 1).cpu(1).id());
+    let longest = *work_ms.iter().max().unwrap();
+    let last = threads[work_ms.iter().position(|&w| w == longest).unwrap()];
+    let mut s = Schedule::new();
+    s.waits(0, Wait::futex(get, 0x100).woken_by(last, work), ms(longest));
+    s.runs(0, home, ms(2));
+    for (&t, &w) in threads.iter().zip(&work_ms) {
+        s.runs(t, work, ms(w));
+        let wait = Wait::futex(idle, 0x200).woken_by(0, home);
+        s.waits(t, wait, ms(longest + 1 - w)).runs(t, idle, ms(1));
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_pool_that_is_sent_home_when_the_last_one_is_done_was_uneven() {
+    let a = analysis(&pool([1800, 650]));
+    let f = only(&a);
+    assert_eq!(f.id, "thread-imbalance");
+    // Even work would take 1225 of 1800.
+    assert!((f.gain.high - 1.46).abs() < 0.02, "{:?}", f.gain);
+    assert_eq!(ids(&analysis(&pool([1800, 1700]))), [""; 0]);
+    let one = analysis(&pool([1800, 20]));
+    assert!(
+        !ids(&one).contains(&"thread-imbalance"),
+        "the other had no part in it"
+    );
+}
+
 /// Two ranks of one program, each a process; one has more to do.
 fn ranks(work_ms: [u64; 2]) -> Model {
     let mut p = ProfileBuilder::new("rank");
