@@ -29,6 +29,8 @@ const WORTH: f64 = 0.1;
 /// microseconds a piece.
 const EXPECTED: f64 = 0.85;
 const SURE: f64 = 0.2;
+/// In the names of functions that GCC makes of parallel regions of OpenMP. Its run time keeps the threads of outer regions.
+const OUTLINED: &str = "._omp_fn.";
 /// Samples of a thread from which on shares of them mean something.
 const SAMPLES: u64 = 30;
 
@@ -67,15 +69,16 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         saved_max: (churn.stretch - left).max(0.0),
         sure: SURE,
     };
-    let (group, made) = churn.group(view)?;
+    let made = churn.made(view)?;
+    let (name, at) = (view.group_name(made.group), &made.at);
     let (n, each) = (count(churn.n), duration((cpu / churn.n).max(1.0)));
     let hz = churn.n / view.wall() * 1e9;
     Some(Finding {
         id: "short-lived-threads",
-        subject: Subject::Group(group),
+        subject: Subject::Group(made.group),
         title: format!(
-            "{n} threads are made for {each} of CPU time each, most of {}",
-            view.group_name(group)
+            "{n} threads are made for {each} of CPU time each, {} {name}",
+            if made.most { "most of" } else { "some of them" }
         ),
         evidence: vec![
             evidence(
@@ -105,7 +108,13 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         causes: vec![cause(
             "short-lived-threads",
             "every small piece of work gets a thread of its own",
-            format!("a fixed set of threads that take the pieces from a queue, or larger pieces, at {made}"),
+            match made.by_openmp {
+                true => format!(
+                    "no parallel region of OpenMP inside of another at {at} (OMP_MAX_ACTIVE_LEVELS=1), and teams of one size: \
+                     the threads of others do not stay"
+                ),
+                false => format!("a fixed set of threads that take the pieces from a queue, or larger pieces, at {at}"),
+            },
         )],
         undecided: String::new(),
         gain: saving.gain(
@@ -178,18 +187,38 @@ impl<'a> Churn<'a> {
         (all >= SAMPLES).then(|| living as f64 / all as f64)
     }
 
-    /// The group with most of them, and where it is made.
-    fn group(&self, view: &View) -> Option<(GroupId, String)> {
+    /// The group with most of them, of those of which it is known where they are made. Threads that shared a record may be of
+    /// several.
+    fn made(&self, view: &View) -> Option<Made> {
         let mut counts = BTreeMap::new();
         for t in &self.threads {
             *counts.entry(t.group).or_insert(0) += sharers(view, t).max(1);
         }
-        let (id, _) = counts.into_iter().max_by_key(|(_, n)| *n)?;
-        let group = view.model.groups.get(id.0 as usize);
-        let site = group.and_then(|group| group.create_site);
-        let made = site.map_or_else(|| "the place that makes them".into(), |s| place(view, s));
-        Some((id, made))
+        let all: u64 = counts.values().sum();
+        let site = |id: GroupId| view.model.groups.get(id.0 as usize)?.create_site;
+        let known = |&(id, n): &(GroupId, u64)| (site(id).is_some(), n);
+        let (group, n) = counts.into_iter().max_by_key(known)?;
+        let at = site(group).map_or_else(|| "the place that makes them".into(), |s| place(view, s));
+        let of = view.model.groups.get(group.0 as usize);
+        let runs = of.map(|of| (&of.name, of.start.as_ref().map(|start| &start.function)));
+        let is_region = |(name, start): (&String, Option<&String>)| {
+            name.contains(OUTLINED) || start.is_some_and(|start| start.contains(OUTLINED))
+        };
+        Some(Made {
+            group,
+            most: 2 * n > all,
+            by_openmp: runs.is_some_and(is_region),
+            at,
+        })
     }
+}
+
+/// Who is made, and where.
+struct Made {
+    group: GroupId,
+    most: bool,
+    by_openmp: bool,
+    at: String,
 }
 
 /// Time that the one thread that does so most waited for the ends of others.

@@ -54,6 +54,32 @@ fn threads_for_little_work_each_are_said_with_what_a_fixed_set_would_save() {
 }
 
 #[test]
+fn threads_are_said_with_where_they_are_made_as_far_as_that_is_known() {
+    let mut b = one_after_the_other(400, us(10));
+    let at = b.site("blur", "app.c", 16);
+    for i in 0..300 {
+        let begin = i * us(50) + us(20);
+        let inner = b.thread("inner").start("main._omp_fn.0", "app.c", 17);
+        let inner = inner.created_at(at).lives(begin, begin + us(20));
+        inner.cpu(us(17)).id();
+    }
+    for thread in b.raw().threads.iter_mut().filter(|th| th.name == "task") {
+        thread.create_stack = 0;
+    }
+    let finding = found(b, "short-lived-threads").expect("said");
+    assert!(
+        finding.title.contains("some of them inner"),
+        "{}",
+        finding.title
+    );
+    let fix = &finding.causes[0].fix;
+    assert!(
+        fix.contains("inside of another at blur() app.c:16"),
+        "{fix}"
+    );
+}
+
+#[test]
 fn threads_with_enough_to_do_are_not_said() {
     assert_eq!(
         found(one_after_the_other(1000, ms(1)), "short-lived-threads"),
