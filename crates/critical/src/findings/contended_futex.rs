@@ -13,7 +13,9 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{is_named, looks_like_a_lock, LockPlaces};
+use super::lock_places::{
+    is_called_one, is_named, looks_like_a_lock, waits_for_a_condition, LockPlaces,
+};
 use super::Context;
 use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -55,6 +57,8 @@ struct Case<'a> {
     own: f64,
     /// Of `own`, in functions that are a lock's.
     named: f64,
+    /// Of `own`, for conditions, where nothing says that they are a lock's but the function that waits and wakes.
+    conditions: f64,
     /// Waited while the one who had it, and handed it on, was itself in a file or a disk.
     in_files: f64,
     wakers: BTreeMap<SiteId, f64>,
@@ -120,6 +124,11 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             kin.of_thread(view, waker) == kin.of_thread(view, off.thread) && waker != off.thread;
         if same_group && looks_like_a_lock(view, off.site, site) {
             case.own += wake.wait_ns as f64;
+            if waits_for_a_condition(view.model, off.site)
+                && !is_called_one(view.model, off.site, site)
+            {
+                case.conditions += wake.wait_ns as f64;
+            }
             if is_named(view.model, off.site, site) {
                 case.named += wake.wait_ns as f64;
                 case.code.add(view, off.site);
@@ -275,11 +284,18 @@ impl Case<'_> {
         caveats
     }
 
+    /// Whether each thread has a condition of its own, at which another one tells it that its turn has come: they follow one
+    /// another, and where all have one condition, it is a lock that they made of it. (One has up to two words.)
+    fn are_turns(&self) -> bool {
+        self.conditions >= OWN * self.own && self.addresses.len() > self.waits.threads.len()
+    }
+
     fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
         let view = cx.view;
         if !self.waits.is_a_convoy()
             || self.known < KNOWN * self.waits.sum
             || self.own < OWN * self.known
+            || self.are_turns()
         {
             return None;
         }

@@ -42,7 +42,7 @@ pub(crate) fn looks_like_a_lock(
     waker: Option<SiteId>,
 ) -> bool {
     let model = view.model;
-    if is_named(model, waiter, waker) || are_a_pair(model, waiter, waker) {
+    if is_called_one(model, waiter, waker) {
         return true;
     }
     if meet(model, waiter, waker) {
@@ -51,7 +51,7 @@ pub(crate) fn looks_like_a_lock(
     let (Some(waiter), Some(waker)) = (waiter, waker) else {
         return false;
     };
-    let frames = match is_in(model, Some(waiter), &CONDITION_WAITS) {
+    let frames = match waits_for_a_condition(model, Some(waiter)) {
         true => NEAR_A_CONDITION,
         false => NEAR,
     };
@@ -62,6 +62,16 @@ pub(crate) fn looks_like_a_lock(
             same && (a.offset, a.line) != (b.offset, b.line)
         })
     })
+}
+
+/// Whether the names of functions say that it is a lock.
+pub(super) fn is_called_one(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
+    is_named(model, waiter, waker) || are_a_pair(model, waiter, waker)
+}
+
+/// Whether a condition is waited for.
+pub(super) fn waits_for_a_condition(model: &Model, waiter: Option<SiteId>) -> bool {
+    is_in(model, waiter, &CONDITION_WAITS)
 }
 
 /// Whether waiter and waker are in functions of locks.
@@ -89,7 +99,7 @@ const WAKES_ALL: [&str; 4] = [
 
 /// Whether all that wait are woken at once: they met, or were waiting for news, where a lock is handed to one.
 fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    let waits = is_in(model, waiter, &CONDITION_WAITS) || is_in(model, waiter, &BARRIER);
+    let waits = waits_for_a_condition(model, waiter) || is_in(model, waiter, &BARRIER);
     waits && is_in(model, waker, &WAKES_ALL)
 }
 

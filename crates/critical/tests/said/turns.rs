@@ -8,13 +8,28 @@ use convoy_testkit::{ms, ProfileBuilder};
 use crate::kit::{analysis, ids, model, workers};
 
 /// Three threads work for 5 ms in turns: each waits at one place, and ends the next one's wait at another.
-fn turns(mut p: ProfileBuilder, wait: u32, wake: u32, work: u32) -> Model {
+fn turns(p: ProfileBuilder, wait: u32, wake: u32, work: u32) -> Model {
+    turns_at(p, wait, wake, work, |_| &[0x7000])
+}
+
+/// The same, where each waits at these words one after another.
+fn turns_at(
+    mut p: ProfileBuilder,
+    wait: u32,
+    wake: u32,
+    work: u32,
+    words: fn(u64) -> &'static [u64],
+) -> Model {
     p.raw().without_agent = true;
     let threads = workers(&mut p, 3);
     let mut s = Schedule::new();
     for (at, &t) in threads.iter().enumerate() {
         let before = threads[(at + 2) % 3];
-        let wait = || Wait::futex(wait, 0x7000).woken_by(before, wake);
+        let mut words = words(at as u64).iter().cycle();
+        let mut wait = || {
+            let word = words.next().copied().unwrap_or(0x7000);
+            Wait::futex(wait, word).woken_by(before, wake)
+        };
         s.waits(t, wait(), ms(1 + 5 * at as u64));
         for _ in 0..40 {
             s.runs(t, work, ms(5)).waits(t, wait(), ms(10));
@@ -72,4 +87,27 @@ fn who_takes_from_one_queue_and_puts_into_another_waits_for_no_lock() {
     assert_eq!(lock, ["contended-futex"]);
     let condition = said("pthread_cond_wait", "pthread_cond_signal");
     assert!(!condition.contains(&"contended-futex"), "{condition:?}");
+}
+
+/// Threads that follow one another through a function of the program's, each at a condition of its own, or all at one.
+fn tickets(waits_in: &str, words: fn(u64) -> &'static [u64]) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("app");
+    let libc = p.module("/usr/lib/libc.so.6");
+    let mut append = |library: &str, line: u32| {
+        let inner = p.frame_in(libc, library, "", 0);
+        let frame = p.frame("append", "sink.c", line);
+        p.stack(&[inner, frame])
+    };
+    let (wait, wake) = (append(waits_in, 29), append("pthread_cond_signal", 38));
+    let work = p.site("compute", "a.c", 3);
+    ids(&analysis(&turns_at(p, wait, wake, work, words)))
+}
+
+#[test]
+fn who_waits_for_a_turn_at_a_condition_of_its_own_waits_for_no_lock() {
+    let own = |at| [&[0x100, 0x104][..], &[0x200, 0x204], &[0x300, 0x304]][at as usize];
+    let said = tickets("pthread_cond_wait", own);
+    assert!(!said.contains(&"contended-futex"), "{said:?}");
+    let one = tickets("pthread_cond_wait", |_| &[0x100, 0x104]);
+    assert_eq!(one, ["contended-futex"]);
 }
