@@ -58,7 +58,7 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
     for process in 0..model.processes.len() {
         let view = View::new(model, ProcessId(process as u32), &locks);
         if !view.threads.is_empty() {
-            findings.push((view.process, judge(view, &pairs, t, &mut all)));
+            findings.push(judge(view, &pairs, t, &mut all));
         }
     }
     let findings = alike::once(findings);
@@ -115,7 +115,10 @@ fn judge<'a>(
     all.events.extend(events);
     all.assignments.extend(assignments);
     let keyed = findings.into_iter().map(|f| (alike::key(&view, &f), f));
-    keyed.collect()
+    alike::OfProcess {
+        load: alike::Load::of(&view),
+        findings: keyed.collect(),
+    }
 }
 
 /// What the findings of one process are made from.

@@ -61,3 +61,23 @@ fn other_programs_have_findings_of_their_own() {
     });
     assert_eq!(two, [None, None]);
 }
+
+#[test]
+fn a_fix_is_for_all_of_them_and_so_are_the_cpus() {
+    let gain = |processes: usize| {
+        let mut b = ProfileBuilder::new("start");
+        b.cpus(4).wall(ms(1000));
+        (0..processes).for_each(|_| contended(&mut b, "app", 1));
+        let analysis = analyze(&Model::build(b.build()), &Thresholds::default());
+        let lock = analysis
+            .findings
+            .into_iter()
+            .find(|f| f.id == "contended-lock");
+        lock.map_or((1.0, 1.0), |f| (f.gain.mid, f.gain.high))
+    };
+    let (mid, high) = gain(1);
+    assert!(mid > 1.3 && high > 1.5, "{mid} {high}");
+    // Three have 3.6 of the four CPUs: 1.11 times as much is all there is.
+    let (mid, high) = gain(3);
+    assert!(mid < 1.12 && high < 1.15, "{mid} {high}");
+}
