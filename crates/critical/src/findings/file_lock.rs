@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{GroupId, NameId, OffCpu, OffReason, SiteId, Waker};
+use convoy_model::{GroupId, NameId, OffCpu, OffReason, SiteId, ThreadId, Waker};
 
 use super::excluded::Excluded;
 use super::Context;
@@ -14,6 +14,7 @@ use crate::levels::freed;
 use crate::switching::Switching;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
+use crate::view::View;
 
 /// Ranges of a file can have a lock each; something is left to wait for.
 const EXPECTED: f64 = 0.8;
@@ -36,7 +37,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let is_case = |off: &OffCpu| {
         off.reason == OffReason::Ipc
             && CALLS.contains(&off.nr)
-            && view.workers.contains(&off.thread)
+            && (view.workers.contains(&off.thread) || is_for_a_script(view, off.thread))
     };
     // By place, in whichever process: they are one program.
     let mut cases: BTreeMap<String, Case> = BTreeMap::new();
@@ -59,6 +60,13 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         .into_iter()
         .filter_map(|(place, case)| Some((case.waits.roles(view), case.finding(cx, &place)?)))
         .collect()
+}
+
+/// Whether the one that waits is `flock` of util-linux: it does no work, and the script that goes on afterwards waits for it.
+fn is_for_a_script(view: &View, id: ThreadId) -> bool {
+    let process = view.process(id);
+    let process = view.model.processes.get(process.0 as usize);
+    process.is_some_and(|process| process.name == "flock")
 }
 
 impl Case {
@@ -109,6 +117,16 @@ impl Case {
             let text = format!("most was ended at {at}; known of {} of it", percent(of_all));
             list.push(evidence("released_ratio", of_all, text));
         }
+        let threads = &self.waits.threads;
+        let fix = match threads.iter().all(|&id| is_for_a_script(view, id)) {
+            true => "less in the script before the lock is let go: write to a file of one's own, and take the lock only to move or \
+                     append it"
+                .into(),
+            false => format!(
+                "less work under the lock taken at {place}, a lock for each part of the file (a range, a file each), or a mutex \
+                 in shared memory"
+            ),
+        };
         Some(Finding {
             id: "contended-file-lock",
             subject: Subject::Code(site),
@@ -120,7 +138,7 @@ impl Case {
             causes: vec![cause(
                 "contended-file-lock",
                 "processes or threads exclude one another by a lock on a file (fcntl, flock)",
-                format!("less work under the lock taken at {place}, a lock for each part of the file (a range, a file each), or a mutex in shared memory"),
+                fix,
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the section itself"),

@@ -1,6 +1,6 @@
 //! What is a lock, and what hands over work, where only the kernel tells who waits for whom.
 
-use convoy_model::Model;
+use convoy_model::{Model, OffReason};
 use convoy_profile::{FunctionStart, Reason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -110,4 +110,49 @@ fn who_waits_for_a_turn_at_a_condition_of_its_own_waits_for_no_lock() {
     assert!(!said.contains(&"contended-futex"), "{said:?}");
     let one = tickets("pthread_cond_wait", |_| &[0x100, 0x104]);
     assert_eq!(one, ["contended-futex"]);
+}
+
+/// Two processes that work in turns while others wait for a lock on a file, and do nothing else: `name` is what they run.
+fn script(name: &str) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("bash");
+    p.cpus(2);
+    p.raw().without_agent = true;
+    let mut s = Schedule::new();
+    for turn in 0..2 {
+        p.process("gzip");
+        p.raw().without_agent = true;
+        let (work, pipe) = (p.site("deflate", "g.c", 1), p.site("read", "g.c", 2));
+        s.process(1 + turn);
+        s.waits(
+            0,
+            Wait::new(OffReason::Pipe, pipe),
+            ms(1 + 10 * u64::from(turn)),
+        );
+        for _ in 0..20 {
+            s.runs(0, work, ms(10));
+            s.waits(0, Wait::new(OffReason::Pipe, pipe), ms(10));
+        }
+    }
+    for one in 0..30 {
+        p.process(name);
+        p.raw().without_agent = true;
+        let lock = p.site("main", "flock.c", 1);
+        s.process(3 + one);
+        s.starts(0, ms(1 + 10 * u64::from(one)));
+        s.waits(0, Wait::new(OffReason::Ipc, lock), ms(30));
+    }
+    let mut model = model(p, s);
+    let offs = model.sched.iter_mut().flat_map(|sched| &mut sched.offs);
+    offs.filter(|off| off.reason == OffReason::Ipc)
+        .for_each(|off| off.nr = 73);
+    ids(&analysis(&model))
+}
+
+#[test]
+fn a_script_that_waits_for_flock_waits_for_a_lock() {
+    assert!(script("flock").contains(&"contended-file-lock"));
+    assert!(
+        !script("sleeper").contains(&"contended-file-lock"),
+        "it works for nobody"
+    );
 }
