@@ -100,7 +100,7 @@ pub(crate) fn path_frames(model: &Model, site: SiteId) -> &[SiteFrame] {
 /// What tells a function from others.
 pub(crate) fn function_key(frame: &SiteFrame) -> String {
     match frame.function.as_str() {
-        "" => format!("{}+{:x}", frame.module, frame.whole().offset),
+        "" => format!("{}+{:x}", frame.module, frame.begins()),
         function => format!("{}!{function}", frame.module),
     }
 }

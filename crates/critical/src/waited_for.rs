@@ -26,8 +26,9 @@ impl WaitedFor {
         let mut this = Self {
             by_group: BTreeMap::new(),
             by_off: BTreeMap::new(),
-            enders: enders(view),
+            enders: BTreeMap::new(),
         };
+        let enders = enders(view);
         let again = timed_out(view);
         for wake in &view.sched.wakes {
             let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
@@ -45,7 +46,7 @@ impl WaitedFor {
                 let ns = ns as f64;
                 let waiters = this.by_off.entry(id).or_default();
                 *waiters.entry(off.thread).or_default() += ns * low;
-                for (group, ender, share) in this.enders.get(&id).cloned().into_iter().flatten() {
+                for &(group, ender, share) in enders.get(&id).into_iter().flatten() {
                     if ender != off.thread {
                         this.blame(group, off.thread, ns * share * low);
                         own -= ns * share;
@@ -56,6 +57,7 @@ impl WaitedFor {
                 this.blame(view.role(waker), off.thread, own.max(0.0) * low);
             }
         }
+        this.enders = enders;
         this
     }
 

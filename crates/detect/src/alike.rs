@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{ObjectId, ProcessId};
 
+use crate::lives::share_within;
 use crate::text::{evidence, place_of};
 use crate::view::{site_with_most, View};
 
@@ -50,12 +51,6 @@ impl Load {
             cpu: view.cpu(),
             cpus: view.cpus_allowed,
         }
-    }
-
-    /// The part of its CPU time between two moments, as if it were spread evenly.
-    fn within(&self, start: f64, end: f64) -> f64 {
-        let there = self.end.min(end) - self.start.max(start);
-        self.cpu * (there / (self.end - self.start).max(1.0)).clamp(0.0, 1.0)
     }
 }
 
@@ -125,7 +120,8 @@ fn most_of_all(loads: &[Load], processes: &[ProcessId]) -> f64 {
         .partition(|load| processes.contains(&load.process));
     let start = these.iter().map(|load| load.start).fold(f64::MAX, f64::min);
     let end = these.iter().map(|load| load.end).fold(0.0, f64::max);
-    let taken: f64 = others.iter().map(|load| load.within(start, end)).sum();
+    let there = |load: &&Load| load.cpu * share_within((load.start, load.end), (start, end));
+    let taken: f64 = others.iter().map(there).sum();
     let cpus = these.iter().map(|load| load.cpus).fold(0.0, f64::max);
     let own: f64 = these.iter().map(|load| load.cpu).sum();
     ((cpus * (end - start) - taken) / own.max(1.0)).max(1.0)

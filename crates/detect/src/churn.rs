@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{bare, passes_on, GroupId, OffReason, Site, ThreadId};
+use convoy_model::{bare, passes_on, Group, GroupId, OffReason, Site, ThreadId};
 use convoy_profile::Op;
 
 use crate::causes::cause;
@@ -195,20 +195,19 @@ impl<'a> Churn<'a> {
             *counts.entry(t.group).or_insert(0) += sharers(view, t).max(1);
         }
         let all: u64 = counts.values().sum();
-        let site = |id: GroupId| view.model.groups.get(id.0 as usize)?.create_site;
+        let of = |id: GroupId| view.model.groups.get(id.0 as usize);
+        let site = |id: GroupId| of(id)?.create_site;
         let known = |&(id, n): &(GroupId, u64)| (site(id).is_some(), n);
         let (group, n) = counts.into_iter().max_by_key(known)?;
-        let at = site(group).map_or_else(|| "the place that makes them".into(), |s| place(view, s));
-        let of = view.model.groups.get(group.0 as usize);
-        let runs = of.map(|of| (&of.name, of.start.as_ref().map(|start| &start.function)));
-        let is_region = |(name, start): (&String, Option<&String>)| {
-            name.contains(OUTLINED) || start.is_some_and(|start| start.contains(OUTLINED))
+        let runs_region = |of: &Group| {
+            let start = of.start.iter().map(|frame| &frame.function);
+            start.chain([&of.name]).any(|name| name.contains(OUTLINED))
         };
         Some(Made {
             group,
             most: 2 * n > all,
-            by_openmp: runs.is_some_and(is_region),
-            at,
+            by_openmp: of(group).is_some_and(runs_region),
+            at: site(group).map_or_else(|| "the place that makes them".into(), |s| place(view, s)),
         })
     }
 }

@@ -19,6 +19,15 @@ pub(crate) fn length(apart: &[(f64, f64)]) -> f64 {
     apart.iter().map(|(a, b)| b - a).sum()
 }
 
+/// The share of a life that passed in another one; of none, 0.
+pub(crate) fn share_within(life: (f64, f64), within: (f64, f64)) -> f64 {
+    let shared = (life.1.min(within.1) - life.0.max(within.0)).max(0.0);
+    match life.1 - life.0 {
+        length if length > 0.0 => shared / length,
+        _ => 0.0,
+    }
+}
+
 /// How many last at the same time, at most.
 pub(crate) fn most_at_once(lives: impl Iterator<Item = (f64, f64)>) -> usize {
     let mut edges: Vec<(f64, i32)> = lives.flat_map(|(a, b)| [(a, 1), (b, -1)]).collect();

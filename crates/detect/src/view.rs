@@ -6,6 +6,7 @@ use convoy_model::{GroupId, Model, Object, ObjectId, ProcessId, SiteId, ThreadId
 use convoy_profile::Op;
 
 use crate::gain::LockCode;
+use crate::lives;
 use crate::ops::{role, spins, Locks, Role};
 
 /// Where the time of a thread went. Nanoseconds; the parts add up to `life`, up to clock noise.
@@ -235,14 +236,8 @@ impl<'a> View<'a> {
             .iter()
             .filter(|t| t.process != self.process)
             .map(|t| {
-                let life = t.wall_ns() as f64;
-                let shared =
-                    (self.end.min(t.end_ns as f64) - self.start.max(t.start_ns as f64)).max(0.0);
-                if life > 0.0 {
-                    t.cpu_ns as f64 * (shared / life)
-                } else {
-                    0.0
-                }
+                let life = (t.start_ns as f64, t.end_ns as f64);
+                t.cpu_ns as f64 * lives::share_within(life, (self.start, self.end))
             })
             .sum();
         self.cpus = (self.cpus - others / wall)

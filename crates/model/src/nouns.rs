@@ -218,14 +218,19 @@ impl SiteFrame {
         !self.function.is_empty() || self.start != 0
     }
 
+    /// Where its function begins, as far as that is known.
+    pub fn begins(&self) -> u64 {
+        match self.start {
+            0 => self.offset,
+            start => start,
+        }
+    }
+
     /// The function itself: as it is called wherever in it.
     pub fn whole(&self) -> Self {
         Self {
             line: 0,
-            offset: match self.start {
-                0 => self.offset,
-                start => start,
-            },
+            offset: self.begins(),
             ..self.clone()
         }
     }

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_profile::{Location, Process, Symbol};
+use convoy_profile::{Process, Symbol};
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::Sym;
 use object::{LittleEndian, SymbolIndex};
 
 use crate::demangle::Names;
 use crate::elf::{Image, Store};
+use crate::module::only_name;
 use crate::{locate, Options};
 
 /// Names frames that have none by what their callers in other modules call, if all of them call the same.
@@ -41,11 +42,7 @@ pub(crate) fn name(process: &mut Process, options: &Options) {
             .map(|caller| by_module.get(&caller.module)?.get(&caller.back)?.as_ref())
             .collect();
         if let (1, Some(Some(name))) = (names.len(), names.first()) {
-            process.frames[frame].symbol = Symbol::Known(vec![Location {
-                function: (*name).clone(),
-                file: None,
-                line: None,
-            }]);
+            process.frames[frame].symbol = only_name((*name).clone());
         }
     }
 }

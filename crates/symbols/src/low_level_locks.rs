@@ -14,12 +14,10 @@ const LONGEST_WAKE: usize = 40;
 
 /// The name of such a function.
 pub(crate) fn name(image: &Image, function: Function) -> Option<&'static str> {
-    let short = function.length <= LONGEST;
-    does(
-        image
-            .bytes_at(function.start, function.length)
-            .filter(|_| short)?,
-    )
+    if function.length > LONGEST {
+        return None;
+    }
+    does(image.bytes_at(function.start, function.length)?)
 }
 
 /// What a function does that calls `futex()`: wait while the word is 2, which is a lock that others wait for as well; or

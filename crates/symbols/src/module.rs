@@ -131,11 +131,7 @@ impl Job {
             .map(
                 |(locations, query)| match code.of(query.address, &tables.code) {
                     _ if !locations.is_empty() => Symbol::Known(locations),
-                    Some(hit) => Symbol::Known(vec![Location {
-                        function: names.demangle(hit.name),
-                        file: None,
-                        line: None,
-                    }]),
+                    Some(hit) => only_name(names.demangle(hit.name)),
                     None => Symbol::Unknown(tables.reason),
                 },
             )
@@ -197,13 +193,7 @@ impl Job {
                 continue;
             };
             match locks.get(at).copied().flatten() {
-                Some(name) => {
-                    *symbol = Symbol::Known(vec![Location {
-                        function: name.to_owned(),
-                        file: None,
-                        line: None,
-                    }]);
-                }
+                Some(name) => *symbol = only_name(name.to_owned()),
                 None => *start = functions.get(at).copied().flatten().map(|of| of.start),
             }
         }
@@ -251,6 +241,14 @@ impl Job {
             Err(why) => Lines::Skipped(why),
         }
     }
+}
+
+/// A function of which nothing but the name is known.
+pub(crate) fn only_name(function: String) -> Symbol {
+    Symbol::Known(vec![Location {
+        function,
+        ..Location::default()
+    }])
 }
 
 /// The module's DWARF, or why it is not used.

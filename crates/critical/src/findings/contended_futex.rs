@@ -13,9 +13,7 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{
-    is_called_one, is_named, looks_like_a_lock, waits_for_a_condition, LockPlaces,
-};
+use super::lock_places::{sign_of_a_lock, LockPlaces, Sign};
 use super::Context;
 use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -122,17 +120,17 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         case.in_files += in_files.map(|(_, ns, _)| ns).sum::<f64>();
         let same_group =
             kin.of_thread(view, waker) == kin.of_thread(view, off.thread) && waker != off.thread;
-        if same_group && looks_like_a_lock(view, off.site, site) {
+        let sign = || sign_of_a_lock(view, off.site, site);
+        if let Some(sign) = same_group.then(sign).flatten() {
             case.own += wake.wait_ns as f64;
-            if waits_for_a_condition(view.model, off.site)
-                && !is_called_one(view.model, off.site, site)
-            {
-                case.conditions += wake.wait_ns as f64;
-            }
-            if is_named(view.model, off.site, site) {
-                case.named += wake.wait_ns as f64;
-                case.code.add(view, off.site);
-                case.code.add(view, site);
+            match sign {
+                Sign::Library => {
+                    case.named += wake.wait_ns as f64;
+                    case.code.add(view, off.site);
+                    case.code.add(view, site);
+                }
+                Sign::Condition => case.conditions += wake.wait_ns as f64,
+                Sign::Names | Sign::Function => {}
             }
             if let Some(site) = site {
                 *case.wakers.entry(site).or_default() += wake.wait_ns as f64;

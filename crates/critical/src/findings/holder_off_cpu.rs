@@ -7,7 +7,7 @@ use convoy_model::words::{percent, plural};
 use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker};
 use convoy_profile::ObjectKind;
 
-use super::lock_places::looks_like_a_lock;
+use super::lock_places::sign_of_a_lock;
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
@@ -117,7 +117,7 @@ pub(crate) fn lock_wait(view: &View, wake: &Wake) -> Option<bool> {
     let known = is_lock(view, off.object);
     let concluded = off.object.is_none()
         && view.role(off.thread) == view.role(waker)
-        && looks_like_a_lock(view, off.site, site);
+        && sign_of_a_lock(view, off.site, site).is_some();
     let is = off.reason == OffReason::Futex && waker != off.thread && (known || concluded);
     is.then_some(known)
 }

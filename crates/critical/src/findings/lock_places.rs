@@ -34,48 +34,53 @@ const NEAR: usize = 3;
 /// The same of a wait for a condition. Further out is whoever takes from one queue and puts into another.
 const NEAR_A_CONDITION: usize = 1;
 
-/// Whether the waker was in the waiter's function, at another place, or in its counterpart: there it let go what it had taken.
-/// At the same place, or where all are woken, threads meet (a barrier); in another function they hand over work.
-pub(crate) fn looks_like_a_lock(
+/// What says that a wait is for a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// Waiter and waker are in functions that only locks have.
+    Library,
+    /// The names of their functions belong together: the one takes, the other lets go.
+    Names,
+    /// They are in one function, at different places: there it let go what it had taken.
+    Function,
+    /// The same of a wait for a condition.
+    Condition,
+}
+
+/// What says so; nothing where threads meet (at the same place, or where all are woken: a barrier), or hand over work (in
+/// another function).
+pub(crate) fn sign_of_a_lock(
     view: &View,
     waiter: Option<SiteId>,
     waker: Option<SiteId>,
-) -> bool {
+) -> Option<Sign> {
     let model = view.model;
-    if is_called_one(model, waiter, waker) {
-        return true;
+    if is_named(model, waiter, waker) {
+        return Some(Sign::Library);
+    }
+    if are_a_pair(model, waiter, waker) {
+        return Some(Sign::Names);
     }
     if meet(model, waiter, waker) {
-        return false;
+        return None;
     }
-    let (Some(waiter), Some(waker)) = (waiter, waker) else {
-        return false;
+    let (sign, frames) = match is_in(model, waiter, &CONDITION_WAITS) {
+        true => (Sign::Condition, NEAR_A_CONDITION),
+        false => (Sign::Function, NEAR),
     };
-    let frames = match waits_for_a_condition(model, Some(waiter)) {
-        true => NEAR_A_CONDITION,
-        false => NEAR,
-    };
+    let (waiter, waker) = (waiter?, waker?);
     let near = |site| path_frames(model, site).iter().take(frames);
-    near(waiter).any(|a| {
+    let in_one = near(waiter).any(|a| {
         near(waker).any(|b| {
             let same = a.is_told() && a.key() == b.key();
             same && (a.offset, a.line) != (b.offset, b.line)
         })
-    })
-}
-
-/// Whether the names of functions say that it is a lock.
-pub(super) fn is_called_one(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    is_named(model, waiter, waker) || are_a_pair(model, waiter, waker)
-}
-
-/// Whether a condition is waited for.
-pub(super) fn waits_for_a_condition(model: &Model, waiter: Option<SiteId>) -> bool {
-    is_in(model, waiter, &CONDITION_WAITS)
+    });
+    in_one.then_some(sign)
 }
 
 /// Whether waiter and waker are in functions of locks.
-pub(super) fn is_named(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
+fn is_named(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     let waits = is_in(model, waiter, &AT_ITS_WORD) || is_in(model, waiter, &AT_THE_THREADS);
     waits && is_in(model, waker, &UNLOCKS)
 }
@@ -99,7 +104,7 @@ const WAKES_ALL: [&str; 4] = [
 
 /// Whether all that wait are woken at once: they met, or were waiting for news, where a lock is handed to one.
 fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    let waits = waits_for_a_condition(model, waiter) || is_in(model, waiter, &BARRIER);
+    let waits = is_in(model, waiter, &CONDITION_WAITS) || is_in(model, waiter, &BARRIER);
     waits && is_in(model, waker, &WAKES_ALL)
 }
 

@@ -10,7 +10,7 @@ use convoy_profile::ObjectKind;
 
 use super::holder_off_cpu::is_lock;
 use super::limiting_stage::is_team;
-use super::lock_places::looks_like_a_lock;
+use super::lock_places::sign_of_a_lock;
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{at_least, low};
@@ -84,7 +84,10 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
         let lock = match kind(view, off) {
             Some(ObjectKind::Thread) => true,
             Some(ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion) => false,
-            _ => is_lock(view, off.object) || (same_group && looks_like_a_lock(view, off.site, at)),
+            _ => {
+                is_lock(view, off.object)
+                    || (same_group && sign_of_a_lock(view, off.site, at).is_some())
+            }
         };
         let hands_over = matches!(off.reason, OffReason::Futex | OffReason::Pipe);
         // The main thread of an OpenMP program is one of its team.
