@@ -3,12 +3,13 @@
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{Model, ObjectId, OffReason};
+use convoy_model::{Model, ObjectId, OffCpu, OffReason, Sched};
 
 use crate::levels::{at_least, low_or_none};
 use crate::rows::{Analysis, Parallelism};
 use crate::tables::waits::meanwhile;
 use crate::text::evidence;
+use crate::view::is_any_event;
 use crate::Thresholds;
 
 /// Waits that say something: fewer, or shorter ones, and the scheduler hardly saw them.
@@ -69,6 +70,8 @@ struct Waits {
     low: f64,
     /// While as many threads worked as could.
     full: f64,
+    /// Of what those did who ended them, other than wait for the same: the share that they waited for whatever comes next.
+    any_event: f64,
 }
 
 impl Waits {
@@ -83,6 +86,7 @@ impl Waits {
                 sum: 0.0,
                 low: 0.0,
                 full: 0.0,
+                any_event: 0.0,
             },
         );
         let sched = model.sched.as_ref()?;
@@ -103,6 +107,7 @@ impl Waits {
         // another may be idle beside it.
         let on_cpus = at_least(&sched.running, useful) / at_least(&sched.working, useful).max(1.0);
         this.full *= on_cpus.min(1.0);
+        this.any_event = any_event(sched, objects);
         this.n = n as f64;
         let uses = objects.iter().flat_map(|id| model.uses_of(*id));
         let calls: f64 = uses.map(|u| u.calls as f64).sum();
@@ -119,6 +124,14 @@ impl Waits {
 
     fn tell(&self, analysis: &Analysis, finding: &mut Finding, t: &Thresholds) {
         let p = &analysis.parallelism;
+        if self.any_event >= AGREES {
+            finding.caveats.push(format!(
+                "{} of the time its holder waited for whatever comes next: the others may be kept waiting until then on purpose",
+                percent(self.any_event)
+            ));
+            keep(finding, 1.0 - self.any_event);
+            return;
+        }
         let (full, low) = (
             (self.full / self.sum).min(1.0),
             (self.low / self.sum).min(1.0),
@@ -134,8 +147,7 @@ impl Waits {
             if self.handing_over(p) >= CHURN {
                 return;
             }
-            finding.gain.low = 1.0;
-            finding.gain.mid = 1.0 + (1.0 - full) * (finding.gain.mid - 1.0);
+            keep(finding, 1.0 - full);
         } else if low >= AGREES {
             finding.evidence.push(evidence(
                 "low_parallelism_ratio",
@@ -148,4 +160,31 @@ impl Waits {
             ));
         }
     }
+}
+
+/// Share of the waits for these objects that their holder was waiting for whatever comes next.
+fn any_event(sched: &Sched, objects: &[ObjectId]) -> f64 {
+    let for_objects = |off: &OffCpu| off.object.is_some_and(|id| objects.contains(&id));
+    let (mut idle, mut all) = (0.0, 0.0);
+    for wake in &sched.wakes {
+        if !sched.off(wake.off).is_some_and(for_objects) {
+            continue;
+        }
+        all += wake.wait_ns as f64;
+        for &(id, ns) in &wake.waker_off {
+            match sched.off(id) {
+                // Who waits before this one in the queue waits for the same holder.
+                Some(off) if for_objects(off) => all -= ns as f64,
+                Some(off) if is_any_event(sched, off) => idle += ns as f64,
+                _ => {}
+            }
+        }
+    }
+    (idle / all.max(1.0)).min(1.0)
+}
+
+/// Promises only so much of the gain.
+fn keep(finding: &mut Finding, part: f64) {
+    finding.gain.low = 1.0;
+    finding.gain.mid = 1.0 + part * (finding.gain.mid - 1.0);
 }

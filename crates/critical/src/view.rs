@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{
-    GroupId, Model, NameId, ObjectId, OffReason, ProcessId, Sched, SchedThread, SiteFrame, SiteId,
-    Thread, ThreadId,
+    GroupId, Model, NameId, ObjectId, OffCpu, OffReason, ProcessId, Sched, SchedThread, SiteFrame,
+    SiteId, Thread, ThreadId,
 };
 
 use crate::levels::low;
@@ -206,6 +206,19 @@ impl<'a> View<'a> {
     pub(crate) fn file_name(&self, id: Option<NameId>) -> Option<&'a str> {
         self.sched.name(id?).filter(|name| !name.is_empty())
     }
+}
+
+/// What epoll waits at.
+const ANY_EVENT: &str = "[eventpoll]";
+
+/// Whether a thread in the loop of a server waits for work. If it holds a lock meanwhile, nobody knows whether those who
+/// wait for the lock would have any (Redis parks its I/O threads so).
+pub(crate) fn is_any_event(sched: &Sched, off: &OffCpu) -> bool {
+    off.reason == OffReason::Poll
+        && off
+            .name
+            .and_then(|id| sched.name(id))
+            .is_some_and(|name| name.ends_with(ANY_EVENT))
 }
 
 /// Waits for files and disks: work of a kind, and never idle.

@@ -210,7 +210,7 @@ impl Unit<'_> {
     /// idle I/O threads at a mutex.
     fn parks(&self) -> bool {
         let s = self.stats;
-        s.contended > 3
+        s.contended > 1
             && s.wait_max_ns as f64 >= ONE_WAIT_SHARE * s.wait_ns as f64
             && s.wait_ns > 0
     }

@@ -24,6 +24,7 @@ mod history;
 mod images;
 mod lanes;
 mod offs;
+mod past;
 pub mod reason;
 mod slices;
 mod table;

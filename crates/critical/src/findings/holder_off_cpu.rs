@@ -14,13 +14,10 @@ use crate::gain::Saving;
 use crate::tables::paths::most;
 use crate::tables::waits::low_ns;
 use crate::text::{cause, evidence, in_what, time};
-use crate::view::{is_file_io, View};
+use crate::view::{is_any_event, is_file_io, View};
 
 /// The section can nearly always be left before the wait; whether the device can do several at a time is not known.
 const EXPECTED: f64 = 0.8;
-/// What epoll waits at. A holder in the loop of a server waits for work, and nobody knows whether those who wait for the
-/// lock would have any (Redis parks its I/O threads so).
-const ANY_EVENT: &str = "[eventpoll]";
 const METHOD: &str = "waits for the lock while its holder was off the processors, gone; at most, what it was in as well";
 
 /// What holders of one lock did at one place.
@@ -182,7 +179,7 @@ impl Case {
             }
         }
         let name = view.file_name(most_of(&files));
-        let any_event = name.is_some_and(|name| name.ends_with(ANY_EVENT));
+        let any_event = offs().any(|off| is_any_event(view.sched, off));
         let saving = Saving {
             expected: if any_event { 0.0 } else { EXPECTED * each },
             most: (most + not_needed).min(view.wall),

@@ -1,11 +1,12 @@
 //! blocking-io, holder-off-cpu, contended-futex, page-faults, memory-lock.
 
+use convoy_critical::cross_check;
 use convoy_model::finding::Subject;
-use convoy_model::{Model, OffReason};
+use convoy_model::{Model, ObjectId, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
-use crate::kit::{analysis, ids, model, only};
+use crate::kit::{analysis, found, ids, model, only};
 
 /// Four threads compute for 6 ms, then wait for one that is in this for 4 ms.
 fn somebody_blocks(reason: OffReason, others_wait_for_it: bool) -> Model {
@@ -186,6 +187,20 @@ fn a_holder_in_an_event_loop_promises_nothing() {
     let gain = gain("anon_inode:[eventpoll]");
     assert_eq!(gain.mid, 1.0);
     assert!(gain.high > 1.5, "{gain:?}");
+}
+
+#[test]
+fn detect_promises_little_where_the_holder_is_in_an_event_loop() {
+    let gain = |reason, name| {
+        let model = convoy_in(true, Some((reason, name)), true);
+        let mut list = [found("contended-lock", Subject::Object(ObjectId(0)), 2.0)];
+        cross_check(&model, &analysis(&model), &mut list);
+        (list[0].gain.low, list[0].gain.mid)
+    };
+    assert_eq!(gain(OffReason::Sync, "/var/log/app.log"), (1.5, 2.0));
+    // 4 ms of the 5 that a section takes.
+    let (low, mid) = gain(OffReason::Poll, "anon_inode:[eventpoll]");
+    assert!(low == 1.0 && (1.15..1.25).contains(&mid), "{low} {mid}");
 }
 
 #[test]

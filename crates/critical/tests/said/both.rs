@@ -1,32 +1,12 @@
 //! What happens to the findings of `detect` when the scheduler has its say.
 
 use convoy_critical::{cross_check, merge};
-use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::finding::Subject;
 use convoy_model::{Model, ObjectId, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{analysis, model};
-
-fn found(id: &'static str, subject: Subject, mid: f64) -> Finding {
-    Finding {
-        id,
-        subject,
-        title: format!("{id} of detect"),
-        evidence: Vec::new(),
-        causes: Vec::new(),
-        undecided: String::new(),
-        gain: Gain {
-            low: 1.0 + (mid - 1.0) / 2.0,
-            mid,
-            high: 2.0 * mid,
-            method: String::new(),
-            limited_by: String::new(),
-        },
-        share_of_thread_time: 0.3,
-        caveats: Vec::new(),
-    }
-}
+use crate::kit::{analysis, found, model};
 
 /// Four threads on two CPUs. Two wait for a lock while two others work, or while only its holder does.
 fn waits_for_a_lock(others_work: bool) -> Model {

@@ -1,7 +1,7 @@
 //! Short ways to say what a test needs.
 
 use convoy_critical::{analyze, Analysis, Thresholds};
-use convoy_model::finding::Finding;
+use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::Model;
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::ProfileBuilder;
@@ -51,4 +51,25 @@ pub fn only(a: &Analysis) -> &Finding {
 pub fn workers(p: &mut ProfileBuilder, n: usize) -> Vec<u32> {
     let mut worker = || p.thread("w").start("run", "a.c", 1).cpu(1).id();
     (0..n).map(|_| worker()).collect()
+}
+
+/// What `detect` says of something.
+pub fn found(id: &'static str, subject: Subject, mid: f64) -> Finding {
+    Finding {
+        id,
+        subject,
+        title: format!("{id} of detect"),
+        evidence: Vec::new(),
+        causes: Vec::new(),
+        undecided: String::new(),
+        gain: Gain {
+            low: 1.0 + (mid - 1.0) / 2.0,
+            mid,
+            high: 2.0 * mid,
+            method: String::new(),
+            limited_by: String::new(),
+        },
+        share_of_thread_time: 0.3,
+        caveats: Vec::new(),
+    }
 }
