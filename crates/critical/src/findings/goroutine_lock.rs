@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{GroupId, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffReason, ProcessId, SiteId, ThreadId, Wake, Waker};
 
 use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
 use super::Context;
@@ -59,27 +59,55 @@ struct Woken {
     conditions: u64,
 }
 
+/// For whom a goroutine's thread wakes another one that has nothing to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WokenFor {
+    /// Who waited for a lock, or at another thing that is made of a semaphore.
+    Lock,
+    /// Who was handed something.
+    Channel,
+    /// A new goroutine, or one that the network has something for.
+    Work,
+    Unknown,
+}
+
+/// Of wake-ups of a thread by one of the same process.
+pub(super) fn woken_for(view: &View, wake: &Wake) -> Option<(ProcessId, WokenFor)> {
+    let Waker::Thread(waker, Some(at)) = wake.waker else {
+        return None;
+    };
+    let (off, site) = (view.sched.off(wake.off)?, view.model.site(at)?);
+    let process = view.process(waker);
+    if off.reason != OffReason::Futex || process != view.process(off.thread) {
+        return None;
+    }
+    let is_new = |name: &str| NEW.iter().any(|new| name.starts_with(new));
+    let what = if site.has_function(|name| name.starts_with(BY_SEMAPHORE)) {
+        WokenFor::Lock
+    } else if site.has_function(|name| name.ends_with(READY)) {
+        WokenFor::Channel
+    } else if site.has_function(is_new) {
+        WokenFor::Work
+    } else {
+        WokenFor::Unknown
+    };
+    Some((process, what))
+}
+
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut processes: BTreeMap<ProcessId, Woken> = BTreeMap::new();
     for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, Some(at))) = (view.sched.off(wake.off), wake.waker)
-        else {
+        let Some((process, what)) = woken_for(view, wake) else {
             continue;
         };
-        let Some(site) = view.model.site(at) else {
-            continue;
-        };
-        if off.reason != OffReason::Futex || view.process(waker) != view.process(off.thread) {
-            continue;
-        }
-        let woken = processes.entry(view.process(waker)).or_default();
-        if site.has_function(|name| name.starts_with(BY_SEMAPHORE)) {
-            woken.by_locks = woken.by_locks.saturating_add(wake.n);
-        } else if site.has_function(|name| {
-            name.ends_with(READY) || NEW.iter().any(|new| name.starts_with(new))
-        }) {
-            woken.others = woken.others.saturating_add(wake.n);
+        let woken = processes.entry(process).or_default();
+        match what {
+            WokenFor::Lock => woken.by_locks = woken.by_locks.saturating_add(wake.n),
+            WokenFor::Channel | WokenFor::Work => {
+                woken.others = woken.others.saturating_add(wake.n)
+            }
+            WokenFor::Unknown => {}
         }
     }
     for (slice, site) in view.model.samples() {

@@ -7,6 +7,7 @@ mod contended_futex;
 mod excluded;
 mod file_lock;
 mod goroutine_lock;
+mod goroutine_stage;
 mod hand_over;
 mod holder_off_cpu;
 mod imbalance;
@@ -121,6 +122,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         .map(|(_, f)| process(f))
         .collect();
     add(goroutines, &mut explained);
+    add(goroutine_stage::findings(&cx), &mut explained);
     add(lock_step::findings(&cx, &explained), &mut explained);
     add(
         blocking_calls::finding(&cx).into_iter().collect(),

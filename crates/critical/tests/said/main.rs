@@ -16,5 +16,6 @@ mod loops;
 mod runtimes;
 mod serial;
 mod spinning;
+mod stages_of_go;
 mod steps;
 mod turns;
