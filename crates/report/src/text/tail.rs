@@ -10,6 +10,10 @@ use convoy_model::SchedSource;
 use convoy_profile::Collector;
 
 const LABEL: usize = 9;
+/// Who makes code at run time can name it for tools.
+const HOW_TO_NAME: &str =
+    "it is in no file, but its compiler can write names: java -XX:+UnlockDiagnosticVMOptions \
+                           -XX:+DumpPerfMapAtExit, node --perf-basic-prof, DOTNET_PerfMapEnabled=1";
 
 /// What to type next; adapts to what was found and to where the profile is.
 pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
@@ -107,12 +111,11 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
         );
     }
     if let Some((module, why, sites)) = quality.stacks.unnamed_by_module.first() {
-        let module = if module.is_empty() {
-            "generated code"
-        } else {
-            module
+        let (module, why) = match (module.as_str(), why.as_str()) {
+            ("", _) => ("generated code", HOW_TO_NAME),
+            (module, "") => (module, "no symbol"),
+            (module, why) => (module, why),
         };
-        let why = if why.is_empty() { "no symbol" } else { why };
         let sites = count_of(*sites as u64, "site", "sites");
         line(
             page,
