@@ -183,7 +183,7 @@ impl Site {
     }
 }
 
-/// What tells functions apart: the file, the name, and of those without a name where they begin.
+/// What tells functions apart: the file, the name, and where they begin if that does not do.
 pub type FunctionKey<'a> = (&'a str, &'a str, u64);
 
 /// One (possibly inlined) function of a call stack.
@@ -199,7 +199,7 @@ pub struct SiteFrame {
     pub module: String,
     /// Address in the module.
     pub offset: u64,
-    /// Where its function begins in the module, if it has no name; 0 = not known.
+    /// Where its function begins in the module, if no name tells it from others (it has none, or is of a closure); 0 = not known.
     pub start: u64,
     /// Inlined into the next frame.
     pub inlined: bool,

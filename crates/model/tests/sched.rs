@@ -2,7 +2,8 @@
 
 use convoy_model::{Model, ObjectId, OffReason, ThreadId, Waker};
 use convoy_profile::{
-    Bins, Doing, Interval, Lane, OffCpu, Sched, Slice, SpinLoop, ThreadRef, Timeline, Wake,
+    Bins, Doing, FunctionStart, Interval, Lane, OffCpu, Sched, Slice, SpinLoop, ThreadRef,
+    Timeline, Wake,
 };
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -195,6 +196,38 @@ fn jobs_come_from_the_schedulers_stacks() {
         (shown(0), shown(1)),
         (&"serve".to_owned(), &"log_loop".to_owned())
     );
+}
+
+/// All closures of one function have one name; where the code begins that they were compiled to tells them apart.
+#[test]
+fn closures_of_one_function_are_jobs_of_their_own() {
+    let mut p = ProfileBuilder::new("server");
+    p.raw().without_agent = true;
+    let libc = p.module("/usr/lib/libc.so.6");
+    let begin = p.frame_in(libc, "start_thread", "", 0);
+    let mut closure = |line, begins| {
+        let frame = p.frame("main::{lambda}::operator()", "m.cc", line);
+        p.raw().starts.push(FunctionStart {
+            frame,
+            address: begins,
+        });
+        p.stack(&[frame, begin])
+    };
+    let [a, later_in_a, b] = [(9, 0x100), (12, 0x100), (15, 0x200)].map(|(l, at)| closure(l, at));
+    let threads: Vec<_> = (0..3).map(|_| p.thread("server").id()).collect();
+    let mut s = Schedule::new();
+    s.runs(threads[0], later_in_a, ms(2));
+    s.runs(threads[1], a, ms(2));
+    s.runs(threads[2], b, ms(2));
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let groups = Model::build(profile).groups;
+    let groups: Vec<_> = groups
+        .iter()
+        .map(|g| (g.name.as_str(), g.threads.len()))
+        .collect();
+    let closures = ["main::{closure}() (m.cc:9)", "main::{closure}() (m.cc:15)"];
+    assert_eq!(groups, [("main", 1), (closures[0], 2), (closures[1], 1)]);
 }
 
 /// Go's scheduler runs any goroutine on any thread: only what nearly all of the time went into is a job, and

@@ -41,7 +41,7 @@ pub use sections::{resolve_lines, resolve_words};
 pub use shorten::shorten;
 pub use starts::is_generic_start;
 
-use module::{Job, Named};
+use module::{has_closure, Job, Named};
 
 /// Names every frame of `process`, the variables of its objects, and says for every module where
 /// the names came from.
@@ -71,11 +71,11 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
         process.modules[job.ix].symbols = named.source;
     }
     called_as::name(process, options);
-    let unknown = |row: &FunctionStart| {
-        let frame = process.frames.get(row.frame as usize);
-        frame.is_some_and(|frame| matches!(frame.symbol, Symbol::Unknown(_)))
+    let untold = |row: &FunctionStart| {
+        let symbol = process.frames.get(row.frame as usize).map(|f| &f.symbol);
+        symbol.is_some_and(|symbol| matches!(symbol, Symbol::Unknown(_)) || has_closure(symbol))
     };
-    process.starts.retain(unknown);
+    process.starts.retain(untold);
     process.starts.sort_unstable();
     jit::resolve(process, options);
 

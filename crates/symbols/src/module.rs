@@ -40,7 +40,7 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) frames: Vec<Symbol>,
-    /// Where the functions of frames without a name begin.
+    /// Where the functions of frames begin that no name tells from others.
     pub(crate) starts: Vec<Option<u64>>,
     pub(crate) objects: Vec<Option<String>>,
     /// For [`Module::symbols`].
@@ -136,7 +136,12 @@ impl Job {
                 },
             )
             .collect();
-        let starts = self.add_functions(&files, &mut frames);
+        let mut starts = self.add_functions(&files, &mut frames);
+        for ((symbol, query), start) in frames.iter().zip(&self.frames).zip(&mut starts) {
+            if has_closure(symbol) {
+                *start = code.of(query.address, &tables.code).map(|hit| hit.value);
+            }
+        }
         let objects = self
             .objects
             .iter()
@@ -249,6 +254,19 @@ pub(crate) fn only_name(function: String) -> Symbol {
         function,
         ..Location::default()
     }])
+}
+
+/// Whether a closure or lambda is there. All of one function have one name in DWARF, and so has what calls them.
+pub(crate) fn has_closure(symbol: &Symbol) -> bool {
+    let Symbol::Known(locations) = symbol else {
+        return false;
+    };
+    let is = |name: &str| {
+        ["{closure", "{lambda", "<lambda"]
+            .iter()
+            .any(|mark| name.contains(mark))
+    };
+    locations.iter().any(|location| is(&location.function))
 }
 
 /// The module's DWARF, or why it is not used.

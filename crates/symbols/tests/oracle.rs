@@ -130,3 +130,27 @@ fn inlined_constructors_and_instances_over_lambdas_have_their_scopes() {
         .collect();
     assert_eq!(bare, ["fold", "main", "work"]);
 }
+
+#[test]
+fn code_with_closures_is_known_by_where_it_begins() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = build(dir.path(), "inlines.cc", &["-O2", "-g"]);
+    let mut process = process(&file, text(&file));
+    for a in code_addresses(&file, 3000) {
+        add_exact(&mut process, a);
+    }
+    resolve(&mut process, &Options::default());
+    let mut begins = std::collections::BTreeSet::new();
+    for (ix, frame) in process.frames.iter().enumerate() {
+        let row = process.starts.iter().find(|row| row.frame as usize == ix);
+        let names = functions(&frame.symbol);
+        let closure = names
+            .iter()
+            .any(|name| name.contains("{lambda") || name.contains("<lambda"));
+        assert_eq!(row.is_some(), closure, "{names:?}");
+        begins.extend(row.map(|row| row.address));
+    }
+    let functions: std::collections::BTreeSet<u64> = nm(&file).iter().map(|s| s.value).collect();
+    assert!(begins.len() > 1, "sorting is compiled to several functions");
+    assert!(begins.is_subset(&functions), "{begins:x?}");
+}

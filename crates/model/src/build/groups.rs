@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use convoy_profile::{Process, Thread as Record, ThreadIx};
 
-use super::jobs::jobs;
+use super::jobs::{jobs, Job, Jobs};
 use super::sched::Mention;
 use super::sites::{base_name, Sites};
 use super::threads::Threads;
@@ -29,8 +29,10 @@ pub(super) fn group(
         .iter()
         .map(|(ix, thread)| member(model, process, sites, ix, thread))
         .collect();
-    assign_jobs(&mut members, &jobs(model, process, mention, sites));
+    let jobs = jobs(model, process, mention, sites);
+    assign_jobs(&mut members, &jobs);
 
+    let mut places = Vec::new();
     let mut by_key: HashMap<GroupKey, GroupId> = HashMap::new();
     for member in members {
         let group = match by_key.get(&member.key) {
@@ -41,6 +43,7 @@ pub(super) fn group(
                     .create_site
                     .and_then(|site| creation_frames(model, site).first());
                 let name = display_name(&member.key, member.start.as_ref(), creator);
+                places.push(member.key.job.as_ref().and_then(|job| jobs.place(job)));
                 model.groups.push(Group {
                     process: id,
                     name,
@@ -56,7 +59,7 @@ pub(super) fn group(
         model.threads[member.thread.0 as usize].group = group;
         model.groups[group.0 as usize].threads.push(member.thread);
     }
-    tell_apart(model, first);
+    tell_apart(model, first, &places);
 }
 
 /// A thread, and what tells its group.
@@ -101,15 +104,15 @@ fn member(
 
 /// Threads of trampolines that are alike otherwise run one job if all that is known of them agrees. Else
 /// they are as many groups as there are jobs, and one more of those that are not known.
-fn assign_jobs(members: &mut [Member], jobs: &HashMap<ThreadIx, String>) {
-    let job = |m: &Member| jobs.get(&(m.ix as ThreadIx)).cloned();
+fn assign_jobs(members: &mut [Member], jobs: &Jobs) {
+    let job = |m: &Member| jobs.of.get(&(m.ix as ThreadIx)).cloned();
     let told = |m: &Member| m.key.main || m.start.as_ref().is_some_and(|s| !is_trampoline(s));
     let mut by_key: HashMap<GroupKey, Vec<usize>> = HashMap::new();
     for (at, member) in members.iter().enumerate().filter(|(_, m)| !told(m)) {
         by_key.entry(member.key.clone()).or_default().push(at);
     }
     for alike in by_key.into_values() {
-        let known: BTreeSet<String> = alike.iter().filter_map(|&at| job(&members[at])).collect();
+        let known: BTreeSet<Job> = alike.iter().filter_map(|&at| job(&members[at])).collect();
         for at in alike {
             members[at].key.job = match known.len() {
                 1 => known.first().cloned(),
@@ -124,7 +127,7 @@ struct GroupKey {
     main: bool,
     start: Option<String>,
     /// What the threads run, where `start` is a library's.
-    job: Option<String>,
+    job: Option<Job>,
     created: Vec<String>,
     name_pattern: String,
 }
@@ -135,7 +138,7 @@ fn display_name(key: &GroupKey, start: Option<&SiteFrame>, creator: Option<&Site
         _ if key.main => "main".into(),
         _ if !key.name_pattern.is_empty() => key.name_pattern.clone(),
         (Some(start), ..) if !is_trampoline(start) => start_name(start),
-        (_, Some(job), _) => job_name(job),
+        (_, Some(job), _) => job_name(&job.name),
         (_, None, Some(creator)) => format!("threads created at {}", creator.label()),
         (Some(start), None, None) => start_name(start),
         (None, None, None) => "other threads".into(),
@@ -279,24 +282,23 @@ fn name_pattern(record: &Record, process: &Process) -> String {
 }
 
 /// Groups of one process with the same name get what makes them different: start routine, creation
-/// site, the caller of that, else a number.
-fn tell_apart(model: &mut Model, first: usize) {
+/// site, the caller of that, where the closure is that they run, else a number.
+fn tell_apart(model: &mut Model, first: usize, places: &[Option<String>]) {
     let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, group) in model.groups.iter().enumerate().skip(first) {
         by_name.entry(group.name.clone()).or_default().push(at);
     }
     for same in by_name.into_values().filter(|same| same.len() > 1) {
-        let choices: [fn(&Model, usize) -> Option<String>; 3] = [by_start, by_creator, by_caller];
-        let told = choices.iter().find_map(|choice| {
-            let mut names: Vec<String> = same
-                .iter()
-                .map(|&at| choice(model, at))
-                .collect::<Option<_>>()?;
-            let all = names.clone();
-            names.sort_unstable();
-            names.dedup();
-            (names.len() == same.len()).then_some(all)
-        });
+        let by_place = |at: usize| places.get(at - first)?.clone();
+        let all = |choice: &dyn Fn(usize) -> Option<String>| -> Option<Vec<String>> {
+            let names: Vec<String> = same.iter().map(|&at| choice(at)).collect::<Option<_>>()?;
+            let different: BTreeSet<&String> = names.iter().collect();
+            (different.len() == same.len()).then_some(names)
+        };
+        let told = all(&|at| by_start(model, at))
+            .or_else(|| all(&|at| by_creator(model, at)))
+            .or_else(|| all(&|at| by_caller(model, at)))
+            .or_else(|| all(&by_place));
         for (nth, &at) in same.iter().enumerate() {
             let suffix = match &told {
                 Some(names) => format!(" ({})", names[nth]),

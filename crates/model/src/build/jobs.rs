@@ -11,7 +11,7 @@ use convoy_profile::{Process, ThreadIx};
 
 use super::groups::is_trampoline;
 use super::sched::Mention;
-use super::sites::Sites;
+use super::sites::{base_name, Sites};
 use crate::languages::is_runtime_module;
 use crate::stubs::begins_threads;
 use crate::wrappers::passes_on;
@@ -19,23 +19,64 @@ use crate::{path, Model, SiteFrame, SiteId};
 
 /// Share of a thread's time, as the scheduler saw it, that must have gone into one job.
 const MAIN_JOB: f64 = 0.8;
+/// What closures are called in paths.
+const CLOSURE: &str = "{closure}";
 
-/// Paths of the functions that threads run. The agent's call stacks of a thread must all agree; where it
+/// The function that a thread runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Job {
+    /// Its path.
+    pub name: String,
+    /// Where the code begins that it was compiled to: all closures of one function have one path. 0 = not known, or not needed.
+    begins: u64,
+}
+
+/// What threads run.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    pub of: HashMap<ThreadIx, Job>,
+    /// Of closures, the first line in which a thread was seen.
+    lines: BTreeMap<Job, (u32, String)>,
+}
+
+impl Jobs {
+    /// Where a closure is, for people.
+    pub fn place(&self, job: &Job) -> Option<String> {
+        let (line, file) = self.lines.get(job)?;
+        Some(format!("{}:{line}", base_name(file)))
+    }
+
+    fn see(&mut self, frames: &[SiteFrame]) -> Option<Job> {
+        let (job, frame) = job_of(frames)?;
+        if job.begins != 0 && frame.line != 0 {
+            let seen = (frame.line, frame.file.clone());
+            let first = self
+                .lines
+                .entry(job.clone())
+                .or_insert_with(|| seen.clone());
+            *first = seen.min(std::mem::take(first));
+        }
+        Some(job)
+    }
+}
+
+/// Of threads that run one function, as far as that is known. The agent's call stacks of a thread must all agree; where it
 /// saw none, the scheduler's are asked.
 pub(super) fn jobs(
     model: &mut Model,
     process: &Process,
     mention: &Mention,
     sites: &mut Sites<'_>,
-) -> HashMap<ThreadIx, String> {
-    let mut by_site: HashMap<SiteId, Option<String>> = HashMap::new();
-    let mut by_thread: HashMap<ThreadIx, Option<String>> = HashMap::new();
+) -> Jobs {
+    let mut this = Jobs::default();
+    let mut by_site: HashMap<SiteId, Option<Job>> = HashMap::new();
+    let mut by_thread: HashMap<ThreadIx, Option<Job>> = HashMap::new();
     for detail in &process.details {
         let Some(site) = sites.known(detail.stack, &mut model.sites) else {
             continue;
         };
         let frames = &model.sites[site.0 as usize].frames;
-        let job = by_site.entry(site).or_insert_with(|| job_of(frames));
+        let job = by_site.entry(site).or_insert_with(|| this.see(frames));
         match by_thread.entry(detail.thread) {
             Entry::Vacant(slot) => {
                 slot.insert(job.clone());
@@ -46,13 +87,14 @@ pub(super) fn jobs(
             Entry::Occupied(_) => {}
         }
     }
-    for (thread, job) in scheduled(model, mention, sites, &mut by_site) {
+    for (thread, job) in scheduled(model, mention, sites, &mut this, &mut by_site) {
         by_thread.entry(thread).or_insert(job);
     }
-    by_thread
-        .into_iter()
+    let known = by_thread.into_iter();
+    this.of = known
         .filter_map(|(thread, job)| Some((thread, job?)))
-        .collect()
+        .collect();
+    this
 }
 
 /// What each thread spent nearly all of its time in, as far as its stacks tell. Threads of a runtime that
@@ -61,15 +103,16 @@ fn scheduled(
     model: &mut Model,
     mention: &Mention,
     sites: &mut Sites<'_>,
-    by_site: &mut HashMap<SiteId, Option<String>>,
-) -> BTreeMap<ThreadIx, Option<String>> {
-    let mut time: BTreeMap<ThreadIx, BTreeMap<String, u64>> = BTreeMap::new();
+    seen: &mut Jobs,
+    by_site: &mut HashMap<SiteId, Option<Job>>,
+) -> BTreeMap<ThreadIx, Option<Job>> {
+    let mut time: BTreeMap<ThreadIx, BTreeMap<Job, u64>> = BTreeMap::new();
     for (&(thread, stack), &ns) in &mention.time {
         let Some(site) = sites.known(stack, &mut model.sites) else {
             continue;
         };
         let frames = &model.sites[site.0 as usize].frames;
-        if let Some(job) = by_site.entry(site).or_insert_with(|| job_of(frames)) {
+        if let Some(job) = by_site.entry(site).or_insert_with(|| seen.see(frames)) {
             let sum = time
                 .entry(thread)
                 .or_default()
@@ -78,7 +121,7 @@ fn scheduled(
             *sum = sum.saturating_add(ns.max(1));
         }
     }
-    let main = |jobs: BTreeMap<String, u64>| {
+    let main = |jobs: BTreeMap<Job, u64>| {
         let all: f64 = jobs.values().map(|&ns| ns as f64).sum();
         let (job, ns) = jobs.into_iter().max_by_key(|&(_, ns)| ns)?;
         (ns as f64 >= MAIN_JOB * all).then_some(job)
@@ -89,15 +132,24 @@ fn scheduled(
 }
 
 /// The outermost frame that is no library's, of a stack that goes down to where threads begin.
-fn job_of(frames: &[SiteFrame]) -> Option<String> {
+fn job_of(frames: &[SiteFrame]) -> Option<(Job, &SiteFrame)> {
     let begins = frames
         .last()
         .is_some_and(|frame| is_runtime_module(&frame.module) || begins_threads(&frame.function));
-    let job = frames
+    let at = frames
         .iter()
-        .rev()
-        .find(|frame| !passes_on(frame) && !is_trampoline(frame))?;
-    (begins && !job.function.is_empty()).then(|| path::short(&job.function))
+        .rposition(|frame| !passes_on(frame) && !is_trampoline(frame))?;
+    let frame = frames.get(at).filter(|_| begins)?;
+    if frame.function.is_empty() {
+        return None;
+    }
+    let name = path::short(&frame.function);
+    let compiled = frames[at..].iter().find(|frame| !frame.inlined);
+    let begins = match name.contains(CLOSURE) {
+        true => compiled.map_or(0, |frame| frame.start),
+        false => 0,
+    };
+    Some((Job { name, begins }, frame))
 }
 
 #[cfg(test)]
@@ -114,6 +166,10 @@ mod tests {
         frames.iter().map(frame).collect()
     }
 
+    fn named(frames: &[SiteFrame]) -> Option<String> {
+        job_of(frames).map(|(job, _)| job.name)
+    }
+
     #[test]
     fn job_is_what_the_library_calls() {
         let complete = [
@@ -128,13 +184,9 @@ mod tests {
             ("", "libstdc++.so.6"),
             ("start_thread", "libc.so.6"),
         ];
-        assert_eq!(job_of(&stack(&complete)), Some("produce".into()));
-        assert_eq!(job_of(&stack(&complete[..3])), None, "cut off");
-        assert_eq!(
-            job_of(&stack(&complete[3..])),
-            None,
-            "nothing but libraries"
-        );
-        assert_eq!(job_of(&[]), None);
+        assert_eq!(named(&stack(&complete)), Some("produce".into()));
+        assert_eq!(named(&stack(&complete[..3])), None, "cut off");
+        assert_eq!(named(&stack(&complete[3..])), None, "nothing but libraries");
+        assert_eq!(named(&[]), None);
     }
 }

@@ -107,7 +107,7 @@ fn expand(frame: &Frame, module: String, start: u64) -> Vec<SiteFrame> {
         line: location.line.unwrap_or(0),
         module: module.clone(),
         offset: frame.offset,
-        start: 0,
+        start: if at == real { start } else { 0 },
         inlined: at < real,
         unknown: String::new(),
     };
