@@ -138,18 +138,24 @@ impl Woken {
         if self.by_locks < WOKEN || share < LOCKS || self.conditions > fights {
             return None;
         }
-        let (in_scheduler, running) = scheduler(view, process);
+        let CpuTime {
+            in_scheduler,
+            spinning,
+            running,
+        } = CpuTime::of(view, process);
         let alone = share * spare(view) * (running / view.cpu_work.max(1.0)).min(1.0);
         // A thread that is woken for who waits goes to sleep before, and finds its caches cold.
         let switches = 2.0 * self.by_locks as f64;
-        let cpu = |each: f64| (in_scheduler + switches * each).min(NO_WORK * running);
+        let of_all = NO_WORK * (running - spinning);
+        let cpu = |each: f64| (in_scheduler + switches * each).min(of_all);
+        let no_work = (in_scheduler + spinning) / running.max(1.0);
         let expected = match may_be_idle(view, process) {
             true => 0.0,
             false => EXPECTED,
         };
         let saving = Saving {
-            expected: expected * (alone + cpu(0.0) / view.useful.max(1.0)),
-            most: alone + cpu(SWITCH_NS.1),
+            expected: expected * (alone + (cpu(0.0) + spinning) / view.useful.max(1.0)),
+            most: alone + cpu(SWITCH_NS.1) + spinning,
             sure: SURE,
             cpu: (expected * cpu(0.0), cpu(SWITCH_NS.1)),
         };
@@ -199,10 +205,10 @@ impl Woken {
                 ),
                 evidence(
                     "scheduler_ratio",
-                    in_scheduler / running.max(1.0),
+                    no_work,
                     format!(
-                        "{} of what the program runs is the scheduler, and waiting and waking (samples)",
-                        percent(in_scheduler / running.max(1.0))
+                        "{} of what the program runs is the scheduler, locking, waiting and waking (samples)",
+                        percent(no_work)
                     ),
                 ),
             ],
@@ -247,23 +253,47 @@ fn spare(view: &View) -> f64 {
     few.map(|(n, ns)| ns * (1.0 - n / view.useful)).sum()
 }
 
-/// CPU time in the scheduler and in making goroutines wait and wake, and all, nanoseconds.
-fn scheduler(view: &View, process: ProcessId) -> (f64, f64) {
-    let (mut all, mut there) = (0, 0);
-    for (slice, site) in view.model.samples() {
-        if view.process(slice.thread) == process {
+/// CPU time of a process, nanoseconds.
+struct CpuTime {
+    /// In the scheduler, in making goroutines wait and wake, and in the functions of locks.
+    in_scheduler: f64,
+    /// In those of locks, waiting in a loop.
+    spinning: f64,
+    running: f64,
+}
+
+impl CpuTime {
+    fn of(view: &View, process: ProcessId) -> Self {
+        let (mut all, mut there, mut spun) = (0, 0, 0);
+        for (slice, site) in view.model.samples() {
+            if view.process(slice.thread) != process {
+                continue;
+            }
             all += slice.n;
-            if site.is_some_and(|site| is_in(site, &SCHEDULER) || is_in(site, &HAND_OVER)) {
-                there += slice.n;
+            let of_a_lock = site.is_some_and(|site| {
+                site.has_function(|name| LOCK.iter().any(|lock| name.contains(lock)))
+            });
+            match slice.spin {
+                Some(_) if of_a_lock => spun += slice.n,
+                None if of_a_lock => there += slice.n,
+                _ if site.is_some_and(|s| is_in(s, &SCHEDULER) || is_in(s, &HAND_OVER)) => {
+                    there += slice.n;
+                }
+                _ => {}
             }
         }
+        let of_process = view
+            .threads
+            .values()
+            .filter(|th| view.process(th.thread) == process);
+        let running: f64 = of_process.map(|th| th.running_ns as f64).sum();
+        let share = |n: u64| running * n as f64 / all.max(1) as f64;
+        Self {
+            in_scheduler: share(there),
+            spinning: share(spun),
+            running,
+        }
     }
-    let of_process = view
-        .threads
-        .values()
-        .filter(|th| view.process(th.thread) == process);
-    let running: f64 = of_process.map(|th| th.running_ns as f64).sum();
-    (running * there as f64 / all.max(1) as f64, running)
 }
 
 /// What runs while few threads have anything to run.

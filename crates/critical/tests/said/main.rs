@@ -12,6 +12,7 @@ mod idle_go;
 mod kit;
 mod library_locks;
 mod lines;
+mod locks_of_go;
 mod loops;
 mod runtimes;
 mod serial;
