@@ -7,6 +7,7 @@
 
 use convoy_model::Bin;
 
+use crate::levels::levels;
 use crate::view::View;
 
 /// Wall time that a run loses to threads that spin while CPUs are short, nanoseconds.
@@ -49,7 +50,21 @@ pub(crate) fn loss(view: &View) -> Loss {
         loss.short += piece.short * width;
     }
     loss.without = loss.delayed / loss.short.max(1.0);
+    let own = own_share(view, loss.delayed);
+    loss.least *= own;
+    loss.expected *= own;
     loss
+}
+
+/// Share of the time that threads were without a CPU that there were more of them than CPUs. Otherwise other programs had
+/// theirs: whether these have anything to do with the program (the clients of a server), or will be there again, nobody knows.
+fn own_share(view: &View, delayed: f64) -> f64 {
+    if !view.cpus.is_finite() {
+        return 1.0;
+    }
+    let beyond = |(n, ns): (f64, f64)| (n - view.cpus).max(0.0) * ns;
+    let beyond: f64 = levels(&view.sched.active).map(beyond).sum();
+    (beyond / delayed.max(1.0)).min(1.0)
 }
 
 /// A piece of the run: means over its width.

@@ -16,6 +16,10 @@ use crate::view::View;
 const TINY_SECTION_NS: f64 = 300.0;
 /// A section longer than this has work in it that need not be there. Nanoseconds.
 const LARGE_SECTION_NS: f64 = 2000.0;
+/// A section longer than this does more than to put something into a queue, or to take it. Nanoseconds.
+const QUEUE_SECTION_NS: f64 = 20_000.0;
+/// At most, until a thread runs that was woken: on an idle processor of a virtual machine. Nanoseconds.
+const WAKE_NS: f64 = 50_000.0;
 /// Share of the wait that a site needs to count as one of the contending ones.
 const SITE_SHARE: f64 = 0.05;
 
@@ -54,6 +58,7 @@ impl Case<'_> {
             causes.extend(self.rwlock(&here));
         }
         let hold = self.hold_ns();
+        let at_least = hold.unwrap_or_else(|| self.least_hold_ns());
         if self.guards_queue() {
             causes.push(cause(
                 "queue-lock",
@@ -61,12 +66,15 @@ impl Case<'_> {
                 format!("pass several items per acquisition at {here}, or give each consumer its own queue"),
             ));
         }
-        if hold.is_some_and(|h| h > LARGE_SECTION_NS) {
-            causes.push(cause(
+        if at_least > LARGE_SECTION_NS {
+            let too_large = cause(
                 "too-large-critical-section",
                 "the section holds the lock for longer than shared data need",
                 format!("move work that needs no protection out of the section at {here}"),
-            ));
+            );
+            // To put an item into a queue, or take one, does not take so long.
+            let first = at_least > QUEUE_SECTION_NS;
+            causes.insert(if first { 0 } else { causes.len() }, too_large);
         }
         let functions = self.contending_functions();
         if functions.len() > 1
@@ -146,6 +154,13 @@ impl Case<'_> {
 
     fn hold_ns(&self) -> Option<f64> {
         self.stats.hold_sampled_ns.or(self.stats.hold_contended_ns)
+    }
+
+    /// What the waits say of sections that nobody timed: who waits does so for those before it, and for being woken.
+    fn least_hold_ns(&self) -> f64 {
+        let others = self.stats.threads.saturating_sub(1).max(1) as f64;
+        let each = self.stats.wait_ns as f64 / self.stats.contended.max(1) as f64;
+        (each / others - WAKE_NS).max(0.0)
     }
 
     /// The holders sleep or do I/O inside: the locks are held for longer than their users ran.

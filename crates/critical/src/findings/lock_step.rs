@@ -29,6 +29,8 @@ const STEP_NS: f64 = 5.0 * SWITCH_NS.1;
 const OVERLAP: f64 = 0.1;
 /// The same where threads of one kind meet. Uneven steps that are longer than this are a matter of balance.
 const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
+/// Share of their waits that two kinds of threads have at the same places if they meet there.
+const SAME: f64 = 0.5;
 /// Threads of one kind for each processor that may meet so, but no more: longer steps then wait for the others' turns.
 const CROWD: f64 = 4.0;
 /// They use the processors for this share of the run: else there may be nothing to do.
@@ -119,6 +121,9 @@ fn kind(view: &View, off: &OffCpu) -> Option<ObjectKind> {
 struct Turns<'a> {
     groups: &'a [GroupId],
     links: [&'a Link; 2],
+    /// They all wait for one another: one kind of threads does, and so do those of two kinds that wait at the same places. The
+    /// main thread of a team is one of it.
+    meet: bool,
     threads: BTreeSet<ThreadId>,
     /// Waits that the other side ended.
     n: f64,
@@ -150,6 +155,7 @@ impl<'a> Turns<'a> {
         let mut turns = Self {
             groups,
             links,
+            meet: groups.len() == 1 || same_places(view, links),
             threads,
             n: 0.0,
             running: 0.0,
@@ -158,7 +164,7 @@ impl<'a> Turns<'a> {
         };
         let rows: Vec<_> = turns.rows(view).collect();
         // Of very many more than processors it is the number that matters first.
-        if rows.len() < 2 || (turns.meet() && rows.len() as f64 > CROWD * view.cpus) {
+        if rows.len() < 2 || (turns.meet && rows.len() as f64 > CROWD * view.cpus) {
             return None;
         }
         let slices: f64 = rows.iter().map(|th| th.slices as f64).sum();
@@ -206,12 +212,7 @@ impl<'a> Turns<'a> {
 
     /// Whether more of one kind meet than there are processors.
     fn crowded(&self, view: &View) -> bool {
-        self.meet() && self.threads.len() as f64 > view.cpus
-    }
-
-    /// One kind of threads that waits for its own.
-    fn meet(&self) -> bool {
-        self.groups.len() == 1
+        self.meet && self.threads.len() as f64 > view.cpus
     }
 
     /// Its links, the one of a group with itself once.
@@ -226,7 +227,7 @@ impl<'a> Turns<'a> {
 
     /// Whether the steps are so small that their hand-over matters, or may overlap.
     fn is_fine(&self, view: &View) -> bool {
-        if self.meet() {
+        if self.meet {
             let used = self.running >= USED * view.wall * view.cpus;
             return match self.crowded(view) {
                 true => self.step <= STEP_NS && used,
@@ -300,14 +301,23 @@ impl<'a> Turns<'a> {
         let names = names.collect::<Vec<_>>().join(" and ");
         let step = duration(self.step);
         let a_second = |n: f64| count(n / view.wall * 1e9);
-        if self.meet() {
+        if self.meet {
             let n = a_second(self.n / self.threads.len() as f64);
+            let who = match self.groups.len() {
+                1 => format!("threads of {names}"),
+                _ => names,
+            };
             return (
                 format!(
-                    "threads of {names} meet {n} times a second at {there}, after {step} of work each"
+                    "{who} meet {n} times a second at {there}, after {step} of work each"
                 ),
                 "threads wait for one another after every small step",
-                format!("larger steps between two waits at {there}"),
+                match self.threads.len() as f64 <= view.cpus {
+                    true => format!(
+                        "larger steps between two waits at {there}, or a wait there that looks again for a while before it sleeps"
+                    ),
+                    false => format!("larger steps between two waits at {there}"),
+                },
             );
         }
         (
@@ -333,7 +343,7 @@ impl<'a> Turns<'a> {
                 format!(
                     "{} waits that {} ended, {} together",
                     count(*n),
-                    if self.meet() {
+                    if self.meet {
                         "another one"
                     } else {
                         "the other side"
@@ -381,7 +391,7 @@ impl<'a> Turns<'a> {
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the work of the busiest of them"),
             share_of_thread_time: share.min(1.0),
-            caveats: vec![match self.meet() {
+            caveats: vec![match self.meet {
                 true => "whether the steps can be larger is not known".into(),
                 false => {
                     "whether a piece may be handed over later than it is ready is not known".into()
@@ -389,6 +399,25 @@ impl<'a> Turns<'a> {
             }],
         })
     }
+}
+
+/// Whether the sides wait at the same places, for the same share of their waits.
+fn same_places(view: &View, links: [&Link; 2]) -> bool {
+    let shares = links.map(|link| {
+        let all: f64 = link.sites.values().sum();
+        let mut shares: BTreeMap<_, f64> = BTreeMap::new();
+        for (id, ns) in &link.sites {
+            let place = view.shown(*id).map(|frame| (frame.key(), frame.line));
+            *shares.entry(place).or_default() += ns / all.max(1.0);
+        }
+        shares
+    });
+    let [there, back] = &shares;
+    let both = there.iter().filter_map(|(place, share)| {
+        let other = back.get(place).filter(|_| place.is_some())?;
+        Some(share.min(*other))
+    });
+    both.sum::<f64>() >= SAME
 }
 
 fn lives(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {

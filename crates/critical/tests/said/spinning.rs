@@ -8,8 +8,12 @@ use crate::kit::{analysis, ids, model};
 
 /// A main thread that works, and helpers that spin until it has something for them. On too few CPUs it queues.
 fn helpers(spin: bool, short: bool) -> Model {
+    helpers_on(if short { 2 } else { 4 }, spin, short)
+}
+
+fn helpers_on(cpus: u32, spin: bool, short: bool) -> Model {
     let mut p = ProfileBuilder::new("redis-like");
-    p.cpus(if short { 2 } else { 4 });
+    p.cpus(cpus);
     let (serve, help) = (p.site("serve", "r.c", 3), p.site("help", "r.c", 40));
     let frame = p.frame("io_thread_main", "r.c", 44);
     let look = p.stack(&[frame]);
@@ -54,6 +58,14 @@ fn where_cpus_are_not_short_nothing_is_promised() {
     let a = analysis(&helpers(true, false));
     let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
     assert_eq!((f.gain.low, f.gain.mid, f.gain.high), (1.0, 1.0, 1.0));
+}
+
+#[test]
+fn where_other_programs_have_the_cpus_nothing_is_promised() {
+    let a = analysis(&helpers_on(4, true, true));
+    let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    assert_eq!((f.gain.low, f.gain.mid), (1.0, 1.0));
+    assert!(f.gain.high > 3.0, "{:?}", f.gain);
 }
 
 #[test]

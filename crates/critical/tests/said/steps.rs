@@ -48,11 +48,15 @@ fn long_steps_are_phases_unless_they_overlap() {
 /// Two threads that meet at a barrier after each step; one of them is later each time.
 fn meetings(step: u64) -> Model {
     let mut p = ProfileBuilder::new("app");
+    let ids = workers(&mut p, 2);
+    meet_at(p, step, [ids[0], ids[1]], [8, 8])
+}
+
+/// The same of these threads, each of which waits at a line of its own.
+fn meet_at(mut p: ProfileBuilder, step: u64, ids: [u32; 2], lines: [u32; 2]) -> Model {
     p.cpus(4);
-    let (work, meet) = (p.site("cells", "grid.c", 3), p.site("cells", "grid.c", 8));
-    let ids: Vec<_> = (0..2)
-        .map(|_| p.thread("w").start("cells", "grid.c", 1).cpu(1).id())
-        .collect();
+    let work = p.site("cells", "grid.c", 3);
+    let meet = lines.map(|line| p.site("cells", "grid.c", line));
     let mut s = Schedule::new();
     for round in 0..600 {
         for at in 0..2 {
@@ -61,7 +65,8 @@ fn meetings(step: u64) -> Model {
                 s.runs(t, work, 2 * step);
             } else {
                 s.runs(t, work, step);
-                s.waits(t, Wait::futex(meet, 0x7000).woken_by(other, meet), step);
+                let barrier = Wait::futex(meet[at], 0x7000).woken_by(other, meet[1 - at]);
+                s.waits(t, barrier, step);
             }
         }
     }
@@ -75,6 +80,24 @@ fn threads_that_meet_after_each_small_step_are_told() {
     let f = f.expect("lock-step");
     assert!(f.title.contains("meet"), "{}", f.title);
     assert!(!ids(&analysis(&meetings(ms(2)))).contains(&"lock-step"));
+}
+
+#[test]
+fn the_main_thread_of_a_team_meets_the_others() {
+    let title = |lines| {
+        let mut p = ProfileBuilder::new("app");
+        let other = workers(&mut p, 1)[0];
+        let a = analysis(&meet_at(p, us(20), [0, other], lines));
+        let f = a.findings.into_iter().find(|f| f.id == "lock-step");
+        let f = f.expect("lock-step");
+        (f.title, f.causes[0].fix.clone())
+    };
+    let (meets, fix) = title([8, 8]);
+    assert!(meets.contains("the main thread and"), "{meets}");
+    assert!(meets.contains("meet 12 k times a second"), "{meets}");
+    assert!(fix.contains("before it sleeps"), "{fix}");
+    let (turns, _) = title([8, 9]);
+    assert!(turns.contains("in turns"), "{turns}");
 }
 
 /// Threads in a lock of the C library's own: waits and their ends are at one line of the program.
