@@ -7,6 +7,7 @@ use convoy_model::{GroupId, Model, OffReason, SiteId, SpinKind, SyncCode, Thread
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
+use crate::findings::busy_waiting::INSIDE;
 use crate::findings::interpreter_lock::is_its_wait;
 use crate::rows::Analysis;
 use crate::subject::{groups, process};
@@ -15,8 +16,6 @@ use crate::text::evidence;
 
 /// Share of serial code's time that waits for one lock must explain to be that lock's.
 const EXPLAINED: f64 = 0.5;
-/// Share of a loop's samples that must be in the functions of a lock to be its loop.
-const INSIDE: f64 = 0.8;
 /// Evidence of a folded finding that comes along: places and files.
 const CARRIED: usize = 2;
 
@@ -37,10 +36,21 @@ pub fn merge(
         let related = |theirs: &Finding| relation(model, critical, theirs, ours);
         let Some((at, relation)) = (0..found.len()).find_map(|at| Some((at, related(&found[at])?)))
         else {
-            own.push(ours.clone());
+            let spins_for = |theirs: &Finding| {
+                ours.id == "busy-waiting" && related(theirs) == Some(Relation::Folded)
+            };
+            match rest.iter().position(spins_for) {
+                Some(at) => {
+                    let mut lock = rest.remove(at);
+                    with_spinning(&mut lock, ours);
+                    found.push(lock);
+                }
+                None => own.push(ours.clone()),
+            }
             continue;
         };
         match relation {
+            Relation::Folded if ours.id == "busy-waiting" => with_spinning(&mut found[at], ours),
             Relation::Folded => fold(&mut found[at], ours),
             Relation::Agrees => {
                 fold(&mut found[at], ours);
@@ -80,6 +90,20 @@ fn agreed(ours: &Finding, theirs: &Finding) -> Finding {
         format!("detect agrees: {}", theirs.title),
     ));
     ours
+}
+
+/// What threads spin for a lock goes with it, and may be more than what they sleep for it.
+fn with_spinning(lock: &mut Finding, spinning: &Finding) {
+    fold(lock, spinning);
+    let (gain, other) = (&mut lock.gain, &spinning.gain);
+    if other.mid > gain.mid {
+        // That the waits alone buy nothing is no objection any more.
+        let limited_by = std::mem::replace(&mut gain.limited_by, other.limited_by.clone());
+        lock.caveats.retain(|text| !text.ends_with(&limited_by));
+    }
+    gain.low = gain.low.max(other.low);
+    gain.mid = gain.mid.max(other.mid);
+    gain.high = gain.high.max(other.high);
 }
 
 fn fold(theirs: &mut Finding, ours: &Finding) {

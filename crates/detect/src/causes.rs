@@ -18,6 +18,8 @@ const TINY_SECTION_NS: f64 = 300.0;
 const LARGE_SECTION_NS: f64 = 2000.0;
 /// A section longer than this does more than to put something into a queue, or to take it. Nanoseconds.
 const QUEUE_SECTION_NS: f64 = 20_000.0;
+/// Share of its other users that wait for a lock that is always held.
+const ALL_WAIT: f64 = 0.8;
 /// At most, until a thread runs that was woken: on an idle processor of a virtual machine. Nanoseconds.
 const WAKE_NS: f64 = 50_000.0;
 /// Share of the wait that a site needs to count as one of the contending ones.
@@ -156,11 +158,16 @@ impl Case<'_> {
         self.stats.hold_sampled_ns.or(self.stats.hold_contended_ns)
     }
 
-    /// What the waits say of sections that nobody timed: who waits does so for those before it, and for being woken.
+    /// What the waits say of sections that nobody timed: where all others wait all the time, the lock is always held, and handed
+    /// on each time that a wait ends.
     fn least_hold_ns(&self) -> f64 {
-        let others = self.stats.threads.saturating_sub(1).max(1) as f64;
-        let each = self.stats.wait_ns as f64 / self.stats.contended.max(1) as f64;
-        (each / others - WAKE_NS).max(0.0)
+        let wall = self.view.wall().max(1.0);
+        let others = self.stats.threads.saturating_sub(1) as f64;
+        let waiting = self.stats.wait_ns as f64 / wall;
+        if others == 0.0 || waiting < ALL_WAIT * others {
+            return 0.0;
+        }
+        (wall / self.stats.contended.max(1) as f64 - WAKE_NS).max(0.0)
     }
 
     /// The holders sleep or do I/O inside: the locks are held for longer than their users ran.

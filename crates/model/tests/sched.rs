@@ -198,6 +198,36 @@ fn jobs_come_from_the_schedulers_stacks() {
     );
 }
 
+/// The agent knows a library as the dynamic linker does, the kernel by the name of its file: it is one.
+#[test]
+fn a_library_has_one_name_whoever_saw_it() {
+    let mut p = ProfileBuilder::new("server");
+    let linked = p.module("/lib/librocksdb.so.7.8");
+    let mapped = p.module("/usr/lib/librocksdb.so.7.8.3");
+    let other = p.module("/usr/lib/libz.so.1.2.13");
+    let modules = &mut p.raw().modules;
+    modules[mapped as usize] = convoy_profile::Module {
+        path: modules[mapped as usize].path.clone(),
+        ..modules[linked as usize].clone()
+    };
+    let frames = [linked, mapped, other].map(|module| p.frame_in(module, "lookup", "", 0));
+    let stacks = frames.map(|frame| p.stack(&[frame]));
+    let mut s = Schedule::new();
+    for stack in stacks {
+        s.runs(0, stack, ms(2));
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let model = Model::build(profile);
+    let names: Vec<&str> = model
+        .sites
+        .iter()
+        .map(|site| site.frames[0].module.as_str())
+        .collect();
+    let name = "librocksdb.so.7.8";
+    assert_eq!(names, [name, name, "libz.so.1.2.13"]);
+}
+
 /// All closures of one function have one name; where the code begins that they were compiled to tells them apart.
 #[test]
 fn closures_of_one_function_are_jobs_of_their_own() {

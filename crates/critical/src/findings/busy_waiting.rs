@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{passes_on, GroupId, LoopId, ProcessId, SpinKind, SpinLoop};
+use convoy_model::{passes_on, GroupId, LoopId, ProcessId, SpinKind, SpinLoop, SyncCode};
 
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
@@ -17,6 +17,8 @@ use crate::view::View;
 
 /// CPU time burnt that is worth a line: share of all that was used.
 const SHARE: f64 = 0.05;
+/// Share of a loop's samples in functions of locks from which on it is a lock's own.
+pub(crate) const INSIDE: f64 = 0.8;
 const METHOD: &str =
     "the work of the time in which CPUs were short, without the threads that spun in it";
 
@@ -107,7 +109,8 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
     let row = &spinners.row;
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
-    let place = place(view, row, spin);
+    let lock = lock_place(view, row);
+    let place = lock.clone().unwrap_or_else(|| place(view, row, spin));
     let mut saving = saving(view, row, burnt, loss);
     if is_monitor(spin) {
         without_monitor(view, row, &mut saving);
@@ -173,11 +176,23 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
         id: "busy-waiting",
         subject: Subject::Loop(row.spin),
         title: format!(
-            "waiting on the processor in {place} takes {} of the CPU time, in {name}",
+            "waiting on the processor {} {place} takes {} of the CPU time, in {name}",
+            if lock.is_some() {
+                "for the lock at"
+            } else {
+                "in"
+            },
             percent(row.share)
         ),
         evidence: list,
-        causes: vec![cause("busy-waiting", why(spin), fix(spin, &place))],
+        causes: vec![match lock {
+            Some(place) => cause(
+                "busy-waiting",
+                "threads look again and again whether the lock is free before they sleep",
+                format!("shorter sections at {place}, or one lock per part of the data"),
+            ),
+            None => cause("busy-waiting", why(spin), fix(spin, &place)),
+        }],
         undecided: String::new(),
         gain,
         share_of_thread_time: row.share,
@@ -217,6 +232,21 @@ fn place(view: &View, row: &LoopRow, spin: &SpinLoop) -> String {
         Some(frame) => frame.label(),
         None => view.place(row.site),
     }
+}
+
+/// Where the lock is taken whose own functions have the loop: of a library, what it is and how long it turns is given.
+fn lock_place(view: &View, row: &LoopRow) -> Option<String> {
+    let (mut all, mut locking) = (0, 0);
+    for (slice, site) in view.model.samples() {
+        if slice.spin == Some(row.spin) {
+            all += slice.n;
+            locking += u64::from(site.is_some_and(|s| s.sync == Some(SyncCode::Lock))) * slice.n;
+        }
+    }
+    let site = view.model.site(row.site?)?;
+    let is_its = site.sync == Some(SyncCode::Lock) && locking as f64 > INSIDE * all as f64;
+    let taker = site.shown_frame().filter(|frame| !passes_on(frame))?;
+    is_its.then(|| taker.label())
 }
 
 /// Whether the Java virtual machine spins there for a monitor (`synchronized`) that another thread has.

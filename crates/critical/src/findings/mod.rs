@@ -2,7 +2,7 @@
 
 mod blocked;
 mod blocking_calls;
-mod busy_waiting;
+pub(crate) mod busy_waiting;
 mod contended_futex;
 mod excluded;
 mod file_lock;

@@ -2,7 +2,7 @@
 
 use convoy_critical::{cross_check, merge};
 use convoy_model::finding::Subject;
-use convoy_model::{Model, ObjectId, OffReason};
+use convoy_model::{Model, ObjectId, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -129,4 +129,53 @@ fn a_straggler_of_both_is_detects() {
             .starts_with("the scheduler agrees: w: thread"),
         "{list:?}"
     );
+}
+
+/// Three threads on two CPUs take a lock that turns for half of the CPU time before it sleeps.
+fn turns_before_it_sleeps() -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, put) = (p.site("hash", "map.rs", 3), p.site("put", "map.rs", 8));
+    let frame = p.frame("std::sys::sync::mutex::futex::Mutex::spin", "futex.rs", 77);
+    let put_frame = p.frame("put", "map.rs", 8);
+    let look = p.stack(&[frame, put_frame]);
+    let lock = p.mutex("table");
+    let threads: Vec<_> = (0..3)
+        .map(|_| p.thread("w").start("w", "map.rs", 1).cpu(1).id())
+        .collect();
+    for &t in &threads {
+        p.contended(t, lock, put, 100, ms(20));
+    }
+    let mut s = Schedule::new();
+    let wait = s.spin_loop(SpinKind::Pause, Some(frame));
+    for _ in 0..100 {
+        for &t in &threads {
+            s.runs(t, work, ms(2)).spins(t, look, wait, ms(2));
+            s.queues(t, work, ms(2));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn what_threads_spin_for_a_lock_is_the_locks() {
+    let model = turns_before_it_sleeps();
+    let a = analysis(&model);
+    let ours = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
+    assert!(
+        ours.title.contains("for the lock at put() map.rs:8"),
+        "{}",
+        ours.title
+    );
+    let mut dismissed = found("contended-lock", Subject::Object(ObjectId(0)), 1.01);
+    dismissed.gain.limited_by = "CPUs".into();
+    dismissed.caveats = vec!["it buys nothing: CPUs".into(), "another one".into()];
+    let (list, rest) = merge(&model, &a, Vec::new(), vec![dismissed]);
+    let lock = list.iter().find(|f| f.id == "contended-lock");
+    let lock = lock.expect("not dismissed any more");
+    assert_eq!(lock.gain.mid, ours.gain.mid);
+    assert!(lock.gain.mid > 1.2, "{:?}", lock.gain);
+    assert_eq!(lock.caveats, ["another one"]);
+    let others = list.iter().chain(&rest);
+    assert!(!others.map(|f| f.id).any(|id| id == "busy-waiting"));
 }

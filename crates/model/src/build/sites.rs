@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use convoy_profile::{Frame, FrameIx, Process, Reason, StackIx, Symbol};
+use convoy_profile::{Frame, FrameIx, Module, Process, Reason, StackIx, Symbol};
 
 use crate::languages::{is_agent, is_language, is_virtual_machine};
 use crate::wrappers::passes_on;
@@ -82,10 +82,23 @@ pub(super) fn expand_frame(process: &Process, ix: FrameIx) -> Vec<SiteFrame> {
     let module = frame
         .module
         .and_then(|ix| process.modules.get(ix as usize))
-        .map_or_else(String::new, |module| base_name(&module.path).to_owned());
+        .map_or_else(String::new, |module| name_of(process, module).to_owned());
     let begins = |at: usize| process.starts.get(at).map_or(0, |row| row.address);
     let row = process.starts.binary_search_by_key(&ix, |row| row.frame);
     expand(frame, module, row.map_or(0, begins))
+}
+
+/// What a file is called. The agent knows it as the dynamic linker does (`libz.so.1`), the kernel by its own name
+/// (`libz.so.1.2.13`), and both have to call a function the same.
+fn name_of<'p>(process: &'p Process, module: &'p Module) -> &'p str {
+    let is_same = |other: &&Module| {
+        (other.bias, other.lo, other.hi) == (module.bias, module.lo, module.hi)
+            && other.build_id == module.build_id
+    };
+    let same = process.modules.iter().filter(is_same);
+    let names = same.map(|module| base_name(&module.path));
+    let shortest = names.min_by_key(|name| (name.len(), *name));
+    shortest.unwrap_or(base_name(&module.path))
 }
 
 /// The last component of a path. A file that was deleted meanwhile is still called by its name.
