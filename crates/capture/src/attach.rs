@@ -12,8 +12,9 @@ use crate::error::{Error, ErrorKind, Trouble};
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Listener, Tier};
 use crate::machine::{cpus_allowed, machine, stolen_ns};
+use crate::others::Busy;
 use crate::procfs;
-use crate::recorder::{Options, Recording};
+use crate::recorder::{running_ns, Options, Recording};
 use crate::targets::Targets;
 
 /// Between two looks at whether the processes are still there, and whether a control group has new ones.
@@ -31,6 +32,7 @@ pub struct Attached {
     clock: Clock,
     meta: Meta,
     warnings: Vec<Trouble>,
+    busy: Busy,
     interrupt: Interrupt,
 }
 
@@ -58,6 +60,7 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     let warnings = tier.warnings();
     meta.start_ns = clock.now_ns();
     meta.stolen_ns = stolen_ns(); // until the end: what it was before
+    let busy = Busy::now();
     let (listener, scheduler) = tier.listen(options.sched_sample_ns, options.timeline_intervals);
     let Some(listener) = listener else {
         return Err(failed(Trouble::new(
@@ -78,6 +81,7 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         clock,
         meta,
         warnings,
+        busy,
         interrupt,
     })
 }
@@ -141,6 +145,7 @@ impl Attached {
         let mut meta = self.meta;
         let mut warnings = self.warnings;
         meta.end_ns = self.clock.now_ns();
+        let busy = Busy::now();
         meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
         meta.collectors = vec![no_agent(), self.scheduler];
         meta.notes.extend(self.clock.drift_note());
@@ -154,6 +159,9 @@ impl Attached {
                 "record for longer, while the program is under load",
             ));
         }
+        let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
+        let note = busy.note(self.busy, wall_ns, running_ns(sched.as_ref()));
+        meta.notes.extend(note);
         Recording::new(
             Profile {
                 meta,

@@ -28,6 +28,7 @@ mod interrupt;
 mod kernel;
 mod launch;
 mod machine;
+mod others;
 mod poll;
 mod procfs;
 mod recorder;

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use convoy_abi as abi;
-use convoy_profile::{Collector, Exit, Meta, Profile};
+use convoy_profile::{Collector, Exit, Meta, Profile, Sched};
 
 use crate::agent_file;
 use crate::arena::Refs;
@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Trouble};
 use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, stolen_ns};
+use crate::others::Busy;
 use crate::poll::Poller;
 use crate::sections::{self, Diagnose, Tracer};
 use crate::session::{self, Session};
@@ -89,6 +90,7 @@ pub struct Running {
     listener: Option<Listener>,
     scheduler: Collector,
     tracer: Option<Tracer>,
+    busy: Busy,
     pid: i32,
 }
 
@@ -160,6 +162,7 @@ impl Recorder {
             self.session.write_targets(&sections::targets_file(what))?;
         }
         self.meta.stolen_ns = stolen_ns(); // until the end: what it was before
+        let busy = Busy::now();
 
         let environment = launch::environment(
             std::env::vars_os(),
@@ -193,6 +196,7 @@ impl Recorder {
             listener,
             scheduler,
             tracer,
+            busy,
             pid,
         })
     }
@@ -235,11 +239,13 @@ impl Running {
             listener,
             scheduler,
             tracer,
+            busy,
             pid,
         } = self;
         let mut poller = Poller::default();
         let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
         drop(signals); // from here on Ctrl-C ends convoy
+        let busy_at_end = Busy::now();
         let main = (pid.unsigned_abs(), ended.at_ns);
         // First of all: its rings and tables are not there any more when the agents' are read.
         let heard =
@@ -270,6 +276,15 @@ impl Running {
                 format!("convoy doctor -- {}", meta.command.first().map_or("", String::as_str)),
             ));
         }
+        let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
+        // Of children that nobody waited for only the agent or the scheduler know.
+        let threads = processes.iter().flat_map(|process| &process.threads);
+        let seen = threads.map(|th| th.cpu_ns).sum::<u64>();
+        let program_ns = (ended.user_ns + ended.sys_ns)
+            .max(seen)
+            .max(running_ns(sched.as_ref()));
+        meta.notes
+            .extend(busy_at_end.note(busy, wall_ns, program_ns));
         let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
         let sections = traced.map(|t| t.place(&mut processes, late, &mut warnings));
         let profile = Profile {
@@ -280,6 +295,12 @@ impl Running {
         };
         Recording::new(profile, warnings, Some(session), files)
     }
+}
+
+/// What all threads ran, as the scheduler has it.
+pub(crate) fn running_ns(sched: Option<&Sched>) -> u64 {
+    let threads = sched.map_or(&[][..], |sched| &sched.threads).iter();
+    threads.map(|th| th.running_ns).sum()
 }
 
 impl Recording {

@@ -1,0 +1,106 @@
+//! How much of the processors other programs had meanwhile. What is said of waits, and of CPUs that are short, holds for a
+//! machine that is as busy.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::time::{clock_gettime, ClockId};
+
+/// Share of the processors' time that is worth a note.
+const MUCH: f64 = 0.15;
+/// The kernel counts ticks: less says nothing of a short run. Nanoseconds.
+const LEAST_NS: u64 = 100_000_000;
+
+/// Time that processors were busy and this recorder ran, up to a moment. Nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Busy {
+    all: u64,
+    own: u64,
+    cpus: usize,
+}
+
+impl Busy {
+    /// Until now, on the processors that we may use.
+    pub(crate) fn now() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let allowed = rustix::thread::sched_getaffinity(None).ok();
+        let is_ours = |cpu: usize| allowed.as_ref().is_none_or(|set| set.is_set(cpu));
+        let ticks: Vec<u64> = busy_ticks(&text)
+            .filter(|(cpu, _)| is_ours(*cpu))
+            .map(|(_, ticks)| ticks)
+            .collect();
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        let own = Duration::try_from(own).unwrap_or_default();
+        Self {
+            all: ticks.iter().sum::<u64>().saturating_mul(tick),
+            own: u64::try_from(own.as_nanos()).unwrap_or(u64::MAX),
+            cpus: ticks.len(),
+        }
+    }
+
+    /// What the report has to say of the time since `start`, if that was much: the program itself ran for `program_ns`.
+    pub(crate) fn note(self, start: Self, wall_ns: u64, program_ns: u64) -> Option<String> {
+        let busy = self.all.saturating_sub(start.all);
+        let own = self.own.saturating_sub(start.own);
+        let others = busy.saturating_sub(own).saturating_sub(program_ns);
+        let capacity = wall_ns as f64 * self.cpus as f64;
+        let share = others as f64 / capacity.max(1.0);
+        (share >= MUCH && others >= LEAST_NS).then(|| {
+            format!(
+                "other programs (clients are some) had {:.0} % of the CPUs' time meanwhile: what is said holds for a machine \
+                 as busy as that",
+                100.0 * share.min(1.0)
+            )
+        })
+    }
+}
+
+/// Of each processor, ticks that were not idle: user, nice, system, interrupts (proc(5)).
+fn busy_ticks(stat: &str) -> impl Iterator<Item = (usize, u64)> + '_ {
+    stat.lines().filter_map(|line| {
+        let (cpu, numbers) = line.strip_prefix("cpu")?.split_once(' ')?;
+        let ticks: Vec<u64> = numbers
+            .split_whitespace()
+            .map_while(|number| number.parse().ok())
+            .collect();
+        let busy = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at));
+        Some((cpu.parse().ok()?, busy.sum()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{busy_ticks, Busy};
+
+    #[test]
+    fn idle_and_stolen_time_is_not_busy() {
+        let stat =
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 1 20 300 4 5 6 77 0 0\ncpu11 1 0 2 3\nintr 5\n";
+        let busy: Vec<_> = busy_ticks(stat).collect();
+        assert_eq!(busy, [(0, 42), (11, 3)]);
+    }
+
+    #[test]
+    fn what_others_had_is_what_neither_we_nor_the_program_ran() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let at = |all, own| Busy {
+            all: ms(all),
+            own: ms(own),
+            cpus: 2,
+        };
+        let said = |program| at(1_900, 150).note(at(100, 50), ms(1_000), ms(program));
+        // 1,800 of 2,000, of which 100 are ours.
+        let text = said(700).expect("half of it");
+        assert!(text.contains("had 50 % of the CPUs' time"), "{text}");
+        assert_eq!(said(1_450), None);
+        assert_eq!(at(60, 0).note(at(0, 0), ms(30), 0), None, "six ticks");
+        assert_eq!(at(0, 0).note(at(5, 5), 0, 9), None, "nonsense says nothing");
+    }
+
+    #[test]
+    fn this_machine_has_processors_that_were_busy() {
+        let now = Busy::now();
+        assert!(now.all > 0 && now.cpus > 0, "{now:?}");
+    }
+}
