@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{GroupId, OffReason, ProcessId, SiteId, ThreadId, Wake, Waker};
+use convoy_model::{GroupId, LoopId, OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
 
+use super::busy_waiting::INSIDE;
 use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -228,6 +229,22 @@ impl Woken {
     }
 }
 
+fn is_in_a_lock(site: &Site) -> bool {
+    site.has_function(|name| LOCK.iter().any(|lock| name.contains(lock)))
+}
+
+/// Whether a loop is a lock's: who wants it looks again for a while before it sleeps.
+pub(super) fn is_its_loop(view: &View, id: LoopId) -> bool {
+    let (mut all, mut inside) = (0, 0);
+    for (slice, site) in view.model.samples() {
+        if slice.spin == Some(id) {
+            all += slice.n;
+            inside += u64::from(site.is_some_and(is_in_a_lock)) * slice.n;
+        }
+    }
+    inside as f64 > INSIDE * all as f64
+}
+
 /// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do. A thread
 /// without anything to run looks there as well, until another one wakes it.
 pub(super) fn may_be_idle(view: &View, process: ProcessId) -> bool {
@@ -270,9 +287,7 @@ impl CpuTime {
                 continue;
             }
             all += slice.n;
-            let of_a_lock = site.is_some_and(|site| {
-                site.has_function(|name| LOCK.iter().any(|lock| name.contains(lock)))
-            });
+            let of_a_lock = site.is_some_and(is_in_a_lock);
             match slice.spin {
                 Some(_) if of_a_lock => spun += slice.n,
                 None if of_a_lock => there += slice.n,

@@ -140,7 +140,14 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             .into_iter()
             .filter(|f| site(&f.subject).is_none_or(|site| !under_a_lock.contains(&site))),
     );
-    let loops = busy_waiting::findings(&cx);
+    let mut loops = busy_waiting::findings(&cx);
+    // What goroutines spin for a lock is part of what it costs.
+    loops.retain(|found| match found.subject {
+        Subject::Loop(id) => {
+            !fought.contains(&process(found)) || !goroutine_lock::is_its_loop(view, id)
+        }
+        _ => true,
+    });
     for finding in &mut findings {
         with_loops(&cx, finding, &loops);
     }

@@ -1,14 +1,14 @@
 //! Go: what a lock costs that is fought for on the processor.
 
-use convoy_model::finding::Gain;
+use convoy_model::finding::{Finding, Gain};
 use convoy_profile::SpinKind;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
 use crate::kit::{analysis, model, workers};
 
-/// Two threads run goroutines that take a lock; of each 4 ms, one is in these functions.
-fn gain(at_the_lock: &[&str], spins: bool) -> Gain {
+/// What is said of two threads that run goroutines that take a lock; of each 4 ms, one is in these functions.
+fn said(at_the_lock: &[&str], spins: bool) -> Vec<Finding> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2).raw().without_agent = true;
     let stack = |p: &mut ProfileBuilder, functions: &[&str]| {
@@ -35,8 +35,13 @@ fn gain(at_the_lock: &[&str], spins: bool) -> Gain {
         }
         s.runs(runs, work, ms(1)).waits(waits, ready, ms(1));
     }
-    let found = analysis(&model(p, s)).findings.into_iter();
-    let mut locks = found.filter(|f| f.id == "contended-futex");
+    let a = analysis(&model(p, s));
+    a.findings.into_iter().chain(a.dismissed).collect()
+}
+
+fn gain(at_the_lock: &[&str], spins: bool) -> Gain {
+    let said = said(at_the_lock, spins).into_iter();
+    let mut locks = said.filter(|f| f.id == "contended-futex");
     locks.next().expect("said").gain
 }
 
@@ -56,4 +61,15 @@ fn time_in_the_functions_of_a_lock_goes_with_it() {
         there.high < 2.6 && spinning.high < 2.6,
         "{there:?} {spinning:?}"
     );
+}
+
+#[test]
+fn the_loop_of_a_lock_is_not_said_again() {
+    let spins = |functions: &[&str]| {
+        let said = said(functions, true);
+        said.iter().any(|f| f.id == "busy-waiting")
+    };
+    let slow = "internal/sync.(*Mutex).lockSlow";
+    assert!(!spins(&["runtime.procyieldAsm", slow, "runtime.goexit"]));
+    assert!(spins(&["main.poll", "runtime.goexit"]));
 }

@@ -356,11 +356,15 @@ fn cause(page: &mut Page, label: &str, cause: &Cause) {
 /// What bounds the gain; how it was predicted only where there is room.
 fn limits(page: &mut Page, finding: &Finding, depth: Depth) {
     let Gain {
-        method, limited_by, ..
+        method,
+        limited_by,
+        high,
+        ..
     } = &finding.gain;
     let mut text = Vec::new();
     if !limited_by.is_empty() {
-        text.push(format!("limited by {limited_by}"));
+        let what = if *high > 1.0 { "limited by" } else { "none:" };
+        text.push(format!("{what} {limited_by}"));
     }
     if depth == Depth::Full && !method.is_empty() {
         text.push(format!("predicted by {method}"));
