@@ -160,7 +160,7 @@ impl Attached {
             ));
         }
         let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
-        let note = busy.note(self.busy, wall_ns, running_ns(sched.as_ref()));
+        let note = busy.note(&self.busy, wall_ns, running_ns(sched.as_ref()));
         meta.notes.extend(note);
         Recording::new(
             Profile {

@@ -1,6 +1,7 @@
 //! How much of the processors other programs had meanwhile. What is said of waits, and of CPUs that are short, holds for a
 //! machine that is as busy.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -12,11 +13,10 @@ const MUCH: f64 = 0.15;
 const LEAST_NS: u64 = 100_000_000;
 
 /// Time that processors were busy and this recorder ran, up to a moment. Nanoseconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Busy {
-    all: u64,
+    cpus: BTreeMap<usize, u64>,
     own: u64,
-    cpus: usize,
 }
 
 impl Busy {
@@ -25,26 +25,32 @@ impl Busy {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let allowed = rustix::thread::sched_getaffinity(None).ok();
         let is_ours = |cpu: usize| allowed.as_ref().is_none_or(|set| set.is_set(cpu));
-        let ticks: Vec<u64> = busy_ticks(&text)
-            .filter(|(cpu, _)| is_ours(*cpu))
-            .map(|(_, ticks)| ticks)
-            .collect();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let cpus = busy_ticks(&text)
+            .filter(|(cpu, _)| is_ours(*cpu))
+            .map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick)))
+            .collect();
         let own = clock_gettime(ClockId::ProcessCPUTime);
         let own = Duration::try_from(own).unwrap_or_default();
         Self {
-            all: ticks.iter().sum::<u64>().saturating_mul(tick),
+            cpus,
             own: u64::try_from(own.as_nanos()).unwrap_or(u64::MAX),
-            cpus: ticks.len(),
         }
     }
 
     /// What the report has to say of the time since `start`, if that was much: the program itself ran for `program_ns`.
-    pub(crate) fn note(self, start: Self, wall_ns: u64, program_ns: u64) -> Option<String> {
-        let busy = self.all.saturating_sub(start.all);
+    pub(crate) fn note(&self, start: &Self, wall_ns: u64, program_ns: u64) -> Option<String> {
+        // One that was switched on meanwhile tells of the time before.
+        let both = self.cpus.iter().filter_map(|(cpu, busy)| {
+            let before = start.cpus.get(cpu)?;
+            Some(busy.saturating_sub(*before))
+        });
+        let (cpus, busy) = both.fold((0, 0u64), |(n, sum), busy| {
+            (n + 1, sum.saturating_add(busy))
+        });
         let own = self.own.saturating_sub(start.own);
         let others = busy.saturating_sub(own).saturating_sub(program_ns);
-        let capacity = wall_ns as f64 * self.cpus as f64;
+        let capacity = wall_ns as f64 * f64::from(cpus);
         let share = others as f64 / capacity.max(1.0);
         (share >= MUCH && others >= LEAST_NS).then(|| {
             format!(
@@ -84,23 +90,29 @@ mod tests {
     #[test]
     fn what_others_had_is_what_neither_we_nor_the_program_ran() {
         let ms = |ms: u64| ms * 1_000_000;
-        let at = |all, own| Busy {
-            all: ms(all),
+        let at = |all: u64, own| Busy {
+            cpus: [(0, ms(all / 2)), (3, ms(all / 2))].into(),
             own: ms(own),
-            cpus: 2,
         };
-        let said = |program| at(1_900, 150).note(at(100, 50), ms(1_000), ms(program));
+        let said = |program| at(1_900, 150).note(&at(100, 50), ms(1_000), ms(program));
         // 1,800 of 2,000, of which 100 are ours.
         let text = said(700).expect("half of it");
         assert!(text.contains("had 50 % of the CPUs' time"), "{text}");
         assert_eq!(said(1_450), None);
-        assert_eq!(at(60, 0).note(at(0, 0), ms(30), 0), None, "six ticks");
-        assert_eq!(at(0, 0).note(at(5, 5), 0, 9), None, "nonsense says nothing");
+        assert_eq!(at(60, 0).note(&at(0, 0), ms(30), 0), None, "six ticks");
+        let mut later = at(200, 50);
+        later.cpus.insert(9, ms(5_000));
+        assert_eq!(later.note(&at(100, 50), ms(1_000), 0), None, "a new one");
+        assert_eq!(
+            at(0, 0).note(&at(6, 5), 0, 9),
+            None,
+            "nonsense says nothing"
+        );
     }
 
     #[test]
     fn this_machine_has_processors_that_were_busy() {
         let now = Busy::now();
-        assert!(now.all > 0 && now.cpus > 0, "{now:?}");
+        assert!(now.cpus.values().any(|busy| *busy > 0), "{now:?}");
     }
 }

@@ -279,12 +279,12 @@ impl Running {
         let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
         // Of children that nobody waited for only the agent or the scheduler know.
         let threads = processes.iter().flat_map(|process| &process.threads);
-        let seen = threads.map(|th| th.cpu_ns).sum::<u64>();
-        let program_ns = (ended.user_ns + ended.sys_ns)
+        let seen = sum(threads.map(|th| th.cpu_ns));
+        let program_ns = sum([ended.user_ns, ended.sys_ns].into_iter())
             .max(seen)
             .max(running_ns(sched.as_ref()));
         meta.notes
-            .extend(busy_at_end.note(busy, wall_ns, program_ns));
+            .extend(busy_at_end.note(&busy, wall_ns, program_ns));
         let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
         let sections = traced.map(|t| t.place(&mut processes, late, &mut warnings));
         let profile = Profile {
@@ -300,7 +300,12 @@ impl Running {
 /// What all threads ran, as the scheduler has it.
 pub(crate) fn running_ns(sched: Option<&Sched>) -> u64 {
     let threads = sched.map_or(&[][..], |sched| &sched.threads).iter();
-    threads.map(|th| th.running_ns).sum()
+    sum(threads.map(|th| th.running_ns))
+}
+
+/// What the program wrote itself may be nonsense.
+fn sum(all: impl Iterator<Item = u64>) -> u64 {
+    all.fold(0, u64::saturating_add)
 }
 
 impl Recording {

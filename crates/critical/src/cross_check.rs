@@ -1,6 +1,8 @@
 //! Findings on objects, checked against the scheduler: a lock whose waits pass while all CPUs work is not on the
 //! critical path.
 
+use std::collections::BTreeSet;
+
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{Model, ObjectId, OffCpu, OffReason, Sched};
@@ -107,13 +109,16 @@ impl Waits {
         // another may be idle beside it.
         let on_cpus = at_least(&sched.running, useful) / at_least(&sched.working, useful).max(1.0);
         this.full *= on_cpus.min(1.0);
-        this.any_event = any_event(sched, objects);
         this.n = n as f64;
         let uses = objects.iter().flat_map(|id| model.uses_of(*id));
         let calls: f64 = uses.map(|u| u.calls as f64).sum();
         this.locking = calls * model.meta.machine.mutex_pair_ns;
         let seen = n >= WAITS || this.sum >= LONG * p.wall_ns as f64;
-        (seen && this.sum >= WAIT_NS && p.workers_at_once > 1).then_some(this)
+        let tells = seen && this.sum >= WAIT_NS && p.workers_at_once > 1;
+        tells.then(|| Self {
+            any_event: any_event(sched, objects),
+            ..this
+        })
     }
 
     /// Share of the CPUs' time that goes into the lock itself: taking it, parking and waking.
@@ -164,6 +169,7 @@ impl Waits {
 
 /// Share of the waits for these objects that their holder was waiting for whatever comes next.
 fn any_event(sched: &Sched, objects: &[ObjectId]) -> f64 {
+    let objects: BTreeSet<ObjectId> = objects.iter().copied().collect();
     let for_objects = |off: &OffCpu| off.object.is_some_and(|id| objects.contains(&id));
     let (mut idle, mut all) = (0.0, 0.0);
     for wake in &sched.wakes {

@@ -13,6 +13,7 @@ use crate::rows::Analysis;
 use crate::subject::{groups, process};
 use crate::tables::paths::most;
 use crate::text::evidence;
+use crate::Thresholds;
 
 /// Share of serial code's time that waits for one lock must explain to be that lock's.
 const EXPLAINED: f64 = 0.5;
@@ -36,21 +37,24 @@ pub fn merge(
         let related = |theirs: &Finding| relation(model, critical, theirs, ours);
         let Some((at, relation)) = (0..found.len()).find_map(|at| Some((at, related(&found[at])?)))
         else {
+            let is_worth = ours.gain.mid >= Thresholds::default().gain_mid;
             let spins_for = |theirs: &Finding| {
-                ours.id == "busy-waiting" && related(theirs) == Some(Relation::Folded)
+                related(theirs) == Some(Relation::Folded) && is_its_loop(model, theirs, ours)
             };
             match rest.iter().position(spins_for) {
-                Some(at) => {
+                Some(at) if is_worth => {
                     let mut lock = rest.remove(at);
                     with_spinning(&mut lock, ours);
                     found.push(lock);
                 }
-                None => own.push(ours.clone()),
+                _ => own.push(ours.clone()),
             }
             continue;
         };
         match relation {
-            Relation::Folded if ours.id == "busy-waiting" => with_spinning(&mut found[at], ours),
+            Relation::Folded if is_its_loop(model, &found[at], ours) => {
+                with_spinning(&mut found[at], ours);
+            }
             Relation::Folded => fold(&mut found[at], ours),
             Relation::Agrees => {
                 fold(&mut found[at], ours);
@@ -209,6 +213,11 @@ fn waits<'a>(model: &'a Model, finding: &Finding) -> impl Iterator<Item = &'a Us
 fn function(model: &Model, site: SiteId) -> Option<&str> {
     let frame = model.site(site)?.shown_frame()?;
     Some(frame.function.as_str()).filter(|name| !name.is_empty())
+}
+
+/// Whether ours is the loop in which those look again who want the lock.
+fn is_its_loop(model: &Model, lock: &Finding, ours: &Finding) -> bool {
+    ours.id == "busy-waiting" && spins_inside(model, lock, ours)
 }
 
 /// Whether the loop is the lock's own: those who take it wait on the processor for a while before they sleep.

@@ -63,8 +63,14 @@ fn own_share(view: &View, delayed: f64) -> f64 {
         return 1.0;
     }
     let beyond = |(n, ns): (f64, f64)| (n - view.cpus).max(0.0) * ns;
-    let beyond: f64 = levels(&view.sched.active).map(beyond).sum();
-    (beyond / delayed.max(1.0)).min(1.0)
+    let by_level: f64 = levels(&view.sched.active).map(beyond).sum();
+    // Of many threads the histogram knows no exact number; the pieces do, in the mean.
+    let width = view.sched.bin_width_ns as f64;
+    let bins = view.sched.bins.iter();
+    let by_piece: f64 = bins
+        .map(|bin| beyond((bin.active_ns as f64 / width.max(1.0), width)))
+        .sum();
+    (by_level.max(by_piece) / delayed.max(1.0)).min(1.0)
 }
 
 /// A piece of the run: means over its width.

@@ -75,8 +75,9 @@ impl Case<'_> {
                 format!("move work that needs no protection out of the section at {here}"),
             );
             // To put an item into a queue, or take one, does not take so long.
-            let first = at_least > QUEUE_SECTION_NS;
-            causes.insert(if first { 0 } else { causes.len() }, too_large);
+            let queue = causes.iter().position(|c| c.id == "queue-lock");
+            let before = queue.filter(|_| at_least > QUEUE_SECTION_NS);
+            causes.insert(before.unwrap_or(causes.len()), too_large);
         }
         let functions = self.contending_functions();
         if functions.len() > 1

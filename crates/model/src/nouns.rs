@@ -183,7 +183,7 @@ impl Site {
     }
 }
 
-/// What tells functions apart: the file, the name, and where they begin if that does not do.
+/// What tells functions apart: the file, the name, and of those without a name where they begin.
 pub type FunctionKey<'a> = (&'a str, &'a str, u64);
 
 /// One (possibly inlined) function of a call stack.
@@ -210,7 +210,12 @@ pub struct SiteFrame {
 impl SiteFrame {
     /// What tells its function from others.
     pub fn key(&self) -> FunctionKey<'_> {
-        (&self.module, &self.function, self.start)
+        let start = if self.function.is_empty() {
+            self.start
+        } else {
+            0
+        };
+        (&self.module, &self.function, start)
     }
 
     /// Whether [`SiteFrame::key`] tells it from others: by a name, or by where it begins.

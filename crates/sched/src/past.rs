@@ -6,8 +6,8 @@ use crate::history::Doing;
 
 /// Periods in the finest sum.
 const FINEST: u32 = 16;
-/// Sums of one size; of one more, the two oldest become one of twice the size. A sum is then never longer than about a
-/// third of the time since.
+/// Sums of one size; of one more, the two oldest become one of twice the size. A sum then has never more than about a third
+/// of the periods since: of a thread whose periods are alike, a third of the time.
 const OF_A_SIZE: usize = 4;
 /// Waits that a sum tells apart.
 const WAITS: usize = 3;

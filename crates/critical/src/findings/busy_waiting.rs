@@ -236,15 +236,16 @@ fn place(view: &View, row: &LoopRow, spin: &SpinLoop) -> String {
 
 /// Where the lock is taken whose own functions have the loop: of a library, what it is and how long it turns is given.
 fn lock_place(view: &View, row: &LoopRow) -> Option<String> {
-    let (mut all, mut locking) = (0, 0);
+    let (mut all, mut locking) = (0.0, 0.0);
     for (slice, site) in view.model.samples() {
         if slice.spin == Some(row.spin) {
-            all += slice.n;
-            locking += u64::from(site.is_some_and(|s| s.sync == Some(SyncCode::Lock))) * slice.n;
+            let locks = site.is_some_and(|s| s.sync == Some(SyncCode::Lock));
+            all += slice.n as f64;
+            locking += if locks { slice.n as f64 } else { 0.0 };
         }
     }
     let site = view.model.site(row.site?)?;
-    let is_its = site.sync == Some(SyncCode::Lock) && locking as f64 > INSIDE * all as f64;
+    let is_its = site.sync == Some(SyncCode::Lock) && locking > INSIDE * all;
     let taker = site.shown_frame().filter(|frame| !passes_on(frame))?;
     is_its.then(|| taker.label())
 }

@@ -235,14 +235,15 @@ fn is_in_a_lock(site: &Site) -> bool {
 
 /// Whether a loop is a lock's: who wants it looks again for a while before it sleeps.
 pub(super) fn is_its_loop(view: &View, id: LoopId) -> bool {
-    let (mut all, mut inside) = (0, 0);
+    let (mut all, mut inside) = (0.0, 0.0);
     for (slice, site) in view.model.samples() {
         if slice.spin == Some(id) {
-            all += slice.n;
-            inside += u64::from(site.is_some_and(is_in_a_lock)) * slice.n;
+            let locks = site.is_some_and(is_in_a_lock);
+            all += slice.n as f64;
+            inside += if locks { slice.n as f64 } else { 0.0 };
         }
     }
-    inside as f64 > INSIDE * all as f64
+    inside > INSIDE * all
 }
 
 /// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do. A thread
@@ -281,18 +282,19 @@ struct CpuTime {
 
 impl CpuTime {
     fn of(view: &View, process: ProcessId) -> Self {
-        let (mut all, mut there, mut spun) = (0, 0, 0);
+        let (mut all, mut there, mut spun) = (0.0, 0.0, 0.0);
         for (slice, site) in view.model.samples() {
             if view.process(slice.thread) != process {
                 continue;
             }
-            all += slice.n;
+            let n = slice.n as f64;
+            all += n;
             let of_a_lock = site.is_some_and(is_in_a_lock);
             match slice.spin {
-                Some(_) if of_a_lock => spun += slice.n,
-                None if of_a_lock => there += slice.n,
+                Some(_) if of_a_lock => spun += n,
+                None if of_a_lock => there += n,
                 _ if site.is_some_and(|s| is_in(s, &SCHEDULER) || is_in(s, &HAND_OVER)) => {
-                    there += slice.n;
+                    there += n;
                 }
                 _ => {}
             }
@@ -302,7 +304,7 @@ impl CpuTime {
             .values()
             .filter(|th| view.process(th.thread) == process);
         let running: f64 = of_process.map(|th| th.running_ns as f64).sum();
-        let share = |n: u64| running * n as f64 / all.max(1) as f64;
+        let share = |n: f64| running * n / all.max(1.0);
         Self {
             in_scheduler: share(there),
             spinning: share(spun),

@@ -62,7 +62,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         let process = processes.entry(view.process(slice.thread)).or_default();
         let started = process.entry(name).or_default();
         started.first = started.first.or(first);
-        started.samples += slice.n;
+        started.samples = started.samples.saturating_add(slice.n);
         add(&mut started.by_working, &slice.by_working);
         if let Some(site) = slice.site {
             *started.sites.entry(site).or_default() += slice.cm_ns;
@@ -136,15 +136,17 @@ impl Started<'_> {
         all_of_it: &BTreeMap<&str, Self>,
     ) -> Option<(Vec<GroupId>, Finding)> {
         let first = self.first?;
-        let runs: u64 = all_of_it.values().map(|started| started.samples).sum();
+        let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0u64, u64::saturating_add);
+        let runs = sum(&mut all_of_it.values().map(|started| started.samples));
         let others = all_of_it.iter().filter(|(name, _)| {
             !name.is_empty() && !name.starts_with(RUNTIME) && **name != first.function
         });
         let others: Vec<u64> = others.map(|(_, started)| started.samples).collect();
         let of_runs = |n: u64| n as f64 / runs.max(1) as f64;
+        let of_others = of_runs(sum(&mut others.iter().copied()));
         let handed = handed_over(view, process);
         if self.samples < SAMPLES
-            || of_runs(others.iter().sum()) < OTHERS
+            || of_others < OTHERS
             || handed < WOKEN
             || !self.is_one(view, process)
         {
@@ -184,14 +186,14 @@ impl Started<'_> {
                     "busy_ratio",
                     at_work / view.wall,
                     format!(
-                        "{name}: at work {share} of the run, never twice at once; {} of what the program runs (samples)",
+                        "{name}: at work {share} of the run, once at a time in the mean; {} of what the program runs (samples)",
                         percent(of_runs(self.samples))
                     ),
                 ),
                 evidence(
                     "others_ratio",
-                    of_runs(others.iter().sum()),
-                    format!("all other goroutines: {} of what the program runs", percent(of_runs(others.iter().sum()))),
+                    of_others,
+                    format!("all other goroutines: {} of what the program runs", percent(of_others)),
                 ),
                 evidence(
                     "woken",
@@ -213,7 +215,7 @@ impl Started<'_> {
             gain: saving.gain(view, METHOD, "the next stage"),
             share_of_thread_time: at_work / view.wall,
             caveats: vec![
-                "that it is one goroutine is concluded from that it never works twice at once; whether its work can be divided is not known".into(),
+                "that it is one goroutine is concluded from that it works once at a time in the mean (or several take turns, or phases); whether its work can be divided is not known".into(),
             ],
         };
         let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();

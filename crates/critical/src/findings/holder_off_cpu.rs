@@ -179,7 +179,8 @@ impl Case {
             }
         }
         let name = view.file_name(most_of(&files));
-        let any_event = offs().any(|off| is_any_event(view.sched, off));
+        let events = offs().filter(|off| is_any_event(view.sched, off));
+        let any_event = 2.0 * events.map(|off| off.sum_ns as f64).sum::<f64>() >= held;
         let saving = Saving {
             expected: if any_event { 0.0 } else { EXPECTED * each },
             most: (most + not_needed).min(view.wall),

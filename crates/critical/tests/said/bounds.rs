@@ -3,7 +3,8 @@
 use convoy_critical::{analyze, cross_check, merge, Analysis, Thresholds};
 use convoy_model::Model;
 use convoy_profile::{
-    Bin, Bins, Lost, OffCpu, OffReason, Sched, SchedThread, Slice, SpinLoop, ThreadRef, Wake, Waker,
+    Bin, Bins, CodeFrom, Lost, OffCpu, OffReason, Sched, SchedThread, Slice, SpinLoop, ThreadRef,
+    Wake, Waker,
 };
 use convoy_testkit::ProfileBuilder;
 
@@ -80,6 +81,7 @@ fn nonsense_is_survived() {
             sched.slices.push(Slice {
                 thread: thread(&mut r),
                 stack: (r() % 3) as u32,
+                from: CodeFrom::Sample,
                 spin: (r() % 2 == 0).then(|| (r() % 3) as u32),
                 n: r(),
                 active_ns: r(),
@@ -152,6 +154,7 @@ fn nonsense_is_survived() {
             assert_eq!(format!("{a:?}"), format!("{:?}", analyze(&model, &t)));
             let mut found = a.findings.clone();
             cross_check(&model, &a, &mut found);
+            merge(&model, &a, Vec::new(), a.dismissed.clone());
             let (found, _) = merge(&model, &a, found, Vec::new());
             assert!(found.len() >= a.findings.len());
         }

@@ -8,7 +8,7 @@ use convoy_profile::FrameIx;
 
 use super::own_pages;
 use super::sched::Names;
-use super::sites::expand_frame;
+use super::sites::{expand_frame, FileNames};
 use crate::{
     Called, ProcessId, Region, SectionCall, SectionCode, SectionFollow, SectionSample, SectionSite,
     SectionWord, Sections, SiteFrame, Touch,
@@ -26,6 +26,7 @@ pub(super) fn join(
 ) -> Sections {
     let mut joiner = Joiner {
         processes,
+        files: processes.iter().map(FileNames::of).collect(),
         names,
         places: Vec::new(),
         by_frame: HashMap::new(),
@@ -145,6 +146,7 @@ fn keep<T, U>(
 
 struct Joiner<'a> {
     processes: &'a [profile::Process],
+    files: Vec<FileNames<'a>>,
     names: &'a Names,
     places: Vec<Vec<SiteFrame>>,
     by_frame: HashMap<(u32, FrameIx), u32>,
@@ -154,8 +156,12 @@ impl Joiner<'_> {
     fn place(&mut self, process: u32, frame: FrameIx) -> u32 {
         let (processes, places) = (self.processes, &mut self.places);
         *self.by_frame.entry((process, frame)).or_insert_with(|| {
-            let process = processes.get(process as usize);
-            places.push(process.map_or_else(Vec::new, |process| expand_frame(process, frame)));
+            let process = processes
+                .get(process as usize)
+                .zip(self.files.get(process as usize));
+            places.push(process.map_or_else(Vec::new, |(process, files)| {
+                expand_frame(process, files, frame)
+            }));
             places.len() as u32 - 1
         })
     }

@@ -11,6 +11,7 @@ use crate::{ProcessId, Site, SiteFrame, SiteId, SyncCode};
 /// Makes sites of a process's stacks, each when it is first asked for.
 pub(super) struct Sites<'p> {
     process: &'p Process,
+    files: FileNames<'p>,
     id: ProcessId,
     by_stack: HashMap<StackIx, SiteId>,
     by_frames: HashMap<Vec<FrameIx>, SiteId>,
@@ -20,6 +21,7 @@ impl<'p> Sites<'p> {
     pub(super) fn new(process: &'p Process, id: ProcessId) -> Self {
         Self {
             process,
+            files: FileNames::of(process),
             id,
             by_stack: HashMap::new(),
             by_frames: HashMap::new(),
@@ -70,35 +72,56 @@ impl<'p> Sites<'p> {
 
     /// One code address with the functions inlined there, innermost first.
     pub(super) fn expand(&self, ix: FrameIx) -> Vec<SiteFrame> {
-        expand_frame(self.process, ix)
+        expand_frame(self.process, &self.files, ix)
     }
 }
 
 /// One code address of a process with the functions inlined there, innermost first.
-pub(super) fn expand_frame(process: &Process, ix: FrameIx) -> Vec<SiteFrame> {
+pub(super) fn expand_frame(
+    process: &Process,
+    files: &FileNames<'_>,
+    ix: FrameIx,
+) -> Vec<SiteFrame> {
     let Some(frame) = process.frames.get(ix as usize) else {
         return Vec::new();
     };
     let module = frame
         .module
-        .and_then(|ix| process.modules.get(ix as usize))
-        .map_or_else(String::new, |module| name_of(process, module).to_owned());
+        .and_then(|ix| files.0.get(ix as usize))
+        .map_or_else(String::new, |name| (*name).to_owned());
     let begins = |at: usize| process.starts.get(at).map_or(0, |row| row.address);
     let row = process.starts.binary_search_by_key(&ix, |row| row.frame);
     expand(frame, module, row.map_or(0, begins))
 }
 
-/// What a file is called. The agent knows it as the dynamic linker does (`libz.so.1`), the kernel by its own name
+/// What each module's file is called. The agent knows it as the dynamic linker does (`libz.so.1`), the kernel by its own name
 /// (`libz.so.1.2.13`), and both have to call a function the same.
-fn name_of<'p>(process: &'p Process, module: &'p Module) -> &'p str {
-    let is_same = |other: &&Module| {
-        (other.bias, other.lo, other.hi) == (module.bias, module.lo, module.hi)
-            && other.build_id == module.build_id
-    };
-    let same = process.modules.iter().filter(is_same);
-    let names = same.map(|module| base_name(&module.path));
-    let shortest = names.min_by_key(|name| (name.len(), *name));
-    shortest.unwrap_or(base_name(&module.path))
+pub(super) struct FileNames<'p>(Vec<&'p str>);
+
+impl<'p> FileNames<'p> {
+    pub(super) fn of(process: &'p Process) -> Self {
+        let key = |module: &'p Module| {
+            let name = base_name(&module.path);
+            // Without a build id another library may have been at the same place before.
+            let library = match module.build_id.is_empty() {
+                true => name.split(".so").next().unwrap_or(name),
+                false => "",
+            };
+            let place = (module.bias, module.lo, module.hi);
+            (place, module.build_id.as_slice(), library)
+        };
+        let mut shortest: HashMap<_, &'p str> = HashMap::new();
+        for module in &process.modules {
+            let name = base_name(&module.path);
+            let known = shortest.entry(key(module)).or_insert(name);
+            if (name.len(), name) < (known.len(), *known) {
+                *known = name;
+            }
+        }
+        let name = |module| shortest.get(&key(module)).copied();
+        let all = process.modules.iter();
+        Self(all.map(|module| name(module).unwrap_or_default()).collect())
+    }
 }
 
 /// The last component of a path. A file that was deleted meanwhile is still called by its name.
