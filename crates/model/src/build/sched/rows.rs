@@ -11,6 +11,9 @@ use crate::{
     SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker,
 };
 
+/// No recording has more samples of one place: a damaged file may say so, and sums are made of them.
+const SAMPLES_MAX: u64 = 1 << 40;
+
 /// The scheduler's rows, joined with a model that is complete otherwise.
 pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Names) -> Sched {
     let mut joiner = Joiner {
@@ -137,7 +140,7 @@ impl Joiner<'_> {
             site: self.names.site(row.thread.process, row.stack),
             from: row.from,
             spin: self.spin(row.spin),
-            n: row.n,
+            n: row.n.min(SAMPLES_MAX),
             active_ns: row.active_ns,
             running_ns: row.running_ns,
             cm_ns: finite(row.cm_ns),
