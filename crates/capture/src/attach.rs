@@ -11,7 +11,7 @@ use crate::clock::{realtime_ns, Clock};
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Listener, Tier};
-use crate::machine::{cpus_allowed, machine, stolen_ns};
+use crate::machine::{cpus_allowed, machine};
 use crate::others::Busy;
 use crate::procfs;
 use crate::recorder::{running_ns, Options, Recording};
@@ -59,7 +59,6 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         Tier::for_running(options.scheduler, options.sched_sample_ns, &pids).map_err(failed)?;
     let warnings = tier.warnings();
     meta.start_ns = clock.now_ns();
-    meta.stolen_ns = stolen_ns(); // until the end: what it was before
     let busy = Busy::now();
     let (listener, scheduler) = tier.listen(options.sched_sample_ns, options.timeline_intervals);
     let Some(listener) = listener else {
@@ -146,7 +145,7 @@ impl Attached {
         let mut warnings = self.warnings;
         meta.end_ns = self.clock.now_ns();
         let busy = Busy::now();
-        meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
+        meta.stolen_ns = busy.stolen_ns(&self.busy);
         meta.collectors = vec![no_agent(), self.scheduler];
         meta.notes.extend(self.clock.drift_note());
         let mut processes = Vec::new();

@@ -129,21 +129,6 @@ fn ratio(quota: f64, period: f64) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// CPU time that was wanted and given to others since the machine started, all processors together.
-/// Nanoseconds, in steps of a tick; 0 on real hardware.
-pub(crate) fn stolen_ns() -> u64 {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    stolen_ticks(&text)
-        .saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
-}
-
-/// The eighth number of the line for all processors (proc(5)).
-fn stolen_ticks(stat: &str) -> u64 {
-    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    all.and_then(|numbers| numbers.split_whitespace().nth(7)?.parse().ok())
-        .unwrap_or(0)
-}
-
 fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)))
@@ -190,14 +175,6 @@ fn mutex_pair_ns() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stolen_time_is_the_eighth_number() {
-        let stat = "cpu  10 1 20 300 4 0 5 77 0 0\ncpu0 10 1 20 300 4 0 5 6 0 0\n";
-        assert_eq!(stolen_ticks(stat), 77);
-        assert_eq!(stolen_ticks("cpu  10 1 20 300\n"), 0, "an old kernel");
-        assert_eq!(stolen_ticks(""), 0);
-    }
 
     #[test]
     fn this_machine_makes_sense() {

@@ -1,5 +1,5 @@
-//! How much of the processors other programs had meanwhile. What is said of waits, and of CPUs that are short, holds for a
-//! machine that is as busy.
+//! How much of the processors others had meanwhile: other programs, and a hypervisor. What is said of waits, and of CPUs that
+//! are short, holds for a machine that is as busy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +12,15 @@ const MUCH: f64 = 0.15;
 /// The kernel counts ticks: less says nothing of a short run. Nanoseconds.
 const LEAST_NS: u64 = 100_000_000;
 
-/// Time that processors were busy and this recorder ran, up to a moment. Nanoseconds.
+/// CPU time up to a moment. Nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Busy {
+    /// That processors were busy.
     cpus: BTreeMap<usize, u64>,
+    /// That this recorder ran.
     own: u64,
+    /// That was wanted and given to others, all processors together, in steps of a tick; 0 on real hardware.
+    stolen: u64,
 }
 
 impl Busy {
@@ -35,7 +39,13 @@ impl Busy {
         Self {
             cpus,
             own: u64::try_from(own.as_nanos()).unwrap_or(u64::MAX),
+            stolen: stolen_ticks(&text).saturating_mul(tick),
         }
+    }
+
+    /// CPU time that the machine wanted since `start` and a hypervisor gave to others.
+    pub(crate) fn stolen_ns(&self, start: &Self) -> u64 {
+        self.stolen.saturating_sub(start.stolen)
     }
 
     /// What the report has to say of the time since `start`, if that was much: the program itself ran for `program_ns`.
@@ -75,9 +85,24 @@ fn busy_ticks(stat: &str) -> impl Iterator<Item = (usize, u64)> + '_ {
     })
 }
 
+/// The eighth number of the line for all processors (proc(5)).
+fn stolen_ticks(stat: &str) -> u64 {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    all.and_then(|numbers| numbers.split_whitespace().nth(7)?.parse().ok())
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{busy_ticks, Busy};
+    use super::{busy_ticks, stolen_ticks, Busy};
+
+    #[test]
+    fn stolen_time_is_the_eighth_number() {
+        let stat = "cpu  10 1 20 300 4 0 5 77 0 0\ncpu0 10 1 20 300 4 0 5 6 0 0\n";
+        assert_eq!(stolen_ticks(stat), 77);
+        assert_eq!(stolen_ticks("cpu  10 1 20 300\n"), 0, "an old kernel");
+        assert_eq!(stolen_ticks(""), 0);
+    }
 
     #[test]
     fn idle_and_stolen_time_is_not_busy() {
@@ -93,6 +118,7 @@ mod tests {
         let at = |all: u64, own| Busy {
             cpus: [(0, ms(all / 2)), (3, ms(all / 2))].into(),
             own: ms(own),
+            stolen: 0,
         };
         let said = |program| at(1_900, 150).note(&at(100, 50), ms(1_000), ms(program));
         // 1,800 of 2,000, of which 100 are ours.

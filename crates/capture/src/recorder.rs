@@ -17,7 +17,7 @@ use crate::command::Command;
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
-use crate::machine::{machine, stolen_ns};
+use crate::machine::machine;
 use crate::others::Busy;
 use crate::poll::Poller;
 use crate::sections::{self, Diagnose, Tracer};
@@ -161,7 +161,6 @@ impl Recorder {
         if let Some(what) = diagnose {
             self.session.write_targets(&sections::targets_file(what))?;
         }
-        self.meta.stolen_ns = stolen_ns(); // until the end: what it was before
         let busy = Busy::now();
 
         let environment = launch::environment(
@@ -262,7 +261,7 @@ impl Running {
         meta.exit = ended.exit;
         meta.cpu_user_ns = ended.user_ns;
         meta.cpu_sys_ns = ended.sys_ns;
-        meta.stolen_ns = stolen_ns().saturating_sub(meta.stolen_ns);
+        meta.stolen_ns = busy_at_end.stolen_ns(&busy);
         meta.collectors = vec![agent_collector(!collected.processes.is_empty()), scheduler];
         meta.notes.extend(collected.notes);
         meta.notes.extend(clock.drift_note());
@@ -280,7 +279,9 @@ impl Running {
         // Of children that nobody waited for only the agent or the scheduler know.
         let threads = processes.iter().flat_map(|process| &process.threads);
         let seen = sum(threads.map(|th| th.cpu_ns));
-        let program_ns = sum([ended.user_ns, ended.sys_ns].into_iter())
+        let program_ns = ended
+            .user_ns
+            .saturating_add(ended.sys_ns)
             .max(seen)
             .max(running_ns(sched.as_ref()));
         meta.notes

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{rank, Finding, Subject};
-use convoy_model::{GroupId, Model, OffReason, SiteId, SpinKind, SyncCode, ThreadId, Use};
+use convoy_model::{GroupId, Model, OffReason, Site, SiteId, SpinKind, SyncCode, ThreadId, Use};
 use convoy_profile::ObjectKind;
 
 use crate::cross_check::objects;
-use crate::findings::busy_waiting::INSIDE;
+use crate::findings::busy_waiting::is_inside;
 use crate::findings::interpreter_lock::is_its_wait;
 use crate::rows::Analysis;
 use crate::subject::{groups, process};
@@ -37,24 +37,16 @@ pub fn merge(
         let related = |theirs: &Finding| relation(model, critical, theirs, ours);
         let Some((at, relation)) = (0..found.len()).find_map(|at| Some((at, related(&found[at])?)))
         else {
-            let is_worth = ours.gain.mid >= Thresholds::default().gain_mid;
-            let spins_for = |theirs: &Finding| {
-                related(theirs) == Some(Relation::Folded) && is_its_loop(model, theirs, ours)
-            };
-            match rest.iter().position(spins_for) {
-                Some(at) if is_worth => {
-                    let mut lock = rest.remove(at);
-                    with_spinning(&mut lock, ours);
-                    found.push(lock);
-                }
-                _ => own.push(ours.clone()),
+            match revived(&mut rest, ours, |theirs| {
+                related(theirs) == Some(Relation::Spins)
+            }) {
+                Some(lock) => found.push(lock),
+                None => own.push(ours.clone()),
             }
             continue;
         };
         match relation {
-            Relation::Folded if is_its_loop(model, &found[at], ours) => {
-                with_spinning(&mut found[at], ours);
-            }
+            Relation::Spins => with_spinning(&mut found[at], ours),
             Relation::Folded => fold(&mut found[at], ours),
             Relation::Agrees => {
                 fold(&mut found[at], ours);
@@ -80,6 +72,8 @@ pub fn merge(
 enum Relation {
     /// Theirs says all of it: ours is its evidence.
     Folded,
+    /// The same: theirs is a lock, and ours the loop in which those look again who want it.
+    Spins,
     /// Both stay: ours says why, or how many threads.
     Agrees,
     /// Ours has the same with its code: theirs is dismissed.
@@ -94,6 +88,19 @@ fn agreed(ours: &Finding, theirs: &Finding) -> Finding {
         format!("detect agrees: {}", theirs.title),
     ));
     ours
+}
+
+/// A lock that was dismissed, as its waits alone are no matter, if what threads spin for it is one.
+fn revived(
+    dismissed: &mut Vec<Finding>,
+    ours: &Finding,
+    spins_for: impl Fn(&Finding) -> bool,
+) -> Option<Finding> {
+    let is_worth = ours.id == "busy-waiting" && ours.gain.mid >= Thresholds::default().gain_mid;
+    let at = is_worth.then(|| dismissed.iter().position(spins_for))??;
+    let mut lock = dismissed.remove(at);
+    with_spinning(&mut lock, ours);
+    Some(lock)
 }
 
 /// What threads spin for a lock goes with it, and may be more than what they sleep for it.
@@ -149,20 +156,20 @@ fn relation(
             in_process() && wait_at(model, theirs, &groups(model, &ours.subject)),
             Relation::Agrees,
         ),
-        ("busy-waiting", "trylock-spin") => (
-            in_process() && spins_for_a_lock(model, ours),
-            Relation::Folded,
-        ),
-        ("busy-waiting", "contended-lock") => (
-            in_process()
-                && (spins_for_a_lock(model, ours) && is_spin_lock(model, theirs)
-                    || spins_inside(model, theirs, ours)),
-            Relation::Folded,
-        ),
-        ("busy-waiting", "asymmetric-contention") => (
-            in_process() && spins_inside(model, theirs, ours),
-            Relation::Folded,
-        ),
+        ("busy-waiting", "trylock-spin" | "contended-lock" | "asymmetric-contention") => {
+            let inside = in_process() && spins_inside(model, theirs, ours);
+            let for_a_lock = || in_process() && spins_for_a_lock(model, ours);
+            let is = match theirs.id {
+                "trylock-spin" => for_a_lock(),
+                "contended-lock" => inside || (for_a_lock() && is_spin_lock(model, theirs)),
+                _ => inside,
+            };
+            let relation = match inside {
+                true => Relation::Spins,
+                false => Relation::Folded,
+            };
+            (is, relation)
+        }
         ("contended-futex", "contended-lock") => (
             in_process() && at_the_same_place(model, theirs, ours),
             Relation::Folded,
@@ -211,13 +218,12 @@ fn waits<'a>(model: &'a Model, finding: &Finding) -> impl Iterator<Item = &'a Us
 }
 
 fn function(model: &Model, site: SiteId) -> Option<&str> {
-    let frame = model.site(site)?.shown_frame()?;
-    Some(frame.function.as_str()).filter(|name| !name.is_empty())
+    shown(model.site(site)?)
 }
 
-/// Whether ours is the loop in which those look again who want the lock.
-fn is_its_loop(model: &Model, lock: &Finding, ours: &Finding) -> bool {
-    ours.id == "busy-waiting" && spins_inside(model, lock, ours)
+fn shown(site: &Site) -> Option<&str> {
+    let name = site.shown_frame()?.function.as_str();
+    Some(name).filter(|name| !name.is_empty())
 }
 
 /// Whether the loop is the lock's own: those who take it wait on the processor for a while before they sleep.
@@ -226,19 +232,10 @@ fn spins_inside(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
         return false;
     };
     let takers = waiting_functions(model, theirs);
-    if takers.is_empty() {
-        return false;
-    }
-    let (mut all, mut inside) = (0, 0);
-    for (slice, site) in model.samples().filter(|(slice, _)| slice.spin == Some(id)) {
-        all += slice.n;
-        let locking = site.is_some_and(|site| site.sync == Some(SyncCode::Lock));
-        let taker = || slice.site.and_then(|site| function(model, site));
-        if locking && taker().is_some_and(|name| takers.contains(name)) {
-            inside += slice.n;
-        }
-    }
-    inside as f64 > INSIDE * all as f64
+    let by_taker = |site: &Site| {
+        site.sync == Some(SyncCode::Lock) && shown(site).is_some_and(|name| takers.contains(name))
+    };
+    !takers.is_empty() && is_inside(model, id, by_taker)
 }
 
 fn spins_for_a_lock(model: &Model, finding: &Finding) -> bool {

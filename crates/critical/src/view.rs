@@ -178,6 +178,12 @@ impl<'a> View<'a> {
         self.threads.values().filter(of).copied().collect()
     }
 
+    /// Threads of a process that were seen.
+    pub(crate) fn of_process(&self, id: ProcessId) -> impl Iterator<Item = &'a SchedThread> + '_ {
+        let threads = self.threads.values().copied();
+        threads.filter(move |th| self.process(th.thread) == id)
+    }
+
     /// Roles with threads that were seen.
     pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
         self.threads.keys().map(|&id| self.role(id)).collect()

@@ -167,6 +167,12 @@ fn wakers_may_be_in_other_processes() {
     );
 }
 
+/// Names and sizes of the groups.
+fn sizes(model: &Model) -> Vec<(&str, usize)> {
+    let groups = model.groups.iter();
+    groups.map(|g| (g.name.as_str(), g.threads.len())).collect()
+}
+
 /// Threads of a program that carried no agent have no start routine: their stacks tell what they run.
 #[test]
 fn jobs_come_from_the_schedulers_stacks() {
@@ -185,11 +191,7 @@ fn jobs_come_from_the_schedulers_stacks() {
     let mut profile = p.build();
     s.put_into(&mut profile);
     let model = Model::build(profile);
-    let groups: Vec<_> = model
-        .groups
-        .iter()
-        .map(|g| (g.name.as_str(), g.threads.len()))
-        .collect();
+    let groups = sizes(&model);
     assert_eq!(groups, [("main", 1), ("serve()", 2), ("log_loop()", 1)]);
     let shown = |site: usize| &model.sites[site].frames[model.sites[site].shown].function;
     assert_eq!(
@@ -251,11 +253,8 @@ fn closures_of_one_function_are_jobs_of_their_own() {
     s.runs(threads[2], b, ms(2));
     let mut profile = p.build();
     s.put_into(&mut profile);
-    let groups = Model::build(profile).groups;
-    let groups: Vec<_> = groups
-        .iter()
-        .map(|g| (g.name.as_str(), g.threads.len()))
-        .collect();
+    let model = Model::build(profile);
+    let groups = sizes(&model);
     let closures = ["main::{closure}() (m.cc:9)", "main::{closure}() (m.cc:15)"];
     assert_eq!(groups, [("main", 1), (closures[0], 2), (closures[1], 1)]);
 }

@@ -2,8 +2,9 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use convoy_profile::Process;
 use convoy_symbols::{resolve, shorten, Options};
 use support::*;
 
@@ -97,15 +98,21 @@ variants! {
     rust_v0: "rusty.rs", ["-O", "-g", "-Csymbol-mangling-version=v0"];
 }
 
-#[test]
-fn inlined_constructors_and_instances_over_lambdas_have_their_scopes() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = build(dir.path(), "inlines.cc", &["-O2", "-g"]);
+/// All code of a program with inlined functions of all shapes, named.
+fn inlines(dir: &Path) -> (PathBuf, Process) {
+    let file = build(dir, "inlines.cc", &["-O2", "-g"]);
     let mut process = process(&file, text(&file));
     for a in code_addresses(&file, 3000) {
         add_exact(&mut process, a);
     }
     resolve(&mut process, &Options::default());
+    (file, process)
+}
+
+#[test]
+fn inlined_constructors_and_instances_over_lambdas_have_their_scopes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_, process) = inlines(dir.path());
     let names: std::collections::BTreeSet<String> = process
         .frames
         .iter()
@@ -134,12 +141,7 @@ fn inlined_constructors_and_instances_over_lambdas_have_their_scopes() {
 #[test]
 fn code_with_closures_is_known_by_where_it_begins() {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = build(dir.path(), "inlines.cc", &["-O2", "-g"]);
-    let mut process = process(&file, text(&file));
-    for a in code_addresses(&file, 3000) {
-        add_exact(&mut process, a);
-    }
-    resolve(&mut process, &Options::default());
+    let (file, process) = inlines(dir.path());
     let mut begins = std::collections::BTreeSet::new();
     for (ix, frame) in process.frames.iter().enumerate() {
         let row = process.starts.iter().find(|row| row.frame as usize == ix);

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{passes_on, GroupId, LoopId, ProcessId, SpinKind, SpinLoop, SyncCode};
+use convoy_model::{
+    passes_on, GroupId, LoopId, Model, ProcessId, Site, SpinKind, SpinLoop, SyncCode,
+};
 
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
@@ -17,8 +19,8 @@ use crate::view::View;
 
 /// CPU time burnt that is worth a line: share of all that was used.
 const SHARE: f64 = 0.05;
-/// Share of a loop's samples in functions of locks from which on it is a lock's own.
-pub(crate) const INSIDE: f64 = 0.8;
+/// Share of a loop's samples in functions of a lock above which it is the lock's own.
+const INSIDE: f64 = 0.8;
 const METHOD: &str =
     "the work of the time in which CPUs were short, without the threads that spun in it";
 
@@ -234,20 +236,26 @@ fn place(view: &View, row: &LoopRow, spin: &SpinLoop) -> String {
     }
 }
 
+/// Whether nearly all samples of a loop are in such call stacks.
+pub(crate) fn is_inside(model: &Model, id: LoopId, is: impl Fn(&Site) -> bool) -> bool {
+    let (mut all, mut inside) = (0.0, 0.0);
+    for (slice, site) in model.samples().filter(|(slice, _)| slice.spin == Some(id)) {
+        all += slice.n as f64;
+        inside += if site.is_some_and(&is) {
+            slice.n as f64
+        } else {
+            0.0
+        };
+    }
+    inside > INSIDE * all
+}
+
 /// Where the lock is taken whose own functions have the loop: of a library, what it is and how long it turns is given.
 fn lock_place(view: &View, row: &LoopRow) -> Option<String> {
-    let (mut all, mut locking) = (0.0, 0.0);
-    for (slice, site) in view.model.samples() {
-        if slice.spin == Some(row.spin) {
-            let locks = site.is_some_and(|s| s.sync == Some(SyncCode::Lock));
-            all += slice.n as f64;
-            locking += if locks { slice.n as f64 } else { 0.0 };
-        }
-    }
-    let site = view.model.site(row.site?)?;
-    let is_its = site.sync == Some(SyncCode::Lock) && locking > INSIDE * all;
+    let locks = |site: &Site| site.sync == Some(SyncCode::Lock);
+    let site = view.model.site(row.site?).filter(|site| locks(site))?;
     let taker = site.shown_frame().filter(|frame| !passes_on(frame))?;
-    is_its.then(|| taker.label())
+    is_inside(view.model, row.spin, locks).then(|| taker.label())
 }
 
 /// Whether the Java virtual machine spins there for a monitor (`synchronized`) that another thread has.

@@ -7,7 +7,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
 use convoy_model::{GroupId, LoopId, OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
 
-use super::busy_waiting::INSIDE;
+use super::busy_waiting::is_inside;
 use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -185,11 +185,8 @@ impl Woken {
                 format!("the lock that {place} runs under"),
             ),
         };
-        let threads = view
-            .threads
-            .keys()
-            .filter(|id| view.process(**id) == process);
-        let groups: BTreeSet<GroupId> = threads.map(|id| view.role(*id)).collect();
+        let threads = view.of_process(process);
+        let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();
         let finding = Finding {
             id: "contended-futex",
             subject: Subject::Code(site),
@@ -235,15 +232,7 @@ fn is_in_a_lock(site: &Site) -> bool {
 
 /// Whether a loop is a lock's: who wants it looks again for a while before it sleeps.
 pub(super) fn is_its_loop(view: &View, id: LoopId) -> bool {
-    let (mut all, mut inside) = (0.0, 0.0);
-    for (slice, site) in view.model.samples() {
-        if slice.spin == Some(id) {
-            let locks = site.is_some_and(is_in_a_lock);
-            all += slice.n as f64;
-            inside += if locks { slice.n as f64 } else { 0.0 };
-        }
-    }
-    inside > INSIDE * all
+    is_inside(view.model, id, is_in_a_lock)
 }
 
 /// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do. A thread
@@ -299,11 +288,8 @@ impl CpuTime {
                 _ => {}
             }
         }
-        let of_process = view
-            .threads
-            .values()
-            .filter(|th| view.process(th.thread) == process);
-        let running: f64 = of_process.map(|th| th.running_ns as f64).sum();
+        let threads = view.of_process(process);
+        let running: f64 = threads.map(|th| th.running_ns as f64).sum();
         let share = |n: f64| running * n / all.max(1.0);
         Self {
             in_scheduler: share(there),

@@ -144,31 +144,27 @@ impl Started<'_> {
         let others: Vec<u64> = others.map(|(_, started)| started.samples).collect();
         let of_runs = |n: u64| n as f64 / runs.max(1) as f64;
         let of_others = of_runs(sum(&mut others.iter().copied()));
-        let handed = handed_over(view, process);
-        if self.samples < SAMPLES
-            || of_others < OTHERS
-            || handed < WOKEN
-            || !self.is_one(view, process)
-        {
+        if self.samples < SAMPLES || of_others < OTHERS || !self.is_one(view, process) {
             return None;
         }
-        let threads = view
-            .threads
-            .values()
-            .filter(|th| view.process(th.thread) == process);
-        let running: f64 = threads.clone().map(|th| th.running_ns as f64).sum();
+        let handed = handed_over(view, process);
+        if handed < WOKEN {
+            return None;
+        }
+        let threads = || view.of_process(process);
+        let running: f64 = threads().map(|th| th.running_ns as f64).sum();
         // Of the others nobody knows how many share their work: one, at most.
         let next = others.iter().map(|n| running * of_runs(*n));
         let next = next.fold(view.cpu_floor(), f64::max);
         let at_work = all(&self.by_working).min(view.wall);
-        let most = (at_work - next).max(0.0);
+        let bound = (at_work - next).max(0.0);
         let expected = match self.is_first() {
             true => EXPECTED.1,
             false => EXPECTED.0,
         };
         let saving = Saving {
-            expected: expected * most,
-            most,
+            expected: expected * bound,
+            most: bound,
             ..Saving::default()
         };
         if saving.bound(view) < view.t.gain_mid {
@@ -176,7 +172,7 @@ impl Started<'_> {
         }
         let name = self.name(view);
         let share = percent(at_work / view.wall);
-        let site = most_of(&self.sites)?;
+        let site = most(self.sites.clone())?;
         let finding = Finding {
             id: "limiting-stage",
             subject: Subject::Code(site),
@@ -218,7 +214,7 @@ impl Started<'_> {
                 "that it is one goroutine is concluded from that it works once at a time in the mean (or several take turns, or phases); whether its work can be divided is not known".into(),
             ],
         };
-        let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();
+        let groups: BTreeSet<GroupId> = threads().map(|th| view.role(th.thread)).collect();
         Some((groups.into_iter().collect(), finding))
     }
 }
@@ -246,8 +242,4 @@ fn handed_over(view: &View, process: ProcessId) -> u64 {
     } else {
         0
     }
-}
-
-fn most_of(sites: &BTreeMap<SiteId, f64>) -> Option<SiteId> {
-    most(sites.clone())
 }

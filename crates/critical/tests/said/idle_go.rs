@@ -5,7 +5,7 @@ use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{analysis, ids, model, workers};
+use crate::kit::{analysis, go_stack, ids, model, workers};
 
 /// Waits for the network: so many, so long each, and who ends them.
 #[derive(Clone, Copy)]
@@ -56,14 +56,10 @@ impl Polls {
 fn in_turns(polls: Polls) -> Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2).raw().without_agent = true;
-    let stack = |p: &mut ProfileBuilder, functions: &[&str]| {
-        let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "a.go", 7)).collect();
-        p.stack(&frames)
-    };
-    let idle = stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
+    let idle = go_stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
     let unlock = ["runtime.readyWithTime.goready.func1", "runtime.mstart"];
-    let unlock = stack(&mut p, &unlock);
-    let work = stack(&mut p, &["main.render", "runtime.goexit"]);
+    let unlock = go_stack(&mut p, &unlock);
+    let work = go_stack(&mut p, &["main.render", "runtime.goexit"]);
     let ids = workers(&mut p, 2);
     let mut s = Schedule::new();
     for at in 0..600 {

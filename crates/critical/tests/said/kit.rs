@@ -53,6 +53,12 @@ pub fn workers(p: &mut ProfileBuilder, n: usize) -> Vec<u32> {
     (0..n).map(|_| worker()).collect()
 }
 
+/// A call stack of Go, innermost function first.
+pub fn go_stack(p: &mut ProfileBuilder, functions: &[&str]) -> u32 {
+    let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "a.go", 7)).collect();
+    p.stack(&frames)
+}
+
 /// What `detect` says of something.
 pub fn found(id: &'static str, subject: Subject, mid: f64) -> Finding {
     Finding {

@@ -5,21 +5,17 @@ use convoy_profile::SpinKind;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{analysis, model, workers};
+use crate::kit::{analysis, go_stack, model, workers};
 
 /// What is said of two threads that run goroutines that take a lock; of each 4 ms, one is in these functions.
 fn said(at_the_lock: &[&str], spins: bool) -> Vec<Finding> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2).raw().without_agent = true;
-    let stack = |p: &mut ProfileBuilder, functions: &[&str]| {
-        let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "a.go", 7)).collect();
-        p.stack(&frames)
-    };
-    let idle = stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
+    let idle = go_stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
     let unlock = ["runtime.readyWithTime.goready.func1", "runtime.mstart"];
-    let unlock = stack(&mut p, &unlock);
-    let work = stack(&mut p, &["main.render", "runtime.goexit"]);
-    let locks = stack(&mut p, at_the_lock);
+    let unlock = go_stack(&mut p, &unlock);
+    let work = go_stack(&mut p, &["main.render", "runtime.goexit"]);
+    let locks = go_stack(&mut p, at_the_lock);
     let ids = workers(&mut p, 2);
     let mut s = Schedule::new();
     let spin = s.spin_loop(SpinKind::Pause, None);

@@ -5,7 +5,7 @@ use convoy_model::Model;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{analysis, model, workers};
+use crate::kit::{analysis, go_stack, model, workers};
 
 /// A goroutine that encodes, on one thread and then on the other; half of the time another one runs beside it.
 struct Server {
@@ -27,21 +27,17 @@ impl Server {
     fn model(&self) -> Model {
         let mut p = ProfileBuilder::new("app");
         p.cpus(2).raw().without_agent = true;
-        let stack = |p: &mut ProfileBuilder, functions: &[&str]| {
-            let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "a.go", 7)).collect();
-            p.stack(&frames)
-        };
         let encode = [
             "main.encode",
             "main.(*Registry).loop",
             "main.newRegistry.gowrap1",
             "runtime.goexit",
         ];
-        let encode = stack(&mut p, &encode);
+        let encode = go_stack(&mut p, &encode);
         let handle = [self.beside, "main.handle"]
-            .map(|first| stack(&mut p, &["main.parse", first, "runtime.goexit"]));
-        let idle = stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
-        let ready = stack(&mut p, &[self.ready, "runtime.mstart"]);
+            .map(|first| go_stack(&mut p, &["main.parse", first, "runtime.goexit"]));
+        let idle = go_stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
+        let ready = go_stack(&mut p, &[self.ready, "runtime.mstart"]);
         let ids = workers(&mut p, 2);
         let mut s = Schedule::new();
         for at in 0..120 {

@@ -32,12 +32,12 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// What both are: the compiler may put parts of one closure in several places.
-    fn in_common(&self, other: &Self) -> Option<Self> {
-        (self.name == other.name).then(|| Self {
+    /// Wherever it begins: the compiler may put parts of one closure in several places.
+    fn anywhere(&self) -> Self {
+        Self {
             name: self.name.clone(),
             begins: 0,
-        })
+        }
     }
 }
 
@@ -92,8 +92,9 @@ pub(super) fn jobs(
                 slot.insert(job.clone());
             }
             Entry::Occupied(mut slot) if slot.get() != job => {
-                let one = slot.get().as_ref().zip(job.as_ref());
-                let common = one.and_then(|(a, b)| a.in_common(b));
+                let both = slot.get().as_ref().zip(job.as_ref());
+                let same = both.filter(|(a, b)| a.name == b.name);
+                let common = same.map(|(job, _)| job.anywhere());
                 slot.insert(common);
             }
             Entry::Occupied(_) => {}
@@ -140,11 +141,9 @@ fn scheduled(
         if is_main(*most.1) {
             return Some(most.0.clone());
         }
-        // Code of one closure in several places.
         let same = jobs.iter().filter(|(job, _)| job.name == most.0.name);
         let sum = same.fold(0u64, |sum, (_, ns)| sum.saturating_add(*ns));
-        let name = most.0.name.clone();
-        is_main(sum).then_some(Job { name, begins: 0 })
+        is_main(sum).then(|| most.0.anywhere())
     };
     time.into_iter()
         .map(|(thread, jobs)| (thread, main(jobs)))
