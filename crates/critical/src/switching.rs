@@ -47,26 +47,36 @@ impl<'a> SyncSamples<'a> {
         Self(samples)
     }
 
-    /// Share of what each thread runs that hands over, with the locks that are taken in these functions, 0..1: that of all of
-    /// them where a thread has too few samples of its own, and nothing where they have too few.
+    /// Share of what each thread runs that hands over, 0..1: with the locks that are taken in these functions, and with all.
+    /// That of all threads where one has too few samples of its own, and nothing where they have too few.
     pub(crate) fn shares(
         &self,
         threads: &BTreeSet<ThreadId>,
         at: &BTreeSet<FunctionKey>,
-    ) -> BTreeMap<ThreadId, f64> {
+    ) -> BTreeMap<ThreadId, (f64, f64)> {
         let of = |id: &ThreadId| {
-            self.0.get(id).map_or((0.0, 0.0), |of| {
-                let locks = of.locking.iter().filter(|(caller, _)| at.contains(*caller));
-                let locks: f64 = locks.map(|(_, n)| *n as f64).sum();
-                (of.all as f64, of.handing_over as f64 + locks)
+            self.0.get(id).map_or([0.0; 3], |of| {
+                let locks = |all: bool| {
+                    let locks = of.locking.iter();
+                    let there = locks.filter(|(caller, _)| all || at.contains(*caller));
+                    there.map(|(_, n)| *n as f64).sum::<f64>()
+                };
+                let handing_over = of.handing_over as f64;
+                [
+                    of.all as f64,
+                    handing_over + locks(false),
+                    handing_over + locks(true),
+                ]
             })
         };
         let all = threads.iter().map(of);
-        let all = all.fold((0.0, 0.0), |sum, n| (sum.0 + n.0, sum.1 + n.1));
-        let share = |(all, sync): (f64, f64)| sync / all.max(1.0);
+        let all = all.fold([0.0; 3], |sum, n| {
+            [sum[0] + n[0], sum[1] + n[1], sum[2] + n[2]]
+        });
+        let share = |[all, there, any]: [f64; 3]| (there / all.max(1.0), any / all.max(1.0));
         let known = |id: &ThreadId| match of(id) {
-            own if own.0 >= SAMPLES => Some((*id, share(own))),
-            _ => (all.0 >= SAMPLES).then(|| (*id, share(all))),
+            own if own[0] >= SAMPLES => Some((*id, share(own))),
+            _ => (all[0] >= SAMPLES).then(|| (*id, share(all))),
         };
         threads.iter().filter_map(known).collect()
     }

@@ -47,7 +47,7 @@ const BLAS: &str =
 
 /// Pattern, kind, why; by source project.
 #[rustfmt::skip]
-const KNOWN: [(Is, SpinKind, &str); 80] = [
+const KNOWN: [(Is, SpinKind, &str); 82] = [
     // GCC libgomp: config/linux/wait.h, bar.c, mutex.c
     (Name("do_spin"), SpinKind::Pause, OMP),
     (Start("gomp_team_barrier_wait"), SpinKind::Pause, OMP),
@@ -99,6 +99,8 @@ const KNOWN: [(Is, SpinKind, &str); 80] = [
     (Name("SpinPause"), SpinKind::Pause, JVM),
     (Has("Thread", "SpinAcquire"), SpinKind::Lock, JVM),
     (Has("ObjectMonitor", "TrySpin"), SpinKind::Pause, JVM),
+    (Has("ObjectMonitor", "try_spin"), SpinKind::Pause, JVM),
+    (Has("ObjectMonitor", "short_fixed_spin"), SpinKind::Pause, JVM),
     (Has("SpinYield", "yield_or_sleep"), SpinKind::Yield, JVM),
     // Go: runtime/asm_amd64.s, lock_futex.go
     (Name("runtime.procyield"), SpinKind::Pause, GO),

@@ -1,8 +1,9 @@
-//! Threads whose passing on of work is what the processors do: goroutines whose pieces are small, and workers of Node.js
-//! whose messages are copied.
+//! Threads whose passing on of work is what the processors do: goroutines and tasks whose pieces are small, and workers of
+//! Node.js whose messages are copied.
 //!
 //! It shows neither in waits (another goroutine takes the thread's place) nor in parallelism, but in the samples: in the
-//! functions of channels, and in the scheduler that they call; in those that write messages down and read them again.
+//! functions of channels, and in the scheduler that they call; in those that make and end tasks; in those that write messages
+//! down and read them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,11 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
 use convoy_model::{ProcessId, Site, SiteId, ThreadId};
 
-use super::Context;
+use super::goroutine_lock::may_be_idle;
+use super::goroutines::{self, is_own, Kinds, Started};
+use super::{tasks, Context};
 use crate::gain::Saving;
+use crate::levels::levels;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -20,12 +24,17 @@ use crate::view::View;
 const SAMPLES: u64 = 100;
 /// Share of its samples in both from which on that is worth saying...
 const BOTH: f64 = 0.25;
-/// ... and in the calls of goroutines alone: a scheduler that finds nothing to do looks for it on the processor, too.
-const CALLS: f64 = 0.05;
+/// ... and in the calls of goroutines alone: a scheduler that finds nothing to do looks for it on the processor, too. Less where
+/// threads wait on for a processor that is idle.
+const CALLS: (f64, f64) = (0.05, 0.03);
 /// With larger pieces so much of it goes; what is left is one hand-over a piece.
 const EXPECTED: f64 = 0.8;
 /// A fix that halves the number of hand-overs, and not more.
 const SURE: f64 = 0.3;
+/// Who is handed something has been woken, and is not yet on a processor that is idle: share of all processors' time from which on
+/// that is much, and the part of it that goes.
+const LATE: f64 = 0.2;
+const GOES: f64 = 0.9;
 const METHOD: &str = "samples in passing on work, gone";
 
 /// Calls with which goroutines pass on work, or wait for it: channels, locks and groups of them, one goroutine a piece.
@@ -38,7 +47,8 @@ pub(super) const HAND_OVER: [&str; 6] = [
     "runtime.newproc",
 ];
 /// Where a thread goes when its goroutine waits or has ended, to find another one, and what makes one ready.
-pub(super) const SCHEDULER: [&str; 5] = [
+pub(super) const SCHEDULER: [&str; 6] = [
+    "runtime.mcall",
     "runtime.schedule",
     "runtime.findRunnable",
     "runtime.park_m",
@@ -46,13 +56,7 @@ pub(super) const SCHEDULER: [&str; 5] = [
     "runtime.ready",
 ];
 
-/// Where V8 writes an object down for another thread, and makes it of that again.
-const MESSAGES: [&str; 2] = [
-    "v8::internal::ValueSerializer::",
-    "v8::internal::ValueDeserializer::",
-];
-
-/// Its caller, where the other thread is a worker: an object is written down for a file or a cache, too.
+/// Where Node.js writes an object down for another thread, has that thread take it, and makes it of that again.
 const WORKER: &str = "node::worker::";
 
 /// How work is passed on.
@@ -63,6 +67,8 @@ enum How {
     Channels,
     /// In messages that are copied.
     Messages,
+    /// In tasks of Rust's runtimes.
+    Tasks,
 }
 
 /// Samples of one process.
@@ -72,6 +78,8 @@ struct Samples {
     all: u64,
     calls: u64,
     scheduler: u64,
+    /// Looking for more, which may be for want of it.
+    seeking: u64,
     /// Places of the program's that call.
     places: BTreeMap<SiteId, f64>,
     threads: BTreeSet<ThreadId>,
@@ -88,20 +96,32 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         let (Some(id), Some(site)) = (slice.site, site) else {
             continue;
         };
-        let message = is_message(site);
-        if message {
-            samples.how = How::Messages;
-        }
-        if message || is_in(site, &HAND_OVER) {
+        let (how, calls) = match tasks::handing(site) {
+            Some(tasks::Handing::Call(_)) => (How::Tasks, true),
+            Some(tasks::Handing::Scheduler) => (How::Tasks, false),
+            Some(tasks::Handing::Seeking) => {
+                samples.seeking += slice.n;
+                continue;
+            }
+            None if is_message(site) => (How::Messages, true),
+            None if is_in(site, &HAND_OVER) => (How::Channels, true),
+            None if is_in(site, &SCHEDULER) => (How::Channels, false),
+            None => continue,
+        };
+        samples.how = how;
+        if calls {
             samples.calls += slice.n;
             *samples.places.entry(id).or_default() += slice.n as f64;
-        } else if is_in(site, &SCHEDULER) {
+        } else {
             samples.scheduler += slice.n;
         }
     }
+    let kinds = goroutines::by_start(view);
+    let none = Kinds::new();
+    let kinds = |process| kinds.get(process).unwrap_or(&none);
     processes
-        .into_values()
-        .filter_map(|samples| samples.finding(view))
+        .iter()
+        .filter_map(|(process, samples)| samples.finding(view, *process, kinds(process)))
         .collect()
 }
 
@@ -109,9 +129,18 @@ pub(super) fn is_in(site: &Site, functions: &[&str]) -> bool {
     site.has_function(|name| functions.contains(&name))
 }
 
+/// Whether a goroutine does so there, or Go for it.
+pub(super) fn passes_on_work(site: &Site) -> bool {
+    is_in(site, &HAND_OVER) || is_in(site, &SCHEDULER)
+}
+
+/// Whether it is inside of that: what a message is for is generated code, or called by that.
 fn is_message(site: &Site) -> bool {
-    site.has_function(|name| MESSAGES.iter().any(|of| name.contains(of)))
-        && site.has_function(|name| name.contains(WORKER))
+    let mut native = site
+        .frames
+        .iter()
+        .take_while(|f| !f.is_unnamed_generated() && !f.function.starts_with("Builtins_"));
+    native.any(|frame| frame.function.contains(WORKER))
 }
 
 impl How {
@@ -128,37 +157,87 @@ impl How {
                     "pass on batches (slices of some hundred items) at {place}, or do the next step in the same goroutine"
                 ),
             ),
+            Self::Tasks => (
+                format!("tasks are made of small pieces, most at {place}: {share} of what the program runs is passing them on"),
+                "a piece of work takes less than making a task of it, having it run and taking its result",
+                format!("give each task many pieces at {place} (some hundred), or do the piece there at once"),
+            ),
             Self::Messages => (
-                format!("messages between threads are copied: {share} of what the program runs is that"),
-                "an object is written down for another thread, and made of that again, value by value",
-                "transfer buffers instead of copying objects (typed arrays in the transfer list of postMessage()), share them \
-                 (SharedArrayBuffer), or pass on less"
+                format!("passing on messages between threads is {share} of what the program runs"),
+                "an object is written down for another thread, that one is told, and makes it of that again, value by value",
+                "fewer, larger messages (arrays of some hundred items); transfer buffers instead of copying objects (typed arrays in \
+                 the transfer list of postMessage()), or share them (SharedArrayBuffer)"
                     .into(),
             ),
         }
     }
 }
 
+/// Processors that are idle although threads could run, as a share of all, and of what is idle: those were woken, and are not yet on
+/// a processor.
+fn late(view: &View) -> (f64, f64) {
+    let busy = |histogram: &[u64]| {
+        let levels = levels(histogram).map(|(n, ns)| n.min(view.cpus) * ns);
+        levels.sum::<f64>() / (view.cpus * view.wall).max(1.0)
+    };
+    let (ready, running) = (busy(&view.sched.working), busy(&view.sched.running));
+    let late = (ready - running).max(0.0);
+    (
+        late,
+        (late / (1.0 - running).max(late).max(f64::MIN_POSITIVE)),
+    )
+}
+
 impl Samples {
-    fn finding(self, view: &View) -> Option<Finding> {
+    /// CPU time of the process, nanoseconds.
+    fn running(&self, view: &View) -> f64 {
+        let rows = self.threads.iter().filter_map(|id| view.threads.get(id));
+        rows.map(|th| th.running_ns as f64).sum()
+    }
+
+    /// Wall time that goes with this CPU time. The processors are as busy as before with what is left; or all of them, if only
+    /// goroutines wait for one another, unless one of them has more to do.
+    fn saved(&self, view: &View, process: ProcessId, kinds: &Kinds, cpu: f64) -> f64 {
+        let running = self.running(view);
+        let as_before = view.wall * cpu / view.cpu_work.max(running);
+        if self.how == How::Messages || may_be_idle(view, process) {
+            return as_before;
+        }
+        let of_one = |kind: &Started| kind.works() as f64 / kind.at_once(view, kinds);
+        let own = kinds.iter().filter(|(name, _)| is_own(name));
+        let works = own.map(|(_, kind)| running * of_one(kind) / self.all.max(1) as f64);
+        let left = works.fold((running - cpu) / view.cpus, f64::max);
+        as_before + GOES * late(view).1 * (view.wall - as_before - left).max(0.0)
+    }
+
+    fn finding(&self, view: &View, process: ProcessId, kinds: &Kinds) -> Option<Finding> {
         let n = self.all;
         let of_all = |part: u64| part as f64 / n.max(1) as f64;
         let share = of_all(self.calls + self.scheduler);
-        if n < SAMPLES || of_all(self.calls) < CALLS || share < BOTH {
+        let late = match self.how == How::Channels && !may_be_idle(view, process) {
+            true => late(view).0,
+            false => 0.0,
+        };
+        let calls = if late >= LATE { CALLS.1 } else { CALLS.0 };
+        if n < SAMPLES || of_all(self.calls) < calls || share + late < BOTH {
             return None;
         }
-        let rows = self.threads.iter().filter_map(|id| view.threads.get(id));
-        let running: f64 = rows.map(|th| th.running_ns as f64).sum();
-        let cpu = share * running;
-        // The processors are as busy as before with what is left, or at best all of them.
+        let cpu = share * self.running(view);
+        // Samples of goroutines' runtime whose goroutine is not known may be of any.
+        let cut_off = kinds.get("").map_or(0, |kind| kind.works());
+        let seeking = self.seeking.saturating_add(cut_off);
+        let perhaps = of_all(seeking) * self.running(view);
+        let expected = EXPECTED * (cpu + perhaps / 2.0);
         let saving = Saving {
-            expected: EXPECTED * view.wall * cpu / view.cpu_work.max(running),
+            expected: self.saved(view, process, kinds, expected),
             most: view.wall,
             sure: SURE,
-            cpu: (EXPECTED * cpu, cpu),
+            cpu: (expected, cpu + perhaps),
         };
-        let site = most(self.places)?;
-        let (title, why, fix) = self.how.words(&view.place(Some(site)), share);
+        let site = most(self.places.clone())?;
+        let task = view.model.site(site).and_then(tasks::place);
+        let place = task.unwrap_or_else(|| view.place(Some(site)));
+        let (title, why, fix) = self.how.words(&place, share);
         let (all, calls) = (count(n as f64), percent(of_all(self.calls)));
         Some(Finding {
             id: "fine-grained-tasks",
@@ -172,7 +251,11 @@ impl Samples {
                         "of {all} samples {calls} fell into channels and locks of goroutines, {} into the scheduler",
                         percent(of_all(self.scheduler))
                     ),
-                    How::Messages => format!("of {all} samples {calls} fell into copying of messages"),
+                    How::Messages => format!("of {all} samples {calls} fell into copying messages and telling of them"),
+                    How::Tasks => format!(
+                        "of {all} samples {calls} fell into making tasks and taking their results, {} into running and ending them",
+                        percent(of_all(self.scheduler))
+                    ),
                 },
             )],
             causes: vec![cause("fine-grained-tasks", why, fix)],

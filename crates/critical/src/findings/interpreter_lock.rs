@@ -142,6 +142,14 @@ fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
     if share < WAITED || saving.bound(view) < view.t.gain_mid {
         return None;
     }
+    // Each piece that goes through a queue takes the interpreter from one to the other.
+    let queue = (locks >= all / 2.0).then(|| {
+        cause(
+            "fine-grained-tasks",
+            "the threads pass on work piece by piece (queue.Queue), and each time wait for the interpreter as well",
+            "pass on lists of some hundred pieces; in processes instead of threads single pieces would cost more still",
+        )
+    });
     let site = most(waits.sites.clone())?;
     let mut list = waits.evidence();
     if locks > 0.0 {
@@ -168,12 +176,13 @@ fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
             names.join(", ")
         ),
         evidence: list,
-        causes: vec![cause(
+        causes: queue.into_iter().chain([cause(
             "interpreter-lock",
             "one thread at a time runs Python's code, whatever locks it takes",
             "processes instead of threads (ProcessPoolExecutor, multiprocessing), a build without the lock (3.13t), or the work in \
              an extension that lets the lock go",
-        )],
+        )])
+        .collect(),
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "what the threads compute"),
         share_of_thread_time: share,

@@ -1,9 +1,9 @@
-//! What a lock of the C library's own costs besides its waits: its word goes from processor to processor with every
-//! call, and that shows in no wait. The samples of the functions that take it and let it go tell.
+//! What a lock of the C library's own, or a monitor of Java's, costs besides its waits: its word goes from processor to
+//! processor with every call, and that shows in no wait. The samples of the functions that take it and let it go tell.
 
 use std::collections::BTreeSet;
 
-use convoy_model::{FunctionKey, SiteId, ThreadId};
+use convoy_model::{FunctionKey, Site, SiteFrame, SiteId, ThreadId};
 
 use crate::view::View;
 
@@ -16,6 +16,20 @@ const HOT: (f64, f64) = (0.01, 0.05);
 const WAITING: f64 = 0.95;
 /// The same of the functions that call them: what is left takes and lets go a word that nobody else has.
 const LOCKING: f64 = 0.7;
+/// Part of what is done for a monitor that goes with one of one's own: it is also entered where nobody has it just then.
+const MONITOR: f64 = 0.75;
+
+/// Where HotSpot takes a monitor (`synchronized`) and lets it go if another thread wants it, too: else the code that it makes
+/// does so itself. objectMonitor.cpp, synchronizer.cpp, sharedRuntime.cpp of JDK 17 to 25.
+const MONITORS: [&str; 5] = [
+    "ObjectMonitor::",
+    "ObjectSynchronizer::",
+    "LightweightSynchronizer::",
+    "complete_monitor_",
+    "monitor_enter_helper",
+];
+/// What is done with a monitor besides.
+const NO_LOCKING: [&str; 2] = ["wait", "notify"];
 
 /// Functions of locks of the C library: those that wait and wake, and those that call them. These do little else: they
 /// take the lock, call a function that does the work (`random_r()`, `_IO_file_xsputn()`), and let it go.
@@ -23,12 +37,36 @@ const LOCKING: f64 = 0.7;
 pub(crate) struct LockCode<'a> {
     waiting: BTreeSet<FunctionKey<'a>>,
     locking: BTreeSet<FunctionKey<'a>>,
+    /// Where monitors are taken and let go.
+    monitors: BTreeSet<FunctionKey<'a>>,
+}
+
+/// The function that takes a monitor or lets it go, if that is where the virtual machine is. Functions without a name are at many
+/// addresses, interpreted and compiled ever better: all are one.
+fn of_a_monitor(site: &Site) -> Option<FunctionKey<'_>> {
+    let inner = site.frames.get(..site.shown)?;
+    let is_one =
+        |frame: &SiteFrame, of: &[&str]| of.iter().any(|part| frame.function.contains(part));
+    let locks = inner.iter().any(|frame| is_one(frame, &MONITORS));
+    if !locks
+        || inner
+            .iter()
+            .any(|frame| is_one(frame, &NO_LOCKING) && is_one(frame, &MONITORS))
+    {
+        return None;
+    }
+    let shown = site.shown_frame()?;
+    match shown.is_unnamed_generated() {
+        true => Some(("", "", 0)),
+        false => Some(shown.key()),
+    }
 }
 
 impl<'a> LockCode<'a> {
     /// A place where such a lock is waited for, or such a wait ended.
     pub(crate) fn add(&mut self, view: &View<'a>, site: Option<SiteId>) {
         let site = site.and_then(|id| view.model.site(id));
+        self.monitors.extend(site.and_then(of_a_monitor));
         let frames = site.map_or(&[][..], |site| &site.frames);
         for (frame, caller) in frames.iter().zip(&frames[1.min(frames.len())..]) {
             if frame.function.starts_with("__lll_lock_") {
@@ -47,6 +85,7 @@ impl<'a> LockCode<'a> {
     /// has the long ones.
     pub(crate) fn shares(&self, view: &View, threads: &BTreeSet<ThreadId>) -> Shares {
         let (mut all, mut waiting, mut locking, mut under) = (0, 0, 0, 0);
+        let mut in_monitors = 0;
         let samples = view.model.samples();
         for (slice, site) in samples.filter(|(slice, _)| threads.contains(&slice.thread)) {
             all += slice.n;
@@ -54,8 +93,11 @@ impl<'a> LockCode<'a> {
             let Some(leaf) = frames.first() else {
                 continue;
             };
+            let monitor = || site.and_then(of_a_monitor);
             if self.waiting.contains(&leaf.key()) {
                 waiting += slice.n;
+            } else if monitor().is_some_and(|at| self.monitors.contains(&at)) {
+                in_monitors += slice.n;
             } else if self.locking.contains(&leaf.key()) {
                 locking += slice.n;
             } else if frames
@@ -69,10 +111,13 @@ impl<'a> LockCode<'a> {
             return Shares::default();
         }
         let of_all = |n: u64| n as f64 / all as f64;
-        let hot = ((of_all(waiting) - HOT.0) / (HOT.1 - HOT.0)).clamp(0.0, 1.0);
+        let hot = ((of_all(waiting + in_monitors) - HOT.0) / (HOT.1 - HOT.0)).clamp(0.0, 1.0);
         Shares {
-            expected: hot * (WAITING * of_all(waiting) + LOCKING * of_all(locking)),
-            with_section: hot * of_all(waiting + locking + under),
+            expected: hot
+                * (WAITING * of_all(waiting)
+                    + LOCKING * of_all(locking)
+                    + MONITOR * of_all(in_monitors)),
+            with_section: hot * of_all(waiting + locking + under + in_monitors),
         }
     }
 }

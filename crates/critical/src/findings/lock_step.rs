@@ -37,7 +37,9 @@ const CROWD: f64 = 4.0;
 const USED: f64 = 0.5;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
+/// The more they cost of what the threads run, the more of it larger pieces take away.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
+const MOSTLY_THEIRS: f64 = 0.95;
 /// Share of its life that a side waits for requests from which on each piece is one: those of others nobody can gather.
 const REQUESTS: f64 = 0.1;
 /// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
@@ -59,20 +61,41 @@ struct Link {
 pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let links = links(view);
-    let mut found = Vec::new();
+    let mut found: Vec<Turns> = Vec::new();
     for (&(a, b), there) in &links {
         let Some(back) = links.get(&(b, a)).filter(|_| a <= b) else {
             continue;
         };
-        let mut groups = vec![a, b];
-        groups.dedup();
-        if !groups.iter().all(|group| told.contains(group)) {
-            let turns = Turns::of(view, &groups, [there, back]);
-            let finding = turns.and_then(|turns| turns.finding(view));
-            found.extend(finding.map(|finding| (groups, finding)));
+        let groups = BTreeSet::from([a, b]);
+        if !groups.is_subset(told) {
+            found.extend(Turns::of(view, groups, [there, back]));
         }
     }
-    found
+    let chains = chained(view, found).into_iter();
+    chains
+        .filter_map(|turns| {
+            let finding = turns.finding(view)?;
+            Some((turns.groups.into_iter().collect(), finding))
+        })
+        .collect()
+}
+
+/// Those that share a side in one: each piece goes through all of them, and none gets faster as long as the next one waits.
+fn chained<'a>(view: &View, found: Vec<Turns<'a>>) -> Vec<Turns<'a>> {
+    let mut chains: Vec<Turns> = Vec::new();
+    for turns in found {
+        let shares_a_side =
+            |chain: &Turns| !turns.meet && !chain.meet && !chain.groups.is_disjoint(&turns.groups);
+        let (mut parts, others): (Vec<Turns>, Vec<Turns>) =
+            chains.into_iter().partition(shares_a_side);
+        chains = others;
+        parts.push(turns);
+        chains.extend(match parts.len() {
+            1 => parts.pop(),
+            _ => Some(Turns::joined(view, parts)),
+        });
+    }
+    chains
 }
 
 /// Who waits for whom to hand something over: for locks, for the end of threads and for requests nobody does.
@@ -117,10 +140,11 @@ fn kind(view: &View, off: &OffCpu) -> Option<ObjectKind> {
     object.map(|object| object.kind)
 }
 
-/// Two sides that hand over to each other in small steps.
+/// Sides that hand over to each other in small steps.
 struct Turns<'a> {
-    groups: &'a [GroupId],
-    links: [&'a Link; 2],
+    groups: BTreeSet<GroupId>,
+    /// Of each two sides both ways; the one of a group with itself once.
+    links: Vec<&'a Link>,
     /// They all wait for one another: one kind of threads does, and so do those of two kinds that wait at the same places. The
     /// main thread of a team is one of it.
     meet: bool,
@@ -143,36 +167,54 @@ struct Price {
 
 impl<'a> Turns<'a> {
     /// If these links are such.
-    fn of(view: &View, groups: &'a [GroupId], links: [&'a Link; 2]) -> Option<Self> {
+    fn of(view: &View, groups: BTreeSet<GroupId>, links: [&'a Link; 2]) -> Option<Self> {
         let waited = |link: &Link| link.ns / lives(view, &link.waiters).max(1.0);
         let habit = |link: &&Link| link.n >= WAITS && waited(link) >= WAITED.0;
         let mean = (waited(links[0]) + waited(links[1])) / 2.0;
         if !links.iter().all(habit) || mean < WAITED.1 {
             return None;
         }
-        let waiters = links.iter().flat_map(|link| &link.waiters);
-        let threads: BTreeSet<ThreadId> = waiters.copied().collect();
+        let meet = groups.len() == 1 || same_places(view, links);
+        let links = links.into_iter().take(groups.len()).collect();
+        let turns = Self::with(view, groups, links, meet);
+        let n = turns.threads.len();
+        // Of very many more than processors it is the number that matters first.
+        if n < 2 || (turns.meet && n as f64 > CROWD * view.cpus) {
+            return None;
+        }
+        turns.is_fine(view).then_some(turns)
+    }
+
+    fn joined(view: &View, parts: Vec<Self>) -> Self {
+        let groups = parts.iter().flat_map(|part| part.groups.clone());
+        let links = parts.iter().flat_map(|part| part.links.clone());
+        Self::with(view, groups.collect(), links.collect(), false)
+    }
+
+    fn with(view: &View, groups: BTreeSet<GroupId>, links: Vec<&'a Link>, meet: bool) -> Self {
+        let threads = links.iter().flat_map(|link| &link.waiters);
+        let threads: BTreeSet<ThreadId> = threads
+            .filter(|id| view.threads.contains_key(id))
+            .copied()
+            .collect();
         let mut turns = Self {
             groups,
+            n: links.iter().map(|link| link.n as f64).sum(),
             links,
-            meet: groups.len() == 1 || same_places(view, links),
+            meet,
             threads,
-            n: 0.0,
             running: 0.0,
             step: 0.0,
             prices: BTreeMap::new(),
         };
-        let rows: Vec<_> = turns.rows(view).collect();
-        // Of very many more than processors it is the number that matters first.
-        if rows.len() < 2 || (turns.meet && rows.len() as f64 > CROWD * view.cpus) {
-            return None;
-        }
-        let slices: f64 = rows.iter().map(|th| th.slices as f64).sum();
-        turns.running = rows.iter().map(|th| th.cpu_work_ns() as f64).sum();
-        turns.step = turns.running / slices.max(1.0);
-        turns.n = turns.each().map(|link| link.n as f64).sum();
+        let sum =
+            |of: fn(&SchedThread) -> u64| turns.rows(view).map(|th| of(th) as f64).sum::<f64>();
+        (turns.running, turns.step) = {
+            let running = sum(SchedThread::cpu_work_ns);
+            (running, running / sum(|th| th.slices).max(1.0))
+        };
         turns.prices = turns.prices(view);
-        turns.is_fine(view).then_some(turns)
+        turns
     }
 
     /// By what waits and their ends cost in the kernel, and by the samples in the functions that wait and wake, with their
@@ -186,21 +228,24 @@ impl<'a> Turns<'a> {
         });
         let all: f64 = hand_overs.map(|off| off.n as f64).sum();
         let of_waits = (self.n / all.max(1.0)).min(1.0);
-        let ends = self
-            .each()
-            .flat_map(|link| link.sites.keys().chain(&link.enders));
+        let links = self.links.iter();
+        let ends = links.flat_map(|link| link.sites.keys().chain(&link.enders));
         let at: BTreeSet<_> = ends
             .filter_map(|id| view.shown(*id))
             .map(SiteFrame::key)
             .collect();
         let shares = view.sync.shares(&self.threads, &at);
         let price = |th: &SchedThread| {
-            let sampled = of_waits * shares.get(&th.thread).unwrap_or(&0.0);
-            let of_running = |ns: f64| (ns / self.running.max(1.0)).max(sampled).min(NO_WORK);
+            let (there, any) = shares.get(&th.thread).copied().unwrap_or_default();
+            let of_running = |ns: f64, sampled: f64| {
+                (ns / self.running.max(1.0))
+                    .max(of_waits * sampled)
+                    .min(NO_WORK)
+            };
             let cpu = th.cpu_work_ns() as f64;
             Price {
-                expected: cpu * of_running(switching.expected),
-                most: cpu * of_running(switching.most),
+                expected: cpu * of_running(switching.expected, there),
+                most: cpu * of_running(switching.most, any),
             }
         };
         self.rows(view).map(|th| (th.thread, price(th))).collect()
@@ -213,11 +258,6 @@ impl<'a> Turns<'a> {
     /// Whether more of one kind meet than there are processors.
     fn crowded(&self, view: &View) -> bool {
         self.meet && self.threads.len() as f64 > view.cpus
-    }
-
-    /// Its links, the one of a group with itself once.
-    fn each(&self) -> impl Iterator<Item = &Link> {
-        self.links.into_iter().take(self.groups.len())
     }
 
     fn rows<'v>(&'v self, view: &'v View) -> impl Iterator<Item = &'v SchedThread> {
@@ -280,7 +320,10 @@ impl<'a> Turns<'a> {
         let longest = largest(&|th| th.life_ns() as f64);
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,
-            true => EXPECTED.1,
+            true => {
+                let theirs = self.price(|p| p.expected) / self.running.max(1.0);
+                EXPECTED.1 + (MOSTLY_THEIRS - EXPECTED.1) * theirs
+            }
             false => EXPECTED.0,
         };
         Saving {
@@ -296,17 +339,35 @@ impl<'a> Turns<'a> {
 
     /// What is seen, what is wrong with it, and what to do.
     fn words(&self, view: &View) -> (String, &'static str, String) {
-        let [there, back] = self.links.map(|link| view.place(most(link.sites.clone())));
-        let names = self.groups.iter().map(|&group| view.group_name(group));
-        let names = names.collect::<Vec<_>>().join(" and ");
-        let step = duration(self.step);
+        let mut places: Vec<String> = Vec::new();
+        for link in &self.links {
+            let place = view.place(most(link.sites.clone()));
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let places = listed(&places);
+        let names: Vec<String> = self
+            .groups
+            .iter()
+            .map(|&group| view.group_name(group))
+            .collect();
+        let who = listed(&names);
+        let theirs = self.price(|p| p.expected) / self.running.max(1.0);
+        let step = duration(self.step * (1.0 - theirs));
+        let n = self.threads.len();
+        let fewer = match n as f64 > view.cpus && n > self.groups.len() {
+            true => format!(", by fewer than {n} threads"),
+            false => String::new(),
+        };
         let a_second = |n: f64| count(n / view.wall * 1e9);
         if self.meet {
             let n = a_second(self.n / self.threads.len() as f64);
             let who = match self.groups.len() {
-                1 => format!("threads of {names}"),
-                _ => names,
+                1 => format!("threads of {who}"),
+                _ => who,
             };
+            let there = view.place(self.links.first().and_then(|link| most(link.sites.clone())));
             return (
                 format!(
                     "{who} meet {n} times a second at {there}, after {step} of work each"
@@ -322,12 +383,12 @@ impl<'a> Turns<'a> {
         }
         (
             format!(
-                "{names} work in turns: they hand over {} times a second, after {step} of work each",
+                "{who} work in turns: they hand over {} times a second, after {step} of work each",
                 a_second(self.n)
             ),
             "each side waits for the other after every small piece",
             format!(
-                "hand over many pieces at once, or let more of them wait between {there} and {back}"
+                "hand over many pieces at once, or let more of them wait between {places}{fewer}"
             ),
         )
     }
@@ -343,10 +404,10 @@ impl<'a> Turns<'a> {
                 format!(
                     "{} waits that {} ended, {} together",
                     count(*n),
-                    if self.meet {
-                        "another one"
-                    } else {
-                        "the other side"
+                    match self.groups.len() {
+                        _ if self.meet => "another one",
+                        1 | 2 => "the other side",
+                        _ => "another side",
                     },
                     duration(waited)
                 ),
@@ -380,11 +441,11 @@ impl<'a> Turns<'a> {
             return None;
         }
         let (title, text, fix) = self.words(view);
-        let waited: f64 = self.each().map(|link| link.ns).sum();
+        let waited: f64 = self.links.iter().map(|link| link.ns).sum();
         let share = waited / lives(view, &self.threads).max(1.0);
         Some(Finding {
             id: "lock-step",
-            subject: Subject::Groups(self.groups.to_vec()),
+            subject: Subject::Groups(self.groups.iter().copied().collect()),
             title,
             evidence: self.evidence(waited),
             causes: vec![cause("lock-step", text, fix)],
@@ -398,6 +459,15 @@ impl<'a> Turns<'a> {
                 }
             }],
         })
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 

@@ -8,6 +8,7 @@ mod excluded;
 mod file_lock;
 mod goroutine_lock;
 mod goroutine_stage;
+mod goroutines;
 mod hand_over;
 mod holder_off_cpu;
 mod imbalance;
@@ -25,6 +26,7 @@ mod pool_of_processes;
 mod serial_code;
 mod shared_lines;
 mod sleeping;
+mod tasks;
 mod thread_count;
 
 use std::collections::BTreeSet;
@@ -72,10 +74,12 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     // Threads that only hand out work to other processes take turns because there is so much of that.
     let pools = pool_of_processes::findings(&cx);
     let process = |f: &Finding| subject::process(view.model, &f.subject);
-    let parents: Vec<_> = pools.iter().filter(|f| is_worth(f)).map(process).collect();
+    let worth = pools.iter().filter(|(_, found)| is_worth(found));
+    let pooled: BTreeSet<ProcessId> = worth.flat_map(|(ids, _)| ids.clone()).collect();
+    let in_a_pool = |f: &Finding| process(f).is_some_and(|id| pooled.contains(&id));
     let mut interpreters: BTreeSet<ProcessId> = BTreeSet::new();
     for (groups, finding) in interpreter_lock::findings(&cx) {
-        if parents.contains(&process(&finding)) {
+        if in_a_pool(&finding) {
             continue;
         }
         if is_worth(&finding) {
@@ -84,10 +88,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         }
         findings.push(finding);
     }
-    for (groups, finding) in imbalance::findings(&cx)
-        .into_iter()
-        .chain(limiting_stage::findings(&cx))
-    {
+    // Nor is it an imbalance that they work more than those that they hand out to.
+    let mut uneven = imbalance::findings(&cx);
+    uneven.retain(|(_, found)| match &found.subject {
+        Subject::Processes(ids) => !ids.iter().any(|id| pooled.contains(id)),
+        _ => !in_a_pool(found),
+    });
+    for (groups, finding) in uneven.into_iter().chain(limiting_stage::findings(&cx)) {
         explained.extend(groups);
         findings.push(finding);
     }
@@ -123,7 +130,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         .collect();
     add(goroutines, &mut explained);
     add(goroutine_stage::findings(&cx), &mut explained);
-    add(lock_step::findings(&cx, &explained), &mut explained);
+    let mut turns = lock_step::findings(&cx, &explained);
+    turns.retain(|(_, found)| !in_a_pool(found));
+    add(turns, &mut explained);
     add(
         blocking_calls::finding(&cx).into_iter().collect(),
         &mut explained,
@@ -158,7 +167,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     // The scheduler runs as well where goroutines wait for a lock.
     let hand_overs = hand_over::findings(&cx).into_iter();
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
-    findings.extend(pools);
+    findings.extend(pools.into_iter().map(|(_, finding)| finding));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }

@@ -1,11 +1,11 @@
-//! A pool of processes whose work is mostly handing out pieces: in a program of Python, threads of the process that made the others
-//! write them to pipes and read what comes back.
+//! A pool of processes whose work is mostly handing out pieces, or copying what goes with them: in a program of Python, threads of the
+//! process that made the others write them to pipes and read what comes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{OffReason, Process, ProcessId, SiteId, ThreadId, Wake, Waker};
+use convoy_model::{OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
 
 use super::hand_over::is_in;
 use super::Context;
@@ -22,11 +22,17 @@ const HANDS_OUT: f64 = 0.3;
 const IN_PIPES: f64 = 0.1;
 /// Waits of the other processes for a pipe that they end: fewer are a start.
 const PIECES: u64 = 50;
-/// With larger pieces so much of it goes; and of what the others run, which take the pieces apart.
+/// With larger pieces so much of it goes; and of what the others run, which take the pieces apart and put results together again: as
+/// much as handing them out takes, but waiting for one another in one interpreter.
 const EXPECTED: f64 = 0.8;
 const OTHERS: f64 = 0.6;
+const OTHERS_AT_MOST: f64 = 0.8;
+/// Share of all samples in copying what goes with the pieces from which on it is no matter of their number, and that is worth saying
+/// together with the pipes.
+const COPIED: f64 = 0.1;
+const PASSED: f64 = 0.25;
 const SURE: f64 = 0.3;
-const METHOD: &str = "CPU time of the threads that hand out pieces, gone";
+const METHOD: &str = "CPU time of passing on pieces, gone";
 
 /// How the interpreter reads and writes descriptors.
 const PIPES: [&str; 4] = [
@@ -36,59 +42,98 @@ const PIPES: [&str; 4] = [
     "_Py_write_noraise",
 ];
 
-/// Samples of the threads of one process, without its first.
+/// Where it makes bytes of objects and objects of bytes, and functions that copy.
+const PICKLES: [&str; 5] = [
+    "_Unpickler_ReadInto",
+    "_Pickler_Write",
+    "_PyBytes_Resize",
+    "_io_BytesIO_write",
+    "_io_BytesIO_read",
+];
+const COPIES: [&str; 2] = ["memcpy", "memmove"];
+
+/// Samples of a process that made others, and of those.
 #[derive(Default)]
 struct Samples {
-    all: u64,
+    /// Of its threads without the first.
+    handing_out: u64,
     in_pipes: u64,
     places: BTreeMap<SiteId, f64>,
     threads: BTreeSet<ThreadId>,
+    /// Of all: in copying what goes with the pieces, and in pipes.
+    copying: u64,
+    passing: u64,
+    passed_at: BTreeMap<SiteId, f64>,
 }
 
-pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
+/// Findings with the processes that belong together.
+pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<ProcessId>, Finding)> {
     let view = cx.view;
     let parents = parents(view);
-    let mut processes: BTreeMap<ProcessId, Samples> = BTreeMap::new();
-    let mut all = 0;
+    let mut families: BTreeMap<ProcessId, Samples> = BTreeMap::new();
+    let mut all = 0u64;
     for (slice, site) in view.model.samples() {
-        all += slice.n;
+        all = all.saturating_add(slice.n);
         let process = view.process(slice.thread);
-        let first = view.thread(slice.thread).is_none_or(|th| th.main);
-        if first || !parents.contains(&process) {
+        let Some(&parent) = parents.get(&process) else {
             continue;
+        };
+        let samples = families.entry(parent).or_default();
+        let first = view.thread(slice.thread).is_none_or(|th| th.main);
+        let hands_out = process == parent && !first;
+        if hands_out {
+            samples.handing_out = samples.handing_out.saturating_add(slice.n);
+            samples.threads.insert(slice.thread);
         }
-        let samples = processes.entry(process).or_default();
-        samples.all += slice.n;
-        samples.threads.insert(slice.thread);
-        if site.is_some_and(|site| is_in(site, &PIPES)) {
-            samples.in_pipes += slice.n;
-            if let Some(id) = slice.site {
-                *samples.places.entry(id).or_default() += slice.n as f64;
-            }
+        let (Some(id), Some(site)) = (slice.site, site) else {
+            continue;
+        };
+        let add = |n: &mut u64, at: &mut BTreeMap<SiteId, f64>| {
+            *n = n.saturating_add(slice.n);
+            *at.entry(id).or_default() += slice.n as f64;
+        };
+        let in_pipes = is_in(site, &PIPES);
+        if in_pipes && hands_out {
+            add(&mut samples.in_pipes, &mut samples.places);
+        }
+        if in_pipes {
+            samples.passing = samples.passing.saturating_add(slice.n);
+        } else if copies(site) {
+            add(&mut samples.copying, &mut samples.passed_at);
         }
     }
-    let found = processes.into_iter();
+    let found = families.into_iter();
     found
-        .filter_map(|(process, samples)| samples.finding(view, process, all))
+        .filter_map(|(parent, samples)| {
+            let members = parents.iter().filter(|(_, of)| **of == parent);
+            let members = members.map(|(id, _)| *id).collect();
+            Some((members, samples.finding(view, parent, all)?))
+        })
         .collect()
 }
 
-/// Processes that made at least two others of the same program.
-fn parents(view: &View) -> BTreeSet<ProcessId> {
-    let processes = &view.model.processes;
-    let mut children: BTreeMap<_, usize> = BTreeMap::new();
-    for child in processes {
-        *children.entry((child.ppid, child.program())).or_default() += 1;
+fn copies(site: &Site) -> bool {
+    let leaf = site.frames.first();
+    let copies = leaf.is_some_and(|leaf| COPIES.iter().any(|part| leaf.function.contains(part)));
+    copies && is_in(site, &PICKLES)
+}
+
+/// Processes that made at least two others of the same program, and those: by whom they belong to.
+fn parents(view: &View) -> BTreeMap<ProcessId, ProcessId> {
+    let processes = || (0..).map(ProcessId).zip(&view.model.processes);
+    let mut children: BTreeMap<_, Vec<ProcessId>> = BTreeMap::new();
+    for (id, child) in processes() {
+        let of = children.entry((child.ppid, child.program())).or_default();
+        of.push(id);
     }
-    let is_parent = |parent: &Process| {
-        children
-            .get(&(parent.pid, parent.program()))
-            .is_some_and(|n| *n >= 2)
-    };
-    let ids = (0..).map(ProcessId).zip(processes);
-    ids.filter(|(_, parent)| is_parent(parent))
-        .map(|(id, _)| id)
-        .collect()
+    let mut parents = BTreeMap::new();
+    for (id, parent) in processes() {
+        let own = children.get(&(parent.pid, parent.program()));
+        if let Some(own) = own.filter(|own| own.len() >= 2) {
+            parents.extend(own.iter().chain([&id]).map(|member| (*member, id)));
+        }
+    }
+    parents
 }
 
 /// Waits for pipes that these threads ended in other processes.
@@ -107,25 +152,39 @@ fn handed_out(view: &View, threads: &BTreeSet<ThreadId>, process: ProcessId) -> 
         .sum()
 }
 
+/// Wall time that goes with this CPU time: between what it is with the processors as busy as before, and with all of them.
+fn saved(view: &View, cpu: f64) -> f64 {
+    let as_before = view.wall * cpu / view.cpu_work.max(1.0);
+    let all_busy = view.wall - (view.cpu_work - cpu) / view.cpus;
+    (as_before + all_busy.max(as_before)) / 2.0
+}
+
 impl Samples {
-    fn finding(self, view: &View, process: ProcessId, all: u64) -> Option<Finding> {
-        let share = self.all as f64 / all.max(1) as f64;
-        let in_pipes = self.in_pipes as f64 / self.all.max(1) as f64;
-        if self.all < SAMPLES || share < HANDS_OUT || in_pipes < IN_PIPES {
+    fn finding(self, view: &View, parent: ProcessId, all: u64) -> Option<Finding> {
+        let of_all = |n: u64| n as f64 / all.max(1) as f64;
+        let passed = of_all(self.copying.saturating_add(self.passing));
+        if all >= SAMPLES && of_all(self.copying) >= COPIED && passed >= PASSED {
+            return self.copied(view, parent, passed);
+        }
+        let share = of_all(self.handing_out);
+        let in_pipes = self.in_pipes as f64 / self.handing_out.max(1) as f64;
+        if self.handing_out < SAMPLES || share < HANDS_OUT || in_pipes < IN_PIPES {
             return None;
         }
-        if handed_out(view, &self.threads, process) < PIECES {
+        if handed_out(view, &self.threads, parent) < PIECES {
             return None;
         }
         let cpu = share * view.cpu_work;
+        let others = (OTHERS * cpu).min(OTHERS * (view.cpu_work - cpu));
+        let expected = EXPECTED * (cpu + others);
         let saving = Saving {
-            expected: EXPECTED * share * view.wall,
+            expected: saved(view, expected),
             most: view.wall,
             sure: SURE,
-            cpu: (EXPECTED * cpu, cpu + OTHERS * (view.cpu_work - cpu)),
+            cpu: (expected, cpu + OTHERS_AT_MOST * (view.cpu_work - cpu)),
         };
         let site = most(self.places)?;
-        let name = view.model.processes.get(process.0 as usize)?;
+        let name = view.model.processes.get(parent.0 as usize)?;
         let threads = plural(self.threads.len(), "thread");
         Some(Finding {
             id: "fine-grained-tasks",
@@ -149,6 +208,47 @@ impl Samples {
                 "a piece of work takes less than passing it on, or much data goes with it",
                 "hand out larger pieces (chunksize of Pool.map, imap and ProcessPoolExecutor.map), and less data with each (indices, \
                  shared memory)",
+            )],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "the work itself"),
+            share_of_thread_time: share,
+            caveats: Vec::new(),
+        })
+    }
+
+    /// What goes with the pieces costs more than the pieces do.
+    fn copied(self, view: &View, parent: ProcessId, share: f64) -> Option<Finding> {
+        let cpu = share * view.cpu_work;
+        let saving = Saving {
+            expected: saved(view, EXPECTED * cpu),
+            most: view.wall,
+            sure: SURE,
+            cpu: (EXPECTED * cpu, cpu),
+        };
+        let site = most(self.passed_at)?;
+        let name = view.model.processes.get(parent.0 as usize)?;
+        Some(Finding {
+            id: "fine-grained-tasks",
+            subject: Subject::Code(site),
+            title: format!(
+                "processes of {} ({}) copy data to one another: {} of what the program runs is that",
+                name.name,
+                name.pid,
+                percent(share)
+            ),
+            evidence: vec![evidence(
+                "hand_over_ratio",
+                share,
+                format!(
+                    "{} samples are in making bytes of objects and objects of bytes (pickle), {} in reading and writing of pipes",
+                    self.copying, self.passing
+                ),
+            )],
+            causes: vec![cause(
+                "copied-data",
+                "arguments and results are copied several times on their way through a pipe",
+                "keep the data where all processes see it (multiprocessing.shared_memory, a memory-mapped file, what they had before \
+                 the fork) and pass on where it is, or pass on less; larger pieces (chunksize) do not help",
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the work itself"),

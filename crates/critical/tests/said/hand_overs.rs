@@ -94,9 +94,11 @@ fn what_a_crowd_runs_is_left_whatever_else_it_waits_for() {
         },
     ] {
         // 175 us a round, in which two processors have 180 us to do, of which four waits cost 20.
-        let mid = 175.0 / (175.0 - 0.8 * (175.0 - 80.0));
+        // 0.8 of it is expected to go, and 0.15 of the part that is waits.
+        let part = 0.8 + 0.15 * 20.0 / 180.0;
+        let mid = 175.0 / (175.0 - part * (175.0 - 80.0));
         let f = idle.told().expect("told");
-        assert!((f.gain.mid - mid).abs() < 0.02, "{mid} {:?}", f.gain);
+        assert!((f.gain.mid - mid).abs() < 0.005, "{mid} {:?}", f.gain);
     }
 }
 
@@ -249,7 +251,8 @@ fn samples_of_waiting_and_waking_are_its_price() {
     assert_eq!(in_function(&["memcpy", "put"]), [17.0, 33.0]);
     // A lock is part of it where it is taken to hand over.
     assert_eq!(in_function(&["pthread_mutex_lock", "put"]), [50.0; 2]);
-    assert_eq!(in_function(&["pthread_mutex_lock", "log"]), [17.0, 33.0]);
+    // At most, other locks are as well.
+    assert_eq!(in_function(&["pthread_mutex_lock", "log"]), [17.0, 50.0]);
 }
 
 #[test]
@@ -311,4 +314,65 @@ fn of_what_all_waits_cost_these_have_their_part() {
     // Of 80 % in the kernel.
     let in_kernel = Some(0.8);
     assert_eq!(half(Turns { in_kernel, ..USUAL }), [33.0, 40.0]);
+}
+
+/// Threads that pass pieces on from one to the next; each has its function, and works for this long at a time.
+fn chain(names: &[&'static str], step: u64) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4);
+    let ids: Vec<u32> = names
+        .iter()
+        .map(|&name| p.thread(name).start(name, "app.c", 1).cpu(1).id())
+        .collect();
+    let sites: Vec<u32> = names.iter().map(|name| p.site(name, "app.c", 7)).collect();
+    let n = names.len();
+    let mut s = Schedule::new();
+    // The piece goes to and fro: who is between two others waits for both.
+    let order: Vec<usize> = (0..n).chain((1..n - 1).rev()).collect();
+    for (at, &t) in ids.iter().enumerate() {
+        let turns: Vec<usize> = (0..order.len()).filter(|turn| order[*turn] == at).collect();
+        for round in 0..2000 {
+            for &turn in &turns {
+                let due = (round * order.len() + turn) as u64 * step;
+                let before = order[(turn + order.len() - 1) % order.len()];
+                let handed =
+                    Wait::futex(sites[at], 0x7000 + at as u64).woken_by(ids[before], sites[before]);
+                let last = match turns.iter().position(|other| *other == turn) {
+                    Some(0) if round == 0 => 0,
+                    Some(0) => {
+                        ((round - 1) * order.len() + turns[turns.len() - 1] + 1) as u64 * step
+                    }
+                    Some(ix) => (round * order.len() + turns[ix - 1] + 1) as u64 * step,
+                    None => due,
+                };
+                if due > last {
+                    s.waits(t, handed, due - last);
+                }
+                s.runs(t, sites[at], step);
+            }
+        }
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.filter(|f| f.id == "lock-step").collect()
+}
+
+#[test]
+fn stages_that_all_work_in_turns_are_one_pipeline() {
+    let told = chain(&["reader", "parser", "writer"], us(10));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let title = &told[0].title;
+    assert!(
+        title.starts_with("reader, parser and writer work in turns"),
+        "{title}"
+    );
+    let fix = &told[0].causes[0].fix;
+    for place in ["reader() app.c:7", "parser() app.c:7", "writer() app.c:7"] {
+        assert!(fix.contains(place), "{fix}");
+    }
+    // Of 40 us of a round, 20 are the parser's, of which half are waits.
+    let gain = &told[0].gain;
+    assert!((2.5..4.0).contains(&gain.mid), "{gain:?}");
+    assert!(gain.high >= 3.9, "{gain:?}");
+    let pair = chain(&["reader", "parser"], us(10));
+    assert_eq!(pair.len(), 1, "{pair:#?}");
 }

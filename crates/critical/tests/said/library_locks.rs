@@ -233,3 +233,54 @@ fn functions_that_are_hardly_waited_in_are_not_named() {
     );
     assert!(titles[1].contains(" in free() of"), "{titles:?}");
 }
+
+/// Threads of Java that wait for a monitor; of 10 ms that each runs, so many are in functions of the virtual machine.
+fn monitor(inside: &str, n: u64) -> Option<Finding> {
+    let mut p = ProfileBuilder::new("java");
+    p.cpus(2).raw().without_agent = true;
+    let jvm = p.module("libjvm.so");
+    let at = |p: &mut ProfileBuilder, inner: &[&str]| {
+        let inner = inner.iter().map(|f| p.frame_in(jvm, f, "", 0));
+        let inner: Vec<_> = inner.collect();
+        let put = p.frame("Store.put", "Store.java", 7);
+        p.stack(&[inner, vec![put]].concat())
+    };
+    let wait = at(&mut p, &["ObjectMonitor::enter_internal(JavaThread*)"]);
+    let wake = at(&mut p, &["ObjectMonitor::exit(JavaThread*, bool)"]);
+    let (inside, work) = (at(&mut p, &[inside]), at(&mut p, &[]));
+    let ids = workers(&mut p, 4);
+    let mut s = Schedule::new();
+    for (ix, &t) in ids.iter().enumerate() {
+        let lock = Wait::futex(wait, 0x7000 + ix as u64).woken_by(ids[(ix + 1) % 4], wake);
+        s.waits(t, lock, ms(1 + 5 * ix as u64));
+        for _ in 0..100 {
+            for at in 0..10 {
+                s.runs(t, if at < n { inside } else { work }, ms(1));
+            }
+            s.waits(t, lock, ms(10));
+        }
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.into_iter().find(|f| f.id == "contended-futex")
+}
+
+#[test]
+fn what_a_monitor_costs_in_the_virtual_machine_goes_with_it() {
+    let mid = |inside, n| monitor(inside, n).map_or(1.0, |f| f.gain.mid);
+    let without = mid("ObjectMonitor::try_spin(JavaThread*)", 0);
+    for inside in [
+        "ObjectMonitor::try_spin(JavaThread*)",
+        "ObjectSynchronizer::quick_enter(oopDesc*, JavaThread*, BasicLock*)",
+        "SharedRuntime::complete_monitor_locking_C(oopDesc*, BasicLock*, JavaThread*)",
+    ] {
+        let with = mid(inside, 3);
+        assert!(with > 1.2 * without, "{inside} {with} {without}");
+    }
+    // Who waits to be notified has let it go, and the collector is no monitor.
+    for other in [
+        "ObjectMonitor::wait(long, bool, JavaThread*)",
+        "G1RemSet::refine()",
+    ] {
+        assert!((mid(other, 3) - without).abs() < 0.01, "{other}");
+    }
+}

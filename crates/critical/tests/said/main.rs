@@ -14,6 +14,7 @@ mod library_locks;
 mod lines;
 mod locks_of_go;
 mod loops;
+mod passing_on;
 mod runtimes;
 mod serial;
 mod spinning;

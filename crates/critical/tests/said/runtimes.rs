@@ -148,9 +148,11 @@ fn processes_that_are_busy_with_passing_on_work_are_told() {
             .map(|f| f.1)
     };
     let gain = told(&pool(30, 30)).expect("told");
-    // 0.8 of 60 % goes, and processors are free for the rest.
-    assert!((gain[1] - 1.0 / 0.52).abs() < 0.1, "{gain:?}");
-    assert!(gain[2] > 3.0, "{gain:?}");
+    // 60 % is handing out, and 24 % of the others' 40 %; 0.8 of both goes. What is left takes 0.33 of the run as it is used now, and 0.27
+    // on both processors.
+    assert!((gain[1] - 1.0 / 0.3).abs() < 0.05, "{gain:?}");
+    // At most all of that and 0.8 of what the others run: 8 % is left, on two processors, in 0.6 of that time.
+    assert!((gain[2] - 0.6 / 0.04).abs() < 0.1, "{gain:?}");
     assert_eq!(told(&pool(0, 60)), None, "it computes");
     assert_eq!(told(&pool(10, 10)), None, "it hardly runs");
 }
@@ -185,7 +187,7 @@ fn messages_that_are_copied_are_told() {
     let told = messages(60);
     assert_eq!(told.len(), 1);
     assert!(
-        told[0].starts_with("messages between threads are copied: 6"),
+        told[0].starts_with("passing on messages between threads is 6"),
         "{told:?}"
     );
     assert_eq!(messages(20), [""; 0]);

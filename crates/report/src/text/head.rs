@@ -163,8 +163,12 @@ fn thread_time(page: &Page, row: &Parallelism, seen: Seen) -> Vec<super::page::S
     let total = row.thread_time_ns.max(1) as f64;
     // A thread that was woken but has no CPU yet is in its wait and runnable at once. Here it counts
     // as waiting: without the wait it would not have given up the CPU.
-    let others =
-        row.cpu_ns + row.lock_wait_ns + row.event_wait_ns + row.idle_wait_ns + row.off_cpu_ns;
+    let waits = row.lock_wait_ns + row.event_wait_ns + row.idle_wait_ns;
+    let others = row.cpu_ns + waits + row.off_cpu_ns;
+    // What a thread runs in a wait, in the kernel and in looking again, is running.
+    let run_in_waits = others.saturating_sub(row.thread_time_ns).min(waits);
+    let asleep = 1.0 - run_in_waits as f64 / waits.max(1) as f64;
+    let asleep = |ns: u64| (ns as f64 * asleep) as u64;
     let runnable = row
         .thread_time_ns
         .saturating_sub(others)
@@ -178,9 +182,13 @@ fn thread_time(page: &Page, row: &Parallelism, seen: Seen) -> Vec<super::page::S
     let mut parts = vec![
         (row.cpu_ns, "running", Tone::Plain),
         (runnable, "runnable without a CPU", Tone::Plain),
-        (row.lock_wait_ns, "waiting for locks", Tone::Bad),
-        (row.event_wait_ns, "waiting for slower threads", Tone::Bad),
-        (row.idle_wait_ns, "idle", Tone::Plain),
+        (asleep(row.lock_wait_ns), "waiting for locks", Tone::Bad),
+        (
+            asleep(row.event_wait_ns),
+            "waiting for slower threads",
+            Tone::Bad,
+        ),
+        (asleep(row.idle_wait_ns), "idle", Tone::Plain),
         (row.off_cpu_ns, off_cpu, Tone::Plain),
     ];
     parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
@@ -223,10 +231,13 @@ pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
     if locks == 0 {
         return "none was used".into();
     }
+    let of = match acquisitions {
+        0 if hidden > 0 => "acquisitions".into(),
+        n => format!("of {}", count_of(n, "acquisition", "acquisitions")),
+    };
     let mut text = format!(
-        "{} contended of {} on {}",
+        "{} contended {of} on {}",
         count(contended),
-        count_of(acquisitions, "acquisition", "acquisitions"),
         count_of(locks, "lock", "locks"),
     );
     if wait_ns > 0 {

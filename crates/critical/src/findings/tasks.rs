@@ -1,0 +1,95 @@
+//! What runtimes do to make a task, to have it run, and to take its result: tokio, rayon and those made of async-task, oneTBB, and
+//! the call that makes one in OpenMP.
+
+use convoy_model::{passes_on, Site, SiteFrame};
+
+/// Modules that do nothing else.
+const MODULES: [&str; 12] = [
+    "tokio::runtime::task::",
+    "tokio::runtime::scheduler::",
+    "tokio::task::",
+    "tokio::sync::",
+    "tokio::loom::",
+    "tokio::util::",
+    "async_executor::",
+    "async_task::",
+    "rayon_core::job::",
+    "rayon_core::join::",
+    "tbb::detail::d1::",
+    "tbb::detail::r1::",
+];
+/// The same of C, in libraries that pass calls on.
+const CALLS: [&str; 3] = ["GOMP_task", "__kmpc_omp_task", "__kmpc_omp_task_alloc"];
+/// Of them, what looks for something to do, or waits for it: there may be nothing to do then, however large the tasks are.
+const SEEKS: [&str; 9] = [
+    "::park",
+    "::steal",
+    "::wait_until",
+    "::search",
+    "::driver::",
+    "::idle::",
+    "r1::wait",
+    "r1::execute_and_wait",
+    "receive_or_",
+];
+
+/// A sample in passing on a task.
+pub(super) enum Handing<'a> {
+    /// The program's code called for it there.
+    Call(&'a SiteFrame),
+    /// A thread of the runtime's does it.
+    Scheduler,
+    /// It looks for one.
+    Seeking,
+}
+
+fn is_one(frame: &SiteFrame, of: &[&str]) -> bool {
+    let name = frame.function.trim_start_matches('<');
+    of.iter().any(|module| name.starts_with(module))
+}
+
+/// If a sample is one: the innermost code that is not the language's is such a runtime's.
+pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
+    let first = site.frames.iter().position(|frame| !passes_on(frame));
+    let (inner, outer) = site.frames.split_at(first?);
+    if inner
+        .iter()
+        .any(|frame| CALLS.contains(&frame.function.as_str()))
+    {
+        return outer.first().map(Handing::Call);
+    }
+    outer.first().filter(|frame| is_one(frame, &MODULES))?;
+    let is_own = |frame: &SiteFrame| !passes_on(frame) && !is_of_a_runtime(frame);
+    let call = outer.iter().position(is_own);
+    let runtimes = outer.get(..call.unwrap_or(outer.len())).unwrap_or_default();
+    let seeks = |frame: &SiteFrame| SEEKS.iter().any(|part| frame.function.contains(part));
+    if runtimes.iter().any(seeks) {
+        return Some(Handing::Seeking);
+    }
+    let call = call.and_then(|at| outer.get(at));
+    Some(call.map_or(Handing::Scheduler, Handing::Call))
+}
+
+/// Where the program calls for it.
+pub(super) fn place(site: &Site) -> Option<String> {
+    match handing(site)? {
+        Handing::Call(frame) => Some(frame.label()),
+        Handing::Scheduler | Handing::Seeking => None,
+    }
+}
+
+/// Whether a frame is of one of these runtimes, or of what they are made of.
+fn is_of_a_runtime(frame: &SiteFrame) -> bool {
+    const ROOTS: [&str; 9] = [
+        "tokio::",
+        "rayon::",
+        "rayon_core::",
+        "async_executor::",
+        "async_task::",
+        "futures_",
+        "futures::",
+        "crossbeam_",
+        "tbb::",
+    ];
+    is_one(frame, &ROOTS)
+}

@@ -1,0 +1,226 @@
+//! fine-grained-tasks: what passing on work costs, by samples, of tasks, goroutines, messages and pools of processes.
+
+use convoy_model::finding::Finding;
+use convoy_model::OffReason;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, us, ProfileBuilder};
+
+use crate::kit::{analysis, go_stack, model, workers};
+
+fn told(p: ProfileBuilder, s: Schedule) -> Option<Finding> {
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.into_iter().find(|f| f.id == "fine-grained-tasks")
+}
+
+/// Two threads that run these stacks, innermost function first, for so many of each 20 ms.
+fn samples(stacks: &[(&[&str], u64)]) -> Option<Finding> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let ids = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for &t in &ids {
+        for _ in 0..20 {
+            for (functions, n) in stacks {
+                let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "app.rs", 7)).collect();
+                let stack = p.stack(&frames);
+                for _ in 0..*n {
+                    s.runs(t, stack, ms(1));
+                }
+            }
+        }
+    }
+    told(p, s)
+}
+
+const WORK: &[&str] = &["app::digest", "tokio::runtime::task::core::Core<T,S>::poll"];
+const SPAWN: &[&str] = &[
+    "core::ptr::write",
+    "tokio::runtime::task::raw::RawTask::new",
+    "tokio::task::spawn::spawn_inner",
+    "app::main::{{closure}}",
+    "tokio::runtime::park::CachedParkThread::block_on",
+];
+const RUN: &[&str] = &[
+    "<tokio::runtime::task::harness::Harness<T,S>>::complete",
+    "tokio::runtime::scheduler::multi_thread::worker::Context::run_task",
+];
+const SEEK: &[&str] = &[
+    "tokio::runtime::scheduler::multi_thread::worker::Core::steal_work",
+    "tokio::runtime::scheduler::multi_thread::worker::Context::run",
+];
+const NETWORK: &[&str] = &[
+    "send",
+    "tokio::net::tcp::stream::TcpStream::poll_write",
+    "app::serve",
+];
+
+#[test]
+fn tasks_of_small_pieces_are_told_with_where_they_are_made() {
+    let f = samples(&[(WORK, 10), (SPAWN, 4), (RUN, 6)]).expect("told");
+    assert!(f.title.contains("app::main::{closure}"), "{}", f.title);
+    // Half of what both processors do, of which 0.8 goes.
+    assert!((f.gain.mid - 1.0 / 0.6).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.03, "{:?}", f.gain);
+    // Looking for tasks may be for want of them: half of it.
+    let f = samples(&[(WORK, 10), (SPAWN, 4), (RUN, 2), (SEEK, 4)]).expect("told");
+    assert!((f.gain.mid - 1.0 / 0.68).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.03, "{:?}", f.gain);
+}
+
+#[test]
+fn work_and_its_input_are_no_passing_on() {
+    assert_eq!(samples(&[(WORK, 20)]), None);
+    assert_eq!(
+        samples(&[(WORK, 10), (NETWORK, 10)]),
+        None,
+        "what a server sends"
+    );
+    assert_eq!(
+        samples(&[(WORK, 10), (SEEK, 10)]),
+        None,
+        "there are no tasks"
+    );
+    assert_eq!(
+        samples(&[(WORK, 17), (SPAWN, 2), (RUN, 1)]),
+        None,
+        "little of it"
+    );
+}
+
+#[test]
+fn tasks_of_c_and_cxx_are_told() {
+    let cxx = &[
+        "tbb::detail::r1::spawn(tbb::detail::d1::task&)",
+        "tbb::detail::d1::task_group::run",
+        "walk",
+    ][..];
+    let waits = &[
+        "tbb::detail::r1::wait(tbb::detail::d1::wait_context&)",
+        "walk",
+    ][..];
+    let f = samples(&[(&["leaf", "walk"], 10), (cxx, 10)]).expect("told");
+    assert!(f.title.contains("at walk()"), "{}", f.title);
+    assert_eq!(samples(&[(&["leaf", "walk"], 10), (waits, 10)]), None);
+}
+
+#[test]
+fn messages_are_their_copies_and_telling_of_them_but_not_what_they_are_for() {
+    let copy = &[
+        "memcpy",
+        "v8::internal::ValueSerializer::WriteObject()",
+        "node::worker::Message::Serialize()",
+    ][..];
+    let tell = &[
+        "write",
+        "uv_async_send",
+        "node::worker::MessagePort::PostMessage()",
+    ][..];
+    let work = &[
+        "sharpen",
+        "Builtins_JSEntry",
+        "node::worker::MessagePort::OnMessage()",
+    ][..];
+    let handler = &[
+        "Builtins_ArrayMap",
+        "node::worker::MessagePort::OnMessage()",
+    ][..];
+    let f = samples(&[(copy, 4), (tell, 4), (work, 8), (handler, 4)]).expect("told");
+    assert!(
+        f.title.ends_with("is 40 % of what the program runs"),
+        "{}",
+        f.title
+    );
+    assert_eq!(samples(&[(work, 10), (handler, 10)]), None);
+}
+
+/// Two goroutines that hand over what they compute, one in so many pieces, on two processors; who is woken has one only after this.
+fn late(late: u64, polls: bool) -> Option<Finding> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).raw().without_agent = true;
+    let work = go_stack(&mut p, &["main.digest", "main.worker", "runtime.goexit"]);
+    let send = go_stack(
+        &mut p,
+        &["runtime.chansend", "main.worker", "runtime.goexit"],
+    );
+    let idle = go_stack(
+        &mut p,
+        &["runtime.futex", "runtime.stopm", "runtime.mstart"],
+    );
+    let poll = go_stack(
+        &mut p,
+        &["runtime.netpoll", "runtime.findRunnable", "runtime.mstart"],
+    );
+    let ids = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for _ in 0..2000 {
+        for (ix, &t) in ids.iter().enumerate() {
+            s.queues(t, work, late);
+            s.runs(t, work, us(85));
+            s.runs(t, send, us(15));
+            match polls {
+                true => s.waits(t, Wait::new(OffReason::Poll, poll), us(50)),
+                false => s.waits(
+                    t,
+                    Wait::futex(idle, 0x100).woken_by(ids[1 - ix], send),
+                    us(50),
+                ),
+            };
+        }
+    }
+    told(p, s)
+}
+
+#[test]
+fn goroutines_that_wait_for_idle_processors_are_told_with_less_of_it() {
+    let f = late(us(100), false).expect("told");
+    // Of 250 us, 85 are work on each of two processors, and 100 waiting for one that is idle.
+    assert!((1.5..2.0).contains(&f.gain.mid), "{:?}", f.gain);
+    assert!((2.5..3.0).contains(&f.gain.high), "{:?}", f.gain);
+    assert_eq!(late(us(5), false), None, "they are soon on a processor");
+    assert_eq!(late(us(100), true), None, "they wait for the network");
+}
+
+/// A process of Python and two others that it made, which spend so many of 100 samples in copying and reading what it sends.
+fn copies(percent: u64) -> Option<Finding> {
+    let mut p = ProfileBuilder::new("python3");
+    p.cpus(2);
+    let mut s = Schedule::new();
+    for child in 1..3 {
+        p.process("python3");
+        let copy = [
+            "__memcpy_avx_unaligned",
+            "_PyBytes_Resize",
+            "_io__RawIOBase_read",
+        ];
+        let copy = copy.map(|f| p.frame(f, "", 0));
+        let (copy, read, work) = (
+            p.stack(&copy),
+            p.site("_Py_read", "", 0),
+            p.site("adler32", "a.c", 2),
+        );
+        for at in 0..200 {
+            let stack = match at % 100 {
+                n if n < percent / 2 => copy,
+                n if n < percent => read,
+                _ => work,
+            };
+            s.process(child).runs(0, stack, ms(1));
+        }
+    }
+    told(p, s)
+}
+
+#[test]
+fn data_that_go_with_the_pieces_are_told_apart_from_too_many_pieces() {
+    let f = copies(60).expect("told");
+    assert!(
+        f.title.contains("copy data to one another: 6"),
+        "{}",
+        f.title
+    );
+    assert!(f.causes[0].fix.contains("shared_memory"), "{:?}", f.causes);
+    // 0.8 of it goes, and both processors are busy as before.
+    assert!((f.gain.mid - 1.0 / 0.52).abs() < 0.05, "{:?}", f.gain);
+    assert!((f.gain.high - 2.5).abs() < 0.1, "{:?}", f.gain);
+    assert_eq!(copies(18), None);
+}
