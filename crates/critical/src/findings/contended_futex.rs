@@ -66,7 +66,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let is_case = |off: &OffCpu| {
-        off.reason == OffReason::Futex && may_be_a_lock(view, off.object) && tells(view, off.site)
+        let waits = off.reason == OffReason::Futex && may_be_a_lock(view, off.object);
+        // A collector's threads wait for something to do.
+        waits && tells(view, off.site) && !view.roles.is_service(view.role(off.thread))
     };
     let mut places = LockPlaces::of(view, is_case);
     let kin = Kin::of(view);
@@ -181,6 +183,20 @@ fn may_be_a_lock(view: &View, object: Option<ObjectId>) -> bool {
 fn tells(view: &View, site: Option<SiteId>) -> bool {
     let frame = site.and_then(|site| view.shown(site));
     frame.is_some_and(|frame| !passes_on(frame))
+}
+
+const MONITOR: &str = "a monitor (synchronized)";
+
+/// Where the lock is: of a monitor of Java's whose taker is not known, where it is let go.
+fn place(view: &View, site: SiteId, released: Option<SiteId>) -> String {
+    let in_the_machine = |id: SiteId| {
+        let shown = view.shown(id);
+        shown.is_none_or(|frame| frame.module.starts_with("libjvm.so"))
+    };
+    match released.filter(|at| in_the_machine(site) && !in_the_machine(*at)) {
+        Some(at) => format!("{MONITOR} that {} leaves", view.place(Some(at))),
+        None => view.place(Some(site)),
+    }
 }
 
 impl Case<'_> {
@@ -302,12 +318,12 @@ impl Case<'_> {
             return None;
         }
         let site = most(self.waits.sites.clone())?;
-        let place = view.place(Some(site));
+        let released = most(self.wakers.clone());
+        let place = place(view, site, released);
         let share = self.waits.share(view);
         let one_word = self.addresses.len() == 1;
         let library = LibraryCalls::of(view.model, &self.waits.sites);
         let own = self.own / self.known.max(1.0);
-        let released = most(self.wakers.clone());
         let mut list = self.waits.evidence();
         list.extend([
             evidence(
@@ -347,6 +363,9 @@ impl Case<'_> {
                 "threads of one kind exclude one another",
                 match &library {
                     Some(calls) => calls.fix(&place),
+                    None if place.starts_with(MONITOR) => {
+                        format!("less work under {place}, or one per part of the data")
+                    }
                     None => format!(
                         "less work under the lock at {place}, or one lock per part of the data"
                     ),

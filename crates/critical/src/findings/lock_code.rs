@@ -18,6 +18,8 @@ const WAITING: f64 = 0.95;
 const LOCKING: f64 = 0.7;
 /// Part of what is done for a monitor that goes with one of one's own: it is also entered where nobody has it just then.
 const MONITOR: f64 = 0.75;
+/// The section is compiled into the method that has it: at most this part of all that its threads run is the section.
+const GUARDED: f64 = 0.6;
 
 /// Where HotSpot takes a monitor (`synchronized`) and lets it go if another thread wants it, too: else the code that it makes
 /// does so itself. objectMonitor.cpp, synchronizer.cpp, sharedRuntime.cpp of JDK 17 to 25.
@@ -42,21 +44,19 @@ pub(crate) struct LockCode<'a> {
 }
 
 /// The function that takes a monitor or lets it go, if that is where the virtual machine is. Functions without a name are at many
-/// addresses, interpreted and compiled ever better: all are one.
+/// addresses, interpreted and compiled ever better, and some are not found: all those are one.
 fn of_a_monitor(site: &Site) -> Option<FunctionKey<'_>> {
-    let inner = site.frames.get(..site.shown)?;
-    let is_one =
-        |frame: &SiteFrame, of: &[&str]| of.iter().any(|part| frame.function.contains(part));
-    let locks = inner.iter().any(|frame| is_one(frame, &MONITORS));
-    if !locks
-        || inner
-            .iter()
-            .any(|frame| is_one(frame, &NO_LOCKING) && is_one(frame, &MONITORS))
-    {
+    let shown = site.shown_frame()?;
+    let inner = site.frames.get(..=site.shown)?;
+    let of_one = |frame: &&SiteFrame| MONITORS.iter().any(|part| frame.function.contains(part));
+    let is_locking =
+        |frame: &SiteFrame| !NO_LOCKING.iter().any(|part| frame.function.contains(part));
+    let mut monitors = inner.iter().filter(of_one).peekable();
+    monitors.peek()?;
+    if !monitors.all(is_locking) {
         return None;
     }
-    let shown = site.shown_frame()?;
-    match shown.is_unnamed_generated() {
+    match shown.is_unnamed_generated() || of_one(&shown) {
         true => Some(("", "", 0)),
         false => Some(shown.key()),
     }
@@ -111,13 +111,14 @@ impl<'a> LockCode<'a> {
             return Shares::default();
         }
         let of_all = |n: u64| n as f64 / all as f64;
+        let guarded = if in_monitors > 0 { GUARDED } else { 0.0 };
         let hot = ((of_all(waiting + in_monitors) - HOT.0) / (HOT.1 - HOT.0)).clamp(0.0, 1.0);
         Shares {
             expected: hot
                 * (WAITING * of_all(waiting)
                     + LOCKING * of_all(locking)
                     + MONITOR * of_all(in_monitors)),
-            with_section: hot * of_all(waiting + locking + under + in_monitors),
+            with_section: hot * of_all(waiting + locking + under + in_monitors).max(guarded),
         }
     }
 }
