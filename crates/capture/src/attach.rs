@@ -158,9 +158,7 @@ impl Attached {
                 "record for longer, while the program is under load",
             ));
         }
-        let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
-        let note = busy.note(&self.busy, wall_ns, running_ns(sched.as_ref()));
-        meta.notes.extend(note);
+        busy.tell(&self.busy, running_ns(sched.as_ref()), &mut meta);
         Recording::new(
             Profile {
                 meta,

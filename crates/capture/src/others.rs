@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+
+use convoy_profile::Meta;
 use std::time::Duration;
 
 use rustix::time::{clock_gettime, ClockId};
@@ -48,8 +50,8 @@ impl Busy {
         self.stolen.saturating_sub(start.stolen)
     }
 
-    /// What the report has to say of the time since `start`, if that was much: the program itself ran for `program_ns`.
-    pub(crate) fn note(&self, start: &Self, wall_ns: u64, program_ns: u64) -> Option<String> {
+    /// CPU time that other programs had since `start`, and processors that could have it. The program itself ran for `program_ns`.
+    fn others_ns(&self, start: &Self, program_ns: u64) -> (u64, u32) {
         // One that was switched on meanwhile tells of the time before.
         let both = self.cpus.iter().filter_map(|(cpu, busy)| {
             let before = start.cpus.get(cpu)?;
@@ -59,16 +61,24 @@ impl Busy {
             (n + 1, sum.saturating_add(busy))
         });
         let own = self.own.saturating_sub(start.own);
-        let others = busy.saturating_sub(own).saturating_sub(program_ns);
+        (busy.saturating_sub(own).saturating_sub(program_ns), cpus)
+    }
+
+    /// Notes what others had since `start`, and, if that was much, what the report has to say of it.
+    pub(crate) fn tell(&self, start: &Self, program_ns: u64, meta: &mut Meta) {
+        let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
+        let (others, cpus) = self.others_ns(start, program_ns);
         let capacity = wall_ns as f64 * f64::from(cpus);
         let share = others as f64 / capacity.max(1.0);
-        (share >= MUCH && others >= LEAST_NS).then(|| {
+        meta.others_ns = others.min(capacity as u64);
+        let note = (share >= MUCH && others >= LEAST_NS).then(|| {
             format!(
                 "other programs (clients are some) had {:.0} % of the CPUs' time meanwhile: what is said holds for a machine \
                  as busy as that",
                 100.0 * share.min(1.0)
             )
-        })
+        });
+        meta.notes.extend(note);
     }
 }
 
@@ -94,7 +104,7 @@ fn stolen_ticks(stat: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{busy_ticks, stolen_ticks, Busy};
+    use super::{busy_ticks, stolen_ticks, Busy, Meta};
 
     #[test]
     fn stolen_time_is_the_eighth_number() {
@@ -120,17 +130,28 @@ mod tests {
             own: ms(own),
             stolen: 0,
         };
-        let said = |program| at(1_900, 150).note(&at(100, 50), ms(1_000), ms(program));
+        let tell = |end: Busy, start: Busy, wall_ns, program_ns| {
+            let mut meta = Meta {
+                end_ns: wall_ns,
+                ..Meta::default()
+            };
+            end.tell(&start, program_ns, &mut meta);
+            (meta.notes.pop(), meta.others_ns)
+        };
+        let note = |end, start, wall, program| tell(end, start, wall, program).0;
+        let told = |program| tell(at(1_900, 150), at(100, 50), ms(1_000), ms(program));
+        assert_eq!(told(1_450).1, ms(250));
+        let said = |program| told(program).0;
         // 1,800 of 2,000, of which 100 are ours.
         let text = said(700).expect("half of it");
         assert!(text.contains("had 50 % of the CPUs' time"), "{text}");
         assert_eq!(said(1_450), None);
-        assert_eq!(at(60, 0).note(&at(0, 0), ms(30), 0), None, "six ticks");
+        assert_eq!(note(at(60, 0), at(0, 0), ms(30), 0), None, "six ticks");
         let mut later = at(200, 50);
         later.cpus.insert(9, ms(5_000));
-        assert_eq!(later.note(&at(100, 50), ms(1_000), 0), None, "a new one");
+        assert_eq!(note(later, at(100, 50), ms(1_000), 0), None, "a new one");
         assert_eq!(
-            at(0, 0).note(&at(6, 5), 0, 9),
+            note(at(0, 0), at(6, 5), 0, 9),
             None,
             "nonsense says nothing"
         );

@@ -275,7 +275,6 @@ impl Running {
                 format!("convoy doctor -- {}", meta.command.first().map_or("", String::as_str)),
             ));
         }
-        let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
         // Of children that nobody waited for only the agent or the scheduler know.
         let threads = processes.iter().flat_map(|process| &process.threads);
         let seen = sum(threads.map(|th| th.cpu_ns));
@@ -284,8 +283,7 @@ impl Running {
             .saturating_add(ended.sys_ns)
             .max(seen)
             .max(running_ns(sched.as_ref()));
-        meta.notes
-            .extend(busy_at_end.note(&busy, wall_ns, program_ns));
+        busy_at_end.tell(&busy, program_ns, &mut meta);
         let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
         let sections = traced.map(|t| t.place(&mut processes, late, &mut warnings));
         let profile = Profile {

@@ -177,11 +177,15 @@ fn counts_are_exact_and_waits_have_stacks_and_holders() {
         .iter()
         .map(|p| (p.pid, p.ppid, &p.exe, &p.args, p.threads.len()))
         .collect();
-    assert_eq!(
-        (known.len(), &profile.meta.notes),
-        (1, &vec![]),
-        "{known:?}"
-    );
+    // What runs beside the tests has CPUs, too.
+    let of_others = |note: &&String| note.starts_with("other programs");
+    let notes: Vec<_> = profile
+        .meta
+        .notes
+        .iter()
+        .filter(|n| !of_others(n))
+        .collect();
+    assert_eq!((known.len(), notes), (1, Vec::new()), "{known:?}");
     let p = &profile.processes[0];
     check_two_workers(p);
     assert!(

@@ -62,6 +62,10 @@ pub struct Meta {
     /// CPU time that the machine wanted and a hypervisor gave to others during the run, all processors
     /// together. Nanoseconds, in steps of a tick.
     pub stolen_ns: u64,
+    /// CPU time that other programs had during the run, all processors together. Nanoseconds, in steps of a tick; 0 if not known.
+    /// In a section of its own, which older files do not have.
+    #[serde(skip)]
+    pub others_ns: u64,
     /// Free remarks of the recorder that the report shows.
     pub notes: Vec<String>,
 }

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
+    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS,
+    TIMELINE,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -69,6 +70,7 @@ fn check_file_header(bytes: &[u8]) -> Result<(), ReadError> {
 #[derive(Default)]
 struct Reader {
     meta: Option<Meta>,
+    others_ns: u64,
     processes: BTreeMap<u32, Parts>,
     sched: SchedParts,
     sections: SectionsParts,
@@ -121,6 +123,7 @@ impl Reader {
         match header.tag {
             END => self.complete = true,
             META => self.meta = Some(fixed(&payload)?),
+            OTHERS => self.others_ns = fixed(&payload)?,
             PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
             NO_AGENT => self.parts(header)?.process.without_agent = true,
             MODULES => self.parts(header)?.process.modules = fixed(&payload)?,
@@ -263,8 +266,10 @@ impl Reader {
             .collect();
         let sched = self.sched.finish(&numbers, &processes, warnings);
         let sections = self.sections.finish(&numbers, &processes, warnings);
+        let mut meta = self.meta.unwrap_or_default();
+        meta.others_ns = self.others_ns;
         let profile = Profile {
-            meta: self.meta.unwrap_or_default(),
+            meta,
             processes,
             sched,
             sections,
@@ -314,6 +319,7 @@ fn is_of_the_run(tag: Tag) -> bool {
     matches!(
         tag,
         END | META
+            | OTHERS
             | SCHED
             | String::TAG
             | SpinLoop::TAG
@@ -343,6 +349,7 @@ fn section_name(tag: Tag) -> String {
     match tag {
         END => "end mark",
         META => "run",
+        OTHERS => "other programs",
         PROCESS => "process",
         NO_AGENT => "without agent",
         SCHED => "scheduler",

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, PROCESS, SCHED, SECTIONS, TIMELINE,
+    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS,
+    TIMELINE,
 };
 use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
@@ -24,6 +25,9 @@ impl Profile {
         out.write_all(&MAGIC)?;
         out.write_all(&[FORMAT_VERSION])?;
         write_fixed(&mut out, META, 0, &self.meta)?;
+        if self.meta.others_ns > 0 {
+            write_fixed(&mut out, OTHERS, 0, &self.meta.others_ns)?;
+        }
         for (ix, process) in self.processes.iter().enumerate() {
             let ix = u32::try_from(ix).map_err(io::Error::other)?;
             write_process(&mut out, ix, process)?;

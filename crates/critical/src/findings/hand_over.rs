@@ -174,18 +174,19 @@ impl How {
 }
 
 /// Processors that are idle although threads could run, as a share of all, and of what is idle: those were woken, and are not yet on
-/// a processor.
+/// a processor. What other programs run is neither.
 fn late(view: &View) -> (f64, f64) {
     let busy = |histogram: &[u64]| {
         let levels = levels(histogram).map(|(n, ns)| n.min(view.cpus) * ns);
         levels.sum::<f64>() / (view.cpus * view.wall).max(1.0)
     };
-    let (ready, running) = (busy(&view.sched.working), busy(&view.sched.running));
-    let late = (ready - running).max(0.0);
-    (
-        late,
-        (late / (1.0 - running).max(late).max(f64::MIN_POSITIVE)),
-    )
+    let meta = &view.model.meta;
+    let machine = view.wall * f64::from(meta.machine.cpus_online.max(1));
+    let others = meta.others_ns as f64 / machine.max(1.0);
+    let running = busy(&view.sched.running) + others;
+    let late = (busy(&view.sched.working) - running).max(0.0);
+    let idle = (1.0 - running).max(late);
+    (late, late / idle.max(f64::MIN_POSITIVE))
 }
 
 impl Samples {

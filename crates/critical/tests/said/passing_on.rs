@@ -134,7 +134,7 @@ fn messages_are_their_copies_and_telling_of_them_but_not_what_they_are_for() {
 }
 
 /// Two goroutines that hand over what they compute, one in so many pieces, on two processors; who is woken has one only after this.
-fn late(late: u64, polls: bool) -> Option<Finding> {
+fn late(late: u64, polls: bool, others: f64) -> Option<Finding> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2).raw().without_agent = true;
     let work = go_stack(&mut p, &["main.digest", "main.worker", "runtime.goexit"]);
@@ -167,17 +167,32 @@ fn late(late: u64, polls: bool) -> Option<Finding> {
             };
         }
     }
-    told(p, s)
+    let mut m = model(p, s);
+    let meta = &mut m.meta;
+    let cpu_ns = (meta.end_ns - meta.start_ns) * 2;
+    meta.machine.cpus_online = 2;
+    meta.others_ns = (others * cpu_ns as f64) as u64;
+    let found = analysis(&m).findings.into_iter();
+    found.into_iter().find(|f| f.id == "fine-grained-tasks")
 }
 
 #[test]
 fn goroutines_that_wait_for_idle_processors_are_told_with_less_of_it() {
-    let f = late(us(100), false).expect("told");
+    let f = late(us(100), false, 0.0).expect("told");
     // Of 250 us, 85 are work on each of two processors, and 100 waiting for one that is idle.
     assert!((1.5..2.0).contains(&f.gain.mid), "{:?}", f.gain);
     assert!((2.5..3.0).contains(&f.gain.high), "{:?}", f.gain);
-    assert_eq!(late(us(5), false), None, "they are soon on a processor");
-    assert_eq!(late(us(100), true), None, "they wait for the network");
+    assert_eq!(
+        late(us(5), false, 0.0),
+        None,
+        "they are soon on a processor"
+    );
+    assert_eq!(late(us(100), true, 0.0), None, "they wait for the network");
+    assert_eq!(
+        late(us(100), false, 0.35),
+        None,
+        "others have those processors"
+    );
 }
 
 /// A process of Python and two others that it made, which spend so many of 100 samples in copying and reading what it sends.

@@ -122,6 +122,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         cpu_user_ns: r.number(),
         cpu_sys_ns: r.number(),
         stolen_ns: r.number(),
+        others_ns: 0, // a section of its own
         notes: r.texts(),
     };
     let processes: Vec<_> = (0..r.below(4)).map(|_| process(r, rows)).collect();

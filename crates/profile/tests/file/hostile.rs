@@ -59,9 +59,10 @@ pub fn number(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-const TAGS: [[u8; 4]; 18] = [
+const TAGS: [[u8; 4]; 19] = [
     *b"PROC", *b"NOAG", *b"FRAM", *b"STAK", *b"OBJS", *b"CNTS", *b"SCHD", *b"SNAM", *b"SLUP",
     *b"STHR", *b"SLST", *b"SLIC", *b"SBIN", *b"SOFF", *b"SWAK", *b"STIM", *b"SLAN", *b"SINT",
+    *b"OTHR",
 ];
 
 #[test]

@@ -199,3 +199,14 @@ fn errors_say_what_was_found() {
     assert!(error(b"CONVOY\0").contains("of 7 bytes without one intact section"));
     assert!(error(b"CONVOY\0\x01").contains("of 8 bytes without one intact section"));
 }
+
+#[test]
+fn what_other_programs_had_is_a_section_that_may_be_missing() {
+    let mut whole = profile(3, 2);
+    let without = whole.to_bytes().unwrap();
+    whole.meta.others_ns = 7_000_000_000;
+    let with = whole.to_bytes().unwrap();
+    assert_eq!(Profile::read(&with).unwrap().0, whole);
+    assert!(with.windows(4).any(|tag| tag == b"OTHR"));
+    assert_eq!(Profile::read(&without).unwrap().0.meta.others_ns, 0);
+}
