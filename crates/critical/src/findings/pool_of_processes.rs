@@ -112,6 +112,27 @@ pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<ProcessId>, Finding)> {
         .collect()
 }
 
+/// Processes whose threads hand out pieces to others that they made, however much of that there is.
+pub(super) fn that_hand_out(view: &View) -> BTreeSet<ProcessId> {
+    let mut threads: BTreeMap<ProcessId, BTreeSet<ThreadId>> = BTreeMap::new();
+    for (member, parent) in parents(view) {
+        if member == parent {
+            let own = view.of_process(parent).map(|th| th.thread);
+            let first = |id: &ThreadId| view.thread(*id).is_none_or(|th| th.main);
+            threads.insert(parent, own.filter(|id| !first(id)).collect());
+        }
+    }
+    // Where pieces are always there the others wait for none; but one thread of the parent waits for what they give back.
+    let waits = |of: &BTreeSet<ThreadId>| {
+        let offs = view.sched.offs.iter();
+        let pipes = offs.filter(|off| off.reason == OffReason::Pipe && of.contains(&off.thread));
+        pipes.map(|off| off.n).fold(0, u64::saturating_add)
+    };
+    let handing = threads.into_iter();
+    let handing = handing.filter(|(_, of)| waits(of) >= PIECES);
+    handing.map(|(id, _)| id).collect()
+}
+
 fn copies(site: &Site) -> bool {
     let leaf = site.frames.first();
     let copies = leaf.is_some_and(|leaf| COPIES.iter().any(|part| leaf.function.contains(part)));
@@ -181,7 +202,10 @@ impl Samples {
             expected: saved(view, expected),
             most: view.wall,
             sure: SURE,
-            cpu: (expected, cpu + OTHERS_AT_MOST * (view.cpu_work - cpu)),
+            cpu: (
+                expected,
+                cpu + (OTHERS_AT_MOST * (view.cpu_work - cpu)).min(cpu),
+            ),
         };
         let site = most(self.places)?;
         let name = view.model.processes.get(parent.0 as usize)?;
@@ -248,7 +272,7 @@ impl Samples {
                 "copied-data",
                 "arguments and results are copied several times on their way through a pipe",
                 "keep the data where all processes see it (multiprocessing.shared_memory, a memory-mapped file, what they had before \
-                 the fork) and pass on where it is, or pass on less; larger pieces (chunksize) do not help",
+                 the fork) and pass on where it is, or pass on less; larger pieces (chunksize) help little",
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the work itself"),

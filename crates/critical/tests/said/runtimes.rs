@@ -110,6 +110,47 @@ fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
     }
 }
 
+/// What is advised to two threads of Python that run in turns, where one of them waits so often for a pipe, and others were made.
+fn advised(children: u32, pipes: u64) -> Vec<String> {
+    let mut p = ProfileBuilder::new("python3");
+    p.cpus(2);
+    let python = p.module("python3.11");
+    let take = p.frame_in(python, "take_gil", "", 0);
+    let (wait, work) = (p.stack(&[take]), p.site("_PyEval_EvalFrameDefault", "", 0));
+    let ids = workers(&mut p, 2);
+    let mut s = Schedule::new();
+    for at in 0..200 {
+        let (runs, waits) = (ids[at % 2], ids[1 - at % 2]);
+        s.runs(runs, work, ms(2));
+        s.waits(waits, Wait::futex(wait, 0x100).woken_by(runs, work), ms(2));
+    }
+    for _ in 0..pipes {
+        s.waits(ids[0], Wait::new(OffReason::Pipe, work), ms(1) / 10);
+    }
+    for child in 1..=children {
+        p.process("python3");
+        let compute = p.site("compute", "a.c", 2);
+        s.process(child).runs(0, compute, ms(1));
+    }
+    let a = analysis(&model(p, s));
+    let lock = a.findings.iter().find(|f| f.id == "interpreter-lock");
+    let causes = &lock.expect("said").causes;
+    causes.iter().map(|cause| cause.fix.clone()).collect()
+}
+
+#[test]
+fn threads_of_a_pool_of_processes_are_advised_larger_pieces() {
+    let pool = advised(2, 60);
+    assert_eq!(pool.len(), 1, "{pool:?}");
+    assert!(pool[0].contains("chunksize"), "{pool:?}");
+    for other in [advised(0, 60), advised(2, 10)] {
+        assert!(
+            other[0].starts_with("processes instead of threads"),
+            "{other:?}"
+        );
+    }
+}
+
 /// A process of Python with two others that it made. Of 100 ms so many are its second thread's, in a function that reads
 /// pipes and one that does not; the others have the rest.
 fn pool(reads: u64, computes: u64) -> Vec<(&'static str, [f64; 3])> {

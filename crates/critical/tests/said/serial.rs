@@ -1,10 +1,11 @@
 //! serial-code, limiting-stage.
 
+use convoy_critical::merge;
 use convoy_model::finding::Subject;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{analysis, ids, model, only};
+use crate::kit::{analysis, found, ids, model, only};
 
 /// The main thread prepares for `serial` ms what four threads then do in `parallel` ms, ten times.
 fn phases(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
@@ -160,6 +161,23 @@ fn the_stage_that_limits_is_told_how_many_threads_it_needs() {
     // 4 CPUs; 8 + 2 + 2 ms of work an item need 3 ms on them: three encoders.
     assert_eq!(needed.value, 3.0);
     assert!((f.gain.high - 8.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
+}
+
+/// What a stage spends on handing over looks like work where only its calls are seen.
+#[test]
+fn a_slow_stage_gains_no_more_than_the_scheduler_tells() {
+    let model = pipeline(8);
+    let a = analysis(&model);
+    let ours = &only(&a).gain;
+    let merged = |mid| {
+        let theirs = found("slow-stage", only(&a).subject.clone(), mid);
+        let (list, _) = merge(&model, &a, vec![theirs], vec![]);
+        list.into_iter()
+            .find(|f| f.id == "slow-stage")
+            .expect("said")
+    };
+    assert_eq!(merged(9.0).gain, *ours);
+    assert_eq!(merged(1.2).gain.mid, 1.2);
 }
 
 #[test]
