@@ -178,6 +178,14 @@ impl<'a> View<'a> {
         self.threads.values().filter(of).copied().collect()
     }
 
+    /// Share of the processors' time that other programs had; 0 if not known.
+    pub(crate) fn others_share(&self) -> f64 {
+        let meta = &self.model.meta;
+        let run = meta.end_ns.saturating_sub(meta.start_ns) as f64;
+        let machine = run * f64::from(meta.machine.cpus_online.max(1));
+        (meta.others_ns as f64 / machine.max(1.0)).min(1.0)
+    }
+
     /// Threads of a process that were seen.
     pub(crate) fn of_process(&self, id: ProcessId) -> impl Iterator<Item = &'a SchedThread> + '_ {
         let threads = self.threads.values().copied();

@@ -18,6 +18,9 @@ use crate::view::View;
 
 /// Share of the run that it works; more where threads wait for the network, which it may do as well.
 const ALWAYS: (f64, f64) = (0.85, 0.9);
+/// Share of the processors' time that other programs have from which on goroutines take turns for want of processors: several
+/// look like one.
+const OTHER_PROGRAMS: f64 = 0.15;
 /// Share of what it runs that others run: less is no stage before or after it.
 const OTHERS: f64 = 0.03;
 /// Idle threads that were woken for who was handed something: fewer are a start or an end.
@@ -31,6 +34,9 @@ const METHOD: &str = "work of each goroutine, bounded by CPUs (asymptotic bound)
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut found = Vec::new();
+    if view.others_share() >= OTHER_PROGRAMS {
+        return found;
+    }
     for (process, kinds) in goroutines::by_start(view) {
         let busiest = kinds.values().max_by_key(|started| started.samples);
         found.extend(busiest.and_then(|one| finding(one, view, process, &kinds)));

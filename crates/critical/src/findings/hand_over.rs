@@ -180,10 +180,7 @@ fn late(view: &View) -> (f64, f64) {
         let levels = levels(histogram).map(|(n, ns)| n.min(view.cpus) * ns);
         levels.sum::<f64>() / (view.cpus * view.wall).max(1.0)
     };
-    let meta = &view.model.meta;
-    let machine = view.wall * f64::from(meta.machine.cpus_online.max(1));
-    let others = meta.others_ns as f64 / machine.max(1.0);
-    let running = busy(&view.sched.running) + others;
+    let running = busy(&view.sched.running) + view.others_share();
     let late = (busy(&view.sched.working) - running).max(0.0);
     let idle = (1.0 - running).max(late);
     (late, late / idle.max(f64::MIN_POSITIVE))

@@ -32,6 +32,8 @@ const SPEED_VARIES: f64 = 0.35;
 const SPEED_STRETCH: f64 = 250e6;
 /// Share of what was lost for members that may be time after their ends, where members meet in between.
 const ENDS: f64 = 0.8;
+/// Waits of the one process for the other that make a habit, and the share of them as often as which that waits for it.
+const TURNS: (f64, f64) = (100.0, 0.5);
 /// Even work cannot be had to the last bit.
 const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.4;
@@ -166,6 +168,28 @@ fn without_hubs<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
     members.into_iter().filter(|m| !hub(m)).collect()
 }
 
+/// Whether two processes ask and answer: the one that works more waits for the other about as often as that waits for it. Who has
+/// more of the same to do is waited for.
+fn take_turns(view: &View, members: &[Member], busiest: usize) -> bool {
+    let [a, b] = members else {
+        return false;
+    };
+    let (more, less) = if busiest == 0 { (a, b) } else { (b, a) };
+    let ended = |waits: &Member, ends: &Member| -> f64 {
+        let wakes = view.sched.wakes.iter().filter(|wake| {
+            let off = view.sched.off(wake.off);
+            let pipe = off.is_some_and(|off| {
+                let hands_over = matches!(off.reason, OffReason::Pipe | OffReason::Socket);
+                hands_over && view.process(off.thread) == waits.process
+            });
+            pipe && matches!(wake.waker, Waker::Thread(id, _) if view.process(id) == ends.process)
+        });
+        wakes.map(|wake| wake.n as f64).sum()
+    };
+    let asked = ended(less, more);
+    asked >= TURNS.0 && ended(more, less) >= TURNS.1 * asked
+}
+
 fn judge(
     cx: &Context,
     members: &[Member],
@@ -208,6 +232,7 @@ fn judge_by(
         || mean <= 0.0
         || most - mean < view.t.imbalance_ratio * mean
         || is_fed(view, members, at, processes)
+        || (processes && take_turns(view, members, at))
     {
         return None;
     }

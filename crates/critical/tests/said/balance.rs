@@ -319,3 +319,43 @@ fn time_in_which_none_works_is_time_in_which_few_do() {
         a.verdict
     );
 }
+
+/// A process asks another one through pipes, which works twice as long for each answer; or both wait now and then for what the one has.
+fn asked(both: bool) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("solver");
+    p.cpus(2);
+    let work = p.site("solve", "a.c", 3);
+    let pipe = p.site("ask", "a.c", 9);
+    p.process("solver");
+    let (work2, pipe2) = (p.site("solve", "a.c", 3), p.site("answer", "a.c", 5));
+    let mut s = Schedule::new();
+    for _ in 0..300 {
+        s.process(0).runs(0, work, ms(1));
+        let answer = Wait::new(OffReason::Pipe, pipe).woken_from(1, 0, pipe2);
+        s.waits(0, answer, ms(2));
+        s.process(1);
+        if both {
+            let question = Wait::new(OffReason::Pipe, pipe2).woken_from(0, 0, pipe);
+            s.waits(0, question, ms(1));
+            s.runs(0, work2, ms(2));
+        } else {
+            s.runs(0, work2, ms(3));
+        }
+    }
+    let a = analysis(&model(p, s));
+    a.findings.iter().map(|f| f.id).collect()
+}
+
+#[test]
+fn who_asks_and_who_answers_need_not_have_the_same_to_do() {
+    assert!(
+        !asked(true).contains(&"thread-imbalance"),
+        "{:?}",
+        asked(true)
+    );
+    assert!(
+        asked(false).contains(&"thread-imbalance"),
+        "{:?}",
+        asked(false)
+    );
+}

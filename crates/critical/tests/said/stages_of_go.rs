@@ -104,3 +104,17 @@ fn what_wakes_threads_for_a_lock_is_no_stage() {
         assert_eq!(Server { ready, ..SERVER }.stage(), None, "{ready}");
     }
 }
+
+#[test]
+fn where_other_programs_have_the_processors_several_look_like_one() {
+    let mut m = SERVER.model();
+    m.meta.machine.cpus_online = 2;
+    let cpus_ns = 2 * (m.meta.end_ns - m.meta.start_ns);
+    let mut said = |share: f64| {
+        m.meta.others_ns = (share * cpus_ns as f64) as u64;
+        let found = analysis(&m).findings.into_iter();
+        found.into_iter().any(|f| f.id == "limiting-stage")
+    };
+    assert!(said(0.14));
+    assert!(!said(0.16));
+}
