@@ -34,6 +34,8 @@ const SPEED_STRETCH: f64 = 250e6;
 const ENDS: f64 = 0.8;
 /// Waits of the one process for the other that make a habit, and the share of them as often as which that waits for it.
 const TURNS: (f64, f64) = (100.0, 0.5);
+/// Who only takes turns with others on a processor is left on it for longer, in nanoseconds.
+const TICK_NS: f64 = 1e6;
 /// Even work cannot be had to the last bit.
 const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.4;
@@ -168,8 +170,8 @@ fn without_hubs<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
     members.into_iter().filter(|m| !hub(m)).collect()
 }
 
-/// Whether two processes ask and answer: the one that works more waits for the other about as often as that waits for it. Who has
-/// more of the same to do is waited for.
+/// Whether two processes ask and answer: the one that works more waits for the other about as often as that waits for it, or is
+/// interrupted by it, on one processor. Who has more of the same to do is waited for.
 fn take_turns(view: &View, members: &[Member], busiest: usize) -> bool {
     let [a, b] = members else {
         return false;
@@ -186,8 +188,17 @@ fn take_turns(view: &View, members: &[Member], busiest: usize) -> bool {
         });
         wakes.map(|wake| wake.n as f64).sum()
     };
+    let offs = view.sched.offs.iter();
+    let interrupted = offs.filter(|off| {
+        off.reason == OffReason::Preempted && view.process(off.thread) == more.process
+    });
+    let interrupted: f64 = interrupted.map(|off| off.n as f64).sum();
+    let by_the_other = match interrupted * TICK_NS >= more.working() {
+        true => interrupted,
+        false => 0.0,
+    };
     let asked = ended(less, more);
-    asked >= TURNS.0 && ended(more, less) >= TURNS.1 * asked
+    asked >= TURNS.0 && ended(more, less) + by_the_other >= TURNS.1 * asked
 }
 
 fn judge(

@@ -3,7 +3,7 @@
 use convoy_model::finding::Subject;
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
-use convoy_testkit::{ms, ProfileBuilder};
+use convoy_testkit::{ms, us, ProfileBuilder};
 
 use crate::kit::{analysis, ids, model, only, workers};
 
@@ -320,8 +320,17 @@ fn time_in_which_none_works_is_time_in_which_few_do() {
     );
 }
 
-/// A process asks another one through pipes, which works twice as long for each answer; or both wait now and then for what the one has.
-fn asked(both: bool) -> Vec<&'static str> {
+/// What the one that answers does while the other makes the next question.
+#[derive(PartialEq)]
+enum Answerer {
+    Waits,
+    /// The other one has its processor.
+    IsInterrupted,
+    Works,
+}
+
+/// A process asks another one through pipes, which works twice as long for each answer as the question takes.
+fn asked(answerer: Answerer, step: u64) -> Vec<&'static str> {
     let mut p = ProfileBuilder::new("solver");
     p.cpus(2);
     let work = p.site("solve", "a.c", 3);
@@ -330,17 +339,17 @@ fn asked(both: bool) -> Vec<&'static str> {
     let (work2, pipe2) = (p.site("solve", "a.c", 3), p.site("answer", "a.c", 5));
     let mut s = Schedule::new();
     for _ in 0..300 {
-        s.process(0).runs(0, work, ms(1));
+        s.process(0).runs(0, work, step);
         let answer = Wait::new(OffReason::Pipe, pipe).woken_from(1, 0, pipe2);
-        s.waits(0, answer, ms(2));
+        s.waits(0, answer, 2 * step);
         s.process(1);
-        if both {
-            let question = Wait::new(OffReason::Pipe, pipe2).woken_from(0, 0, pipe);
-            s.waits(0, question, ms(1));
-            s.runs(0, work2, ms(2));
-        } else {
-            s.runs(0, work2, ms(3));
-        }
+        let question = Wait::new(OffReason::Pipe, pipe2).woken_from(0, 0, pipe);
+        match answerer {
+            Answerer::Waits => s.waits(0, question, step),
+            Answerer::IsInterrupted => s.waits(0, Wait::new(OffReason::Preempted, work2), step),
+            Answerer::Works => s.runs(0, work2, step),
+        };
+        s.runs(0, work2, 2 * step);
     }
     let a = analysis(&model(p, s));
     a.findings.iter().map(|f| f.id).collect()
@@ -348,14 +357,12 @@ fn asked(both: bool) -> Vec<&'static str> {
 
 #[test]
 fn who_asks_and_who_answers_need_not_have_the_same_to_do() {
+    let uneven = |answerer, step| asked(answerer, step).contains(&"thread-imbalance");
+    assert!(!uneven(Answerer::Waits, ms(1)));
+    assert!(!uneven(Answerer::IsInterrupted, us(200)));
     assert!(
-        !asked(true).contains(&"thread-imbalance"),
-        "{:?}",
-        asked(true)
+        uneven(Answerer::IsInterrupted, ms(2)),
+        "no oftener than any"
     );
-    assert!(
-        asked(false).contains(&"thread-imbalance"),
-        "{:?}",
-        asked(false)
-    );
+    assert!(uneven(Answerer::Works, ms(1)));
 }
