@@ -67,7 +67,7 @@ enum How {
     Channels,
     /// In messages that are copied.
     Messages,
-    /// In tasks of Rust's runtimes.
+    /// In tasks of a library's threads.
     Tasks,
 }
 

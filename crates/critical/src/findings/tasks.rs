@@ -33,6 +33,20 @@ const SEEKS: [&str; 9] = [
     "receive_or_",
 ];
 
+/// Of them, what calls the task: where the program has no line table, the task itself may be inlined there, unseen.
+const BODIES: [&str; 10] = [
+    "poll",
+    "execute",
+    "run_body",
+    "call_once",
+    "{closure}",
+    "{{closure}}",
+    "{lambda",
+    "start_",
+    "function_task",
+    "join_context",
+];
+
 /// A sample in passing on a task.
 pub(super) enum Handing<'a> {
     /// The program's code called for it there.
@@ -50,7 +64,12 @@ fn is_one(frame: &SiteFrame, of: &[&str]) -> bool {
 
 /// If a sample is one: the innermost code that is not the language's is such a runtime's.
 pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
-    let first = site.frames.iter().position(|frame| !passes_on(frame));
+    let inside =
+        |frame: &SiteFrame| frame.function.is_empty() && frame.module.starts_with("libtbb");
+    let first = site
+        .frames
+        .iter()
+        .position(|frame| !passes_on(frame) && !inside(frame));
     let (inner, outer) = site.frames.split_at(first?);
     if inner
         .iter()
@@ -58,12 +77,16 @@ pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
     {
         return outer.first().map(Handing::Call);
     }
-    outer.first().filter(|frame| is_one(frame, &MODULES))?;
+    let runs_it = |frame: &SiteFrame| BODIES.iter().any(|part| frame.function.contains(part));
+    let may_be_the_task = |frame: &SiteFrame| frame.file.is_empty() && runs_it(frame);
+    outer
+        .first()
+        .filter(|frame| is_one(frame, &MODULES) && !may_be_the_task(frame))?;
     let is_own = |frame: &SiteFrame| !passes_on(frame) && !is_of_a_runtime(frame);
     let call = outer.iter().position(is_own);
     let runtimes = outer.get(..call.unwrap_or(outer.len())).unwrap_or_default();
     let seeks = |frame: &SiteFrame| SEEKS.iter().any(|part| frame.function.contains(part));
-    if runtimes.iter().any(seeks) {
+    if inner.iter().chain(runtimes).any(seeks) {
         return Some(Handing::Seeking);
     }
     let call = call.and_then(|at| outer.get(at));

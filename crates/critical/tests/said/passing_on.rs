@@ -14,6 +14,10 @@ fn told(p: ProfileBuilder, s: Schedule) -> Option<Finding> {
 
 /// Two threads that run these stacks, innermost function first, for so many of each 20 ms.
 fn samples(stacks: &[(&[&str], u64)]) -> Option<Finding> {
+    samples_in("app.rs", stacks)
+}
+
+fn samples_in(file: &str, stacks: &[(&[&str], u64)]) -> Option<Finding> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
     let ids = workers(&mut p, 2);
@@ -21,7 +25,7 @@ fn samples(stacks: &[(&[&str], u64)]) -> Option<Finding> {
     for &t in &ids {
         for _ in 0..20 {
             for (functions, n) in stacks {
-                let frames: Vec<_> = functions.iter().map(|f| p.frame(f, "app.rs", 7)).collect();
+                let frames: Vec<_> = functions.iter().map(|f| p.frame(f, file, 7)).collect();
                 let stack = p.stack(&frames);
                 for _ in 0..*n {
                     s.runs(t, stack, ms(1));
@@ -85,6 +89,24 @@ fn work_and_its_input_are_no_passing_on() {
         None,
         "little of it"
     );
+}
+
+/// Without a line table, what was inlined has no name of its own.
+#[test]
+fn a_function_that_calls_the_task_may_be_the_task() {
+    for function in [
+        "tokio::runtime::task::raw::poll",
+        "rayon_core::join::join_context::{{closure}}",
+        "<rayon_core::job::StackJob<L,F,R> as rayon_core::job::Job>::execute",
+        "tbb::detail::d1::start_for<tbb::detail::d1::blocked_range<int>, main::{lambda(int)#1}>::run_body",
+    ] {
+        let caller = "app::main";
+        let told = |file| samples_in(file, &[(&[function, caller], 20)]).is_some();
+        assert!(told("app.rs"), "{function}");
+        assert!(!told(""), "{function}");
+    }
+    let made = &["tokio::runtime::task::raw::RawTask::new", "app::main"][..];
+    assert!(samples_in("", &[(made, 20)]).is_some());
 }
 
 #[test]
