@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-
-use convoy_profile::Meta;
 use std::time::Duration;
 
+use convoy_profile::Meta;
 use rustix::time::{clock_gettime, ClockId};
 
 /// Share of the processors' time that is worth a note.

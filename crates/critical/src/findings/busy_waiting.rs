@@ -241,11 +241,9 @@ pub(crate) fn is_inside(model: &Model, id: LoopId, is: impl Fn(&Site) -> bool) -
     let (mut all, mut inside) = (0.0, 0.0);
     for (slice, site) in model.samples().filter(|(slice, _)| slice.spin == Some(id)) {
         all += slice.n as f64;
-        inside += if site.is_some_and(&is) {
-            slice.n as f64
-        } else {
-            0.0
-        };
+        if site.is_some_and(&is) {
+            inside += slice.n as f64;
+        }
     }
     inside > INSIDE * all
 }

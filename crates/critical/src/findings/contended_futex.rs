@@ -185,17 +185,27 @@ fn tells(view: &View, site: Option<SiteId>) -> bool {
     frame.is_some_and(|frame| !passes_on(frame))
 }
 
-const MONITOR: &str = "a monitor (synchronized)";
-
-/// Where the lock is: of a monitor of Java's whose taker is not known, where it is let go.
-fn place(view: &View, site: SiteId, released: Option<SiteId>) -> String {
+/// Where the lock is, and what to do there: of a monitor of Java's whose taker is not known, where it is let go.
+fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String) {
     let in_the_machine = |id: SiteId| {
         let shown = view.shown(id);
         shown.is_none_or(|frame| frame.module.starts_with("libjvm.so"))
     };
     match released.filter(|at| in_the_machine(site) && !in_the_machine(*at)) {
-        Some(at) => format!("{MONITOR} that {} leaves", view.place(Some(at))),
-        None => view.place(Some(site)),
+        Some(at) => {
+            let monitor = format!(
+                "a monitor (synchronized) that {} leaves",
+                view.place(Some(at))
+            );
+            let fix = format!("less work under {monitor}, or one per part of the data");
+            (monitor, fix)
+        }
+        None => {
+            let place = view.place(Some(site));
+            let fix =
+                format!("less work under the lock at {place}, or one lock per part of the data");
+            (place, fix)
+        }
     }
 }
 
@@ -319,7 +329,7 @@ impl Case<'_> {
         }
         let site = most(self.waits.sites.clone())?;
         let released = most(self.wakers.clone());
-        let place = place(view, site, released);
+        let (place, fix) = place(view, site, released);
         let share = self.waits.share(view);
         let one_word = self.addresses.len() == 1;
         let library = LibraryCalls::of(view.model, &self.waits.sites);
@@ -361,15 +371,7 @@ impl Case<'_> {
             causes: vec![cause(
                 "contended-futex",
                 "threads of one kind exclude one another",
-                match &library {
-                    Some(calls) => calls.fix(&place),
-                    None if place.starts_with(MONITOR) => {
-                        format!("less work under {place}, or one per part of the data")
-                    }
-                    None => format!(
-                        "less work under the lock at {place}, or one lock per part of the data"
-                    ),
-                },
+                library.as_ref().map_or(fix, |calls| calls.fix(&place)),
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the section itself"),

@@ -8,7 +8,7 @@ use convoy_model::words::{count, percent};
 use convoy_model::{GroupId, LoopId, OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
 
 use super::busy_waiting::is_inside;
-use super::hand_over::{is_in, HAND_OVER, SCHEDULER};
+use super::hand_over::passes_on_work;
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{levels, low_cm};
@@ -282,9 +282,7 @@ impl CpuTime {
             match slice.spin {
                 Some(_) if of_a_lock => spun += n,
                 None if of_a_lock => there += n,
-                _ if site.is_some_and(|s| is_in(s, &SCHEDULER) || is_in(s, &HAND_OVER)) => {
-                    there += n;
-                }
+                _ if site.is_some_and(passes_on_work) => there += n,
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use convoy_model::words::{count, percent};
 use convoy_model::{GroupId, ProcessId};
 
 use super::goroutine_lock::{may_be_idle, woken_for, WokenFor};
-use super::goroutines::{self, is_own, Kinds, Started};
+use super::goroutines::{is_own, Kinds, Started};
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::all;
@@ -37,9 +37,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     if view.others_share() >= OTHER_PROGRAMS {
         return found;
     }
-    for (process, kinds) in goroutines::by_start(view) {
+    for (process, kinds) in &cx.goroutines {
         let busiest = kinds.values().max_by_key(|started| started.samples);
-        found.extend(busiest.and_then(|one| finding(one, view, process, &kinds)));
+        found.extend(busiest.and_then(|one| finding(one, view, *process, kinds)));
     }
     found
 }
@@ -141,6 +141,7 @@ fn finding(
     let groups: BTreeSet<GroupId> = threads().map(|th| view.role(th.thread)).collect();
     Some((groups.into_iter().collect(), finding))
 }
+
 /// Idle threads of a process that were woken for who was handed something through a channel; none where most of them were
 /// woken for who waited for a lock.
 fn handed_over(view: &View, process: ProcessId) -> u64 {

@@ -24,11 +24,11 @@ const NAMELESS: [&str; 2] = [".gowrap", ".func"];
 const NEARLY_ALL: f64 = 0.8;
 
 /// By the name of the function; empty = what goroutine it is was cut off.
-pub(super) type Kinds<'a> = BTreeMap<&'a str, Started<'a>>;
+pub(crate) type Kinds<'a> = BTreeMap<&'a str, Started<'a>>;
 
 /// Goroutines of one process that began in the same function.
 #[derive(Default)]
-pub(super) struct Started<'a> {
+pub(crate) struct Started<'a> {
     pub(super) first: Option<&'a SiteFrame>,
     pub(super) samples: u64,
     /// Of these, in passing on work.
@@ -117,18 +117,19 @@ impl Started<'_> {
         let (worked, passed) = (two(&self.by_working), two(&view.sched.working));
         passed >= TOGETHER * view.wall && (ONE.0..ONE.1).contains(&(worked / passed))
     }
+}
 
-    /// How many of these goroutines are at work in the mean where two threads are or more; one, where that is seldom. What
-    /// no sample tells of is taken for more of the same.
-    pub(super) fn at_once(&self, view: &View, kinds: &Kinds) -> f64 {
-        let passed = two(&view.sched.working);
-        if passed < TOGETHER * view.wall {
-            return 1.0;
-        }
-        let told: f64 = kinds.values().map(|kind| two(&kind.by_working)).sum();
-        let levels = levels(&view.sched.working).filter(|&(n, _)| n >= 2.0);
-        let threads = levels.map(|(n, ns)| n * ns).sum::<f64>() / passed;
-        (threads * two(&self.by_working) / told.max(1.0)).max(1.0)
+/// How many goroutines of a kind are at work in the mean where two threads are or more; one, where that is seldom. What no sample
+/// tells of is taken for more of the same.
+pub(super) fn at_once(view: &View, kinds: &Kinds) -> impl Fn(&Started) -> f64 {
+    let passed = two(&view.sched.working);
+    let told: f64 = kinds.values().map(|kind| two(&kind.by_working)).sum();
+    let levels = levels(&view.sched.working).filter(|&(n, _)| n >= 2.0);
+    let threads = levels.map(|(n, ns)| n * ns).sum::<f64>() / passed;
+    let tells = passed >= TOGETHER * view.wall;
+    move |kind| match tells {
+        true => (threads * two(&kind.by_working) / told.max(1.0)).max(1.0),
+        false => 1.0,
     }
 }
 

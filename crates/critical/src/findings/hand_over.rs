@@ -38,7 +38,7 @@ const GOES: f64 = 0.9;
 const METHOD: &str = "samples in passing on work, gone";
 
 /// Calls with which goroutines pass on work, or wait for it: channels, locks and groups of them, one goroutine a piece.
-pub(super) const HAND_OVER: [&str; 6] = [
+const HAND_OVER: [&str; 6] = [
     "runtime.chansend",
     "runtime.chanrecv",
     "runtime.selectgo",
@@ -47,7 +47,7 @@ pub(super) const HAND_OVER: [&str; 6] = [
     "runtime.newproc",
 ];
 /// Where a thread goes when its goroutine waits or has ended, to find another one, and what makes one ready.
-pub(super) const SCHEDULER: [&str; 6] = [
+const SCHEDULER: [&str; 6] = [
     "runtime.mcall",
     "runtime.schedule",
     "runtime.findRunnable",
@@ -116,9 +116,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
             samples.scheduler += slice.n;
         }
     }
-    let kinds = goroutines::by_start(view);
     let none = Kinds::new();
-    let kinds = |process| kinds.get(process).unwrap_or(&none);
+    let kinds = |process| cx.goroutines.get(process).unwrap_or(&none);
     processes
         .iter()
         .filter_map(|(process, samples)| samples.finding(view, *process, kinds(process)))
@@ -173,17 +172,29 @@ impl How {
     }
 }
 
-/// Processors that are idle although threads could run, as a share of all, and of what is idle: those were woken, and are not yet on
-/// a processor. What other programs run is neither.
-fn late(view: &View) -> (f64, f64) {
-    let busy = |histogram: &[u64]| {
-        let levels = levels(histogram).map(|(n, ns)| n.min(view.cpus) * ns);
-        levels.sum::<f64>() / (view.cpus * view.wall).max(1.0)
-    };
-    let running = busy(&view.sched.running) + view.others_share();
-    let late = (busy(&view.sched.working) - running).max(0.0);
-    let idle = (1.0 - running).max(late);
-    (late, late / idle.max(f64::MIN_POSITIVE))
+/// Processors that are idle although threads could run: those were woken, and are not yet on a processor. What other programs run
+/// is neither.
+#[derive(Clone, Copy)]
+struct Late {
+    /// Shares of all processors' time, and of what is idle of it.
+    of_all: f64,
+    of_idle: f64,
+}
+
+impl Late {
+    fn of(view: &View) -> Self {
+        let busy = |histogram: &[u64]| {
+            let levels = levels(histogram).map(|(n, ns)| n.min(view.cpus) * ns);
+            levels.sum::<f64>() / (view.cpus * view.wall).max(1.0)
+        };
+        let running = busy(&view.sched.running) + view.others_share();
+        let late = (busy(&view.sched.working) - running).max(0.0);
+        let idle = (1.0 - running).max(late);
+        Self {
+            of_all: late,
+            of_idle: late / idle.max(f64::MIN_POSITIVE),
+        }
+    }
 }
 
 impl Samples {
@@ -193,41 +204,45 @@ impl Samples {
         rows.map(|th| th.running_ns as f64).sum()
     }
 
-    /// Wall time that goes with this CPU time. The processors are as busy as before with what is left; or all of them, if only
-    /// goroutines wait for one another, unless one of them has more to do.
-    fn saved(&self, view: &View, process: ProcessId, kinds: &Kinds, cpu: f64) -> f64 {
+    /// Wall time that goes with this CPU time. The processors are as busy as before with what is left; or, if only goroutines or tasks
+    /// wait for one another, those that are late get busy as well, unless one goroutine has more to do.
+    fn saved(&self, view: &View, late: Option<Late>, kinds: &Kinds, cpu: f64) -> f64 {
         let running = self.running(view);
         let as_before = view.wall * cpu / view.cpu_work.max(running);
-        if self.how == How::Messages || may_be_idle(view, process) {
+        let Some(late) = late else {
             return as_before;
-        }
-        let of_one = |kind: &Started| kind.works() as f64 / kind.at_once(view, kinds);
+        };
+        let at_once = goroutines::at_once(view, kinds);
+        let of_one = |kind: &Started| kind.works() as f64 / at_once(kind);
         let own = kinds.iter().filter(|(name, _)| is_own(name));
         let works = own.map(|(_, kind)| running * of_one(kind) / self.all.max(1) as f64);
         let left = works.fold((running - cpu) / view.cpus, f64::max);
-        as_before + GOES * late(view).1 * (view.wall - as_before - left).max(0.0)
+        as_before + GOES * late.of_idle * (view.wall - as_before - left).max(0.0)
     }
 
     fn finding(&self, view: &View, process: ProcessId, kinds: &Kinds) -> Option<Finding> {
         let n = self.all;
         let of_all = |part: u64| part as f64 / n.max(1) as f64;
-        let share = of_all(self.calls + self.scheduler);
-        let late = match self.how == How::Channels && !may_be_idle(view, process) {
-            true => late(view).0,
-            false => 0.0,
-        };
-        let calls = if late >= LATE { CALLS.1 } else { CALLS.0 };
-        if n < SAMPLES || of_all(self.calls) < calls || share + late < BOTH {
+        let (calls, share) = (of_all(self.calls), of_all(self.calls + self.scheduler));
+        if n < SAMPLES || calls < CALLS.1 {
             return None;
         }
-        let cpu = share * self.running(view);
+        let among_themselves = self.how != How::Messages && !may_be_idle(view, process);
+        let late = among_themselves.then(|| Late::of(view));
+        let of_channels = late.filter(|_| self.how == How::Channels);
+        let late_of_all = of_channels.map_or(0.0, |late| late.of_all);
+        let is_late = late_of_all >= LATE;
+        if (!is_late && calls < CALLS.0) || share + late_of_all < BOTH {
+            return None;
+        }
+        let running = self.running(view);
+        let cpu = share * running;
         // Samples of goroutines' runtime whose goroutine is not known may be of any.
-        let cut_off = kinds.get("").map_or(0, |kind| kind.works());
-        let seeking = self.seeking.saturating_add(cut_off);
-        let perhaps = of_all(seeking) * self.running(view);
+        let cut_off = kinds.get("").map_or(0, Started::works);
+        let perhaps = of_all(self.seeking.saturating_add(cut_off)) * running;
         let expected = EXPECTED * (cpu + perhaps / 2.0);
         let saving = Saving {
-            expected: self.saved(view, process, kinds, expected),
+            expected: self.saved(view, late, kinds, expected),
             most: view.wall,
             sure: SURE,
             cpu: (expected, cpu + perhaps),
@@ -236,7 +251,7 @@ impl Samples {
         let task = view.model.site(site).and_then(tasks::place);
         let place = task.unwrap_or_else(|| view.place(Some(site)));
         let (title, why, fix) = self.how.words(&place, share);
-        let (all, calls) = (count(n as f64), percent(of_all(self.calls)));
+        let (all, calls) = (count(n as f64), percent(calls));
         Some(Finding {
             id: "fine-grained-tasks",
             subject: Subject::Code(site),

@@ -32,7 +32,7 @@ const SPEED_VARIES: f64 = 0.35;
 const SPEED_STRETCH: f64 = 250e6;
 /// Share of what was lost for members that may be time after their ends, where members meet in between.
 const ENDS: f64 = 0.8;
-/// Waits of the one process for the other that make a habit, and the share of them as often as which that waits for it.
+/// Waits of the one process for the other that make a habit, and how often, as a share of them, the other waits for the one.
 const TURNS: (f64, f64) = (100.0, 0.5);
 /// Who only takes turns with others on a processor is left on it for longer, in nanoseconds.
 const TICK_NS: f64 = 1e6;

@@ -84,8 +84,8 @@ impl<'a> LockCode<'a> {
     /// Samples are counted, and not the time of the slices in which they fell: a thread that is alone with the lock
     /// has the long ones.
     pub(crate) fn shares(&self, view: &View, threads: &BTreeSet<ThreadId>) -> Shares {
-        let (mut all, mut waiting, mut locking, mut under) = (0, 0, 0, 0);
-        let mut in_monitors = 0;
+        let (mut all, mut waiting, mut in_monitors) = (0, 0, 0);
+        let (mut locking, mut under) = (0, 0);
         let samples = view.model.samples();
         for (slice, site) in samples.filter(|(slice, _)| threads.contains(&slice.thread)) {
             all += slice.n;
@@ -93,10 +93,10 @@ impl<'a> LockCode<'a> {
             let Some(leaf) = frames.first() else {
                 continue;
             };
-            let monitor = || site.and_then(of_a_monitor);
+            let of_one = |site| of_a_monitor(site).is_some_and(|at| self.monitors.contains(&at));
             if self.waiting.contains(&leaf.key()) {
                 waiting += slice.n;
-            } else if monitor().is_some_and(|at| self.monitors.contains(&at)) {
+            } else if site.is_some_and(of_one) {
                 in_monitors += slice.n;
             } else if self.locking.contains(&leaf.key()) {
                 locking += slice.n;

@@ -37,8 +37,8 @@ const CROWD: f64 = 4.0;
 const USED: f64 = 0.5;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
-/// The more they cost of what the threads run, the more of it larger pieces take away.
 const EXPECTED: (f64, f64) = (0.5, 0.8);
+/// Where hand-overs are all that the threads run: the more of it they are, the more of it larger pieces take away.
 const MOSTLY_THEIRS: f64 = 0.95;
 /// Share of its life that a side waits for requests from which on each piece is one: those of others nobody can gather.
 const REQUESTS: f64 = 0.1;
@@ -209,10 +209,9 @@ impl<'a> Turns<'a> {
         };
         let sum =
             |of: fn(&SchedThread) -> u64| turns.rows(view).map(|th| of(th) as f64).sum::<f64>();
-        (turns.running, turns.step) = {
-            let running = sum(SchedThread::cpu_work_ns);
-            (running, running / sum(|th| th.slices).max(1.0))
-        };
+        let (running, slices) = (sum(SchedThread::cpu_work_ns), sum(|th| th.slices));
+        turns.running = running;
+        turns.step = running / slices.max(1.0);
         turns.prices = turns.prices(view);
         turns
     }
@@ -253,6 +252,11 @@ impl<'a> Turns<'a> {
 
     fn price(&self, of: impl Fn(&Price) -> f64) -> f64 {
         self.prices.values().map(of).sum()
+    }
+
+    /// Share of what the threads run that hand-overs are expected to be.
+    fn theirs(&self) -> f64 {
+        self.price(|p| p.expected) / self.running.max(1.0)
     }
 
     /// Whether more of one kind meet than there are processors.
@@ -320,10 +324,7 @@ impl<'a> Turns<'a> {
         let longest = largest(&|th| th.life_ns() as f64);
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,
-            true => {
-                let theirs = self.price(|p| p.expected) / self.running.max(1.0);
-                EXPECTED.1 + (MOSTLY_THEIRS - EXPECTED.1) * theirs
-            }
+            true => EXPECTED.1 + (MOSTLY_THEIRS - EXPECTED.1) * self.theirs(),
             false => EXPECTED.0,
         };
         Saving {
@@ -339,27 +340,14 @@ impl<'a> Turns<'a> {
 
     /// What is seen, what is wrong with it, and what to do.
     fn words(&self, view: &View) -> (String, &'static str, String) {
-        let mut places: Vec<String> = Vec::new();
-        for link in &self.links {
-            let place = view.place(most(link.sites.clone()));
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
-        let places = listed(&places);
+        let place = |link: &Link| view.place(most(link.sites.clone()));
         let names: Vec<String> = self
             .groups
             .iter()
             .map(|&group| view.group_name(group))
             .collect();
         let who = listed(&names);
-        let theirs = self.price(|p| p.expected) / self.running.max(1.0);
-        let step = duration(self.step * (1.0 - theirs));
-        let n = self.threads.len();
-        let fewer = match n as f64 > view.cpus && n > self.groups.len() {
-            true => format!(", by fewer than {n} threads"),
-            false => String::new(),
-        };
+        let step = duration(self.step * (1.0 - self.theirs()));
         let a_second = |n: f64| count(n / view.wall * 1e9);
         if self.meet {
             let n = a_second(self.n / self.threads.len() as f64);
@@ -367,7 +355,10 @@ impl<'a> Turns<'a> {
                 1 => format!("threads of {who}"),
                 _ => who,
             };
-            let there = view.place(self.links.first().and_then(|link| most(link.sites.clone())));
+            let there = self
+                .links
+                .first()
+                .map_or_else(String::new, |link| place(link));
             return (
                 format!(
                     "{who} meet {n} times a second at {there}, after {step} of work each"
@@ -381,6 +372,18 @@ impl<'a> Turns<'a> {
                 },
             );
         }
+        let mut places: Vec<String> = Vec::new();
+        for place in self.links.iter().map(|link| place(link)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let places = listed(&places);
+        let n = self.threads.len();
+        let fewer = match n as f64 > view.cpus && n > self.groups.len() {
+            true => format!(", by fewer than {n} threads"),
+            false => String::new(),
+        };
         (
             format!(
                 "{who} work in turns: they hand over {} times a second, after {step} of work each",

@@ -29,11 +29,12 @@ mod sleeping;
 mod tasks;
 mod thread_count;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{GroupId, ProcessId, SiteId};
 
+use self::goroutines::Kinds;
 use self::holder_off_cpu::Found;
 use self::passed_on::PassedOn;
 use crate::in_call::InCall;
@@ -50,6 +51,7 @@ pub(crate) struct Context<'a> {
     pub(crate) waited_for: WaitedFor,
     pub(crate) in_call: InCall,
     pub(crate) passed_on: PassedOn,
+    pub(crate) goroutines: BTreeMap<ProcessId, Kinds<'a>>,
 }
 
 /// Everything that could be said, in no particular order.
@@ -60,6 +62,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         waited_for: WaitedFor::of(view),
         in_call: InCall::of(view),
         passed_on: PassedOn::of(view),
+        goroutines: goroutines::by_start(view),
     };
     if view.workers_at_once < 2 {
         // One thread is not parallel whatever it does, unless others wait for it.

@@ -79,8 +79,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<ProcessId>, Finding)> {
             continue;
         };
         let samples = families.entry(parent).or_default();
-        let first = view.thread(slice.thread).is_none_or(|th| th.main);
-        let hands_out = process == parent && !first;
+        let hands_out = process == parent && !is_first(view, slice.thread);
         if hands_out {
             samples.handing_out = samples.handing_out.saturating_add(slice.n);
             samples.threads.insert(slice.thread);
@@ -105,32 +104,33 @@ pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<ProcessId>, Finding)> {
     let found = families.into_iter();
     found
         .filter_map(|(parent, samples)| {
+            let finding = samples.finding(view, parent, all)?;
             let members = parents.iter().filter(|(_, of)| **of == parent);
-            let members = members.map(|(id, _)| *id).collect();
-            Some((members, samples.finding(view, parent, all)?))
+            Some((members.map(|(id, _)| *id).collect(), finding))
         })
         .collect()
 }
 
 /// Processes whose threads hand out pieces to others that they made, however much of that there is.
 pub(super) fn that_hand_out(view: &View) -> BTreeSet<ProcessId> {
-    let mut threads: BTreeMap<ProcessId, BTreeSet<ThreadId>> = BTreeMap::new();
-    for (member, parent) in parents(view) {
-        if member == parent {
-            let own = view.of_process(parent).map(|th| th.thread);
-            let first = |id: &ThreadId| view.thread(*id).is_none_or(|th| th.main);
-            threads.insert(parent, own.filter(|id| !first(id)).collect());
+    let parents: BTreeSet<ProcessId> = parents(view).into_values().collect();
+    // Where pieces are always there the others wait for none; but one thread of the parent waits for what they give back.
+    let mut waits: BTreeMap<ProcessId, u64> = BTreeMap::new();
+    let pipes = view.sched.offs.iter();
+    for off in pipes.filter(|off| off.reason == OffReason::Pipe) {
+        let process = view.process(off.thread);
+        let seen = view.threads.contains_key(&off.thread);
+        if seen && parents.contains(&process) && !is_first(view, off.thread) {
+            let n = waits.entry(process).or_default();
+            *n = n.saturating_add(off.n);
         }
     }
-    // Where pieces are always there the others wait for none; but one thread of the parent waits for what they give back.
-    let waits = |of: &BTreeSet<ThreadId>| {
-        let offs = view.sched.offs.iter();
-        let pipes = offs.filter(|off| off.reason == OffReason::Pipe && of.contains(&off.thread));
-        pipes.map(|off| off.n).fold(0, u64::saturating_add)
-    };
-    let handing = threads.into_iter();
-    let handing = handing.filter(|(_, of)| waits(of) >= PIECES);
-    handing.map(|(id, _)| id).collect()
+    waits.retain(|_, n| *n >= PIECES);
+    waits.into_keys().collect()
+}
+
+fn is_first(view: &View, id: ThreadId) -> bool {
+    view.thread(id).is_none_or(|th| th.main)
 }
 
 fn copies(site: &Site) -> bool {
@@ -196,7 +196,7 @@ impl Samples {
             return None;
         }
         let cpu = share * view.cpu_work;
-        let others = (OTHERS * cpu).min(OTHERS * (view.cpu_work - cpu));
+        let others = OTHERS * cpu.min(view.cpu_work - cpu);
         let expected = EXPECTED * (cpu + others);
         let saving = Saving {
             expected: saved(view, expected),

@@ -34,13 +34,12 @@ const SEEKS: [&str; 9] = [
 ];
 
 /// Of them, what calls the task: where the program has no line table, the task itself may be inlined there, unseen.
-const BODIES: [&str; 10] = [
+const BODIES: [&str; 9] = [
     "poll",
     "execute",
     "run_body",
     "call_once",
     "{closure}",
-    "{{closure}}",
     "{lambda",
     "start_",
     "function_task",

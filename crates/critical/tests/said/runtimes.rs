@@ -69,19 +69,24 @@ fn goroutines_that_exclude_one_another_are_told_by_whom_they_wake() {
 }
 
 /// Two threads of Python that run in turns; who does not, waits in this function.
-fn python(taker: &[&str]) -> Model {
-    let mut p = ProfileBuilder::new("python3");
+fn in_turns(p: &mut ProfileBuilder, taker: &[&str]) -> (Vec<u32>, Schedule) {
     p.cpus(2);
     let python = p.module("python3.11");
     let frames: Vec<_> = taker.iter().map(|f| p.frame_in(python, f, "", 0)).collect();
     let (wait, work) = (p.stack(&frames), p.site("_PyEval_EvalFrameDefault", "", 0));
-    let ids = workers(&mut p, 2);
+    let ids = workers(p, 2);
     let mut s = Schedule::new();
     for at in 0..200 {
         let (runs, waits) = (ids[at % 2], ids[1 - at % 2]);
         s.runs(runs, work, ms(5));
         s.waits(waits, Wait::futex(wait, 0x100).woken_by(runs, wait), ms(5));
     }
+    (ids, s)
+}
+
+fn python(taker: &[&str]) -> Model {
+    let mut p = ProfileBuilder::new("python3");
+    let (_, s) = in_turns(&mut p, taker);
     model(p, s)
 }
 
@@ -113,17 +118,8 @@ fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
 /// What is advised to two threads of Python that run in turns, where one of them waits so often for a pipe, and others were made.
 fn advised(children: u32, pipes: u64) -> Vec<String> {
     let mut p = ProfileBuilder::new("python3");
-    p.cpus(2);
-    let python = p.module("python3.11");
-    let take = p.frame_in(python, "take_gil", "", 0);
-    let (wait, work) = (p.stack(&[take]), p.site("_PyEval_EvalFrameDefault", "", 0));
-    let ids = workers(&mut p, 2);
-    let mut s = Schedule::new();
-    for at in 0..200 {
-        let (runs, waits) = (ids[at % 2], ids[1 - at % 2]);
-        s.runs(runs, work, ms(2));
-        s.waits(waits, Wait::futex(wait, 0x100).woken_by(runs, work), ms(2));
-    }
+    let (ids, mut s) = in_turns(&mut p, &["take_gil"]);
+    let work = p.site("_PyEval_EvalFrameDefault", "", 0);
     for _ in 0..pipes {
         s.waits(ids[0], Wait::new(OffReason::Pipe, work), ms(1) / 10);
     }

@@ -13,7 +13,8 @@ const LABEL: usize = 9;
 /// Who makes code at run time can name it for tools.
 const HOW_TO_NAME: &str =
     "it is in no file, but its compiler can write names: java -XX:+UnlockDiagnosticVMOptions \
-                           -XX:+DumpPerfMapAtExit (while it runs: jcmd PID Compiler.perfmap), node --perf-basic-prof, DOTNET_PerfMapEnabled=1";
+                           -XX:+DumpPerfMapAtExit (while it runs: jcmd PID Compiler.perfmap), node --perf-basic-prof, \
+                           DOTNET_PerfMapEnabled=1";
 
 /// What to type next; adapts to what was found and to where the profile is.
 pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
