@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::{GroupId, OffReason, ThreadId};
+use convoy_model::{differs_by_chance, GroupId, OffReason, ThreadId};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::causes::cause;
@@ -34,7 +34,7 @@ const METHOD: &str =
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     let meetings = events.iter().filter(|e| e.class == EventClass::Straggler);
     // Of thousands of processes hardly one has threads that end apart.
-    let no_work = OnceCell::new();
+    let unseen = OnceCell::new();
     let mut all: Vec<Finding> = meetings
         .filter_map(|e| Meeting::of(cx.view, e).finding(cx, e))
         .collect();
@@ -42,7 +42,7 @@ pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
         cx.view
             .groups()
             .into_iter()
-            .filter_map(|g| at_the_end(cx, g, &no_work)),
+            .filter_map(|g| at_the_end(cx, g, &unseen)),
     );
     all
 }
@@ -313,39 +313,59 @@ fn uneven_work(here: &str, constant: bool) -> convoy_model::finding::Cause {
     )
 }
 
-/// Time that is no work, whoever they waited for so: that threads slept, as the scheduler saw it, and that they were kept from
-/// their processors beyond what the kernel's own count of that says (it misses most of it in some runs). Nanoseconds.
-fn no_work(view: &View) -> BTreeMap<ThreadId, f64> {
-    let (mut slept, mut kept) = (BTreeMap::new(), BTreeMap::new());
-    for off in view.model.sched.iter().flat_map(|sched| &sched.offs) {
-        let sums = match off.reason {
-            OffReason::Sleep => &mut slept,
-            OffReason::Preempted => &mut kept,
-            _ => continue,
-        };
-        *sums.entry(off.thread).or_insert(0.0) += off.sum_ns as f64;
+/// Time of a thread that is no work, as the scheduler saw it and the agent did not. Nanoseconds.
+#[derive(Debug, Default, Clone, Copy)]
+struct Unseen {
+    /// Asleep, whoever it waited for so.
+    slept: f64,
+    /// Beyond its known waits: for locks of the C library, which nobody intercepts.
+    futex: f64,
+    /// Kept from its processor beyond what the kernel's own count of that says (it misses most of it in some runs).
+    kept: f64,
+}
+
+impl Unseen {
+    fn of(view: &View) -> BTreeMap<ThreadId, Self> {
+        let mut all: BTreeMap<ThreadId, Self> = BTreeMap::new();
+        for off in view.model.sched.iter().flat_map(|sched| &sched.offs) {
+            let this = all.entry(off.thread).or_default();
+            match off.reason {
+                OffReason::Sleep => this.slept += off.sum_ns as f64,
+                OffReason::Futex => this.futex += off.sum_ns as f64,
+                OffReason::Preempted => this.kept += off.sum_ns as f64,
+                _ => {}
+            }
+        }
+        for (id, this) in &mut all {
+            if let Some(t) = view.thread(*id).map(|ix| &view.threads[ix]) {
+                this.futex = (this.futex - t.lock_wait - t.event_wait).max(0.0);
+                this.kept = (this.kept - t.run_delay).max(0.0);
+            }
+        }
+        all
     }
-    for (id, kept) in kept {
-        let counted = view.thread(id).map_or(0.0, |ix| view.threads[ix].run_delay);
-        *slept.entry(id).or_insert(0.0) += (kept - counted).max(0.0);
+
+    fn sum(self) -> f64 {
+        self.slept + self.futex + self.kept
     }
-    slept
 }
 
 /// Threads that are created together and end apart: whoever joins them waits for the last.
 fn at_the_end(
     cx: &Context,
     group: GroupId,
-    no_work: &OnceCell<BTreeMap<ThreadId, f64>>,
+    unseen: &OnceCell<BTreeMap<ThreadId, Unseen>>,
 ) -> Option<Finding> {
     let view = cx.view;
-    let work = |t: &ThreadTime| {
-        let none = no_work.get_or_init(|| self::no_work(view));
-        (t.busy() - none.get(&t.id).unwrap_or(&0.0)).max(0.0)
+    let unseen = |t: &ThreadTime| {
+        let all = unseen.get_or_init(|| Unseen::of(view));
+        all.get(&t.id).copied().unwrap_or_default()
     };
+    let work = |t: &ThreadTime| (t.busy() - unseen(t).sum()).max(0.0);
     let mut threads: Vec<_> = view.group_threads(group).filter(|t| !t.main).collect();
     threads.sort_by(|a, b| a.start.total_cmp(&b.start));
     let (mut saved, mut saved_max, mut stretch, mut cpu, mut last) = (0.0, 0.0, 0.0, 0.0, None);
+    let (mut means, mut most_beyond) = (0.0, 0.0);
     for batch in batches(&threads) {
         let length = batch.end - batch.start;
         let n = batch.threads.len() as f64;
@@ -360,12 +380,17 @@ fn at_the_end(
         // Uneven ends alone may be threads that had to wait: it must be the work that is uneven. Not the time either
         // that a hypervisor took, perhaps from this one thread.
         let taken = view.stolen() * (length / view.wall()).min(1.0);
-        let uneven = (work(slowest) - mean - taken * (n - 1.0) / n)
-            .max(0.0)
-            .min(early);
-        if uneven < 0.5 * cx.t.imbalance_ratio * length {
+        let beyond = (work(slowest) - mean - taken * (n - 1.0) / n).max(0.0);
+        let uneven = beyond.min(early);
+        // Those who wait for a lock more than for the end go on in the order in which they are given it, and trying
+        // to take it is not their work.
+        let locks = |t: &&ThreadTime| t.lock_wait + unseen(t).futex;
+        let by_locks = batch.threads.iter().map(locks).sum::<f64>() / n > early;
+        if uneven < 0.5 * cx.t.imbalance_ratio * length || by_locks {
             continue;
         }
+        means += mean;
+        most_beyond += beyond;
         saved += uneven;
         saved_max += early;
         stretch += length;
@@ -385,7 +410,7 @@ fn at_the_end(
         sure: SURE,
     };
     let thread = last?;
-    if saved < cx.t.waited_ratio * view.wall() {
+    if saved < cx.t.waited_ratio * view.wall() || most_beyond < differs_by_chance(means) {
         return None;
     }
     let name = view.group_name(group);

@@ -6,12 +6,12 @@ use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
-/// Two threads on two CPUs that work 60 and 100 ms. Of the machine's time a hypervisor took so much.
-fn is_straggler(stolen_ns: u64) -> bool {
+/// Two threads on two CPUs that work for so many milliseconds each. Of the machine's time a hypervisor took so much.
+fn is_straggler(works: [u64; 2], stolen_ns: u64) -> bool {
     let mut b = ProfileBuilder::new("app");
-    b.cpus(2).wall(ms(100));
+    b.cpus(2).wall(ms(works[1]));
     let at = b.site("main", "app.c", 10);
-    for work in [ms(60), ms(100)] {
+    for work in works.map(ms) {
         let part = b
             .thread("part")
             .start("part", "app.c", 1)
@@ -28,9 +28,36 @@ fn is_straggler(stolen_ns: u64) -> bool {
 
 #[test]
 fn what_a_hypervisor_may_have_taken_from_the_last_thread_is_not_uneven_work() {
-    assert!(is_straggler(0));
-    assert!(is_straggler(ms(2)));
-    assert!(!is_straggler(ms(40)));
+    assert!(is_straggler([600, 1000], 0));
+    assert!(is_straggler([600, 1000], ms(20)));
+    assert!(!is_straggler([600, 1000], ms(400)));
+}
+
+#[test]
+fn equal_work_differs_by_chance_more_in_a_short_run() {
+    assert!(!is_straggler([60, 100], 0));
+    assert!(is_straggler([20, 100], 0));
+}
+
+/// A hundred times two threads that work for 6 and 10 ms: chance would have it another way in some.
+#[test]
+fn what_is_uneven_again_and_again_is_not_by_chance() {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(ms(1000));
+    let at = b.site("main", "app.c", 10);
+    for begin in (0..100).map(|i| ms(10 * i)) {
+        for work in [ms(6), ms(10)] {
+            let part = b
+                .thread("part")
+                .start("part", "app.c", 1)
+                .lives(begin, begin + work)
+                .cpu(work)
+                .id();
+            b.join(0, part, at, work);
+        }
+    }
+    let analysis = analyze(&Model::build(b.build()), &Thresholds::default());
+    assert!(analysis.findings.iter().any(|f| f.id == "straggler"));
 }
 
 #[test]

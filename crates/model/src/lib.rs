@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod chance;
 pub mod finding;
 mod kinds;
 mod label;
@@ -46,6 +47,7 @@ pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
     compiled.is_some_and(languages::is_runtimes_own)
 }
 
+pub use chance::differs_by_chance;
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use lines::*;
 pub use nouns::*;

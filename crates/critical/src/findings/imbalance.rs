@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{GroupId, OffReason, ProcessId, SchedSource, SchedThread, ThreadId, Waker};
+use convoy_model::{
+    differs_by_chance, GroupId, OffReason, ProcessId, SchedSource, SchedThread, ThreadId, Waker,
+};
 
+use super::lock_places::lets_go;
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::low_cm;
@@ -25,11 +28,6 @@ const ITSELF: f64 = 0.3;
 const HELPS: f64 = 0.1;
 /// Share of the others' waiting that must be for members.
 const FOR_MEMBERS: f64 = 0.5;
-/// The same work takes more or less CPU time on a processor that shares its core, its clock or its host with others:
-/// by this share over a stretch of this length, in nanoseconds, and by chance another way in the next one. (Two
-/// equal processes on two virtual processors: 126 and 237 ms, 153 and 230 ms.)
-const SPEED_VARIES: f64 = 0.35;
-const SPEED_STRETCH: f64 = 250e6;
 /// Share of what was lost for members that may be time after their ends, where members meet in between.
 const ENDS: f64 = 0.8;
 /// Waits of the one process for the other that make a habit, and how often, as a share of them, the other waits for the one.
@@ -251,7 +249,7 @@ fn judge_by(
     // Who waits at barriers waits for the same one again and again; ends are compared only once.
     if lost.all <= 0.0
         || lost.known < FOR_MEMBERS * lost.all
-        || (lost.gone > ENDS * lost.known && most - mean < by_chance(mean))
+        || (lost.gone > ENDS * lost.known && most - mean < differs_by_chance(mean))
     {
         return None;
     }
@@ -351,11 +349,6 @@ fn judge_by(
     ))
 }
 
-/// By how much equal work may differ in time, in nanoseconds.
-fn by_chance(work: f64) -> f64 {
-    SPEED_VARIES * (work * SPEED_STRETCH).sqrt()
-}
-
 fn pid_of(view: &View, id: ProcessId) -> u32 {
     let process = view.model.processes.get(id.0 as usize);
     process.map_or(0, |p| p.pid)
@@ -434,6 +427,8 @@ fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: b
         };
         let ns = wake.wait_ns as f64;
         match wake.waker {
+            // A lock is let go by who holds it, not by who has more to do.
+            Waker::Thread(_, at) if !processes && lets_go(view, off, at) => {}
             // Its own threads are its own affair.
             Waker::Thread(waker, _) if processes && (of.has(waker) || view.is_helper(waker)) => {}
             Waker::Thread(waker, _) => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{Model, OffCpu, ProcessId, SiteId};
 
+use super::holder_off_cpu::is_lock;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::view::View;
 
@@ -77,6 +78,14 @@ pub(crate) fn sign_of_a_lock(
         })
     });
     in_one.then_some(sign)
+}
+
+/// Whether who ended a wait let a lock go there: one that is known, or that the functions tell by their names.
+pub(crate) fn lets_go(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool {
+    let model = view.model;
+    is_lock(view, off.object)
+        || is_named(model, off.site, waker)
+        || are_a_pair(model, off.site, waker)
 }
 
 /// Whether waiter and waker are in functions of locks.

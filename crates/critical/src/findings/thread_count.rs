@@ -4,7 +4,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
 use convoy_model::{OffReason, Waker};
 
-use super::holder_off_cpu::is_lock;
+use super::lock_places::lets_go;
 use super::Context;
 use crate::gain::{Saving, SWITCH_NS};
 use crate::text::{cause, evidence};
@@ -135,14 +135,14 @@ fn own_wakes(cx: &Context) -> (f64, f64) {
     let view = cx.view;
     let (mut elsewhere, mut from_locks) = (0.0, 0.0);
     for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
+        let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
         };
         let worker = view.workers.contains(&off.thread) && off.reason == OffReason::Futex;
         if !worker || view.role(off.thread) != view.role(waker) {
             continue;
         }
-        if is_lock(view, off.object) {
+        if lets_go(view, off, site) {
             from_locks += wake.n as f64;
         } else {
             elsewhere += wake.n as f64;
