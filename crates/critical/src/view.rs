@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{
     GroupId, Model, NameId, ObjectId, OffCpu, OffReason, ProcessId, Sched, SchedThread, SiteFrame,
-    SiteId, Thread, ThreadId,
+    SiteId, SpinKind, Thread, ThreadId,
 };
 
 use crate::levels::low;
@@ -39,6 +39,8 @@ pub(crate) struct View<'a> {
     pub(crate) threads: BTreeMap<ThreadId, &'a SchedThread>,
     /// Active in loops that wait, on a processor or not.
     pub(crate) spun: BTreeMap<ThreadId, f64>,
+    /// Of `spun`, in loops that try to take a lock.
+    pub(crate) spun_for_locks: BTreeMap<ThreadId, f64>,
     pub(crate) workers: BTreeSet<ThreadId>,
     pub(crate) workers_at_once: usize,
     /// The most threads that can work at once.
@@ -77,9 +79,14 @@ impl<'a> View<'a> {
             n_min.max(LEAST_LOW).min(useful)
         };
         let work = |th: &SchedThread| th.cpu_work_ns() as f64;
-        let mut spun: BTreeMap<ThreadId, f64> = BTreeMap::new();
-        for slice in sched.slices.iter().filter(|s| s.spin.is_some()) {
-            *spun.entry(slice.thread).or_default() += slice.active_ns as f64;
+        let (mut spun, mut spun_for_locks) = (BTreeMap::new(), BTreeMap::new());
+        for (slice, id) in sched.slices.iter().filter_map(|s| Some((s, s.spin?))) {
+            let ns = slice.active_ns as f64;
+            *spun.entry(slice.thread).or_insert(0.0) += ns;
+            let of = sched.loops.get(id.0 as usize);
+            if of.is_some_and(|of| of.kind == SpinKind::Lock) {
+                *spun_for_locks.entry(slice.thread).or_insert(0.0) += ns;
+            }
         }
         Self {
             model,
@@ -90,6 +97,7 @@ impl<'a> View<'a> {
             cpus,
             threads: sched.threads.iter().map(|th| (th.thread, th)).collect(),
             spun,
+            spun_for_locks,
             workers,
             workers_at_once,
             useful,

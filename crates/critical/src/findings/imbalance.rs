@@ -76,8 +76,12 @@ impl Member<'_> {
     }
 
     fn spun(&self, view: &View) -> f64 {
-        let of = |th: &&SchedThread| view.spun.get(&th.thread).copied();
-        self.threads.iter().filter_map(of).sum()
+        self.of(&view.spun)
+    }
+
+    fn of(&self, sums: &BTreeMap<ThreadId, f64>) -> f64 {
+        let ids = self.threads.iter().map(|th| th.thread);
+        ids.filter_map(|id| sums.get(&id)).sum()
     }
 
     fn start(&self) -> u64 {
@@ -387,7 +391,8 @@ fn is_fed(view: &View, members: &[Member], busiest_at: usize, processes: bool) -
 #[derive(Debug, Default)]
 struct NotWorked {
     all: f64,
-    /// Of `all`, for other members: waits that they ended, busy waiting, and `gone`.
+    /// Of `all`, for other members: waits that they ended, busy waiting, and `gone`. Not for locks: who holds one lets it go,
+    /// not who has more to do.
     known: f64,
     /// Between the end of their own work and that of the busiest one's.
     gone: f64,
@@ -410,8 +415,13 @@ fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: b
         } else {
             other.sum(|th| th.blocked_ns)
         };
+        let for_locks = if processes {
+            0.0
+        } else {
+            other.of(&view.spun_for_locks)
+        };
         lost += blocked + gone + spun;
-        known += gone + spun;
+        known += gone + spun - for_locks;
         ended += gone;
     }
     if view.sched.source == SchedSource::Perf {
@@ -427,7 +437,6 @@ fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: b
         };
         let ns = wake.wait_ns as f64;
         match wake.waker {
-            // A lock is let go by who holds it, not by who has more to do.
             Waker::Thread(_, at) if !processes && lets_go(view, off, at) => {}
             // Its own threads are its own affair.
             Waker::Thread(waker, _) if processes && (of.has(waker) || view.is_helper(waker)) => {}
