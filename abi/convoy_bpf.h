@@ -94,6 +94,7 @@ struct cv_bpf_control {
 	uint32_t adopting;      /* running processes are being adopted: forks look at the list, too */
 	uint64_t adopted;       /* threads found running; atomic */
 	uint64_t lives_lost;    /* forks, execs, exits that could not be told; atomic */
+	uint64_t programs;      /* processes forked, programs executed: their names are to be had only soon; atomic */
 };
 
 /* ---- records of the ring buffer ------------------------------------------------------------ */

@@ -15,6 +15,14 @@ static __always_inline void count_lost_life(void)
 		__sync_fetch_and_add(&shared->lives_lost, 1);
 }
 
+static __always_inline void count_program(void)
+{
+	struct cv_bpf_control *shared = the_control();
+
+	if (shared)
+		__sync_fetch_and_add(&shared->programs, 1);
+}
+
 /* Starts recording a thread. Null if another processor was faster, or if there is no memory. */
 static __always_inline struct task *start_recording(struct task_struct *task)
 {
@@ -73,6 +81,8 @@ int on_fork(uint64_t *ctx)
 		return 0;
 	life->other = parent->pid;
 	bpf_ringbuf_submit(life, BPF_RB_NO_WAKEUP);
+	if (child->pid == child->tgid)
+		count_program();
 	return 0;
 }
 
@@ -93,6 +103,7 @@ int on_exec(uint64_t *ctx)
 		return 0;
 	life->other = (uint32_t)ctx[1];
 	bpf_ringbuf_submit(life, BPF_RB_NO_WAKEUP);
+	count_program();
 	return 0;
 }
 

@@ -10,8 +10,11 @@
 #include "ring.h"
 
 #define PAGE 4096ull
-/* One stack in so many is copied although its place is known: what is below it may have changed. */
+/* One stack in so many is copied although its place is known: what is below it may have changed. Of a thread of which
+ * so many were copied, fewer are, and go on to tell the paths apart: each event counts for the latest one. */
 #define KNOWN_EVERY 8
+#define COPIED_OFTEN 512
+#define KNOWN_SELDOM 64
 /* One copy in so many looks anew where the stack ends. */
 #define LOOK_AGAIN_EVERY 256
 
@@ -58,8 +61,10 @@ static __always_inline bool is_known(const struct task *task, uint32_t key)
 /* Whether a stack of this place should be sent. The helper that draws numbers costs more than the rest. */
 static __always_inline bool wants_copy(struct task *task, uint32_t key)
 {
+	uint32_t every = task->copied < COPIED_OFTEN ? KNOWN_EVERY : KNOWN_SELDOM;
+
 	task->random = task->random * 1664525 + 1013904223;
-	return !is_known(task, key) || (task->random >> 16) % KNOWN_EVERY == 0;
+	return !is_known(task, key) || ((task->random >> 16) & (every - 1)) == 0;
 }
 
 /* Takes one copy from this processor's allowance. Half of what can be saved up is for new places. */
@@ -131,6 +136,8 @@ static __noinline void send_stack(void *ctx, struct task *task, const struct cal
 		if (send(scratch, 0, copy_user(task, scratch->bytes, call->sp))) {
 			if (is_new)
 				task->known[(task->random >> 24 & 1 ? call->key >> 8 : call->key) % KNOWN_PLACES] = call->key;
+			else if (task->copied < COPIED_OFTEN)
+				task->copied++;
 			return;
 		}
 	}

@@ -48,11 +48,12 @@ mirror! {
     }
 
     /// What is told to the programs while they run, and back.
-    BpfControl = "struct cv_bpf_control", 24 bytes {
+    BpfControl = "struct cv_bpf_control", 32 bytes {
         adopt_parent: u32,
         adopting: u32,
         adopted: u64,
         lives_lost: u64,
+        programs: u64,
     }
 
     /// What every record of the ring buffer begins with.

@@ -150,6 +150,10 @@ pub(crate) trait Sink {
 pub(crate) trait EventSource: Send {
     /// What kind it is.
     fn kind(&self) -> SchedSource;
+    /// Whether something came in that should be delivered soon: it may be gone, or there may be no room for more.
+    fn is_pressing(&mut self) -> bool {
+        true
+    }
     /// Delivers what has come in. Called every few milliseconds; `last`: nothing will come after, so what is
     /// still held back for the sake of order goes out, too.
     fn drain(&mut self, sink: &mut dyn Sink, last: bool);

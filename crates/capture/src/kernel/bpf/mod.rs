@@ -67,6 +67,8 @@ pub(crate) struct BpfSource {
     last_ts: u64,
     /// Everything up to here has been delivered.
     upto_ns: u64,
+    /// Programs that began, when last looked at.
+    programs: u64,
     warnings: Vec<Trouble>,
 }
 
@@ -96,6 +98,7 @@ impl BpfSource {
             blocked: BlockedStacks::new(),
             last_ts: 0,
             upto_ns: now_ns(),
+            programs: 0,
             warnings,
         })
     }
@@ -145,6 +148,13 @@ impl BpfSource {
 impl EventSource for BpfSource {
     fn kind(&self) -> SchedSource {
         SchedSource::Bpf
+    }
+
+    fn is_pressing(&mut self) -> bool {
+        let programs = self.control.word(offset_of!(BpfControl, programs));
+        let programs = programs.load(Ordering::Relaxed);
+        let is_new = std::mem::replace(&mut self.programs, programs) != programs;
+        is_new || self.rings.is_filling() || self.records.is_filling()
     }
 
     fn drain(&mut self, sink: &mut dyn Sink, last: bool) {
