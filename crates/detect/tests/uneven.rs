@@ -84,3 +84,35 @@ fn time_that_the_scheduler_kept_a_thread_from_its_processor_is_not_uneven_work()
     let analysis = analyze(&Model::build(profile), &Thresholds::default());
     assert!(!analysis.findings.iter().any(|f| f.id == "straggler"));
 }
+
+/// Two threads that work for 400 and 1000 ms, and each wait that long for a lock that nobody intercepts.
+fn is_straggler_at_a_lock(waits: u64) -> bool {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(ms(1000 + waits));
+    let at = b.site("main", "app.c", 10);
+    let print = b.site("print", "app.c", 20);
+    let mut sched = Schedule::new();
+    for work in [400, 1000].map(ms) {
+        let life = work + ms(waits);
+        let part = b
+            .thread("part")
+            .start("part", "app.c", 1)
+            .lives(0, life)
+            .cpu(work)
+            .id();
+        b.join(0, part, at, life);
+        sched.runs(part, print, work / 2);
+        sched.waits(part, Wait::new(OffReason::Futex, print), ms(waits));
+        sched.runs(part, print, work / 2);
+    }
+    let mut profile = b.build();
+    sched.put_into(&mut profile);
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
+    analysis.findings.iter().any(|f| f.id == "straggler")
+}
+
+#[test]
+fn who_waits_for_a_lock_more_than_for_the_end_is_given_it_by_luck() {
+    assert!(is_straggler_at_a_lock(200));
+    assert!(!is_straggler_at_a_lock(400));
+}

@@ -1,7 +1,7 @@
 //! thread-imbalance, too-many-threads, too-few-threads.
 
 use convoy_model::finding::Subject;
-use convoy_model::{Model, OffReason};
+use convoy_model::{Model, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -9,8 +9,14 @@ use crate::kit::{analysis, ids, model, only, workers};
 
 /// Four threads work so many ms each and then wait for the last one.
 fn barrier(work_ms: [u64; 4]) -> Model {
+    waits_in("meet", "meet", work_ms)
+}
+
+/// The same in this function, until the last one is in that.
+fn waits_in(waits: &str, ends: &str, work_ms: [u64; 4]) -> Model {
     let mut p = ProfileBuilder::new("solver");
-    let (work, meet) = (p.site("work", "s.c", 10), p.site("meet", "s.c", 20));
+    let work = p.site("work", "s.c", 10);
+    let (meet, end) = (p.site(waits, "s.c", 20), p.site(ends, "s.c", 20));
     let threads = work_ms.map(|_| p.thread("solver").start("work", "s.c", 9).cpu(1).id());
     let longest = work_ms.iter().max().unwrap();
     let at = work_ms.iter().position(|w| w == longest).unwrap();
@@ -20,12 +26,39 @@ fn barrier(work_ms: [u64; 4]) -> Model {
             s.runs(t, work, ms(w));
             s.waits(
                 t,
-                Wait::futex(meet, 0x100).woken_by(threads[at], meet),
+                Wait::futex(meet, 0x100).woken_by(threads[at], end),
                 ms(longest - w),
             );
         }
     }
     model(p, s)
+}
+
+/// The same, on the processor.
+fn spins_in(kind: SpinKind, work_ms: [u64; 4]) -> Model {
+    let mut p = ProfileBuilder::new("solver");
+    let (work, meet) = (p.site("work", "s.c", 10), p.site("meet", "s.c", 20));
+    let frame = p.frame("meet", "s.c", 21);
+    let threads = work_ms.map(|_| p.thread("solver").start("work", "s.c", 9).cpu(1).id());
+    let longest = work_ms.iter().max().unwrap();
+    let mut s = Schedule::new();
+    let spin = s.spin_loop(kind, Some(frame));
+    for _ in 0..10 {
+        for (&t, &w) in threads.iter().zip(&work_ms) {
+            s.runs(t, work, ms(w)).spins(t, meet, spin, ms(longest - w));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn who_waits_for_a_lock_does_not_wait_for_who_has_more_to_do() {
+    let work = [100, 40, 40, 40];
+    let uneven = |model: &Model| ids(&analysis(model)).contains(&"thread-imbalance");
+    assert!(uneven(&waits_in("next_phase", "end_phase", work)));
+    assert!(!uneven(&waits_in("table_lock", "table_unlock", work)));
+    assert!(uneven(&spins_in(SpinKind::Pause, work)));
+    assert!(!uneven(&spins_in(SpinKind::Lock, work)));
 }
 
 #[test]
