@@ -72,7 +72,7 @@ fn finding(
         return None;
     }
     let handed = handed_over(view, process);
-    if handed < WOKEN {
+    if handed < WOKEN || started.are_many(view, process) {
         return None;
     }
     let threads = || view.of_process(process);

@@ -18,6 +18,10 @@ const ONE: (f64, f64) = (0.8, 1.2);
 const ENDS: &str = "runtime.goexit";
 const FIRST: &str = "runtime.main";
 const RUNTIME: &str = "runtime.";
+/// What makes one...
+const MAKES: &str = "runtime.newproc";
+/// ... in less than a microsecond: samples in it from which on they are made all the time.
+const MADE: u64 = 2;
 /// What the compiler makes of a call in a `go` statement, and of a function without a name: what they call says more, if
 /// that is nearly all that they do.
 const NAMELESS: [&str; 2] = [".gowrap", ".func"];
@@ -112,11 +116,36 @@ impl Started<'_> {
         shown.map_or_else(String::new, |frame| frame.whole().label())
     }
 
+    /// Whether they are made all the time: what looks like one that is always at work is one after the other.
+    pub(super) fn are_many(&self, view: &View, process: ProcessId) -> bool {
+        let Some(first) = self.first else {
+            return false;
+        };
+        let samples = view.model.samples();
+        let made = samples.filter(|(slice, site)| {
+            site.is_some_and(|site| makes(site, &first.function))
+                && view.process(slice.thread) == process
+        });
+        made.map(|(slice, _)| slice.n).sum::<u64>() >= MADE
+    }
+
     /// Whether one of them is at work in the mean where two threads are or more.
     pub(super) fn is_one(&self, view: &View) -> bool {
         let (worked, passed) = (two(&self.by_working), two(&view.sched.working));
         passed >= TOGETHER * view.wall && (ONE.0..ONE.1).contains(&(worked / passed))
     }
+}
+
+/// Whether a goroutine is made there that begins in a function without a name of the one that makes it: `work` makes
+/// `work.func1`.
+fn makes(site: &Site, function: &str) -> bool {
+    let mut outwards = site.frames.iter();
+    if !outwards.any(|frame| frame.function.starts_with(MAKES)) {
+        return false;
+    }
+    let maker = outwards.find(|frame| !frame.function.starts_with(RUNTIME));
+    let inner = maker.and_then(|maker| function.strip_prefix(maker.function.as_str()));
+    inner.is_some_and(|inner| inner.starts_with('.'))
 }
 
 /// How many goroutines of a kind are at work in the mean where two threads are or more; one, where that is seldom. What no sample

@@ -15,12 +15,15 @@ struct Server {
     ready: &'static str,
     /// Both have nothing to do for so long of each 10 ms.
     idle_ms: u64,
+    /// What makes goroutines now and then.
+    maker: &'static str,
 }
 
 const SERVER: Server = Server {
     beside: "main.handle",
     ready: "runtime.chansend.send.goready.func1",
     idle_ms: 0,
+    maker: "main.main",
 };
 
 impl Server {
@@ -38,6 +41,7 @@ impl Server {
             .map(|first| go_stack(&mut p, &["main.parse", first, "runtime.goexit"]));
         let idle = go_stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
         let ready = go_stack(&mut p, &[self.ready, "runtime.mstart"]);
+        let makes = go_stack(&mut p, &["runtime.newproc", self.maker, "runtime.goexit"]);
         let ids = workers(&mut p, 2);
         let mut s = Schedule::new();
         for at in 0..120 {
@@ -45,7 +49,12 @@ impl Server {
             let handed = Wait::futex(idle, 0x100).woken_by(serves, ready);
             s.runs(serves, encode, ms(10 - self.idle_ms));
             s.waits(asks, handed, ms(5));
-            s.runs(asks, handle[at / 2 % 2], ms(5));
+            let beside = if at % 60 == 0 {
+                makes
+            } else {
+                handle[at / 2 % 2]
+            };
+            s.runs(asks, beside, ms(5));
             if self.idle_ms > 0 {
                 s.waits(serves, Wait::futex(idle, 0x200), ms(self.idle_ms));
             }
@@ -90,6 +99,12 @@ fn of_the_first_goroutine_less_is_expected() {
 fn two_that_began_in_one_function_are_no_stage() {
     let beside = "main.newRegistry.gowrap1";
     assert_eq!(Server { beside, ..SERVER }.stage(), None);
+}
+
+#[test]
+fn those_that_are_made_all_the_time_are_no_stage() {
+    let maker = "main.newRegistry";
+    assert_eq!(Server { maker, ..SERVER }.stage(), None);
 }
 
 #[test]
