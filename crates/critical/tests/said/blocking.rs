@@ -98,6 +98,20 @@ fn page_faults_and_the_address_space_have_their_own_ids() {
     }
 }
 
+#[test]
+fn pages_that_a_program_reads_of_itself_are_its_start() {
+    let said = |faults: u64| {
+        let mut m = somebody_blocks(OffReason::PageFault, true);
+        let offs = m.sched.iter_mut().flat_map(|sched| &mut sched.offs);
+        let mut offs = offs.filter(|off| off.reason == OffReason::PageFault);
+        offs.next().expect("a fault").n = faults;
+        assert!(offs.next().is_none());
+        ids(&analysis(&m))
+    };
+    assert_eq!(said(60), ["page-faults"]);
+    assert_eq!(said(40), [""; 0]);
+}
+
 /// Three threads take turns in a section of 5 ms that is left elsewhere in the same function, or not.
 fn convoy(unlock_in_same_function: bool, held_off_cpu: bool, with_object: bool) -> Model {
     let held = held_off_cpu.then_some((OffReason::Sync, "/var/log/app.log"));
