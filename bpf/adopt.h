@@ -48,7 +48,6 @@ int on_task(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct cv_bpf_init init = {.kind = CV_BPF_INIT, .nr = -1};
-	struct cv_bpf_control *shared;
 	uint32_t tgid;
 
 	if (!task)
@@ -58,14 +57,12 @@ int on_task(struct bpf_iter__task *ctx)
 		return 0;
 	if (task_of(task) || !start_recording(task))
 		return 0;
-	shared = the_control();
-	if (shared)
-		__sync_fetch_and_add(&shared->adopted, 1);
+	COUNT(adopted);
 	init.tid = task->pid;
 	init.tgid = tgid;
 	bpf_probe_read_kernel(init.comm, sizeof(init.comm), task->comm);
 	look(task, &init);
 	if (bpf_ringbuf_output(&records, &init, sizeof(init), BPF_RB_NO_WAKEUP))
-		count_lost_life();
+		COUNT(lives_lost);
 	return 0;
 }

@@ -7,29 +7,13 @@
  */
 #include "stack.h"
 
-static __always_inline void count_lost_life(void)
-{
-	struct cv_bpf_control *shared = the_control();
-
-	if (shared)
-		__sync_fetch_and_add(&shared->lives_lost, 1);
-}
-
-static __always_inline void count_program(void)
-{
-	struct cv_bpf_control *shared = the_control();
-
-	if (shared)
-		__sync_fetch_and_add(&shared->programs, 1);
-}
-
 /* Starts recording a thread. Null if another processor was faster, or if there is no memory. */
 static __always_inline struct task *start_recording(struct task_struct *task)
 {
 	struct task *own = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!own) {
-		count_lost_life();
+		COUNT(lives_lost);
 		return 0;
 	}
 	return __sync_val_compare_and_swap(&own->told, 0, 1) ? 0 : own;
@@ -40,7 +24,7 @@ static __always_inline struct cv_bpf_life *new_life(uint32_t kind, struct task_s
 	struct cv_bpf_life *life = bpf_ringbuf_reserve(&records, sizeof(*life), 0);
 
 	if (!life) {
-		count_lost_life();
+		COUNT(lives_lost);
 		return 0;
 	}
 	life->ts_ns = bpf_ktime_get_ns();
@@ -82,7 +66,7 @@ int on_fork(uint64_t *ctx)
 	life->other = parent->pid;
 	bpf_ringbuf_submit(life, BPF_RB_NO_WAKEUP);
 	if (child->pid == child->tgid)
-		count_program();
+		COUNT(programs);
 	return 0;
 }
 
@@ -103,7 +87,7 @@ int on_exec(uint64_t *ctx)
 		return 0;
 	life->other = (uint32_t)ctx[1];
 	bpf_ringbuf_submit(life, BPF_RB_NO_WAKEUP);
-	count_program();
+	COUNT(programs);
 	return 0;
 }
 

@@ -98,6 +98,15 @@ static __always_inline struct cv_bpf_control *the_control(void)
 	return bpf_map_lookup_elem(&control, &zero);
 }
 
+/* Adds one to a field of the control. */
+#define COUNT(field)                                                                                                   \
+	do {                                                                                                           \
+		struct cv_bpf_control *shared_ = the_control();                                                        \
+                                                                                                                       \
+		if (shared_)                                                                                           \
+			__sync_fetch_and_add(&shared_->field, 1);                                                      \
+	} while (0)
+
 static __always_inline struct cv_bpf_ring *this_ring(void)
 {
 	uint32_t cpu = bpf_get_smp_processor_id();

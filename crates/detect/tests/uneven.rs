@@ -3,27 +3,40 @@
 
 use convoy_detect::{analyze, Thresholds};
 use convoy_model::{Model, OffReason};
+use convoy_profile::Profile;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
+/// A program on two CPUs that runs for so long, and where its main thread waits for others.
+fn app(wall_ns: u64) -> (ProfileBuilder, u32) {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(wall_ns);
+    let at = b.site("main", "app.c", 10);
+    (b, at)
+}
+
+/// A thread of the group that is looked at, from `begin` on for `life`, of which it works for `cpu`; main waits for it at `at`.
+fn part(b: &mut ProfileBuilder, at: u32, begin: u64, life: u64, cpu: u64) -> u32 {
+    let thread = b.thread("part").start("part", "app.c", 1);
+    let part = thread.lives(begin, begin + life).cpu(cpu).run_delay(0).id();
+    b.join(0, part, at, life);
+    part
+}
+
+fn has_straggler(profile: Profile) -> bool {
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
+    analysis.findings.iter().any(|f| f.id == "straggler")
+}
+
 /// Two threads on two CPUs that work for so many milliseconds each. Of the machine's time a hypervisor took so much.
 fn is_straggler(works: [u64; 2], stolen_ns: u64) -> bool {
-    let mut b = ProfileBuilder::new("app");
-    b.cpus(2).wall(ms(works[1]));
-    let at = b.site("main", "app.c", 10);
+    let (mut b, at) = app(ms(works[1]));
     for work in works.map(ms) {
-        let part = b
-            .thread("part")
-            .start("part", "app.c", 1)
-            .lives(0, work)
-            .cpu(work)
-            .id();
-        b.join(0, part, at, work);
+        part(&mut b, at, 0, work, work);
     }
     let mut profile = b.build();
     profile.meta.stolen_ns = stolen_ns;
-    let analysis = analyze(&Model::build(profile), &Thresholds::default());
-    analysis.findings.iter().any(|f| f.id == "straggler")
+    has_straggler(profile)
 }
 
 #[test]
@@ -42,73 +55,44 @@ fn equal_work_differs_by_chance_more_in_a_short_run() {
 /// A hundred times two threads that work for 6 and 10 ms: chance would have it another way in some.
 #[test]
 fn what_is_uneven_again_and_again_is_not_by_chance() {
-    let mut b = ProfileBuilder::new("app");
-    b.cpus(2).wall(ms(1000));
-    let at = b.site("main", "app.c", 10);
+    let (mut b, at) = app(ms(1000));
     for begin in (0..100).map(|i| ms(10 * i)) {
         for work in [ms(6), ms(10)] {
-            let part = b
-                .thread("part")
-                .start("part", "app.c", 1)
-                .lives(begin, begin + work)
-                .cpu(work)
-                .id();
-            b.join(0, part, at, work);
+            part(&mut b, at, begin, work, work);
         }
     }
-    let analysis = analyze(&Model::build(b.build()), &Thresholds::default());
-    assert!(analysis.findings.iter().any(|f| f.id == "straggler"));
+    assert!(has_straggler(b.build()));
 }
 
 #[test]
 fn time_that_the_scheduler_kept_a_thread_from_its_processor_is_not_uneven_work() {
-    let mut b = ProfileBuilder::new("app");
-    b.cpus(2).wall(ms(100));
-    let at = b.site("main", "app.c", 10);
+    let (mut b, at) = app(ms(100));
     let mut sched = Schedule::new();
     for kept in [0, ms(40)] {
-        let part = b
-            .thread("part")
-            .start("part", "app.c", 1)
-            .lives(0, ms(60) + kept)
-            .cpu(ms(60))
-            .run_delay(0)
-            .id();
-        b.join(0, part, at, ms(60) + kept);
+        let part = part(&mut b, at, 0, ms(60) + kept, ms(60));
         sched.runs(part, at, ms(30));
         sched.waits(part, Wait::new(OffReason::Preempted, at), kept);
         sched.runs(part, at, ms(30));
     }
     let mut profile = b.build();
     sched.put_into(&mut profile);
-    let analysis = analyze(&Model::build(profile), &Thresholds::default());
-    assert!(!analysis.findings.iter().any(|f| f.id == "straggler"));
+    assert!(!has_straggler(profile));
 }
 
 /// Two threads that work for 400 and 1000 ms, and each wait that long for a lock that nobody intercepts.
 fn is_straggler_at_a_lock(waits: u64) -> bool {
-    let mut b = ProfileBuilder::new("app");
-    b.cpus(2).wall(ms(1000 + waits));
-    let at = b.site("main", "app.c", 10);
+    let (mut b, at) = app(ms(1000 + waits));
     let print = b.site("print", "app.c", 20);
     let mut sched = Schedule::new();
     for work in [400, 1000].map(ms) {
-        let life = work + ms(waits);
-        let part = b
-            .thread("part")
-            .start("part", "app.c", 1)
-            .lives(0, life)
-            .cpu(work)
-            .id();
-        b.join(0, part, at, life);
+        let part = part(&mut b, at, 0, work + ms(waits), work);
         sched.runs(part, print, work / 2);
         sched.waits(part, Wait::new(OffReason::Futex, print), ms(waits));
         sched.runs(part, print, work / 2);
     }
     let mut profile = b.build();
     sched.put_into(&mut profile);
-    let analysis = analyze(&Model::build(profile), &Thresholds::default());
-    analysis.findings.iter().any(|f| f.id == "straggler")
+    has_straggler(profile)
 }
 
 #[test]

@@ -13,9 +13,25 @@ use convoy_unwind::Unwinder;
 /// need not be.
 const WINDOW: usize = 2048;
 
-/// Of so many instructions the verdict is wanted at once. A program that comes by more is busy with other things than
-/// one loop: then only those that it comes by again are worth one.
+/// So many instructions are looked into at once. A program that comes by more is busy with other things than one loop, or one
+/// cache line: then only those that it comes by again are worth it.
 const AT_ONCE: usize = 300;
+
+/// Instructions met once, after those that were looked into at once.
+#[derive(Debug, Default)]
+pub(super) struct Met(HashSet<u64>);
+
+impl Met {
+    /// A thread was found at `pc`, of which nothing is known yet, as of `known` others: whether that is worth looking into it.
+    pub(super) fn is_due(&mut self, known: usize, pc: u64) -> bool {
+        known < AT_ONCE || !self.0.insert(pc)
+    }
+
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
 
 /// The function of an instruction in a file.
 #[derive(Debug, Clone)]
@@ -45,14 +61,13 @@ pub(super) enum Role {
 pub(crate) struct Code {
     functions: Map<u64, Function>,
     verdicts: Map<u64, Verdict>,
-    /// Met once, after those that were judged at once.
-    met: HashSet<u64>,
+    met: Met,
 }
 
 impl Code {
     /// A thread was found at `pc`: whether that is worth a verdict now.
     pub(super) fn is_due(&mut self, pc: u64) -> bool {
-        self.verdicts.len() < AT_ONCE || self.verdicts.contains_key(&pc) || !self.met.insert(pc)
+        self.verdicts.contains_key(&pc) || self.met.is_due(self.verdicts.len(), pc)
     }
 
     /// The function of the instruction at `pc`; `None` outside of files and where they have no symbols.

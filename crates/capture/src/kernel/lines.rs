@@ -5,12 +5,13 @@
 //! now of the one and now of the other. Which of that is a fault is decided when the report is made.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use convoy_profile::{StackIx, ThreadRef, LINE_BYTES as LINE};
 use convoy_sched::Map;
 use convoy_unwind::Unwinder;
 
+use super::code::Met;
 use super::images::Image;
 use super::operands::{around, at, Access, Around, Operand};
 use super::raw::General;
@@ -33,8 +34,6 @@ const INSTRUCTION: usize = 15;
 const PER_SECOND: u64 = 512 << 10;
 /// Instructions that are remembered of one image.
 const KNOWN: usize = 16_384;
-/// Of so many what they touch is wanted at once. In a program that comes by more, only of those that it comes by again.
-const AT_ONCE: usize = 300;
 
 /// A sample in user mode, as far as it tells of memory.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +51,8 @@ pub(super) struct Touch<'a> {
 pub(crate) struct Operands {
     /// In functions of files: they stay as they are.
     known: Map<u64, Around>,
-    /// The same, met once after those that were decoded at once.
-    met: HashSet<u64>,
+    /// Anywhere.
+    met: Met,
     /// Elsewhere: where threads were, and so an instruction begins, unless code was made anew.
     begins: BTreeSet<u64>,
 }
@@ -212,7 +211,7 @@ impl Lines {
 impl Operands {
     /// Decodes; `spent` grows by the bytes that it took.
     fn look(&mut self, unwinder: &mut Unwinder, ip: u64, spent: &mut u64) -> Option<Around> {
-        if self.known.len() >= AT_ONCE && self.met.len() < KNOWN && self.met.insert(ip) {
+        if self.met.len() < KNOWN && !self.met.is_due(self.known.len(), ip) {
             return None;
         }
         if let Some((lo, hi)) = unwinder.function(ip).map(|f| (f.lo, f.hi)) {

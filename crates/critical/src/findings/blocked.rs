@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::Evidence;
 use convoy_model::words::{count, duration};
-use convoy_model::{NameId, OffCpu, OffId, SiteId, Slice, ThreadId};
+use convoy_model::{NameId, OffCpu, OffId, ProcessId, SiteId, Slice, ThreadId};
 
 use super::Context;
 use crate::levels::{answerable, low, low_cm};
@@ -16,6 +16,10 @@ use crate::text::{evidence, time};
 const WAITED_FOR: f64 = 0.2;
 /// Or this share of the threads that can work at once is in such waits itself.
 const THEMSELVES: f64 = 0.5;
+
+/// Pages of itself and of its libraries that a process waits for until it has begun, if they are not in memory yet. (Two ranks of
+/// an MPI program with their launcher: 10 to 25 each.)
+const OF_A_START: u64 = 50;
 
 /// Waits of one kind, summed.
 #[derive(Debug, Default)]
@@ -86,9 +90,15 @@ impl Blocked {
             .collect()
     }
 
-    /// Whether all of it is in threads that are there for a small part of the run only: their start.
+    /// Whether all of it is in threads that are there for a small part of the run only, or no more than it takes for their
+    /// processes to begin.
     pub(crate) fn is_a_start(&self, cx: &Context) -> bool {
         const SHORT: f64 = 0.3;
+        let processes: BTreeSet<ProcessId> =
+            self.in_it.keys().map(|id| cx.view.process(*id)).collect();
+        if self.n < OF_A_START * processes.len() as u64 {
+            return true;
+        }
         let lives = self.in_it.iter().map(|(id, ns)| cx.view.life(*id) * ns);
         let lives: f64 = lives.sum();
         let all: f64 = self.in_it.values().sum();

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker};
-use convoy_profile::ObjectKind;
 
-use super::lock_places::sign_of_a_lock;
+use super::lock_places::{is_lock, sign_of_a_lock};
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
@@ -132,21 +131,6 @@ fn tells(off: &OffCpu, known_lock: bool) -> bool {
                 off.reason,
                 OffReason::Socket | OffReason::Pipe | OffReason::Poll
             ))
-}
-
-/// Whether the object is a lock, and not something that threads meet or wait for work at.
-pub(crate) fn is_lock(view: &View, id: Option<ObjectId>) -> bool {
-    let object = id.and_then(|id| view.model.objects.get(id.0 as usize));
-    object.is_some_and(|o| {
-        matches!(
-            o.kind,
-            ObjectKind::Mutex
-                | ObjectKind::RwLock
-                | ObjectKind::Spin
-                | ObjectKind::OmpLock
-                | ObjectKind::OmpCritical
-        )
-    })
 }
 
 impl Case {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, OffCpu, ProcessId, SiteId};
+use convoy_model::{Model, ObjectId, OffCpu, ProcessId, SiteId};
+use convoy_profile::ObjectKind;
 
-use super::holder_off_cpu::is_lock;
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::view::View;
 
@@ -56,11 +56,9 @@ pub(crate) fn sign_of_a_lock(
     waker: Option<SiteId>,
 ) -> Option<Sign> {
     let model = view.model;
-    if is_named(model, waiter, waker) {
-        return Some(Sign::Library);
-    }
-    if are_a_pair(model, waiter, waker) {
-        return Some(Sign::Names);
+    let by_name = sign_by_name(model, waiter, waker);
+    if by_name.is_some() {
+        return by_name;
     }
     if meet(model, waiter, waker) {
         return None;
@@ -82,10 +80,29 @@ pub(crate) fn sign_of_a_lock(
 
 /// Whether who ended a wait let a lock go there: one that is known, or that the functions tell by their names.
 pub(crate) fn lets_go(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool {
-    let model = view.model;
-    is_lock(view, off.object)
-        || is_named(model, off.site, waker)
-        || are_a_pair(model, off.site, waker)
+    is_lock(view, off.object) || sign_by_name(view.model, off.site, waker).is_some()
+}
+
+/// Whether the object is a lock, and not something that threads meet or wait for work at.
+pub(crate) fn is_lock(view: &View, id: Option<ObjectId>) -> bool {
+    let object = id.and_then(|id| view.model.objects.get(id.0 as usize));
+    object.is_some_and(|o| {
+        matches!(
+            o.kind,
+            ObjectKind::Mutex
+                | ObjectKind::RwLock
+                | ObjectKind::Spin
+                | ObjectKind::OmpLock
+                | ObjectKind::OmpCritical
+        )
+    })
+}
+
+fn sign_by_name(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> Option<Sign> {
+    if is_named(model, waiter, waker) {
+        return Some(Sign::Library);
+    }
+    are_a_pair(model, waiter, waker).then_some(Sign::Names)
 }
 
 /// Whether waiter and waker are in functions of locks.

@@ -8,9 +8,8 @@ use convoy_model::words::{count, duration, percent};
 use convoy_model::{GroupId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
-use super::holder_off_cpu::is_lock;
 use super::limiting_stage::is_team;
-use super::lock_places::sign_of_a_lock;
+use super::lock_places::{is_lock, sign_of_a_lock};
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{at_least, low};

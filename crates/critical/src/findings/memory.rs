@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{bare, OffCpu, OffId, OffReason, ProcessId, SiteId, ThreadId};
+use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, ThreadId};
 
 use super::blocked::Blocked;
 use super::Context;
@@ -18,9 +18,6 @@ const EXPECTED: f64 = 0.8;
 const KERNEL: f64 = 0.5;
 /// Waits that are contention: fewer are a start or an end.
 const WAITS: u64 = 20;
-/// Pages of itself and of its libraries that a process waits for until it has begun, if they are not in memory yet. (Two ranks of
-/// an MPI program with their launcher: 10 to 25 each.)
-const OF_A_START: u64 = 50;
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     page_faults(cx).into_iter().chain(memory_lock(cx)).collect()
@@ -28,10 +25,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 
 fn page_faults(cx: &Context) -> Option<Finding> {
     let blocked = blocked(cx, OffReason::PageFault);
-    let ids = blocked.in_it.keys();
-    let processes: BTreeSet<ProcessId> = ids.map(|id| cx.view.process(*id)).collect();
     // A build: each compiler reads itself in.
-    if blocked.is_a_start(cx) || blocked.n < OF_A_START * processes.len() as u64 {
+    if blocked.is_a_start(cx) {
         return None;
     }
     finding(cx, &blocked, |place, share| {

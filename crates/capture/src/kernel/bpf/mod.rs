@@ -67,8 +67,6 @@ pub(crate) struct BpfSource {
     last_ts: u64,
     /// Everything up to here has been delivered.
     upto_ns: u64,
-    /// Programs that began, when last looked at.
-    programs: u64,
     warnings: Vec<Trouble>,
 }
 
@@ -98,7 +96,6 @@ impl BpfSource {
             blocked: BlockedStacks::new(),
             last_ts: 0,
             upto_ns: now_ns(),
-            programs: 0,
             warnings,
         })
     }
@@ -152,9 +149,9 @@ impl EventSource for BpfSource {
 
     fn is_pressing(&mut self) -> bool {
         let programs = self.control.word(offset_of!(BpfControl, programs));
-        let programs = programs.load(Ordering::Relaxed);
-        let is_new = std::mem::replace(&mut self.programs, programs) != programs;
-        is_new || self.rings.is_filling() || self.records.is_filling()
+        programs.swap(0, Ordering::Relaxed) > 0
+            || self.rings.is_filling()
+            || self.records.is_filling()
     }
 
     fn drain(&mut self, sink: &mut dyn Sink, last: bool) {
