@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use convoy_capture::Scheduler;
 
 use crate::args::Running;
 use crate::exit::Status;
@@ -91,6 +92,11 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
         wanted.remarks.iter().for_each(Message::print);
     }
     let mut options = args.recording.options();
+    // Tracing makes sections longer and runs them from a cache that no stack of the kernel's can be unwound from: what
+    // the scheduler shows is of an undisturbed run.
+    if args.recording.scheduler.is_none() {
+        options.scheduler = Scheduler::Off;
+    }
     options.diagnose = Some(convoy_capture::Diagnose {
         sites: wanted.sites.clone(),
         every: args.every,

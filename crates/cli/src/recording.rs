@@ -63,8 +63,8 @@ pub struct Recording {
 
     /// Thread records per process; later threads share those of ended ones
     ///
-    /// A count. Cost: 15 KB of memory for each thread that runs.
-    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 8192,
+    /// A count. Cost: 12 KB of memory for each thread that runs, or has run and has a record of its own.
+    #[arg(long, value_name = "COUNT", hide_short_help = true, default_value_t = 4096,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub max_threads: u32,
 
@@ -84,9 +84,9 @@ pub struct Recording {
     /// Where context switches, wake-ups and samples come from
     ///
     /// They say which code runs while the others wait, why threads are off the CPUs and who wakes them, in any
-    /// language. Source: GAPP (ICPE'20).
-    #[arg(long, value_name = "SOURCE", value_enum, default_value = "auto")]
-    pub scheduler: Scheduler,
+    /// language. Source: GAPP (ICPE'20). [default: auto; of `convoy diagnose`: off]
+    #[arg(long, value_name = "SOURCE", value_enum)]
+    pub scheduler: Option<Scheduler>,
 
     /// CPU time between two samples of the running code
     ///
@@ -119,7 +119,7 @@ impl Recording {
             arena_bytes: self.arena_size << 20,
             session_parent: self.session_dir.clone(),
             force: self.force,
-            scheduler: match self.scheduler {
+            scheduler: match self.scheduler.unwrap_or(Scheduler::Auto) {
                 Scheduler::Auto => convoy_capture::Scheduler::Auto,
                 Scheduler::Bpf => convoy_capture::Scheduler::Bpf,
                 Scheduler::Perf => convoy_capture::Scheduler::Perf,

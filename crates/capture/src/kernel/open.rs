@@ -120,7 +120,7 @@ impl Tier {
         let bpf = || BpfSource::open(&options);
         match choice {
             Scheduler::Off => Ok(Self::without(
-                "the scheduler's events are switched off by --scheduler off",
+                "the scheduler's events were not asked for: --scheduler auto asks",
                 "",
             )),
             Scheduler::Bpf => Ok(Self::with_bpf(bpf()?)),
