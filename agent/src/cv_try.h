@@ -26,6 +26,12 @@ static inline void cv_try_begin(struct cv_try *y, struct cv_thread *t, uint64_t 
 		cv_try_begin_sampled(y);
 }
 
+/* Did the try before this one fail, at the same object? */
+static inline bool cv_try_again(const struct cv_try *y)
+{
+	return cv_work(y->t)->spin_obj == y->obj;
+}
+
 /* After it. `held`: the object is a lock that is held from now on. */
 void cv_try_failed(struct cv_try *y);
 void cv_try_got_slow(struct cv_try *y, bool held);
@@ -33,7 +39,7 @@ static inline void cv_try_got(struct cv_try *y, bool held)
 {
 	if (held)
 		cv_last_set(y->t, y->obj, y->ra);
-	if (cv_unlikely(y->detail || cv_work(y->t)->spin_obj == y->obj))
+	if (cv_unlikely(y->detail || cv_try_again(y)))
 		cv_try_got_slow(y, held);
 }
 

@@ -56,7 +56,7 @@ impl Default for Options {
         Self {
             sample_period: 64,
             stack_depth: 24,
-            max_threads: 8192,
+            max_threads: 4096,
             arena_bytes: 1 << 30,
             session_parent: None,
             force: false,

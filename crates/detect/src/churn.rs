@@ -139,7 +139,7 @@ impl<'a> Churn<'a> {
         if n < THREADS || n / view.wall() * 1e9 < THREADS_HZ {
             return None;
         }
-        let lives = || threads.iter().map(|t| t.span());
+        let lives = || threads.iter().map(|t| latest_life(view, t));
         let there = lives::length(&lives::union(lives()));
         let at_once = lives::most_at_once(lives()).max(1) as f64;
         // Of threads that shared a record one life is known, and each had to be made. To start one takes longer than
@@ -263,6 +263,13 @@ fn makes_threads(site: &Site) -> bool {
         "nptl_deallocate_stack",
     ];
     site.has_function(|name| FUNCTIONS.iter().any(|known| bare(name).starts_with(known)))
+}
+
+/// From the start to the end of the thread that had the record last: the record itself begins as long before its end as all of them
+/// lived together.
+fn latest_life(view: &View, t: &ThreadTime) -> (f64, f64) {
+    let (start, end) = t.span();
+    (end - (end - start) / sharers(view, t).max(1) as f64, end)
 }
 
 /// Threads that shared a record one after another; 0 of one that only the kernel saw, and that may be among these.
