@@ -24,6 +24,8 @@ pub fn trials() -> Vec<Trial> {
         trial("tracing/over-at-once", None, over_at_once),
         trial("tracing/setuid", needs(&["root", "kernel"]), setuid),
         trial("tracing/full-session", needs(&["mount"]), full_session),
+        trial("tracing/many-processes", needs(&["mount"]), many_processes),
+        trial("tracing/namespace", needs(&["root"]), namespace),
         trial("tracing/recovered", None, recovered),
     ]
 }
@@ -128,6 +130,56 @@ fn full_session(scratch: &Scratch) -> Result {
         outcome.stderr.contains(told),
         "not told: {}",
         outcome.stderr
+    );
+    Ok(())
+}
+
+/// One after another, so many that their sections together have no room: those that have ended need none.
+fn many_processes(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
+    let (program, binary) = (program("local_strings.c")?, convoy::binary()?);
+    let script = "mkdir small && mount -t tmpfs -o size=200m none small && \
+                  exec \"$1\" diagnose --quiet -o run.convoy --report-to /dev/null --session-dir small -- \
+                  sh -c 'for i in $(seq 20); do \"$0\" ms 100 > /dev/null; done' \"$2\"";
+    let mut command = Command::new("unshare");
+    command
+        .args(["-m", "sh", "-c", script, "sh"])
+        .args([binary, program]);
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    check!(
+        outcome.end == End::Status(0) && outcome.stderr.is_empty(),
+        "{:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    let profile = convoy::read(&scratch.path("run.convoy"))?;
+    let sections = sections(&profile)?;
+    check!(
+        sections.sites.len() == 20,
+        "sections of {} processes",
+        sections.sites.len()
+    );
+    Ok(())
+}
+
+/// Another number than the one that the program knows itself by: it is traced for as long as it runs.
+fn namespace(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let program = program("local_strings.c")?;
+    let traced = |inside: &[&str]| -> Result<u64> {
+        let file = scratch.path("run.convoy");
+        let mut command = convoy::diagnose(&[], &file)?;
+        command.args(inside).arg(&program).args(["ms", "1000"]);
+        went_on(&run(&mut command, scratch.dir(), "convoy", TIMEOUT)?)?;
+        let profile = convoy::read(&file)?;
+        Ok(sections(&profile)?.sites.iter().flat_map(|s| s.ends).sum())
+    };
+    let script = "echo 30000 > /proc/sys/kernel/ns_last_pid; \"$0\" \"$@\"; exit $?";
+    let own_numbers = ["unshare", "-pf", "--mount-proc", "sh", "-c", script];
+    let (outside, inside) = (traced(&[])?, traced(&own_numbers)?);
+    check!(
+        2 * inside > outside,
+        "{inside} sections traced, {outside} without a namespace"
     );
     Ok(())
 }

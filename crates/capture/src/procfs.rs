@@ -30,6 +30,23 @@ pub fn is_running(pid: u32) -> bool {
     main.is_some_and(|s| !matches!(s.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid))
 }
 
+/// A process of a PID namespace below ours that knows itself by this number there: its number here. There may be several such: one
+/// of them.
+pub fn known_inside_as(pid: u32) -> Option<u32> {
+    let knows_itself_so = |here: &u32| {
+        let status = fs::read_to_string(format!("/proc/{here}/status")).unwrap_or_default();
+        numbers_inside(&status).last() == Some(&pid)
+    };
+    processes().into_iter().find(knows_itself_so)
+}
+
+/// The numbers of a process in the namespaces below ours, the innermost one last.
+fn numbers_inside(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let numbers = line.unwrap_or_default().split_ascii_whitespace().skip(1);
+    numbers.filter_map(|n| n.parse().ok()).collect()
+}
+
 /// Its name, as `ps` shows it; `None` if it is gone.
 pub fn name(pid: u32) -> Option<String> {
     stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.name)
@@ -198,6 +215,13 @@ mod tests {
         assert_eq!(field(status, "voluntary_ctxt_switches:"), 3);
         assert_eq!(field(status, "nonvoluntary_ctxt_switches:"), 4);
         assert_eq!(field(status, "other:"), 0);
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_has_several_numbers() {
+        assert_eq!(numbers_inside("Name:\tx\nNSpid:\t4711\t12\t1\n"), [12, 1]);
+        assert!(numbers_inside("NSpid:\t4711\n").is_empty());
+        assert!(numbers_inside("").is_empty());
     }
 
     #[test]

@@ -134,9 +134,11 @@ impl Recorder {
     pub fn launch(mut self, command: &[OsString]) -> Result<Running, Error> {
         let command = Command::resolve(command)?;
         let sample_ns = self.options.sched_sample_ns;
-        let mut tier = Tier::for_next_child(self.options.scheduler, sample_ns)
+        let refusal = command.refusal();
+        let scheduler = self.options.scheduler.for_command(refusal.is_none());
+        let mut tier = Tier::for_next_child(scheduler, sample_ns)
             .map_err(|trouble| Error::new(ErrorKind::Attach, trouble))?;
-        if let Some(refusal) = command.refusal() {
+        if let Some(refusal) = refusal {
             let seen = tier.sees(&refusal);
             if !seen && !self.options.force {
                 return Err(refusal);

@@ -95,7 +95,7 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
     // Tracing makes sections longer and runs them from a cache that no stack of the kernel's can be unwound from: what
     // the scheduler shows is of an undisturbed run.
     if args.recording.scheduler.is_none() {
-        options.scheduler = Scheduler::Off;
+        options.scheduler = Scheduler::InsteadOfAgent;
     }
     options.diagnose = Some(convoy_capture::Diagnose {
         sites: wanted.sites.clone(),

@@ -20,6 +20,19 @@ pub enum Scheduler {
     Perf,
     /// None.
     Off,
+    /// The best that this user may use for a command that cannot load the agent; none for others.
+    InsteadOfAgent,
+}
+
+impl Scheduler {
+    /// For a command that can load the agent, or not.
+    pub(crate) fn for_command(self, loads_agent: bool) -> Self {
+        match self {
+            Self::InsteadOfAgent if loads_agent => Self::Off,
+            Self::InsteadOfAgent => Self::Auto,
+            other => other,
+        }
+    }
 }
 
 /// What a report calls this collector.
@@ -119,7 +132,7 @@ impl Tier {
         };
         let bpf = || BpfSource::open(&options);
         match choice {
-            Scheduler::Off => Ok(Self::without(
+            Scheduler::Off | Scheduler::InsteadOfAgent => Ok(Self::without(
                 "the scheduler's events were not asked for: --scheduler auto asks",
                 "",
             )),

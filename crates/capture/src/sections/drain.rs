@@ -14,6 +14,7 @@ use super::modules::Modules;
 use super::{trace_files, Diagnose, Image, Traced};
 use crate::arena::{op_of, Refs};
 use crate::poll::cpu_time;
+use crate::procfs;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -40,6 +41,8 @@ struct Drained {
     image: Image,
     /// Closed when the process has ended and all is read.
     file: Option<TraceFile>,
+    /// The process as it is known here: its agent says how it knows itself, which in a PID namespace is another number.
+    pid_here: u32,
     /// What is known of its threads' stacks.
     stacks: HashMap<u32, (u64, u64)>,
 }
@@ -123,6 +126,7 @@ impl Drain {
                     modules: Modules::default(),
                 },
                 file: Some(file),
+                pid_here: pid,
                 stacks: HashMap::new(),
             });
         }
@@ -138,8 +142,8 @@ impl Drain {
 
 impl Drained {
     fn look(&mut self, accounting: &mut Accounting, dir: &Path, last: bool) {
+        let gone = last || !self.is_running();
         let Some(file) = &mut self.file else { return };
-        let gone = last || !crate::procfs::is_running(self.image.pid);
         let number = self.image.number;
         let chunks = file.take_chunks(gone);
         let mut blocks = Vec::new();
@@ -166,14 +170,28 @@ impl Drained {
             accounting.section(&section(number, &head, events));
         }
         if gone {
-            self.close(accounting);
+            self.close(accounting, !last);
         }
     }
 
-    /// Nothing will come any more.
-    fn close(&mut self, accounting: &mut Accounting) {
+    fn is_running(&mut self) -> bool {
+        if self.file.is_none() || procfs::is_running(self.pid_here) {
+            return true;
+        }
+        match procfs::known_inside_as(self.image.pid) {
+            Some(here) => self.pid_here = here,
+            None => return false,
+        }
+        true
+    }
+
+    /// Nothing will come any more. `others`: other processes go on, and may need the room.
+    fn close(&mut self, accounting: &mut Accounting, others: bool) {
         let Some(file) = self.file.take() else { return };
         let Some(header) = file.header() else { return };
+        if others {
+            file.clear();
+        }
         for (id, count) in abi::TRACE_DROP_IDS.iter().zip(header.drops) {
             if count > 0 {
                 accounting.dropped(id, count);

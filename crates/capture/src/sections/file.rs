@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -98,6 +99,29 @@ impl TraceFile {
         if self.file.write_all_at(&free, at as u64).is_err() {
             self.damaged += 1;
         }
+    }
+
+    /// Gives back the memory of all but the header, which says from then on that there is nothing: thousands of processes may come after
+    /// one another. That it fails costs memory and no more.
+    pub fn clear(&self) {
+        let nothing = [0u8; size_of::<[abi::TraceChunk; abi::CV_TRACE_CHUNKS]>()];
+        let fields = [
+            (
+                offset_of!(abi::Trace, blocks_used),
+                &nothing[..size_of::<u64>()],
+            ),
+            (offset_of!(abi::Trace, chunks), &nothing[..]),
+        ];
+        let mut written = fields.iter();
+        if !written.all(|(at, zeros)| self.file.write_all_at(zeros, *at as u64).is_ok()) {
+            return;
+        }
+        let from = abi::CV_TRACE_HEADER_BYTES as libc::off_t;
+        let bytes = abi::CV_TRACE_BLOCKS_BYTES + abi::CV_TRACE_CHUNKS * abi::CV_TRACE_CHUNK_BYTES;
+        let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: fallocate has no memory arguments, and the descriptor is ours. A hole, not an end: whoever still maps the file reads
+        // zeros and is not killed by SIGBUS.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), hole, from, bytes as libc::off_t) };
     }
 
     /// What was logged since the last call. Call it after [`Self::take_chunks`]: what those name is in it then.
@@ -310,6 +334,20 @@ mod tests {
         let mut file = file(dir.path(), BLOCK, owned);
         assert!(file.take_chunks(false).is_empty());
         assert_eq!(file.take_chunks(true).len(), 1);
+    }
+
+    #[test]
+    fn what_is_cleared_has_nothing_and_takes_no_room() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut before = file(dir.path(), BLOCK, |_| {});
+        let taken = |file: &TraceFile| file.file.metadata().unwrap().blocks();
+        let used = taken(&before);
+        before.clear();
+        assert!(taken(&before) < used);
+        let mut after = TraceFile::open(&dir.path().join("t1.0")).unwrap();
+        assert!(after.take_chunks(true).is_empty() && blocks(&mut after).is_empty());
+        assert_eq!((after.damaged, before.take_chunks(true).len()), (0, 0));
     }
 
     #[test]
