@@ -7,7 +7,7 @@ use convoy_model::words::{percent, plural};
 use convoy_model::{FunctionKey, ProcessId, SiteId, SyncCode, ThreadId};
 
 use super::Context;
-use crate::gain::{Saving, NO_WORK};
+use crate::gain::Saving;
 use crate::levels::at_least;
 use crate::lines::{fought, Fight, Fought};
 use crate::tables::paths::most;
@@ -20,6 +20,9 @@ const MANY: f64 = 100.0;
 /// Part of the time at the line that goes if no other thread wants it, of a thread that does nothing else. Of other work the
 /// processor computes as much meanwhile, unseen, as there is: the smaller the share of the line, the less of it is expected.
 const EXPECTED: f64 = 0.85;
+/// Of what threads run at the line at most so much is waiting for it: the rest is what they do meanwhile, or would have to do. Measured
+/// with hardly anything else to do: 0.85 to 0.96.
+const WAITING: f64 = 0.96;
 /// Of the time in which two threads or more are at work, the least in which two have processors: taking turns on one, they
 /// take nothing from each other. With less of it, less is expected; the bound is that of a machine of one's own.
 const ON_CPUS: f64 = 0.1;
@@ -185,7 +188,7 @@ impl<'a> Place<'a> {
             let Some(thread) = view.threads.get(id) else {
                 continue;
             };
-            let share = |n: f64| (n / samples.all(*id).max(1.0)).min(NO_WORK);
+            let share = |n: f64| (n / samples.all(*id).max(1.0)).min(WAITING);
             let behind = near.get(id).copied().unwrap_or(0.0);
             let lost = share(lost);
             let parts = (
