@@ -10,6 +10,8 @@ use crate::view::View;
 
 /// Samples of a thread, and of threads together, from which on a share of them means something.
 const SAMPLES: f64 = 30.0;
+/// Where all are of one kind, there may be so many of another kind for these (rule of three).
+const UNSEEN: f64 = 3.0;
 
 /// Samples of threads at work.
 #[derive(Debug, Default)]
@@ -73,7 +75,10 @@ impl<'a> SyncSamples<'a> {
         let all = all.fold([0.0; 3], |sum, n| {
             [sum[0] + n[0], sum[1] + n[1], sum[2] + n[2]]
         });
-        let share = |[all, there, any]: [f64; 3]| (there / all.max(1.0), any / all.max(1.0));
+        let share = |[all, there, any]: [f64; 3]| {
+            let of_all = |n: f64| n.min(all * all / (all + UNSEEN)) / all.max(1.0);
+            (of_all(there), of_all(any))
+        };
         let known = |id: &ThreadId| match of(id) {
             own if own[0] >= SAMPLES => Some((*id, share(own))),
             _ => (all[0] >= SAMPLES).then(|| (*id, share(all))),

@@ -1,15 +1,15 @@
 //! Threads that hand over one small piece after the other: what the hand-over costs, and that they work in turns, is
 //! then more than their work.
 
+mod links;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId, ThreadId, Waker};
-use convoy_profile::ObjectKind;
+use convoy_model::{GroupId, OffReason, SchedThread, SiteFrame, ThreadId, Waker};
 
-use super::limiting_stage::is_team;
-use super::lock_places::{is_lock, sign_of_a_lock};
+use super::lock_places::is_lock;
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{at_least, low};
@@ -17,6 +17,7 @@ use crate::switching::Switching;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
+use links::{links, lives, same_places, Link};
 
 /// Hand-overs that are a habit: fewer are a start or an end.
 const WAITS: u64 = 200;
@@ -28,8 +29,6 @@ const STEP_NS: f64 = 5.0 * SWITCH_NS.1;
 const OVERLAP: f64 = 0.1;
 /// The same where threads of one kind meet. Uneven steps that are longer than this are a matter of balance.
 const MEETING_NS: f64 = 20.0 * SWITCH_NS.0;
-/// Share of their waits that two kinds of threads have at the same places if they meet there.
-const SAME: f64 = 0.5;
 /// Threads of one kind for each processor that may meet so, but no more: longer steps then wait for the others' turns.
 const CROWD: f64 = 4.0;
 /// They use the processors for this share of the run: else there may be nothing to do.
@@ -43,18 +42,9 @@ const MOSTLY_THEIRS: f64 = 0.95;
 const REQUESTS: f64 = 0.1;
 /// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
 const WAKE_NS: f64 = 2.0 * SWITCH_NS.1;
+/// A step takes longer right after a wait, nanoseconds: what it needs is in no cache. At most half of it goes with that.
+const COLD_NS: f64 = 1_000.0;
 const METHOD: &str = "work of the busiest thread without waits and switches (asymptotic bound)";
-
-/// Waits of one group that threads of another, or of itself, ended.
-#[derive(Debug, Clone, Default)]
-struct Link {
-    n: u64,
-    ns: f64,
-    waiters: BTreeSet<ThreadId>,
-    sites: BTreeMap<SiteId, f64>,
-    /// Where the others woke them.
-    enders: BTreeSet<SiteId>,
-}
 
 /// Findings with the groups that they explain. `told`: groups of which another finding says why they wait.
 pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<(Vec<GroupId>, Finding)> {
@@ -79,12 +69,17 @@ pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<(Vec<Group
         .collect()
 }
 
-/// Those that share a side in one: each piece goes through all of them, and none gets faster as long as the next one waits.
+/// Those that share a side in one: each piece goes through all of them, and none gets faster as long as the next one waits. So do
+/// threads of a side that wait for one another as well: for the queue's own lock, where that does not show.
 fn chained<'a>(view: &View, found: Vec<Turns<'a>>) -> Vec<Turns<'a>> {
     let mut chains: Vec<Turns> = Vec::new();
     for turns in found {
-        let shares_a_side =
-            |chain: &Turns| !turns.meet && !chain.meet && !chain.groups.is_disjoint(&turns.groups);
+        let shares_a_side = |chain: &Turns| {
+            let within = |one: &Turns, other: &Turns| one.is_of_one_kind() && !other.meet;
+            let goes_on = !turns.meet && !chain.meet;
+            (goes_on || within(chain, &turns) || within(&turns, chain))
+                && !chain.groups.is_disjoint(&turns.groups)
+        };
         let (mut parts, others): (Vec<Turns>, Vec<Turns>) =
             chains.into_iter().partition(shares_a_side);
         chains = others;
@@ -95,48 +90,6 @@ fn chained<'a>(view: &View, found: Vec<Turns<'a>>) -> Vec<Turns<'a>> {
         });
     }
     chains
-}
-
-/// Who waits for whom to hand something over: for locks, for the end of threads and for requests nobody does.
-fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
-    let mut links: BTreeMap<(GroupId, GroupId), Link> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, at)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
-        let same_group = view.role(off.thread) == view.role(waker);
-        let lock = match kind(view, off) {
-            Some(ObjectKind::Thread) => true,
-            Some(ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion) => false,
-            _ => {
-                is_lock(view, off.object)
-                    || (same_group && sign_of_a_lock(view, off.site, at).is_some())
-            }
-        };
-        let hands_over = matches!(off.reason, OffReason::Futex | OffReason::Pipe);
-        // The main thread of an OpenMP program is one of its team.
-        let team = !same_group && is_team(view, off);
-        if !hands_over || lock || team || waker == off.thread {
-            continue;
-        }
-        let link = links
-            .entry((view.role(off.thread), view.role(waker)))
-            .or_default();
-        link.n = link.n.saturating_add(wake.n);
-        // Woken, it may queue for the processor that the other one is on: that is still its turn.
-        link.ns += wake.wait_ns as f64 + view.back_on_cpu(off.thread, wake.n as f64);
-        link.waiters.insert(off.thread);
-        link.enders.extend(at);
-        if let Some(site) = off.site {
-            *link.sites.entry(site).or_default() += wake.wait_ns as f64;
-        }
-    }
-    links
-}
-
-fn kind(view: &View, off: &OffCpu) -> Option<ObjectKind> {
-    let object = view.model.objects.get(off.object?.0 as usize);
-    object.map(|object| object.kind)
 }
 
 /// Sides that hand over to each other in small steps.
@@ -236,9 +189,9 @@ impl<'a> Turns<'a> {
         let price = |th: &SchedThread| {
             let (there, any) = shares.get(&th.thread).copied().unwrap_or_default();
             let of_running = |ns: f64, sampled: f64| {
-                (ns / self.running.max(1.0))
-                    .max(of_waits * sampled)
-                    .min(NO_WORK)
+                let measured = of_waits * sampled;
+                let counted = (ns / self.running.max(1.0)).min(NO_WORK);
+                counted.max(measured).min(1.0)
             };
             let cpu = th.cpu_work_ns() as f64;
             Price {
@@ -247,6 +200,10 @@ impl<'a> Turns<'a> {
             }
         };
         self.rows(view).map(|th| (th.thread, price(th))).collect()
+    }
+
+    fn is_of_one_kind(&self) -> bool {
+        self.groups.len() == 1
     }
 
     fn price(&self, of: impl Fn(&Price) -> f64) -> f64 {
@@ -318,8 +275,14 @@ impl<'a> Turns<'a> {
             th.cpu_work_ns() as f64 - price(th).expected + queued
         });
         let left = left.max(floor(self.price(|p| p.expected)));
-        let left_at_best = largest(&|th| th.cpu_work_ns() as f64 - price(th).most);
-        let left_at_best = left_at_best.max(floor(self.price(|p| p.most)));
+        let cold = |work: f64, steps: f64| (steps * COLD_NS).min(work / 2.0).max(0.0);
+        let warm = |th: &SchedThread| {
+            let work = th.cpu_work_ns() as f64 - price(th).most;
+            work - cold(work, th.slices as f64)
+        };
+        let left_at_best = largest(&warm);
+        let warm_all: f64 = self.rows(view).map(warm).sum();
+        let left_at_best = left_at_best.max(floor(self.running - warm_all));
         let longest = largest(&|th| th.life_ns() as f64);
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,
@@ -332,7 +295,7 @@ impl<'a> Turns<'a> {
             sure: 0.0,
             cpu: (
                 expected * self.price(|p| p.expected),
-                self.price(|p| p.most),
+                self.running - warm_all,
             ),
         }
     }
@@ -471,28 +434,4 @@ fn listed(names: &[String]) -> String {
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
-}
-
-/// Whether the sides wait at the same places, for the same share of their waits.
-fn same_places(view: &View, links: [&Link; 2]) -> bool {
-    let shares = links.map(|link| {
-        let all: f64 = link.sites.values().sum();
-        let mut shares: BTreeMap<_, f64> = BTreeMap::new();
-        for (id, ns) in &link.sites {
-            let place = view.shown(*id).map(|frame| (frame.key(), frame.line));
-            *shares.entry(place).or_default() += ns / all.max(1.0);
-        }
-        shares
-    });
-    let [there, back] = &shares;
-    let both = there.iter().filter_map(|(place, share)| {
-        let other = back.get(place).filter(|_| place.is_some())?;
-        Some(share.min(*other))
-    });
-    both.sum::<f64>() >= SAME
-}
-
-fn lives(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
-    let rows = threads.iter().filter_map(|id| view.threads.get(id));
-    rows.map(|th| th.life_ns() as f64).sum()
 }

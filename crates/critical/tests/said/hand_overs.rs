@@ -71,8 +71,9 @@ fn threads_that_take_turns_on_the_processors_cannot_all_run_at_once() {
     // A round takes 60 us: 120 us of work on two processors. Two waits in it cost 10 us together, 20 at most.
     let f = CROWD.told().expect("told");
     assert!(f.title.contains("meet"), "{}", f.title);
-    // The processors have 8 us less to do, as 0.8 of it is expected to go; 20 us at most.
-    let (mid, high) = (60.0 / 56.0, 60.0 / 50.0);
+    // The processors have 8 us less to do, as 0.8 of it is expected to go; 20 us at most, and of each of six steps a microsecond
+    // that is there because a wait was before it.
+    let (mid, high) = (60.0 / 56.0, 60.0 / 47.0);
     assert!((f.gain.mid - mid).abs() < 0.005, "{:?}", f.gain);
     assert!((f.gain.high - high).abs() < 0.005, "{:?}", f.gain);
 }
@@ -262,11 +263,11 @@ fn who_has_few_samples_is_like_the_others() {
         writes,
         ..SIGNALS
     };
-    // 40 samples of the one are all hand-overs, of which 0.9 can be that: 27 us of 30. They are 40 of 66 with those of the
-    // other: 12 us of 20.
-    assert_eq!(writer(&[(&["parse"], 20)]).price(), [78.0; 2]);
+    // 40 samples of the one are all hand-overs, three more could have been something else: 28 us of 30. They are 40 of 66 with
+    // those of the other: 12 us of 20.
+    assert_eq!(writer(&[(&["parse"], 20)]).price(), [80.0; 2]);
     // With 53 of its own, it has none, but for its switches: 5.7 us of 40, 11.4 at most.
-    assert_eq!(writer(&[(&["parse"], 40)]).price(), [47.0, 55.0]);
+    assert_eq!(writer(&[(&["parse"], 40)]).price(), [48.0, 56.0]);
 }
 
 #[test]
