@@ -1,5 +1,5 @@
-//! What runtimes do to make a task, to have it run, and to take its result: tokio, rayon and those made of async-task, oneTBB, and
-//! the call that makes one in OpenMP.
+//! What runtimes do to make a task, to have it run, and to take its result: tokio, rayon and those made of async-task, oneTBB,
+//! futures of C++, and the calls of OpenMP that make one, or give a thread the next iterations of a loop.
 
 use convoy_model::{passes_on, Site, SiteFrame};
 
@@ -46,14 +46,52 @@ const BODIES: [&str; 9] = [
     "join_context",
 ];
 
+/// Of C++'s library: what a task and its result are handed over in (libstdc++ and libc++).
+const FUTURES: [&str; 6] = [
+    "__future_base::",
+    "__basic_future",
+    "__atomic_futex_unsigned",
+    "__assoc_state",
+    "packaged_task<",
+    "promise<",
+];
+/// Of it, what calls the task.
+const INVOKES: [&str; 4] = ["invoke", "_M_run", "_Task_setter", "operator()"];
+
 /// A sample in passing on a task.
 pub(super) enum Handing<'a> {
     /// The program's code called for it there.
     Call(&'a SiteFrame),
+    /// The same for iterations of a loop.
+    Iterations(&'a SiteFrame),
+    /// The same for a future.
+    Future(&'a SiteFrame),
     /// A thread of the runtime's does it.
     Scheduler,
     /// It looks for one.
     Seeking,
+}
+
+/// Whether these frames of the language's, the innermost first, make a future, its task or its result. The task itself may be in them
+/// where there is no line table.
+fn is_of_a_future(inner: &[SiteFrame]) -> bool {
+    let is_part = |frame: &SiteFrame| {
+        frame.function.starts_with("std::")
+            && FUTURES.iter().any(|part| frame.function.contains(part))
+    };
+    let invokes = |frame: &SiteFrame| INVOKES.iter().any(|part| frame.function.contains(part));
+    let may_be_the_task = inner
+        .first()
+        .is_none_or(|leaf| leaf.file.is_empty() && invokes(leaf));
+    !may_be_the_task && inner.iter().any(is_part)
+}
+
+/// Whether OpenMP gives a thread iterations of a loop there (GCC's and LLVM's run time): `schedule(dynamic)` and its kin. It waits for
+/// nobody.
+fn gives_iterations(frame: &SiteFrame) -> bool {
+    let gcc = frame.function.strip_prefix("GOMP_loop_");
+    gcc.is_some_and(|rest| rest.ends_with("_next"))
+        || frame.function.starts_with("__kmpc_dispatch_next_")
 }
 
 fn is_one(frame: &SiteFrame, of: &[&str]) -> bool {
@@ -70,6 +108,12 @@ pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
         .iter()
         .position(|frame| !passes_on(frame) && !inside(frame));
     let (inner, outer) = site.frames.split_at(first?);
+    if inner.iter().any(gives_iterations) {
+        return outer.first().map(Handing::Iterations);
+    }
+    if is_of_a_future(inner) {
+        return outer.first().map(Handing::Future);
+    }
     if inner
         .iter()
         .any(|frame| CALLS.contains(&frame.function.as_str()))
@@ -95,7 +139,9 @@ pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
 /// Where the program calls for it.
 pub(super) fn place(site: &Site) -> Option<String> {
     match handing(site)? {
-        Handing::Call(frame) => Some(frame.label()),
+        Handing::Call(frame) | Handing::Iterations(frame) | Handing::Future(frame) => {
+            Some(frame.label())
+        }
         Handing::Scheduler | Handing::Seeking => None,
     }
 }

@@ -20,12 +20,18 @@ fn samples(stacks: &[(&[&str], u64)]) -> Option<Finding> {
 fn samples_in(file: &str, stacks: &[(&[&str], u64)]) -> Option<Finding> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
+    let [c, openmp] = ["libc.so.6", "libgomp.so.1"].map(|library| p.module(library));
     let ids = workers(&mut p, 2);
     let mut s = Schedule::new();
     for &t in &ids {
         for _ in 0..20 {
             for (functions, n) in stacks {
-                let frames: Vec<_> = functions.iter().map(|f| p.frame(f, file, 7)).collect();
+                let frames = functions.iter().map(|f| match *f {
+                    "malloc" | "printf" | "pthread_cond_signal" => p.frame_in(c, f, "", 0),
+                    f if f.contains("_next") => p.frame_in(openmp, f, "", 0),
+                    f => p.frame(f, file, 7),
+                });
+                let frames: Vec<_> = frames.collect();
                 let stack = p.stack(&frames);
                 for _ in 0..*n {
                     s.runs(t, stack, ms(1));
@@ -62,13 +68,13 @@ const NETWORK: &[&str] = &[
 fn tasks_of_small_pieces_are_told_with_where_they_are_made() {
     let f = samples(&[(WORK, 10), (SPAWN, 4), (RUN, 6)]).expect("told");
     assert!(f.title.contains("app::main::{closure}"), "{}", f.title);
-    // Half of what both processors do, of which 0.8 goes.
-    assert!((f.gain.mid - 1.0 / 0.6).abs() < 0.01, "{:?}", f.gain);
-    assert!((f.gain.high - 2.0).abs() < 0.03, "{:?}", f.gain);
+    // Half of what both processors do, of which 0.875 goes; at best, a quarter of the work as well.
+    assert!((f.gain.mid - 1.0 / 0.5625).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 1.0 / 0.375).abs() < 0.03, "{:?}", f.gain);
     // Looking for tasks may be for want of them: half of it.
     let f = samples(&[(WORK, 10), (SPAWN, 4), (RUN, 2), (SEEK, 4)]).expect("told");
-    assert!((f.gain.mid - 1.0 / 0.68).abs() < 0.01, "{:?}", f.gain);
-    assert!((f.gain.high - 2.0).abs() < 0.03, "{:?}", f.gain);
+    assert!((f.gain.mid - 1.0 / 0.665).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 1.0 / 0.425).abs() < 0.03, "{:?}", f.gain);
 }
 
 #[test]
@@ -89,6 +95,40 @@ fn work_and_its_input_are_no_passing_on() {
         None,
         "little of it"
     );
+}
+
+#[test]
+fn iterations_that_are_given_out_one_by_one_are_told_with_the_loop() {
+    let work: &[&str] = &["digest", "sum_up._omp_fn.0"];
+    for next in [
+        &["GOMP_loop_nonmonotonic_dynamic_next", "sum_up._omp_fn.0"][..],
+        &["printf", "__kmpc_dispatch_next_8u", "sum_up._omp_fn.0"],
+    ] {
+        let f = samples(&[(work, 10), (next, 10)]).expect("told");
+        assert!(f.title.contains("sum_up"), "{}", f.title);
+        assert!(f.causes[0].fix.contains("schedule(dynamic, n)"), "{f:?}");
+    }
+    let start: &[&str] = &["GOMP_loop_dynamic_start", "sum_up._omp_fn.0"];
+    assert_eq!(samples(&[(work, 10), (start, 10)]), None, "once a loop");
+}
+
+#[test]
+fn futures_of_small_pieces_are_told_with_how_they_are_passed_on() {
+    let work: &[&str] = &["digest", "main::{lambda}", "std::__invoke_impl<int>"];
+    let store: &[&str] = &[
+        "malloc",
+        "std::__future_base::_State_baseV2::_M_set_result",
+        "Pool::run",
+    ];
+    let wake: &[&str] = &["pthread_cond_signal", "Pool::enqueue"];
+    let f = samples(&[(work, 10), (store, 4), (wake, 6)]).expect("told");
+    assert!(f.title.contains("Pool::run"), "{}", f.title);
+    assert!((f.gain.mid - 1.0 / 0.5625).abs() < 0.01, "{:?}", f.gain);
+    // A pool without futures has locks as any other program.
+    assert_eq!(samples(&[(work, 10), (wake, 10)]), None);
+    // Where there is no line table the task may be inlined into what calls it.
+    let task: &[&str] = &["std::packaged_task<int ()>::operator()", "Pool::run"];
+    assert_eq!(samples_in("", &[(work, 10), (task, 10)]), None);
 }
 
 /// Without a line table, what was inlined has no name of its own.
@@ -203,7 +243,7 @@ fn goroutines_that_wait_for_idle_processors_are_told_with_less_of_it() {
     let f = late(us(100), false, 0.0).expect("told");
     // Of 250 us, 85 are work on each of two processors, and 100 waiting for one that is idle.
     assert!((1.5..2.0).contains(&f.gain.mid), "{:?}", f.gain);
-    assert!((2.5..3.0).contains(&f.gain.high), "{:?}", f.gain);
+    assert!((3.0..3.5).contains(&f.gain.high), "{:?}", f.gain);
     assert_eq!(
         late(us(5), false, 0.0),
         None,
