@@ -290,11 +290,6 @@ CV_EXPORT int pthread_mutex_clocklock(pthread_mutex_t *m, clockid_t clock, const
 
 /* ---- trying ---- */
 
-static inline bool is_taken(const pthread_mutex_t *m)
-{
-	return __atomic_load_n(&m->__data.__lock, __ATOMIC_RELAXED) != 0;
-}
-
 static int try_lock(pthread_mutex_t *m, uint64_t ra)
 {
 	struct cv_thread *t = cv_thread();
@@ -307,7 +302,7 @@ static int try_lock(pthread_mutex_t *m, uint64_t ra)
 	if (m->__data.__kind == inline_kind)
 		/* A loop that tries again and again only reads while the mutex is taken: what counting a failure costs is less
 		 * than what the locked instruction would. */
-		r = (cv_try_again(&y) && is_taken(m)) || !plain_try(t, m) ? EBUSY : 0;
+		r = (cv_try_again(&y) && word_of(m, inline_kind)) || !plain_try(t, m) ? EBUSY : 0;
 	else
 		r = cv_real(pthread_mutex_trylock)(m);
 	if (acquired(r))

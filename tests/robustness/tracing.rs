@@ -78,6 +78,16 @@ fn over_at_once(scratch: &Scratch) -> Result {
     Ok(())
 }
 
+/// What a script did that gets convoy as its first argument and the program as its second.
+fn scripted(scratch: &Scratch, shell: &[&str], script: &str) -> Result<Outcome> {
+    let mut command = Command::new(shell[0]);
+    command
+        .args(&shell[1..])
+        .args(["-c", script, "sh"])
+        .args([convoy::binary()?, program("local_strings.c")?]);
+    run(&mut command, scratch.dir(), "convoy", TIMEOUT)
+}
+
 fn went_on(outcome: &Outcome) -> Result {
     check!(
         outcome.stdout == "done\n" && outcome.end == End::Status(0),
@@ -116,14 +126,9 @@ fn setuid(scratch: &Scratch) -> Result {
 /// The tables fit in, what is traced does not.
 fn full_session(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
-    let (program, binary) = (program("local_strings.c")?, convoy::binary()?);
     let script = "mkdir full && mount -t tmpfs -o size=3m none full && \
                   exec \"$1\" diagnose --report-to /dev/null --session-dir full -- \"$2\" rounds 1000";
-    let mut command = Command::new("unshare");
-    command
-        .args(["-m", "sh", "-c", script, "sh"])
-        .args([binary, program]);
-    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    let outcome = scripted(scratch, &["unshare", "-m", "sh"], script)?;
     went_on(&outcome)?;
     let told = "the file system of the session was full";
     check!(
@@ -137,15 +142,10 @@ fn full_session(scratch: &Scratch) -> Result {
 /// One after another, so many that their sections together have no room: those that have ended need none.
 fn many_processes(scratch: &Scratch) -> Result {
     let _turn = turn::alone();
-    let (program, binary) = (program("local_strings.c")?, convoy::binary()?);
     let script = "mkdir small && mount -t tmpfs -o size=200m none small && \
                   exec \"$1\" diagnose --quiet -o run.convoy --report-to /dev/null --session-dir small -- \
                   sh -c 'for i in $(seq 20); do \"$0\" ms 100 > /dev/null; done' \"$2\"";
-    let mut command = Command::new("unshare");
-    command
-        .args(["-m", "sh", "-c", script, "sh"])
-        .args([binary, program]);
-    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    let outcome = scripted(scratch, &["unshare", "-m", "sh"], script)?;
     check!(
         outcome.end == End::Status(0) && outcome.stderr.is_empty(),
         "{:?}: {}",
@@ -187,14 +187,11 @@ fn namespace(scratch: &Scratch) -> Result {
 /// The program goes on without convoy, and what it had traced is there.
 fn recovered(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
-    let (program, binary) = (program("local_strings.c")?, convoy::binary()?);
     let script = "mkdir session; \
                   \"$1\" diagnose --every --quiet --scheduler off --session-dir session -- \"$2\" ms 3000 & \
                   sleep 1; kill -9 $!; \
                   exec \"$1\" recover -o run.convoy session/*";
-    let mut command = Command::new("sh");
-    command.args(["-c", script, "sh"]).args([binary, program]);
-    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    let outcome = scripted(scratch, &["sh"], script)?;
     check!(
         outcome.end == End::Status(0),
         "{:?}: {}",

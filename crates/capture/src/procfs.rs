@@ -42,8 +42,8 @@ pub fn known_inside_as(pid: u32) -> Option<u32> {
 
 /// The numbers of a process in the namespaces below ours, the innermost one last.
 fn numbers_inside(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let numbers = line.unwrap_or_default().split_ascii_whitespace().skip(1);
+    let line = line(status, "NSpid:").unwrap_or_default();
+    let numbers = line.split_ascii_whitespace().skip(1);
     numbers.filter_map(|n| n.parse().ok()).collect()
 }
 
@@ -74,8 +74,7 @@ pub fn group_leader(tid: u32) -> Option<u32> {
 
 fn status_number(pid: u32, name: &str) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().parse().ok()
+    line(&status, name)?.trim().parse().ok()
 }
 
 /// Whether it is a thread of the kernel.
@@ -176,11 +175,13 @@ fn schedstat(text: &str) -> Option<(u64, u64)> {
 }
 
 fn field(status: &str, name: &str) -> u64 {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(name))
-        .and_then(|value| value.trim().parse().ok())
-        .unwrap_or(0)
+    let value = line(status, name).and_then(|value| value.trim().parse().ok());
+    value.unwrap_or(0)
+}
+
+/// What a status file says behind this name.
+fn line<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))
 }
 
 fn ticks_ns(ticks: u64) -> u64 {

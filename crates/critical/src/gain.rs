@@ -29,6 +29,13 @@ pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 /// Most of what threads run can be the price of a lock, or of waiting; the rest is work.
 pub(crate) const NO_WORK: f64 = 0.9;
 
+/// Part of what handing over costs that goes with larger pieces, where it is this share of what runs: the more it is, the smaller the
+/// pieces are today.
+pub(crate) fn goes_with_larger_pieces(share: f64) -> f64 {
+    const PART: (f64, f64) = (0.8, 0.95);
+    PART.0 + (PART.1 - PART.0) * share
+}
+
 impl Saving {
     /// Low, expected and high. CPU time that is work stays, and needs its CPUs.
     pub(crate) fn gain(&self, view: &View, method: &str, limited_by: &str) -> Gain {

@@ -7,6 +7,8 @@ use convoy_model::{
     SiteId, SpinKind, Thread, ThreadId,
 };
 
+use convoy_profile::ObjectKind;
+
 use crate::levels::low;
 use crate::roles::Roles;
 use crate::switching::SyncSamples;
@@ -139,6 +141,11 @@ impl<'a> View<'a> {
         self.threads.get(&id).map_or(0.0, |th| th.life_ns() as f64)
     }
 
+    /// Sum of the lives of these threads, nanoseconds.
+    pub(crate) fn lives<'t>(&self, threads: impl IntoIterator<Item = &'t ThreadId>) -> f64 {
+        threads.into_iter().map(|&id| self.life(id)).sum()
+    }
+
     pub(crate) fn thread(&self, id: ThreadId) -> Option<&'a Thread> {
         self.model.threads.get(id.0 as usize)
     }
@@ -218,6 +225,11 @@ impl<'a> View<'a> {
             Some(f) => f.label(),
             None => "an unknown place".into(),
         }
+    }
+
+    pub(crate) fn object_kind(&self, id: Option<ObjectId>) -> Option<ObjectKind> {
+        let object = self.model.objects.get(id?.0 as usize)?;
+        Some(object.kind)
     }
 
     pub(crate) fn object_name(&self, id: ObjectId) -> Option<&'a str> {

@@ -142,8 +142,8 @@ impl Drain {
 
 impl Drained {
     fn look(&mut self, accounting: &mut Accounting, dir: &Path, last: bool) {
-        let gone = last || !self.is_running();
         let Some(file) = &mut self.file else { return };
+        let gone = last || !is_running(self.image.pid, &mut self.pid_here);
         let number = self.image.number;
         let chunks = file.take_chunks(gone);
         let mut blocks = Vec::new();
@@ -174,17 +174,6 @@ impl Drained {
         }
     }
 
-    fn is_running(&mut self) -> bool {
-        if self.file.is_none() || procfs::is_running(self.pid_here) {
-            return true;
-        }
-        match procfs::known_inside_as(self.image.pid) {
-            Some(here) => self.pid_here = here,
-            None => return false,
-        }
-        true
-    }
-
     /// Nothing will come any more. `others`: other processes go on, and may need the room.
     fn close(&mut self, accounting: &mut Accounting, others: bool) {
         let Some(file) = self.file.take() else { return };
@@ -209,6 +198,16 @@ impl Drained {
         self.image.no_room = header.drops[abi::CV_TRACE_DROP_NO_ROOM] > 0;
         self.image.why_not = String::from_utf8_lossy(&why).into_owned();
     }
+}
+
+/// Whether a process that knows itself as `pid` is there; `here`: what it is known as here.
+fn is_running(pid: u32, here: &mut u32) -> bool {
+    if procfs::is_running(*here) {
+        return true;
+    }
+    let inside = procfs::known_inside_as(pid);
+    *here = inside.unwrap_or(*here);
+    inside.is_some()
 }
 
 impl Image {

@@ -104,16 +104,12 @@ impl TraceFile {
     /// Gives back the memory of all but the header, which says from then on that there is nothing: thousands of processes may come after
     /// one another. That it fails costs memory and no more.
     pub fn clear(&self) {
-        let nothing = [0u8; size_of::<[abi::TraceChunk; abi::CV_TRACE_CHUNKS]>()];
-        let fields = [
-            (
-                offset_of!(abi::Trace, blocks_used),
-                &nothing[..size_of::<u64>()],
-            ),
-            (offset_of!(abi::Trace, chunks), &nothing[..]),
-        ];
-        let mut written = fields.iter();
-        if !written.all(|(at, zeros)| self.file.write_all_at(zeros, *at as u64).is_ok()) {
+        let Some(mut header) = self.header() else {
+            return;
+        };
+        header.blocks_used = 0;
+        header.chunks.fill(abi::TraceChunk::default());
+        if self.file.write_all_at(header.as_bytes(), 0).is_err() {
             return;
         }
         let from = abi::CV_TRACE_HEADER_BYTES as libc::off_t;

@@ -181,7 +181,7 @@ fn said(view: &View, name: &str, pool: &BTreeMap<ThreadId, Calls>, waited: f64) 
     }
     let site = most(sites)?;
     let place = view.place(Some(site));
-    let life: f64 = pool.keys().map(|id| view.life(*id)).sum();
+    let life = view.lives(pool.keys());
     let share = (blocked / life.max(1.0)).min(1.0);
     let idle = sum(&|calls| calls.idle) / life.max(1.0);
     let n: u64 = pool.values().map(|calls| calls.n).sum();

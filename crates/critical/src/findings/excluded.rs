@@ -55,7 +55,7 @@ impl Excluded {
 
     /// Share of their lives that these threads wait.
     pub(crate) fn share(&self, view: &View) -> f64 {
-        let lives: f64 = self.threads.iter().map(|&id| view.life(id)).sum();
+        let lives = view.lives(&self.threads);
         (self.sum / lives.max(1.0)).min(1.0)
     }
 

@@ -17,7 +17,7 @@ const ONE: (f64, f64) = (0.8, 1.2);
 /// Where each goroutine ends up, where the first one begins, and what belongs to Go itself.
 const ENDS: &str = "runtime.goexit";
 const FIRST: &str = "runtime.main";
-const RUNTIME: &str = "runtime.";
+pub(super) const RUNTIME: &str = "runtime.";
 /// What makes one...
 const MAKES: &str = "runtime.newproc";
 /// ... in less than a microsecond: samples in it from which on they are made all the time.

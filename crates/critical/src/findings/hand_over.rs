@@ -14,7 +14,7 @@ use convoy_model::{ProcessId, Site, SiteId, ThreadId};
 use super::goroutine_lock::may_be_idle;
 use super::goroutines::{self, is_own, Kinds, Started};
 use super::{tasks, Context};
-use crate::gain::Saving;
+use crate::gain::{goes_with_larger_pieces, Saving};
 use crate::levels::levels;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
@@ -27,8 +27,6 @@ const BOTH: f64 = 0.25;
 /// ... and in the calls of goroutines alone: a scheduler that finds nothing to do looks for it on the processor, too. Less where
 /// threads wait on for a processor that is idle.
 const CALLS: (f64, f64) = (0.05, 0.03);
-/// With larger pieces so much of it goes, and the more the more of what runs it is; what is left is one hand-over a piece.
-const EXPECTED: (f64, f64) = (0.8, 0.95);
 /// Work that nothing interrupts finds its caches warm, and the processor looks further ahead in it: at best it takes less by this part
 /// of the share that hand-overs were. Measured: a quarter to two thirds.
 const WARMER: f64 = 0.5;
@@ -127,7 +125,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
                 continue;
             }
             None => {
-                samples.runtime += if is_of_go(site) { slice.n } else { 0 };
+                if is_of_go(site) {
+                    samples.runtime += slice.n;
+                }
                 continue;
             }
         };
@@ -159,7 +159,7 @@ pub(super) fn passes_on_work(site: &Site) -> bool {
 /// Whether Go's runtime runs.
 fn is_of_go(site: &Site) -> bool {
     let leaf = site.frames.first();
-    leaf.is_some_and(|leaf| leaf.function.starts_with("runtime."))
+    leaf.is_some_and(|leaf| leaf.function.starts_with(goroutines::RUNTIME))
 }
 
 /// Whether it is inside of that: what a message is for is generated code, or called by that.
@@ -294,11 +294,10 @@ impl Samples {
         // Samples of goroutines' runtime whose goroutine is not known may be of any.
         let cut_off = kinds.get("").map_or(0, Started::works);
         let perhaps = of_all(self.seeking.saturating_add(cut_off)) * running;
-        let goes = EXPECTED.0 + (EXPECTED.1 - EXPECTED.0) * share.min(1.0);
-        let expected = goes * (cpu + perhaps / 2.0);
+        let expected = goes_with_larger_pieces(share) * (cpu + perhaps / 2.0);
         let besides = of_all(self.seeking.saturating_add(self.runtime)) * running;
         let at_most = (cpu + perhaps.max(besides)).min(running);
-        let warmer = WARMER * share.min(1.0) * (running - at_most);
+        let warmer = WARMER * share * (running - at_most);
         let saving = Saving {
             expected: self.saved(view, late, kinds, expected),
             most: view.wall,
@@ -320,19 +319,19 @@ impl Samples {
                 match how {
                     How::Channels => format!(
                         "of {all} samples {calls} fell into channels and locks of goroutines, {} into the scheduler",
-                        percent(of_all(self.scheduler))
+                        percent(of_all(others))
                     ),
                     How::Messages => format!("of {all} samples {calls} fell into copying messages and telling of them"),
                     How::Iterations => format!(
                         "of {all} samples {calls} fell into giving threads the next iterations of a loop"
                     ),
-                    How::Tasks | How::Futures => format!(
-                        "of {all} samples {calls} fell into making tasks and taking their results, {} into {}",
-                        percent(of_all(others)),
-                        match how {
-                            How::Futures => "waking, waiting and locking",
-                            _ => "running and ending them",
-                        }
+                    How::Tasks => format!(
+                        "of {all} samples {calls} fell into making tasks and taking their results, {} into running and ending them",
+                        percent(of_all(others))
+                    ),
+                    How::Futures => format!(
+                        "of {all} samples {calls} fell into making tasks and taking their results, {} into waking, waiting and locking",
+                        percent(of_all(others))
                     ),
                 },
             )],

@@ -115,12 +115,8 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
         let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
         };
-        let kind = off
-            .object
-            .and_then(|id| view.model.objects.get(id.0 as usize))
-            .map(|object| object.kind);
         let other = matches!(
-            kind,
+            view.object_kind(off.object),
             Some(
                 ObjectKind::Mutex
                     | ObjectKind::RwLock

@@ -85,10 +85,10 @@ pub(crate) fn lets_go(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool 
 
 /// Whether the object is a lock, and not something that threads meet or wait for work at.
 pub(crate) fn is_lock(view: &View, id: Option<ObjectId>) -> bool {
-    let object = id.and_then(|id| view.model.objects.get(id.0 as usize));
-    object.is_some_and(|o| {
+    let kind = view.object_kind(id);
+    kind.is_some_and(|kind| {
         matches!(
-            o.kind,
+            kind,
             ObjectKind::Mutex
                 | ObjectKind::RwLock
                 | ObjectKind::Spin

@@ -11,13 +11,13 @@ use convoy_model::{GroupId, OffReason, SchedThread, SiteFrame, ThreadId, Waker};
 
 use super::lock_places::is_lock;
 use super::Context;
-use crate::gain::{Saving, NO_WORK, SWITCH_NS};
+use crate::gain::{goes_with_larger_pieces, Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{at_least, low};
 use crate::switching::Switching;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
-use links::{links, lives, same_places, Link};
+use links::{links, same_places, Link};
 
 /// Hand-overs that are a habit: fewer are a start or an end.
 const WAITS: u64 = 200;
@@ -35,9 +35,7 @@ const CROWD: f64 = 4.0;
 const USED: f64 = 0.5;
 /// Buffers and larger steps let the sides overlap, but nobody knows whether they may. Steps that are not much longer
 /// than the hand-over itself cost more than they do.
-const EXPECTED: (f64, f64) = (0.5, 0.8);
-/// Where hand-overs are all that the threads run: the more of it they are, the more of it larger pieces take away.
-const MOSTLY_THEIRS: f64 = 0.95;
+const EXPECTED: f64 = 0.5;
 /// Share of its life that a side waits for requests from which on each piece is one: those of others nobody can gather.
 const REQUESTS: f64 = 0.1;
 /// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
@@ -120,7 +118,7 @@ struct Price {
 impl<'a> Turns<'a> {
     /// If these links are such.
     fn of(view: &View, groups: BTreeSet<GroupId>, links: [&'a Link; 2]) -> Option<Self> {
-        let waited = |link: &Link| link.ns / lives(view, &link.waiters).max(1.0);
+        let waited = |link: &Link| link.ns / view.lives(&link.waiters).max(1.0);
         let habit = |link: &&Link| link.n >= WAITS && waited(link) >= WAITED.0;
         let mean = (waited(links[0]) + waited(links[1])) / 2.0;
         if !links.iter().all(habit) || mean < WAITED.1 {
@@ -252,7 +250,7 @@ impl<'a> Turns<'a> {
                 poll && !matches!(wake.waker, Waker::Thread(..))
             });
             let waited: f64 = requests.map(|wake| wake.wait_ns as f64).sum();
-            waited >= REQUESTS * lives(view, &link.waiters)
+            waited >= REQUESTS * view.lives(&link.waiters)
         })
     }
 
@@ -275,28 +273,24 @@ impl<'a> Turns<'a> {
             th.cpu_work_ns() as f64 - price(th).expected + queued
         });
         let left = left.max(floor(self.price(|p| p.expected)));
-        let cold = |work: f64, steps: f64| (steps * COLD_NS).min(work / 2.0).max(0.0);
-        let warm = |th: &SchedThread| {
-            let work = th.cpu_work_ns() as f64 - price(th).most;
-            work - cold(work, th.slices as f64)
+        let goes_at_best = |th: &SchedThread| {
+            let (most, cold) = (price(th).most, th.slices as f64 * COLD_NS);
+            most + cold.min((th.cpu_work_ns() as f64 - most) / 2.0)
         };
-        let left_at_best = largest(&warm);
-        let warm_all: f64 = self.rows(view).map(warm).sum();
-        let left_at_best = left_at_best.max(floor(self.running - warm_all));
+        let all_at_best: f64 = self.rows(view).map(goes_at_best).sum();
+        let left_at_best = largest(&|th| th.cpu_work_ns() as f64 - goes_at_best(th));
+        let left_at_best = left_at_best.max(floor(all_at_best));
         let longest = largest(&|th| th.life_ns() as f64);
         let expected = match self.step < STEP_NS {
             _ if self.serves(view) => 0.0,
-            true => EXPECTED.1 + (MOSTLY_THEIRS - EXPECTED.1) * self.theirs(),
-            false => EXPECTED.0,
+            true => goes_with_larger_pieces(self.theirs()),
+            false => EXPECTED,
         };
         Saving {
             expected: expected * (longest - left).max(0.0),
             most: (longest - left_at_best).max(0.0),
             sure: 0.0,
-            cpu: (
-                expected * self.price(|p| p.expected),
-                self.running - warm_all,
-            ),
+            cpu: (expected * self.price(|p| p.expected), all_at_best),
         }
     }
 
@@ -407,7 +401,7 @@ impl<'a> Turns<'a> {
         }
         let (title, text, fix) = self.words(view);
         let waited: f64 = self.links.iter().map(|link| link.ns).sum();
-        let share = waited / lives(view, &self.threads).max(1.0);
+        let share = waited / view.lives(&self.threads).max(1.0);
         Some(Finding {
             id: "lock-step",
             subject: Subject::Groups(self.groups.iter().copied().collect()),

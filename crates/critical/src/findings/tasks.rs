@@ -72,18 +72,11 @@ pub(super) enum Handing<'a> {
     Seeking,
 }
 
-/// Whether these frames of the language's, the innermost first, make a future, its task or its result. The task itself may be in them
-/// where there is no line table.
+/// Whether these frames of the language's, the innermost first, make a future, its task or its result.
 fn is_of_a_future(inner: &[SiteFrame]) -> bool {
-    let is_part = |frame: &SiteFrame| {
-        frame.function.starts_with("std::")
-            && FUTURES.iter().any(|part| frame.function.contains(part))
-    };
-    let invokes = |frame: &SiteFrame| INVOKES.iter().any(|part| frame.function.contains(part));
-    let may_be_the_task = inner
-        .first()
-        .is_none_or(|leaf| leaf.file.is_empty() && invokes(leaf));
-    !may_be_the_task && inner.iter().any(is_part)
+    let is_part = |frame: &SiteFrame| frame.function.starts_with("std::") && says(frame, &FUTURES);
+    let leaf = inner.first();
+    leaf.is_some_and(|leaf| !may_be_the_task(leaf, &INVOKES)) && inner.iter().any(is_part)
 }
 
 /// Whether OpenMP gives a thread iterations of a loop there (GCC's and LLVM's run time): `schedule(dynamic)` and its kin. It waits for
@@ -92,6 +85,15 @@ fn gives_iterations(frame: &SiteFrame) -> bool {
     let gcc = frame.function.strip_prefix("GOMP_loop_");
     gcc.is_some_and(|rest| rest.ends_with("_next"))
         || frame.function.starts_with("__kmpc_dispatch_next_")
+}
+
+fn says(frame: &SiteFrame, parts: &[&str]) -> bool {
+    parts.iter().any(|part| frame.function.contains(part))
+}
+
+/// Where there is no line table, what calls the task may have it inlined.
+fn may_be_the_task(frame: &SiteFrame, callers: &[&str]) -> bool {
+    frame.file.is_empty() && says(frame, callers)
 }
 
 fn is_one(frame: &SiteFrame, of: &[&str]) -> bool {
@@ -120,16 +122,17 @@ pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
     {
         return outer.first().map(Handing::Call);
     }
-    let runs_it = |frame: &SiteFrame| BODIES.iter().any(|part| frame.function.contains(part));
-    let may_be_the_task = |frame: &SiteFrame| frame.file.is_empty() && runs_it(frame);
     outer
         .first()
-        .filter(|frame| is_one(frame, &MODULES) && !may_be_the_task(frame))?;
+        .filter(|frame| is_one(frame, &MODULES) && !may_be_the_task(frame, &BODIES))?;
     let is_own = |frame: &SiteFrame| !passes_on(frame) && !is_of_a_runtime(frame);
     let call = outer.iter().position(is_own);
     let runtimes = outer.get(..call.unwrap_or(outer.len())).unwrap_or_default();
-    let seeks = |frame: &SiteFrame| SEEKS.iter().any(|part| frame.function.contains(part));
-    if inner.iter().chain(runtimes).any(seeks) {
+    if inner
+        .iter()
+        .chain(runtimes)
+        .any(|frame| says(frame, &SEEKS))
+    {
         return Some(Handing::Seeking);
     }
     let call = call.and_then(|at| outer.get(at));

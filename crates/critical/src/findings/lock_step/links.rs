@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffReason, SiteId, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
-use super::super::limiting_stage::is_team;
-use super::super::lock_places::{is_lock, sign_of_a_lock};
+use crate::findings::limiting_stage::is_team;
+use crate::findings::lock_places::{is_lock, sign_of_a_lock};
 use crate::view::View;
 
 /// Share of their waits that two kinds of threads have at the same places if they meet there.
@@ -31,7 +31,7 @@ pub(super) fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
             continue;
         };
         let same_group = view.role(off.thread) == view.role(waker);
-        let lock = match kind(view, off) {
+        let lock = match view.object_kind(off.object) {
             Some(ObjectKind::Thread) => true,
             Some(ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion) => false,
             _ => {
@@ -60,11 +60,6 @@ pub(super) fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
     links
 }
 
-fn kind(view: &View, off: &OffCpu) -> Option<ObjectKind> {
-    let object = view.model.objects.get(off.object?.0 as usize);
-    object.map(|object| object.kind)
-}
-
 /// Whether the sides wait at the same places, for the same share of their waits.
 pub(super) fn same_places(view: &View, links: [&Link; 2]) -> bool {
     let shares = links.map(|link| {
@@ -84,10 +79,4 @@ pub(super) fn same_places(view: &View, links: [&Link; 2]) -> bool {
         Some(share.min(*other))
     });
     both.sum::<f64>() >= SAME
-}
-
-/// Sum of the lives of these threads, nanoseconds.
-pub(super) fn lives(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
-    let rows = threads.iter().filter_map(|id| view.threads.get(id));
-    rows.map(|th| th.life_ns() as f64).sum()
 }
