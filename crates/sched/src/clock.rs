@@ -8,12 +8,18 @@
 //! Virtual time is in fixed point, so that sums over threads and rows are exact: they differ from the time
 //! with at least one active thread only by the division's remainder, under 2^-32 ns per event and thread.
 
+use std::sync::Arc;
+
 use convoy_profile::{bucket, ByThreads};
 
 /// Buckets that are compared and copied together: a cache line of them.
 const BLOCK: usize = 8;
 /// Time by bucket, in blocks.
 type Buckets = Vec<[u64; BLOCK]>;
+/// Up to so many blocks a mark keeps a copy of all of them.
+const FEW_BLOCKS: usize = 4;
+/// Beyond that it keeps those that changed since the last snapshot, which is taken every so many steps.
+const SNAPSHOT_STEPS: u64 = 512;
 /// Bits after the point of virtual time.
 const FRACTION: u32 = 32;
 
@@ -48,6 +54,27 @@ impl std::ops::AddAssign for Share {
     }
 }
 
+/// Time by bucket as a mark found it: a snapshot and what had changed since. With thousands of threads, each of which has
+/// marks, whole copies would be most of the memory.
+#[derive(Debug, Default, Clone)]
+struct Seen {
+    snapshot: Option<Arc<Buckets>>,
+    since: Vec<(usize, [u64; BLOCK])>,
+}
+
+impl Seen {
+    /// The block with this number.
+    fn block(&self, b: usize) -> [u64; BLOCK] {
+        let since = self.since.iter().find(|(block, _)| *block == b);
+        let before = || self.snapshot.as_ref()?.get(b);
+        since
+            .map(|(_, ns)| ns)
+            .or_else(before)
+            .copied()
+            .unwrap_or_default()
+    }
+}
+
 /// A number of threads over time.
 #[derive(Debug, Default, Clone)]
 struct Level {
@@ -58,6 +85,10 @@ struct Level {
     ns: Buckets,
     /// By block: the last step that changed it.
     changed: Vec<u64>,
+    /// What marks need not copy; None = all zero.
+    snapshot: Option<Arc<Buckets>>,
+    /// The step of the snapshot.
+    snapshot_step: u64,
     /// Virtual time: the integral of `dt / n` where `n` is not 0.
     shares: Share,
 }
@@ -91,6 +122,15 @@ impl Level {
         if self.n > 0 {
             self.shares += Share::of(dt_ns, self.n);
         }
+        if step - self.snapshot_step >= SNAPSHOT_STEPS && self.ns.len() > FEW_BLOCKS {
+            self.take_snapshot(step);
+        }
+    }
+
+    #[cold]
+    fn take_snapshot(&mut self, step: u64) {
+        self.snapshot = Some(Arc::new(self.ns.clone()));
+        self.snapshot_step = step;
     }
 
     /// As `advance`, of a number that nobody takes laps by.
@@ -98,23 +138,32 @@ impl Level {
         self.ns[self.at / BLOCK][self.at % BLOCK] += dt_ns;
     }
 
-    /// Brings `copy`, made at step `seen`, up to date, and adds the difference to `into`. A block that has
-    /// not changed since is not looked at: the cost is that of the levels reached meanwhile, not of all.
-    fn lap(&self, copy: &mut Buckets, seen: u64, mut into: Option<&mut Reached>) {
-        lengthen(copy, self.ns.len());
-        let blocks = self.ns.iter().zip(copy.iter_mut()).zip(&self.changed);
-        for (b, ((now, old), &changed)) in blocks.enumerate() {
-            if changed <= seen {
-                continue;
-            }
-            if let Some(into) = into.as_deref_mut() {
+    /// Brings `seen`, made at `step`, up to date, and adds the difference to `into`. A block that has not changed
+    /// since is not looked at: the cost is that of the levels reached meanwhile, not of all.
+    fn lap(&self, seen: &mut Seen, step: u64, into: Option<&mut Reached>) {
+        if let Some(into) = into {
+            for (b, now) in self.changed_since(step) {
+                let old = seen.block(b);
                 let sums = into.block(b);
                 for i in 0..BLOCK {
                     sums[i] += now[i] - old[i];
                 }
             }
-            *old = *now;
         }
+        let snapshot = self.snapshot.as_ref();
+        if seen.snapshot.as_ref().map(Arc::as_ptr) != snapshot.map(Arc::as_ptr) {
+            seen.snapshot = snapshot.cloned();
+        }
+        // Not one more than needed: each thread has some.
+        let changed = self.changed_since(self.snapshot_step);
+        seen.since.clear();
+        seen.since.reserve_exact(changed.clone().count());
+        seen.since.extend(changed.map(|(b, ns)| (b, *ns)));
+    }
+
+    fn changed_since(&self, step: u64) -> impl Iterator<Item = (usize, &[u64; BLOCK])> + Clone {
+        let blocks = self.ns.iter().zip(&self.changed).enumerate();
+        blocks.filter_map(move |(b, (ns, &changed))| (changed > step).then_some((b, ns)))
     }
 }
 
@@ -145,15 +194,6 @@ impl Reached {
     }
 }
 
-/// At least so many blocks. Not one more: each thread has some, and they grow only where the number of active threads
-/// reaches a new height.
-fn lengthen(buckets: &mut Buckets, blocks: usize) {
-    if let Some(missing) = blocks.checked_sub(buckets.len()).filter(|n| *n > 0) {
-        buckets.reserve_exact(missing);
-        buckets.resize(blocks, [0; BLOCK]);
-    }
-}
-
 /// Time and the numbers of threads.
 #[derive(Debug)]
 pub(crate) struct Clock {
@@ -174,9 +214,9 @@ pub(crate) struct Mark {
     step: u64,
     active_share: Share,
     working_share: Share,
-    active: Buckets,
+    active: Seen,
     /// None = as `active`.
-    working: Option<Buckets>,
+    working: Option<Seen>,
 }
 
 /// Time by the number of active and of working threads.
@@ -312,4 +352,52 @@ fn flat(buckets: Buckets) -> Vec<u64> {
     hist.truncate(used);
     hist.shrink_to_fit();
     hist
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bucket, flat, Change, Clock, Mark, Spread, FEW_BLOCKS, SNAPSHOT_STEPS};
+
+    /// Marks that are many snapshots old, or none, add what whole copies would.
+    #[test]
+    fn laps_over_many_levels_are_differences_of_the_whole() {
+        let mut clock = Clock::new();
+        let mut random = 1u64;
+        let mut next = move || {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize
+        };
+        let mut marks: Vec<(Mark, Vec<u64>)> = (0..20).map(|_| Default::default()).collect();
+        let (mut now_ns, mut n, mut all) = (0, 0usize, vec![0u64; 200]);
+        for _ in 0..20 * SNAPSHOT_STEPS {
+            let dt = next() as u64 % 100;
+            now_ns += dt;
+            clock.advance(now_ns);
+            all[bucket(n)] += dt;
+            let active = (next() % 101) as isize - if n > 2000 { 80 } else { 50 };
+            let active = active.max(-(n as isize));
+            n = n.saturating_add_signed(active);
+            clock.change(Change {
+                active,
+                working: active,
+                running: 0,
+            });
+            // Each is looked at every 400 steps or so: before and after snapshots.
+            if let Some((mark, before)) = marks.get_mut(next() % 400) {
+                let mut spread = Spread::default();
+                clock.lap(mark, Some(&mut spread), true);
+                let mut passed = spread.finish()[0].iter().copied().collect::<Vec<_>>();
+                passed.resize(all.len(), 0);
+                before.resize(all.len(), 0);
+                let expected: Vec<u64> = all.iter().zip(&*before).map(|(a, b)| a - b).collect();
+                assert_eq!(passed, expected);
+                *before = all.clone();
+            }
+        }
+        assert!(clock.active.ns.len() > FEW_BLOCKS && clock.active.snapshot.is_some());
+        let whole = flat(clock.active.ns.clone());
+        assert_eq!(whole, all[..whole.len()]);
+    }
 }
