@@ -8,6 +8,7 @@ use convoy_model::{FunctionKey, SiteId};
 use crate::rows::{Analysis, Parallelism};
 use crate::tables::paths::most;
 use crate::view::{is_file_io, View};
+use crate::SHORTEST_NS;
 
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
@@ -60,6 +61,13 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     }
     if p.workers == 0 {
         return "No thread did any work to speak of.".into();
+    }
+    if wall < SHORTEST_NS {
+        return format!(
+            "{how} for {:.1} ms: too short to judge. Give it work for {:.0} ms at least.",
+            wall / 1e6,
+            SHORTEST_NS / 1e6
+        );
     }
     if idle >= IDLE {
         return format!(

@@ -9,6 +9,10 @@ use crate::kit::{analysis, found, ids, model, only};
 
 /// The main thread prepares for `serial` ms what four threads then do in `parallel` ms, ten times.
 fn phases(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
+    phases_ns(ms(serial), ms(parallel), cpus)
+}
+
+fn phases_ns(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(cpus);
     let main = p.frame("main", "app.c", 90);
@@ -22,19 +26,19 @@ fn phases(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
         .collect();
     let mut s = Schedule::new();
     for _ in 0..10 {
-        s.runs(0, serial_stack, ms(serial));
+        s.runs(0, serial_stack, serial);
         s.waits(
             0,
             Wait::futex(join, 0x200).woken_by(workers[0], work),
-            ms(parallel),
+            parallel,
         );
         for &w in &workers {
             s.waits(
                 w,
                 Wait::futex(idle, 0x100).woken_by(0, serial_stack),
-                ms(serial),
+                serial,
             );
-            s.runs(w, work, ms(parallel));
+            s.runs(w, work, parallel);
         }
     }
     model(p, s)
@@ -62,6 +66,19 @@ fn a_serial_phase_is_named_with_its_function() {
     let top = &a.paths[0];
     assert_eq!((top.share * 100.0).round(), 40.0);
     assert_eq!(top.functions[0].lines[0].line, 44);
+}
+
+#[test]
+fn a_run_of_a_few_milliseconds_is_too_short_to_judge() {
+    let a = analysis(&phases_ns(ms(40) / 100, ms(60) / 100, 4));
+    assert_eq!((ids(&a).len(), a.dismissed.len()), (0, 1));
+    assert!(
+        a.verdict.contains("for 10.0 ms: too short to judge"),
+        "{}",
+        a.verdict
+    );
+    let longer = analysis(&phases_ns(ms(40) / 50, ms(60) / 50, 4));
+    assert_eq!(ids(&longer), ["serial-code"]);
 }
 
 #[test]
