@@ -123,3 +123,48 @@ fn predicted_intervals_contain_the_truth() {
         missed.join("\n")
     );
 }
+
+/// Each thread keeps a lock of its own meanwhile, as a connection's: it is held nearly all the time, and limits nothing.
+#[test]
+fn a_lock_that_one_thread_has_to_itself_limits_nobody() {
+    let kind = |own: Option<usize>| {
+        let work = [
+            Step::Compute(3_000.0),
+            Step::Lock(0),
+            Step::Compute(2_500.0),
+            Step::Unlock(0),
+        ];
+        let turn = own.map(Step::Lock).into_iter().chain(work);
+        Kind {
+            threads: 1,
+            turn: turn.chain(own.map(Step::Unlock)).collect(),
+        }
+    };
+    let told = |with_own: bool| {
+        let program = Program {
+            cpus: 4,
+            locks: 5,
+            split: vec![],
+            kinds: (1..=4).map(|own| kind(with_own.then_some(own))).collect(),
+            jitter: 0.3,
+            park_scale: 1.0,
+            seed: 7,
+        };
+        let run = Sim::run(&program, 6000);
+        let truth = Sim::run(
+            &Program {
+                split: vec![0],
+                ..program.clone()
+            },
+            6000,
+        );
+        let truth = truth.throughput() / run.throughput();
+        let analysis = analyze(&model(&program, &run), &Thresholds::default());
+        let gain = &finding_on(&analysis, 0).expect("the shared lock").gain;
+        assert!(gain.low <= truth && truth <= gain.high, "{truth}: {gain:?}");
+        gain.mid
+    };
+    let (with, without) = (told(true), told(false));
+    assert!(without > 1.3, "{without}");
+    assert!((with / without - 1.0).abs() < 0.1, "{with} {without}");
+}

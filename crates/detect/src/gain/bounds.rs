@@ -1,6 +1,8 @@
 //! What the run time cannot fall below, whatever is fixed.
 
-use convoy_model::{GroupId, ObjectId};
+use std::collections::BTreeMap;
+
+use convoy_model::{GroupId, ObjectId, ThreadId};
 
 use super::predict::{Change, HIGH};
 use crate::lives;
@@ -21,6 +23,11 @@ pub(crate) struct Station {
     pub wait: f64,
 }
 
+/// A thread with this share of the acquisitions has the lock to itself, if nobody waits for it.
+const ONE_TAKER: f64 = 0.99;
+/// Share of the run waited for a lock that is nothing.
+const NO_WAIT: f64 = 0.001;
+
 /// Locks that matter as a next limit, at most eight: held for 5 % of the run, or waited for.
 pub(crate) fn stations(view: &View, t: &Thresholds) -> Vec<Station> {
     let mut all = Vec::new();
@@ -31,13 +38,21 @@ pub(crate) fn stations(view: &View, t: &Thresholds) -> Vec<Station> {
         }
         let mut exclusive = Sum::default();
         let mut wait = 0.0;
+        let mut takers: BTreeMap<ThreadId, f64> = BTreeMap::new();
         for u in uses {
             if matches!(view.role(u), Some(Role::Acquire | Role::AcquireShared)) {
                 wait += u.wait_ns as f64;
             }
             if matches!(view.role(u), Some(Role::Acquire | Role::Try)) {
                 exclusive.add(view, u);
+                *takers.entry(u.thread).or_default() += u.calls as f64;
             }
+        }
+        // Nobody queues for what one thread has to itself, like the mutex of a connection: its holds, and what it waits for
+        // meanwhile, are that thread's own time.
+        let most = takers.values().copied().fold(0.0, f64::max);
+        if most >= ONE_TAKER * takers.values().sum::<f64>() && wait < NO_WAIT * view.wall() {
+            continue;
         }
         let stats = exclusive.finish(view, t);
         let hold = stats.hold_total_ns;
