@@ -79,6 +79,16 @@ def convoy(binary: Path, scheduler: str = "auto", name: str = "convoy") -> Tool:
     return Tool(name, wrap)
 
 
+def convoy_events_alone(binary: Path) -> Tool:
+    """The scheduler's events of a program that does not load the agent: what `critical` costs by itself."""
+    whole = convoy(binary)
+
+    def wrap(command: list[str], scratch: Path) -> list[str]:
+        return whole.command(["env", "-u", "LD_PRELOAD", *command], scratch)
+
+    return Tool("convoy, events alone", wrap)
+
+
 def convoy_diagnose(binary: Path, every: bool = False) -> Tool:
     """Looks into the sections of all locks: as many as the default budget allows, or every one."""
     options = ["--every"] if every else []
