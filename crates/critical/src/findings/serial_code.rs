@@ -23,6 +23,10 @@ const COLLECTOR_EXPECTED: f64 = 0.8;
 /// Code that is not low for this share of its time runs in parallel: that its last thread ends alone is a matter
 /// of balance.
 const SERIAL: f64 = 0.5;
+/// The same of a thread that is the only one of its kind: threads of other kinds have other work, which may be less.
+const SERIAL_OF_ONE: f64 = 0.3;
+/// Time that threads of a kind lived over the run, up to which there was one of them at a time.
+const ONE_AT_A_TIME: f64 = 1.1;
 /// Share of the run that goroutines work at once in a program that is parallel at all.
 const PARALLEL: f64 = 0.1;
 /// Places that are named as evidence.
@@ -196,7 +200,17 @@ impl Phase<'_> {
     fn finding(&self, cx: &Context, group: GroupId, counts: f64) -> Option<Finding> {
         let view = cx.view;
         let sum = |of: fn(&Piece) -> f64| self.pieces.iter().map(of).sum::<f64>();
-        if sum(|p| p.time) < SERIAL * sum(|p| p.all) {
+        let members = view.members(group);
+        let lived: f64 = members.iter().map(|th| th.life_ns() as f64).sum();
+        // Another process of the program may have a thread of this kind.
+        let mut processes = view.workers.iter().map(|&id| view.process(id));
+        let first = processes.next();
+        let one_process = processes.all(|id| Some(id) == first);
+        let serial = match one_process && lived <= ONE_AT_A_TIME * view.wall {
+            true => SERIAL_OF_ONE,
+            false => SERIAL,
+        };
+        if sum(|p| p.time) < serial * sum(|p| p.all) {
             return None;
         }
         let cm = counts * self.pieces.iter().map(|p| p.cm).sum::<f64>();
@@ -207,7 +221,7 @@ impl Phase<'_> {
         let unused = (view.wall - view.cpu_work / view.useful.max(1.0)).max(0.0);
         let waited = match view.roles.is_go(group) {
             true => 1.0,
-            false if view.members(group).len() > 1 => 0.0,
+            false if members.len() > 1 => 0.0,
             false => (cx.waited_for.by_other_workers(view, group) / cm.max(1.0)).min(1.0),
         };
         let most = split + waited * (cm.min(unused) - split).max(0.0);

@@ -2,17 +2,18 @@
 
 use convoy_critical::merge;
 use convoy_model::finding::Subject;
+use convoy_model::Model;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
 use crate::kit::{analysis, found, ids, model, only};
 
 /// The main thread prepares for `serial` ms what four threads then do in `parallel` ms, ten times.
-fn phases(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
+fn phases(serial: u64, parallel: u64, cpus: u32) -> Model {
     phases_ns(ms(serial), ms(parallel), cpus)
 }
 
-fn phases_ns(serial: u64, parallel: u64, cpus: u32) -> convoy_model::Model {
+fn phases_ns(serial: u64, parallel: u64, cpus: u32) -> Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(cpus);
     let main = p.frame("main", "app.c", 90);
@@ -144,7 +145,7 @@ fn a_server_with_one_request_at_a_time_has_nothing_to_fix() {
 }
 
 /// Three stages; the middle one takes `slow` ms an item, the others 2.
-fn pipeline(slow: u64) -> convoy_model::Model {
+fn pipeline(slow: u64) -> Model {
     let mut p = ProfileBuilder::new("pipe");
     let (work, queue) = (p.site("stage", "pipe.c", 3), p.site("get", "pipe.c", 9));
     let [read, middle, write] = ["reader", "encoder", "writer"]
@@ -305,4 +306,44 @@ fn what_each_caller_does_itself_is_not_lost_on_the_way_to_the_innermost_function
     // 80 of its 100 ms go through it, and through the next one only 70.
     let title = "the main thread works alone in level2() app.c for 40 % of the run";
     assert!(titles.contains(&title), "{titles:?}");
+}
+
+/// Main waits for two threads, each with a function of its own, or for two with the same.
+fn two_jobs(work: [u64; 2], functions: [&str; 2]) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let join = p.site("main", "app.c", 9);
+    let sites = functions.map(|name| p.site(name, "app.c", 20));
+    let threads = functions.map(|name| p.thread(name).start(name, "app.c", 1).cpu(1).id());
+    let mut s = Schedule::new();
+    let (last, longest) = if work[0] > work[1] {
+        (0, work[0])
+    } else {
+        (1, work[1])
+    };
+    s.waits(
+        0,
+        Wait::futex(join, 0x100).woken_by(threads[last], sites[last]),
+        ms(longest),
+    );
+    for ((&t, site), work) in threads.iter().zip(sites).zip(work) {
+        s.runs(t, site, ms(work));
+    }
+    model(p, s)
+}
+
+#[test]
+fn the_longer_one_of_two_different_jobs_is_told() {
+    let a = analysis(&two_jobs([400, 200], ["load", "index"]));
+    let f = only(&a);
+    assert_eq!(f.id, "serial-code");
+    assert!(f.title.contains("load"), "{}", f.title);
+    // 400 ms become 300 if its work is divided evenly.
+    assert!((f.gain.high - 4.0 / 3.0).abs() < 0.05, "{:?}", f.gain);
+    assert_eq!(
+        ids(&analysis(&two_jobs([400, 320], ["load", "index"]))),
+        [""; 0]
+    );
+    let same = analysis(&two_jobs([400, 200], ["load", "load"]));
+    assert!(!ids(&same).contains(&"serial-code"), "a matter of balance");
 }
