@@ -1,4 +1,5 @@
-//! Threads wait for one that is itself off the processors: I/O, sleep or a page fault under a lock.
+//! Threads wait for one that is itself off the processors: I/O, sleep or a page fault under a lock, or with what a pool has
+//! too few of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker};
 
-use super::lock_places::{is_lock, sign_of_a_lock};
+use super::lock_places::{awaits_a_token, is_lock, sign_of_a_lock};
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
@@ -17,7 +18,27 @@ use crate::view::{is_any_event, is_file_io, View};
 
 /// The section can nearly always be left before the wait; whether the device can do several at a time is not known.
 const EXPECTED: f64 = 0.8;
+const METHOD_OF_TOKENS: &str = "waits for one of them, gone";
 const METHOD: &str = "waits for the lock while its holder was off the processors, gone; at most, what it was in as well";
+
+/// More tokens (connections, permits) need no change of what is done with one, but may themselves be limited.
+const EXPECTED_OF_TOKENS: f64 = 0.95;
+const SURE_OF_TOKENS: f64 = 0.2;
+/// Waits for tokens that are no chance, and share of the run that is worth a word.
+const TOKEN_WAITS: u64 = 20;
+const TOKEN_SHARE: f64 = 0.2;
+
+/// What a thread waits for that another one has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Held {
+    /// A lock.
+    Lock,
+    /// What is concluded to be a lock.
+    Concluded,
+    /// One of several, or the only one, that threads of one group take and give back, and wait for at a condition: they wait
+    /// in one function and are woken, one at a time, in another.
+    Token,
+}
 
 /// What holders of one lock did at one place.
 #[derive(Default)]
@@ -27,6 +48,8 @@ struct Case {
     all: f64,
     /// The same, if all delays are because somebody waits.
     most: f64,
+    /// How often threads waited.
+    n: u64,
     /// Who waited how long, and after how many of its waits it had to get back on a processor.
     waiters: BTreeMap<ThreadId, (f64, f64)>,
     waiter_sites: BTreeMap<SiteId, f64>,
@@ -37,6 +60,7 @@ struct Case {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
+    held: Held,
     object: Option<ObjectId>,
     /// The place of the waiters, where the lock is not known.
     waiters: PathId,
@@ -56,18 +80,27 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
     let mut places = CallPaths::new(view.model, true);
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     for wake in &view.sched.wakes {
-        let (Some(off), Some(known_lock)) = (view.sched.off(wake.off), lock_wait(view, wake))
-        else {
+        let (Some(off), Some(held_is)) = (view.sched.off(wake.off), awaited(view, wake)) else {
             continue;
         };
         let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
-        for (id, ns, most) in cx.passed_on.holders_waits(view, wake) {
-            let Some(held) = view.sched.off(id).filter(|o| tells(o, known_lock)) else {
+        let waits = cx.passed_on.holders_waits(view, wake);
+        // With more tokens all that is done with one passes at the same time, not only what its holders wait for.
+        let whole = |part: f64| match held_is {
+            Held::Token => (wake.wait_ns as f64 / part.max(1.0)).max(1.0),
+            _ => 1.0,
+        };
+        let of_all = whole(waits.iter().map(|(_, ns, _)| ns).sum());
+        let of_most = whole(waits.iter().map(|(_, _, most)| most).sum());
+        for (id, ns, most) in waits {
+            let Some(held) = view.sched.off(id).filter(|o| tells(view, o, held_is)) else {
                 continue;
             };
+            let ns = ns * of_all;
             let key = Key {
+                held: held_is,
                 object: off.object,
-                waiters: if known_lock {
+                waiters: if off.object.is_some() {
                     PathId::default()
                 } else {
                     places.of(off.site)
@@ -76,8 +109,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
                 reason: held.reason,
             };
             let case = cases.entry(key).or_default();
+            case.n += wake.n;
             case.all += ns;
-            case.most += most;
+            case.most += most * of_most;
             case.waited += ns * low;
             let waiter = case.waiters.entry(off.thread).or_default();
             waiter.0 += ns;
@@ -103,34 +137,50 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
         .collect()
 }
 
-/// Whether a thread waited for a lock that another one let go then: `Some(true)` if it is known to be one,
-/// `Some(false)` if that is concluded.
-pub(crate) fn lock_wait(view: &View, wake: &Wake) -> Option<bool> {
+/// What a thread waited for that another one gave up then.
+pub(crate) fn awaited(view: &View, wake: &Wake) -> Option<Held> {
     let off = view.sched.off(wake.off)?;
     let Waker::Thread(waker, site) = wake.waker else {
         return None;
     };
-    let known = is_lock(view, off.object);
-    let concluded = off.object.is_none()
-        && view.role(off.thread) == view.role(waker)
-        && sign_of_a_lock(view, off.site, site).is_some();
-    let is = off.reason == OffReason::Futex && waker != off.thread && (known || concluded);
-    is.then_some(known)
+    if off.reason != OffReason::Futex || waker == off.thread {
+        return None;
+    }
+    if is_lock(view, off.object) {
+        return Some(Held::Lock);
+    }
+    if view.role(off.thread) != view.role(waker) {
+        return None;
+    }
+    if awaits_a_token(view, off, site) {
+        return Some(Held::Token);
+    }
+    let concluded = off.object.is_none() && sign_of_a_lock(view, off.site, site).is_some();
+    concluded.then_some(Held::Concluded)
 }
 
 /// Whether a wait of a holder is one that says something: not that it was taken off, nor another lock. Waits for
-/// work only count where the lock is known to be one.
-fn tells(off: &OffCpu, known_lock: bool) -> bool {
-    is_file_io(off.reason)
-        || matches!(
-            off.reason,
-            OffReason::Sleep | OffReason::PageFault | OffReason::Memory
-        )
-        || (known_lock
-            && matches!(
-                off.reason,
-                OffReason::Socket | OffReason::Pipe | OffReason::Poll
-            ))
+/// what others send only count where what is held is known.
+fn tells(view: &View, off: &OffCpu, held: Held) -> bool {
+    let answers = matches!(
+        off.reason,
+        OffReason::Socket | OffReason::Pipe | OffReason::Poll
+    );
+    match held {
+        // Who leads a group of threads that flush together, or that serve what comes, has nothing that there could be more of.
+        Held::Token => match off.reason {
+            OffReason::Sleep | OffReason::Child => true,
+            _ => answers && !is_any_event(view.sched, off),
+        },
+        _ => {
+            is_file_io(off.reason)
+                || matches!(
+                    off.reason,
+                    OffReason::Sleep | OffReason::PageFault | OffReason::Memory
+                )
+                || (held == Held::Lock && answers)
+        }
+    }
 }
 
 impl Case {
@@ -165,10 +215,15 @@ impl Case {
         let name = view.file_name(most_of(&files));
         let events = offs().filter(|off| is_any_event(view.sched, off));
         let any_event = 2.0 * events.map(|off| off.sum_ns as f64).sum::<f64>() >= held;
+        let (expected, sure) = match key.held {
+            Held::Token => (EXPECTED_OF_TOKENS, SURE_OF_TOKENS),
+            _ if any_event => (0.0, 0.0),
+            _ => (EXPECTED, 0.0),
+        };
         let saving = Saving {
-            expected: if any_event { 0.0 } else { EXPECTED * each },
+            expected: expected * each,
             most: (most + not_needed).min(view.wall),
-            sure: 0.0,
+            sure,
             cpu: (0.0, self.call_cpu(cx)),
         };
         let site = most_of(&self.holder_sites)?;
@@ -176,13 +231,17 @@ impl Case {
             return None;
         }
         let waiter_site = most_of(&self.waiter_sites);
+        let place = view.place(Some(site));
+        let share = each / view.wall;
+        let too_little = self.n < TOKEN_WAITS || n < 2.0 || share < TOKEN_SHARE;
+        if key.held == Held::Token && too_little {
+            return None;
+        }
         let lock = key.object.and_then(|id| view.object_name(id));
         let lock = lock.map_or_else(
             || format!("the lock at {}", view.place(waiter_site)),
             str::to_owned,
         );
-        let place = view.place(Some(site));
-        let share = each / view.wall;
         let file_ns: f64 = files.values().sum();
         let file = name.map(|name| {
             let text = format!("the holder is {}: {name}", in_what(key.reason));
@@ -191,17 +250,41 @@ impl Case {
         let of = name.map_or_else(String::new, |name| {
             format!(" ({})", name.rsplit('/').next().unwrap_or(name))
         });
+        let (is_in, of_run) = (in_what(key.reason), percent(share));
+        let (id, title, cause) = match key.held {
+            Held::Token => (
+                "small-pool",
+                format!(
+                    "threads wait at {} for what others have, which are {is_in}{of} at {place} meanwhile: {of_run} of the run",
+                    view.place(waiter_site)
+                ),
+                cause(
+                    "pool-too-small",
+                    "more threads want one than there are",
+                    format!(
+                        "more of what they wait for (connections, permits), or have one for a shorter time than until after {place}"
+                    ),
+                ),
+            ),
+            _ => (
+                "holder-off-cpu",
+                format!(
+                    "threads wait for {lock} while its holder is {is_in}{of} at {place}: {of_run} of the run"
+                ),
+                cause(
+                    "blocking-inside-section",
+                    format!("the holder is {is_in} while it holds the lock"),
+                    format!("do it outside the section at {place}: under the lock only take what it needs"),
+                ),
+            ),
+        };
         Some(Finding {
-            id: "holder-off-cpu",
+            id,
             subject: match key.object {
                 Some(object) => Subject::Site(object, site),
                 None => Subject::Code(site),
             },
-            title: format!(
-                "threads wait for {lock} while its holder is {}{of} at {place}: {} of the run",
-                in_what(key.reason),
-                percent(share)
-            ),
+            title,
             evidence: vec![
                 time(
                     "waited_for_ns",
@@ -221,25 +304,16 @@ impl Case {
             .into_iter()
             .chain(file)
             .collect(),
-            causes: vec![cause(
-                "blocking-inside-section",
-                format!(
-                    "the holder is {} while it holds the lock",
-                    in_what(key.reason)
-                ),
-                format!(
-                    "do it outside the section at {place}: under the lock only take what it needs"
-                ),
-            )],
+            causes: vec![cause],
             undecided: String::new(),
-            gain: saving.gain(
-                view,
-                METHOD,
-                "whether the holders' waits can pass side by side",
-            ),
+            gain: match key.held {
+                Held::Token => saving.gain(view, METHOD_OF_TOKENS, "whether there can be more of them"),
+                _ => saving.gain(view, METHOD, "whether the holders' waits can pass side by side"),
+            },
             share_of_thread_time: share,
             caveats: [
-                (key.object.is_none(), "that it is a lock is concluded from who wakes whom where"),
+                (key.held == Held::Token, "what they wait for may itself be limited; that it is a pool is concluded from who wakes whom where"),
+                (key.held == Held::Concluded, "that it is a lock is concluded from who wakes whom where"),
                 (any_event, "the holder waits for whatever comes next: the others may be kept waiting until then on purpose"),
             ]
             .into_iter()

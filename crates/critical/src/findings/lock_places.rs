@@ -128,6 +128,23 @@ const WAKES_ALL: [&str; 4] = [
     "pthread_barrier_wait",
 ];
 
+/// Whether a thread waits for a condition in one function and is woken in another, alone: as those do who take what a pool
+/// has, and give it back. A lock that is made so has its own names, unless they are a semaphore's.
+pub(crate) fn awaits_a_token(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool {
+    let model = view.model;
+    let of = |site: Option<SiteId>| site.and_then(|site| view.shown(site));
+    let (Some(waits), Some(wakes)) = (of(off.site), of(waker)) else {
+        return false;
+    };
+    is_in(model, off.site, &CONDITION_WAITS)
+        && !is_in(model, waker, &WAKES_ALL)
+        && waits.is_told()
+        && wakes.is_told()
+        && waits.key() != wakes.key()
+        && (sign_of_a_lock(view, off.site, waker).is_none()
+            || is_in(model, off.site, &["acquire", "Acquire"]))
+}
+
 /// Whether all that wait are woken at once: they met, or were waiting for news, where a lock is handed to one.
 fn meet(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
     let waits = is_in(model, waiter, &CONDITION_WAITS) || is_in(model, waiter, &BARRIER);

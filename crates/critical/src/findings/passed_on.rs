@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::{OffId, Wake};
 
-use super::holder_off_cpu::lock_wait;
+use super::holder_off_cpu::awaited;
 use crate::view::View;
 
 /// Threads that queue for one lock: so many before this one are followed.
@@ -82,7 +82,7 @@ pub(crate) struct PassedOn {
 impl PassedOn {
     pub(crate) fn of(view: &View) -> Self {
         let mut sums: BTreeMap<OffId, Sum> = BTreeMap::new();
-        let locks = |wake: &&Wake| lock_wait(view, wake).is_some();
+        let locks = |wake: &&Wake| awaited(view, wake).is_some();
         for wake in view.sched.wakes.iter().filter(locks) {
             if let Some(off) = view.sched.off(wake.off) {
                 let share = 1.0 / (off.sum_ns as f64).max(1.0);

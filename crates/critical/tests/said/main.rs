@@ -15,6 +15,7 @@ mod lines;
 mod locks_of_go;
 mod loops;
 mod passing_on;
+mod pools;
 mod runtimes;
 mod serial;
 mod spinning;

@@ -1,0 +1,100 @@
+//! small-pool: what a condition guards.
+
+use convoy_critical::Analysis;
+use convoy_model::Model;
+use convoy_profile::OffReason;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// The functions in which three workers wait and wake, and the one that does it.
+struct Names {
+    waits: &'static str,
+    wakes: &'static str,
+    by: &'static str,
+}
+
+const POOL: Names = Names {
+    waits: "Pool::get",
+    wakes: "Pool::put",
+    by: "pthread_cond_signal",
+};
+
+/// Three workers; one at a time is in a wait of this kind for 9 ms and then works for 1 ms, the others wait for it at a condition.
+fn workers(names: &Names, reason: OffReason, name: &str) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(4);
+    let frames = |p: &mut ProfileBuilder, all: [(&str, &str, u32); 2]| {
+        let frames = all.map(|(function, file, line)| p.frame(function, file, line));
+        p.stack(&frames)
+    };
+    let wait = frames(
+        &mut p,
+        [
+            ("pthread_cond_wait", "cond.c", 1),
+            (names.waits, "p.cc", 10),
+        ],
+    );
+    let wake = frames(&mut p, [(names.by, "cond.c", 2), (names.wakes, "p.cc", 20)]);
+    let (query, work) = (p.site("query", "p.cc", 30), p.site("render", "p.cc", 40));
+    let threads: Vec<_> = (0..3)
+        .map(|_| p.thread("w").start("work", "p.cc", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let name = s.name(name);
+    for (at, &t) in threads.iter().enumerate() {
+        let for_the_last = || Wait::futex(wait, 0x7000).woken_by(threads[(at + 2) % 3], wake);
+        s.waits(t, for_the_last(), ms(1 + 10 * at as u64));
+        for _ in 0..40 {
+            s.waits(t, Wait::new(reason, query).named(name), ms(9));
+            s.runs(t, work, ms(1));
+            s.waits(t, for_the_last(), ms(20));
+        }
+    }
+    model(p, s)
+}
+
+fn told(names: &Names, reason: OffReason, name: &str) -> Analysis {
+    analysis(&workers(names, reason, name))
+}
+
+#[test]
+fn a_pool_that_is_too_small_is_told_with_what_its_tokens_are_in() {
+    for (reason, name) in [(OffReason::Sleep, ""), (OffReason::Socket, "socket:[17]")] {
+        let a = told(&POOL, reason, name);
+        let f = only(&a);
+        assert_eq!(f.id, "small-pool");
+        assert!(f.title.contains("Pool::get() p.cc:10"), "{}", f.title);
+        assert!(f.title.contains("query() p.cc:30"), "{}", f.title);
+        // A third of the time without the waits.
+        assert!((2.3..3.0).contains(&f.gain.mid), "{:?}", f.gain);
+        assert!((2.8..3.2).contains(&f.gain.high), "{:?}", f.gain);
+        assert!((1.2..1.5).contains(&f.gain.low), "{:?}", f.gain);
+    }
+}
+
+#[test]
+fn who_leads_the_others_has_nothing_there_could_be_more_of() {
+    let event_loop = told(&POOL, OffReason::Poll, "anon_inode:[eventpoll]");
+    assert!(
+        !ids(&event_loop).contains(&"small-pool"),
+        "a leader and its followers"
+    );
+    let flush = told(&POOL, OffReason::Sync, "/var/lib/app/journal");
+    assert!(!ids(&flush).contains(&"small-pool"), "a group commit");
+}
+
+#[test]
+fn threads_that_meet_share_no_pool() {
+    let all = Names {
+        by: "pthread_cond_broadcast",
+        ..POOL
+    };
+    assert!(!ids(&told(&all, OffReason::Sleep, "")).contains(&"small-pool"));
+    let barrier = Names {
+        wakes: "Pool::get",
+        ..POOL
+    };
+    assert!(!ids(&told(&barrier, OffReason::Sleep, "")).contains(&"small-pool"));
+}
