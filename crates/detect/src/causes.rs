@@ -204,8 +204,11 @@ impl Case<'_> {
         if writes as f64 > 0.5 * all {
             vec![cause(
                 "rwlock-mostly-written",
-                "a reader-writer lock that is mostly written: it costs more than a mutex and lets nobody in",
-                format!("a mutex, then smaller sections or one lock per part of the data, at {here}"),
+                "a reader-writer lock that is mostly taken for writing: it costs more than a mutex and lets nobody in",
+                format!(
+                    "take it for reading where the section at {here} only reads; if it writes, a mutex and smaller sections, or \
+                     one lock per part of the data"
+                ),
             )]
         } else {
             vec![cause(

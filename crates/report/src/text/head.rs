@@ -1,8 +1,8 @@
 //! What ran, and how parallel it was.
 
 use convoy_detect::Parallelism;
-use convoy_model::ProcessId;
-use convoy_profile::Exit;
+use convoy_model::{Object, ProcessId};
+use convoy_profile::{Exit, ObjectKind};
 
 use super::critical;
 use super::page::{plain, toned, Page, Tone};
@@ -229,7 +229,12 @@ pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
         }
     }
     if locks == 0 {
-        return "none was used".into();
+        // Rust's are words that nobody sees until a thread has to wait.
+        let is_own = |o: &Object| o.process == process && o.kind == ObjectKind::Futex;
+        return match report.model.objects.iter().any(is_own) {
+            true => "none was seen but where threads wait: those of the program's own code".into(),
+            false => "none was used".into(),
+        };
     }
     let of = match acquisitions {
         0 if hidden > 0 => "acquisitions".into(),

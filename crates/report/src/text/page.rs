@@ -5,6 +5,9 @@
 
 use unicode_width::UnicodeWidthChar;
 
+/// A blank at which no line ends: within what is meant to be copied as a whole.
+pub const TIED: char = '\u{e000}';
+
 /// How a word looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -266,6 +269,9 @@ fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn printable(c: char, unicode: bool) -> char {
+    if c == TIED {
+        return ' ';
+    }
     // Direction overrides can make a line read as another one.
     let misleading = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if c.is_control() || misleading || (!unicode && !c.is_ascii()) {
@@ -304,6 +310,20 @@ mod tests {
         let mut page = ascii(40);
         page.line(0, vec![plain("a "), toned(Tone::Strong, "b"), plain(", c")]);
         assert_eq!(page.finish(), "a b, c\n");
+    }
+
+    #[test]
+    fn what_is_copied_as_a_whole_is_not_broken() {
+        let mut page = ascii(40);
+        let name = "'one two three four five'".replace(' ', &TIED.to_string());
+        page.line(
+            0,
+            vec![plain(format!("convoy report --lock {name} | --all"))],
+        );
+        assert_eq!(
+            page.finish(),
+            "convoy report --lock\n'one two three four five' | --all\n"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The last lines: how to see more, and how far to trust what is above.
 
 use super::critical::quality::is_off;
-use super::page::{plain, toned, Page, Span, Tone};
+use super::page::{plain, toned, Page, Span, Tone, TIED};
 use super::{Options, Source};
 use crate::human::{count, count_of, percent};
 use crate::quality::{self, Loss, Quality};
@@ -29,7 +29,7 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
         seen.map(|id| names::object_of(report.model, *id))
     });
     if let Some(lock) = lock {
-        flags.push(format!("--lock {}", quoted(&lock)));
+        flags.push(format!("--lock {}", tied(&quoted(&lock))));
     }
     if analysis.groups.len() > 1 || analysis.groups.iter().any(|group| group.threads > 1) {
         flags.push("--thread-groups".into());
@@ -50,7 +50,7 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
     let spans = match &options.source {
         Source::File(file) => {
             vec![
-                plain(format!("convoy report {} ", quoted(file))),
+                plain(format!("convoy report {} ", tied(&quoted(file)))),
                 plain(flags.join(" | ")),
             ]
         }
@@ -74,6 +74,11 @@ fn quoted(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// A word of a command, to stay on one line.
+fn tied(word: &str) -> String {
+    word.replace(' ', &TIED.to_string())
 }
 
 /// Share of the CPU time taken by a hypervisor from which on measurements suffer.
