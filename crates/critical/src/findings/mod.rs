@@ -31,7 +31,7 @@ mod thread_count;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::{GroupId, ProcessId, SiteId};
 
 use self::goroutines::Kinds;
@@ -204,18 +204,21 @@ fn with_loops(cx: &Context, imbalance: &mut Finding, loops: &[Finding]) {
         }
         _ => false,
     };
-    // Savings add up, as shares of the run.
-    let both = |a: f64, b: f64| 1.0 / (1.0 / a + 1.0 / b - 1.0).max(1.0 / a.max(b) / 2.0);
     for spin in loops.iter().filter(spins) {
-        let (gain, more) = (&mut imbalance.gain, &spin.gain);
-        gain.mid = both(gain.mid, more.mid);
-        gain.high = both(gain.high, more.high).max(gain.mid);
+        together(&mut imbalance.gain, &spin.gain);
         imbalance.evidence.push(evidence(
             "spin_gain",
-            more.mid,
+            spin.gain.mid,
             format!("meanwhile, {}", spin.title),
         ));
     }
+}
+
+/// Two gains that one fix brings: savings add up, as shares of the run.
+fn together(gain: &mut Gain, more: &Gain) {
+    let both = |a: f64, b: f64| 1.0 / (1.0 / a + 1.0 / b - 1.0).max(1.0 / a.max(b) / 2.0);
+    gain.mid = both(gain.mid, more.mid);
+    gain.high = both(gain.high, more.high).max(gain.mid);
 }
 
 /// Where a finding is.

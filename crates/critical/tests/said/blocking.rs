@@ -10,6 +10,11 @@ use crate::kit::{analysis, found, ids, model, only};
 
 /// Four threads compute for 6 ms, then wait for one that is in this for 4 ms.
 fn somebody_blocks(reason: OffReason, others_wait_for_it: bool) -> Model {
+    somebody_is_in([(reason, 2), (reason, 2)], others_wait_for_it)
+}
+
+/// The same, one after the other in two waits of so many milliseconds.
+fn somebody_is_in(parts: [(OffReason, u64); 2], others_wait_for_it: bool) -> Model {
     let mut p = ProfileBuilder::new("app");
     let (work, wait) = (p.site("work", "a.c", 10), p.site("next", "a.c", 20));
     let write = p.site("write_frame", "a.c", 33);
@@ -25,7 +30,9 @@ fn somebody_blocks(reason: OffReason, others_wait_for_it: bool) -> Model {
             Wait::futex(wait, 0x300).woken_by(workers[0], work),
             ms(6),
         );
-        s.waits(writer, Wait::new(reason, write).named(file), ms(4));
+        for (reason, part_ms) in parts {
+            s.waits(writer, Wait::new(reason, write).named(file), ms(part_ms));
+        }
         for &w in &workers {
             s.runs(w, work, ms(6));
             let end = if others_wait_for_it {
@@ -96,6 +103,26 @@ fn page_faults_and_the_address_space_have_their_own_ids() {
         assert_eq!(ids(&analysis(&somebody_blocks(reason, true))), [id]);
         assert_eq!(ids(&analysis(&somebody_blocks(reason, false))), [""; 0]);
     }
+}
+
+#[test]
+fn what_is_mapped_anew_is_touched_anew_and_both_go() {
+    let parts = [(OffReason::PageFault, 2), (OffReason::Memory, 2)];
+    let a = analysis(&somebody_is_in(parts, true));
+    let f = only(&a);
+    assert_eq!(f.id, "memory-lock");
+    let alone = |reason| {
+        let other = (OffReason::Sleep, 2);
+        only(&analysis(&somebody_is_in([(reason, 2), other], true)))
+            .gain
+            .mid
+    };
+    let both = 1.0 / (1.0 / alone(OffReason::PageFault) + 1.0 / alone(OffReason::Memory) - 1.0);
+    assert!(
+        (f.gain.mid / both - 1.0).abs() < 0.01,
+        "{:?} {both}",
+        f.gain
+    );
 }
 
 #[test]
