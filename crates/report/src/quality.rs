@@ -12,13 +12,18 @@ const COUNTED_CALL_NS: f64 = 1.0;
 /// What it adds to a call of which it takes the stack: 12 frames at 8 ns, two clock reads and one
 /// table update. Nanoseconds; of contended calls most of it passes while the thread would wait anyway.
 const STACK_NS: f64 = 200.0;
+/// CPU time for an event of the scheduler: told by the kernel's side in 130 to 330 ns, worked off beside the program in 200 to
+/// 440 (`bench/run --case switches`; docs/design/0003).
+const EVENT_NS: f64 = 500.0;
+/// CPU time for a sample of the scheduler's: mostly the timer's interrupt.
+const SAMPLE_NS: f64 = 10_000.0;
 
 /// The quality of a recording.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Quality {
     /// What was lost, most first.
     pub losses: Vec<Loss>,
-    /// What the agent itself cost.
+    /// What Convoy itself cost.
     pub cost: Cost,
     /// Call stacks that lack names.
     pub stacks: Stacks,
@@ -37,14 +42,14 @@ pub struct Loss {
     pub numbers_are_missing: bool,
 }
 
-/// The agent's own cost, estimated from what it did.
+/// Convoy's own cost, estimated from what it did.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Cost {
     /// Calls that it counted.
     pub calls: u64,
     /// Calls of which it took the stack (sampled, or contended).
     pub stacks: u64,
-    /// Estimated CPU time for both.
+    /// Estimated CPU time for both, and for the scheduler's events and samples.
     pub cpu_ns: f64,
     /// The same over the CPU time of all threads; 0 if that is not known.
     pub cpu_ratio: f64,
@@ -182,7 +187,10 @@ fn cost(model: &Model) -> Cost {
         n => n,
     };
     let stacks = model.uses.iter().map(sampled).sum::<u64>() + waits;
-    let cpu_ns = calls as f64 * COUNTED_CALL_NS + stacks as f64 * STACK_NS;
+    let events = model.sched.as_ref().map_or(0, |sched| sched.events);
+    let samples: u64 = model.samples().map(|(slice, _)| slice.n).sum();
+    let of_agent = calls as f64 * COUNTED_CALL_NS + stacks as f64 * STACK_NS;
+    let cpu_ns = of_agent + events as f64 * EVENT_NS + samples as f64 * SAMPLE_NS;
     let all_ns: u64 = model.threads.iter().map(|t| t.cpu_ns).sum();
     let cpu_ratio = if all_ns == 0 {
         0.0

@@ -64,7 +64,7 @@ pub(super) fn quality(report: &Report<'_>, data: &Data, damage: &[String]) -> Ma
             ul {
                 @if quality.cost.calls > 0 {
                     li {
-                        (count(quality.cost.calls)) " calls counted, " (count(quality.cost.stacks)) " call stacks taken: about "
+                        (count(quality.cost.calls)) " calls counted, " (count(quality.cost.stacks)) " call stacks taken, the scheduler's events: about "
                         (duration(quality.cost.cpu_ns)) " of CPU time (" (percent(quality.cost.cpu_ratio)) ")"
                     }
                 }

@@ -210,18 +210,22 @@ fn summary(page: &Page, report: &Report<'_>, quality: &Quality) -> Vec<Span> {
         toned(Tone::Warn, "all counted, some details lost")
     });
     let cost = &quality.cost;
-    if cost.calls > 0 {
+    if cost.cpu_ns > 0.0 {
         let share = if cost.cpu_ratio > 0.0 {
             format!("~{} of the CPU time", percent(cost.cpu_ratio.max(0.0001)))
         } else {
             format!("~{}", crate::human::duration(cost.cpu_ns))
         };
-        spans.push(plain(format!(
-            "{}convoy's own cost {share} ({}, {})",
-            page.dot(),
-            count_of(cost.calls, "call", "calls"),
-            count_of(cost.stacks, "stack", "stacks"),
-        )));
+        let of_what = match cost.calls {
+            0 => String::new(),
+            calls => format!(
+                " ({}, {})",
+                count_of(calls, "call", "calls"),
+                count_of(cost.stacks, "stack", "stacks")
+            ),
+        };
+        let dot = page.dot();
+        spans.push(plain(format!("{dot}convoy's own cost {share}{of_what}")));
     }
     let stacks = &quality.stacks;
     if stacks.sites > 0 {
