@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker};
+use convoy_model::{
+    bare, NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker,
+};
 
 use super::lock_places::{awaits_a_token, is_lock, sign_of_a_lock};
 use super::Context;
@@ -85,9 +87,12 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
         };
         let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
         let waits = cx.passed_on.holders_waits(view, wake);
-        // With more tokens all that is done with one passes at the same time, not only what its holders wait for.
+        // With more tokens all that is done with one passes at the same time, not only what its holders wait for, if that is
+        // most of it: work needs processors.
         let whole = |part: f64| match held_is {
-            Held::Token => (wake.wait_ns as f64 / part.max(1.0)).max(1.0),
+            Held::Token if 2.0 * part >= wake.wait_ns as f64 => {
+                (wake.wait_ns as f64 / part.max(1.0)).max(1.0)
+            }
             _ => 1.0,
         };
         let of_all = whole(waits.iter().map(|(_, ns, _)| ns).sum());
@@ -170,7 +175,7 @@ fn tells(view: &View, off: &OffCpu, held: Held) -> bool {
         // Who leads a group of threads that flush together, or that serve what comes, has nothing that there could be more of.
         Held::Token => match off.reason {
             OffReason::Sleep | OffReason::Child => true,
-            _ => answers && !is_any_event(view.sched, off),
+            _ => answers && !is_any_event(view.sched, off) && !accepts(view, off),
         },
         _ => {
             is_file_io(off.reason)
@@ -181,6 +186,12 @@ fn tells(view: &View, off: &OffCpu, held: Held) -> bool {
                 || (held == Held::Lock && answers)
         }
     }
+}
+
+/// Whether a thread waits for somebody to connect.
+fn accepts(view: &View, off: &OffCpu) -> bool {
+    let site = off.site.and_then(|site| view.model.site(site));
+    site.is_some_and(|site| site.has_function(|name| matches!(bare(name), "accept" | "accept4")))
 }
 
 impl Case {
@@ -216,7 +227,9 @@ impl Case {
         let events = offs().filter(|off| is_any_event(view.sched, off));
         let any_event = 2.0 * events.map(|off| off.sum_ns as f64).sum::<f64>() >= held;
         let (expected, sure) = match key.held {
-            Held::Token => (EXPECTED_OF_TOKENS, SURE_OF_TOKENS),
+            Held::Token if key.reason == OffReason::Sleep => (EXPECTED_OF_TOKENS, SURE_OF_TOKENS),
+            // Who answers may be what is scarce.
+            Held::Token => (EXPECTED_OF_TOKENS, 0.0),
             _ if any_event => (0.0, 0.0),
             _ => (EXPECTED, 0.0),
         };

@@ -71,7 +71,9 @@ fn too_many(cx: &Context) -> Option<Finding> {
     };
     let (active, preemptions) = (sum(|th| th.active_ns()), sum(|th| th.preemptions));
     let delayed = sum(|th| th.delayed_ns) + sum(|th| th.preempted_ns);
-    if view.workers_at_once as f64 <= view.cpus || delayed < DELAYED * active {
+    // With fewer that could run on average than there are CPUs, it is how they take turns that costs, not that they are many.
+    let want_more = view.workers_at_once as f64 > view.cpus && p.active_mean > view.cpus;
+    if !want_more || delayed < DELAYED * active {
         return None;
     }
     // Of the switches, those that fewer threads would not make: taken off, or woken by one of their own kind. Two
