@@ -137,7 +137,7 @@ pub(crate) fn awaits_a_token(view: &View, off: &OffCpu, waker: Option<SiteId>) -
         return false;
     };
     is_in(model, off.site, &CONDITION_WAITS)
-        && !is_in(model, waker, &WAKES_ALL)
+        && !meet(model, off.site, waker)
         && waits.is_told()
         && wakes.is_told()
         && waits.key() != wakes.key()

@@ -62,16 +62,20 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
     for (group, pieces) in by_group.into_iter().filter(|(g, _)| !explained.contains(g)) {
         let low: f64 = pieces.iter().map(|p| p.cm).sum();
         let counts = counts(cx, group, low);
+        let serial = match is_one_of_a_kind(cx.view, group) {
+            true => SERIAL_OF_ONE,
+            false => SERIAL,
+        };
         let mut phases = Vec::new();
         split(pieces.clone(), 0, low, true, &mut phases);
         let found = phases
             .iter()
-            .filter_map(|phase| phase.finding(cx, group, counts));
+            .filter_map(|phase| phase.finding(cx, group, counts, serial));
         let mut found: Vec<Finding> = found.collect();
         if found.is_empty() {
             // No function has enough of it, but all together may: an interpreter, or stacks that were cut off.
             let all = Phase { pieces, depth: 0 };
-            found.extend(all.finding(cx, group, counts));
+            found.extend(all.finding(cx, group, counts, serial));
         }
         findings.extend(found);
     }
@@ -126,6 +130,14 @@ fn without_others(view: &View) -> f64 {
         since = at;
     }
     alone
+}
+
+/// Whether there is one thread of the group at a time, and no other process of the program that may have another.
+fn is_one_of_a_kind(view: &View, group: GroupId) -> bool {
+    let lived = view.lives(view.members(group).iter().map(|th| &th.thread));
+    let mut processes = view.workers.iter().map(|&id| view.process(id));
+    let first = processes.next();
+    lived <= ONE_AT_A_TIME * view.wall && processes.all(|id| Some(id) == first)
 }
 
 /// Activity at low parallelism with one call stack.
@@ -197,19 +209,10 @@ fn split<'a>(
 }
 
 impl Phase<'_> {
-    fn finding(&self, cx: &Context, group: GroupId, counts: f64) -> Option<Finding> {
+    /// If it is low for a share of `serial` of its time.
+    fn finding(&self, cx: &Context, group: GroupId, counts: f64, serial: f64) -> Option<Finding> {
         let view = cx.view;
         let sum = |of: fn(&Piece) -> f64| self.pieces.iter().map(of).sum::<f64>();
-        let members = view.members(group);
-        let lived: f64 = members.iter().map(|th| th.life_ns() as f64).sum();
-        // Another process of the program may have a thread of this kind.
-        let mut processes = view.workers.iter().map(|&id| view.process(id));
-        let first = processes.next();
-        let one_process = processes.all(|id| Some(id) == first);
-        let serial = match one_process && lived <= ONE_AT_A_TIME * view.wall {
-            true => SERIAL_OF_ONE,
-            false => SERIAL,
-        };
         if sum(|p| p.time) < serial * sum(|p| p.all) {
             return None;
         }
@@ -221,7 +224,7 @@ impl Phase<'_> {
         let unused = (view.wall - view.cpu_work / view.useful.max(1.0)).max(0.0);
         let waited = match view.roles.is_go(group) {
             true => 1.0,
-            false if members.len() > 1 => 0.0,
+            false if view.members(group).len() > 1 => 0.0,
             false => (cx.waited_for.by_other_workers(view, group) / cm.max(1.0)).min(1.0),
         };
         let most = split + waited * (cm.min(unused) - split).max(0.0);
