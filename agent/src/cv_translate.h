@@ -34,7 +34,9 @@ struct cv_tr {
 	uint64_t *hook_slot;    /* ... and where on the stack it is */
 	uint32_t mode;          /* enum cv_tr_mode */
 	uint32_t generation;    /* of the translations that this thread may run */
-	uint64_t own[24];       /* the translator's */
+	uint64_t own[23];       /* the translator's */
+	uint64_t interrupted;   /* context of a signal whose handler has begun, and which cv_tr_guest_context has not done
+				   with; 0 = none. No section may begin, and this state is nobody's but that handler's */
 };
 #define CV_TR_SLACK_WORDS 8192u
 
@@ -85,12 +87,25 @@ void cv_tr_left(enum cv_section_end end, uint64_t detail);
 bool cv_tr_has(uint64_t pc);
 
 /*
+ * Not a function to call: the handler that the kernel is given. It goes on in cv_tr_signalled, the agent's, which calls
+ * cv_tr_guest_context before all else.
+ */
+void cv_tr_signal(int sig, siginfo_t *info, void *context);
+void cv_tr_signalled(int sig, siginfo_t *info, void *context);
+
+enum cv_tr_found {
+	CV_TR_PROGRAM = 0, /* the context was the program's */
+	CV_TR_OURS = 1,    /* it is now, or that of the handler which this signal interrupted at its first instructions */
+	CV_TR_AT_WORK = 2, /* that handler is about to do it: until then (cv_tr.interrupted) hands off the thread's state */
+};
+
+/*
  * A signal arrived. If its context is inside translated code or the translator on behalf of it, make of it what the
  * program would have there - the address of its own next instruction, its own registers - and end the record with
  * CV_END_SIGNAL through cv_tr_left; the thread goes on natively after the handler. Async-signal-safe. Where the
  * signal found the translator at work (not in translated code), the program's registers are those that it had saved.
  */
-bool cv_tr_guest_context(int sig, ucontext_t *context);
+enum cv_tr_found cv_tr_guest_context(int sig, ucontext_t *context);
 
 /*
  * Code has been unmapped, replaced or changed somewhere in [lo, hi): give up every translation. Safe while other

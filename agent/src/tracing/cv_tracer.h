@@ -6,8 +6,8 @@
  * (CV_TR_INSIDE), or a hook that was called from there (CV_TR_HOOK). A hook that finds neither is one that was come to
  * by another way: a function of the agent was left without the tracer, or a signal handler jumped away. Then the section is cut.
  *
- * While `busy` is set, the state is being changed: signal handlers of the same thread keep their hands off, and leave
- * word in `cut` if what they have interrupted cannot go on.
+ * While `busy` or `cv_tr.interrupted` is set, the state is being changed: signal handlers of the same thread keep their
+ * hands off, and leave word in `cut` if what they have interrupted cannot go on.
  */
 #ifndef CV_TRACER_H
 #define CV_TRACER_H
@@ -50,12 +50,18 @@ extern __thread struct cv_tracer cv_tracer __attribute__((tls_model("initial-exe
 extern struct cv_trace *cv_trace_file __attribute__((visibility("hidden")));
 extern const struct cv_targets *cv_trace_targets __attribute__((visibility("hidden")));
 
+static inline bool cv_is_claimed(const struct cv_thread *t, uint64_t claimed_at, uint64_t here)
+{
+	return cv_unlikely(claimed_at) && (!cv_abandoned(t, claimed_at, here) || cv_on_signal_stack());
+}
+
 static inline bool cv_tracer_enter(struct cv_tracer *s, const struct cv_thread *t)
 {
 	uint64_t here = (uint64_t)__builtin_frame_address(0);
 
-	if (cv_unlikely(s->busy) && (!cv_abandoned(t, s->busy, here) || cv_on_signal_stack()))
+	if (cv_is_claimed(t, s->busy, here) || cv_is_claimed(t, cv_tr.interrupted, here))
 		return false;
+	cv_tr.interrupted = 0;
 	s->busy = here;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	return true;

@@ -19,12 +19,12 @@ static handler handlers[SIGNALS]; /* the program's; stays when the kernel's is a
 
 /* Handlers without SA_SIGINFO are called the same way: the other arguments are in registers that they ignore, as
  * the kernel does it. */
-static void entry(int sig, siginfo_t *info, void *context)
+void cv_tr_signalled(int sig, siginfo_t *info, void *context)
 {
 	handler theirs = __atomic_load_n(&handlers[sig], __ATOMIC_ACQUIRE);
 
-	cv_tr_guest_context(sig, context);
-	cv_trace_signalled(sig);
+	if (cv_tr_guest_context(sig, context) != CV_TR_AT_WORK)
+		cv_trace_signalled(sig);
 	theirs(sig, info, context);
 	/* A section of the handler's that it has not ended is in code that nobody traces any more. */
 	cv_trace_cut(CV_END_LEFT, 0);
@@ -41,12 +41,12 @@ static void *wrap(int sig, void *h)
 	if (!cv_trace_on || sig <= 0 || sig >= SIGNALS || !is_handler(h))
 		return h;
 	__atomic_store_n(&handlers[sig], (handler)h, __ATOMIC_RELEASE);
-	return (void *)entry;
+	return (void *)cv_tr_signal;
 }
 
 static void *unwrap(void *h, handler theirs)
 {
-	return h == (void *)entry ? (void *)theirs : h;
+	return h == (void *)cv_tr_signal ? (void *)theirs : h;
 }
 
 static handler current(int sig)
@@ -106,6 +106,6 @@ void cv_trace_signals_begin(void)
 
 	for (int sig = 1; sig < SIGNALS && cv_trace_on; sig++)
 		if (cv_real(sigaction)(sig, NULL, &action) == 0 && is_handler((void *)action.sa_handler) &&
-		    (void *)action.sa_handler != (void *)entry)
+		    (void *)action.sa_handler != (void *)cv_tr_signal)
 			change(sig, &action, NULL);
 }

@@ -54,9 +54,12 @@ extern "C" fn cv_tr_has(_pc: u64) -> bool {
 }
 
 #[no_mangle]
-extern "C" fn cv_tr_guest_context(_signal: i32, _context: *mut c_void) -> bool {
-    false
+extern "C" fn cv_tr_guest_context(_signal: i32, _context: *mut c_void) -> u32 {
+    0
 }
+
+#[no_mangle]
+extern "C" fn cv_tr_signal() {}
 
 #[no_mangle]
 extern "C" fn cv_tr_invalidate(_lo: u64, _hi: u64) {}

@@ -93,4 +93,6 @@ pub enum Slot {
     Own = 240,
     /// The signal mask of the program while all signals are blocked.
     Mask = 248,
+    /// The context of a signal, while what it has interrupted is not the program's yet; 0 = none.
+    Interrupted = 296,
 }

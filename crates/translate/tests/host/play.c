@@ -97,6 +97,19 @@ AGENT void cv_tr_left(enum cv_section_end end, uint64_t detail)
 	ended(end, detail);
 }
 
+static host_handler *handler;
+
+host_handler *host_signal(host_handler *theirs)
+{
+	handler = theirs;
+	return cv_tr_signal;
+}
+
+void cv_tr_signalled(int sig, siginfo_t *info, void *context)
+{
+	handler(sig, info, context);
+}
+
 AGENT void section_begin(void)
 {
 	volatile uint64_t *slot = (volatile uint64_t *)__builtin_frame_address(0) + 1;

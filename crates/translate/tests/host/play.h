@@ -10,6 +10,7 @@
 
 enum { HOST_OFF, HOST_STEP, HOST_TRANSLATE };
 extern int host_way;
+typedef void host_handler(int, siginfo_t *, void *);
 
 /* The record of the section that runs or ran last in this thread. */
 struct host_record {
@@ -28,6 +29,7 @@ struct cv_trace *host_file(void);
 struct cv_trace *host_new_file(void); /* in the child of a fork */
 const void *host_blocks(void);
 bool host_is_agent(uint64_t pc);
+host_handler *host_signal(host_handler *theirs); /* what the kernel is given for it */
 uint32_t host_mode(void); /* cv_tr.mode */
 
 #endif

@@ -135,7 +135,7 @@ static void on_alarm(int sig, siginfo_t *info, void *context)
 {
 	ucontext_t *u = context;
 	int before = errno;
-	bool ours = cv_tr_guest_context(sig, u);
+	bool ours = cv_tr_guest_context(sig, u) == CV_TR_OURS;
 
 	(void)info;
 	found += ours;
@@ -220,6 +220,69 @@ static void alarm_digest(void)
 	CHECK(host_record()->ends[CV_END_SIGNAL] > 0);
 }
 
+/* Two signals that come at once: what the one has interrupted is told before the other one has a section. */
+static volatile int together;
+static host_handler *entrance;
+
+static void on_either(int sig, siginfo_t *info, void *context)
+{
+	greg_t *g = ((ucontext_t *)context)->uc_mcontext.gregs;
+	bool at_once = g[REG_RIP] == (greg_t)entrance;
+	ucontext_t *first = at_once ? (ucontext_t *)g[REG_RDX] : context;
+	bool inside = cv_tr_has((uint64_t)first->uc_mcontext.gregs[REG_RIP]);
+	int before = errno, way = host_way;
+	bool ours = cv_tr_guest_context(sig, context) == CV_TR_OURS;
+
+	(void)info;
+	CHECK(ours || !inside);
+	found += ours;
+	together += at_once && inside;
+	CHECK(!cv_tr_has((uint64_t)g[REG_RIP]));
+	if (!inside)
+		host_way = HOST_OFF;
+	work(3);
+	host_way = way;
+	errno = before;
+}
+
+static void *interrupt(void *target)
+{
+	while (!stop) {
+		pthread_kill(*(pthread_t *)target, SIGUSR1);
+		pthread_kill(*(pthread_t *)target, SIGUSR2);
+		usleep(100);
+	}
+	return NULL;
+}
+
+static void signals_together(void)
+{
+	struct sigaction action = { .sa_flags = SA_SIGINFO | SA_RESTART };
+	pthread_t self = pthread_self(), other;
+
+	action.sa_sigaction = entrance = host_signal(on_either);
+	CHECK(!sigaction(SIGUSR1, &action, NULL));
+	CHECK(!sigaction(SIGUSR2, &action, NULL));
+	CHECK(!pthread_create(&other, NULL, interrupt, &self));
+	for (int i = 0; i < 3000 || together < 100; i++) {
+		volatile uint64_t wanted = 0, got = 0;
+
+		for (uint64_t k = 1; k < 2000; k++)
+			wanted = wanted * 31 + k;
+		section_begin();
+		for (uint64_t k = 1; k < 2000; k++) {
+			got = got * 31 + k;
+			section_hook();
+		}
+		section_end();
+		CHECK(got == wanted);
+		check_record();
+	}
+	stop = 1;
+	pthread_join(other, NULL);
+	printf("%d in translated code, %d at once\n", found, together);
+}
+
 /* ---- faults ------------------------------------------------------------------------------- */
 
 extern char fault_here[], fault_after[];
@@ -232,7 +295,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	greg_t *g = u->uc_mcontext.gregs;
 
 	(void)info;
-	CHECK(cv_tr_guest_context(sig, u) || host_way == HOST_OFF);
+	CHECK(cv_tr_guest_context(sig, u) == CV_TR_OURS || host_way == HOST_OFF);
 	if (sig == SIGSEGV) {
 		/* As a virtual machine does: it knows the instruction, and goes on elsewhere. */
 		CHECK((char *)g[REG_RIP] == fault_here);
@@ -508,6 +571,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} all[] = {
 		{ "threads", threads },   { "alarm-storm", alarm_storm }, { "alarm-digest", alarm_digest },
+		{ "signals-together", signals_together },
 		{ "fault", fault },       { "limit", limit },             { "invalidate", invalidate },
 		{ "refill", refill },     { "unmaps", unmaps },     { "writable", writable },       { "processes", processes },
 	};

@@ -13,6 +13,7 @@ fn programs_survive_what_happens_to_their_sections() {
         "threads",
         "alarm-storm",
         "alarm-digest",
+        "signals-together",
         "fault",
         "limit",
         "invalidate",

@@ -9,7 +9,7 @@ use super::super::access::Machine;
 use super::dispatch;
 use super::entry;
 use super::heap::Heap;
-use super::signals::{self, Context};
+use super::signals::{self, Context, Found};
 use super::syscalls;
 use super::thread::Thread;
 use super::translator::{self, Translator, TRANSLATOR};
@@ -146,7 +146,7 @@ extern "C" fn cv_tr_has(pc: u64) -> bool {
 
 /// See cv_translate.h.
 #[no_mangle]
-extern "C" fn cv_tr_guest_context(signal: i32, context: &mut Context) -> bool {
+extern "C" fn cv_tr_guest_context(signal: i32, context: &mut Context) -> Found {
     signals::guest_context(signal, context)
 }
 

@@ -1,4 +1,11 @@
 //! What the program's state is where a signal has arrived.
+//!
+//! That is told from the thread's slots, which another section may change. So none begins until it has been told, not
+//! in a handler either that interrupts the first one before it has come to that: signals that arrive together are
+//! delivered together, and the first handler to run is then the last one that was called.
+
+use core::arch::global_asm;
+use core::ptr;
 
 use super::super::marks::{self, Ip, Place, Record, State};
 use super::super::regs::{Reg, Slot};
@@ -9,6 +16,41 @@ use super::tables;
 use super::thread::{self, Thread};
 
 const END_SIGNAL: u32 = 3;
+
+extern "C" {
+    fn cv_tr_signal();
+    static cv_tr_signal_end: u8;
+}
+
+// Leaves the handler's arguments where they are: `first_interrupted` reads them.
+global_asm!(
+    ".text",
+    ".balign 16",
+    ".globl cv_tr_signal",
+    ".hidden cv_tr_signal",
+    ".type cv_tr_signal, @function",
+    "cv_tr_signal:",
+    "mov rax, qword ptr [rip + cv_tr@GOTTPOFF]",
+    "cmp qword ptr fs:[rax + {interrupted}], 0",
+    "jne 1f",
+    "mov qword ptr fs:[rax + {interrupted}], rdx",
+    "1:",
+    "jmp cv_tr_signalled",
+    ".globl cv_tr_signal_end",
+    ".hidden cv_tr_signal_end",
+    "cv_tr_signal_end:",
+    ".size cv_tr_signal, . - cv_tr_signal",
+    interrupted = const Slot::Interrupted as i32,
+);
+
+/// `enum cv_tr_found`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Found {
+    Program = 0,
+    Ours = 1,
+    AtWork = 2,
+}
 
 /// `ucontext_t` as far as it matters.
 #[derive(Debug)]
@@ -44,9 +86,49 @@ pub fn has(pc: u64) -> bool {
     region::has(pc) || (entry::cv_tr_enter as *const () as u64..end).contains(&pc)
 }
 
-/// Makes of a context what the program would have; false = it is the program's already.
-pub fn guest_context(signal: i32, context: &mut Context) -> bool {
+/// The context of the first of several signals that have arrived together: each next one has interrupted the handler
+/// of the one before at its first instructions, with the handler's arguments in their registers.
+fn first_interrupted(context: &mut Context) -> &mut Context {
+    let entrance = cv_tr_signal as *const () as u64..address(&raw const cv_tr_signal_end);
+    let mut first = context;
+    while entrance.contains(&first.registers[RIP]) {
+        // SAFETY: the third argument of a handler, which nobody else uses while the handler has not got further.
+        first = unsafe { &mut *(first.get(Reg::RDX) as *mut Context) };
+    }
+    first
+}
+
+/// Makes of a context what the program would have.
+pub fn guest_context(signal: i32, context: &mut Context) -> Found {
     let thread = Thread::current();
+    let own = ptr::from_mut(context) as u64;
+    let first = first_interrupted(context);
+    let interrupted = thread.get(Slot::Interrupted);
+    // 0: the handler of a later signal has done it for this one too.
+    if ![0, own, ptr::from_mut(first) as u64].contains(&interrupted) {
+        return Found::AtWork;
+    }
+    let ours = restore(thread, first);
+    let mode = thread.mode();
+    if ours {
+        thread.set_mode(thread::OFF);
+    }
+    thread.set(Slot::Interrupted, 0);
+    if !ours {
+        return Found::Program;
+    }
+    if mode != thread::OFF {
+        extern "C" {
+            fn cv_tr_left(end: u32, detail: u64);
+        }
+        // SAFETY: the agent's function; it closes the section of this thread.
+        unsafe { cv_tr_left(END_SIGNAL, signal as u64) };
+    }
+    Found::Ours
+}
+
+/// False = the context is the program's already.
+fn restore(thread: Thread, context: &mut Context) -> bool {
     let pc = context.registers[RIP];
     let saved = address(&raw const entry::cv_tr_slow_saved);
     let last = address(&raw const entry::cv_tr_slow_last);
@@ -68,14 +150,6 @@ pub fn guest_context(signal: i32, context: &mut Context) -> bool {
     }
     thread.set(Slot::Busy, 0);
     thread.set(Slot::Exit, 0);
-    if thread.mode() != thread::OFF {
-        extern "C" {
-            fn cv_tr_left(end: u32, detail: u64);
-        }
-        thread.set_mode(thread::OFF);
-        // SAFETY: the agent's function; it closes the section of this thread.
-        unsafe { cv_tr_left(END_SIGNAL, signal as u64) };
-    }
     true
 }
 
