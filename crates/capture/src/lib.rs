@@ -15,6 +15,7 @@
 //! ```
 
 mod agent_file;
+mod allocator;
 mod arena;
 mod attach;
 mod clock;
@@ -41,6 +42,7 @@ mod targets;
 mod wait;
 mod watch;
 
+pub use allocator::keep_little_memory;
 pub use attach::{attach, Attached};
 pub use command::{Command, Program};
 pub use elf_check::Elf;

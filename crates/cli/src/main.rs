@@ -33,6 +33,7 @@ use exit::Status;
 use message::Message;
 
 fn main() -> ExitCode {
+    convoy_capture::keep_little_memory();
     let arguments: Vec<_> = std::env::args_os().collect();
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,

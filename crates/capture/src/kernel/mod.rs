@@ -31,6 +31,7 @@ pub(crate) use pipeline::Collected;
 
 use convoy_profile::{Process, Sched};
 
+use crate::allocator::release_freed_memory;
 use crate::error::Trouble;
 
 /// Ends listening at `end_ns`: what was heard. None if the listening thread has died, which is a bug of ours: the rest of
@@ -62,13 +63,4 @@ pub(crate) fn tables(
         let (sched, files) = join(heard, processes);
         (Some(sched), files)
     })
-}
-
-/// Gives memory that was freed back to the system: the allocator keeps that of other threads for them.
-fn release_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: looks for free pages in the allocator's own lists, under its locks.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
