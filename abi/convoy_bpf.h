@@ -18,6 +18,7 @@
 #define CV_BPF_KERNEL_FRAMES 16u  /* of a kernel stack */
 #define CV_BPF_COMM 16u
 #define CV_BPF_REGISTERS 16u      /* general ones of x86-64 */
+#define CV_BPF_RED_ZONE 128u      /* bytes below its stack pointer that a function of x86-64 may use */
 
 enum cv_bpf_kind {
 	/* in the rings */
@@ -159,6 +160,7 @@ struct cv_bpf_stack {
  * Of x86-64 only: elsewhere nobody reads what an instruction touches. */
 struct cv_bpf_registers {
 	uint64_t general[CV_BPF_REGISTERS];
+	uint8_t red_zone[CV_BPF_RED_ZONE]; /* what is right below `sp`: a function that calls none has variables there */
 };
 
 #endif

@@ -22,7 +22,8 @@ static __always_inline bool in_user_mode(struct bpf_perf_event_data *ctx, struct
 /* In the order in which instructions number them. */
 static __always_inline uint32_t copy_registers(struct bpf_perf_event_data *ctx, struct scratch *scratch)
 {
-	uint64_t *general = ((struct cv_bpf_registers *)scratch->bytes)->general;
+	struct cv_bpf_registers *registers = (struct cv_bpf_registers *)scratch->bytes;
+	uint64_t *general = registers->general;
 
 	general[0] = ctx->regs.ax;
 	general[1] = ctx->regs.cx;
@@ -40,6 +41,8 @@ static __always_inline uint32_t copy_registers(struct bpf_perf_event_data *ctx, 
 	general[13] = ctx->regs.r13;
 	general[14] = ctx->regs.r14;
 	general[15] = ctx->regs.r15;
+	/* Zeroes where nothing is mapped yet. */
+	bpf_probe_read_user(registers->red_zone, CV_BPF_RED_ZONE, (void *)(ctx->regs.sp - CV_BPF_RED_ZONE));
 	scratch->stack.flags |= CV_BPF_HAS_REGISTERS;
 	return sizeof(struct cv_bpf_registers);
 }

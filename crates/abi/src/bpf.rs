@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // the header documents every field
 #![allow(missing_debug_implementations)] // of the helper types that zerocopy derives
 
-use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES, CV_BPF_REGISTERS};
+use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES, CV_BPF_RED_ZONE, CV_BPF_REGISTERS};
 
 mirror! {
     /// A context switch, a wake-up, or what is missing.
@@ -113,7 +113,8 @@ mirror! {
     }
 
     /// The registers of a sample, in front of the copied bytes.
-    BpfRegisters = "struct cv_bpf_registers", 128 bytes {
+    BpfRegisters = "struct cv_bpf_registers", 256 bytes {
         general: [u64; CV_BPF_REGISTERS],
+        red_zone: [u8; CV_BPF_RED_ZONE],
     }
 }

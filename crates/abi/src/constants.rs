@@ -148,6 +148,7 @@ constants! {
         CV_BPF_KERNEL_FRAMES = 16,
         CV_BPF_COMM = 16,
         CV_BPF_REGISTERS = 16,
+        CV_BPF_RED_ZONE = 128,
     }
     u8 {
         CV_BPF_SWITCH = 1,

@@ -93,7 +93,8 @@ fn judge<'a>(
         .into_iter()
         .filter(|used| of_thread.contains_key(&used.thread))
         .collect();
-    let mut lost = lost(&of_thread, &uses);
+    let fight = fight(&uses)?;
+    let mut lost = lost(&of_thread, &uses, fight);
     for (id, n) in &mut lost {
         *n *= together.share(*id, &uses);
     }
@@ -102,7 +103,7 @@ fn judge<'a>(
     }
     Some(Fought {
         line,
-        fight: fight(&uses)?,
+        fight,
         uses,
         lost,
     })
@@ -121,16 +122,28 @@ fn in_turns(line: &SharedLine) -> bool {
     expected > 0.0 && line.turns as f64 >= TURNS * expected
 }
 
-/// What each thread may lose: all of its samples, but not more than the others' writes account for.
-fn lost(of_thread: &BTreeMap<ThreadId, u64>, uses: &[&LineUse]) -> BTreeMap<ThreadId, f64> {
+/// What each thread may lose: all of its samples, but not more than what the others do to the line accounts for. Their writes take
+/// it away, and their reads take away that it can be written: what is read and written in turn is handed over, and not lost,
+/// but neighbours have nothing to hand over.
+fn lost(
+    of_thread: &BTreeMap<ThreadId, u64>,
+    uses: &[&LineUse],
+    fight: Fight,
+) -> BTreeMap<ThreadId, f64> {
     let mut writes: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for used in uses.iter().filter(|used| used.writes) {
         *writes.entry(used.thread).or_default() += used.n;
     }
-    let all: u64 = writes.values().sum();
+    let (all, written): (u64, u64) = (of_thread.values().sum(), writes.values().sum());
     let of = |(&id, &n): (&ThreadId, &u64)| {
-        let others = all - writes.get(&id).copied().unwrap_or(0);
-        (id, (n as f64).min(LOST_PER_WRITE * others as f64))
+        let own = writes.get(&id).copied().unwrap_or(0);
+        let others = written - own;
+        let reads = match fight {
+            Fight::Neighbours => own.min(all - n - others),
+            Fight::Atomic | Fight::Plain => 0,
+        };
+        let taken = LOST_PER_WRITE * (others + reads) as f64;
+        (id, (n as f64).min(taken))
     };
     of_thread.iter().map(of).collect()
 }

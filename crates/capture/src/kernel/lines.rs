@@ -7,14 +7,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use convoy_abi::CV_BPF_RED_ZONE;
 use convoy_profile::{StackIx, ThreadRef, LINE_BYTES as LINE};
 use convoy_sched::Map;
 use convoy_unwind::Unwinder;
 
 use super::code::Met;
 use super::images::Image;
-use super::operands::{around, at, Access, Around, Operand};
-use super::raw::General;
+use super::operands::{around, at, Access, Around, AtHand, Operand};
 
 /// Lines of which is known what touched them, in a recording.
 const LINES: usize = 65_536;
@@ -22,7 +22,7 @@ const LINES: usize = 65_536;
 const USES: usize = 256;
 /// From its stack pointer on upwards a thread's own frames begin; below are the bytes that a leaf function may use.
 const OWN_STACK: u64 = 64 << 10;
-const RED_ZONE: u64 = 128;
+const RED_ZONE: u64 = CV_BPF_RED_ZONE as u64;
 /// Of a function so much is decoded: of a longer one nothing is said, rather than something slow.
 const FUNCTION: u64 = 64 << 10;
 /// The instruction before `ip` in code without functions is looked for from where a thread was this far below, bytes.
@@ -40,8 +40,7 @@ const KNOWN: usize = 16_384;
 pub(super) struct Touch<'a> {
     pub stack: StackIx,
     pub ip: u64,
-    pub sp: u64,
-    pub general: &'a General,
+    pub at_hand: AtHand<'a>,
     /// In a loop that only waits.
     pub waits: bool,
 }
@@ -246,10 +245,11 @@ impl Operands {
 /// What a sample was at. If a locked instruction has just ended, it is that which took the time; two plain ones may both
 /// have a part in it, and are one where they touch the same line.
 fn touched(around: &Around, touch: &Touch) -> impl Iterator<Item = (u64, Access)> {
-    let own = touch.sp.saturating_sub(RED_ZONE)..touch.sp.saturating_add(OWN_STACK);
+    let sp = touch.at_hand.stack_pointer();
+    let own = sp.saturating_sub(RED_ZONE)..sp.saturating_add(OWN_STACK);
     let place = |operand: Option<Operand>| {
         let operand = operand?;
-        let address = operand.address(touch.general)?;
+        let address = operand.address(&touch.at_hand)?;
         (!own.contains(&address)).then_some((address, operand.access))
     };
     let (mut ended, mut next) = (place(around.ended), place(around.next));
@@ -268,9 +268,14 @@ fn touched(around: &Around, touch: &Touch) -> impl Iterator<Item = (u64, Access)
 
 #[cfg(test)]
 mod tests {
+    use super::super::raw::Registers;
     use super::*;
 
-    const GENERAL: General = [0; 16];
+    /// The stack pointer: 0x7000_0000.
+    const REGISTERS: Registers = Registers {
+        general: [0, 0, 0, 0, 0x7000_0000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        red_zone: [0; CV_BPF_RED_ZONE],
+    };
     const ADD: Access = Access {
         size: 8,
         locked: true,
@@ -286,8 +291,10 @@ mod tests {
         Touch {
             stack: 1,
             ip: 0,
-            sp: 0x7000_0000,
-            general: &GENERAL,
+            at_hand: AtHand {
+                registers: &REGISTERS,
+                stack: &[],
+            },
             waits,
         }
     }
@@ -359,10 +366,13 @@ mod tests {
 
     /// `ended` and `next` of code at an address; rdi is 0x5000, rsi 0x6000, rsp what the sample says.
     fn found(code: &[u8], ended: usize) -> Vec<u64> {
-        let mut general = GENERAL;
-        (general[4], general[6], general[7]) = (0x7000_0000, 0x6000, 0x5000);
+        let mut registers = REGISTERS;
+        (registers.general[6], registers.general[7]) = (0x6000, 0x5000);
         let touch = Touch {
-            general: &general,
+            at_hand: AtHand {
+                registers: &registers,
+                stack: &[],
+            },
             ..sample(false)
         };
         let around = around(code, 0x1000, 0x1000 + ended as u64, true);

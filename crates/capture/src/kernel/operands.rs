@@ -4,25 +4,109 @@
 //! most often the one that has just ended; a store that finds no room for itself is the one that is about to begin. So both
 //! are looked at. Where the one before begins is known only by decoding from a place where an instruction begins for sure.
 
-use iced_x86::{
-    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory,
-    Mnemonic, OpAccess, OpKind, Register,
-};
+mod body;
 
-use super::raw::General;
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+use super::raw::Registers;
+use body::Body;
 
 /// Behind the first address that no process of Linux has with four levels of page tables, and before the first that any
 /// maps: both are computed from registers that mean something else.
 const USER: std::ops::Range<u64> = 0x1000..1 << 47;
+/// The number of rsp.
+const STACK_POINTER: usize = 4;
+/// Bytes of an address.
+const ADDRESS: i64 = 8;
 
-/// Instructions that are looked through for what becomes of a value that was loaded.
-const FOLLOWED: usize = 48;
+/// What a thread has at hand when a sample finds it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AtHand<'a> {
+    pub registers: &'a Registers,
+    /// From the stack pointer on upwards, possibly cut.
+    pub stack: &'a [u8],
+}
+
+impl AtHand<'_> {
+    pub fn stack_pointer(&self) -> u64 {
+        self.registers.general[STACK_POINTER]
+    }
+
+    fn register(&self, number: u8) -> u64 {
+        self.registers.general[usize::from(number)]
+    }
+
+    /// The eight bytes at this address of the thread's stack.
+    fn on_stack(&self, address: u64) -> Option<u64> {
+        let below = &self.registers.red_zone[..];
+        let first = self.stack_pointer().wrapping_sub(below.len() as u64);
+        let at = usize::try_from(address.checked_sub(first)?).ok()?;
+        let bytes = match at.checked_sub(below.len()) {
+            Some(at) => self.stack.get(at..),
+            None => below.get(at..),
+        };
+        Some(u64::from_le_bytes(*bytes?.first_chunk()?))
+    }
+}
+
+/// Where the first part of an address is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Base {
+    /// In a register, by number.
+    Register(u8),
+    /// In a variable on the stack, so far from what a register holds.
+    Variable { register: u8, displacement: i64 },
+}
+
+impl Base {
+    fn value(self, at_hand: &AtHand) -> Option<u64> {
+        match self {
+            Self::Register(number) => Some(at_hand.register(number)),
+            Self::Variable {
+                register,
+                displacement,
+            } => at_hand.on_stack(at_hand.register(register).wrapping_add_signed(displacement)),
+        }
+    }
+
+    /// It has the same value after the instruction.
+    fn survives(self, instruction: &Instruction) -> bool {
+        match self {
+            Self::Register(number) => !changes(instruction, number),
+            Self::Variable {
+                register,
+                displacement,
+            } => {
+                let store = Operand::of(instruction).filter(|operand| operand.access.writes);
+                let hits = |store: Operand| {
+                    let after = (store.displacement as i64).wrapping_sub(displacement);
+                    let into = after < ADDRESS && after > -i64::from(store.access.size);
+                    store.base == Some(Self::Register(register)) && (into || store.index.is_some())
+                };
+                !changes(instruction, register) && !store.is_some_and(hits)
+            }
+        }
+    }
+}
+
+/// Whether the instruction leaves something else in the register.
+fn changes(instruction: &Instruction, register: u8) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let used = factory.info(instruction).used_registers();
+    used.iter().any(|used| {
+        let writes = !matches!(
+            used.access(),
+            OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess
+        );
+        writes && full_number(used.register()) == Some(register)
+    })
+}
 
 /// A memory operand, before the registers are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Operand {
-    /// Numbers of registers.
-    base: Option<u8>,
+    base: Option<Base>,
+    /// Number of a register.
     index: Option<u8>,
     scale: u64,
     displacement: u64,
@@ -51,11 +135,12 @@ pub(super) struct Around {
 }
 
 impl Operand {
-    /// The first byte; `None`: no address of a process.
-    pub fn address(&self, general: &General) -> Option<u64> {
-        let value = |number: Option<u8>| number.map_or(0, |n| general[usize::from(n)]);
-        let address = value(self.base)
-            .wrapping_add(value(self.index).wrapping_mul(self.scale))
+    /// The first byte; `None`: no address of a process, or a variable that the copy of the stack does not reach.
+    pub fn address(&self, at_hand: &AtHand) -> Option<u64> {
+        let base = self.base.map_or(Some(0), |base| base.value(at_hand))?;
+        let index = self.index.map_or(0, |number| at_hand.register(number));
+        let address = base
+            .wrapping_add(index.wrapping_mul(self.scale))
             .wrapping_add(self.displacement);
         USER.contains(&address).then_some(address)
     }
@@ -83,7 +168,7 @@ impl Operand {
             instruction.memory_base()
         };
         let operand = Self {
-            base: number(base)?,
+            base: number(base)?.map(Base::Register),
             index: number(instruction.memory_index())?,
             scale: u64::from(instruction.memory_index_scale()),
             displacement: instruction.memory_displacement64(),
@@ -100,49 +185,8 @@ impl Operand {
 
     /// Its address can still be computed after the instruction.
     fn survives(&self, instruction: &Instruction) -> bool {
-        let mut factory = InstructionInfoFactory::new();
-        let used = factory.info(instruction).used_registers();
-        !used.iter().any(|register| {
-            let writes = !matches!(
-                register.access(),
-                OpAccess::Read | OpAccess::CondRead | OpAccess::None | OpAccess::NoMemAccess
-            );
-            let of = number(register.register()).flatten();
-            writes && of.is_some() && (of == self.base || of == self.index)
-        })
-    }
-}
-
-impl Operand {
-    /// With what the instructions from `at` on do to the same bytes: a counter that is loaded, increased and stored is
-    /// written, although threads are found waiting for the load.
-    fn changed_by(mut self, code: &[Instruction], at: usize) -> Self {
-        let mut next = Some(at);
-        for _ in 0..FOLLOWED {
-            let Some(instruction) = next.and_then(|at| code.get(at)) else {
-                break;
-            };
-            if let Some(other) = Self::of(instruction).filter(|other| other.is_at(&self)) {
-                self.access.writes |= other.access.writes;
-                self.access.locked |= other.access.locked;
-            }
-            if !self.survives(instruction) {
-                break;
-            }
-            next = match instruction.flow_control() {
-                FlowControl::Next => next.map(|at| at + 1),
-                // Back to where a loop begins; whatever else it may go on with comes later, if at all.
-                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
-                    if instruction.near_branch_target() <= instruction.ip() =>
-                {
-                    let begin = instruction.near_branch_target();
-                    code.binary_search_by_key(&begin, Instruction::ip).ok()
-                }
-                FlowControl::ConditionalBranch => next.map(|at| at + 1),
-                _ => None,
-            };
-        }
-        self
+        self.base.is_none_or(|base| base.survives(instruction))
+            && self.index.is_none_or(|index| !changes(instruction, index))
     }
 
     fn is_at(&self, other: &Self) -> bool {
@@ -156,10 +200,15 @@ fn number(register: Register) -> Option<Option<u8>> {
     if register == Register::None {
         return Some(None);
     }
-    let full = register.full_register();
     // With 32 bits the address would be cut.
-    let whole = register == full || !register.is_gpr();
-    (full.is_gpr64() && whole).then(|| Some(full.number() as u8))
+    let whole = register == register.full_register() || !register.is_gpr();
+    whole.then(|| full_number(register)).flatten().map(Some)
+}
+
+/// The number of the general register that this is, or is a part of.
+fn full_number(register: Register) -> Option<u8> {
+    let full = register.full_register();
+    full.is_gpr64().then(|| full.number() as u8)
 }
 
 /// What is on both sides of `ip`. `code` begins at `base` with an instruction; `whole`: with a function, and it is all of it.
@@ -167,44 +216,39 @@ fn number(register: Register) -> Option<Option<u8>> {
 /// An `ip` that is jumped to may have been reached without what stands before it. Outside of a known function nobody knows
 /// the jumps: there only a locked instruction is believed, which ends where it ends by more than chance.
 pub(super) fn around(code: &[u8], base: u64, ip: u64, whole: bool) -> Around {
-    let decoder = Decoder::with_ip(64, code, base, DecoderOptions::NONE);
-    let code: Vec<Instruction> = decoder
-        .into_iter()
-        .take_while(|instruction| instruction.code() != Opcode::INVALID)
-        .collect();
-    let Ok(at) = code.binary_search_by_key(&ip, Instruction::ip) else {
+    let body = Body::decode(code, base);
+    let Some(at) = body.position(ip) else {
         return Around::default();
     };
-    let is_jumped_to = || {
-        let mut jumps = code.iter().filter(|i| i.op0_kind() == OpKind::NearBranch64);
-        jumps.any(|jump| jump.near_branch_target() == ip)
-    };
-    let ended = at.checked_sub(1).and_then(|before| code.get(before));
-    let ended = ended.filter(|ended| ended.flow_control() == FlowControl::Next && !is_jumped_to());
-    let operand = |ended: &Instruction| {
-        let operand = Operand::of(ended)?.changed_by(&code, at);
-        ((whole || operand.access.locked) && operand.survives(ended)).then_some(operand)
-    };
+    let ended = body.before(at).and_then(|before| {
+        let operands = body.operands(before, at);
+        let ended = body.instruction(before)?;
+        let mut known = operands.filter(|operand| operand.survives(ended));
+        known.find(|operand| whole || operand.access.locked)
+    });
     Around {
-        ended: ended.and_then(operand),
-        next: Operand::of(&code[at]).map(|operand| operand.changed_by(&code, at)),
+        ended,
+        next: body.operands(at, at).next(),
     }
 }
 
 /// What begins at `ip`, where nothing before it is known.
 pub(super) fn at(code: &[u8], ip: u64) -> Around {
-    let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
+    let body = Body::decode(code, ip);
     Around {
         ended: None,
-        next: Operand::of(&decoder.decode()),
+        next: body.instruction(0).and_then(Operand::of),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use convoy_abi::CV_BPF_RED_ZONE;
+
     use super::*;
 
     const BASE: u64 = 0x40_1000;
+    const SP: u64 = 0x7000_0000;
 
     fn ended(code: &[u8]) -> Option<Operand> {
         let mut all = code.to_vec();
@@ -212,12 +256,23 @@ mod tests {
         around(&all, BASE, BASE + code.len() as u64, true).ended
     }
 
-    fn general(values: &[(usize, u64)]) -> General {
-        let mut general = General::default();
+    fn registers(values: &[(usize, u64)]) -> Registers {
+        let mut registers = Registers {
+            general: Default::default(),
+            red_zone: [0; CV_BPF_RED_ZONE],
+        };
+        registers.general[STACK_POINTER] = SP;
         for &(n, value) in values {
-            general[n] = value;
+            registers.general[n] = value;
         }
-        general
+        registers
+    }
+
+    fn address(operand: Operand, values: &[(usize, u64)]) -> Option<u64> {
+        operand.address(&AtHand {
+            registers: &registers(values),
+            stack: &[],
+        })
     }
 
     #[test]
@@ -231,17 +286,17 @@ mod tests {
             writes: true,
         };
         assert_eq!(operand.access, access);
-        let registers = general(&[(7, 0x10_0000), (9, 3)]);
-        assert_eq!(operand.address(&registers), Some(0x10_0000 + 24 + 0x10));
-        assert_eq!(operand.address(&general(&[(7, 1 << 47)])), None);
-        assert_eq!(operand.address(&general(&[])), None, "the zero page");
+        let values = [(7, 0x10_0000), (9, 3)];
+        assert_eq!(address(operand, &values), Some(0x10_0000 + 24 + 0x10));
+        assert_eq!(address(operand, &[(7, 1 << 47)]), None);
+        assert_eq!(address(operand, &[]), None, "the zero page");
     }
 
     #[test]
     fn relative_to_the_instruction_pointer() {
         // lock inc dword ptr [rip+0x100], 7 bytes
         let operand = ended(&[0xf0, 0xff, 0x05, 0x00, 0x01, 0x00, 0x00]).unwrap();
-        assert_eq!(operand.address(&general(&[])), Some(BASE + 7 + 0x100));
+        assert_eq!(address(operand, &[]), Some(BASE + 7 + 0x100));
     }
 
     #[test]
@@ -256,6 +311,66 @@ mod tests {
         );
         assert_eq!(ended(&[0x48, 0x8d, 0x08]), None, "lea touches nothing");
         assert_eq!(ended(&[0xff, 0x10]), None, "call [rax] ends elsewhere");
+    }
+
+    /// mov rax, [rbp-16]
+    const LOAD_POINTER: [u8; 4] = [0x48, 0x8b, 0x45, 0xf0];
+    /// mov rax, [rax+8]
+    const FOLLOW: [u8; 4] = [0x48, 0x8b, 0x40, 0x08];
+    const RBP: usize = 5;
+
+    #[test]
+    fn what_overwrote_its_address_is_known_from_the_variable_that_it_came_from() {
+        let operand = ended(&[LOAD_POINTER, FOLLOW].concat()).unwrap();
+        // In a frame, and of a function without one.
+        let mut stack = [0; 64];
+        stack[24..32].copy_from_slice(&0x5000_u64.to_le_bytes());
+        let in_frame = registers(&[(RBP, SP + 40)]);
+        let mut below = registers(&[(RBP, SP)]);
+        below.red_zone[112..120].copy_from_slice(&0x6000_u64.to_le_bytes());
+        let at = |registers| {
+            let stack = &stack[..];
+            operand.address(&AtHand { registers, stack })
+        };
+        assert_eq!((at(&in_frame), at(&below)), (Some(0x5008), Some(0x6008)));
+        assert_eq!(address(operand, &[(RBP, SP + 40)]), None, "not copied");
+        assert_eq!(at(&registers(&[(RBP, 0x1000)])), None, "elsewhere");
+        // Through another register: mov rcx, rax; mov rcx, [rcx].
+        let copied = [&LOAD_POINTER[..], &[0x48, 0x89, 0xc1, 0x48, 0x8b, 0x09]].concat();
+        assert!(ended(&copied).is_some());
+    }
+
+    #[test]
+    fn a_variable_that_has_changed_meanwhile_tells_nothing() {
+        let with = |between: &[u8]| ended(&[&LOAD_POINTER, between, &FOLLOW].concat());
+        assert!(
+            with(&[0x48, 0x89, 0x4d, 0xf8]).is_some(),
+            "mov [rbp-8], rcx"
+        );
+        assert_eq!(with(&[0x48, 0x89, 0x4d, 0xf0]), None, "mov [rbp-16], rcx");
+        assert_eq!(with(&[0x89, 0x4d, 0xf4]), None, "mov [rbp-12], ecx");
+        assert_eq!(with(&[0x48, 0x89, 0x4c, 0xcd, 0x00]), None, "into an array");
+        assert_eq!(with(&[0x5d]), None, "pop rbp");
+        assert_eq!(with(&[0x48, 0x01, 0xc8]), None, "add rax, rcx");
+        assert_eq!(with(&[0xff, 0xd1]), None, "call rcx");
+        // Jumped to from behind: the pointer may be another one. jmp to the load through it.
+        let code = [&LOAD_POINTER[..], &FOLLOW, &[0xeb, 0xfa, 0xc3]].concat();
+        assert_eq!(around(&code, BASE, BASE + 8, true).ended, None);
+    }
+
+    #[test]
+    fn what_is_loaded_through_a_variable_and_stored_back_is_written() {
+        // mov rax, [rbp-16]; mov rdx, [rax+8]; add rdx, 1; mov rax, [rbp-16]; mov [rax+8], rdx; ret
+        let load = [0x48, 0x8b, 0x50, 0x08, 0x48, 0x83, 0xc2, 0x01];
+        let store = [0x48, 0x89, 0x50, 0x08, 0xc3];
+        let code = [&LOAD_POINTER[..], &load, &LOAD_POINTER, &store].concat();
+        let access = around(&code, BASE, BASE + 8, true).ended.unwrap().access;
+        assert!(access.reads && access.writes);
+        // Through another variable: mov rax, [rbp-24].
+        let other = [0x48, 0x8b, 0x45, 0xe8];
+        let code = [&LOAD_POINTER[..], &load, &other, &store].concat();
+        let access = around(&code, BASE, BASE + 8, true).ended.unwrap().access;
+        assert!(access.reads && !access.writes);
     }
 
     #[test]

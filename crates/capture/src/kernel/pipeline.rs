@@ -11,6 +11,7 @@ use convoy_sched::{Accounting, Event, Map, Options, Out, Place, State, WakerIs};
 use super::descriptors::Descriptors;
 use super::images::{Image, Images};
 use super::lines::{Lines, Touch};
+use super::operands::AtHand;
 use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 use super::reason;
 use super::waiting::{Loops, Sample};
@@ -274,7 +275,7 @@ impl Sink for Pipeline {
                 in_kernel,
                 ref call,
                 outcome,
-                ref general,
+                ref registers,
             } => {
                 let stack = self.unwind(tid, regs, bytes);
                 let sample = Sample {
@@ -287,12 +288,14 @@ impl Sink for Pipeline {
                 };
                 let image = self.images.of_thread(tid);
                 let spin = image.and_then(|image| self.loops.of_sample(image, &sample));
-                if let Some(general) = general {
+                if let Some(registers) = registers {
                     let touch = Touch {
                         stack,
                         ip: regs.ip,
-                        sp: regs.sp,
-                        general,
+                        at_hand: AtHand {
+                            registers,
+                            stack: bytes,
+                        },
                         waits: spin.is_some(),
                     };
                     self.touch(ts, tid, &touch);

@@ -30,6 +30,14 @@ pub(crate) struct Outcome {
 /// General registers, in the order in which instructions of x86-64 number them (rax, rcx, rdx, rbx, rsp, ...).
 pub(crate) type General = [u64; convoy_abi::CV_BPF_REGISTERS];
 
+/// What a thread had at hand for its next instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registers {
+    pub general: General,
+    /// The bytes right below the stack pointer: a function that calls none has variables there.
+    pub red_zone: [u8; convoy_abi::CV_BPF_RED_ZONE],
+}
+
 /// What a thread was doing in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Call {
@@ -126,7 +134,7 @@ pub(crate) enum Raw<'a> {
         /// Of x86-64 in user mode.
         outcome: Option<Outcome>,
         /// The same.
-        general: Option<General>,
+        registers: Option<Registers>,
     },
     /// Events between these times are missing.
     Lost {

@@ -266,7 +266,7 @@ fn events_of_unknown_threads_harm_nothing() {
         in_kernel: false,
         call: Call::default(),
         outcome: None,
-        general: None,
+        registers: None,
     });
     p.take(&Raw::Exit {
         ts: 8,

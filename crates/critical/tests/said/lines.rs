@@ -123,6 +123,34 @@ fn neighbours_share_a_line_and_nothing_else() {
 }
 
 #[test]
+fn who_only_reads_takes_from_who_writes_beside_it() {
+    // The sums of one worker beside the pointer of the other.
+    let uses = |w: &World, offset| {
+        let writes = LineUse {
+            locked: false,
+            ..w.hits(0)
+        };
+        let reads = LineUse {
+            locked: false,
+            writes: false,
+            offset,
+            ..w.hits(1)
+        };
+        vec![writes, reads]
+    };
+    let w = World::new("add_up");
+    let neighbours = uses(&w, 56);
+    let a = w.said(line(), neighbours);
+    assert_eq!(ids(&a), ["false-sharing"]);
+    assert!((a.findings[0].share_of_thread_time - 0.5).abs() < 0.02);
+    // What one writes and the other reads is handed over: who writes it waits for nothing.
+    let w = World::new("hand_over");
+    let same = uses(&w, 0);
+    let a = w.said(line(), same);
+    assert!(ids(&a).is_empty() && a.dismissed.is_empty(), "{a:#?}");
+}
+
+#[test]
 fn plain_stores_of_both_to_one_word_are_no_false_sharing() {
     let w = World::new("tell");
     let plain = |t: usize| LineUse {

@@ -11,7 +11,7 @@ use convoy_abi::{
     CV_BPF_WAKER, CV_BPF_WAKEUP,
 };
 
-use crate::kernel::raw::{Call, Left, Outcome, Raw, Regs, Sink, WakerRaw};
+use crate::kernel::raw::{Call, Left, Outcome, Raw, Registers, Regs, Sink, WakerRaw};
 
 /// Stacks of threads that were blocked when they were adopted, by tid.
 pub(super) type BlockedStacks = HashMap<u32, Vec<u8>>;
@@ -85,8 +85,8 @@ impl Delivery<'_> {
             lr: stack.lr,
         };
         let has_registers = stack.flags & u16::from(CV_BPF_HAS_REGISTERS) != 0;
-        let (general, copied) = match BpfRegisters::read_from_prefix(copied) {
-            Ok((registers, copied)) if has_registers => (Some(registers.general), copied),
+        let (registers, copied) = match BpfRegisters::read_from_prefix(copied) {
+            Ok((registers, copied)) if has_registers => (Some(registers), copied),
             _ => (None, copied),
         };
         let bytes = copied.get(..usize::from(stack.bytes)).unwrap_or_default();
@@ -118,7 +118,10 @@ impl Delivery<'_> {
                     accumulator: stack.arg0,
                     flags: stack.arg1,
                 }),
-                general,
+                registers: registers.map(|registers| Registers {
+                    general: registers.general,
+                    red_zone: registers.red_zone,
+                }),
             }
         };
         self.sink.take(&raw);

@@ -98,7 +98,7 @@ impl Teller {
                 in_kernel: false,
                 call: NO_CALL,
                 outcome,
-                general: None,
+                registers: None,
             }),
             What::In { .. } | What::Out { .. } | What::Sample { .. } => {}
             What::Fork { parent, tid, pid } => {
