@@ -55,6 +55,7 @@ pub fn merge(
                 if stages && ours.gain.mid < found[at].gain.mid {
                     found[at].gain = ours.gain.clone();
                 }
+                leave_to_the_device(model, &mut found[at], ours);
                 // Why is told by ours, and so is what it can buy at most.
                 let high = &mut found[at].gain.high;
                 *high = high.max(ours.gain.high);
@@ -122,13 +123,33 @@ fn with_spinning(lock: &mut Finding, spinning: &Finding) {
     gain.high = gain.high.max(other.high);
 }
 
+/// A lock whose holder waits for a file: that the others no longer wait for the lock makes no device faster. Of the waits that
+/// are due to it only as much is promised as ours does.
+fn leave_to_the_device(model: &Model, lock: &mut Finding, ours: &Finding) {
+    let value = |key: &str| ours.evidence.iter().find(|e| e.key == key);
+    let (Some(waited), Some(_)) = (value("waited_for_ns"), value("file_wait_ns")) else {
+        return;
+    };
+    let all: f64 = waits(model, lock).map(|u| u.wait_ns as f64).sum();
+    let others = 1.0 - (waited.value / all.max(1.0)).min(1.0);
+    let saved = |gain: f64| 1.0 - 1.0 / gain.max(1.0);
+    let less = |theirs: f64, ours: f64| {
+        let kept = others * saved(theirs) + saved(ours);
+        (1.0 / (1.0 - kept.min(saved(theirs)))).max(1.0)
+    };
+    let gain = &mut lock.gain;
+    gain.mid = less(gain.mid, ours.gain.mid);
+    gain.low = less(gain.low, ours.gain.low).min(gain.mid);
+}
+
 fn fold(theirs: &mut Finding, ours: &Finding) {
     theirs.evidence.push(evidence(
         "scheduler_gain",
         ours.gain.mid,
         format!("the scheduler agrees: {}", ours.title),
     ));
-    let telling = |key: &str| matches!(key, "place_ratio" | "file_wait_ns" | "samples");
+    const TELLING: [&str; 4] = ["place_ratio", "file_wait_ns", "peer_wait_ns", "samples"];
+    let telling = |key: &str| TELLING.contains(&key);
     let carried = ours.evidence.iter().filter(|e| telling(e.key));
     theirs.evidence.extend(carried.take(CARRIED).cloned());
 }

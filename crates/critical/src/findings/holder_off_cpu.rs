@@ -258,7 +258,11 @@ impl Case {
         let file_ns: f64 = files.values().sum();
         let file = name.map(|name| {
             let text = format!("the holder is {}: {name}", in_what(key.reason));
-            evidence("file_wait_ns", file_ns, text)
+            let of = match is_file_io(key.reason) {
+                true => "file_wait_ns",
+                false => "peer_wait_ns",
+            };
+            evidence(of, file_ns, text)
         });
         let of = name.map_or_else(String::new, |name| {
             format!(" ({})", name.rsplit('/').next().unwrap_or(name))

@@ -1,6 +1,6 @@
 //! blocking-io, holder-off-cpu, contended-futex, page-faults, memory-lock.
 
-use convoy_critical::cross_check;
+use convoy_critical::{cross_check, merge};
 use convoy_model::finding::Subject;
 use convoy_model::{Model, ObjectId, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -242,6 +242,25 @@ fn detect_promises_little_where_the_holder_is_in_an_event_loop() {
     // 4 ms of the 5 that a section takes.
     let (low, mid) = gain(OffReason::Poll, "anon_inode:[eventpoll]");
     assert!(low == 1.0 && (1.15..1.25).contains(&mid), "{low} {mid}");
+}
+
+#[test]
+fn what_a_lock_buys_is_left_to_the_device_that_its_holder_waits_for() {
+    let gain = |reason, name| {
+        let model = convoy_in(true, Some((reason, name)), true);
+        let lock = found("contended-lock", Subject::Object(ObjectId(0)), 5.0);
+        let a = analysis(&model);
+        let (list, _) = merge(&model, &a, vec![lock.clone()], Vec::new());
+        let of = |id: &str| list.iter().find(|f| f.id == id).unwrap().gain.clone();
+        (lock.gain, of("contended-lock"), of("holder-off-cpu"))
+    };
+    let (before, lock, holder) = gain(OffReason::Sync, "/var/log/app.log");
+    assert!(before.low > 1.5 && lock.mid < before.mid, "{lock:?}");
+    assert!((lock.mid - holder.mid).abs() < 0.01, "{lock:?} {holder:?}");
+    assert_eq!(lock.low, 1.0, "the device may be what limits it");
+    // Who answers a socket serves several at a time.
+    let (before, lock, _) = gain(OffReason::Socket, "socket:[17]");
+    assert_eq!((lock.low, lock.mid), (before.low, before.mid));
 }
 
 #[test]
