@@ -80,8 +80,10 @@ int on_sample(struct bpf_perf_event_data *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	user = in_user_mode(ctx, &call);
-	if (!user)
+	if (!user) {
 		read_call(current, &call);
+		read_length(current, &call);
+	}
 	call.tid = current->pid;
 	scratch = filled(CV_BPF_SAMPLE, now, &call);
 	if (!scratch)

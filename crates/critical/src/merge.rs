@@ -171,6 +171,11 @@ fn relation(
             let same = objects(&ours.subject).iter().any(|id| ids.contains(id));
             (same, Relation::Agrees)
         }
+        ("small-writes", _) => {
+            let ids = objects(&theirs.subject);
+            let same = objects(&ours.subject).iter().any(|id| ids.contains(id));
+            (same, Relation::Replaces)
+        }
         ("limiting-stage" | "too-few-threads", "load-imbalance" | "slow-stage") => {
             let of_theirs = groups(model, &theirs.subject);
             let of_ours = groups(model, &ours.subject);

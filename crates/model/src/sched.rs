@@ -64,6 +64,23 @@ pub struct Sched {
     pub timeline: Option<Timeline>,
     /// Cache lines that several threads use; `None` = nobody looked.
     pub lines: Option<SharedLines>,
+    /// Samples in calls that write to files.
+    pub writes: Vec<WriteSamples>,
+}
+
+/// Samples of one thread at one place in write() or pwrite64() to one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteSamples {
+    /// Who.
+    pub thread: ThreadId,
+    /// Where; `None` = unknown.
+    pub site: Option<SiteId>,
+    /// To what.
+    pub name: Option<NameId>,
+    /// How much the call was to write: bits of the number of bytes.
+    pub size_class: u8,
+    /// Samples.
+    pub n: u64,
 }
 
 impl Sched {

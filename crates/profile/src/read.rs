@@ -8,7 +8,7 @@ use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
     Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS,
-    TIMELINE,
+    TIMELINE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -22,6 +22,7 @@ use crate::{
     Bin, Count, Detail, Frame, FunctionStart, Interval, LineUse, Lost, Meta, Object, OffCpu, Pair,
     Process, Profile, SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample,
     SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed, Wake,
+    WriteSamples,
 };
 
 /// More processes than a machine can have.
@@ -153,6 +154,8 @@ impl Reader {
             LINES => self.sched.lines.head = Some(fixed(&payload)?),
             SharedLine::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.lines)?,
             LineUse::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.uses)?,
+            WRITES => self.sched.writes_head = fixed(&payload)?,
+            WriteSamples::TAG => self.sched_rows(&payload, |sched| &mut sched.writes)?,
             SECTIONS => self.sections.head = Some(sections_head(&payload)?),
             SectionSite::TAG => self.section_rows(&payload, |of| &mut of.sites)?,
             SectionWord::TAG => self.section_rows(&payload, |of| &mut of.words)?,
@@ -333,6 +336,7 @@ fn is_of_the_run(tag: Tag) -> bool {
             | LaneRow::TAG
             | Interval::TAG
             | LINES
+            | WRITES
             | SharedLine::TAG
             | LineUse::TAG
             | SECTIONS
@@ -377,6 +381,8 @@ fn section_name(tag: Tag) -> String {
         LINES => "cache lines",
         SharedLine::TAG => SharedLine::NAME,
         LineUse::TAG => LineUse::NAME,
+        WRITES => "lengths of writes",
+        WriteSamples::TAG => WriteSamples::NAME,
         SECTIONS => "critical sections",
         SectionSite::TAG => SectionSite::NAME,
         SectionWord::TAG => SectionWord::NAME,

@@ -75,6 +75,23 @@ pub struct Sched {
     pub timeline: Option<Timeline>,
     /// Cache lines that several threads use; `None` = nobody looked: another machine than x86-64, or no eBPF.
     pub lines: Option<SharedLines>,
+    /// Samples in calls that write to files.
+    pub writes: Vec<WriteSamples>,
+}
+
+/// Samples of one thread at one place in write() or pwrite64() to one file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteSamples {
+    /// Who.
+    pub thread: ThreadRef,
+    /// Where. 0 = unknown.
+    pub stack: StackIx,
+    /// To what: file, pipe or socket.
+    pub name: Option<NameIx>,
+    /// How much the call was to write: bits of the number of bytes, at most 32.
+    pub size_class: u8,
+    /// Samples.
+    pub n: u64,
 }
 
 /// Where scheduler events came from, and so what is in the data.

@@ -9,7 +9,7 @@ use crate::timeline_parts::{Tables, TimelineParts};
 use crate::warning::ReadWarning;
 use crate::{
     Bin, Bins, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx, ThreadRef,
-    Wake, Waker,
+    Wake, Waker, WriteSamples,
 };
 
 /// Rows as they were found, each with its number in the file.
@@ -175,6 +175,9 @@ pub(crate) struct SchedParts {
     pub(crate) wakes: Found<Wake>,
     pub(crate) timeline: TimelineParts,
     pub(crate) lines: LinesParts,
+    /// How many rows of the next there are.
+    pub(crate) writes_head: u64,
+    pub(crate) writes: Found<WriteSamples>,
 }
 
 impl SchedParts {
@@ -213,6 +216,8 @@ impl SchedParts {
         let mut wakes = self.wakes;
         wakes.check(head.wakes, warnings, |row| known.wake(row, &offs));
         let lines = self.lines.finish(&known, warnings);
+        let mut writes = self.writes;
+        writes.check(self.writes_head, warnings, |row| known.write(row, &names));
         let tables = Tables {
             slices: &slices,
             offs: &offs,
@@ -242,6 +247,7 @@ impl SchedParts {
             contradictions: head.contradictions,
             timeline,
             lines,
+            writes: writes.rows,
         })
     }
 
@@ -255,7 +261,8 @@ impl SchedParts {
             && self.offs.is_empty()
             && self.wakes.is_empty()
             && self.timeline.lanes.is_empty()
-            && self.lines.lines.is_empty())
+            && self.lines.lines.is_empty()
+            && self.writes.is_empty())
     }
 }
 
@@ -310,6 +317,16 @@ impl Known<'_> {
     }
 
     fn off(&self, row: &mut OffCpu, names: &Found<String>) -> Verdict {
+        match self.thread(&mut row.thread) {
+            Some(process) => {
+                let whole = keep_stack(process, &mut row.stack) & names.translate(&mut row.name);
+                Verdict::of(true, whole)
+            }
+            None => Verdict::Bad,
+        }
+    }
+
+    fn write(&self, row: &mut WriteSamples, names: &Found<String>) -> Verdict {
         match self.thread(&mut row.thread) {
             Some(process) => {
                 let whole = keep_stack(process, &mut row.stack) & names.translate(&mut row.name);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::head::{
     Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS,
-    TIMELINE,
+    TIMELINE, WRITES,
 };
 use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
@@ -77,6 +77,9 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
     if let Some(lines) = &sched.lines {
         write_fixed(out, LINES, 0, &LinesHead::of(lines))?;
     }
+    if !sched.writes.is_empty() {
+        write_fixed(out, WRITES, 0, &(sched.writes.len() as u64))?;
+    }
     write_table(out, 0, &sched.names)?;
     write_table(out, 0, &sched.loops)?;
     write_table(out, 0, &sched.threads)?;
@@ -89,6 +92,7 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
         write_table(out, 0, &lines.lines)?;
         write_table(out, 0, &lines.uses)?;
     }
+    write_table(out, 0, &sched.writes)?;
     sched
         .timeline
         .as_ref()

@@ -66,6 +66,7 @@ pub(crate) fn join(
 
     let mut sched = output.sched;
     sched.names = collected.names;
+    sched.writes = collected.writes.into_rows();
     translate(&mut sched, &maps);
     one_row_per_thread(&mut sched);
     complete_threads(&sched, processes);
@@ -356,6 +357,9 @@ fn translate(sched: &mut Sched, maps: &[Option<Map>]) {
         place(&mut row.thread, Some(&mut row.stack));
     }
     for row in &mut sched.offs {
+        place(&mut row.thread, Some(&mut row.stack));
+    }
+    for row in &mut sched.writes {
         place(&mut row.thread, Some(&mut row.stack));
     }
     for lane in sched.timeline.iter_mut().flat_map(|t| &mut t.lanes) {

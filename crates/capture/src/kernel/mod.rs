@@ -21,6 +21,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod writes;
 
 use join::join;
 pub(crate) use join::OpenFiles;

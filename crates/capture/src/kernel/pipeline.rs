@@ -15,6 +15,7 @@ use super::operands::AtHand;
 use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 use super::reason;
 use super::waiting::{Loops, Sample};
+use super::writes::Writes;
 
 /// Places that are remembered of one thread. A thread that blocks at more is rare, and has the rest looked up
 /// again by the next copies of its stack.
@@ -28,6 +29,7 @@ pub(crate) struct Pipeline {
     descriptors: Descriptors,
     loops: Loops,
     lines: Lines,
+    writes: Writes,
     places: Map<u32, Map<u32, Spot>>,
     /// What each blocked thread waits for: a wake-up is judged by it.
     waits: Map<u32, (OffReason, i16)>,
@@ -52,6 +54,7 @@ pub(crate) struct Collected {
     pub names: Vec<String>,
     pub loops: Loops,
     pub lines: Lines,
+    pub writes: Writes,
     /// Kernel addresses, leaf first, by the ids in the output; id 0 is empty.
     pub kernel_stacks: Vec<Vec<u64>>,
 }
@@ -65,6 +68,7 @@ impl Pipeline {
             descriptors: Descriptors::default(),
             loops: Loops::default(),
             lines: Lines::default(),
+            writes: Writes::default(),
             places: Map::default(),
             waits: Map::default(),
             kernel_stacks: KernelStacks::default(),
@@ -79,6 +83,7 @@ impl Pipeline {
             names: self.descriptors.into_names(),
             loops: self.loops,
             lines: self.lines,
+            writes: self.writes,
             kernel_stacks: self.kernel_stacks.all,
         }
     }
@@ -169,6 +174,16 @@ impl Pipeline {
         let (thread, image) = (self.accounting.thread(tid), self.images.of_thread(tid));
         if let (Some(thread), Some(image)) = (thread, image) {
             self.lines.of_sample(image, ts, thread, touch);
+        }
+    }
+
+    fn write(&mut self, ts: u64, tid: u32, stack: StackIx, call: &Call) {
+        let Some(length) = reason::written(call) else {
+            return;
+        };
+        let name = self.file_of(ts, tid, call);
+        if let (Some(thread), Some(name)) = (self.accounting.thread(tid), name) {
+            self.writes.of_sample(thread, stack, name, length);
         }
     }
 
@@ -299,6 +314,9 @@ impl Sink for Pipeline {
                         waits: spin.is_some(),
                     };
                     self.touch(ts, tid, &touch);
+                }
+                if in_kernel {
+                    self.write(ts, tid, stack, call);
                 }
                 self.accounting.push(&Event::Sample {
                     ts,

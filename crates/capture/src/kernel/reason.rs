@@ -37,6 +37,15 @@ pub(crate) fn descriptor(call: &Call) -> Option<i32> {
     }
 }
 
+/// The length that a sample in a call brings, if it writes; see `cv_bpf_stack` in convoy_bpf.h.
+pub(crate) fn written(call: &Call) -> Option<u32> {
+    let writes = match ARCH {
+        Arch::X86_64 => matches!(call.nr, 1 | 18),
+        Arch::Aarch64 => matches!(call.nr, 64 | 68),
+    };
+    writes.then_some(call.arg1)
+}
+
 /// Whether a thread in the kernel is there only to give way, to ask the time or to look whether something has
 /// come: it may wait all the same.
 pub(crate) fn only_looks(call: &Call) -> bool {

@@ -26,6 +26,7 @@ mod pool_of_processes;
 mod serial_code;
 mod shared_lines;
 mod sleeping;
+mod small_writes;
 mod tasks;
 mod thread_count;
 
@@ -146,12 +147,22 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let holders: Vec<Finding> = holders.collect();
     let under_a_lock: BTreeSet<SiteId> = holders.iter().filter_map(|f| site(&f.subject)).collect();
     findings.extend(holders);
-    // I/O under a lock is said once, of the lock.
-    findings.extend(
-        io::findings(&cx)
-            .into_iter()
-            .filter(|f| site(&f.subject).is_none_or(|site| !under_a_lock.contains(&site))),
-    );
+    let function = |f: &Finding| view.shown(site(&f.subject)?).map(|frame| frame.key());
+    let futexes = findings.iter().filter(|f| f.id == "contended-futex");
+    let small = small_writes::findings(&cx, &futexes.filter_map(function).collect());
+    let worth = small.iter().filter(|f| is_worth(f));
+    let written: BTreeSet<_> = worth.filter_map(function).collect();
+    // What they buy more of is the lock that they are made under.
+    findings.retain(|of_lock| {
+        let mut better = small.iter().filter(|f| f.gain.mid >= of_lock.gain.mid);
+        of_lock.id != "contended-futex" || !better.any(|f| function(f) == function(of_lock))
+    });
+    // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
+    findings.extend(io::findings(&cx).into_iter().filter(|f| {
+        let of_a_lock = site(&f.subject).is_some_and(|site| under_a_lock.contains(&site));
+        !of_a_lock && function(f).is_none_or(|of| !written.contains(&of))
+    }));
+    findings.extend(small);
     let mut loops = busy_waiting::findings(&cx);
     // What goroutines spin for a lock is part of what it costs.
     loops.retain(|found| match found.subject {

@@ -22,3 +22,4 @@ mod spinning;
 mod stages_of_go;
 mod steps;
 mod turns;
+mod writes;

@@ -39,6 +39,8 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
         s.slices = (0..n(r)).map(|_| slice(r, processes, loops)).collect();
         let names = s.names.len();
         s.offs = (0..n(r)).map(|_| off(r, processes, names)).collect();
+        let written = (0..n(r)).map(|_| written(r, processes, names));
+        s.writes = written.collect();
     }
     let slices = s.slices.len();
     s.bins = Bins {
@@ -61,6 +63,17 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
         s.lines = Some(lines(r, processes, rows));
     }
     s
+}
+
+fn written(r: &mut Random, processes: &[Process], names: usize) -> WriteSamples {
+    let (thread, stack) = place(r, processes);
+    WriteSamples {
+        thread,
+        stack,
+        name: some_index(r, names),
+        size_class: r.below(33) as u8,
+        n: r.number(),
+    }
 }
 
 fn lines(r: &mut Random, processes: &[Process], rows: u64) -> SharedLines {

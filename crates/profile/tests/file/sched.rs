@@ -93,7 +93,11 @@ fn full() -> Profile {
                 timeline.is_some_and(|t| t.lanes.iter().any(|l| l.intervals.len() > 1));
             let lines = s.lines.as_ref();
             let has_lines = lines.is_some_and(|l| l.lines.len() > 1 && l.uses.len() > 1);
-            of_threads && has_lines && small.iter().chain(&large).all(|&rows| rows > 1)
+            let has_writes = s.writes.len() > 1;
+            of_threads
+                && has_lines
+                && has_writes
+                && small.iter().chain(&large).all(|&rows| rows > 1)
         })
     };
     (0..).map(|seed| profile(seed, 6)).find(full).unwrap()
@@ -117,13 +121,13 @@ fn a_file_cut_between_sections_names_the_tables_that_are_missing() {
     let begin = all.iter().position(|s| &s.0 == b"SCHD").unwrap();
     let tags: Vec<_> = all[begin..].iter().map(|s| s.0).collect();
     let order = [
-        b"SCHD", b"STIM", b"SLHD", b"SNAM", b"SLUP", b"STHR", b"SLST", b"SLIC", b"SBIN", b"SOFF",
-        b"SWAK", b"SLIN", b"SLUS", b"SLAN", b"SINT", b"END ",
+        b"SCHD", b"STIM", b"SLHD", b"SWHD", b"SNAM", b"SLUP", b"STHR", b"SLST", b"SLIC", b"SBIN",
+        b"SOFF", b"SWAK", b"SLIN", b"SLUS", b"SWRI", b"SLAN", b"SINT", b"END ",
     ];
     assert_eq!(tags, order.map(|tag| *tag));
 
     assert_eq!(read(&all[..begin]).0, None);
-    let begin = begin + 2; // all heads
+    let begin = begin + 3; // all heads
     let lanes = &sched.timeline.as_ref().unwrap().lanes;
     let lines = sched.lines.as_ref().unwrap();
     let tables = [
@@ -137,6 +141,7 @@ fn a_file_cut_between_sections_names_the_tables_that_are_missing() {
         (sched.wakes.len(), "wakers"),
         (lines.lines.len(), "shared cache lines"),
         (lines.uses.len(), "uses of shared cache lines"),
+        (sched.writes.len(), "samples in writes"),
         (lanes.len(), "lanes"),
         (lanes.iter().map(|l| l.intervals.len()).sum(), "intervals"),
     ];

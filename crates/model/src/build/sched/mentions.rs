@@ -48,6 +48,9 @@ impl Mentions {
                 this.stack(thread, stack, 0);
             }
         }
+        for row in &sched.writes {
+            this.stack(row.thread, row.stack, 0);
+        }
         if let Some(lines) = &sched.lines {
             for row in &lines.uses {
                 if let Some(line) = lines.lines.get(row.line as usize) {

@@ -8,7 +8,7 @@ use super::Names;
 use crate::build::shown_loop;
 use crate::{
     LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched, SchedThread,
-    SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker,
+    SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker, WriteSamples,
 };
 
 /// No recording has more samples of one place: a damaged file may say so, and sums are made of them.
@@ -28,6 +28,7 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
     let (slices, slice_ids) = joiner.keep(from.slices, Joiner::slice);
     let (offs, off_ids) = joiner.keep(from.offs, Joiner::off);
     let (wakes, wake_ids) = joiner.keep(from.wakes, |this, row| this.wake(row, &off_ids));
+    let writes = joiner.keep(from.writes, Joiner::write).0;
     let loops = from.loops.into_iter().enumerate();
     let loops = loops.map(|(ix, row)| joiner.spin_loop(ix, row)).collect();
     let places = Places {
@@ -87,6 +88,7 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
         dropped_rows: joiner.dropped,
         timeline,
         lines: from.lines.map(|lines| joiner.lines(lines)),
+        writes,
     }
 }
 
@@ -166,10 +168,7 @@ impl Joiner<'_> {
             nr: row.nr,
             address: row.address,
             object: object.flatten(),
-            name: row
-                .name
-                .filter(|&ix| (ix as usize) < self.files)
-                .map(NameId),
+            name: self.file(row.name),
             n: row.n,
             sum_ns: row.sum_ns,
             max_ns: row.max_ns,
@@ -204,6 +203,20 @@ impl Joiner<'_> {
                 .filter_map(|(ix, ns)| Some((off(ix)?, ns)))
                 .collect(),
         })
+    }
+
+    fn write(&self, row: profile::WriteSamples) -> Option<WriteSamples> {
+        Some(WriteSamples {
+            thread: self.names.thread(row.thread)?,
+            site: self.names.site(row.thread.process, row.stack),
+            name: self.file(row.name),
+            size_class: row.size_class,
+            n: row.n.min(SAMPLES_MAX),
+        })
+    }
+
+    fn file(&self, ix: Option<profile::NameIx>) -> Option<NameId> {
+        ix.filter(|&ix| (ix as usize) < self.files).map(NameId)
     }
 
     fn lines(&self, from: profile::SharedLines) -> SharedLines {

@@ -6,6 +6,7 @@ mod small;
 mod spans;
 mod timeline;
 mod wakes;
+mod writes;
 
 use super::zip_columns;
 use crate::bytes::{In, Malformed, Out};

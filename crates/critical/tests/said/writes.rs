@@ -1,0 +1,155 @@
+//! small-writes.
+
+use convoy_critical::{merge, Analysis};
+use convoy_model::finding::Subject;
+use convoy_model::{Model, ObjectId, OffReason};
+use convoy_profile::{StackIx, ThreadIx, ThreadRef, WriteSamples};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, us, ProfileBuilder};
+
+use crate::kit::{analysis, found, ids};
+
+const LOG: &str = "/var/log/app.log";
+
+/// Two threads that write half of the time, and compute otherwise.
+struct Writers {
+    p: ProfileBuilder,
+    s: Schedule,
+    threads: [ThreadIx; 2],
+    log: StackIx,
+    /// Bits of how much at a time.
+    size_class: u8,
+    file: &'static str,
+}
+
+impl Writers {
+    fn new(size_class: u8, file: &'static str) -> Self {
+        let mut p = ProfileBuilder::new("server");
+        p.cpus(2);
+        let write = p.frame("write", "write.c", 26);
+        let append = p.frame("log_line", "log.c", 31);
+        let log = p.stack(&[write, append]);
+        let serve = p.site("serve", "serve.c", 12);
+        let threads = [0, 1].map(|_| p.thread("w").start("run", "serve.c", 1).cpu(ms(600)).id());
+        let mut s = Schedule::new();
+        for _ in 0..20 {
+            for t in threads {
+                s.runs(t, log, ms(15)).runs(t, serve, ms(15));
+            }
+        }
+        Self {
+            p,
+            s,
+            threads,
+            log,
+            size_class,
+            file,
+        }
+    }
+
+    /// Both take a lock for what they write, of which the calls are all but a little.
+    fn under_a_lock(mut self) -> Self {
+        let lock = self.p.mutex("log_lock");
+        let take = self.p.site("log_line", "log.c", 30);
+        for t in self.threads {
+            let calls = self.p.contended(t, lock, take, 300, ms(250));
+            calls.hold(us(1_100));
+        }
+        let addr = self.p.raw().objects[lock as usize].addr;
+        for (t, other) in [(0, 1), (1, 0)] {
+            let wait = Wait::futex(take, addr).woken_by(self.threads[other], take);
+            self.s.waits(self.threads[t], wait, ms(250));
+        }
+        self
+    }
+
+    fn model(self) -> Model {
+        let mut profile = self.p.build();
+        self.s.put_into(&mut profile);
+        let sched = profile.sched.as_mut().unwrap();
+        sched.names = vec![self.file.into()];
+        let row = |thread| WriteSamples {
+            thread: ThreadRef { process: 0, thread },
+            stack: self.log,
+            name: Some(0),
+            size_class: self.size_class,
+            n: 100,
+        };
+        sched.writes = self.threads.map(row).into();
+        Model::build(profile)
+    }
+
+    fn said(self) -> Analysis {
+        analysis(&self.model())
+    }
+}
+
+#[test]
+fn lines_that_are_written_one_by_one_are_said_with_file_place_and_length() {
+    let a = Writers::new(6, LOG).said();
+    assert_eq!(ids(&a), ["small-writes"]);
+    let f = &a.findings[0];
+    assert!(
+        f.title.contains(
+            "2 threads write some 48 bytes at a time to app.log at log_line() log.c:31: 50 %"
+        ),
+        "{}",
+        f.title
+    );
+    // Of half of what they run nine tenths, but for what is written.
+    let left = 1.0 - 0.9 * 0.5 * (1.0 - 48.0 / 4144.0);
+    assert!((f.gain.mid - 1.0 / left).abs() < 0.03, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.05, "{:?}", f.gain);
+    assert!(f.gain.low > 1.1 && f.gain.low < 1.4, "{:?}", f.gain);
+}
+
+#[test]
+fn pages_journals_and_what_is_no_file_are_none() {
+    for (size_class, file) in [
+        (13, LOG),
+        (6, "/dev/null"),
+        (6, "pipe: unnamed"),
+        (6, "socket: tcp port 80"),
+    ] {
+        let a = Writers::new(size_class, file).said();
+        assert!(
+            ids(&a).is_empty() && a.dismissed.is_empty(),
+            "{file} {a:#?}"
+        );
+    }
+    let mut w = Writers::new(6, LOG);
+    let sync = w.p.site("commit", "log.c", 50);
+    let log = w.s.name(LOG);
+    w.s.waits(
+        w.threads[0],
+        Wait::new(OffReason::Sync, sync).named(log),
+        ms(1),
+    );
+    assert!(!ids(&w.said()).contains(&"small-writes"));
+}
+
+#[test]
+fn a_few_of_them_are_no_matter() {
+    let mut w = Writers::new(6, LOG);
+    let serve = w.p.site("serve", "serve.c", 12);
+    for t in w.threads {
+        w.s.runs(t, serve, ms(3_000));
+    }
+    assert!(ids(&w.said()).is_empty());
+}
+
+#[test]
+fn what_waits_for_the_lock_that_they_are_made_under_goes_too() {
+    let alone = Writers::new(6, LOG).said().findings[0].gain.clone();
+    let model = Writers::new(6, LOG).under_a_lock().model();
+    let a = analysis(&model);
+    let f = a.findings.iter().find(|f| f.id == "small-writes").unwrap();
+    assert!(f.title.contains(", under log_lock: "), "{}", f.title);
+    assert!(matches!(f.subject, Subject::Site(ObjectId(0), _)), "{f:?}");
+    assert!(f.gain.mid > 1.3 * alone.mid, "{:?} {alone:?}", f.gain);
+    // The lock is what they are made under: it is said once, and with what to do.
+    let lock = found("contended-lock", Subject::Object(ObjectId(0)), 1.5);
+    let (list, rest) = merge(&model, &a, vec![lock], Vec::new());
+    assert!(list.iter().all(|f| f.id != "contended-lock"), "{list:#?}");
+    assert!(rest.iter().any(|f| f.id == "contended-lock"));
+}
