@@ -104,14 +104,8 @@ pub fn launch(expect: &Expect, variant: &str, fixed: bool) -> Result<Launch> {
     Ok(Launch { words })
 }
 
-/// Names of compiled methods in a map at the end of the program, and frame pointers to find them by.
-const JAVA: [&str; 5] = [
-    "java",
-    "-XX:+UnlockDiagnosticVMOptions",
-    "-XX:+DumpPerfMapAtExit",
-    "-XX:+PreserveFramePointer",
-    "-cp",
-];
+/// Without the options that make it write names of compiled methods, or keep frame pointers: as users start it.
+const JAVA: [&str; 2] = ["java", "-cp"];
 
 /// The main class of a category: `java-monitor` is `JavaMonitor`.
 fn class(category: &str) -> String {

@@ -39,11 +39,7 @@ pub fn trials() -> Vec<Trial> {
             same_file(scratch, "bare.264", "attached.264")?;
             verdict.expect_gain_below(2.0)
         }),
-        beside(
-            "java-attached",
-            kernel(lacks(&["java", "javac", "jcmd"])),
-            java,
-        ),
+        beside("java-attached", kernel(lacks(&["java", "javac"])), java),
     ]
 }
 
@@ -182,22 +178,17 @@ fn same_file(scratch: &Scratch, a: &str, b: &str) -> Result {
     Ok(())
 }
 
-/// A monitor that is held nearly all the time, in methods that the virtual machine has compiled by then:
-/// it must be asked for their names.
+/// A monitor that is held nearly all the time, in methods that the virtual machine has compiled by then, and that only it
+/// knows the names of.
 fn java(scratch: &Scratch) -> Result {
     let classes = compile(&root().join("fixtures/java-monitor/java_monitor.java"), &[])?;
     let mut java = command("java");
-    java.args(["-XX:+PreserveFramePointer", "-cp"])
-        .arg(&classes)
-        .arg("JavaMonitor");
+    java.arg("-cp").arg(&classes).arg("JavaMonitor");
     java.env("CONVOY_FX_SCALE", "12");
     let running = start(&mut java, scratch.dir(), "java")?;
-    let pid = running.id();
-    let recorded = attached(scratch, pid, || {
-        succeed(command("jcmd").args([&pid.to_string(), "Compiler.perfmap"]))
-    });
+    let recorded = attached(scratch, running.id(), || Ok(()));
     let outcome = running.finish(TIMEOUT)?;
-    let (_, verdict) = recorded?;
+    let ((), verdict) = recorded?;
     check!(outcome.end == End::Status(0), "{outcome:?}");
     check!(outcome.stdout.ends_with("EXIT-SUCCESS\n"), "{outcome:?}");
     verdict.expect_finding("contended-futex", &["Ledger"])

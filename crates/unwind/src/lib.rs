@@ -5,7 +5,8 @@
 //! [`Unwinder`] stands for one process image. It reads the process's map when it needs one, reads what
 //! each mapped file says about its frames (`.eh_frame`, else `.debug_frame`), and gives every stack
 //! a number: equal stacks have equal numbers. Code without such information (generated code, stripped Go) is walked by
-//! frame pointers, and the walk goes on with call frame information as soon as it is back in a file that has it.
+//! frame pointers, and the walk goes on with call frame information as soon as it is back in a file that has it. Code that
+//! OpenJDK has generated is walked, and named, by what its virtual machine knows.
 //!
 //! What is not there is not guessed: a copy that ends early gives the leaf-most frames, and so does a frame whose
 //! caller is in no executable mapping.
@@ -15,6 +16,7 @@
 mod code;
 mod files;
 mod functions;
+mod hotspot;
 mod image;
 mod intern;
 mod maps;

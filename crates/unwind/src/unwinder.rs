@@ -12,10 +12,11 @@ use convoy_profile::{Frame, FrameIx, Module, ModuleIx, StackIx};
 use crate::code::{Code, Function};
 use crate::files::{Files, KeptFile};
 use crate::functions::Found;
+use crate::hotspot::{HotSpot, Kind};
 use crate::image::Image;
 use crate::intern::{Interner, Place};
 use crate::maps::{self, Mapping, Source, VDSO};
-use crate::walk::{by_frame_pointer, native, Copy, Rules, Step};
+use crate::walk::{by_blob, by_frame_pointer, interpreted_method, native, Copy, Rules, Step};
 use crate::{Regs, MAX_FRAMES};
 
 /// Shortest time between two looks at the map of a process for addresses that it does not hold.
@@ -56,6 +57,8 @@ pub struct Unwinder {
     missed: u64,
     jit_map: Option<File>,
     looked_for_jit_map: Option<Instant>,
+    /// The virtual machine that generates code here.
+    hotspot: Option<Box<HotSpot>>,
     code: Vec<u8>,
     function: Option<Found>,
 }
@@ -87,7 +90,8 @@ pub struct Unwound {
     pub stacks: Vec<Vec<FrameIx>>,
     /// The files of modules, for reading symbols; without those beyond the limit of open files.
     pub files: Vec<(ModuleIx, Arc<KeptFile>)>,
-    /// What the process's compiler wrote about generated code, `/tmp/perf-PID.map` in the process's own view.
+    /// What the process's compiler wrote about generated code, `/tmp/perf-PID.map` in the process's own view; or the same of
+    /// what its virtual machine keeps in memory.
     pub jit_map: Option<File>,
     /// Stacks that consist of their leaf only because the process was gone before its map was read.
     pub missed: u64,
@@ -122,6 +126,7 @@ impl Unwinder {
             missed: 0,
             jit_map: None,
             looked_for_jit_map: None,
+            hotspot: None,
             code: Vec::new(),
             function: None,
         }
@@ -259,7 +264,10 @@ impl Unwinder {
             frames: self.stacks.frames,
             stacks: self.stacks.stacks,
             files,
-            jit_map: self.jit_map,
+            jit_map: self
+                .hotspot
+                .and_then(|machine| machine.map())
+                .or(self.jit_map),
             missed: self.missed,
         }
     }
@@ -280,6 +288,24 @@ impl Unwinder {
             let step = match place {
                 Some(State::File { rules: true, .. }) => {
                     self.rules.step(pc, leaf, &mut state, &copy)
+                }
+                Some(State::NoFile) if self.hotspot.is_some() => {
+                    let blob = self.hotspot.as_mut().and_then(|machine| {
+                        machine.at(&self.dir, pc.wrapping_sub(u64::from(!leaf)))
+                    });
+                    let is_code = |address| region(&self.regions, address).is_some();
+                    if blob.is_some_and(|blob| blob.kind == Kind::Interpreter) {
+                        let method = interpreted_method(&state, &copy).and_then(|method| {
+                            self.hotspot.as_mut()?.interpreted(&self.dir, method)
+                        });
+                        if let (Some(method), Some(last)) = (method, pcs.last_mut()) {
+                            *last = method;
+                        }
+                    }
+                    match blob {
+                        Some(blob) => by_blob(leaf, &blob, &mut state, &copy, is_code),
+                        None => by_frame_pointer(leaf, &mut state, &copy, is_code),
+                    }
                 }
                 Some(_) => {
                     let is_code = |address| region(&self.regions, address).is_some();
@@ -374,6 +400,9 @@ impl Unwinder {
             hi: end.wrapping_add(bias),
             ..Module::default()
         });
+        if let (None, Some(file)) = (&self.hotspot, &image.file) {
+            self.hotspot = HotSpot::of(&source.path, file, bias).map(Box::new);
+        }
         let rules = image.has_rules();
         if rules {
             self.rules.add(framehop::Module::new(

@@ -8,6 +8,7 @@ use framehop::{
     UnwinderNative,
 };
 
+use crate::hotspot::{Blob, Kind};
 use crate::Regs;
 
 /// The copy of a stack: words at their addresses.
@@ -44,6 +45,9 @@ pub(crate) enum Step {
     /// Nowhere, for lack of rules.
     NoRule,
 }
+
+/// Bytes of arguments and locals of a method that is interpreted, at most.
+const MOST_ARGUMENTS: u64 = 64 << 10;
 
 /// Where stacks can be: not in the first page, and below the kernel's half.
 const USER: Range<u64> = 4096..1 << 63;
@@ -161,6 +165,62 @@ fn return_of_leaf(regs: &UnwindRegsNative, _: &Copy<'_>) -> Option<(u64, u64)> {
     Some((regs.lr(), regs.sp()))
 }
 
+/// The method that HotSpot's interpreter is in, in a frame of its own: three words below where the frame pointer leads.
+pub(crate) fn interpreted_method(regs: &UnwindRegsNative, copy: &Copy<'_>) -> Option<u64> {
+    copy.word(frame_pointer(regs).checked_sub(24)?)
+}
+
+/// The caller of a frame of generated code that is known. As its machine does it (openjdk: frame_x86.cpp, frame_aarch64.cpp), the
+/// return address is the last word of a frame, and the caller's frame pointer the one before.
+pub(crate) fn by_blob(
+    leaf: bool,
+    blob: &Blob,
+    regs: &mut UnwindRegsNative,
+    copy: &Copy<'_>,
+    is_code: impl Fn(u64) -> bool,
+) -> Step {
+    let fp = frame_pointer(regs);
+    // Before its frame is there, and when it is gone again.
+    let without = |regs: &UnwindRegsNative| {
+        let found = return_of_leaf(regs, copy).filter(|(caller, _)| leaf && is_code(*caller));
+        found.map(|(caller, sp)| (caller, sp, fp))
+    };
+    let found = match blob.kind {
+        Kind::Other => return by_frame_pointer(leaf, regs, copy, is_code),
+        Kind::Fixed(_) if leaf && regs.ip() < blob.complete => without(regs),
+        Kind::Fixed(bytes) => {
+            let Some(end) = regs.sp().checked_add(bytes) else {
+                return Step::NoRule;
+            };
+            let (Some(caller), Some(next)) = (copy.word(end - 8), copy.word(end - 16)) else {
+                return Step::End;
+            };
+            let caller = caller & ADDRESS_BITS;
+            match is_code(caller) {
+                true => Some((caller, end, next)),
+                false => without(regs),
+            }
+        }
+        Kind::Interpreter => {
+            let caller = by_frame_pointer(false, regs, copy, is_code);
+            let Step::Caller(caller) = caller else {
+                return caller;
+            };
+            // Its caller's arguments became a part of its frame: it knows where the stack was before.
+            let before = fp.checked_sub(8).and_then(|at| copy.word(at));
+            let above = fp..fp.saturating_add(MOST_ARGUMENTS);
+            let end = before.filter(|end| above.contains(end) && end % 8 == 0);
+            Some((caller, end.unwrap_or(regs.sp()), frame_pointer(regs)))
+        }
+    };
+    let Some((ip, sp, fp)) = found else {
+        return Step::NoRule;
+    };
+    let lr = ip;
+    *regs = native(Regs { ip, sp, fp, lr });
+    Step::Caller(ip)
+}
+
 /// The caller of a frame that nothing is known about. On both machines the frame pointer points to the caller's one, and the
 /// return address lies above it.
 ///
@@ -205,4 +265,73 @@ pub(crate) fn by_frame_pointer(
         lr: caller,
     });
     Step::Caller(caller)
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    const SP: u64 = 0x7000_0000;
+    /// A method and the interpreter; whatever is in 0x4000..0x5000 is code.
+    const METHOD: Blob = Blob {
+        lo: 0x4000,
+        hi: 0x4100,
+        complete: 0x4020,
+        kind: Kind::Fixed(32),
+    };
+    const INTERPRETER: Blob = Blob {
+        kind: Kind::Interpreter,
+        ..METHOD
+    };
+
+    /// Where a step from `ip` leads: return address, stack pointer, frame pointer; or why it does not.
+    fn step(blob: &Blob, ip: u64, leaf: bool, fp: u64, stack: &[u64]) -> Result<[u64; 3], Step> {
+        let bytes: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let sp = SP;
+        let mut regs = native(Regs { ip, sp, fp, lr: 0 });
+        let is_code = |address| (0x4000..0x5000).contains(&address);
+        match by_blob(leaf, blob, &mut regs, &Copy::new(SP, &bytes), is_code) {
+            Step::Caller(caller) => Ok([caller, regs.sp(), regs.bp()]),
+            step => Err(step),
+        }
+    }
+
+    #[test]
+    fn a_compiled_method_returns_from_where_its_frame_ends() {
+        // Two words of its own, the caller's frame pointer, the return address.
+        let stack = [1, 2, 0x77, 0x4500, 3];
+        for leaf in [false, true] {
+            let found = step(&METHOD, 0x4050, leaf, 9, &stack);
+            assert_eq!(found, Ok([0x4500, SP + 32, 0x77]));
+        }
+        let cut = step(&METHOD, 0x4050, false, 9, &stack[..3]);
+        assert_eq!(cut, Err(Step::End));
+        let wrong = step(&METHOD, 0x4050, false, 9, &[1, 2, 0x77, 0x9999]);
+        assert_eq!(wrong, Err(Step::NoRule));
+    }
+
+    #[test]
+    fn a_method_that_begins_or_ends_has_no_frame() {
+        let stack = [0x4600, 2, 0x77, 0x9999];
+        let begins = step(&METHOD, 0x4010, true, 9, &stack);
+        assert_eq!(begins, Ok([0x4600, SP + 8, 9]));
+        let ends = step(&METHOD, 0x40ff, true, 9, &stack);
+        assert_eq!(ends, Ok([0x4600, SP + 8, 9]));
+        // Of a caller the frame is there, whatever its address.
+        let stack = [0x4600, 2, 0x77, 0x4500];
+        let calls = step(&METHOD, 0x4010, false, 9, &stack);
+        assert_eq!(calls, Ok([0x4500, SP + 32, 0x77]));
+    }
+
+    #[test]
+    fn the_interpreter_knows_where_its_caller_s_stack_ended() {
+        // Its own; the stack before; saved frame pointer and return address; arguments.
+        let fp = SP + 16;
+        let stack = [1, SP + 48, 0x77, 0x4700, 5, 6];
+        let found = step(&INTERPRETER, 0x4050, false, fp, &stack);
+        assert_eq!(found, Ok([0x4700, SP + 48, 0x77]));
+        let odd = [1, 12, 0x77, 0x4700, 5, 6];
+        let found = step(&INTERPRETER, 0x4050, false, fp, &odd);
+        assert_eq!(found, Ok([0x4700, SP + 32, 0x77]));
+    }
 }
