@@ -27,10 +27,18 @@ pub(crate) fn is_runtimes_own(frame: &SiteFrame) -> bool {
 /// Whether the frame is of a language or its libraries, whatever it does. A lock of the program's own is not.
 pub(crate) fn is_language(frame: &SiteFrame) -> bool {
     is_runtime_module(&frame.module)
+        || is_class_library(frame)
         || is_library_source(&frame.file)
         || is_stub(&frame.function)
         || is_go_runtime(&frame.function)
         || is_runtime_path(&path::components(&frame.function))
+}
+
+/// Whether the frame is of Java's class library.
+fn is_class_library(frame: &SiteFrame) -> bool {
+    const PACKAGES: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
+    let generated = frame.module.is_empty() && frame.file.is_empty();
+    generated && PACKAGES.iter().any(|of| frame.function.starts_with(of))
 }
 
 /// Whether a source file is of a compiler or of a language's standard library: what was inlined from there has

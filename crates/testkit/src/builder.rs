@@ -160,6 +160,12 @@ impl ProfileBuilder {
         self.frame_in(0, function, file, line)
     }
 
+    /// A place in code that was generated at run time.
+    pub fn generated(&mut self, function: &str) -> FrameIx {
+        let name = vec![location(function, "", 0)];
+        self.push_frame(None, Symbol::Known(name))
+    }
+
     /// A place in another file's code.
     pub fn frame_in(&mut self, m: ModuleIx, function: &str, file: &str, line: u32) -> FrameIx {
         let key = (format!("{m} {function}"), file.to_owned(), line);

@@ -185,6 +185,19 @@ fn tells(view: &View, site: Option<SiteId>) -> bool {
     frame.is_some_and(|frame| !passes_on(frame))
 }
 
+/// Whether a thread enters a monitor of Java's there.
+fn is_entered(view: &View, site: SiteId) -> bool {
+    let enters =
+        |name: &str| name.contains("ObjectMonitor::enter") || name.contains("Synchronizer::enter");
+    let in_the_machine = |frame: &SiteFrame| frame.module.starts_with("libjvm.so");
+    let shown = view.shown(site);
+    shown.is_some_and(|frame| !in_the_machine(frame))
+        && view
+            .model
+            .site(site)
+            .is_some_and(|site| site.has_function(enters))
+}
+
 /// Where the lock is, and what to do there: of a monitor of Java's whose taker is not known, where it is let go.
 fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String) {
     let in_the_machine = |id: SiteId| {
@@ -197,6 +210,12 @@ fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String
                 "a monitor (synchronized) that {} leaves",
                 view.place(Some(at))
             );
+            let fix = format!("less work under {monitor}, or one per part of the data");
+            (monitor, fix)
+        }
+        None if is_entered(view, site) => {
+            let place = view.place(Some(site));
+            let monitor = format!("a monitor (synchronized) that {place} enters");
             let fix = format!("less work under {monitor}, or one per part of the data");
             (monitor, fix)
         }

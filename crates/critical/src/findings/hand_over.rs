@@ -117,6 +117,10 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
                 samples.seeking += slice.n;
                 continue;
             }
+            Some(tasks::Handing::Running) => {
+                samples.runtime += slice.n;
+                continue;
+            }
             None if is_message(site) => (How::Messages, true),
             None if is_in(site, &HAND_OVER) => (How::Channels, true),
             None if is_in(site, &SCHEDULER) => (How::Channels, false),

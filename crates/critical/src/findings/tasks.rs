@@ -58,6 +58,29 @@ const FUTURES: [&str; 6] = [
 /// Of it, what calls the task.
 const INVOKES: [&str; 4] = ["invoke", "_M_run", "_Task_setter", "operator()"];
 
+/// Of Java's class library: what makes tasks, has threads run them, and what their results are taken from.
+const EXECUTORS: [&str; 5] = [
+    "java.util.concurrent.AbstractExecutorService.",
+    "java.util.concurrent.ThreadPoolExecutor.",
+    "java.util.concurrent.FutureTask.",
+    "java.util.concurrent.ExecutorCompletionService.",
+    "java.util.concurrent.ForkJoinPool.",
+];
+/// What they call for it. In all else of the library, a program's own code may be compiled into it, unseen.
+const THEIRS: [&str; 7] = [
+    "java.util.concurrent.locks.",
+    "java.util.concurrent.atomic.",
+    "java.util.concurrent.LinkedBlockingQueue.",
+    "java.util.concurrent.ArrayBlockingQueue.",
+    "java.util.concurrent.SynchronousQueue",
+    "java.util.concurrent.ForkJoinTask.fork",
+    "jdk.internal.misc.Unsafe.",
+];
+/// Of them, what calls the task: it may be compiled into that.
+const RUNS: [&str; 3] = [".runWorker", "FutureTask.run", ".topLevelExec"];
+/// And what looks for one.
+const TAKES: [&str; 3] = [".getTask", ".awaitWork", ".scan"];
+
 /// A sample in passing on a task.
 pub(super) enum Handing<'a> {
     /// The program's code called for it there.
@@ -70,6 +93,8 @@ pub(super) enum Handing<'a> {
     Scheduler,
     /// It looks for one.
     Seeking,
+    /// It calls the task, which may be compiled into it.
+    Running,
 }
 
 /// Whether these frames of the language's, the innermost first, make a future, its task or its result.
@@ -77,6 +102,31 @@ fn is_of_a_future(inner: &[SiteFrame]) -> bool {
     let is_part = |frame: &SiteFrame| frame.function.starts_with("std::") && says(frame, &FUTURES);
     let leaf = inner.first();
     leaf.is_some_and(|leaf| !may_be_the_task(leaf, &INVOKES)) && inner.iter().any(is_part)
+}
+
+/// If these frames of the class library's, the innermost first, make a task of Java's, find one, or take its result.
+fn of_an_executor<'a>(inner: &[SiteFrame], outer: &'a [SiteFrame]) -> Option<Handing<'a>> {
+    let is_part = |frame: &SiteFrame| is_one(frame, &EXECUTORS);
+    let is_java = |frame: &&SiteFrame| frame.module.is_empty();
+    let leaf = inner
+        .iter()
+        .find(is_java)
+        .filter(|_| inner.iter().any(is_part))?;
+    if is_part(leaf) && may_be_the_task(leaf, &RUNS) {
+        return Some(Handing::Running);
+    }
+    if !is_part(leaf) && !is_one(leaf, &THEIRS) {
+        return None;
+    }
+    if inner
+        .iter()
+        .any(|frame| is_part(frame) && says(frame, &TAKES))
+    {
+        return Some(Handing::Seeking);
+    }
+    // Behind the last of its own is the virtual machine's glue.
+    let call = outer.first().filter(|frame| frame.function.contains('.'));
+    Some(call.map_or(Handing::Scheduler, Handing::Call))
 }
 
 /// Whether OpenMP gives a thread iterations of a loop there (GCC's and LLVM's run time): `schedule(dynamic)` and its kin. It waits for
@@ -116,6 +166,9 @@ pub(super) fn handing(site: &Site) -> Option<Handing<'_>> {
     if is_of_a_future(inner) {
         return outer.first().map(Handing::Future);
     }
+    if let Some(handing) = of_an_executor(inner, outer) {
+        return Some(handing);
+    }
     if inner
         .iter()
         .any(|frame| CALLS.contains(&frame.function.as_str()))
@@ -145,7 +198,7 @@ pub(super) fn place(site: &Site) -> Option<String> {
         Handing::Call(frame) | Handing::Iterations(frame) | Handing::Future(frame) => {
             Some(frame.label())
         }
-        Handing::Scheduler | Handing::Seeking => None,
+        Handing::Scheduler | Handing::Seeking | Handing::Running => None,
     }
 }
 

@@ -28,6 +28,7 @@ fn samples_in(file: &str, stacks: &[(&[&str], u64)]) -> Option<Finding> {
             for (functions, n) in stacks {
                 let frames = functions.iter().map(|f| match *f {
                     "malloc" | "printf" | "pthread_cond_signal" => p.frame_in(c, f, "", 0),
+                    f if JAVA.iter().any(|name| f.starts_with(name)) => p.generated(f),
                     f if f.contains("_next") => p.frame_in(openmp, f, "", 0),
                     f => p.frame(f, file, 7),
                 });
@@ -42,6 +43,7 @@ fn samples_in(file: &str, stacks: &[(&[&str], u64)]) -> Option<Finding> {
     told(p, s)
 }
 
+const JAVA: [&str; 4] = ["java.", "jdk.", "Invoices.", "StubRoutines"];
 const WORK: &[&str] = &["app::digest", "tokio::runtime::task::core::Core<T,S>::poll"];
 const SPAWN: &[&str] = &[
     "core::ptr::write",
@@ -132,6 +134,47 @@ fn futures_of_small_pieces_are_told_with_how_they_are_passed_on() {
 }
 
 /// Without a line table, what was inlined has no name of its own.
+#[test]
+fn tasks_of_java_are_told_where_the_program_makes_them() {
+    let submit: &[&str] = &[
+        "java.util.concurrent.ThreadPoolExecutor.execute",
+        "java.util.concurrent.AbstractExecutorService.submit",
+        "Invoices.main",
+        "StubRoutines (1)",
+    ];
+    let unpark: &[&str] = &[
+        "pthread_cond_signal",
+        "jdk.internal.misc.Unsafe.unpark",
+        "java.util.concurrent.LinkedBlockingQueue.offer",
+        "java.util.concurrent.ThreadPoolExecutor.execute",
+        "Invoices.main",
+        "StubRoutines (1)",
+    ];
+    let run: &[&str] = &[
+        "java.util.concurrent.ThreadPoolExecutor.runWorker",
+        "java.lang.Thread.run",
+        "StubRoutines (1)",
+    ];
+    let f = samples_in("", &[(submit, 6), (unpark, 4), (run, 10)]).expect("told");
+    assert!(
+        f.title.contains("most at Invoices.main(): 50 %"),
+        "{}",
+        f.title
+    );
+    // What runs the tasks may be the tasks, or not.
+    assert!((f.gain.mid - 1.0 / 0.5625).abs() < 0.01, "{:?}", f.gain);
+    assert!(f.gain.high > 4.0, "{:?}", f.gain);
+    // What a stream does to its items is compiled into the library.
+    let stream: &[&str] = &[
+        "java.util.stream.Streams$RangeLongSpliterator.forEachRemaining",
+        "java.util.stream.ReduceOps$ReduceTask.doLeaf",
+        "java.util.concurrent.ForkJoinTask.doExec",
+        "java.util.concurrent.ForkJoinPool.runWorker",
+        "StubRoutines (1)",
+    ];
+    assert!(samples_in("", &[(stream, 18), (submit, 2)]).is_none());
+}
+
 #[test]
 fn a_function_that_calls_the_task_may_be_the_task() {
     for function in [
