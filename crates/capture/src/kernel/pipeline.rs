@@ -290,7 +290,7 @@ impl Sink for Pipeline {
                 in_kernel,
                 ref call,
                 outcome,
-                ref registers,
+                registers,
             } => {
                 let stack = self.unwind(tid, regs, bytes);
                 let sample = Sample {

@@ -134,7 +134,7 @@ pub(crate) enum Raw<'a> {
         /// Of x86-64 in user mode.
         outcome: Option<Outcome>,
         /// The same.
-        registers: Option<Registers>,
+        registers: Option<&'a Registers>,
     },
     /// Events between these times are missing.
     Lost {

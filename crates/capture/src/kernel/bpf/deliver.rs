@@ -89,6 +89,10 @@ impl Delivery<'_> {
             Ok((registers, copied)) if has_registers => (Some(registers), copied),
             _ => (None, copied),
         };
+        let registers = registers.map(|registers| Registers {
+            general: registers.general,
+            red_zone: registers.red_zone,
+        });
         let bytes = copied.get(..usize::from(stack.bytes)).unwrap_or_default();
         let frames = usize::from(stack.kernel_frames);
         let raw = if stack.kind == CV_BPF_STACK {
@@ -118,10 +122,7 @@ impl Delivery<'_> {
                     accumulator: stack.arg0,
                     flags: stack.arg1,
                 }),
-                registers: registers.map(|registers| Registers {
-                    general: registers.general,
-                    red_zone: registers.red_zone,
-                }),
+                registers: registers.as_ref(),
             }
         };
         self.sink.take(&raw);
