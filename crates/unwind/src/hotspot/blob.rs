@@ -119,7 +119,11 @@ impl Heap {
                 FREE => return None,
                 0 => {
                     let lo = low + (segment << log2);
-                    let segments = memory.u64(lo + layout.block_length)?;
+                    let length = memory.u64(lo + layout.block_length)?;
+                    let segments = match layout.block_length_wide {
+                        true => length,
+                        false => length & u64::from(u32::MAX),
+                    };
                     let hi = lo.checked_add(segments.checked_mul(1 << log2)?)?;
                     let used = memory.u8(lo + layout.block_used)? != 0;
                     return (used && hi <= high && pc < hi).then_some((lo, hi));
@@ -219,6 +223,7 @@ mod tests {
         high: 8,
         block_bytes: 16,
         block_length: 0,
+        block_length_wide: true,
         block_used: 8,
         name: 0,
         frame_words: 8,

@@ -54,6 +54,8 @@ pub(super) struct Layout {
     /// HeapBlock: what comes before each blob.
     pub block_bytes: u64,
     pub block_length: u64,
+    /// It has 64 bits; 32 in later versions.
+    pub block_length_wide: bool,
     pub block_used: u64,
     /// CodeBlob.
     pub name: u64,
@@ -92,6 +94,8 @@ impl Layout {
         };
         let field = |class, name| first(&[(class, name)]);
         let header = field("HeapBlock", "_header")?;
+        let length = field("HeapBlock::Header", "_length")?;
+        let used = field("HeapBlock::Header", "_used")?;
         Some(Self {
             heaps: field("CodeCache", "_heaps")?,
             array_len: first(&[
@@ -105,8 +109,9 @@ impl Layout {
             low: field("VirtualSpace", "_low")?,
             high: field("VirtualSpace", "_high")?,
             block_bytes: *sizes.get("HeapBlock")?,
-            block_length: header + field("HeapBlock::Header", "_length")?,
-            block_used: header + field("HeapBlock::Header", "_used")?,
+            block_length: header + length,
+            block_length_wide: used.abs_diff(length) >= 8,
+            block_used: header + used,
             name: field("CodeBlob", "_name")?,
             frame_words: field("CodeBlob", "_frame_size")?,
             frame_complete: field("CodeBlob", "_frame_complete_offset")?,

@@ -69,20 +69,16 @@ impl HotSpot {
     pub(crate) fn at(&mut self, dir: &Path, pc: u64) -> Option<Blob> {
         let now = Instant::now();
         let known = self.blobs.range(..=pc).next_back();
-        if let Some((_, (blob, read))) = known.filter(|(_, (blob, _))| blob.holds(pc)) {
-            if now.duration_since(*read) < FRESH {
-                return Some(*blob);
-            }
+        let known = known.map(|(_, known)| *known);
+        let known = known.filter(|(blob, _)| blob.holds(pc));
+        if let Some((blob, _)) = known.filter(|(_, read)| now.duration_since(*read) < FRESH) {
+            return Some(blob);
         }
-        if self.wait_until.is_some_and(|until| now < until) {
-            return None;
-        }
-        let found = self.read(dir, pc);
-        if found.is_none() {
-            self.wait_until = Some(now + AGAIN);
-            self.heaps = None; // there may be more of them now
-        }
-        let blob = found?;
+        let waits = self.wait_until.is_some_and(|until| now < until);
+        let Some(blob) = (!waits).then(|| self.read(dir, pc)).flatten() else {
+            // Of a process that has ended, the last that was known of it.
+            return known.map(|(blob, _)| blob);
+        };
         if self.blobs.len() >= BLOBS {
             self.blobs.clear();
         }
@@ -119,11 +115,21 @@ impl HotSpot {
         if self.layout.is_none() {
             self.layout = Layout::read(&memory, &self.table);
         }
-        let layout = self.layout.as_ref()?;
+        let Some(layout) = &self.layout else {
+            self.wait_until = Some(Instant::now() + AGAIN);
+            return None;
+        };
         if self.heaps.is_none() {
             self.heaps = Heaps::read(&memory, layout);
         }
-        let (blob, name) = self.heaps.as_ref()?.blob(&memory, layout, pc)?;
+        let Some(heaps) = &self.heaps else {
+            self.wait_until = Some(Instant::now() + AGAIN);
+            return None;
+        };
+        let Some((blob, name)) = heaps.blob(&memory, layout, pc) else {
+            self.heaps = None; // there may be more of them now
+            return None;
+        };
         if self.names.len() < NAMES {
             self.names.insert(blob.lo, (blob.hi - blob.lo, name));
         }
