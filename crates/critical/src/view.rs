@@ -136,6 +136,11 @@ impl<'a> View<'a> {
         self.sched.threads.iter().map(running).sum::<f64>() / self.wall
     }
 
+    /// Share of the processors' time that is used.
+    pub(crate) fn share_busy(&self) -> f64 {
+        (self.cpus_used() / self.cpus).min(1.0)
+    }
+
     /// How long a thread was there, nanoseconds; 0 of one that was not seen.
     pub(crate) fn life(&self, id: ThreadId) -> f64 {
         self.threads.get(&id).map_or(0.0, |th| th.life_ns() as f64)

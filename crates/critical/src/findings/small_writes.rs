@@ -26,6 +26,8 @@ const SHARE: f64 = 0.1;
 const HELD: std::ops::Range<f64> = 0.3..1.5;
 /// Writes under a lock that are so much of what it is held for are what its sections do.
 const MOSTLY: f64 = 0.5;
+/// Share of their lives that threads are at work, or kept from it, where it is they who limit.
+const BUSY: f64 = 0.5;
 /// Where lines are gathered in a buffer, something is left to be done for each of them.
 const EXPECTED: f64 = 0.9;
 /// Share of the expected gain that is sure: the file may be slower than what writes to it.
@@ -237,15 +239,29 @@ impl Place {
         let at_once = threads.len().min(view.workers_at_once).max(1) as f64;
         let goes = self.goes();
         let around = locking.active + waited + blocked;
+        // Who waits for work most of the time gets no more of it, but leaves the processors to the others.
+        let busy = self.is_busy(view, waited + blocked);
+        let (each, sure) = match busy {
+            true => ((goes * writing.active + around) / at_once, SURE),
+            false => (goes * writing.cpu * view.share_busy() / view.cpus, 0.0),
+        };
         Saving {
-            expected: EXPECTED * (goes * writing.active + around) / at_once,
+            expected: EXPECTED * each,
             most: (writing.active + around) / at_once,
-            sure: SURE,
+            sure,
             cpu: (
                 EXPECTED * (goes * writing.cpu + locking.cpu),
                 writing.cpu + locking.cpu,
             ),
         }
+    }
+
+    /// Whether the threads that write are at work, or kept from it by the calls, for most of their lives.
+    fn is_busy(&self, view: &View, waited: f64) -> bool {
+        let rows = || self.of_thread.keys().filter_map(|id| view.threads.get(id));
+        let active: f64 = rows().map(|th| th.active_ns() as f64).sum();
+        let lives: f64 = rows().map(|th| th.life_ns() as f64).sum();
+        active + waited >= BUSY * lives
     }
 
     /// What the calls wait for one another in the kernel: one at a time changes a file.

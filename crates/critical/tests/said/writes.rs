@@ -139,6 +139,21 @@ fn a_few_of_them_are_no_matter() {
 }
 
 #[test]
+fn a_thread_that_waits_for_more_to_log_limits_nobody() {
+    // The same, but each waits for work for four times as long.
+    let mut w = Writers::new(6, LOG);
+    let next = w.p.site("next", "queue.c", 9);
+    for t in w.threads {
+        w.s.waits(t, Wait::new(OffReason::Poll, next), ms(2_400));
+    }
+    let a = w.said();
+    let found = a.findings.iter().chain(&a.dismissed);
+    for f in found.filter(|f| f.id == "small-writes") {
+        assert!(f.gain.mid < 1.02 && f.gain.low == 1.0, "{:?}", f.gain);
+    }
+}
+
+#[test]
 fn what_waits_for_the_lock_that_they_are_made_under_goes_too() {
     let alone = Writers::new(6, LOG).said().findings[0].gain.clone();
     let model = Writers::new(6, LOG).under_a_lock().model();
