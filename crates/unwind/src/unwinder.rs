@@ -255,6 +255,9 @@ impl Unwinder {
             self.looked_for_jit_map = None;
             self.find_jit_map();
         }
+        let of_machine = self
+            .hotspot
+            .and_then(|machine| machine.map(self.jit_map.as_ref()));
         let files = (0..)
             .zip(&self.images)
             .filter_map(|(ix, image)| Some((ix, image.as_ref()?.file.clone()?)))
@@ -264,10 +267,7 @@ impl Unwinder {
             frames: self.stacks.frames,
             stacks: self.stacks.stacks,
             files,
-            jit_map: self
-                .hotspot
-                .and_then(|machine| machine.map())
-                .or(self.jit_map),
+            jit_map: of_machine.or(self.jit_map),
             missed: self.missed,
         }
     }

@@ -11,7 +11,7 @@ mod memory;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 const BLOBS: usize = 16_384;
 /// Names that are kept. A machine compiles some ten thousand methods.
 const NAMES: usize = 65_536;
+
+/// Bytes of a map that the machine wrote.
+const WRITTEN: u64 = 256 << 20;
 
 /// A virtual machine in a process.
 pub(crate) struct HotSpot {
@@ -136,16 +139,21 @@ impl HotSpot {
         Some(blob)
     }
 
-    /// The names as a map of generated code that compilers write for profilers; `None` if there are none.
-    pub(crate) fn map(&self) -> Option<File> {
+    /// The names as a map of generated code that compilers write for profilers; `None` if there are none. `written`: the map that
+    /// the machine wrote itself, which has more, but not the methods that were interpreted.
+    pub(crate) fn map(&self, written: Option<&File>) -> Option<File> {
         if self.names.is_empty() {
             return None;
+        }
+        let mut file = tempfile::tempfile().ok()?;
+        if let Some(written) = written {
+            std::io::copy(&mut written.take(WRITTEN), &mut file).ok()?;
+            file.write_all(b"\n").ok()?;
         }
         let mut text = String::new();
         for (lo, (length, name)) in &self.names {
             text.push_str(&format!("{lo:x} {length:x} {name}\n"));
         }
-        let mut file = tempfile::tempfile().ok()?;
         file.write_all(text.as_bytes()).ok()?;
         Some(file)
     }
