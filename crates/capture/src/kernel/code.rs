@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
-use std::collections::HashSet;
 
 use convoy_sched::Map;
 use convoy_spinloop::{judge_with, known, only_helps, works, KnownPoller, Verdict};
@@ -15,16 +14,24 @@ const WINDOW: usize = 2048;
 
 /// So many instructions are looked into at once. A program that comes by more is busy with other things than one loop, or one
 /// cache line: then only those that it comes by again are worth it.
-const AT_ONCE: usize = 300;
+const AT_ONCE: usize = 64;
+/// So many times an instruction is met, then, before it is looked into. Who waits in a loop, or fights for a line, is
+/// there all the time.
+const MET: u8 = 3;
 
-/// Instructions met once, after those that were looked into at once.
+/// How often instructions were met, after those that were looked into at once.
 #[derive(Debug, Default)]
-pub(super) struct Met(HashSet<u64>);
+pub(super) struct Met(Map<u64, u8>);
 
 impl Met {
     /// A thread was found at `pc`, of which nothing is known yet, as of `known` others: whether that is worth looking into it.
     pub(super) fn is_due(&mut self, known: usize, pc: u64) -> bool {
-        known < AT_ONCE || !self.0.insert(pc)
+        if known < AT_ONCE {
+            return true;
+        }
+        let met = self.0.entry(pc).or_default();
+        *met = met.saturating_add(1);
+        *met >= MET
     }
 
     /// How many.
@@ -137,6 +144,7 @@ mod tests {
             code.verdicts.insert(pc, Verdict::Works(Why::NoLoop));
         }
         assert!(code.is_due(0), "known: it costs nothing");
+        assert!(!code.is_due(5_000));
         assert!(!code.is_due(5_000));
         assert!(code.is_due(5_000));
         assert!(!code.is_due(5_001));

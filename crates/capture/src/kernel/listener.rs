@@ -4,6 +4,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use convoy_profile::SchedSource;
+
+use super::modest::Modest;
 use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
 
@@ -12,6 +15,8 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// So many looks at which nothing was pressing, and it is delivered all the same. Who seldom gets a processor for a moment
 /// keeps a busy program from it less than who gets it often, and finds its own data in the caches.
 const PATIENCE: u32 = 3;
+/// The same for one that takes nobody's processor.
+const MODEST_PATIENCE: u32 = 5;
 
 /// The run is cut into at most twice as many pieces.
 const BINS: usize = 1000;
@@ -53,6 +58,12 @@ impl Listener {
             .spawn(move || {
                 let mut pipeline = Pipeline::new(options);
                 let mut looks = 0;
+                // Records of perf events are gone sooner, and are read by whom nobody would make as good as others again.
+                let modest = match source.kind() {
+                    SchedSource::Bpf => Modest::of_this_thread(),
+                    _ => None,
+                };
+                let patience = modest.as_ref().map_or(PATIENCE, |_| MODEST_PATIENCE);
                 loop {
                     match inbox.recv_timeout(INTERVAL) {
                         Ok(Order::Stop(end_ns)) => {
@@ -63,9 +74,16 @@ impl Listener {
                         Ok(Order::With(act)) => act(source.as_mut()),
                         Err(mpsc::RecvTimeoutError::Timeout) => {
                             looks += 1;
-                            if looks >= PATIENCE || source.is_pressing() {
-                                looks = 0;
-                                source.drain(&mut pipeline, false);
+                            let is_pressing = source.is_pressing();
+                            if !is_pressing && looks < patience {
+                                continue;
+                            }
+                            looks = 0;
+                            match &modest {
+                                Some(modest) if !is_pressing => {
+                                    modest.in_gaps(|| source.drain(&mut pipeline, false));
+                                }
+                                _ => source.drain(&mut pipeline, false),
                             }
                         }
                         // Only if the recorder has panicked: nobody will ask for the result.
@@ -93,8 +111,6 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
-    use convoy_profile::SchedSource;
-
     use super::super::raw::{Raw, Sink};
     use super::*;
 

@@ -12,6 +12,7 @@ mod images;
 mod join;
 mod lines;
 mod listener;
+mod modest;
 mod open;
 mod operands;
 pub(crate) mod perf;

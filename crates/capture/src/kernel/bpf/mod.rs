@@ -34,6 +34,7 @@ use self::ringbuf::RingBuf;
 use self::rings::Rings;
 use super::raw::{EventSource, Sink};
 use crate::error::Trouble;
+pub(super) use trouble::has_capability;
 
 /// How to record.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +48,7 @@ pub(crate) struct BpfOptions {
 impl Default for BpfOptions {
     fn default() -> Self {
         Self {
-            sample_period_ns: 3_000_000,
+            sample_period_ns: crate::clock::default_sample_ns(),
             stack_bytes: CV_BPF_STACK_MAX as u32,
         }
     }

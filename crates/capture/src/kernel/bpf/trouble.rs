@@ -137,12 +137,17 @@ pub(super) fn not_adopted(why: &str) -> Trouble {
     )
 }
 
-fn missing_capabilities(status: &str) -> Vec<&'static str> {
+/// Whether a thread with this `/proc/PID/status` has the capability. Where the file does not say: yes.
+pub(in crate::kernel) fn has_capability(status: &str, capability: u32) -> bool {
     let effective = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    let has = |capability: u32| effective.is_none_or(|bits| bits & (1 << capability) != 0);
+    effective.is_none_or(|bits| bits & (1 << capability) != 0)
+}
+
+fn missing_capabilities(status: &str) -> Vec<&'static str> {
+    let has = |capability: u32| has_capability(status, capability);
     if has(CAP_SYS_ADMIN) {
         return Vec::new();
     }

@@ -1,0 +1,132 @@
+//! A thread that works when the processors have nothing better to do, but not for ever.
+//!
+//! What listens takes processors from whom it listens to. On a busy machine that costs more than the time itself: a thread that
+//! waits for a moment may hold what all others want. Under `SCHED_IDLE` the listener gives way to whoever wakes up, and finds its time
+//! in the gaps that every program has which waits for something. One that leaves no gap would fill the rings
+//! meanwhile: then a second thread, which only looks at the time, makes the first one as good as the others.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::clock::monotonic_ns;
+
+/// Work that takes longer has found no gaps.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Who may give a thread back what it had given up.
+const CAP_SYS_NICE: u32 = 23;
+
+/// What the two threads know.
+#[derive(Debug, Default)]
+struct Shared {
+    /// When the work began; 0 while there is none.
+    begun_ns: AtomicU64,
+    over: AtomicBool,
+}
+
+/// Of the thread that made it.
+#[derive(Debug)]
+pub(super) struct Modest {
+    shared: Arc<Shared>,
+    watch: Option<JoinHandle<()>>,
+}
+
+impl Modest {
+    /// For the calling thread. `None` where it would have to stay what it becomes.
+    pub fn of_this_thread() -> Option<Self> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+        if !super::bpf::has_capability(&status, CAP_SYS_NICE) {
+            return None;
+        }
+        let shared = Arc::new(Shared::default());
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let watched = Arc::clone(&shared);
+        let watch = std::thread::Builder::new()
+            .name("convoy-watch".into())
+            .spawn(move || watched.watch(tid))
+            .ok()?;
+        Some(Self {
+            shared,
+            watch: Some(watch),
+        })
+    }
+
+    /// Does something in the gaps of others. Only the thread of which this is may call it.
+    pub fn in_gaps<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.shared
+            .begun_ns
+            .store(monotonic_ns(), Ordering::Relaxed);
+        set_policy(0, libc::SCHED_IDLE);
+        let done = work();
+        self.shared.begun_ns.store(0, Ordering::Relaxed);
+        set_policy(0, libc::SCHED_OTHER);
+        done
+    }
+}
+
+impl Drop for Modest {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Relaxed);
+        if let Some(watch) = self.watch.take() {
+            watch.thread().unpark();
+            let _ = watch.join();
+        }
+    }
+}
+
+impl Shared {
+    /// If the work ends at this very moment, the next one is done like any other: no harm.
+    fn watch(&self, tid: i32) {
+        while !self.over.load(Ordering::Relaxed) {
+            let begun_ns = self.begun_ns.load(Ordering::Relaxed);
+            let takes_ns = monotonic_ns().saturating_sub(begun_ns);
+            if begun_ns != 0 && u128::from(takes_ns) > PATIENCE.as_nanos() {
+                set_policy(tid, libc::SCHED_OTHER);
+            }
+            std::thread::park_timeout(PATIENCE);
+        }
+    }
+}
+
+/// Of a thread of this process; 0 = the calling one. Where it is refused all stays as it is.
+fn set_policy(tid: i32, policy: i32) {
+    // SAFETY: all zeroes is a value of that structure, which is only read, and outlives the call.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(tid, policy, &parameters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> i32 {
+        // SAFETY: of the calling thread.
+        unsafe { libc::sched_getscheduler(0) }
+    }
+
+    #[test]
+    fn work_that_takes_long_is_not_modest_for_ever() {
+        // Without the privilege there is nothing to test, as the recording says.
+        let Some(modest) = Modest::of_this_thread() else {
+            eprintln!("skipped: no CAP_SYS_NICE");
+            return;
+        };
+        let (before, during, late) = modest.in_gaps(|| {
+            let before = policy();
+            let begun = std::time::Instant::now();
+            let mut late = before;
+            while late == libc::SCHED_IDLE && begun.elapsed() < Duration::from_secs(20) {
+                late = policy();
+            }
+            (before, begun.elapsed(), late)
+        });
+        assert_eq!(before, libc::SCHED_IDLE);
+        assert_eq!(late, libc::SCHED_OTHER, "after {during:?}");
+        assert!(during >= PATIENCE);
+        modest.in_gaps(|| assert_eq!(policy(), libc::SCHED_IDLE));
+        assert_eq!(policy(), libc::SCHED_OTHER);
+    }
+}
