@@ -25,6 +25,7 @@ mod quadrant;
 mod rank;
 mod rows;
 mod serial;
+mod shared;
 mod starved;
 mod straggler;
 mod text;
@@ -61,7 +62,15 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
             findings.push(judge(view, &pairs, t, &mut all));
         }
     }
-    let findings = alike::once(findings);
+    let mut findings = alike::once(findings);
+    shared::findings(model, &locks, &mut findings, |joined, process, locks| {
+        let view = View::new(joined, process, locks);
+        let of = judge(view, &Pairs::of(&joined.pairs), t, &mut Analysis::default());
+        of.findings
+            .into_iter()
+            .map(|(_, finding)| finding)
+            .collect()
+    });
     lock_rows::sort_by_wait(&mut all.locks, |r| (&r.stats, r.object.0));
     lock_rows::sort_by_wait(&mut all.sites, |r| (&r.stats, r.site.0));
     all.events

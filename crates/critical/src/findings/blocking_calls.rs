@@ -120,7 +120,8 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     if waited < AWAITED * view.wall {
         return None;
     }
-    let finding = said(view, &view.group_name(role), &pool, waited)?;
+    let kind = (view.group_name(role), view.members(role).len());
+    let finding = said(view, kind, &pool, waited)?;
     Some((vec![role], finding))
 }
 
@@ -159,7 +160,13 @@ fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
     waiters.into_values().fold(0.0, f64::max)
 }
 
-fn said(view: &View, name: &str, pool: &BTreeMap<ThreadId, Calls>, waited: f64) -> Option<Finding> {
+/// Of threads of this kind, of which there are so many.
+fn said(
+    view: &View,
+    (name, members): (String, usize),
+    pool: &BTreeMap<ThreadId, Calls>,
+    waited: f64,
+) -> Option<Finding> {
     let sum = |f: &dyn Fn(&Calls) -> f64| pool.values().map(f).sum::<f64>();
     let threads = pool.len() as f64;
     let blocked = sum(&|calls| calls.socket);
@@ -190,9 +197,10 @@ fn said(view: &View, name: &str, pool: &BTreeMap<ThreadId, Calls>, waited: f64) 
         subject: Subject::Code(site),
         title: format!(
             "{} sending or receiving for {} of their time and hardly ever without work: most at {place}",
-            match pool.len() {
-                1 => format!("1 thread of {name} is"),
-                n => format!("{n} threads of {name} are"),
+            match (pool.len(), members) {
+                (1, 1) => format!("{name} is"),
+                (1, _) => format!("1 thread of {name} is"),
+                (n, _) => format!("{n} threads of {name} are"),
             },
             percent(share)
         ),

@@ -66,9 +66,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         goroutines: goroutines::by_start(view),
     };
     if view.workers_at_once < 2 {
-        // One thread is not parallel whatever it does, unless others wait for it.
+        // One thread is not parallel whatever it does, unless others wait for it or it waits for others all the time.
         let stages = limiting_stage::findings(&cx).into_iter();
-        return stages.map(|(_, finding)| finding).collect();
+        let of_stages = stages.map(|(_, finding)| finding);
+        let calls = blocking_calls::finding(&cx).map(|(_, finding)| finding);
+        return of_stages.chain(calls).collect();
     }
     // Low parallelism of a group that is explained otherwise is not serial code as well.
     let mut explained: BTreeSet<GroupId> = BTreeSet::new();

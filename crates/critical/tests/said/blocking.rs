@@ -478,3 +478,27 @@ fn who_serves_or_waits_for_work_has_threads_enough() {
         assert!(!ids(&analysis(&other)).contains(&"blocking-calls"));
     }
 }
+
+/// A process with one thread, an event loop, say, that calls another program between two events.
+#[test]
+fn one_thread_that_asks_all_the_time_could_ask_for_several() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, ask) = (p.site("answer", "a.c", 10), p.site("validate", "a.c", 20));
+    let mut s = Schedule::new();
+    let socket = s.name("socket: tcp to port 7400");
+    for _ in 0..100 {
+        s.runs(0, work, ms(1));
+        s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(4));
+    }
+    let a = analysis(&model(p, s));
+    let f = only(&a);
+    assert_eq!(f.id, "blocking-calls");
+    assert!(
+        f.title
+            .starts_with("the main thread is sending or receiving for 80 %"),
+        "{}",
+        f.title
+    );
+    assert_eq!(f.gain.low, 1.0);
+}

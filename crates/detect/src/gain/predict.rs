@@ -231,6 +231,18 @@ impl Prediction<'_> {
                 ),
             ));
         }
+        if cpus.is_finite() {
+            // Several threads may do it at once then, but somebody has to.
+            let inside = self.removed().map(|s| s.hold).sum::<f64>() / w.length;
+            let on_cpu = cpu / (cpu + run_delay + (delay - wait).max(0.0)).max(1e-9);
+            limits.push((
+                inside * on_cpu / cpus,
+                format!(
+                    "what is done while it is held, on {} CPUs",
+                    round_cpus(cpus)
+                ),
+            ));
+        }
         for l in &w.loads {
             let own = l.active() - l.loss(MID);
             // A group that waits for nobody and loses nothing sets the pace of those linked to it.
@@ -282,13 +294,16 @@ impl Prediction<'_> {
     /// Time from a release until the next waiter holds, where the lock in question is wanted all the
     /// time: what its holds leave of the run, per acquisition. The next lock will have it as well.
     fn handover(&self) -> f64 {
-        let own = self
-            .stations
-            .iter()
-            .filter(|s| self.change.removed.contains(&s.object));
-        own.filter(|s| s.wait > self.window.length && s.calls > 0.0)
+        self.removed()
+            .filter(|s| s.wait > self.window.length && s.calls > 0.0)
             .map(|s| (self.window.length - s.hold).max(0.0) / s.calls)
             .fold(0.0, f64::max)
+    }
+
+    /// The locks in question, as far as they are held for long.
+    fn removed(&self) -> impl Iterator<Item = &Station> {
+        let removed = &self.change.removed;
+        self.stations.iter().filter(|s| removed.contains(&s.object))
     }
 
     /// Groups that exchange wake-ups with one that the change touches, themselves included.

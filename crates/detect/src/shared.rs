@@ -1,0 +1,238 @@
+//! Locks in memory that several processes share. Each process has it as an object of its own, which says half of the
+//! truth: who waits is seen, whom for is not. Judged once more, as if all of them were one process, it is a lock like any other.
+//!
+//! Nothing says that a mutex is shared (its attribute may have been set before the program was recorded), but this does: a thread
+//! that is the only one of its process to use a lock has nobody to wait for in there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::{GroupId, Model, ObjectId, Process, ProcessId, SiteFrame, ThreadId};
+
+use crate::ops::{role, Locks, Role};
+use crate::text::evidence;
+
+/// Contended acquisitions of locks that processes share that are worth a look.
+const CONTENDED: u64 = 30;
+/// A process that acquires them less than one time in so many of the busiest one's takes no part.
+const TAKES_PART: u64 = 100;
+
+/// What makes objects of different processes the same lock. Memory that was mapped before a fork has one address in all that
+/// were forked; a program that maps it for itself finds it anywhere, but takes the lock in the same place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Identity<'a> {
+    /// Who forked, the program, the address.
+    Inherited(u32, (&'a str, &'a str), u64),
+    /// The program, and where it waits most.
+    Mapped((&'a str, &'a str), Vec<&'a SiteFrame>),
+}
+
+/// What the only thread of a process that uses a lock did with it.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    object: ObjectId,
+    process: ProcessId,
+    calls: u64,
+    contended: u64,
+}
+
+/// Processes that share locks.
+#[derive(Debug, Default)]
+struct Clan {
+    processes: BTreeSet<ProcessId>,
+    /// One for each lock: its objects.
+    locks: Vec<Vec<Used>>,
+}
+
+/// Judges the locks that processes share, and puts what is said of them in the place of what was said of each process.
+/// `judge` says what it finds in a process of a model.
+pub(crate) fn findings(
+    model: &Model,
+    locks: &Locks,
+    found: &mut Vec<Finding>,
+    judge: impl Fn(&Model, ProcessId, &Locks) -> Vec<Finding>,
+) {
+    if model.processes.len() < 2 {
+        return;
+    }
+    for clan in clans(shared(model, locks)) {
+        let first_of = |lock: &Vec<Used>| lock.first().map(|used| used.object);
+        let as_one: BTreeMap<ObjectId, ObjectId> = clan
+            .locks
+            .iter()
+            .filter_map(|lock| Some((lock, first_of(lock)?)))
+            .flat_map(|(lock, first)| lock.iter().map(move |used| (used.object, first)))
+            .collect();
+        let Some(process) = clan.processes.first().copied() else {
+            continue;
+        };
+        let joined = as_one_process(model, &clan.processes, process, &as_one);
+        let said = judge(&joined, process, &Locks::of(&joined));
+        let is_shared =
+            |finding: &Finding| about(&finding.subject).any(|id| as_one.contains_key(&id));
+        found.retain(|finding| !is_shared(finding));
+        let n = clan.processes.len();
+        found.extend(said.into_iter().filter(is_shared).map(|mut finding| {
+            let text = format!("{n} processes share it: whom they waited for is not seen");
+            finding
+                .evidence
+                .push(evidence("sharing_processes", n as f64, text));
+            finding
+        }));
+    }
+}
+
+fn about(subject: &Subject) -> impl Iterator<Item = ObjectId> + '_ {
+    let (one, many): (Option<ObjectId>, &[ObjectId]) = match subject {
+        Subject::Object(id) | Subject::Site(id, _) => (Some(*id), &[]),
+        Subject::Objects(ids) => (None, ids),
+        _ => (None, &[]),
+    };
+    one.into_iter().chain(many.iter().copied())
+}
+
+/// The objects of each lock that processes share.
+fn shared(model: &Model, locks: &Locks) -> Vec<Vec<Used>> {
+    let mut inherited: BTreeMap<Identity, Vec<Used>> = BTreeMap::new();
+    let used = by_one_thread(model, locks);
+    for used in &used {
+        let object = &model.objects[used.object.0 as usize];
+        if let Some(process) = of(model, used.process).filter(|_| object.addr != 0) {
+            let identity = Identity::Inherited(process.ppid, process.program(), object.addr);
+            inherited.entry(identity).or_default().push(*used);
+        }
+    }
+    let is_one = |lock: &Vec<Used>| lock.len() > 1 && lock.iter().any(|used| used.contended > 0);
+    let mut all: Vec<Vec<Used>> = inherited.into_values().filter(is_one).collect();
+    let known: BTreeSet<ObjectId> = all.iter().flatten().map(|used| used.object).collect();
+
+    let mut mapped: BTreeMap<Identity, Vec<Used>> = BTreeMap::new();
+    let elsewhere = |used: &&Used| used.contended >= CONTENDED && !known.contains(&used.object);
+    for used in used.iter().filter(elsewhere) {
+        let most = model
+            .uses_of(used.object)
+            .iter()
+            .max_by_key(|row| row.wait_ns);
+        let site = most.and_then(|row| model.site(row.site));
+        if let Some((process, site)) = of(model, used.process).zip(site) {
+            let identity = Identity::Mapped(process.program(), site.frames.iter().collect());
+            mapped.entry(identity).or_default().push(*used);
+        }
+    }
+    // Several of one process are a table of locks: which is which in another process is not known.
+    let is_one = |lock: &Vec<Used>| {
+        let processes: BTreeSet<ProcessId> = lock.iter().map(|used| used.process).collect();
+        lock.len() > 1 && processes.len() == lock.len()
+    };
+    all.extend(mapped.into_values().filter(is_one));
+    all
+}
+
+/// Locks that one thread of their process uses.
+fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
+    let mut all: BTreeMap<ObjectId, (ThreadId, Option<Used>)> = BTreeMap::new();
+    for row in model.uses.iter().filter(|row| locks.contains(row.object)) {
+        let role = row.op.map(|op| role(op, true));
+        let (calls, contended) = match role {
+            Some(Role::Acquire | Role::AcquireShared) => (row.calls.max(row.waits), row.waits),
+            Some(Role::Try) => (row.calls, 0),
+            _ => continue,
+        };
+        let object = row.object;
+        let process = model.objects[object.0 as usize].process;
+        let none = Used {
+            object,
+            process,
+            calls: 0,
+            contended: 0,
+        };
+        let (thread, used) = all.entry(object).or_insert((row.thread, Some(none)));
+        match used {
+            Some(used) if *thread == row.thread => {
+                used.calls += calls;
+                used.contended += contended;
+            }
+            other => *other = None,
+        }
+    }
+    all.into_values().filter_map(|(_, used)| used).collect()
+}
+
+fn of(model: &Model, process: ProcessId) -> Option<&Process> {
+    model.processes.get(process.0 as usize)
+}
+
+/// Locks that have a process in common are of one clan.
+fn clans(locks: Vec<Vec<Used>>) -> Vec<Clan> {
+    let mut clans: Vec<Clan> = Vec::new();
+    for lock in locks {
+        let mut clan = Clan {
+            processes: lock.iter().map(|used| used.process).collect(),
+            locks: vec![lock],
+        };
+        let (same, others): (Vec<Clan>, Vec<Clan>) = clans
+            .into_iter()
+            .partition(|other| !other.processes.is_disjoint(&clan.processes));
+        for other in same {
+            clan.processes.extend(other.processes);
+            clan.locks.extend(other.locks);
+        }
+        clans = others;
+        clans.push(clan);
+    }
+    for clan in &mut clans {
+        let mut calls: BTreeMap<ProcessId, u64> = BTreeMap::new();
+        for used in clan.locks.iter().flatten() {
+            *calls.entry(used.process).or_default() += used.calls;
+        }
+        let most = calls.values().copied().max().unwrap_or(0);
+        clan.processes
+            .retain(|process| calls[process] * TAKES_PART >= most);
+    }
+    clans.retain(|clan| {
+        let contended: u64 = clan.locks.iter().flatten().map(|used| used.contended).sum();
+        clan.processes.len() > 1 && contended >= CONTENDED
+    });
+    clans
+}
+
+/// The model as it would be if all these processes were the `first`, and each of their shared locks one object.
+fn as_one_process(
+    model: &Model,
+    processes: &BTreeSet<ProcessId>,
+    first: ProcessId,
+    as_one: &BTreeMap<ObjectId, ObjectId>,
+) -> Model {
+    let mut joined = Model {
+        sched: None,
+        sections: None,
+        ..model.clone()
+    };
+    for thread in joined
+        .threads
+        .iter_mut()
+        .filter(|thread| processes.contains(&thread.process))
+    {
+        let group = joined.groups.get(thread.group.0 as usize);
+        // What threads of their kind do in the first process, they do.
+        let alike = |other: &convoy_model::Group| {
+            other.process == first && group.is_some_and(|group| group.name == other.name)
+        };
+        if let Some(at) = joined.groups.iter().position(alike) {
+            thread.group = GroupId(at as u32);
+        }
+        // Nobody waits for them to end as for a main thread.
+        thread.main &= thread.process == first;
+        thread.process = first;
+    }
+    for row in &mut joined.uses {
+        row.object = as_one.get(&row.object).copied().unwrap_or(row.object);
+    }
+    joined
+        .uses
+        .sort_by_key(|row| (row.object, row.site, row.thread, row.op));
+    for pair in &mut joined.pairs {
+        pair.object = as_one.get(&pair.object).copied().unwrap_or(pair.object);
+    }
+    joined
+}
