@@ -74,9 +74,10 @@ pub(crate) fn findings(
         let n = clan.processes.len();
         found.extend(said.into_iter().filter(is_shared).map(|mut finding| {
             let text = format!("{n} processes share it: whom they waited for is not seen");
-            finding
-                .evidence
-                .push(evidence("sharing_processes", n as f64, text));
+            let sharing = evidence("sharing_processes", n as f64, text);
+            // Behind how much is waited.
+            let at = finding.evidence.len().min(1);
+            finding.evidence.insert(at, sharing);
             finding
         }));
     }

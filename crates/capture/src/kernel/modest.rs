@@ -33,8 +33,11 @@ pub(super) struct Modest {
 }
 
 impl Modest {
-    /// For the calling thread. `None` where it would have to stay what it becomes.
+    /// For the calling thread. `None` where it would have to stay what it becomes, or where somebody has said how it is to be scheduled.
     pub fn of_this_thread() -> Option<Self> {
+        if policy() != libc::SCHED_OTHER {
+            return None;
+        }
         let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
         if !super::bpf::has_capability(&status, CAP_SYS_NICE) {
             return None;
@@ -89,6 +92,12 @@ impl Shared {
     }
 }
 
+/// Of the calling thread.
+fn policy() -> i32 {
+    // SAFETY: no memory is involved.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
 /// Of a thread of this process; 0 = the calling one. Where it is refused all stays as it is.
 fn set_policy(tid: i32, policy: i32) {
     // SAFETY: all zeroes is a value of that structure, which is only read, and outlives the call.
@@ -102,14 +111,9 @@ fn set_policy(tid: i32, policy: i32) {
 mod tests {
     use super::*;
 
-    fn policy() -> i32 {
-        // SAFETY: of the calling thread.
-        unsafe { libc::sched_getscheduler(0) }
-    }
-
     #[test]
     fn work_that_takes_long_is_not_modest_for_ever() {
-        // Without the privilege there is nothing to test, as the recording says.
+        // Without the privilege there is nothing to test.
         let Some(modest) = Modest::of_this_thread() else {
             eprintln!("skipped: no CAP_SYS_NICE");
             return;
