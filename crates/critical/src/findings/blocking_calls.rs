@@ -196,13 +196,14 @@ fn said(
         id: "blocking-calls",
         subject: Subject::Code(site),
         title: format!(
-            "{} sending or receiving for {} of their time and hardly ever without work: most at {place}",
+            "{} sending or receiving for {} of {} time and hardly ever without work: most at {place}",
             match (pool.len(), members) {
                 (1, 1) => format!("{name} is"),
                 (1, _) => format!("1 thread of {name} is"),
                 (n, _) => format!("{n} threads of {name} are"),
             },
-            percent(share)
+            percent(share),
+            if pool.len() == 1 { "its" } else { "their" }
         ),
         evidence: vec![
             evidence(

@@ -69,18 +69,17 @@ fn too_many(cx: &Context) -> Option<Finding> {
     let sum = |f: fn(&convoy_model::SchedThread) -> u64| {
         view.threads.values().map(|th| f(th) as f64).sum::<f64>()
     };
-    let (active, preemptions) = (sum(|th| th.active_ns()), sum(|th| th.preemptions));
+    let active = sum(|th| th.active_ns());
     let delayed = sum(|th| th.delayed_ns) + sum(|th| th.preempted_ns);
     // With fewer that could run on average than there are CPUs, it is how they take turns that costs, not that they are many.
     let want_more = view.workers_at_once as f64 > view.cpus && p.active_mean > view.cpus;
     if !want_more || delayed < DELAYED * active {
         return None;
     }
-    // Of the switches, those that fewer threads would not make: taken off, or woken by one of their own kind. Two
-    // threads hand over a lock as often as four do, and who is given it may take the CPU of the giver.
-    let (elsewhere, from_locks) = own_wakes(cx);
-    let switches = elsewhere + (preemptions - from_locks).max(0.0);
-    let switches = switches * (1.0 - view.cpus / view.workers_at_once as f64);
+    // Of the switches, those that fewer threads would not make: woken by one of their own kind. That a thread is taken off
+    // costs nothing to speak of at the end of its slice, of which there are hundreds a second; more often it gives way
+    // (`sched_yield()`), or to somebody who is woken from elsewhere (the client of a server): two threads do that as well as four.
+    let switches = own_wakes(cx) * (1.0 - view.cpus / view.workers_at_once as f64);
     let lost = |each: f64| (switches * each).min(0.5 * view.cpu_work) / view.cpus;
     let (expected, most) = (lost(SWITCH_NS.0), lost(SWITCH_NS.1));
     // The work is not what is saved here, but what its switches cost: it may fall below the CPU time of today.
@@ -132,10 +131,11 @@ fn too_many(cx: &Context) -> Option<Finding> {
     })
 }
 
-/// Times that a worker was woken by a thread of its own group: at a barrier or a queue, and from a lock.
-fn own_wakes(cx: &Context) -> (f64, f64) {
+/// Times that a worker was woken by a thread of its own group, at a barrier or a queue. From a lock does not count: two threads
+/// hand it over as often as four do.
+fn own_wakes(cx: &Context) -> f64 {
     let view = cx.view;
-    let (mut elsewhere, mut from_locks) = (0.0, 0.0);
+    let mut n = 0.0;
     for wake in &view.sched.wakes {
         let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
             continue;
@@ -144,11 +144,9 @@ fn own_wakes(cx: &Context) -> (f64, f64) {
         if !worker || view.role(off.thread) != view.role(waker) {
             continue;
         }
-        if lets_go(view, off, site) {
-            from_locks += wake.n as f64;
-        } else {
-            elsewhere += wake.n as f64;
+        if !lets_go(view, off, site) {
+            n += wake.n as f64;
         }
     }
-    (elsewhere, from_locks)
+    n
 }

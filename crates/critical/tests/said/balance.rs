@@ -206,7 +206,7 @@ fn one_thread_is_not_judged() {
 }
 
 #[test]
-fn threads_that_are_taken_off_all_the_time_are_too_many() {
+fn threads_that_give_way_all_the_time_are_not_too_many() {
     let crowd = |preemptions: u64| {
         let mut p = ProfileBuilder::new("app");
         p.cpus(2);
@@ -231,8 +231,8 @@ fn threads_that_are_taken_off_all_the_time_are_too_many() {
         }
         Model::build(profile)
     };
-    let a = analysis(&crowd(20_000));
-    assert_eq!(only(&a).id, "too-many-threads");
+    // sched_yield(), or a client on the same processors: measured with two threads instead of four, 0.84x and 0.91x.
+    assert_eq!(ids(&analysis(&crowd(20_000))), [""; 0]);
     assert_eq!(ids(&analysis(&crowd(50))), [""; 0]);
 }
 

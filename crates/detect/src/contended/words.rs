@@ -123,15 +123,18 @@ impl Unit<'_> {
                 ),
             ));
         }
-        list.push(evidence(
-            "frequency_hz",
-            s.frequency_hz,
-            format!(
-                "acquired {} times a second ({})",
-                count(s.frequency_hz),
-                quadrant_name(s.quadrant)
-            ),
-        ));
+        // Of a lock whose free acquisitions are not seen nobody knows how often it is taken.
+        if s.frequency_hz > 0.0 {
+            list.push(evidence(
+                "frequency_hz",
+                s.frequency_hz,
+                format!(
+                    "acquired {} times a second ({})",
+                    count(s.frequency_hz),
+                    quadrant_name(s.quadrant)
+                ),
+            ));
+        }
         if let Some(ns) = s.hold_sampled_ns.or(s.hold_contended_ns) {
             list.push(evidence(
                 "hold_mean_ns",

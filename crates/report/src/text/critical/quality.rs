@@ -40,8 +40,12 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
         line(page, Tone::Warn, "stacks", text);
     }
     if q.contradictions > 0 {
+        let why = match q.lost_events {
+            0 => "the later one is believed",
+            _ => "a consequence of lost ones",
+        };
         let text = format!(
-            "{} that contradict what was known of their thread, a consequence of lost ones",
+            "{} that contradict what was known of their thread: {why}",
             count_of(q.contradictions, "event", "events")
         );
         line(page, Tone::Warn, "doubts", text);
