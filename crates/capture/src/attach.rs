@@ -116,8 +116,6 @@ impl Attached {
             self.adopt_newcomers();
             if self.recorded.is_empty() {
                 self.meta.notes.push("all of the processes ended".into());
-                // How, only who started them is told.
-                self.meta.exit = Exit::Unknown;
                 break;
             }
         }

@@ -5,7 +5,7 @@ use convoy_profile::Exit;
 /// How the command ended.
 pub(crate) fn exit(exit: Exit) -> String {
     match exit {
-        Exit::Unknown => "exit status not seen".into(),
+        Exit::Unknown => "end not seen".into(),
         Exit::Status(status) => format!("exit status {status}"),
         Exit::Signal(signal) => format!("ended by signal {signal}"),
         Exit::Running => "still running when the recording ended".into(),

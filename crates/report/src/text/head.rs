@@ -64,7 +64,7 @@ fn exit(exit: Exit) -> super::page::Span {
         Exit::Status(status) => toned(Tone::Warn, format!("exit status {status}")),
         Exit::Signal(signal) => toned(Tone::Bad, format!("killed by {}", signal_name(signal))),
         Exit::Running => plain("still running"),
-        Exit::Unknown => toned(Tone::Warn, "exit status not seen"),
+        Exit::Unknown => toned(Tone::Warn, "end not seen"),
     }
 }
 
