@@ -115,7 +115,7 @@ impl Attached {
             });
             self.adopt_newcomers();
             if self.recorded.is_empty() {
-                self.meta.notes.push("all of the processes ended".into());
+                self.meta.notes.push(convoy_profile::ALL_ENDED.into());
                 break;
             }
         }

@@ -1,13 +1,14 @@
 //! Small texts of the page.
 
-use convoy_profile::Exit;
+use convoy_profile::{Exit, Meta};
 
 /// How the command ended.
-pub(crate) fn exit(exit: Exit) -> String {
-    match exit {
+pub(crate) fn exit(meta: &Meta) -> String {
+    match meta.exit {
         Exit::Unknown => "end not seen".into(),
         Exit::Status(status) => format!("exit status {status}"),
         Exit::Signal(signal) => format!("ended by signal {signal}"),
+        Exit::Running if meta.all_ended() => "ended".into(),
         Exit::Running => "still running when the recording ended".into(),
     }
 }

@@ -70,6 +70,16 @@ pub struct Meta {
     pub notes: Vec<String>,
 }
 
+/// The note of a recorder that looked at running processes until there was none.
+pub const ALL_ENDED: &str = "all of the processes ended";
+
+impl Meta {
+    /// Whether what was recorded as it ran ended before the recording did.
+    pub fn all_ended(&self) -> bool {
+        self.exit == Exit::Running && self.notes.iter().any(|note| note == ALL_ENDED)
+    }
+}
+
 /// How the command ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {

@@ -95,7 +95,7 @@ fn head(report: &Report<'_>, damage: &[String]) -> Markup {
                 @if machine.cpus_allowed > 0 {
                     ", " (count_of(u64::from(machine.cpus_allowed), "CPU", "CPUs"))
                 }
-                ", " (words::exit(meta.exit))
+                ", " (words::exit(meta))
                 @if meta.started_unix_ns > 0 { ", " (words::date(meta.started_unix_ns)) }
             }
             h1 #verdict { (if verdict.is_empty() { "Nothing was recorded that can be judged." } else { &verdict }) }

@@ -2,7 +2,7 @@
 
 use convoy_detect::Parallelism;
 use convoy_model::{Object, ProcessId};
-use convoy_profile::{Exit, ObjectKind};
+use convoy_profile::{Exit, Meta, ObjectKind};
 
 use super::critical;
 use super::page::{plain, toned, Page, Tone};
@@ -54,15 +54,17 @@ fn run(page: &mut Page, report: &Report<'_>) {
     }
     let mut line = vec![plain(facts.join(page.dot()))];
     line.push(plain(page.dot()));
-    line.push(exit(meta.exit));
+    line.push(exit(meta));
     page.hang(0, plain("ran"), LABEL, line);
 }
 
-fn exit(exit: Exit) -> super::page::Span {
-    match exit {
+fn exit(meta: &Meta) -> super::page::Span {
+    match meta.exit {
         Exit::Status(0) => plain("exit status 0"),
         Exit::Status(status) => toned(Tone::Warn, format!("exit status {status}")),
         Exit::Signal(signal) => toned(Tone::Bad, format!("killed by {}", signal_name(signal))),
+        // Nobody but its parent learns with which status a process ends.
+        Exit::Running if meta.all_ended() => plain("ended"),
         Exit::Running => plain("still running"),
         Exit::Unknown => toned(Tone::Warn, "end not seen"),
     }
@@ -257,6 +259,20 @@ pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_attached_to_and_has_ended_does_not_run_any_more() {
+        let said = |notes: &[&str]| {
+            let meta = Meta {
+                exit: Exit::Running,
+                notes: notes.iter().map(|&note| note.into()).collect(),
+                ..Meta::default()
+            };
+            format!("{:?}", exit(&meta))
+        };
+        assert!(said(&[]).contains("\"still running\""));
+        assert!(said(&["another", convoy_profile::ALL_ENDED]).contains("\"ended\""));
+    }
 
     #[test]
     fn signals_have_names() {
