@@ -27,7 +27,7 @@ pub(super) fn refuse_early() -> Result<(), Trouble> {
         return Err(Trouble::new(
             format!("no {}", missing.join(" and no ")),
             EFFECT,
-            "run convoy with sudo",
+            to_get(&missing, rustix::process::geteuid().is_root()),
         ));
     }
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -64,6 +64,25 @@ pub(super) fn refuse_early() -> Result<(), Trouble> {
             "run convoy outside of the container, or give it the host's pid namespace (--pid=host)",
         )),
         _ => Ok(()),
+    }
+}
+
+/// How to get capabilities. Root that lacks them is in a container, or was told to do without: sudo gives none of them.
+fn to_get(missing: &[&str], root: bool) -> String {
+    match root {
+        true => {
+            let given: Vec<_> = missing
+                .iter()
+                .map(|name| format!("--cap-add={}", name.trim_start_matches("CAP_")))
+                .collect();
+            format!(
+                "you are root without {}: the container must be given {} ({}), or run convoy outside of it",
+                missing.join(" and "),
+                if missing.len() > 1 { "them" } else { "it" },
+                given.join(" ")
+            )
+        }
+        false => "run convoy with sudo".into(),
     }
 }
 
@@ -189,6 +208,16 @@ mod tests {
         assert_eq!(missing_capabilities(&status(1 << CAP_BPF)), ["CAP_PERFMON"]);
         assert!(missing_capabilities(&status(1 << CAP_BPF | 1 << CAP_PERFMON)).is_empty());
         assert!(missing_capabilities(&status(1 << CAP_SYS_ADMIN)).is_empty());
+    }
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let missing = ["CAP_BPF", "CAP_PERFMON"];
+        assert_eq!(to_get(&missing, false), "run convoy with sudo");
+        let told = to_get(&missing, true);
+        assert!(!told.contains("sudo"), "{told}");
+        assert!(told.contains("CAP_BPF and CAP_PERFMON"), "{told}");
+        assert!(told.contains("--cap-add=BPF --cap-add=PERFMON"), "{told}");
     }
 
     #[test]
