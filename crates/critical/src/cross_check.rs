@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::Finding;
 use convoy_model::words::percent;
 use convoy_model::{Model, ObjectId, OffCpu, OffReason, Sched};
 
@@ -42,19 +42,10 @@ pub fn cross_check_with(
 ) {
     let told = |finding: &&mut Finding| !NOT_BY_WAITS.contains(&finding.id);
     for finding in findings.iter_mut().filter(told) {
-        let objects = objects(&finding.subject);
-        if let Some(waits) = Waits::of(model, analysis, &objects) {
+        let objects = finding.subject.objects();
+        if let Some(waits) = Waits::of(model, analysis, objects) {
             waits.tell(analysis, finding, t);
         }
-    }
-}
-
-/// The objects that a finding is about.
-pub(crate) fn objects(subject: &Subject) -> Vec<ObjectId> {
-    match subject {
-        Subject::Object(id) | Subject::Site(id, _) => vec![*id],
-        Subject::Objects(ids) => ids.clone(),
-        _ => Vec::new(),
     }
 }
 

@@ -6,7 +6,6 @@ use convoy_model::finding::{rank, Finding, Subject};
 use convoy_model::{GroupId, Model, OffReason, Site, SiteId, SpinKind, SyncCode, ThreadId, Use};
 use convoy_profile::ObjectKind;
 
-use crate::cross_check::objects;
 use crate::findings::busy_waiting::is_inside;
 use crate::findings::interpreter_lock::is_its_wait;
 use crate::rows::Analysis;
@@ -167,13 +166,13 @@ fn relation(
     };
     let (is, relation) = match (ours.id, theirs.id) {
         ("holder-off-cpu", _) => {
-            let ids = objects(&theirs.subject);
-            let same = objects(&ours.subject).iter().any(|id| ids.contains(id));
+            let ids = theirs.subject.objects();
+            let same = ours.subject.objects().iter().any(|id| ids.contains(id));
             (same, Relation::Agrees)
         }
         ("small-writes", _) => {
-            let ids = objects(&theirs.subject);
-            let same = objects(&ours.subject).iter().any(|id| ids.contains(id));
+            let ids = theirs.subject.objects();
+            let same = ours.subject.objects().iter().any(|id| ids.contains(id));
             (same, Relation::Replaces)
         }
         ("limiting-stage" | "too-few-threads", "load-imbalance" | "slow-stage") => {
@@ -243,7 +242,7 @@ fn waiting_functions<'a>(model: &'a Model, finding: &Finding) -> BTreeSet<&'a st
 
 /// Uses that waited for the objects of a finding.
 fn waits<'a>(model: &'a Model, finding: &Finding) -> impl Iterator<Item = &'a Use> {
-    let ids: BTreeSet<_> = objects(&finding.subject).into_iter().collect();
+    let ids: BTreeSet<_> = finding.subject.objects().iter().copied().collect();
     let waits = move |u: &&Use| u.waits > 0 && ids.contains(&u.object);
     model.uses.iter().filter(waits)
 }
@@ -284,7 +283,9 @@ fn spins_for_a_lock(model: &Model, finding: &Finding) -> bool {
 }
 
 fn is_spin_lock(model: &Model, finding: &Finding) -> bool {
-    objects(&finding.subject)
+    finding
+        .subject
+        .objects()
         .iter()
         .filter_map(|id| model.objects.get(id.0 as usize))
         .any(|object| matches!(object.kind, ObjectKind::Spin | ObjectKind::OmpLock))
@@ -295,7 +296,7 @@ fn under_the_lock(model: &Model, critical: &Analysis, theirs: &Finding, ours: &F
     let (Some(sched), Subject::Code(site)) = (&model.sched, &ours.subject) else {
         return false;
     };
-    let ids = objects(&theirs.subject);
+    let ids = theirs.subject.objects();
     let Some(group) = group_at(model, *site).filter(|_| !ids.is_empty()) else {
         return false;
     };
@@ -349,7 +350,7 @@ fn of_an_interpreter(model: &Model, critical: &Analysis, theirs: &Finding) -> bo
 
 /// Threads that the scheduler saw waiting for the objects of a finding.
 fn waiters(model: &Model, theirs: &Finding) -> usize {
-    let ids = objects(&theirs.subject);
+    let ids = theirs.subject.objects();
     let offs = model.sched.iter().flat_map(|sched| &sched.offs);
     let waited = offs.filter(|off| off.object.is_some_and(|id| ids.contains(&id)));
     waited.map(|off| off.thread).collect::<BTreeSet<_>>().len()

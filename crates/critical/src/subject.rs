@@ -3,8 +3,6 @@
 use convoy_model::finding::Subject;
 use convoy_model::{GroupId, Model, ProcessId, SiteId};
 
-use crate::cross_check::objects;
-
 /// The thread groups that a finding is about.
 pub(crate) fn groups(model: &Model, subject: &Subject) -> Vec<GroupId> {
     match subject {
@@ -34,7 +32,7 @@ pub(crate) fn process(model: &Model, subject: &Subject) -> Option<ProcessId> {
             model.groups.get(group.0 as usize).map(|g| g.process)
         }
         Subject::Object(_) | Subject::Objects(_) | Subject::Site(..) => {
-            let object = objects(subject).first().copied()?;
+            let object = *subject.objects().first()?;
             model.objects.get(object.0 as usize).map(|o| o.process)
         }
         Subject::Run => None,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::finding::{Finding, Subject};
-use convoy_model::{ObjectId, ProcessId};
+use convoy_model::finding::Finding;
+use convoy_model::ProcessId;
 
 use crate::lives::share_within;
 use crate::text::{evidence, place_of};
@@ -15,11 +15,7 @@ pub(crate) type Key<'a> = (&'static str, (&'a str, &'a str), String);
 /// A finding about a lock, by what it says, the program and the place where the lock is used most. `None`: of
 /// something else, which belongs to its process.
 pub(crate) fn key<'a>(view: &View<'a>, finding: &Finding) -> Option<Key<'a>> {
-    let lock: ObjectId = match &finding.subject {
-        Subject::Object(id) | Subject::Site(id, _) => *id,
-        Subject::Objects(ids) => *ids.first()?,
-        _ => return None,
-    };
+    let lock = *finding.subject.objects().first()?;
     let site = site_with_most(view.uses_of(lock).iter().copied(), |u| u.wait_ns + u.calls)?;
     let process = view.model.processes.get(view.process.0 as usize)?;
     Some((finding.id, process.program(), place_of(view, Some(site))))

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::Finding;
 use convoy_model::{GroupId, Model, ObjectId, Process, ProcessId, SiteFrame, ThreadId};
 
 use crate::ops::{role, Locks, Role};
@@ -17,15 +17,8 @@ const CONTENDED: u64 = 30;
 /// A process that acquires them less than one time in so many of the busiest one's takes no part.
 const TAKES_PART: u64 = 100;
 
-/// What makes objects of different processes the same lock. Memory that was mapped before a fork has one address in all that
-/// were forked; a program that maps it for itself finds it anywhere, but takes the lock in the same place.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Identity<'a> {
-    /// Who forked, the program, the address.
-    Inherited(u32, (&'a str, &'a str), u64),
-    /// The program, and where it waits most.
-    Mapped((&'a str, &'a str), Vec<&'a SiteFrame>),
-}
+/// What tells programs apart.
+type Program<'a> = (&'a str, &'a str);
 
 /// What the only thread of a process that uses a lock did with it.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +61,10 @@ pub(crate) fn findings(
         };
         let joined = as_one_process(model, &clan.processes, process, &as_one);
         let said = judge(&joined, process, &Locks::of(&joined));
-        let is_shared =
-            |finding: &Finding| about(&finding.subject).any(|id| as_one.contains_key(&id));
+        let is_shared = |finding: &Finding| {
+            let objects = finding.subject.objects();
+            objects.iter().any(|id| as_one.contains_key(id))
+        };
         found.retain(|finding| !is_shared(finding));
         let n = clan.processes.len();
         found.extend(said.into_iter().filter(is_shared).map(|mut finding| {
@@ -83,31 +78,25 @@ pub(crate) fn findings(
     }
 }
 
-fn about(subject: &Subject) -> impl Iterator<Item = ObjectId> + '_ {
-    let (one, many): (Option<ObjectId>, &[ObjectId]) = match subject {
-        Subject::Object(id) | Subject::Site(id, _) => (Some(*id), &[]),
-        Subject::Objects(ids) => (None, ids),
-        _ => (None, &[]),
-    };
-    one.into_iter().chain(many.iter().copied())
-}
-
-/// The objects of each lock that processes share.
+/// The objects of each lock that processes share. Memory that was mapped before a fork has one address in all that were
+/// forked; a program that maps it for itself finds it anywhere, but takes the lock in the same place.
 fn shared(model: &Model, locks: &Locks) -> Vec<Vec<Used>> {
-    let mut inherited: BTreeMap<Identity, Vec<Used>> = BTreeMap::new();
+    // By who forked, the program, the address.
+    let mut inherited: BTreeMap<(u32, Program, u64), Vec<Used>> = BTreeMap::new();
     let used = by_one_thread(model, locks);
     for used in &used {
         let object = &model.objects[used.object.0 as usize];
         if let Some(process) = of(model, used.process).filter(|_| object.addr != 0) {
-            let identity = Identity::Inherited(process.ppid, process.program(), object.addr);
-            inherited.entry(identity).or_default().push(*used);
+            let lock = (process.ppid, process.program(), object.addr);
+            inherited.entry(lock).or_default().push(*used);
         }
     }
     let is_one = |lock: &Vec<Used>| lock.len() > 1 && lock.iter().any(|used| used.contended > 0);
     let mut all: Vec<Vec<Used>> = inherited.into_values().filter(is_one).collect();
     let known: BTreeSet<ObjectId> = all.iter().flatten().map(|used| used.object).collect();
 
-    let mut mapped: BTreeMap<Identity, Vec<Used>> = BTreeMap::new();
+    // By the program, and where it waits most.
+    let mut mapped: BTreeMap<(Program, Vec<&SiteFrame>), Vec<Used>> = BTreeMap::new();
     let elsewhere = |used: &&Used| used.contended >= CONTENDED && !known.contains(&used.object);
     for used in used.iter().filter(elsewhere) {
         let most = model
@@ -116,8 +105,8 @@ fn shared(model: &Model, locks: &Locks) -> Vec<Vec<Used>> {
             .max_by_key(|row| row.wait_ns);
         let site = most.and_then(|row| model.site(row.site));
         if let Some((process, site)) = of(model, used.process).zip(site) {
-            let identity = Identity::Mapped(process.program(), site.frames.iter().collect());
-            mapped.entry(identity).or_default().push(*used);
+            let lock = (process.program(), site.frames.iter().collect());
+            mapped.entry(lock).or_default().push(*used);
         }
     }
     // Several of one process are a table of locks: which is which in another process is not known.
@@ -167,17 +156,18 @@ fn of(model: &Model, process: ProcessId) -> Option<&Process> {
 fn clans(locks: Vec<Vec<Used>>) -> Vec<Clan> {
     let mut clans: Vec<Clan> = Vec::new();
     for lock in locks {
-        let mut clan = Clan {
-            processes: lock.iter().map(|used| used.process).collect(),
-            locks: vec![lock],
-        };
-        let (same, others): (Vec<Clan>, Vec<Clan>) = clans
+        let processes: BTreeSet<ProcessId> = lock.iter().map(|used| used.process).collect();
+        let (mut same, others): (Vec<Clan>, Vec<Clan>) = clans
             .into_iter()
-            .partition(|other| !other.processes.is_disjoint(&clan.processes));
+            .partition(|other| !other.processes.is_disjoint(&processes));
+        // Into one that is there: of many locks most are of the same clan.
+        let mut clan = same.pop().unwrap_or_default();
         for other in same {
             clan.processes.extend(other.processes);
             clan.locks.extend(other.locks);
         }
+        clan.processes.extend(processes);
+        clan.locks.push(lock);
         clans = others;
         clans.push(clan);
     }
@@ -204,10 +194,18 @@ fn as_one_process(
     first: ProcessId,
     as_one: &BTreeMap<ObjectId, ObjectId>,
 ) -> Model {
+    // Without what the scheduler and traced sections tell, which is large: its threads are those of other processes.
     let mut joined = Model {
+        meta: model.meta.clone(),
+        processes: model.processes.clone(),
+        objects: model.objects.clone(),
+        sites: model.sites.clone(),
+        threads: model.threads.clone(),
+        groups: model.groups.clone(),
+        uses: model.uses.clone(),
+        pairs: model.pairs.clone(),
         sched: None,
         sections: None,
-        ..model.clone()
     };
     for thread in joined
         .threads

@@ -46,12 +46,8 @@ pub fn join(model: &Model, findings: &mut [Finding], sections: &Model, analysis:
 type Names<'a> = BTreeSet<(&'a str, &'a str)>;
 
 fn names<'a>(model: &'a Model, subject: &Subject) -> Names<'a> {
-    let ids: &[ObjectId] = match subject {
-        Subject::Object(id) | Subject::Site(id, _) => std::slice::from_ref(id),
-        Subject::Objects(ids) => ids,
-        _ => &[],
-    };
-    ids.iter().filter_map(|&id| name(model, id)).collect()
+    let ids = subject.objects().iter();
+    ids.filter_map(|&id| name(model, id)).collect()
 }
 
 fn name(model: &Model, id: ObjectId) -> Option<(&str, &str)> {

@@ -60,6 +60,15 @@ impl Subject {
     pub fn object_at(object: ObjectId, site: Option<SiteId>) -> Self {
         site.map_or(Self::Object(object), |site| Self::Site(object, site))
     }
+
+    /// The objects that it is about; none if it is about something else.
+    pub fn objects(&self) -> &[ObjectId] {
+        match self {
+            Self::Object(id) | Self::Site(id, _) => std::slice::from_ref(id),
+            Self::Objects(ids) => ids,
+            _ => &[],
+        }
+    }
 }
 
 /// A number with its name and unit.

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use convoy_capture::{Elf, Site};
-use convoy_model::finding::Subject;
 use convoy_model::ObjectId;
 use convoy_profile::{Frame, Op, Process, Profile, Symbol};
 
@@ -140,11 +139,7 @@ fn of_findings(judged: &Judged) -> BTreeSet<ObjectId> {
     let objects = |open: bool| {
         findings()
             .filter(|f| !open || f.causes.len() > 1)
-            .flat_map(|f| match &f.subject {
-                Subject::Object(id) | Subject::Site(id, _) => vec![*id],
-                Subject::Objects(ids) => ids.clone(),
-                _ => Vec::new(),
-            })
+            .flat_map(|f| f.subject.objects().iter().copied())
             .collect::<BTreeSet<_>>()
     };
     let open = objects(true);

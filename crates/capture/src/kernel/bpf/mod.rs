@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libbpf_rs::{Link, Object};
-use rustix::time::{clock_gettime, ClockId};
 
 use convoy_abi::{BpfControl, CV_BPF_STACK_MAX};
 use convoy_profile::SchedSource;
@@ -33,6 +32,7 @@ use self::merge::Merge;
 use self::ringbuf::RingBuf;
 use self::rings::Rings;
 use super::raw::{EventSource, Sink};
+use crate::clock::monotonic_ns;
 use crate::error::Trouble;
 pub(super) use trouble::has_capability;
 
@@ -96,7 +96,7 @@ impl BpfSource {
             merge: Merge::default(),
             blocked: BlockedStacks::new(),
             last_ts: 0,
-            upto_ns: now_ns(),
+            upto_ns: monotonic_ns(),
             warnings,
         })
     }
@@ -159,7 +159,7 @@ impl EventSource for BpfSource {
         if last {
             self.detach();
         }
-        let now = now_ns();
+        let now = monotonic_ns(); // the clock that the programs read
         let mut out = Delivery {
             sink,
             blocked: &mut self.blocked,
@@ -198,10 +198,4 @@ impl std::fmt::Debug for BpfSource {
             .field("upto_ns", &self.upto_ns)
             .finish_non_exhaustive()
     }
-}
-
-/// The clock that the programs read.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
