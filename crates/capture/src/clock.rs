@@ -36,27 +36,6 @@ pub fn realtime_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::Realtime))
 }
 
-/// What the sampler's period is unless somebody asks for another one: 3 ms as in GAPP (ICPE'20, section 3.2), or as near to that as a
-/// whole number of ticks comes. In step with those a sample costs no interrupt of its own.
-pub fn default_sample_ns() -> u64 {
-    nearest_to_3_ms(tick_ns())
-}
-
-fn nearest_to_3_ms(tick_ns: u64) -> u64 {
-    const MS: u64 = 1_000_000;
-    let ticks = (3 * MS + tick_ns / 2) / tick_ns;
-    match ticks.max(1) * tick_ns {
-        near if (2 * MS..=4 * MS).contains(&near) => near,
-        _ => 3 * MS,
-    }
-}
-
-/// Between two of the scheduler's ticks, nanoseconds.
-pub fn tick_ns() -> u64 {
-    // The coarse clock goes on with each of them.
-    timespec_ns(rustix::time::clock_getres(ClockId::MonotonicCoarse)).max(1)
-}
-
 fn timespec_ns(t: rustix::time::Timespec) -> u64 {
     (t.tv_sec.max(0) as u64)
         .saturating_mul(1_000_000_000)
@@ -223,16 +202,6 @@ fn counter_is_trusted() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn samples_are_in_step_with_ticks_where_those_are_short() {
-        let of_hz = |hz: u64| nearest_to_3_ms(1_000_000_000 / hz);
-        assert_eq!(of_hz(1000), 3_000_000);
-        assert_eq!(of_hz(250), 4_000_000);
-        assert_eq!(of_hz(300), 3_333_333);
-        assert_eq!(of_hz(100), 3_000_000, "a tick is too long");
-        assert_eq!(nearest_to_3_ms(1), 3_000_000);
-    }
 
     #[test]
     fn slope_is_the_median_of_long_baselines() {

@@ -43,7 +43,7 @@ pub struct Options {
     pub force: bool,
     /// Where scheduler events come from.
     pub scheduler: Scheduler,
-    /// CPU time between two samples of a processor's instruction pointer, nanoseconds; 0 = no samples.
+    /// CPU time between two samples of a processor's instruction pointer, nanoseconds.
     pub sched_sample_ns: u64,
     /// Intervals of the timeline kept at most; 0 = no timeline.
     pub timeline_intervals: u32,
@@ -61,7 +61,7 @@ impl Default for Options {
             session_parent: None,
             force: false,
             scheduler: Scheduler::Auto,
-            sched_sample_ns: crate::clock::default_sample_ns(),
+            sched_sample_ns: 3_000_000,
             timeline_intervals: 500_000,
             diagnose: None,
         }

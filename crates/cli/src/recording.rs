@@ -90,10 +90,9 @@ pub struct Recording {
 
     /// CPU time between two samples of the running code
     ///
-    /// A multiple of the kernel's tick costs least: such samples need no interrupt of their own. Cost: about 5 us a
-    /// sample, else 10-20 us. [default: the multiple of the tick nearest to 3ms, so 4ms at 250 Hz and 3ms at 1000 Hz]
-    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
-    pub sample_every: Option<Duration>,
+    /// Cost: about 5-20 us a sample, so that 3ms takes up to 0.6 % of a CPU.
+    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true, default_value = "3ms")]
+    pub sample_every: Duration,
 
     /// Intervals kept of what every thread did when, for pictures and exports; 0 = none
     ///
@@ -113,7 +112,6 @@ pub struct Recording {
 impl Recording {
     /// For the recorder.
     pub fn options(&self) -> convoy_capture::Options {
-        let default = convoy_capture::Options::default();
         convoy_capture::Options {
             sample_period: self.sample_period,
             stack_depth: self.stack_depth,
@@ -127,9 +125,7 @@ impl Recording {
                 Scheduler::Perf => convoy_capture::Scheduler::Perf,
                 Scheduler::Off => convoy_capture::Scheduler::Off,
             },
-            sched_sample_ns: self.sample_every.map_or(default.sched_sample_ns, |every| {
-                u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)
-            }),
+            sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
             timeline_intervals: self.timeline_events,
             diagnose: None,
         }

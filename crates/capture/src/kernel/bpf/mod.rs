@@ -48,7 +48,7 @@ pub(crate) struct BpfOptions {
 impl Default for BpfOptions {
     fn default() -> Self {
         Self {
-            sample_period_ns: crate::clock::default_sample_ns(),
+            sample_period_ns: 3_000_000,
             stack_bytes: CV_BPF_STACK_MAX as u32,
         }
     }

@@ -59,7 +59,7 @@ pub(crate) struct PerfOptions {
 impl Default for PerfOptions {
     fn default() -> Self {
         Self {
-            sample_period_ns: crate::clock::default_sample_ns(),
+            sample_period_ns: 3_000_000,
             stack_bytes: 8 << 10,
             ring_bytes: 1 << 20,
         }
