@@ -1,7 +1,9 @@
 //! Threads of one kind, or processes of one program (MPI ranks), of which one works while the others wait
 //! for it: at a barrier, or at the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod peers;
+
+use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
@@ -144,32 +146,8 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
     }
     by_exe
         .into_iter()
-        .map(|((_, name), members)| (format!("processes of {name}"), without_hubs(view, members)))
+        .map(|((_, name), members)| (format!("processes of {name}"), peers::of(view, members)))
         .collect()
-}
-
-/// Without those of the program's processes that only hand on what the others have done: who has next to no work and
-/// ends the waits of several others.
-fn without_hubs<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
-    let all: f64 = members.iter().map(Member::working).sum();
-    let others = (members.len().max(2) - 1) as f64;
-    let idle = |m: &Member| m.working() < HELPS * (all - m.working()) / others;
-    let mut woken: BTreeMap<ProcessId, BTreeSet<ProcessId>> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        if let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) {
-            let by = woken.entry(view.process(waker)).or_default();
-            by.insert(view.process(off.thread));
-        }
-    }
-    let kin: BTreeSet<ProcessId> = members.iter().map(|m| m.process).collect();
-    let wakes = |m: &Member| {
-        let woken = woken.get(&m.process).into_iter().flatten();
-        woken
-            .filter(|&&p| p != m.process && kin.contains(&p))
-            .count()
-    };
-    let hub = |m: &Member| idle(m) && wakes(m) >= 2;
-    members.into_iter().filter(|m| !hub(m)).collect()
 }
 
 /// Whether two processes ask and answer: the one that works more waits for the other about as often as that waits for it, or is

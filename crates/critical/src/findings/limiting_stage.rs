@@ -20,7 +20,8 @@ const SPARE: f64 = 0.6;
 const WAKES: u64 = 20;
 /// Share of a stage's life that it waits for the limiting one.
 const WAITS: f64 = 0.1;
-/// Those that wait do less than this share of the work: they only ask for it, and it is a pool, no stage.
+/// Those that wait do less than this share of the work: they only ask for it, and it is a pool, no stage. If it is the main
+/// thread, it is the program.
 const ASKS: f64 = 0.1;
 /// A stage can have more threads, and one that has several already surely; the main thread perhaps not.
 const EXPECTED: (f64, f64) = (0.8, 0.5);
@@ -185,6 +186,14 @@ fn finding(
     if needed <= slow.threads as f64 || saving.bound(view) < view.t.gain_mid {
         return None;
     }
+    // Who asks may wait for a processor each time.
+    let asked: f64 = waiters.iter().map(|stage| stage.ran).sum();
+    let only_asked = asked < ASKS * slow.ran;
+    // The program with a helper (a logger, a runtime's progress thread): what it does may depend on what it did before, and
+    // nothing that is seen tells.
+    if main(view, slow.group) && only_asked {
+        return None;
+    }
     let name = view.group_name(slow.group);
     let idle = waiters.iter().map(|s| s.load()).fold(1.0, f64::min);
     let row = |stage: &Stage| {
@@ -214,9 +223,7 @@ fn finding(
         needed,
         format!("with {needed:.0} threads it would keep up with what limits next"),
     ));
-    // Who asks may wait for a processor each time.
-    let asked: f64 = waiters.iter().map(|stage| stage.ran).sum();
-    let pool = !main(view, slow.group) && asked < ASKS * slow.ran;
+    let pool = only_asked;
     let waiting: usize = waiters.iter().map(|stage| stage.threads).sum();
     let mut groups = vec![slow.group];
     groups.extend(waiters.iter().map(|stage| stage.group));

@@ -150,6 +150,71 @@ fn ranks_are_threads_of_one_program() {
     assert_eq!(ids(&analysis(&ranks([100, 98]))), [""; 0]);
 }
 
+/// Processes of one program, the first of which made the others, in ten rounds: each waits for the one that works most. The
+/// first does its part in a thread of this name, if any.
+fn family(work_ms: &[u64], hands_out: Option<&str>, pids_known: bool) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("worker");
+    let own = hands_out.map(|name| p.thread(name).start(name, "w.c", 1).cpu(1).id());
+    let sites = ["work", "meet"].map(|name| p.site(name, "w.c", 10));
+    for _ in 1..work_ms.len() {
+        p.process("worker");
+        assert_eq!(sites, ["work", "meet"].map(|name| p.site(name, "w.c", 10)));
+    }
+    let [work, meet] = sites;
+    let longest = *work_ms.iter().max().unwrap();
+    let last = work_ms.iter().position(|&w| w == longest).unwrap();
+    let thread = |at: usize| if at == 0 { own.unwrap_or(0) } else { 0 };
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        for (at, &w) in work_ms.iter().enumerate() {
+            let wait = Wait::new(OffReason::Pipe, meet);
+            s.process(at as u32);
+            if w > 0 {
+                s.runs(thread(at), work, ms(w));
+            }
+            let wait = wait.woken_from(last as u32, thread(last), work);
+            s.waits(thread(at), wait, ms(longest - w));
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    if !pids_known {
+        for process in &mut profile.processes {
+            process.ppid = 0;
+        }
+    }
+    let a = analysis(&Model::build(profile));
+    a.findings.iter().map(|f| f.id).collect()
+}
+
+#[test]
+fn who_has_no_part_in_the_work_is_no_peer() {
+    let uneven = |work: &[u64]| family(work, None, false).contains(&"thread-imbalance");
+    // A master, and two that are equal.
+    assert!(!uneven(&[0, 100, 85]));
+    assert!(uneven(&[0, 100, 40]));
+    assert!(uneven(&[20, 100, 85]), "it has a part");
+}
+
+#[test]
+fn who_made_the_others_and_hands_out_their_work_is_no_peer() {
+    let uneven = |work: &[u64], known| family(work, None, known).contains(&"thread-imbalance");
+    assert!(!uneven(&[100, 40, 41, 42], true));
+    assert!(uneven(&[100, 40, 41, 42], false), "who knows who made whom");
+    assert!(uneven(&[40, 100, 41, 42], true), "a child works most");
+    assert!(uneven(&[100, 40], true), "both have a part");
+}
+
+#[test]
+fn who_works_in_threads_of_another_kind_is_no_peer() {
+    let uneven = |work: &[u64]| family(work, Some("tasks"), false).contains(&"thread-imbalance");
+    assert!(!uneven(&[100, 40, 41, 42]));
+    assert!(
+        uneven(&[40, 100, 41, 42]),
+        "it is not the one that works most"
+    );
+}
+
 #[test]
 fn equal_work_on_processors_that_differ_is_well() {
     // What two equal programs took on two virtual processors; ten times as long it is no chance.

@@ -4,7 +4,7 @@ use convoy_critical::merge;
 use convoy_model::finding::Subject;
 use convoy_model::Model;
 use convoy_testkit::sched::{Schedule, Wait};
-use convoy_testkit::{ms, ProfileBuilder};
+use convoy_testkit::{ms, us, ProfileBuilder};
 
 use crate::kit::{analysis, found, ids, model, only};
 
@@ -179,6 +179,34 @@ fn the_stage_that_limits_is_told_how_many_threads_it_needs() {
     // 4 CPUs; 8 + 2 + 2 ms of work an item need 3 ms on them: three encoders.
     assert_eq!(needed.value, 3.0);
     assert!((f.gain.high - 8.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
+}
+
+/// The main thread works all the time and gives another one 10 ms pieces, each `helps` us of work.
+fn with_helper(helps: u64) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("chain");
+    p.cpus(2);
+    let (mine, put) = (p.site("mine", "c.c", 3), p.site("put", "c.c", 9));
+    let get = p.site("get", "c.c", 20);
+    let helper = p.thread("logger").start("log", "c.c", 18).cpu(1).id();
+    let mut s = Schedule::new();
+    for _ in 0..100 {
+        s.runs(0, mine, ms(10));
+        s.waits(
+            helper,
+            Wait::futex(get, 0x100).woken_by(0, put),
+            ms(10) - us(helps),
+        );
+        s.runs(helper, get, us(helps));
+    }
+    let a = analysis(&model(p, s));
+    a.findings.iter().map(|f| f.id).collect()
+}
+
+/// A chain of hashes with a logger looks like a pipeline whose first stage could be doubled, but for what the others do.
+#[test]
+fn the_main_thread_with_a_helper_is_no_stage() {
+    assert!(with_helper(2000).contains(&"limiting-stage"));
+    assert!(!with_helper(100).contains(&"limiting-stage"));
 }
 
 /// What a stage spends on handing over looks like work where only its calls are seen.
