@@ -20,6 +20,8 @@ const LINK_WAKES: u64 = 20;
 const LINK_SHARE: f64 = 0.02;
 /// A stage that is off CPU for more of its work is paced from outside.
 const EXTERNAL: f64 = 0.5;
+/// If the others do less than this share of what the main thread does, together, it is the program, and they help it.
+const HELPS: f64 = 0.1;
 const METHOD: &str = "work of each group over its threads, bounded by CPUs (asymptotic bound)";
 
 /// Groups of the process that wake one another, each set with its assignments, and the findings.
@@ -178,10 +180,20 @@ impl Stages {
         }
         let finding = if relative(&best) >= cx.t.gain_mid && best != d.now {
             self.imbalance(cx, slow, &best, relative(&best), limited_by)
+        } else if self.is_whole_program(slow) {
+            // What it does may depend on what it did before: nothing that is seen tells.
+            return (None, assignment);
         } else {
             self.slow_stage(cx, slow)
         };
         (Some(finding), assignment)
+    }
+
+    /// Whether this is the main thread with a helper or two (a logger, the threads of a runtime): no stage among others.
+    fn is_whole_program(&self, slow: usize) -> bool {
+        let d = &self.demands;
+        let others = d.work.iter().sum::<f64>() - d.work[slow];
+        !d.movable[slow] && others < HELPS * d.work[slow]
     }
 
     /// The same threads, spread otherwise, pass more.
