@@ -3,6 +3,7 @@
 mod balance;
 mod beside;
 mod blocking;
+mod blocking_calls;
 mod both;
 mod bounds;
 mod collector;

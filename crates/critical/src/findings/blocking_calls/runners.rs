@@ -1,0 +1,107 @@
+//! Whose code calls a program's tasks: loops of events and asynchronous runtimes, the threads of which must not block, and pools
+//! of threads that may. Where a thread blocks inside such a task, more work is at hand whenever the thread does not wait for
+//! some afterwards.
+
+use convoy_model::{bare, OffCpu, OffReason, Site, SiteFrame};
+
+use crate::view::View;
+
+/// Who called the task in which a thread blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runner {
+    /// One that must not wait: all other tasks of the thread wait as well.
+    Loop,
+    /// A pool of threads.
+    Pool,
+}
+
+/// Asynchronous runtimes: their schedulers, and what is between those and a task.
+const SCHEDULERS: [(&str, &str); 2] = [
+    ("tokio::runtime::scheduler::", "tokio::runtime::task::"),
+    ("async_executor::", "async_task::"),
+];
+/// Where a thread of theirs waits for tasks.
+const PARKS: [&str; 3] = ["tokio::runtime::park", "::park_internal", "::driver::"];
+/// Functions that call back for events: libuv (Node.js), libevent, libev, GLib, Asio, Netty.
+const LOOPS: [&str; 8] = [
+    "uv_run",
+    "event_base_loop",
+    "ev_run",
+    "g_main_context_dispatch",
+    "boost::asio::detail::scheduler::run",
+    "asio::detail::scheduler::run",
+    "io.netty.channel.nio.NioEventLoop.run",
+    "io.netty.channel.epoll.EpollEventLoop.run",
+];
+/// Java's pools, and where their threads look for tasks.
+const POOLS: [&str; 2] = [
+    "java.util.concurrent.ThreadPoolExecutor.runWorker",
+    "java.util.concurrent.ForkJoinWorkerThread.run",
+];
+const TAKES: [&str; 3] = [".getTask", ".awaitWork", ".scan"];
+/// Where somebody waits for the result of a task of Java's.
+const RESULTS: [&str; 3] = [
+    "java.util.concurrent.CompletableFuture",
+    "java.util.concurrent.FutureTask.",
+    "java.util.concurrent.ForkJoinTask.",
+];
+/// How a virtual machine sleeps: with a condition and a time limit.
+const SLEEPS: [&str; 2] = ["java.lang.Thread.sleep", "JVM_Sleep"];
+/// The C library's functions by which somebody asks.
+const SENDS: [&str; 6] = ["send", "sendto", "sendmsg", "sendmmsg", "write", "writev"];
+
+fn starts(frame: &SiteFrame, with: &str) -> bool {
+    frame.function.trim_start_matches('<').starts_with(with)
+}
+
+/// The innermost runner of the frames, the innermost of which is first; none if the thread waits there for a task.
+pub(super) fn runner(site: &Site) -> Option<Runner> {
+    let mut task_of = None;
+    for frame in &site.frames {
+        let waits = PARKS.iter().any(|park| frame.function.contains(park));
+        let takes = TAKES.iter().any(|take| frame.function.ends_with(take));
+        if waits || (takes && starts(frame, "java.util.concurrent.")) {
+            return None;
+        }
+        for (at, (scheduler, task)) in SCHEDULERS.iter().enumerate() {
+            if starts(frame, task) {
+                task_of = Some(at);
+            }
+            if task_of == Some(at) && starts(frame, scheduler) {
+                return Some(Runner::Loop);
+            }
+        }
+        if LOOPS.iter().any(|name| frame.function == *name) {
+            return Some(Runner::Loop);
+        }
+        if POOLS.iter().any(|name| starts(frame, name)) {
+            return Some(Runner::Pool);
+        }
+    }
+    None
+}
+
+/// Whether a thread passes time there, or waits for another process, and not for a thread of its own program.
+pub(super) fn blocks(view: &View, off: &OffCpu) -> bool {
+    match off.reason {
+        OffReason::Sleep | OffReason::Child => true,
+        OffReason::Futex => {
+            let site = off.site.and_then(|site| view.model.site(site));
+            let sleeps = |frame: &SiteFrame| SLEEPS.iter().any(|name| starts(frame, name));
+            site.is_some_and(|site| site.frames.iter().any(sleeps))
+        }
+        _ => false,
+    }
+}
+
+/// Whether somebody waits there for the result of a task.
+pub(super) fn awaits_result(site: &Site) -> bool {
+    let result = |frame: &SiteFrame| RESULTS.iter().any(|name| starts(frame, name));
+    site.frames.iter().any(result)
+}
+
+/// Whether the code sends something.
+pub(super) fn sends(site: &Site) -> bool {
+    let innermost = site.frames.first();
+    innermost.is_some_and(|frame| SENDS.contains(&bare(&frame.function)))
+}

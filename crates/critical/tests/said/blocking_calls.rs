@@ -1,0 +1,231 @@
+//! blocking-calls: pools and event loops whose threads are all in calls that block.
+
+use convoy_model::{Model, OffReason};
+use convoy_profile::{StackIx, ThreadIx};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// Two threads with a processor each that ask a server by this connection after each millisecond of work, and wait for
+/// 4 ms; `idle` of it for a task instead. Another thread waits for them if it is `awaited`.
+fn requests(connection: &str, idle: u64, awaited: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, ask) = (p.site("render", "a.c", 10), p.site("ask", "a.c", 20));
+    let (take, join) = (p.site("take", "a.c", 30), p.site("main", "a.c", 90));
+    let main = p.thread("app").cpu(1).id();
+    let workers: Vec<_> = (0..2)
+        .map(|_| p.thread("w").start("work", "a.c", 9).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let socket = s.name(connection);
+    for _ in 0..100 {
+        for &w in &workers {
+            s.runs(w, work, ms(1));
+            s.waits(
+                w,
+                Wait::new(OffReason::Socket, ask).named(socket),
+                ms(4) - idle,
+            );
+            if idle > 0 {
+                s.waits(w, Wait::futex(take, 0x200).woken_by(main, join), idle);
+            }
+        }
+    }
+    let wait = match awaited {
+        true => Wait::futex(join, 0x100).woken_by(workers[0], work),
+        false => Wait::new(OffReason::Poll, join),
+    };
+    s.waits(main, wait, ms(500));
+    model(p, s)
+}
+
+#[test]
+fn a_pool_that_asks_and_is_never_without_work_has_too_few_threads() {
+    let a = analysis(&requests("socket: tcp to port 5432", 0, true));
+    let f = only(&a);
+    assert_eq!(f.id, "blocking-calls");
+    assert!(f.title.contains("80 % of their time"), "{}", f.title);
+    // Seven tenths of 4 of 5 ms; at most all of them.
+    assert_eq!(f.gain.low, 1.0);
+    assert!((f.gain.mid - 5.0 / 2.2).abs() < 0.02, "{:?}", f.gain);
+    assert!((f.gain.high - 5.0).abs() < 0.1, "{:?}", f.gain);
+}
+
+#[test]
+fn who_serves_or_waits_for_work_has_threads_enough() {
+    for other in [
+        requests("socket: tcp port 5432", 0, true),
+        requests("socket: tcp to port 5432", ms(2), true),
+        requests("socket: tcp to port 5432", 0, false),
+    ] {
+        assert!(!ids(&analysis(&other)).contains(&"blocking-calls"));
+    }
+}
+
+/// A process with one thread, an event loop, say, that calls another program between two events.
+#[test]
+fn one_thread_that_asks_all_the_time_could_ask_for_several() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, ask) = (p.site("answer", "a.c", 10), p.site("validate", "a.c", 20));
+    let mut s = Schedule::new();
+    let socket = s.name("socket: tcp to port 7400");
+    for _ in 0..100 {
+        s.runs(0, work, ms(1));
+        s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(4));
+    }
+    let a = analysis(&model(p, s));
+    let f = only(&a);
+    assert_eq!(f.id, "blocking-calls");
+    assert!(
+        f.title
+            .starts_with("the main thread is sending or receiving for 80 %"),
+        "{}",
+        f.title
+    );
+    assert_eq!(f.gain.low, 1.0);
+}
+
+/// A stack of functions, the innermost first, some of which are Java's.
+fn stack(p: &mut ProfileBuilder, functions: &[&str]) -> StackIx {
+    let frames = functions.iter().map(|f| match f.starts_with("java.") {
+        true => p.generated(f),
+        false => p.frame(f, "a.c", 7),
+    });
+    let frames: Vec<_> = frames.collect();
+    p.stack(&frames)
+}
+
+/// Two threads compute for a millisecond and are in this wait for 4 ms, a hundred times.
+struct Tasks<'a> {
+    wait: (OffReason, &'a [&'a str]),
+    /// Where the main thread waits, and whether it is for each of them.
+    join: (&'a [&'a str], bool),
+}
+
+impl Tasks<'_> {
+    fn told(&self) -> Vec<&'static str> {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2);
+        let work = p.site("render", "a.c", 10);
+        let (wait, join) = (stack(&mut p, self.wait.1), stack(&mut p, self.join.0));
+        let main = p.thread("app").cpu(1).id();
+        let workers: Vec<ThreadIx> = (0..2)
+            .map(|_| p.thread("w").start("work", "a.c", 9).cpu(1).id())
+            .collect();
+        let mut s = Schedule::new();
+        for at in 0..100 {
+            for &w in &workers {
+                s.runs(w, work, ms(1));
+                s.waits(w, Wait::new(self.wait.0, wait), ms(4));
+            }
+            if self.join.1 || at == 99 {
+                let times = if self.join.1 { 1 } else { 100 };
+                s.waits(
+                    main,
+                    Wait::futex(join, 0x100).woken_by(workers[0], work),
+                    times * ms(5),
+                );
+            }
+        }
+        let a = analysis(&model(p, s));
+        a.findings
+            .iter()
+            .map(|f| f.id)
+            .filter(|id| *id == "blocking-calls")
+            .collect()
+    }
+}
+
+const TOKIO: &[&str] = &[
+    "nanosleep",
+    "app::handle",
+    "tokio::runtime::task::raw::poll",
+    "tokio::runtime::scheduler::multi_thread::worker::Context::run",
+    "tokio::runtime::task::raw::poll",
+    "tokio::runtime::blocking::pool::Inner::run",
+];
+const JAVA: &[&str] = &[
+    "pthread_cond_timedwait",
+    "java.lang.Thread.sleep",
+    "java.lang.App.call",
+    "java.util.concurrent.ThreadPoolExecutor.runWorker",
+];
+const JOIN: &[&str] = &["main"];
+const FUTURE: &[&str] = &["java.util.concurrent.FutureTask.get", "java.lang.App.main"];
+
+#[test]
+fn tasks_that_block_keep_the_others_of_an_event_loop_waiting() {
+    let told = |reason, stack| {
+        Tasks {
+            wait: (reason, stack),
+            join: (JOIN, false),
+        }
+        .told()
+    };
+    assert_eq!(told(OffReason::Sleep, TOKIO), ["blocking-calls"]);
+    // In the pool that tokio has for this, or while there is no task.
+    assert_eq!(told(OffReason::Sleep, &TOKIO[4..]), [""; 0]);
+    let parked: Vec<&str> = ["tokio::runtime::park::Inner::park"]
+        .iter()
+        .chain(TOKIO)
+        .copied()
+        .collect();
+    assert_eq!(told(OffReason::Sleep, &parked), [""; 0]);
+    let node = &["nanosleep", "callback", "uv_run", "main"];
+    assert_eq!(told(OffReason::Sleep, node), ["blocking-calls"]);
+    // It waits for another thread, which may have work for it.
+    assert_eq!(told(OffReason::Futex, node), [""; 0]);
+    assert_eq!(told(OffReason::Sleep, &node[..2]), [""; 0]);
+}
+
+/// A thread of a pool that sleeps may be paced by that; not so if somebody waits for each result.
+#[test]
+fn a_pool_that_sleeps_is_too_small_for_who_waits_for_each_result() {
+    let told = |stack, join| {
+        Tasks {
+            wait: (OffReason::Futex, stack),
+            join,
+        }
+        .told()
+    };
+    assert_eq!(told(JAVA, (FUTURE, true)), ["blocking-calls"]);
+    assert_eq!(told(JAVA, (FUTURE, false)), [""; 0]);
+    assert_eq!(told(JAVA, (JOIN, true)), [""; 0]);
+    let takes = &[
+        "pthread_cond_wait",
+        "java.util.concurrent.ThreadPoolExecutor.getTask",
+        JAVA[3],
+    ];
+    assert_eq!(told(takes, (FUTURE, true)), [""; 0]);
+}
+
+/// A thread receives from another program, and wakes one of its own each time.
+fn hands_on(sends: bool) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (parse, receive) = (p.site("parse", "a.c", 10), p.site("receive", "a.c", 20));
+    let (send, take) = (stack(&mut p, &["send", "ask"]), p.site("take", "a.c", 30));
+    let reader = p.thread("r").start("read", "a.c", 9).cpu(1).id();
+    let mut s = Schedule::new();
+    let socket = s.name("socket: tcp to port 7400");
+    for _ in 0..100 {
+        s.runs(reader, if sends { send } else { parse }, ms(1));
+        s.waits(
+            reader,
+            Wait::new(OffReason::Socket, receive).named(socket),
+            ms(4),
+        );
+        s.waits(0, Wait::futex(take, 0x100).woken_by(reader, parse), ms(4));
+        s.runs(0, parse, ms(1));
+    }
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn a_stream_that_is_handed_on_is_no_request() {
+    assert!(hands_on(true).contains(&"blocking-calls"));
+    assert!(!hands_on(false).contains(&"blocking-calls"));
+}
