@@ -2,15 +2,17 @@
 //! processors are idle, and nothing that waits shows why. A pool that never waits for work has too few threads for
 //! what its tasks do, and one of an event loop should not block at all.
 
+mod awaited;
 mod runners;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{CodeFrom, GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId, Waker};
+use convoy_model::{CodeFrom, GroupId, OffCpu, OffReason, SiteId, ThreadId};
 
-use self::runners::{awaits_result, blocks, runner, sends, Runner};
+use self::awaited::awaited;
+use self::runners::{blocks, runner, sends, Runner};
 use super::Context;
 use crate::gain::Saving;
 use crate::tables::paths::most;
@@ -28,12 +30,6 @@ const REQUESTS: f64 = 0.3;
 const SERVED: f64 = 0.1;
 /// Share of the run that somebody waits for what they do.
 const AWAITED: f64 = 0.3;
-/// Wake-ups of others a call from which on what was received is handed on...
-const HANDED_ON: f64 = 0.5;
-/// ... by somebody who does not send much himself: samples, and their share.
-const SENDS: (u64, f64) = (3, 0.1);
-/// Results that somebody waits for, one by one, for each call: so many calls are tasks of their own.
-const RESULTS: f64 = 0.25;
 /// How much of it a larger pool overlaps is not known: what is called may have a limit of its own. Six programs that did little
 /// else gained 4.8x to 12.6x.
 const EXPECTED: f64 = 0.7;
@@ -49,8 +45,8 @@ struct Calls {
     socket: f64,
     asks: f64,
     asked: f64,
-    /// Otherwise blocked in tasks of a pool; and, whatever for, of an event loop.
-    in_pool: f64,
+    /// Otherwise blocked, but in a task of an event loop; and, whatever for, in such a task.
+    slept: f64,
     in_loop: f64,
     /// Samples of its code, and those in calls that send.
     samples: u64,
@@ -81,15 +77,20 @@ impl Calls {
                     self.in_loop += ns;
                 }
             }
-            _ => match task_of().filter(|_| blocks(view, off)) {
+            _ if blocks(view, off) => match task_of() {
                 Some(Runner::Loop) => self.in_loop += ns,
-                Some(Runner::Pool) => self.in_pool += ns,
-                // Whatever else it waits for may bring it work.
-                None => {
+                // Where else a virtual machine's thread sleeps may be anything of its own.
+                None if off.reason == OffReason::Futex => {
                     self.idle += ns;
                     return;
                 }
+                Some(Runner::Pool) | None => self.slept += ns,
             },
+            // Whatever else it waits for may bring it work.
+            _ => {
+                self.idle += ns;
+                return;
+            }
         }
         self.n = self.n.saturating_add(off.n);
         self.blocked += ns;
@@ -165,75 +166,6 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     let kind = (view.group_name(role), view.members(role).len());
     let finding = said(view, kind, &pool, waited)?;
     Some((vec![role], finding))
-}
-
-/// How long one thread outside of the pool waited for it; all its life if the program's first thread is in it, with whose end all
-/// ends, or if it is an event loop's: other events wait. What the first one waits for at the end of a recording, nobody has seen:
-/// it may be this pool. One that is woken about once a call is handed what was received: that is a stream, and not a request,
-/// unless the pool sends about as often. And if the pool only sleeps, a timer may pace it: then all waits are for its results.
-fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
-    let sum = |f: &dyn Fn(&Calls) -> f64| pool.values().map(f).sum::<f64>();
-    let blocked = sum(&|calls| calls.blocked);
-    let n = sum(&|calls| calls.n as f64);
-    let is_main = |id: ThreadId| view.thread(id).is_some_and(|th| th.main);
-    let is_loop = 2.0 * sum(&|calls| calls.in_loop) > blocked;
-    if let Some(id) = pool.keys().find(|id| is_loop || is_main(**id)) {
-        return view.life(*id);
-    }
-    if 2.0 * sum(&|calls| calls.in_pool) > blocked {
-        return results_awaited(view, pool, n);
-    }
-    let mut waiters: BTreeMap<ThreadId, f64> = BTreeMap::new();
-    let processes: BTreeSet<ProcessId> = pool.keys().map(|id| view.process(*id)).collect();
-    let mut woken = 0;
-    for wake in &view.sched.wakes {
-        let by_pool = matches!(wake.waker, Waker::Thread(id, _) if pool.contains_key(&id));
-        let Some(off) = view.sched.off(wake.off).filter(|_| by_pool) else {
-            continue;
-        };
-        if off.reason == OffReason::Futex && !pool.contains_key(&off.thread) {
-            *waiters.entry(off.thread).or_default() += wake.wait_ns as f64;
-            woken += wake.n;
-        }
-    }
-    let (sends, samples) = (
-        sum(&|calls| calls.sends as f64),
-        sum(&|calls| calls.samples as f64),
-    );
-    let asks = sends >= SENDS.0 as f64 && sends >= SENDS.1 * samples;
-    if woken as f64 >= HANDED_ON * n && !asks {
-        return 0.0;
-    }
-    let first = |off: &&OffCpu| {
-        let waits = off.reason == OffReason::Futex && off.unfinished_ns > 0;
-        waits && is_main(off.thread) && processes.contains(&view.process(off.thread))
-    };
-    for off in view.sched.offs.iter().filter(first) {
-        *waiters.entry(off.thread).or_default() += off.unfinished_ns as f64;
-    }
-    waiters.into_values().fold(0.0, f64::max)
-}
-
-/// How long one thread waits for results of tasks, which come one by one: as many as a part of the pool's calls, of which there are
-/// so many.
-fn results_awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>, calls: f64) -> f64 {
-    let mut waiters: BTreeMap<ThreadId, (f64, f64)> = BTreeMap::new();
-    let awaits = |off: &&OffCpu| {
-        let site = off.site.and_then(|site| view.model.site(site));
-        off.reason == OffReason::Futex
-            && !pool.contains_key(&off.thread)
-            && site.is_some_and(awaits_result)
-    };
-    for off in view.sched.offs.iter().filter(awaits) {
-        let waiter = waiters.entry(off.thread).or_default();
-        waiter.0 += off.n as f64;
-        waiter.1 += off.sum_ns as f64;
-    }
-    waiters.retain(|_, waiter| waiter.0 >= RESULTS * calls);
-    waiters
-        .into_values()
-        .map(|waiter| waiter.1)
-        .fold(0.0, f64::max)
 }
 
 /// Of threads of this kind, of which there are so many.
