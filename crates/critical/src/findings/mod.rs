@@ -14,6 +14,7 @@ mod holder_off_cpu;
 mod imbalance;
 pub(crate) mod interpreter_lock;
 mod io;
+mod kept_off;
 mod library_calls;
 mod limiting_stage;
 mod lock_calls;
@@ -187,6 +188,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }
+    findings.extend(kept_off::finding(&cx));
     findings
 }
 

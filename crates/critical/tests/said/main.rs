@@ -10,6 +10,7 @@ mod collector;
 mod frequent;
 mod hand_overs;
 mod idle_go;
+mod kept_off;
 mod kit;
 mod library_locks;
 mod lines;
