@@ -9,6 +9,7 @@ mod cross_check;
 mod findings;
 mod gain;
 mod in_call;
+mod lanes;
 mod levels;
 mod lines;
 mod merge;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{is_runtimes_own, LineUse, ProcessId, SharedLine, SiteId, ThreadId};
 
+use crate::lanes::Lanes;
 use crate::levels::at_least;
 use crate::view::View;
 
@@ -48,29 +49,30 @@ pub(crate) struct Fought<'a> {
     pub(crate) fight: Fight,
     /// What those threads did that take part.
     pub(crate) uses: Vec<&'a LineUse>,
-    /// Samples that each of them may lose.
+    /// Samples that each of them may lose; threads in one lane are one.
     pub(crate) lost: BTreeMap<ThreadId, f64>,
 }
 
 /// All lines that threads fight for, in order of address.
-pub(crate) fn fought<'a>(view: &View<'a>) -> Vec<Fought<'a>> {
+pub(crate) fn fought<'a>(view: &View<'a>, lanes: &Lanes) -> Vec<Fought<'a>> {
     let lines = view.sched.lines.iter().flat_map(|lines| &lines.lines);
-    let (objects, together) = (Objects::of(view), Together::of(view));
+    let (objects, together) = (Objects::of(view), Together::of(view, lanes));
     lines
-        .filter_map(|line| judge(view, line, &objects, &together))
+        .filter_map(|line| judge(view, line, lanes, &objects, &together))
         .collect()
 }
 
 fn judge<'a>(
     view: &View<'a>,
     line: &'a SharedLine,
+    lanes: &Lanes,
     objects: &Objects,
     together: &Together,
 ) -> Option<Fought<'a>> {
     if line.waits as f64 > WAITED_FOR * line.samples as f64 {
         return None;
     }
-    if !in_turns(line) {
+    if !in_turns(line, lanes) {
         return None;
     }
     let is_own = |used: &&LineUse| {
@@ -82,7 +84,7 @@ fn judge<'a>(
     let uses: Vec<&LineUse> = line.uses.iter().filter(is_own).collect();
     let mut of_thread: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for used in &uses {
-        *of_thread.entry(used.thread).or_default() += used.n;
+        *of_thread.entry(lanes.first(used.thread)).or_default() += used.n;
     }
     let all: u64 = of_thread.values().sum();
     of_thread.retain(|_, n| *n >= OF_THREAD && *n as f64 >= TAKES_PART * all as f64);
@@ -91,12 +93,13 @@ fn judge<'a>(
     }
     let uses: Vec<&LineUse> = uses
         .into_iter()
-        .filter(|used| of_thread.contains_key(&used.thread))
+        .filter(|used| of_thread.contains_key(&lanes.first(used.thread)))
         .collect();
-    let fight = fight(&uses)?;
-    let mut lost = lost(&of_thread, &uses, fight);
+    let fight = fight(view, &uses, lanes)?;
+    let mut lost = lost(&of_thread, &uses, lanes, fight);
+    let seen = seen(line);
     for (id, n) in &mut lost {
-        *n *= together.share(*id, &uses);
+        *n *= together.share(*id, &uses, lanes) / seen;
     }
     if lost.values().filter(|&&n| n > 0.0).count() < 2 {
         return None;
@@ -109,16 +112,23 @@ fn judge<'a>(
     })
 }
 
+/// Share of the samples of which is known whose they are: of many threads, each for a short time, the first alone are kept.
+fn seen(line: &SharedLine) -> f64 {
+    let kept: u64 = line.uses.iter().map(|used| used.n).sum();
+    (kept as f64 / line.samples.max(1) as f64).min(1.0)
+}
+
 /// Whether the threads use the line at the same time.
-fn in_turns(line: &SharedLine) -> bool {
+fn in_turns(line: &SharedLine, lanes: &Lanes) -> bool {
     let mut of_thread: BTreeMap<ThreadId, f64> = BTreeMap::new();
     for used in &line.uses {
-        *of_thread.entry(used.thread).or_default() += used.n as f64;
+        *of_thread.entry(lanes.first(used.thread)).or_default() += used.n as f64;
     }
+    let threads: BTreeSet<_> = line.uses.iter().map(|used| used.thread).collect();
     let all: f64 = of_thread.values().sum();
     let again: f64 = of_thread.values().map(|n| (n / all) * (n / all)).sum();
     // The first sample of each thread is no turn.
-    let expected = (all - of_thread.len() as f64) * (1.0 - again);
+    let expected = (all - threads.len() as f64) * (1.0 - again);
     expected > 0.0 && line.turns as f64 >= TURNS * expected
 }
 
@@ -128,11 +138,12 @@ fn in_turns(line: &SharedLine) -> bool {
 fn lost(
     of_thread: &BTreeMap<ThreadId, u64>,
     uses: &[&LineUse],
+    lanes: &Lanes,
     fight: Fight,
 ) -> BTreeMap<ThreadId, f64> {
     let mut writes: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for used in uses.iter().filter(|used| used.writes) {
-        *writes.entry(used.thread).or_default() += used.n;
+        *writes.entry(lanes.first(used.thread)).or_default() += used.n;
     }
     let (all, written): (u64, u64) = (of_thread.values().sum(), writes.values().sum());
     let of = |(&id, &n): (&ThreadId, &u64)| {
@@ -157,8 +168,8 @@ fn bytes(used: &LineUse) -> u64 {
 }
 
 /// `None`: too few samples to tell whose bytes they are.
-fn fight(uses: &[&LineUse]) -> Option<Fight> {
-    // Bytes that each thread touches and writes.
+fn fight(view: &View, uses: &[&LineUse], lanes: &Lanes) -> Option<Fight> {
+    // Bytes that each thread touches and writes. Those of another that had ended are of no concern.
     let mut of_thread: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
     for used in uses {
         let (touched, written) = of_thread.entry(used.thread).or_default();
@@ -166,7 +177,9 @@ fn fight(uses: &[&LineUse]) -> Option<Fight> {
         *written |= if used.writes { bytes(used) } else { 0 };
     }
     let meets = |used: &&&LineUse| {
-        let mut others = of_thread.iter().filter(|(id, _)| **id != used.thread);
+        let mut others = of_thread
+            .iter()
+            .filter(|(id, _)| **id != used.thread && were_there_together(view, **id, used.thread));
         others.any(|(_, (touched, written))| {
             bytes(used) & written != 0 || (used.writes && bytes(used) & touched != 0)
         })
@@ -175,7 +188,10 @@ fn fight(uses: &[&LineUse]) -> Option<Fight> {
     let all = n(&mut uses.iter());
     let same = n(&mut uses.iter().filter(meets));
     let locked = n(&mut uses.iter().filter(|used| used.locked));
-    let places: BTreeSet<_> = uses.iter().map(|used| (used.thread, used.offset)).collect();
+    let places: BTreeSet<_> = uses
+        .iter()
+        .map(|used| (lanes.first(used.thread), used.offset))
+        .collect();
     let is_known = all >= OF_BYTES as f64 * places.len() as f64;
     if same < MOSTLY * all && is_known {
         Some(Fight::Neighbours)
@@ -186,35 +202,44 @@ fn fight(uses: &[&LineUse]) -> Option<Fight> {
     }
 }
 
-/// Whether others work while a thread is at a place: alone it loses nothing.
-struct Together<'a>(BTreeMap<(ThreadId, SiteId), &'a [u64]>);
+/// Whether two threads were there at the same time.
+fn were_there_together(view: &View, a: ThreadId, b: ThreadId) -> bool {
+    let life = |id| view.threads.get(&id).map(|th| th.start_ns..th.end_ns);
+    match (life(a), life(b)) {
+        (Some(a), Some(b)) => a.start < b.end && b.start < a.end,
+        // Nothing speaks against it.
+        _ => true,
+    }
+}
 
-impl<'a> Together<'a> {
-    fn of(view: &View<'a>) -> Self {
-        let slices = view
-            .sched
-            .slices
-            .iter()
-            .filter(|slice| slice.spin.is_none());
-        let at =
-            slices.filter_map(|slice| Some(((slice.thread, slice.site?), &slice.by_working[..])));
-        Self(at.collect())
+/// Time of a thread at a place, and of it, that in which others work: alone it loses nothing.
+struct Together(BTreeMap<(ThreadId, SiteId), (f64, f64)>);
+
+impl Together {
+    fn of(view: &View, lanes: &Lanes) -> Self {
+        let slices = view.sched.slices.iter();
+        let mut at: BTreeMap<_, (f64, f64)> = BTreeMap::new();
+        for slice in slices.filter(|slice| slice.spin.is_none()) {
+            let Some(site) = slice.site else { continue };
+            let sum = at.entry((lanes.first(slice.thread), site)).or_default();
+            sum.0 += at_least(&slice.by_working, 1.0);
+            sum.1 += at_least(&slice.by_working, 2.0);
+        }
+        Self(at)
     }
 
     /// Share of the time of a thread at these uses while another works as well.
-    fn share(&self, id: ThreadId, uses: &[&LineUse]) -> f64 {
+    fn share(&self, id: ThreadId, uses: &[&LineUse], lanes: &Lanes) -> f64 {
         let sites: BTreeSet<SiteId> = uses
             .iter()
-            .filter(|used| used.thread == id)
+            .filter(|used| lanes.first(used.thread) == id)
             .filter_map(|used| used.site)
             .collect();
-        let levels = sites.iter().filter_map(|site| self.0.get(&(id, *site)));
-        let time = levels.fold((0.0, 0.0), |sum, levels| {
-            (sum.0 + at_least(levels, 2.0), sum.1 + at_least(levels, 1.0))
-        });
+        let at = sites.iter().filter_map(|site| self.0.get(&(id, *site)));
+        let time = at.fold((0.0, 0.0), |sum, at| (sum.0 + at.0, sum.1 + at.1));
         // Where that is not known, nothing speaks against it.
-        if time.1 > 0.0 {
-            time.0 / time.1
+        if time.0 > 0.0 {
+            time.1 / time.0
         } else {
             1.0
         }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{FunctionKey, ProcessId, SiteId, SyncCode, ThreadId};
+use convoy_model::{FunctionKey, LineUse, ProcessId, SiteId, SyncCode, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
+use crate::lanes::Lanes;
 use crate::levels::at_least;
 use crate::lines::{fought, Fight, Fought};
 use crate::tables::paths::most;
@@ -39,20 +40,44 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     if on_cpus(view) < ON_CPUS {
         return Vec::new();
     }
-    let samples = Samples::of(view);
+    let lanes = Lanes::of(view);
+    let samples = Samples::of(view, &lanes);
     let mut places: BTreeMap<(ProcessId, Fight, FunctionKey), Place> = BTreeMap::new();
-    for fought in fought(view) {
+    for fought in fought(view, &lanes) {
         let function = hottest(&fought)
             .and_then(|site| view.shown(site))
             .map_or_else(FunctionKey::default, |frame| frame.key());
         let key = (fought.line.process, fought.fight, function);
         places.entry(key).or_default().add(fought);
     }
-    let guards = Guards::of(view);
-    let found = places.into_iter();
+    let guards = Guards::of(view, &lanes, &samples);
+    let places = places
+        .into_iter()
+        .map(|((process, fight, _), place)| (process, fight, place));
+    let found = joined(places.collect()).into_iter();
     found
-        .filter_map(|((_, fight, _), place)| place.finding(view, fight, &samples, &guards))
+        .filter_map(|(fight, place)| place.finding(view, fight, &lanes, &samples, &guards))
         .collect()
+}
+
+/// Atomics that the same threads fight for are one finding: with one of them gone they come back to the others the sooner.
+fn joined(mut places: Vec<(ProcessId, Fight, Place)>) -> Vec<(Fight, Place)> {
+    places.sort_by(|(_, _, a), (_, _, b)| b.n().total_cmp(&a.n()));
+    let mut all: Vec<(ProcessId, Fight, Place)> = Vec::new();
+    for (process, fight, place) in places {
+        let joins = |with: &&mut (ProcessId, Fight, Place)| {
+            fight == Fight::Atomic
+                && (with.0, with.1) == (process, fight)
+                && place.n() >= SAMPLES
+                && with.2.lost.keys().eq(place.lost.keys())
+        };
+        match all.iter_mut().find(joins) {
+            Some(with) => with.2.others.push(place),
+            None => all.push((process, fight, place)),
+        }
+    }
+    let all = all.into_iter();
+    all.map(|(_, fight, place)| (fight, place)).collect()
 }
 
 /// Of the time in which two threads or more are at work, that in which two have processors.
@@ -62,30 +87,39 @@ fn on_cpus(view: &View) -> f64 {
     (running / working.max(1.0)).min(1.0)
 }
 
-/// Samples of threads at work.
+/// Samples of threads at work, and what these ran; threads in one lane are one.
 struct Samples<'a> {
     of_thread: BTreeMap<ThreadId, f64>,
+    /// Time at work, and on a processor.
+    ran: BTreeMap<ThreadId, (f64, f64)>,
     /// By instruction.
     at: BTreeMap<(&'a str, u64), BTreeMap<ThreadId, f64>>,
 }
 
 impl<'a> Samples<'a> {
-    fn of(view: &View<'a>) -> Self {
+    fn of(view: &View<'a>, lanes: &Lanes) -> Self {
         let (mut of_thread, mut at) = (BTreeMap::new(), BTreeMap::new());
+        let mut ran: BTreeMap<_, (f64, f64)> = BTreeMap::new();
+        for (&id, thread) in &view.threads {
+            let sum = ran.entry(lanes.first(id)).or_default();
+            sum.0 += thread.working_ns() as f64;
+            sum.1 += thread.cpu_work_ns() as f64;
+        }
         let working = view
             .model
             .samples()
             .filter(|(slice, _)| slice.spin.is_none());
         for (slice, site) in working {
             let n = slice.n as f64;
-            *of_thread.entry(slice.thread).or_default() += n;
+            let thread = lanes.first(slice.thread);
+            *of_thread.entry(thread).or_default() += n;
             if let Some(leaf) = site.and_then(|site| site.frames.first()) {
                 let at: &mut BTreeMap<_, _> =
                     at.entry((leaf.module.as_str(), leaf.offset)).or_default();
-                *at.entry(slice.thread).or_default() += n;
+                *at.entry(thread).or_default() += n;
             }
         }
-        Self { of_thread, at }
+        Self { of_thread, ran, at }
     }
 
     fn all(&self, id: ThreadId) -> f64 {
@@ -124,9 +158,37 @@ fn hottest(fought: &Fought) -> Option<SiteId> {
 struct Place<'a> {
     fought: Vec<Fought<'a>>,
     lost: BTreeMap<ThreadId, f64>,
+    /// Other places of the same threads, where it is the same fault.
+    others: Vec<Self>,
 }
 
 impl<'a> Place<'a> {
+    /// Samples that are lost here.
+    fn n(&self) -> f64 {
+        self.lost.values().sum()
+    }
+
+    /// Samples that each thread loses here and at the other places.
+    fn lost_in_all(&self) -> BTreeMap<ThreadId, f64> {
+        let mut lost = self.lost.clone();
+        for (&id, n) in self.others.iter().flat_map(|other| &other.lost) {
+            *lost.entry(id).or_default() += n;
+        }
+        lost
+    }
+
+    fn uses(&self) -> impl Iterator<Item = &'a LineUse> + '_ {
+        let others = self.others.iter().flat_map(|other| &other.fought);
+        let fought = self.fought.iter().chain(others);
+        fought.flat_map(|fought| fought.uses.iter().copied())
+    }
+
+    /// The line with most samples, and where they are.
+    fn first(&self) -> Option<(&Fought<'a>, SiteId)> {
+        let first = self.fought.iter().max_by_key(|f| f.line.samples)?;
+        Some((first, hottest(first)?))
+    }
+
     fn add(&mut self, fought: Fought<'a>) {
         for (&id, n) in &fought.lost {
             *self.lost.entry(id).or_default() += n;
@@ -138,56 +200,78 @@ impl<'a> Place<'a> {
         self,
         view: &View,
         fight: Fight,
+        lanes: &Lanes,
         samples: &Samples,
         guards: &Guards,
     ) -> Option<Finding> {
-        let lost: f64 = self.lost.values().sum();
-        let all: f64 = self.lost.keys().map(|id| samples.all(*id)).sum();
+        let of_thread = self.lost_in_all();
+        let lost: f64 = of_thread.values().sum();
+        let all: f64 = of_thread.keys().map(|id| samples.all(*id)).sum();
         let share = (lost / all.max(1.0)).min(1.0);
-        if lost < SAMPLES || (fight != Fight::Atomic && guards.explain(&self.lost, samples)) {
+        if lost < SAMPLES || (fight != Fight::Atomic && guards.explain(&of_thread, samples)) {
             return None;
         }
         let gain = self
-            .saving(view, samples)
+            .saving(view, &of_thread, samples)
             .gain(view, METHOD, "the work itself");
         // Nobody waits: that much time passes at a line says nothing if none of it is expected to go.
         if gain.mid < view.t.gain_mid {
             return None;
         }
-        let first = self
-            .fought
-            .iter()
-            .max_by_key(|fought| fought.line.samples)?;
-        let site = hottest(first)?;
-        let words = Words::of(view, fight, first, site);
-        let threads = plural(self.lost.len(), "thread");
+        let (first, site) = self.first()?;
+        let mut words = Words::of(view, fight, first, site);
+        let mut caveats = vec![
+            "samples tell where time passes, not what the processor computes meanwhile: the gain may be anything in its interval"
+                .into(),
+        ];
+        for other in &self.others {
+            let (first, site) = other.first()?;
+            let other = Words::of(view, fight, first, site);
+            words.title += &format!(", and {} at {}", data(first), view.place(Some(site)));
+            words.cause.fix += &format!("; as well, {}", other.cause.fix);
+        }
+        if !self.others.is_empty() {
+            caveats.push(
+                "it is the gain of all of these changes: after one of them the threads come back to the rest the sooner"
+                    .into(),
+            );
+        }
+        let in_all = lanes.members(|first| of_thread.contains_key(&first)).len();
+        let threads = match in_all > of_thread.len() {
+            true => format!("{} at a time", plural(of_thread.len(), "thread")),
+            false => plural(in_all, "thread"),
+        };
         Some(Finding {
             id: words.id,
             subject: Subject::Code(site),
-            title: format!("{threads} {} for {} of their CPU time", words.title, percent(share)),
-            evidence: self.evidence(view, first, lost, all),
+            title: format!(
+                "{threads} {} for {} of their CPU time",
+                words.title,
+                percent(share)
+            ),
+            evidence: self.evidence(view, lanes, first, lost, all),
             causes: vec![words.cause],
             undecided: String::new(),
             gain,
             share_of_thread_time: share,
-            caveats: vec![
-                "samples tell where time passes, not what the processor computes meanwhile: the gain may be anything in its interval"
-                    .into(),
-            ],
+            caveats,
         })
     }
 
-    fn saving(&self, view: &View, samples: &Samples) -> Saving {
-        let uses = self.fought.iter().flat_map(|fought| &fought.uses);
-        let leaves = uses
+    fn saving(
+        &self,
+        view: &View,
+        of_thread: &BTreeMap<ThreadId, f64>,
+        samples: &Samples,
+    ) -> Saving {
+        let leaves = self
+            .uses()
             .filter_map(|used| view.model.site(used.site?)?.frames.first())
             .map(|leaf| (leaf.module.as_str(), leaf.offset));
         let near = samples.near(&leaves.collect());
         let (mut expected, mut most, mut cpu) = (0.0, 0.0, (0.0, 0.0));
-        for (id, &lost) in &self.lost {
-            let Some(thread) = view.threads.get(id) else {
-                continue;
-            };
+        for (id, &lost) in of_thread {
+            let (working, cpu_work) = samples.ran.get(id).copied().unwrap_or_default();
             let share = |n: f64| (n / samples.all(*id).max(1.0)).min(WAITING);
             let behind = near.get(id).copied().unwrap_or(0.0);
             let lost = share(lost);
@@ -196,13 +280,13 @@ impl<'a> Place<'a> {
                 lost.max(share(behind)),
             );
             // Who needs a processor for less time waits less for one.
-            expected += parts.0 * thread.working_ns() as f64;
-            most += parts.1 * thread.working_ns() as f64;
-            cpu.0 += parts.0 * thread.cpu_work_ns() as f64;
-            cpu.1 += parts.1 * thread.cpu_work_ns() as f64;
+            expected += parts.0 * working;
+            most += parts.1 * working;
+            cpu.0 += parts.0 * cpu_work;
+            cpu.1 += parts.1 * cpu_work;
         }
-        let at_once = self.lost.len().min(view.workers_at_once).max(1) as f64;
-        let n: f64 = self.lost.values().sum();
+        let at_once = of_thread.len().min(view.workers_at_once).max(1) as f64;
+        let n: f64 = of_thread.values().sum();
         Saving {
             expected: expected / at_once,
             most: most / at_once,
@@ -211,14 +295,20 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn evidence(&self, view: &View, first: &Fought, lost: f64, all: f64) -> Vec<Evidence> {
-        let n: u64 = self
-            .fought
-            .iter()
-            .flat_map(|f| &f.uses)
-            .map(|used| used.n)
-            .sum();
-        let data = data(first);
+    fn evidence(
+        &self,
+        view: &View,
+        lanes: &Lanes,
+        first: &Fought,
+        lost: f64,
+        all: f64,
+    ) -> Vec<Evidence> {
+        // Not less than what is lost: of many threads it is known of the first ones whose samples they are.
+        let n = self.uses().map(|used| used.n).sum::<u64>().max(lost as u64);
+        let data = match self.others.len() {
+            0 => data(first),
+            _ => "these".into(),
+        };
         let mut list = vec![
             evidence(
                 "line_samples",
@@ -238,8 +328,16 @@ impl<'a> Place<'a> {
                     first.line.samples, first.line.turns
                 ),
             ),
-            evidence("offsets", self.lost.len() as f64, offsets(view, first)),
+            evidence("offsets", self.lost.len() as f64, offsets(view, lanes, first)),
         ];
+        let threads = lanes.members(|first| self.lost.contains_key(&first)).len();
+        if threads > self.lost.len() {
+            list.push(evidence(
+                "threads",
+                threads as f64,
+                format!("one after the other it was {}", plural(threads, "thread")),
+            ));
+        }
         if self.fought.len() > 1 {
             list.push(evidence(
                 "lines",
@@ -263,7 +361,7 @@ fn data(fought: &Fought) -> String {
 }
 
 /// Which bytes of the line each thread uses.
-fn offsets(view: &View, fought: &Fought) -> String {
+fn offsets(view: &View, lanes: &Lanes, fought: &Fought) -> String {
     /// Threads that are listed.
     const LISTED: usize = 8;
     let mut of_thread: BTreeMap<ThreadId, BTreeMap<(u8, u8), u64>> = BTreeMap::new();
@@ -273,7 +371,7 @@ fn offsets(view: &View, fought: &Fought) -> String {
             used.offset.saturating_add(used.size.saturating_sub(1)),
         );
         *of_thread
-            .entry(used.thread)
+            .entry(lanes.first(used.thread))
             .or_default()
             .entry(bytes)
             .or_default() += used.n;
@@ -368,7 +466,7 @@ struct Guards {
 }
 
 impl Guards {
-    fn of(view: &View) -> Self {
+    fn of(view: &View, lanes: &Lanes, samples: &Samples) -> Self {
         let mut users: BTreeMap<_, BTreeSet<ThreadId>> = BTreeMap::new();
         for used in &view.model.uses {
             users.entry(used.object).or_default().insert(used.thread);
@@ -376,21 +474,18 @@ impl Guards {
         let mut held: BTreeMap<ThreadId, f64> = BTreeMap::new();
         for used in &view.model.uses {
             if users.get(&used.object).is_some_and(|of| of.len() > 1) {
-                *held.entry(used.thread).or_default() += used.hold_total_ns();
+                *held.entry(lanes.first(used.thread)).or_default() += used.hold_total_ns();
             }
         }
         for (id, held) in &mut held {
-            let running = view
-                .threads
-                .get(id)
-                .map_or(0.0, |th| th.cpu_work_ns() as f64);
+            let (_, running) = samples.ran.get(id).copied().unwrap_or_default();
             *held /= running.max(1.0);
         }
         let mut locking: BTreeMap<ThreadId, f64> = BTreeMap::new();
         for (slice, site) in view.model.samples() {
             let locks = site.is_some_and(|site| site.sync == Some(SyncCode::Lock));
             if locks || slice.spin.is_some() {
-                *locking.entry(slice.thread).or_default() += slice.n as f64;
+                *locking.entry(lanes.first(slice.thread)).or_default() += slice.n as f64;
             }
         }
         Self { held, locking }

@@ -355,3 +355,89 @@ fn a_few_samples_are_no_evidence() {
     let a = w.said(line, uses);
     assert!(a.findings.is_empty() && a.dismissed.is_empty());
 }
+
+/// Two workers at a time, each for 30 ms, and `frames` pairs of them: a third of what they run is at one atomic, a third at another.
+fn frames(frames: usize) -> (Analysis, f64) {
+    let mut p = ProfileBuilder::new("frames");
+    p.cpus(2);
+    let library = |p: &mut ProfileBuilder, name: &str| {
+        let module = p.module(&format!("/opt/lib/{name}.so"));
+        let frame = p.frame_in(module, name, "f.c", 20);
+        p.stack(&[frame])
+    };
+    let places = ["copy", "count", "work"].map(|name| library(&mut p, name));
+    let mut s = Schedule::new();
+    let mut uses = Vec::new();
+    for frame in 0..frames {
+        for _ in 0..2 {
+            let t = p.thread("w").start("run", "c.c", 1).cpu(ms(30)).id();
+            if frame > 0 {
+                s.starts(t, ms(30) * frame as u64);
+            }
+            for at in places {
+                s.runs(t, at, ms(10));
+            }
+            uses.extend([0, 1].map(|line| LineUse {
+                line,
+                thread: t,
+                stack: places[line as usize],
+                size: 8,
+                locked: true,
+                reads: true,
+                writes: true,
+                n: 4,
+                ..LineUse::default()
+            }));
+        }
+    }
+    let n = 8 * frames as u64;
+    let line = |address| SharedLine {
+        address,
+        samples: n,
+        turns: 3 * n / 8, // the first sample of each thread is none
+        ..line()
+    };
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let sched = profile.sched.as_mut().unwrap();
+    sched.lines = Some(SharedLines {
+        samples: 3 * n,
+        lines: vec![line(0x5000), line(0x6000)],
+        uses,
+        ..SharedLines::default()
+    });
+    let model = Model::build(profile);
+    let a = analysis(&model);
+    let share = a.findings.first().map_or(0.0, |f| f.share_of_thread_time);
+    (a, share)
+}
+
+#[test]
+fn threads_that_follow_one_another_count_together() {
+    let (a, _) = frames(50);
+    let f = only(&a);
+    assert_eq!(f.id, "contended-atomic");
+    assert!(f.title.starts_with("2 threads at a time"), "{}", f.title);
+    let words = format!("{:?}", f.evidence);
+    assert!(
+        words.contains("one after the other it was 100 threads"),
+        "{words}"
+    );
+}
+
+#[test]
+fn two_atomics_of_the_same_threads_are_priced_together() {
+    let (a, share) = frames(50);
+    let f = only(&a);
+    assert!(
+        f.title.contains("copy()") && f.title.contains("count()"),
+        "{}",
+        f.title
+    );
+    assert!(f.causes[0].fix.contains("; as well, "), "{:?}", f.causes);
+    // Two thirds of all samples, as far as those of each have their share in what passes there.
+    assert!(share > 0.5, "{share}");
+    // More than the two alone would buy.
+    assert!(f.gain.mid > 1.3, "{:?}", f.gain);
+    assert!(f.gain.high > 2.0, "{:?}", f.gain);
+}
