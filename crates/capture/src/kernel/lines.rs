@@ -18,8 +18,10 @@ use super::operands::{around, at, Access, Around, AtHand, Operand};
 
 /// Lines of which is known what touched them, in a recording.
 const LINES: usize = 65_536;
-/// Different (thread, place, bytes) that are kept of one line.
+/// Different (thread, place, bytes) that are kept of each line...
 const USES: usize = 256;
+/// ... and beyond that of all lines together: of threads that live for a moment there are many.
+const SPARE: usize = 65_536;
 /// From its stack pointer on upwards a thread's own frames begin; below are the bytes that a leaf function may use.
 const OWN_STACK: u64 = 64 << 10;
 const RED_ZONE: u64 = CV_BPF_RED_ZONE as u64;
@@ -80,6 +82,8 @@ pub(crate) struct Line {
     pub waits: u64,
     /// Samples after one of another thread, by a thread that had been there before: it came back.
     pub turns: u64,
+    /// Who has been there.
+    threads: BTreeSet<ThreadRef>,
     last: Option<ThreadRef>,
 }
 
@@ -98,10 +102,12 @@ impl Line {
 }
 
 /// All lines of a recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lines {
     /// By image and address.
     all: HashMap<(usize, u64), Line>,
+    /// What is left of [`SPARE`].
+    spare: usize,
     /// Samples whose instructions could be read.
     pub looked_at: u64,
     /// Samples whose instructions could not.
@@ -114,6 +120,19 @@ pub(crate) struct Lines {
 impl std::hash::Hash for Use {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (self.thread, self.stack, self.offset).hash(state);
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            all: HashMap::new(),
+            spare: SPARE,
+            looked_at: 0,
+            unknown: 0,
+            second: 0,
+            spent: 0,
+        }
     }
 }
 
@@ -189,7 +208,7 @@ impl Lines {
         line.n += 1;
         line.waits += u64::from(touch.waits);
         if line.last != Some(thread) {
-            line.turns += u64::from(line.uses.keys().any(|used| used.thread == thread));
+            line.turns += u64::from(line.threads.contains(&thread));
         }
         line.last = Some(thread);
         let used = Use {
@@ -201,9 +220,18 @@ impl Lines {
             reads: access.reads,
             writes: access.writes,
         };
-        if line.uses.len() < USES || line.uses.contains_key(&used) {
-            *line.uses.entry(used).or_default() += 1;
+        if let Some(n) = line.uses.get_mut(&used) {
+            *n += 1;
+            return;
         }
+        if line.uses.len() >= USES {
+            let Some(left) = self.spare.checked_sub(1) else {
+                return;
+            };
+            self.spare = left;
+        }
+        line.threads.insert(thread);
+        line.uses.insert(used, 1);
     }
 }
 
@@ -323,6 +351,28 @@ mod tests {
             add(&mut lines, by, 0x5000);
         }
         assert!(lines.shared().is_empty());
+    }
+
+    #[test]
+    fn of_many_threads_with_a_moment_each_more_are_kept() {
+        let pairs = |lines: &mut Lines| {
+            for pair in 0..400 {
+                for by in [2 * pair, 2 * pair + 1, 2 * pair, 2 * pair + 1] {
+                    add(lines, by, 0x5000);
+                }
+            }
+        };
+        let mut lines = Lines::default();
+        pairs(&mut lines);
+        let line = &lines.shared()[0].1;
+        assert_eq!((line.uses.len(), line.turns), (800, 800));
+        let mut lines = Lines {
+            spare: 44,
+            ..Lines::default()
+        };
+        pairs(&mut lines);
+        let line = &lines.shared()[0].1;
+        assert_eq!((line.uses.len(), line.turns, line.n), (300, 300, 1600));
     }
 
     #[test]
