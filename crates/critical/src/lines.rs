@@ -5,6 +5,7 @@
 //! more often than others take it to write, so that what a thread loses is bounded by what the others spend on writing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use convoy_model::{is_runtimes_own, LineUse, ProcessId, SharedLine, SiteId, ThreadId};
 
@@ -169,24 +170,10 @@ fn bytes(used: &LineUse) -> u64 {
 
 /// `None`: too few samples to tell whose bytes they are.
 fn fight(view: &View, uses: &[&LineUse], lanes: &Lanes) -> Option<Fight> {
-    // Bytes that each thread touches and writes. Those of another that had ended are of no concern.
-    let mut of_thread: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
-    for used in uses {
-        let (touched, written) = of_thread.entry(used.thread).or_default();
-        *touched |= bytes(used);
-        *written |= if used.writes { bytes(used) } else { 0 };
-    }
-    let meets = |used: &&&LineUse| {
-        let mut others = of_thread
-            .iter()
-            .filter(|(id, _)| **id != used.thread && were_there_together(view, **id, used.thread));
-        others.any(|(_, (touched, written))| {
-            bytes(used) & written != 0 || (used.writes && bytes(used) & touched != 0)
-        })
-    };
+    let touched = Touched::of(view, uses, lanes);
     let n = |uses: &mut dyn Iterator<Item = &&LineUse>| uses.map(|used| used.n).sum::<u64>() as f64;
     let all = n(&mut uses.iter());
-    let same = n(&mut uses.iter().filter(meets));
+    let same = n(&mut uses.iter().filter(|used| touched.by_others(used)));
     let locked = n(&mut uses.iter().filter(|used| used.locked));
     let places: BTreeSet<_> = uses
         .iter()
@@ -202,14 +189,66 @@ fn fight(view: &View, uses: &[&LineUse], lanes: &Lanes) -> Option<Fight> {
     }
 }
 
-/// Whether two threads were there at the same time.
-fn were_there_together(view: &View, a: ThreadId, b: ThreadId) -> bool {
-    let life = |id| view.threads.get(&id).map(|th| th.start_ns..th.end_ns);
-    match (life(a), life(b)) {
-        (Some(a), Some(b)) => a.start < b.end && b.start < a.end,
-        // Nothing speaks against it.
-        _ => true,
+/// Which bytes of a line each thread touches and writes, in each lane one after the other. Those of threads that were not there
+/// at the same time are of no concern: who comes next may have the bytes of one that has ended.
+struct Touched<'a> {
+    view: &'a View<'a>,
+    lanes: &'a Lanes,
+    by_lane: BTreeMap<ThreadId, Vec<Bytes>>,
+}
+
+/// Of one thread: one bit for each byte.
+struct Bytes {
+    life: Range<u64>,
+    touched: u64,
+    written: u64,
+}
+
+impl<'a> Touched<'a> {
+    fn of(view: &'a View<'a>, uses: &[&LineUse], lanes: &'a Lanes) -> Self {
+        let mut of_thread: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+        for used in uses {
+            let (touched, written) = of_thread.entry(used.thread).or_default();
+            *touched |= bytes(used);
+            *written |= if used.writes { bytes(used) } else { 0 };
+        }
+        let mut by_lane: BTreeMap<ThreadId, Vec<Bytes>> = BTreeMap::new();
+        for (id, (touched, written)) in of_thread {
+            by_lane.entry(lanes.first(id)).or_default().push(Bytes {
+                life: life(view, id),
+                touched,
+                written,
+            });
+        }
+        for threads in by_lane.values_mut() {
+            threads.sort_unstable_by_key(|th| th.life.start);
+        }
+        Self {
+            view,
+            lanes,
+            by_lane,
+        }
     }
+
+    /// Whether another thread writes these bytes, or touches what is written here.
+    fn by_others(&self, used: &LineUse) -> bool {
+        let (own, life) = (self.lanes.first(used.thread), life(self.view, used.thread));
+        let meets = |th: &Bytes| {
+            bytes(used) & th.written != 0 || (used.writes && bytes(used) & th.touched != 0)
+        };
+        let mut others = self.by_lane.iter().filter(|(lane, _)| **lane != own);
+        others.any(|(_, threads)| {
+            let ended = threads.partition_point(|th| th.life.end <= life.start);
+            let rest = threads[ended..].iter();
+            rest.take_while(|th| th.life.start < life.end).any(meets)
+        })
+    }
+}
+
+/// From its first moment to its last. Where that is not known nothing speaks against any.
+fn life(view: &View, id: ThreadId) -> Range<u64> {
+    let th = view.threads.get(&id);
+    th.map_or(0..u64::MAX, |th| th.start_ns..th.end_ns)
 }
 
 /// Time of a thread at a place, and of it, that in which others work: alone it loses nothing.

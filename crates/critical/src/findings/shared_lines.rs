@@ -1,8 +1,10 @@
 //! Threads that fight for cache lines without a lock: atomic counters, reference counts, neighbours in an array.
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Cause, Evidence, Finding, Subject};
+use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{FunctionKey, LineUse, ProcessId, SiteId, SyncCode, ThreadId};
 
@@ -12,8 +14,9 @@ use crate::lanes::Lanes;
 use crate::levels::at_least;
 use crate::lines::{fought, Fight, Fought};
 use crate::tables::paths::most;
-use crate::text::{cause, evidence};
+use crate::text::evidence;
 use crate::view::View;
+use words::{data, offsets, Words};
 
 /// Samples that a finding needs, and from which on the evidence is strong.
 const SAMPLES: f64 = 20.0;
@@ -51,9 +54,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         places.entry(key).or_default().add(fought);
     }
     let guards = Guards::of(view, &lanes, &samples);
-    let places = places
-        .into_iter()
-        .map(|((process, fight, _), place)| (process, fight, place));
+    let places = places.into_iter();
+    let places = places.map(|((_, fight, _), place)| (fight, place));
     let found = joined(places.collect()).into_iter();
     found
         .filter_map(|(fight, place)| place.finding(view, fight, &lanes, &samples, &guards))
@@ -61,23 +63,21 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 }
 
 /// Atomics that the same threads fight for are one finding: with one of them gone they come back to the others the sooner.
-fn joined(mut places: Vec<(ProcessId, Fight, Place)>) -> Vec<(Fight, Place)> {
-    places.sort_by(|(_, _, a), (_, _, b)| b.n().total_cmp(&a.n()));
-    let mut all: Vec<(ProcessId, Fight, Place)> = Vec::new();
-    for (process, fight, place) in places {
-        let joins = |with: &&mut (ProcessId, Fight, Place)| {
-            fight == Fight::Atomic
-                && (with.0, with.1) == (process, fight)
+fn joined(mut places: Vec<(Fight, Place)>) -> Vec<(Fight, Place)> {
+    places.sort_by(|(_, a), (_, b)| b.n().total_cmp(&a.n()));
+    let mut all: Vec<(Fight, Place)> = Vec::new();
+    for (fight, place) in places {
+        let joins = |with: &&mut (Fight, Place)| {
+            (with.0, fight) == (Fight::Atomic, Fight::Atomic)
                 && place.n() >= SAMPLES
-                && with.2.lost.keys().eq(place.lost.keys())
+                && with.1.lost.keys().eq(place.lost.keys())
         };
         match all.iter_mut().find(joins) {
-            Some(with) => with.2.others.push(place),
-            None => all.push((process, fight, place)),
+            Some((_, with)) => with.others.push(place),
+            None => all.push((fight, place)),
         }
     }
-    let all = all.into_iter();
-    all.map(|(_, fight, place)| (fight, place)).collect()
+    all
 }
 
 /// Of the time in which two threads or more are at work, that in which two have processors.
@@ -177,6 +177,11 @@ impl<'a> Place<'a> {
         lost
     }
 
+    /// Threads, also those that followed one another.
+    fn in_all(&self, lanes: &Lanes) -> usize {
+        lanes.members(|first| self.lost.contains_key(&first))
+    }
+
     fn uses(&self) -> impl Iterator<Item = &'a LineUse> + '_ {
         let others = self.others.iter().flat_map(|other| &other.fought);
         let fought = self.fought.iter().chain(others);
@@ -236,10 +241,9 @@ impl<'a> Place<'a> {
                     .into(),
             );
         }
-        let in_all = lanes.members(|first| of_thread.contains_key(&first)).len();
-        let threads = match in_all > of_thread.len() {
+        let threads = match self.in_all(lanes) > of_thread.len() {
             true => format!("{} at a time", plural(of_thread.len(), "thread")),
-            false => plural(in_all, "thread"),
+            false => plural(of_thread.len(), "thread"),
         };
         Some(Finding {
             id: words.id,
@@ -330,7 +334,7 @@ impl<'a> Place<'a> {
             ),
             evidence("offsets", self.lost.len() as f64, offsets(view, lanes, first)),
         ];
-        let threads = lanes.members(|first| self.lost.contains_key(&first)).len();
+        let threads = self.in_all(lanes);
         if threads > self.lost.len() {
             list.push(evidence(
                 "threads",
@@ -350,111 +354,6 @@ impl<'a> Place<'a> {
         }
         list
     }
-}
-
-/// What the bytes are called.
-fn data(fought: &Fought) -> String {
-    match fought.line.symbol.as_str() {
-        "" => format!("{:#x} (heap or stack)", fought.line.address),
-        symbol => symbol.to_owned(),
-    }
-}
-
-/// Which bytes of the line each thread uses.
-fn offsets(view: &View, lanes: &Lanes, fought: &Fought) -> String {
-    /// Threads that are listed.
-    const LISTED: usize = 8;
-    let mut of_thread: BTreeMap<ThreadId, BTreeMap<(u8, u8), u64>> = BTreeMap::new();
-    for used in &fought.uses {
-        let bytes = (
-            used.offset,
-            used.offset.saturating_add(used.size.saturating_sub(1)),
-        );
-        *of_thread
-            .entry(lanes.first(used.thread))
-            .or_default()
-            .entry(bytes)
-            .or_default() += used.n;
-    }
-    let name = |id: &ThreadId| match view.thread(*id) {
-        Some(thread) if !thread.name.is_empty() => format!("{} ({})", thread.name, thread.tid),
-        Some(thread) => format!("thread {}", thread.tid),
-        None => "a thread".into(),
-    };
-    let most_used = |bytes: &BTreeMap<(u8, u8), u64>| {
-        let most = bytes.iter().max_by_key(|(_, n)| **n);
-        most.map_or((0, 0), |(bytes, _)| *bytes)
-    };
-    let listed = of_thread.iter().take(LISTED).map(|(id, bytes)| {
-        let (first, last) = most_used(bytes);
-        format!("{} most at bytes {first} to {last}", name(id))
-    });
-    let listed: Vec<String> = listed.collect();
-    format!("in the line: {}", listed.join(", "))
-}
-
-/// How a fight is told.
-struct Words {
-    id: &'static str,
-    title: String,
-    cause: Cause,
-}
-
-impl Words {
-    fn of(view: &View, fight: Fight, first: &Fought, site: SiteId) -> Self {
-        let (place, data) = (view.place(Some(site)), data(first));
-        let (id, title, because, why, fix) = match fight {
-            Fight::Atomic if counts_references(view, site) => (
-                "contended-atomic",
-                format!("change the reference count {data} at {place}"),
-                "shared-reference-count",
-                "each copy of a shared pointer and the end of each changes the same count, which goes from processor to processor",
-                format!("pass a reference instead of a copy at {place}, or copy the pointer once per thread and not once per item"),
-            ),
-            Fight::Atomic => (
-                "contended-atomic",
-                format!("change the same atomic {data} at {place}"),
-                "shared-atomic",
-                "every change takes the cache line away from the others, and each waits for it",
-                format!("at {place} count in a variable per thread and add up when it is read (sharding), or add several steps at once"),
-            ),
-            Fight::Plain => (
-                "contended-line",
-                format!("read and write the same bytes of {data} at {place}"),
-                "true-sharing",
-                "data that several threads use and some write goes from processor to processor with each write",
-                format!("at {place} work on a copy per thread and write it back once for many steps"),
-            ),
-            Fight::Neighbours => (
-                "false-sharing",
-                format!("use neighbouring bytes of one cache line, {data}, at {place}"),
-                "false-sharing",
-                "each thread has its own data, but they are in one cache line, which goes from processor to processor with each write",
-                format!("keep the data of {place} of each thread 64 bytes apart (alignas(64), #[repr(align(64))], CachePadded), or in local variables until the end"),
-            ),
-        };
-        let cause = cause(because, why, fix);
-        Self { id, title, cause }
-    }
-}
-
-/// Whether the code is that of a shared pointer.
-fn counts_references(view: &View, site: SiteId) -> bool {
-    const NAMES: [&str; 5] = [
-        "sync::Arc<",
-        "shared_ptr",
-        "_Sp_counted",
-        "shared_count",
-        "Arc::",
-    ];
-    let site = view.model.site(site);
-    let mut frames = site.into_iter().flat_map(|site| &site.frames);
-    // Up to the function that was compiled: whoever called it copied something else.
-    let compiled = frames.clone().position(|frame| !frame.inlined).unwrap_or(0);
-    frames
-        .by_ref()
-        .take(compiled + 1)
-        .any(|frame| NAMES.iter().any(|name| frame.function.contains(name)))
 }
 
 /// Time that threads spend where they exclude one another: a line that is used only there is no fight.

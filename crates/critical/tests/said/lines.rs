@@ -356,65 +356,69 @@ fn a_few_samples_are_no_evidence() {
     assert!(a.findings.is_empty() && a.dismissed.is_empty());
 }
 
-/// Two workers at a time, each for 30 ms, and `frames` pairs of them: a third of what they run is at one atomic, a third at another.
-fn frames(frames: usize) -> (Analysis, f64) {
+/// Pairs of workers, one after the other, each for 30 ms: a third of what they run is at one line, a third at another. What the two
+/// of a pair do there.
+fn pairs(pairs: u64, mut of: [LineUse; 2]) -> Analysis {
     let mut p = ProfileBuilder::new("frames");
     p.cpus(2);
-    let library = |p: &mut ProfileBuilder, name: &str| {
-        let module = p.module(&format!("/opt/lib/{name}.so"));
+    let places = ["copy", "count", "work"].map(|name| {
+        let module = p.module(&format!("/opt/lib/{name}.so")); // each far from the others
         let frame = p.frame_in(module, name, "f.c", 20);
         p.stack(&[frame])
-    };
-    let places = ["copy", "count", "work"].map(|name| library(&mut p, name));
+    });
     let mut s = Schedule::new();
     let mut uses = Vec::new();
-    for frame in 0..frames {
-        for _ in 0..2 {
-            let t = p.thread("w").start("run", "c.c", 1).cpu(ms(30)).id();
-            if frame > 0 {
-                s.starts(t, ms(30) * frame as u64);
+    for pair in 0..pairs {
+        of.reverse(); // who comes next does what the other one did
+        for of in &of {
+            let thread = p.thread("w").start("run", "c.c", 1).cpu(ms(30)).id();
+            if pair > 0 {
+                s.starts(thread, ms(30) * pair);
             }
             for at in places {
-                s.runs(t, at, ms(10));
+                s.runs(thread, at, ms(10));
             }
             uses.extend([0, 1].map(|line| LineUse {
                 line,
-                thread: t,
+                thread,
                 stack: places[line as usize],
-                size: 8,
-                locked: true,
-                reads: true,
-                writes: true,
                 n: 4,
-                ..LineUse::default()
+                ..of.clone()
             }));
         }
     }
-    let n = 8 * frames as u64;
     let line = |address| SharedLine {
         address,
-        samples: n,
-        turns: 3 * n / 8, // the first sample of each thread is none
+        samples: 8 * pairs,
+        turns: 3 * pairs, // the first sample of each thread is none
         ..line()
     };
     let mut profile = p.build();
     s.put_into(&mut profile);
-    let sched = profile.sched.as_mut().unwrap();
-    sched.lines = Some(SharedLines {
-        samples: 3 * n,
+    profile.sched.as_mut().unwrap().lines = Some(SharedLines {
+        samples: 24 * pairs,
         lines: vec![line(0x5000), line(0x6000)],
         uses,
         ..SharedLines::default()
     });
-    let model = Model::build(profile);
-    let a = analysis(&model);
-    let share = a.findings.first().map_or(0.0, |f| f.share_of_thread_time);
-    (a, share)
+    analysis(&Model::build(profile))
+}
+
+/// Of eight bytes.
+fn adds(offset: u8, locked: bool) -> LineUse {
+    LineUse {
+        offset,
+        size: 8,
+        locked,
+        reads: true,
+        writes: true,
+        ..LineUse::default()
+    }
 }
 
 #[test]
 fn threads_that_follow_one_another_count_together() {
-    let (a, _) = frames(50);
+    let a = pairs(50, [adds(0, true), adds(0, true)]);
     let f = only(&a);
     assert_eq!(f.id, "contended-atomic");
     assert!(f.title.starts_with("2 threads at a time"), "{}", f.title);
@@ -426,18 +430,24 @@ fn threads_that_follow_one_another_count_together() {
 }
 
 #[test]
+fn bytes_of_a_thread_that_has_ended_are_free() {
+    let a = pairs(50, [adds(0, false), adds(8, false)]);
+    assert_eq!(ids(&a), ["false-sharing", "false-sharing"]);
+}
+
+#[test]
 fn two_atomics_of_the_same_threads_are_priced_together() {
-    let (a, share) = frames(50);
+    let a = pairs(50, [adds(0, true), adds(0, true)]);
     let f = only(&a);
+    let names = ["copy()", "count()"];
     assert!(
-        f.title.contains("copy()") && f.title.contains("count()"),
+        names.iter().all(|name| f.title.contains(name)),
         "{}",
         f.title
     );
     assert!(f.causes[0].fix.contains("; as well, "), "{:?}", f.causes);
-    // Two thirds of all samples, as far as those of each have their share in what passes there.
-    assert!(share > 0.5, "{share}");
+    // Two thirds of all samples.
+    assert!(f.share_of_thread_time > 0.5, "{}", f.share_of_thread_time);
     // More than the two alone would buy.
-    assert!(f.gain.mid > 1.3, "{:?}", f.gain);
-    assert!(f.gain.high > 2.0, "{:?}", f.gain);
+    assert!(f.gain.mid > 1.3 && f.gain.high > 2.0, "{:?}", f.gain);
 }
