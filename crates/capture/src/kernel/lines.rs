@@ -82,7 +82,7 @@ pub(crate) struct Line {
     pub waits: u64,
     /// Samples after one of another thread, by a thread that had been there before: it came back.
     pub turns: u64,
-    /// Who has been there.
+    /// Who has been there, as far as `uses` tells.
     threads: BTreeSet<ThreadRef>,
     last: Option<ThreadRef>,
 }
@@ -102,12 +102,12 @@ impl Line {
 }
 
 /// All lines of a recording.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Lines {
     /// By image and address.
     all: HashMap<(usize, u64), Line>,
-    /// What is left of [`SPARE`].
-    spare: usize,
+    /// Uses beyond [`USES`] of a line.
+    beyond: usize,
     /// Samples whose instructions could be read.
     pub looked_at: u64,
     /// Samples whose instructions could not.
@@ -120,19 +120,6 @@ pub(crate) struct Lines {
 impl std::hash::Hash for Use {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (self.thread, self.stack, self.offset).hash(state);
-    }
-}
-
-impl Default for Lines {
-    fn default() -> Self {
-        Self {
-            all: HashMap::new(),
-            spare: SPARE,
-            looked_at: 0,
-            unknown: 0,
-            second: 0,
-            spent: 0,
-        }
     }
 }
 
@@ -225,10 +212,10 @@ impl Lines {
             return;
         }
         if line.uses.len() >= USES {
-            let Some(left) = self.spare.checked_sub(1) else {
+            if self.beyond >= SPARE {
                 return;
-            };
-            self.spare = left;
+            }
+            self.beyond += 1;
         }
         line.threads.insert(thread);
         line.uses.insert(used, 1);
@@ -367,7 +354,7 @@ mod tests {
         let line = &lines.shared()[0].1;
         assert_eq!((line.uses.len(), line.turns), (800, 800));
         let mut lines = Lines {
-            spare: 44,
+            beyond: SPARE - 44,
             ..Lines::default()
         };
         pairs(&mut lines);
