@@ -256,6 +256,14 @@ fn lock_place(view: &View, row: &LoopRow) -> Option<String> {
     is_inside(view.model, row.spin, locks).then(|| taker.label())
 }
 
+/// Whether a finding is of the loop in which the Java virtual machine spins for monitors.
+pub(super) fn is_of_monitors(view: &View, found: &Finding) -> bool {
+    let Subject::Loop(id) = found.subject else {
+        return false;
+    };
+    view.sched.loops.get(id.0 as usize).is_some_and(is_monitor)
+}
+
 /// Whether the Java virtual machine spins there for a monitor (`synchronized`) that another thread has.
 fn is_monitor(spin: &SpinLoop) -> bool {
     let mut frames = spin.frames.iter();

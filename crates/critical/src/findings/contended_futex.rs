@@ -13,7 +13,7 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{sign_of_a_lock, LockPlaces, Sign};
+use super::lock_places::{is_for_a_monitor, sign_of_a_lock, LockPlaces, Sign};
 use super::Context;
 use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -42,7 +42,8 @@ const METHOD: &str = "waits for it while few threads worked, gone";
 struct Key {
     /// `None`: of all that share the lock.
     process: Option<ProcessId>,
-    group: GroupId,
+    /// `None`: of all that enter the monitor.
+    group: Option<GroupId>,
     place: PathId,
 }
 
@@ -88,12 +89,12 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         match shared.contains(&(group, place)) {
             true => Key {
                 process: None,
-                group,
+                group: Some(group),
                 place,
             },
             false => Key {
                 process: Some(view.process(off.thread)),
-                group: view.role(off.thread),
+                group: (!is_for_a_monitor(view, off.site)).then(|| view.role(off.thread)),
                 place,
             },
         }
@@ -120,10 +121,10 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             off.is_some_and(|off| is_file_io(off.reason))
         });
         case.in_files += in_files.map(|(_, ns, _)| ns).sum::<f64>();
-        let same_group =
-            kin.of_thread(view, waker) == kin.of_thread(view, off.thread) && waker != off.thread;
+        let of_one_kind = is_for_a_monitor(view, off.site)
+            || kin.of_thread(view, waker) == kin.of_thread(view, off.thread);
         let sign = || sign_of_a_lock(view, off.site, site);
-        if let Some(sign) = same_group.then(sign).flatten() {
+        if let Some(sign) = (of_one_kind && waker != off.thread).then(sign).flatten() {
             case.own += wake.wait_ns as f64;
             match sign {
                 Sign::Library => {
@@ -177,6 +178,14 @@ fn may_be_a_lock(view: &View, object: Option<ObjectId>) -> bool {
         let bare = o.kind == ObjectKind::Futex && o.futex_of.is_none();
         bare || matches!(o.kind, ObjectKind::Unknown | ObjectKind::Cond)
     })
+}
+
+/// Whether a finding is of monitors of Java's.
+pub(super) fn is_of_monitors(view: &View, found: &Finding) -> bool {
+    let Subject::Code(site) = found.subject else {
+        return false;
+    };
+    found.id == "contended-futex" && is_for_a_monitor(view, Some(site))
 }
 
 /// Whether the shown frame is the program's own: a runtime that parks its threads waits for work, not for locks.
@@ -233,7 +242,17 @@ impl Case<'_> {
     fn who(&self, view: &View, key: &Key) -> String {
         let threads = plural(self.waits.threads.len(), "thread");
         if key.process.is_some() {
-            return format!("{threads} of {}", view.group_name(key.group));
+            let roles = self.waits.roles(view);
+            return match key
+                .group
+                .or(roles.first().copied().filter(|_| roles.len() == 1))
+            {
+                Some(group) => format!("{threads} of {}", view.group_name(group)),
+                None => {
+                    let names: Vec<String> = roles.iter().map(|&id| view.group_name(id)).collect();
+                    format!("{threads} of {}", names.join(" and "))
+                }
+            };
         }
         let processes = self.waits.processes(view);
         let name = processes
@@ -346,7 +365,12 @@ impl Case<'_> {
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
-        let site = most(self.waits.sites.clone())?;
+        let mut sites = self.waits.sites.clone();
+        // Where the program enters a monitor tells more than where the virtual machine does.
+        if sites.keys().any(|&site| is_entered(view, site)) {
+            sites.retain(|&site, _| is_entered(view, site));
+        }
+        let site = most(sites)?;
         let released = most(self.wakers.clone());
         let (place, fix) = place(view, site, released);
         let share = self.waits.share(view);
@@ -359,8 +383,13 @@ impl Case<'_> {
                 "own_wakes_ratio",
                 own,
                 format!(
-                    "{} of it was ended by threads of the same kind, at {}",
+                    "{} of it was ended by threads {}, at {}",
                     percent(own),
+                    if key.group.is_some() {
+                        "of the same kind"
+                    } else {
+                        "that left it"
+                    },
                     view.place(released)
                 ),
             ),
@@ -389,7 +418,10 @@ impl Case<'_> {
             evidence: list,
             causes: vec![cause(
                 "contended-futex",
-                "threads of one kind exclude one another",
+                match key.group {
+                    Some(_) => "threads of one kind exclude one another",
+                    None => "threads exclude one another",
+                },
                 library.as_ref().map_or(fix, |calls| calls.fix(&place)),
             )],
             undecided: String::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, ObjectId, OffCpu, ProcessId, SiteId};
+use convoy_model::{Model, ObjectId, OffCpu, ProcessId, SiteId, Waker};
 use convoy_profile::ObjectKind;
 
 use crate::call_path::{path_frames, CallPaths, PathId};
@@ -28,6 +28,9 @@ const UNLOCKS: [&str; 6] = [
     "ObjectMonitor::exit",
     "ObjectMonitor::ExitEpilog",
 ];
+
+/// Of these, where a monitor is left.
+const LEAVES: [&str; 2] = ["ObjectMonitor::exit", "ObjectMonitor::ExitEpilog"];
 
 /// Frames around a wait, from the shown one outwards, in which the functions of waiter and waker are looked for: a guard or a
 /// wrapper is between them.
@@ -103,6 +106,11 @@ fn sign_by_name(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) ->
         return Some(Sign::Library);
     }
     are_a_pair(model, waiter, waker).then_some(Sign::Names)
+}
+
+/// Whether a monitor of Java's is waited for: whoever ends that wait had it, of whatever kind the threads are.
+pub(super) fn is_for_a_monitor(view: &View, site: Option<SiteId>) -> bool {
+    is_in(view.model, site, &AT_THE_THREADS)
 }
 
 /// Whether waiter and waker are in functions of locks.
@@ -235,7 +243,7 @@ fn is_in(model: &Model, site: Option<SiteId>, functions: &[&str]) -> bool {
 /// Words at which a path waits, up to which they are taken for one lock's: one that leads to many locks joins nothing.
 const WORDS: usize = 4;
 
-/// Call paths that wait for locks; those that wait at one word are one.
+/// Call paths that wait for locks; those that wait at one word are one, and those that let a monitor go and get it.
 pub(super) struct LockPlaces<'a> {
     paths: CallPaths<'a>,
     /// Leads to the path that stands for it.
@@ -269,6 +277,17 @@ impl<'a> LockPlaces<'a> {
             };
             for place in places {
                 this.join(first, place);
+            }
+        }
+        // One that is let go where another thread has just got it is entered at both places.
+        for wake in &view.sched.wakes {
+            let (Some(off), Waker::Thread(_, site)) = (view.sched.off(wake.off), wake.waker) else {
+                continue;
+            };
+            if is_case(off) && is_for_a_monitor(view, off.site) && is_in(view.model, site, &LEAVES)
+            {
+                let (entered, left) = (this.paths.of(off.site), this.paths.of(site));
+                this.join(entered, left);
             }
         }
         this

@@ -33,7 +33,8 @@ mod thread_count;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::finding::{Evidence, Finding, Gain, Subject};
+use convoy_model::words::percent;
 use convoy_model::{GroupId, ProcessId, SiteId};
 
 use self::goroutines::Kinds;
@@ -174,6 +175,25 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         }
         _ => true,
     });
+    // Nor is it two things that threads spin for a monitor of Java's before they sleep for it.
+    loops.retain(|spin| {
+        let one = |f: &&mut Finding| {
+            f.gain.mid >= spin.gain.mid
+                && is_worth(f)
+                && contended_futex::is_of_monitors(view, f)
+                && process(f) == process(spin)
+        };
+        let mut of_monitors = findings.iter_mut().filter(one);
+        let of_one = match busy_waiting::is_of_monitors(view, spin) {
+            true => of_monitors.next(),
+            false => None,
+        };
+        if let Some(of_one) = of_one {
+            of_one.evidence.push(spun_before(spin));
+            return false;
+        }
+        true
+    });
     for finding in &mut findings {
         with_loops(&cx, finding, &loops);
     }
@@ -227,6 +247,20 @@ fn with_loops(cx: &Context, imbalance: &mut Finding, loops: &[Finding]) {
             format!("meanwhile, {}", spin.title),
         ));
     }
+}
+
+/// What threads spun for a lock before they slept for it.
+fn spun_before(spin: &Finding) -> Evidence {
+    let ns = spin.evidence.iter().find(|e| e.key == "spinning_ns");
+    let (ns, share) = (ns.map_or(0.0, |e| e.value), spin.share_of_thread_time);
+    evidence(
+        "spinning_ns",
+        ns,
+        format!(
+            "before they sleep they spin for it, {} of the CPU time",
+            percent(share)
+        ),
+    )
 }
 
 /// Two gains that one fix brings: savings add up, as shares of the run.

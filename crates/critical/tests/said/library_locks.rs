@@ -1,6 +1,7 @@
 //! Locks inside of the C library that no agent counts: which waits are for one of them, and what is advised.
 
 use convoy_model::finding::Finding;
+use convoy_model::SpinKind;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -237,6 +238,12 @@ fn functions_that_are_hardly_waited_in_are_not_named() {
 /// Threads of Java that wait for a monitor; of 10 ms that each runs, so many are in functions of the virtual machine. Where the monitor is
 /// taken is known or not, and where it is left is.
 fn monitor(threads: &str, taker: bool, inside: &str, n: u64) -> Option<Finding> {
+    let found = monitors([threads; 4], taker, inside, n, false).into_iter();
+    found.into_iter().find(|f| f.id == "contended-futex")
+}
+
+/// What is said of four threads of these names. What is `inside` may be a loop in which they spin for the monitor.
+fn monitors(threads: [&str; 4], taker: bool, inside: &str, n: u64, is_loop: bool) -> Vec<Finding> {
     let mut p = ProfileBuilder::new("java");
     p.cpus(2).raw().without_agent = true;
     let jvm = p.module("libjvm.so");
@@ -253,28 +260,29 @@ fn monitor(threads: &str, taker: bool, inside: &str, n: u64) -> Option<Finding> 
     ];
     let wait = at(&mut p, &enter, taker);
     let wake = at(&mut p, &["ObjectMonitor::exit(JavaThread*, bool)"], true);
+    let frame = p.frame_in(jvm, inside, "", 0);
     let (inside, work) = (at(&mut p, &[inside], taker), at(&mut p, &[], true));
-    let ids: Vec<u32> = (0..4)
-        .map(|_| {
-            p.thread(threads)
-                .start("thread_native_entry", "", 1)
-                .cpu(1)
-                .id()
-        })
-        .collect();
+    let ids = threads.map(|name| {
+        let thread = p.thread(name).start("thread_native_entry", "", 1);
+        thread.cpu(1).id()
+    });
     let mut s = Schedule::new();
+    let spin = s.spin_loop(SpinKind::Pause, Some(frame));
     for (ix, &t) in ids.iter().enumerate() {
         let lock = Wait::futex(wait, 0x7000 + ix as u64).woken_by(ids[(ix + 1) % 4], wake);
         s.waits(t, lock, ms(1 + 5 * ix as u64));
         for _ in 0..100 {
             for at in 0..10 {
-                s.runs(t, if at < n { inside } else { work }, ms(1));
+                match at < n {
+                    true if is_loop => s.spins(t, inside, spin, ms(1)),
+                    inner => s.runs(t, if inner { inside } else { work }, ms(1)),
+                };
             }
             s.waits(t, lock, ms(10));
         }
     }
-    let found = analysis(&model(p, s)).findings.into_iter();
-    found.into_iter().find(|f| f.id == "contended-futex")
+    let all = analysis(&model(p, s));
+    all.findings.into_iter().chain(all.dismissed).collect()
 }
 
 const SPIN: &str = "ObjectMonitor::try_spin(JavaThread*)";
@@ -310,6 +318,28 @@ fn a_monitor_is_where_it_is_left_if_nobody_knows_where_it_is_taken() {
     );
     let left = "at a monitor (synchronized) that Store.put() Store.java:7 leaves";
     assert!(title(false).contains(left), "{}", title(false));
+}
+
+/// The thread that starts a parallel stream works in it beside those of the pool.
+#[test]
+fn who_leaves_a_monitor_had_it_whatever_the_thread_does_besides() {
+    let kinds = ["starter", "pool", "starter", "pool"];
+    let two = monitors(kinds, true, SPIN, 3, false);
+    let lock = two.iter().find(|f| f.id == "contended-futex");
+    let lock = lock.expect("one lock");
+    assert!(lock.title.starts_with("4 threads of "), "{lock:?}");
+    assert!(lock.title.contains("pool and starter") || lock.title.contains("starter and pool"));
+}
+
+#[test]
+fn spinning_for_a_monitor_is_said_with_it() {
+    let found = monitors(["worker"; 4], true, SPIN, 3, true);
+    let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+    assert!(!ids.contains(&"busy-waiting"), "{ids:?}");
+    let lock = found.iter().find(|f| f.id == "contended-futex");
+    let seen = &lock.expect("said").evidence;
+    let spun = seen.iter().find(|e| e.key == "spinning_ns").expect("seen");
+    assert_eq!(spun.value, 4.0 * 100.0 * 3e6);
 }
 
 #[test]
