@@ -1,5 +1,6 @@
 //! Locks: what waits for them, parking and cache line transfer cost, and what is left without.
 
+mod stuck;
 mod words;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
 use convoy_model::ObjectId;
 
+use self::stuck::leave_stuck;
 use crate::causes::{cause, Case};
 use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks};
 use crate::gain::{predict, Change};
@@ -172,7 +174,16 @@ impl Unit<'_> {
         if self.locks.iter().any(|id| cx.view.locks.guessed(*id)) {
             change.sure = 0.0;
         }
+        let all = (id == "contended-lock").then(|| change.clone());
+        let stuck = self.stuck(cx).filter(|_| all.is_some());
+        if let Some(stuck) = stuck {
+            leave_stuck(&mut change, stuck);
+        }
         let mut gain = predict(cx.view, cx.stations, cx.links, &change);
+        if let Some(all) = all.filter(|_| stuck.is_some()) {
+            let all = predict(cx.view, cx.stations, cx.links, &all);
+            gain.high = gain.high.max(all.high);
+        }
         if let Some(price) = self.unseen_price(cx).filter(|_| id == "contended-lock") {
             let price = predict(cx.view, cx.stations, cx.links, &price);
             gain.high = gain.high.max(price.high);

@@ -222,6 +222,9 @@ impl Unit<'_> {
                 gain.limited_by
             ));
         }
+        if id == "contended-lock" {
+            list.extend(self.of_stuck(cx));
+        }
         if let (Some(c), Some(u)) = (s.hold_contended_ns, s.hold_sampled_ns) {
             let delay: f64 = cx
                 .users(&self.locks)
