@@ -128,11 +128,36 @@ impl<'a> Turns<'a> {
         let links = links.into_iter().take(groups.len()).collect();
         let turns = Self::with(view, groups, links, meet);
         let n = turns.threads.len();
+        if turns.meet && turns.gets_work(view) {
+            return None;
+        }
         // Of very many more than processors it is the number that matters first.
         if n < 2 || (turns.meet && n as f64 > CROWD * view.cpus) {
             return None;
         }
         turns.is_fine(view).then_some(turns)
+    }
+
+    /// Whether others end more of the waits at these places than they do themselves: a pool's threads wait for work there, and who
+    /// gets some tells the next one that there is more.
+    fn gets_work(&self, view: &View) -> bool {
+        let at: BTreeSet<_> = self
+            .links
+            .iter()
+            .flat_map(|link| link.sites.keys())
+            .collect();
+        let mut by = [0.0; 2];
+        for wake in &view.sched.wakes {
+            let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
+            else {
+                continue;
+            };
+            if self.threads.contains(&off.thread) && off.site.is_some_and(|site| at.contains(&site))
+            {
+                by[usize::from(self.groups.contains(&view.role(waker)))] += wake.wait_ns as f64;
+            }
+        }
+        by[0] > by[1]
     }
 
     fn joined(view: &View, parts: Vec<Self>) -> Self {

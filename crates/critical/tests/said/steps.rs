@@ -1,6 +1,6 @@
 //! lock-step, and locks inside of libraries: contended-futex.
 
-use convoy_model::Model;
+use convoy_model::{Model, OffReason};
 use convoy_profile::Reason;
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -80,6 +80,32 @@ fn threads_that_meet_after_each_small_step_are_told() {
     let f = f.expect("lock-step");
     assert!(f.title.contains("meet"), "{}", f.title);
     assert!(!ids(&analysis(&meetings(ms(2)))).contains(&"lock-step"));
+}
+
+/// A pool's threads at the queue that another one fills: who gets something tells the next one that there is more.
+#[test]
+fn threads_that_wait_for_work_at_one_place_do_not_meet() {
+    let said = |filled: u64| {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(4);
+        let pool = workers(&mut p, 2);
+        let io = p.thread("io").start("read", "io.c", 1).cpu(1).id();
+        let (work, take) = (p.site("price", "pool.c", 3), p.site("take", "pool.c", 8));
+        let (put, sleep) = (p.site("put", "pool.c", 5), p.site("call", "io.c", 9));
+        let mut s = Schedule::new();
+        for round in 0..600 {
+            let (one, other) = (pool[round % 2], pool[1 - round % 2]);
+            s.waits(one, Wait::futex(take, 0x7000).woken_by(io, put), filled);
+            s.runs(one, work, us(40));
+            s.waits(other, Wait::futex(take, 0x7000).woken_by(one, take), us(30));
+            s.runs(other, work, us(20));
+            s.waits(io, Wait::new(OffReason::Sleep, sleep), filled);
+            s.runs(io, put, us(40));
+        }
+        ids(&analysis(&model(p, s))).contains(&"lock-step")
+    };
+    assert!(said(us(1)));
+    assert!(!said(us(40)));
 }
 
 #[test]
