@@ -39,6 +39,18 @@ impl Excluded {
         }
     }
 
+    /// Those of another place for the same lock.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.n = self.n.saturating_add(other.n);
+        self.sum += other.sum;
+        self.low += other.low;
+        self.threads.extend(other.threads);
+        add(&mut self.meanwhile, &other.meanwhile);
+        for (site, ns) in other.sites {
+            *self.sites.entry(site).or_default() += ns;
+        }
+    }
+
     /// Several threads wait, and again and again.
     pub(crate) fn is_a_convoy(&self) -> bool {
         self.n >= WAITS && self.threads.len() > 1

@@ -129,7 +129,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             findings.push(finding);
         }
     };
-    add(file_lock::findings(&cx), &mut explained);
+    let file_locks = file_lock::findings(&cx);
+    let worth = file_locks.iter().filter(|found| is_worth(&found.finding));
+    let batched: BTreeSet<SiteId> = worth.flat_map(|found| found.syncs.clone()).collect();
+    let file_locks = file_locks.into_iter().map(|f| (f.groups, f.finding));
+    add(file_locks.collect(), &mut explained);
     let goroutines = goroutine_lock::findings(&cx);
     let fought: Vec<_> = goroutines
         .iter()
@@ -163,7 +167,8 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     });
     // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
     findings.extend(io::findings(&cx).into_iter().filter(|f| {
-        let of_a_lock = site(&f.subject).is_some_and(|site| under_a_lock.contains(&site));
+        let under = |site| under_a_lock.contains(&site) || batched.contains(&site);
+        let of_a_lock = site(&f.subject).is_some_and(under);
         !of_a_lock && function(f).is_none_or(|of| !written.contains(&of))
     }));
     findings.extend(small);

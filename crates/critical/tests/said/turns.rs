@@ -1,9 +1,10 @@
 //! What is a lock, and what hands over work, where only the kernel tells who waits for whom.
 
+use convoy_model::finding::Finding;
 use convoy_model::{Model, OffReason};
 use convoy_profile::{FunctionStart, Reason};
 use convoy_testkit::sched::{Schedule, Wait};
-use convoy_testkit::{ms, ProfileBuilder};
+use convoy_testkit::{ms, us, ProfileBuilder};
 
 use crate::kit::{analysis, ids, model, workers};
 
@@ -155,4 +156,54 @@ fn a_script_that_waits_for_flock_waits_for_a_lock() {
         !script("sleeper").contains(&"contended-file-lock"),
         "it works for nobody"
     );
+}
+
+/// Two processes that take turns with a file: they wait for its lock in two functions, and write it through to the disk under it in
+/// one of them so many times for each wait. Work outside takes as long as in it.
+fn claims(syncs: u64) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("batch");
+    p.cpus(2);
+    let mut s = Schedule::new();
+    let name = s.name("/var/jobs");
+    for one in 0..2 {
+        if one > 0 {
+            p.process("batch");
+        }
+        let (run, sync) = (p.site("run", "b.c", 20), p.site("claim", "b.c", 14));
+        let (claim, give) = (p.site("claim", "b.c", 12), p.site("give", "b.c", 17));
+        s.process(one);
+        let lock = |at| Wait::new(OffReason::Ipc, at).named(name);
+        s.waits(0, lock(claim), us(1 + 500 * u64::from(one)));
+        for _ in 0..100 {
+            s.runs(0, sync, us(100));
+            for _ in 0..syncs {
+                s.waits(0, Wait::new(OffReason::Sync, sync).named(name), us(200));
+            }
+            s.runs(0, run, us(100));
+            s.waits(0, lock(claim), us(300));
+            s.waits(0, lock(give), us(200));
+        }
+    }
+    let mut model = model(p, s);
+    let offs = model.sched.iter_mut().flat_map(|sched| &mut sched.offs);
+    offs.filter(|off| off.reason == OffReason::Ipc)
+        .for_each(|off| off.nr = 73);
+    analysis(&model).findings
+}
+
+#[test]
+fn one_file_has_one_lock_and_what_is_written_under_it_is_said_with_it() {
+    let only = |syncs| {
+        let mut found = claims(syncs);
+        let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+        assert_eq!(ids, ["contended-file-lock"]);
+        found.remove(0)
+    };
+    let (plain, written) = (only(0), only(2));
+    assert!(plain.causes[0].fix.starts_with("less work"), "{plain:?}");
+    assert!(written.causes[0].fix.contains("for many"), "{written:?}");
+    assert!(written.evidence.iter().any(|e| e.key == "sync_ns"));
+    // All that is left at best is 0.8 of what they run outside of it.
+    assert!(written.gain.high > 6.0, "{written:?}");
+    assert!(written.gain.mid > plain.gain.mid, "{written:?}");
 }
