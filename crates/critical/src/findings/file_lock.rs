@@ -25,7 +25,7 @@ const SURE: f64 = 0.2;
 /// For each wait so many times a file is written through to the disk under the lock, if that is what is done under it.
 const SYNCS: f64 = 0.5;
 /// Part of what they run outside of it that is left at best: who sleeps after every short piece finds caches and clocks cold, and
-/// how much of it is outside is sampled.
+/// how much of it is outside is sampled, or counted in ticks.
 const LEFT: f64 = 0.8;
 /// Samples of the threads from which on a share of them means something.
 const SAMPLES: u64 = 30;
@@ -161,7 +161,7 @@ impl Case {
         self.syncs.n as f64 >= SYNCS * self.waits.n as f64
     }
 
-    /// Share of what the threads run that may go with the functions that take the lock.
+    /// Share of what the threads run that is in the functions that take the lock.
     fn share_of_sections(&self, view: &View) -> f64 {
         let functions = self.functions(view);
         let (mut all, mut inside) = (0, 0);
@@ -174,7 +174,7 @@ impl Case {
             }
         }
         match all >= SAMPLES {
-            true => (1.0 - LEFT * (all - inside) as f64 / all as f64).min(NO_WORK),
+            true => (inside as f64 / all as f64).min(NO_WORK),
             false => NO_WORK,
         }
     }
@@ -189,7 +189,8 @@ impl Case {
         let ready: f64 = rows()
             .map(|th| (th.delayed_ns + th.preempted_ns) as f64)
             .sum();
-        let most = switching.most.max(self.share_of_sections(view) * running);
+        let inside = switching.most.max(self.share_of_sections(view) * running);
+        let most = running - LEFT * (running - inside);
         let threads = waits.threads.len() as f64;
         let each = |cpu: f64| ((waits.sum + self.syncs.sum + cpu) / threads).min(view.wall);
         Saving {
