@@ -51,22 +51,24 @@ static __always_inline void read_call(struct task_struct *task, struct call *cal
 	}
 }
 
-/* write() and pwrite64(). */
+/* read(), write() and pwrite64(). */
 #if defined(__TARGET_ARCH_x86)
+#define NR_READ 0
 #define NR_WRITE 1
 #define NR_PWRITE 18
 #else
+#define NR_READ 63
 #define NR_WRITE 64
 #define NR_PWRITE 68
 #endif
 
-/* How much a call writes, in place of the address of it. */
+/* How much a call reads or writes, in place of the address of it. */
 static __always_inline void read_length(struct task_struct *task, struct call *call)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	uint64_t length;
 
-	if (call->nr != NR_WRITE && call->nr != NR_PWRITE)
+	if (call->nr != NR_READ && call->nr != NR_WRITE && call->nr != NR_PWRITE)
 		return;
 #if defined(__TARGET_ARCH_x86)
 	length = regs->dx;

@@ -64,21 +64,23 @@ pub struct Sched {
     pub timeline: Option<Timeline>,
     /// Cache lines that several threads use; `None` = nobody looked.
     pub lines: Option<SharedLines>,
-    /// Samples in calls that write to files.
-    pub writes: Vec<WriteSamples>,
+    /// Samples in calls that read or write files.
+    pub writes: Vec<CallSamples>,
 }
 
-/// Samples of one thread at one place in write() or pwrite64() to one file.
+/// Samples of one thread at one place in read(), write() or pwrite64() of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WriteSamples {
+pub struct CallSamples {
     /// Who.
     pub thread: ThreadId,
     /// Where; `None` = unknown.
     pub site: Option<SiteId>,
     /// To what.
     pub name: Option<NameId>,
-    /// How much the call was to write: bits of the number of bytes.
+    /// How much the call was to read or write: bits of the number of bytes.
     pub size_class: u8,
+    /// Whether it reads.
+    pub reads: bool,
     /// Samples.
     pub n: u64,
 }

@@ -19,10 +19,10 @@ use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Count, Detail, Frame, FunctionStart, Interval, LineUse, Lost, Meta, Object, OffCpu, Pair,
-    Process, Profile, SchedThread, SectionCall, SectionCode, SectionFollow, SectionSample,
-    SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed, Wake,
-    WriteSamples,
+    Bin, CallSamples, Count, Detail, Frame, FunctionStart, Interval, LineUse, Lost, Meta, Object,
+    OffCpu, Pair, Process, Profile, SchedThread, SectionCall, SectionCode, SectionFollow,
+    SectionSample, SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed,
+    Wake,
 };
 
 /// More processes than a machine can have.
@@ -155,7 +155,7 @@ impl Reader {
             SharedLine::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.lines)?,
             LineUse::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.uses)?,
             WRITES => self.sched.writes_head = fixed(&payload)?,
-            WriteSamples::TAG => self.sched_rows(&payload, |sched| &mut sched.writes)?,
+            CallSamples::TAG => self.sched_rows(&payload, |sched| &mut sched.writes)?,
             SECTIONS => self.sections.head = Some(sections_head(&payload)?),
             SectionSite::TAG => self.section_rows(&payload, |of| &mut of.sites)?,
             SectionWord::TAG => self.section_rows(&payload, |of| &mut of.words)?,
@@ -382,7 +382,7 @@ fn section_name(tag: Tag) -> String {
         SharedLine::TAG => SharedLine::NAME,
         LineUse::TAG => LineUse::NAME,
         WRITES => "lengths of writes",
-        WriteSamples::TAG => WriteSamples::NAME,
+        CallSamples::TAG => CallSamples::NAME,
         SECTIONS => "critical sections",
         SectionSite::TAG => SectionSite::NAME,
         SectionWord::TAG => SectionWord::NAME,

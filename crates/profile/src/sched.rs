@@ -75,21 +75,23 @@ pub struct Sched {
     pub timeline: Option<Timeline>,
     /// Cache lines that several threads use; `None` = nobody looked: another machine than x86-64, or no eBPF.
     pub lines: Option<SharedLines>,
-    /// Samples in calls that write to files.
-    pub writes: Vec<WriteSamples>,
+    /// Samples in calls that read or write files.
+    pub writes: Vec<CallSamples>,
 }
 
-/// Samples of one thread at one place in write() or pwrite64() to one file.
+/// Samples of one thread at one place in read(), write() or pwrite64() of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WriteSamples {
+pub struct CallSamples {
     /// Who.
     pub thread: ThreadRef,
     /// Where. 0 = unknown.
     pub stack: StackIx,
     /// To what: file, pipe or socket.
     pub name: Option<NameIx>,
-    /// How much the call was to write: bits of the number of bytes, at most 32.
+    /// How much the call was to read or write: bits of the number of bytes, at most 32.
     pub size_class: u8,
+    /// Whether it reads.
+    pub reads: bool,
     /// Samples.
     pub n: u64,
 }

@@ -8,8 +8,8 @@ use crate::tables::Row;
 use crate::timeline_parts::{Tables, TimelineParts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Bins, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx, ThreadRef,
-    Wake, Waker, WriteSamples,
+    Bin, Bins, CallSamples, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx,
+    ThreadRef, Wake, Waker,
 };
 
 /// Rows as they were found, each with its number in the file.
@@ -177,7 +177,7 @@ pub(crate) struct SchedParts {
     pub(crate) lines: LinesParts,
     /// How many rows of the next there are.
     pub(crate) writes_head: u64,
-    pub(crate) writes: Found<WriteSamples>,
+    pub(crate) writes: Found<CallSamples>,
 }
 
 impl SchedParts {
@@ -326,7 +326,7 @@ impl Known<'_> {
         }
     }
 
-    fn write(&self, row: &mut WriteSamples, names: &Found<String>) -> Verdict {
+    fn write(&self, row: &mut CallSamples, names: &Found<String>) -> Verdict {
         match self.thread(&mut row.thread) {
             Some(process) => {
                 let whole = keep_stack(process, &mut row.stack) & names.translate(&mut row.name);

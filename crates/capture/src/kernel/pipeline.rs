@@ -177,13 +177,13 @@ impl Pipeline {
         }
     }
 
-    fn write(&mut self, ts: u64, tid: u32, stack: StackIx, call: &Call) {
-        let Some(length) = reason::written(call) else {
+    fn file_call(&mut self, ts: u64, tid: u32, stack: StackIx, call: &Call) {
+        let Some(moved) = reason::moved(call) else {
             return;
         };
         let name = self.file_of(ts, tid, call);
         if let (Some(thread), Some(name)) = (self.accounting.thread(tid), name) {
-            self.writes.of_sample(thread, stack, name, length);
+            self.writes.of_sample(thread, stack, name, moved);
         }
     }
 
@@ -316,7 +316,7 @@ impl Sink for Pipeline {
                     self.touch(ts, tid, &touch);
                 }
                 if in_kernel {
-                    self.write(ts, tid, stack, call);
+                    self.file_call(ts, tid, stack, call);
                 }
                 self.accounting.push(&Event::Sample {
                     ts,

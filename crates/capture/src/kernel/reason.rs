@@ -37,13 +37,25 @@ pub(crate) fn descriptor(call: &Call) -> Option<i32> {
     }
 }
 
-/// The length that a sample in a call brings, if it writes; see `cv_bpf_stack` in convoy_bpf.h.
-pub(crate) fn written(call: &Call) -> Option<u32> {
-    let writes = match ARCH {
-        Arch::X86_64 => matches!(call.nr, 1 | 18),
-        Arch::Aarch64 => matches!(call.nr, 64 | 68),
+/// What a call was to read or write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// Bytes.
+    pub(crate) length: u32,
+    pub(crate) reads: bool,
+}
+
+/// What a sample in a call brings, if it reads or writes; see `cv_bpf_stack` in convoy_bpf.h.
+pub(crate) fn moved(call: &Call) -> Option<Moved> {
+    let reads = match (ARCH, call.nr) {
+        (Arch::X86_64, 0) | (Arch::Aarch64, 63) => true,
+        (Arch::X86_64, 1 | 18) | (Arch::Aarch64, 64 | 68) => false,
+        _ => return None,
     };
-    writes.then_some(call.arg1)
+    Some(Moved {
+        length: call.arg1,
+        reads,
+    })
 }
 
 /// Whether a thread in the kernel is there only to give way, to ask the time or to look whether something has

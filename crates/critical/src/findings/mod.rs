@@ -158,12 +158,14 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let function = |f: &Finding| view.shown(site(&f.subject)?).map(|frame| frame.key());
     let futexes = findings.iter().filter(|f| f.id == "contended-futex");
     let small = small_writes::findings(&cx, &futexes.filter_map(function).collect());
-    let worth = small.iter().filter(|f| is_worth(f));
-    let written: BTreeSet<_> = worth.filter_map(function).collect();
+    let worth = small.iter().filter(|(_, f)| is_worth(f));
+    let written: BTreeSet<_> = worth.flat_map(|(of, _)| of).collect();
     // What they buy more of is the lock that they are made under.
     findings.retain(|of_lock| {
-        let mut better = small.iter().filter(|f| f.gain.mid >= of_lock.gain.mid);
-        of_lock.id != "contended-futex" || !better.any(|f| function(f) == function(of_lock))
+        let mut better = small.iter().filter(|(_, f)| f.gain.mid >= of_lock.gain.mid);
+        let same = function(of_lock);
+        of_lock.id != "contended-futex"
+            || !better.any(|(of, _)| same.is_some_and(|at| of.contains(&at)))
     });
     // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
     findings.extend(io::findings(&cx).into_iter().filter(|f| {
@@ -171,7 +173,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         let of_a_lock = site(&f.subject).is_some_and(under);
         !of_a_lock && function(f).is_none_or(|of| !written.contains(&of))
     }));
-    findings.extend(small);
+    findings.extend(small.into_iter().map(|(_, finding)| finding));
     let mut loops = busy_waiting::findings(&cx);
     // What goroutines spin for a lock is part of what it costs.
     loops.retain(|found| match found.subject {

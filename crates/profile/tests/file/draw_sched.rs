@@ -65,13 +65,14 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
     s
 }
 
-fn written(r: &mut Random, processes: &[Process], names: usize) -> WriteSamples {
+fn written(r: &mut Random, processes: &[Process], names: usize) -> CallSamples {
     let (thread, stack) = place(r, processes);
-    WriteSamples {
+    CallSamples {
         thread,
         stack,
         name: some_index(r, names),
         size_class: r.below(33) as u8,
+        reads: r.flag(),
         n: r.number(),
     }
 }

@@ -7,8 +7,8 @@ use super::timeline::Places;
 use super::Names;
 use crate::build::shown_loop;
 use crate::{
-    LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched, SchedThread,
-    SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker, WriteSamples,
+    CallSamples, LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched,
+    SchedThread, SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker,
 };
 
 /// No recording has more samples of one place: a damaged file may say so, and sums are made of them.
@@ -205,12 +205,13 @@ impl Joiner<'_> {
         })
     }
 
-    fn write(&self, row: profile::WriteSamples) -> Option<WriteSamples> {
-        Some(WriteSamples {
+    fn write(&self, row: profile::CallSamples) -> Option<CallSamples> {
+        Some(CallSamples {
             thread: self.names.thread(row.thread)?,
             site: self.names.site(row.thread.process, row.stack),
             name: self.file(row.name),
             size_class: row.size_class,
+            reads: row.reads,
             n: row.n.min(SAMPLES_MAX),
         })
     }
