@@ -25,6 +25,8 @@ pub(crate) struct Loss {
     pub(crate) without: f64,
     /// Wall time in which CPUs were short.
     pub(crate) short: f64,
+    /// CPU time that may be taken for work by bad luck, as it is sampled.
+    pub(crate) luck: f64,
 }
 
 /// The loss of all loops together.
@@ -37,11 +39,14 @@ pub(crate) fn loss(view: &View) -> Loss {
     let luck = (work * view.sched.sample_period_ns as f64).sqrt();
     let scaled = |work: f64| if raw > 0.0 { work / raw } else { 0.0 };
     let (few, mid, many) = (
-        scaled((work - luck).max(0.0)),
+        scaled((work - 2.0 * luck).max(0.0)),
         scaled(work + luck),
         scaled(work + 2.0 * luck),
     );
-    let mut loss = Loss::default();
+    let mut loss = Loss {
+        luck: 2.0 * luck,
+        ..Loss::default()
+    };
     for piece in bins() {
         loss.least += piece.lost(many, 1.0);
         loss.expected += piece.lost(mid, piece.working.max(1.0));

@@ -1,5 +1,7 @@
 //! Threads that wait on the processor.
 
+mod waits;
+
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,17 +30,20 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let loss = loss(cx.view);
     let burnt = cx.rows.loops.iter().map(|row| row.running_ns as f64).sum();
     let found = spinners(cx).into_iter().filter(|s| s.row.share >= SHARE);
-    found
-        .filter_map(|spinners| finding(cx, &spinners, burnt, &loss))
+    waits::together(cx.view, found.collect())
+        .iter()
+        .filter_map(|spinners| finding(cx, spinners, burnt, &loss))
         .collect()
 }
 
-/// Threads that wait in the same code.
+/// Threads that wait in the same code, or for one another.
 struct Spinners {
     /// All of them, with the loop and the group of most: rows come in that order.
     row: LoopRow,
     /// Threads of each group; one may be in several loops.
     threads: BTreeMap<(ProcessId, GroupId), usize>,
+    /// Where else they wait, most first; what is the same wait, but not the same code.
+    elsewhere: Vec<LoopRow>,
 }
 
 /// What makes loops the same code: one loop in all processes of a program, or all functions of a library that are known to poll.
@@ -58,6 +63,7 @@ fn spinners(cx: &Context) -> Vec<Spinners> {
                 new.insert(Spinners {
                     row: row.clone(),
                     threads: BTreeMap::from([((row.process, row.group), row.threads)]),
+                    elsewhere: Vec::new(),
                 });
             }
             Entry::Occupied(known) => known.into_mut().add(row),
@@ -102,7 +108,14 @@ impl Spinners {
                 let (threads, n) = (plural(self.row.threads, "thread"), processes.len());
                 format!("{threads} of {n} processes of {}", process.name)
             }
-            None => view.group_name(self.row.group),
+            None => {
+                let mut groups = vec![self.row.group];
+                let others = self.elsewhere.iter().map(|row| row.group);
+                groups.extend(others.filter(|group| *group != self.row.group));
+                groups.dedup();
+                let names = groups.into_iter().map(|group| view.group_name(group));
+                names.collect::<Vec<_>>().join(" and ")
+            }
         }
     }
 }
@@ -112,7 +125,9 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
     let lock = lock_place(view, row);
-    let place = lock.clone().unwrap_or_else(|| place(view, row, spin));
+    let place = lock
+        .clone()
+        .unwrap_or_else(|| waits::places(view, spinners, place(view, row, spin)));
     let mut saving = saving(view, row, burnt, loss);
     if is_monitor(spin) {
         without_monitor(view, row, &mut saving);
@@ -174,6 +189,20 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
             ),
         ));
     }
+    list.extend(spinners.elsewhere.iter().filter_map(|row| {
+        let spin = view.sched.loops.get(row.spin.0 as usize)?;
+        Some(evidence(
+            "elsewhere_ns",
+            row.running_ns as f64,
+            format!(
+                "{} of it in {} ({}): {}",
+                duration(row.running_ns as f64),
+                self::place(view, row, spin),
+                view.group_name(row.group),
+                spin.evidence
+            ),
+        ))
+    }));
     Some(Finding {
         id: "busy-waiting",
         subject: Subject::Loop(row.spin),
@@ -216,7 +245,7 @@ fn saving(view: &View, row: &LoopRow, burnt: f64, loss: &Loss) -> Saving {
         expected: loss.expected * relief,
         most: loss.most * relief,
         sure: 0.0,
-        ..Saving::default()
+        cpu: (0.0, loss.luck * relief),
     };
     let least = Saving {
         expected: loss.least * relief,

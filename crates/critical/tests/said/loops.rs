@@ -126,6 +126,65 @@ fn loops_of_one_library_that_are_not_known_are_told_apart() {
     assert_eq!(both(same), 1);
 }
 
+/// Threads of one process, of which each spins in its own loop for a third of the time, if it has one, on two processors.
+fn on_two_processors(threads: &[(&str, Option<&'static str>)]) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("feed");
+    p.cpus(2);
+    let mut s = Schedule::new();
+    let work = p.site("work", "a.c", 1);
+    for (n, (name, function)) in threads.iter().enumerate() {
+        let t = p.thread(name).start(name, "a.c", 2).cpu(1).id();
+        for _ in 0..10 {
+            if let Some(function) = function {
+                let module = p.module("feed");
+                let frame = p.frame_in(module, function, "ring.c", n as u32);
+                let (stack, spin) = (
+                    p.stack(&[frame]),
+                    s.spin_loop(SpinKind::Polling, Some(frame)),
+                );
+                s.spins(t, stack, spin, ms(5));
+            }
+            s.runs(t, work, ms(10));
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let all = &mut profile.sched.as_mut().expect("was put there").loops;
+    for (spin, n) in all.iter_mut().zip(0..) {
+        (spin.lo, spin.hi) = (n / 10 * 0x100, n / 10 * 0x100 + 0x10);
+    }
+    let a = analysis(&Model::build(profile));
+    let all = a.findings.into_iter().chain(a.dismissed);
+    all.filter(|f| f.id == "busy-waiting").collect()
+}
+
+#[test]
+fn threads_that_spin_for_one_another_are_one_wait() {
+    let (feeds, takes) = (("feed", Some("publish")), ("take", Some("next_tick")));
+    let found = on_two_processors(&[feeds, takes, takes]);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let title = &found[0].title;
+    let said = ["publish()", " and next_tick()", " and take"];
+    assert!(said.iter().all(|said| title.contains(said)), "{title}");
+    let of = |key: &str| found[0].evidence.iter().filter(|e| e.key == key).count();
+    assert_eq!(
+        (of("spinning_ns"), of("elsewhere_ns")),
+        (1, 2),
+        "{found:#?}"
+    );
+    // Where others work that do not spin, it may be them that each waits for: then it is told by the data.
+    let works = ("render", None);
+    assert_eq!(on_two_processors(&[feeds, takes, works]).len(), 2);
+    let (push, pop) = (
+        ("feed", Some("Ring<64>::push(int)")),
+        ("take", Some("Ring<64>::pop()")),
+    );
+    assert_eq!(on_two_processors(&[push, pop, works]).len(), 1);
+    // The same threads at two places.
+    let again = ("take", Some("last_tick"));
+    assert_eq!(on_two_processors(&[takes, again, works]).len(), 1);
+}
+
 #[test]
 fn a_thread_in_several_loops_counts_once_and_threads_of_two_groups_add_up() {
     let burnt = |threads: &[&str]| {

@@ -111,7 +111,7 @@ fn where_all_spin_the_work_that_is_left_says_what_the_fix_buys() {
     }
     let a = analysis(&model(p, s));
     let f = a.findings.iter().find(|f| f.id == "busy-waiting").unwrap();
-    // A fifth of the CPU time is work: five times at most.
-    assert!(f.gain.high > 3.5 && f.gain.high < 5.5, "{:?}", f.gain);
+    // A fifth of the CPU time is work: five times at most, as far as some seventy samples of it tell.
+    assert!(f.gain.high > 4.9 && f.gain.high < 6.8, "{:?}", f.gain);
     assert!(f.gain.mid > 1.8 && f.gain.low > 1.2, "{:?}", f.gain);
 }
