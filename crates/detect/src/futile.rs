@@ -22,6 +22,10 @@ use crate::Context;
 const FUTILE: f64 = 0.5;
 /// Of them, per second of the run: fewer cost nothing to speak of.
 const FUTILE_HZ: f64 = 1000.0;
+/// Of the time in the kernel, and of that in the functions of locks, what can be expected to go.
+const NO_WORK: f64 = 0.9;
+/// Samples from which on a share of them means something.
+const SAMPLES: f64 = 30.0;
 /// A signal instead of a broadcast may wake the wrong thread, if they wait for different things.
 const SURE: f64 = 0.3;
 
@@ -64,21 +68,35 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
     for (i, n) in &broadcasts {
         weights[*i] += futile * *n as f64 / all as f64;
     }
-    let in_kernel = kernel_share(view, &weights);
+    let in_kernel = NO_WORK * kernel_share(view, &weights);
+    let of_wakers = sampled(cx, &|i| broadcasts.contains_key(&i));
+    let of_woken = sampled(cx, &|i| woken.contains_key(&i));
+    let share = futile / waits;
     let mut change = Change::none(view);
     change.sure = SURE;
-    for ((delta, thread), n) in change.deltas.iter_mut().zip(&view.threads).zip(&weights) {
+    for (i, delta) in change.deltas.iter_mut().enumerate() {
+        let of = match broadcasts.contains_key(&i) {
+            true => of_wakers,
+            false => of_woken,
+        };
+        // What they run in the functions of locks and conditions is no work: of that as much goes as is for nothing.
+        let goes = of.map_or(0.0, |of| share * of);
+        let most = [
+            in_kernel,
+            in_kernel.max(NO_WORK * goes),
+            in_kernel.max(goes),
+        ];
         // To wake and to be woken, and the same again for the mutex: all that are woken at once want it.
-        for (sum, park) in delta.overhead.iter_mut().zip(PARK_NS) {
-            *sum = (n * park).min(0.9 * in_kernel * thread.cpu);
+        for ((sum, park), most) in delta.overhead.iter_mut().zip(PARK_NS).zip(most) {
+            *sum = (weights[i] * park).min(most * view.threads[i].cpu);
         }
     }
     wait_less(cx, uses, &mut change);
+    queue_less(cx, &broadcasts, &mut change);
     let broadcast = uses.iter().copied();
     let broadcast = broadcast.filter(|u| u.op == Some(Op::CondBroadcast));
     let here = place_of(view, site_with_most(broadcast, |u| u.calls));
     let of_calls = waits / calls.max(1) as f64;
-    let share = futile / waits;
     Some(Finding {
         id: "futile-wakeups",
         subject: Subject::Object(event.object),
@@ -119,6 +137,22 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
     })
 }
 
+/// Share of what these threads run that is in functions of locks and conditions, their system calls included; `None` with too few
+/// samples.
+fn sampled(cx: &Context, of: &dyn Fn(usize) -> bool) -> Option<f64> {
+    let view = cx.view;
+    let (mut all, mut there) = (0.0, 0.0);
+    for (slice, site) in view.model.samples() {
+        if view.thread(slice.thread).is_some_and(of) {
+            all += slice.n as f64;
+            if site.is_some_and(|site| site.sync.is_some()) {
+                there += slice.n as f64;
+            }
+        }
+    }
+    (all >= SAMPLES).then(|| there / all)
+}
+
 /// Those who wait here wait for one another, and for the wake-ups between: with less to run at the same parallelism, all get on
 /// faster in proportion.
 fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
@@ -135,6 +169,24 @@ fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
     for (i, waited) in waited {
         let delta = &mut change.deltas[i];
         delta.wait = waited.min((less - delta.overhead[1]).max(0.0));
+    }
+}
+
+/// Who wakes all the others queues behind them for a CPU: the less they run for nothing, the less. At best all that it is off
+/// the CPUs goes with them, for not all of it is counted as queueing.
+fn queue_less(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Change) {
+    let threads = &cx.view.threads;
+    let running: f64 = threads.iter().map(|thread| thread.cpu).sum();
+    let goes = [0, 1, 2].map(|v| {
+        let gone: f64 = change.deltas.iter().map(|delta| delta.overhead[v]).sum();
+        (gone / running.max(1.0)).min(1.0)
+    });
+    for &i in broadcasts.keys() {
+        let (thread, delta) = (&threads[i], &mut change.deltas[i]);
+        // A wait has queueing in it.
+        let counted = (thread.run_delay - delta.wait).max(0.0);
+        let all = (thread.run_delay + thread.off - delta.wait).max(0.0);
+        delta.queue = [goes[0] * counted, goes[1] * counted, goes[2] * all];
     }
 }
 

@@ -164,6 +164,11 @@ fn nobody_starves_if_the_others_have_their_own_end_or_wait_as_well() {
 
 /// Eight threads that wait so often on a condition variable that is broadcast, and take its mutex so often.
 fn waiters(waits: u64, taken: u64) -> ProfileBuilder {
+    waiters_before(waits, taken, 0)
+}
+
+/// The same, behind which the one that broadcasts queues for a CPU.
+fn waiters_before(waits: u64, taken: u64, queues: u64) -> ProfileBuilder {
     let mut b = ProfileBuilder::new("app");
     b.cpus(2).wall(s(1));
     let (lock, cond) = (b.mutex("lock"), b.cond("there"));
@@ -181,8 +186,9 @@ fn waiters(waits: u64, taken: u64) -> ProfileBuilder {
     let producer = b
         .thread("producer")
         .start("producer", "app.c", 2)
-        .cpu(ms(800))
-        .sys(ms(600))
+        .cpu(ms(800) - queues)
+        .sys(ms(600) - queues)
+        .run_delay(queues)
         .id();
     b.acquires(producer, lock, put, 10_000);
     b.op(producer, cond, put, Op::CondBroadcast, 10_000);
@@ -196,6 +202,18 @@ fn who_waits_again_without_letting_the_mutex_go_was_woken_for_nothing() {
     assert!(low >= 1.0 && mid > 1.1 && high > mid, "{low} {mid} {high}");
     let text = finding.map(|f| f.causes[0].fix.clone()).unwrap_or_default();
     assert!(text.contains("put() app.c:9"), "{text}");
+}
+
+#[test]
+fn who_wakes_them_all_no_longer_queues_behind_them() {
+    let of = |queues| {
+        let finding = found(waiters_before(10_000, 1250, queues), "futile-wakeups");
+        gain(finding.as_ref())
+    };
+    // 0.3 s of its second go on a CPU or before one: of the latter as much as goes of what all run.
+    let (on, before) = (of(0), of(ms(300)));
+    assert!(before.1 > 0.9 * on.1, "{on:?} {before:?}");
+    assert!(before.2 > 1.5 && before.0 <= before.1, "{on:?} {before:?}");
 }
 
 /// Eight threads that wait for their turns, half of whose processor time is wake-ups for nothing; beside one that computes all the

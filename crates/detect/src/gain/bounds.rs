@@ -91,6 +91,8 @@ pub(crate) struct Load {
     pub lost: [f64; 3],
     /// CPU time that becomes sleeping.
     pub freed: f64,
+    /// Queueing for a CPU that goes with what is taken away, low, mid, high.
+    pub queue: [f64; 3],
     /// Share of the time taken away from the thread that loses most of those that live longest.
     pub longest_loss: f64,
 }
@@ -157,12 +159,13 @@ impl Window {
                 load.freed += d.freed;
                 for (v, x) in d.overhead.into_iter().enumerate() {
                     load.overhead[v] += x;
-                    load.lost[v] += (d.wait + x).min(t.life);
+                    load.queue[v] += d.queue[v];
+                    load.lost[v] += (d.wait + x + d.queue[v]).min(t.life);
                 }
                 if t.life >= 0.95 * longest {
                     load.longest_loss = load
                         .longest_loss
-                        .max(((d.wait + d.overhead[2]) / t.life).min(1.0));
+                        .max(((d.wait + d.overhead[2] + d.queue[2]) / t.life).min(1.0));
                 }
             }
             if load.life > 0.0 {
@@ -183,7 +186,8 @@ impl Window {
             for l in &mut self.loads {
                 // A wait has queueing for a CPU in it.
                 let outside = (l.life - l.cpu - (l.wait - l.spin)).max(0.0);
-                let delay = relief.min(1.0) * l.run_delay.min(outside);
+                let queues = (l.run_delay.min(outside) - l.queue[v]).max(0.0);
+                let delay = relief.min(1.0) * queues;
                 l.lost[v] = (l.lost[v] + delay).min(l.life);
                 if v == HIGH {
                     l.longest_loss = (l.longest_loss + delay / l.life).min(1.0);

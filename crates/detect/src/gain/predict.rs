@@ -21,6 +21,8 @@ pub(crate) struct Delta {
     pub overhead: [f64; 3],
     /// Spinning that turns into sleeping: the thread gets no faster, but a CPU is free.
     pub freed: f64,
+    /// Queueing for a CPU behind what goes: pessimistic, expected, optimistic.
+    pub queue: [f64; 3],
 }
 
 impl Delta {
@@ -144,6 +146,7 @@ impl Prediction<'_> {
         let wait = sum(&|l| l.wait - l.spin);
         let gone_cpu = sum(&|l| l.spin + l.freed + l.overhead[MID]);
         let freed = sum(&|l| l.freed);
+        let queue = sum(&|l| l.queue[MID]);
         let delay = (1.0 - cpu - run_delay).max(0.0);
         let others_cpu =
             (w.cpu_after(MID) / w.length - threads * (cpu - gone_cpu).max(0.0)).max(0.0);
@@ -181,7 +184,7 @@ impl Prediction<'_> {
                 &holds,
             );
             let run_delay_after =
-                after.cpu_delay + (run_delay - before.cpu_delay).clamp(0.0, run_delay);
+                after.cpu_delay + (run_delay - before.cpu_delay - queue).clamp(0.0, run_delay);
             let lock_waits: f64 = next
                 .iter()
                 .enumerate()
