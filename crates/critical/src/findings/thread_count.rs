@@ -1,13 +1,17 @@
 //! Too many or too few threads for the CPUs.
 
+use std::collections::BTreeSet;
+
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
-use convoy_model::{OffReason, Waker};
+use convoy_model::{OffReason, ThreadId, Waker};
 
 use super::lock_places::lets_go;
 use super::Context;
-use crate::gain::{Saving, SWITCH_NS};
+use crate::gain::{Saving, NO_WORK, SWITCH_NS};
+use crate::switching::SyncSamples;
 use crate::text::{cause, evidence};
+use crate::view::View;
 
 /// Threads that are at work for this share of the run use what they could use.
 const ALL_BUSY: f64 = 0.9;
@@ -87,6 +91,13 @@ fn too_many(cx: &Context) -> Option<Finding> {
         return None;
     }
     let ratio = |saved: f64| view.wall / (view.wall - saved).max(0.5 * view.wall);
+    // The waits between go as well, at best: what is left is what they run outside of the functions that wait, wake and lock.
+    let work = view.cpu_work - handing_over(view).min(NO_WORK * view.cpu_work);
+    let bound = match ratio(expected) >= view.t.gain_mid {
+        true => view.wall / (work / view.cpus).clamp(0.1 * view.wall, view.wall),
+        // Where few switches are due to them, most of that has other reasons.
+        false => 1.0,
+    };
     Some(Finding {
         id: "too-many-threads",
         subject: Subject::Run,
@@ -120,8 +131,8 @@ fn too_many(cx: &Context) -> Option<Finding> {
         gain: convoy_model::finding::Gain {
             low: 1.0,
             mid: ratio(expected),
-            high: ratio(most),
-            method: "switches at 5 to 10 us each".into(),
+            high: ratio(most).max(bound),
+            method: "switches at 5 to 10 us each; at most, all that the threads run in functions that wait, wake and lock".into(),
             limited_by: "CPUs".into(),
         },
         share_of_thread_time: delayed / active.max(1.0),
@@ -131,7 +142,18 @@ fn too_many(cx: &Context) -> Option<Finding> {
     })
 }
 
-/// Times that a worker was woken by a thread of its own group, at a barrier or a queue. From a lock does not count: two threads
+/// CPU time of the workers that samples show in functions that wait, wake and lock.
+fn handing_over(view: &View) -> f64 {
+    let shares = SyncSamples::of(view.model).shares(&view.workers, &BTreeSet::new());
+    let of = |(id, (_, share)): (&ThreadId, &(f64, f64))| {
+        view.threads
+            .get(id)
+            .map_or(0.0, |th| share * th.cpu_work_ns() as f64)
+    };
+    shares.iter().map(of).sum()
+}
+
+/// Times that a worker was woken by a thread of its own process, at a barrier or a queue. From a lock does not count: two threads
 /// hand it over as often as four do.
 fn own_wakes(cx: &Context) -> f64 {
     let view = cx.view;
@@ -141,7 +163,7 @@ fn own_wakes(cx: &Context) -> f64 {
             continue;
         };
         let worker = view.workers.contains(&off.thread) && off.reason == OffReason::Futex;
-        if !worker || view.role(off.thread) != view.role(waker) {
+        if !worker || view.process(off.thread) != view.process(waker) {
             continue;
         }
         if !lets_go(view, off, site) {

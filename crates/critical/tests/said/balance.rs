@@ -305,7 +305,7 @@ fn threads_that_give_way_all_the_time_are_not_too_many() {
 /// threads, but they would hand over a lock as often.
 #[test]
 fn threads_that_hand_over_a_lock_are_not_too_many() {
-    let wakes_at = |lock: bool| {
+    let wakes_at = |lock: bool, fed: bool| {
         let mut p = ProfileBuilder::new("app");
         p.cpus(2);
         let (work, meet) = (p.site("work", "a.c", 10), p.site("meet", "a.c", 20));
@@ -318,9 +318,12 @@ fn threads_that_hand_over_a_lock_are_not_too_many() {
         let threads: Vec<_> = (0..4)
             .map(|_| p.thread("w").start("work", "a.c", 1).cpu(1).id())
             .collect();
+        let main = p.thread("main").start("main", "a.c", 30).cpu(1).id();
         let mut s = Schedule::new();
+        s.runs(main, work, ms(1));
         for (at, &t) in threads.iter().enumerate() {
-            let wait = || Wait::futex(meet, addr).woken_by(threads[(at + 1) % 4], meet);
+            let by = if fed { main } else { threads[(at + 1) % 4] };
+            let wait = || Wait::futex(meet, addr).woken_by(by, meet);
             for _ in 0..100 {
                 s.runs(t, work, ms(5)).waits(t, wait(), ms(1));
                 s.queues(t, work, ms(4));
@@ -333,8 +336,9 @@ fn threads_that_hand_over_a_lock_are_not_too_many() {
         }
         Model::build(profile)
     };
-    assert!(ids(&analysis(&wakes_at(false))).contains(&"too-many-threads"));
-    assert!(!ids(&analysis(&wakes_at(true))).contains(&"too-many-threads"));
+    assert!(ids(&analysis(&wakes_at(false, false))).contains(&"too-many-threads"));
+    assert!(ids(&analysis(&wakes_at(false, true))).contains(&"too-many-threads"));
+    assert!(!ids(&analysis(&wakes_at(true, false))).contains(&"too-many-threads"));
 }
 
 /// Three that ask wait for a pool of one thread that works all the time.
