@@ -15,13 +15,16 @@ const LONG_NS: f64 = 2e6;
 const TIMES: f64 = 20.0;
 /// Idle while threads wait, as a share of one CPU over the run.
 const IDLE: f64 = 0.15;
+/// Where more events than this share were lost, a thread that has gone may seem to wait.
+const LOST: f64 = 0.01;
 /// How much of it the work can use is not known, nor whether the limit can go.
 const EXPECTED: f64 = 0.9;
 const SURE: f64 = 0.4;
 
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
-    if !view.cpus.is_finite() {
+    let quality = &cx.rows.quality;
+    if !view.cpus.is_finite() || quality.lost_events as f64 > LOST * quality.events as f64 {
         return None;
     }
     let workers = || view.workers.iter().filter_map(|id| view.threads.get(id));

@@ -6,7 +6,7 @@ use convoy_testkit::{ms, ProfileBuilder};
 use crate::kit::analysis;
 
 /// Two threads take turns on one of two CPUs, 500 times, for so long each; other programs have this share of the machine.
-fn turns(step_ms: u64, others: f64) -> Option<(f64, f64)> {
+fn turns(step_ms: u64, others: f64, lost: u64) -> Option<(f64, f64)> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
     let work = p.site("work", "a.c", 10);
@@ -24,6 +24,10 @@ fn turns(step_ms: u64, others: f64) -> Option<(f64, f64)> {
         th.preempted_ns = std::mem::take(&mut th.delayed_ns);
         th.preemptions = 250;
     }
+    sched.lost.push(convoy_profile::Lost {
+        events: lost,
+        ..Default::default()
+    });
     let cpus_ns = 2 * (profile.meta.end_ns - profile.meta.start_ns);
     profile.meta.others_ns = (others * cpus_ns as f64) as u64;
     let a = analysis(&convoy_model::Model::build(profile));
@@ -33,8 +37,13 @@ fn turns(step_ms: u64, others: f64) -> Option<(f64, f64)> {
 
 #[test]
 fn threads_that_share_a_cpu_while_another_is_idle_are_kept_off_it() {
-    let (low, high) = turns(4, 0.0).expect("pinned, or a quota");
+    let (low, high) = turns(4, 0.0, 1).expect("pinned, or a quota");
     assert!(low > 1.2 && (high - 2.0).abs() < 0.05, "{low} {high}");
-    assert_eq!(turns(4, 0.5), None, "others have the other one");
-    assert_eq!(turns(1, 0.0), None, "the scheduler is about to move them");
+    assert_eq!(turns(4, 0.5, 1), None, "others have the other one");
+    assert_eq!(turns(4, 0.0, 1000), None, "who knows who runs");
+    assert_eq!(
+        turns(1, 0.0, 1),
+        None,
+        "the scheduler is about to move them"
+    );
 }
