@@ -55,11 +55,12 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         ..Meta::default()
     };
     meta.machine.cpus_allowed = cpus_allowed(Pid::from_raw(first as i32));
-    let tier = Tier::for_running(options.scheduler, options.sampling, &pids).map_err(failed)?;
+    let tier =
+        Tier::for_running(options.scheduler, options.sched_sample_ns, &pids).map_err(failed)?;
     let warnings = tier.warnings();
     meta.start_ns = clock.now_ns();
     let busy = Busy::now();
-    let (listener, scheduler) = tier.listen(options.sampling, options.timeline_intervals);
+    let (listener, scheduler) = tier.listen(options.sched_sample_ns, options.timeline_intervals);
     let Some(listener) = listener else {
         return Err(failed(Trouble::new(
             "the scheduler's events cannot be had here",

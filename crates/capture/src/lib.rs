@@ -48,7 +48,7 @@ pub use command::{Command, Program};
 pub use elf_check::Elf;
 pub use error::{Error, ErrorKind, Refusal, Trouble};
 pub use interrupt::Interrupt;
-pub use kernel::{Sampling, Scheduler};
+pub use kernel::Scheduler;
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use sections::{Diagnose, Site};

@@ -15,7 +15,7 @@ use crate::clock::{realtime_ns, Clock};
 use crate::collect::collect;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, Trouble};
-use crate::kernel::{self, Listener, Sampling, Scheduler, Tier};
+use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::machine;
 use crate::others::Busy;
@@ -43,8 +43,8 @@ pub struct Options {
     pub force: bool,
     /// Where scheduler events come from.
     pub scheduler: Scheduler,
-    /// How often a processor's instruction pointer is sampled.
-    pub sampling: Sampling,
+    /// CPU time between two samples of a processor's instruction pointer, nanoseconds.
+    pub sched_sample_ns: u64,
     /// Intervals of the timeline kept at most; 0 = no timeline.
     pub timeline_intervals: u32,
     /// Look into critical sections.
@@ -61,7 +61,7 @@ impl Default for Options {
             session_parent: None,
             force: false,
             scheduler: Scheduler::Auto,
-            sampling: Sampling::default(),
+            sched_sample_ns: 3_000_000,
             timeline_intervals: 500_000,
             diagnose: None,
         }
@@ -133,10 +133,10 @@ impl Recorder {
     /// cannot run or be recorded; then nothing was started.
     pub fn launch(mut self, command: &[OsString]) -> Result<Running, Error> {
         let command = Command::resolve(command)?;
-        let sampling = self.options.sampling;
+        let sample_ns = self.options.sched_sample_ns;
         let refusal = command.refusal();
         let scheduler = self.options.scheduler.for_command(refusal.is_none());
-        let mut tier = Tier::for_next_child(scheduler, sampling)
+        let mut tier = Tier::for_next_child(scheduler, sample_ns)
             .map_err(|trouble| Error::new(ErrorKind::Attach, trouble))?;
         if let Some(refusal) = refusal {
             let seen = tier.sees(&refusal);
@@ -180,7 +180,7 @@ impl Recorder {
         signals.program_is(pid);
         // Not before the program runs: its user may have few threads left.
         let tracer = diagnose.map(|what| Tracer::start(&self.session, what));
-        let (listener, scheduler) = tier.listen(sampling, self.options.timeline_intervals);
+        let (listener, scheduler) = tier.listen(sample_ns, self.options.timeline_intervals);
         let Self {
             session,
             clock,

@@ -88,11 +88,11 @@ pub struct Recording {
     #[arg(long, value_name = "SOURCE", value_enum)]
     pub scheduler: Option<Scheduler>,
 
-    /// CPU time between two samples of the running code [default: 3ms, 6ms after 2 s, 12ms after 4 s]
+    /// CPU time between two samples of the running code
     ///
-    /// Cost: about 5-20 us a sample, so that 3ms takes up to 0.6 % of a CPU. A time that is given stays what it is.
-    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
-    pub sample_every: Option<Duration>,
+    /// Cost: about 5-20 us a sample, so that 3ms takes up to 0.6 % of a CPU.
+    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true, default_value = "3ms")]
+    pub sample_every: Duration,
 
     /// Intervals kept of what every thread did when, for pictures and exports; 0 = none
     ///
@@ -125,13 +125,7 @@ impl Recording {
                 Scheduler::Perf => convoy_capture::Scheduler::Perf,
                 Scheduler::Off => convoy_capture::Scheduler::Off,
             },
-            sampling: match self.sample_every {
-                Some(every) => convoy_capture::Sampling {
-                    period_ns: u64::try_from(every.as_nanos()).unwrap_or(u64::MAX),
-                    thins: false,
-                },
-                None => convoy_capture::Sampling::default(),
-            },
+            sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
             timeline_intervals: self.timeline_events,
             diagnose: None,
         }

@@ -24,7 +24,6 @@ mod tests;
 mod waiting;
 mod writes;
 
-pub use bpf::Sampling;
 use join::join;
 pub(crate) use join::OpenFiles;
 pub(crate) use listener::Listener;

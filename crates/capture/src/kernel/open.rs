@@ -2,7 +2,7 @@
 
 use convoy_profile::Collector;
 
-use super::bpf::{BpfOptions, BpfSource, Sampling};
+use super::bpf::{BpfOptions, BpfSource};
 use super::listener::Listener;
 use super::perf::{PerfOptions, PerfSource};
 use super::raw::EventSource;
@@ -92,20 +92,20 @@ pub(crate) struct Tier {
 
 impl Tier {
     /// For a command that this thread is about to start. `Err` only if the user asked for a certain source.
-    pub fn for_next_child(choice: Scheduler, sampling: Sampling) -> Result<Self, Trouble> {
-        Self::open(choice, sampling, || {
-            PerfSource::for_next_child(&perf_options(sampling))
+    pub fn for_next_child(choice: Scheduler, sample_period_ns: u64) -> Result<Self, Trouble> {
+        Self::open(choice, sample_period_ns, || {
+            PerfSource::for_next_child(&perf_options(sample_period_ns))
         })
     }
 
     /// For processes that run already.
     pub fn for_running(
         choice: Scheduler,
-        sampling: Sampling,
+        sample_period_ns: u64,
         pids: &[u32],
     ) -> Result<Self, Trouble> {
-        let mut tier = Self::open(choice, sampling, || {
-            PerfSource::for_running(pids, &perf_options(sampling))
+        let mut tier = Self::open(choice, sample_period_ns, || {
+            PerfSource::for_running(pids, &perf_options(sample_period_ns))
         })?;
         match &mut tier.source {
             Some(Opened::Bpf(source)) => match source.adopt_running(pids)? {
@@ -123,11 +123,11 @@ impl Tier {
 
     fn open(
         choice: Scheduler,
-        sampling: Sampling,
+        sample_period_ns: u64,
         perf: impl Fn() -> Result<PerfSource, Trouble>,
     ) -> Result<Self, Trouble> {
         let options = BpfOptions {
-            sampling,
+            sample_period_ns,
             ..BpfOptions::default()
         };
         let bpf = || BpfSource::open(&options);
@@ -211,13 +211,13 @@ impl Tier {
     }
 
     /// Begins to take what comes, and keeps so many intervals of the timeline.
-    pub fn listen(self, sampling: Sampling, intervals: u32) -> (Option<Listener>, Collector) {
+    pub fn listen(self, sample_period_ns: u64, intervals: u32) -> (Option<Listener>, Collector) {
         let source: Box<dyn EventSource> = match self.source {
             Some(Opened::Bpf(source)) => Box::new(source),
             Some(Opened::Perf(source)) => Box::new(source),
             None => return (None, self.collector),
         };
-        match Listener::start(source, sampling.period_ns, intervals) {
+        match Listener::start(source, sample_period_ns, intervals) {
             Ok(listener) => (Some(listener), self.collector),
             // Where processes and threads are limited, the program comes first.
             Err(e) => {
@@ -242,9 +242,9 @@ fn ended(pids: &[u32]) -> Trouble {
     )
 }
 
-fn perf_options(sampling: Sampling) -> PerfOptions {
+fn perf_options(sample_period_ns: u64) -> PerfOptions {
     PerfOptions {
-        sample_period_ns: sampling.period_ns,
+        sample_period_ns,
         ..PerfOptions::default()
     }
 }

@@ -13,8 +13,7 @@ use convoy_abi::{BpfConfig, BpfControl, CV_BPF_STACK_MAX};
 use super::map::Mapping;
 use super::ringbuf::RingBuf;
 use super::rings::{events_per_ring, Rings};
-use super::sampler::Timers;
-use super::{trouble, BpfOptions};
+use super::{sampler, trouble, BpfOptions};
 use crate::error::{os_text, Trouble};
 
 /// Aligned as the ELF reader wants it.
@@ -37,7 +36,6 @@ const COPY_BURST_NS: u64 = 2_000 * COPY_INTERVAL_NS;
 pub(super) struct Loaded {
     pub object: Object,
     pub links: Vec<Link>,
-    pub timers: Timers,
     pub control: Mapping,
     pub rings: Rings,
     pub records: RingBuf,
@@ -52,21 +50,20 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
         processors,
         ring_events: ring_events.unwrap_or_else(|| events_per_ring(processors)),
         stack_bytes: options.stack_bytes.clamp(512, CV_BPF_STACK_MAX as u32),
-        sampled: options.sampling.period_ns > 0,
+        sampled: options.sample_period_ns > 0,
     };
     // The fourth argument came with Linux 5.18, and with back-ports: asking is the only way to know.
     let object =
         load_object(&sizes, true).or_else(|first| load_object(&sizes, false).map_err(|_| first))?;
 
     let mut links = Vec::new();
-    let mut timers = Timers::default();
     let mut warnings = Vec::new();
     for program in object.progs_mut() {
         match program.name().to_str() {
             Some("on_task") => {} // read on demand
             Some("on_sample") if !sizes.sampled => {}
-            Some("on_sample") => match Timers::attach(&program, options.sampling) {
-                Ok(started) => timers = started,
+            Some("on_sample") => match sampler::attach(&program, options.sample_period_ns) {
+                Ok(timers) => links.extend(timers),
                 Err(e) => warnings.push(trouble::no_samples(&e)),
             },
             _ => links.push(program.attach().map_err(|e| {
@@ -94,7 +91,6 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
     Ok(Loaded {
         object,
         links,
-        timers,
         control,
         rings,
         records,

@@ -31,8 +31,6 @@ use self::map::Mapping;
 use self::merge::Merge;
 use self::ringbuf::RingBuf;
 use self::rings::Rings;
-pub use self::sampler::Sampling;
-use self::sampler::Timers;
 use super::raw::{EventSource, Sink};
 use crate::clock::monotonic_ns;
 use crate::error::Trouble;
@@ -41,8 +39,8 @@ pub(super) use trouble::has_capability;
 /// How to record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BpfOptions {
-    /// Of each processor's busy time.
-    pub sampling: Sampling,
+    /// Of the sampler, nanoseconds of each processor's busy time. 0 = no samples.
+    pub sample_period_ns: u64,
     /// How much of a stack is copied at most, bytes; no more than 16 KiB.
     pub stack_bytes: u32,
 }
@@ -50,7 +48,7 @@ pub(crate) struct BpfOptions {
 impl Default for BpfOptions {
     fn default() -> Self {
         Self {
-            sampling: Sampling::default(),
+            sample_period_ns: 3_000_000,
             stack_bytes: CV_BPF_STACK_MAX as u32,
         }
     }
@@ -60,7 +58,6 @@ impl Default for BpfOptions {
 pub(crate) struct BpfSource {
     /// Empty once detached.
     links: Vec<Link>,
-    timers: Timers,
     object: Object,
     control: Mapping,
     rings: Rings,
@@ -85,7 +82,6 @@ impl BpfSource {
         let Loaded {
             object,
             links,
-            timers,
             control,
             rings,
             records,
@@ -93,7 +89,6 @@ impl BpfSource {
         } = load::load(options, ring_events)?;
         Ok(Self {
             links,
-            timers,
             object,
             control,
             rings,
@@ -143,7 +138,6 @@ impl BpfSource {
             return;
         }
         self.links.clear();
-        self.timers = Timers::default();
         // A program that was running at that moment needs a microsecond to end.
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -166,7 +160,6 @@ impl EventSource for BpfSource {
             self.detach();
         }
         let now = monotonic_ns(); // the clock that the programs read
-        self.timers.thin(now);
         let mut out = Delivery {
             sink,
             blocked: &mut self.blocked,

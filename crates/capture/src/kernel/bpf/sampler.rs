@@ -6,86 +6,23 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libbpf_rs::{Link, ProgramMut};
 
-use crate::clock::monotonic_ns;
-
-/// `_IOW('$', 4, u64)` of linux/perf_event.h.
-const PERF_EVENT_IOC_PERIOD: libc::c_ulong = 0x4008_2404;
-
-/// How often samples are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sampling {
-    /// CPU time between two samples of a processor, nanoseconds. 0 = none.
-    pub period_ns: u64,
-    /// Whether they become rarer in a long recording (eBPF only).
-    pub thins: bool,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self {
-            period_ns: 3_000_000,
-            thins: true,
-        }
-    }
-}
-
-/// How old a recording is when samples become rarer, nanoseconds, and how many times as long the period is then. What a share of the
-/// run is known to depends on the number of samples; what they cost the program, on how many there are a second.
-const THINNER: [(u64, u64); 2] = [(2_000_000_000, 2), (4_000_000_000, 4)];
-
-/// The timers with the program attached to them. Dropping it takes them away.
-#[derive(Debug, Default)]
-pub(super) struct Timers {
-    timers: Vec<(OwnedFd, Link)>,
-    period_ns: u64,
-    begun_ns: u64,
-    /// What they still have to become.
-    thinner: &'static [(u64, u64)],
-}
-
-impl Timers {
-    /// Attaches the program to a timer of this period on each processor that is there. They tick while the processor
-    /// is not idle; the program keeps ticks that hit a recorded thread.
-    pub fn attach(program: &ProgramMut<'_>, sampling: Sampling) -> io::Result<Self> {
-        let mut timers = Vec::new();
-        for processor in online() {
-            let timer = match timer(processor, sampling.period_ns) {
-                // Taken away between the two lines.
-                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => continue,
-                timer => timer?,
-            };
-            let own = timer.try_clone()?;
-            let link = program
-                .attach_perf_event(timer.as_raw_fd())
-                .map_err(|e| io::Error::other(format!("{e:#}")))?;
-            let _ = timer.into_raw_fd(); // closed by the link
-            timers.push((own, link));
-        }
-        Ok(Self {
-            timers,
-            period_ns: sampling.period_ns,
-            begun_ns: monotonic_ns(),
-            thinner: if sampling.thins { &THINNER } else { &[] },
-        })
-    }
-
-    /// Makes the period longer when it is time for that.
-    pub fn thin(&mut self, now_ns: u64) {
-        let Some((&(after_ns, times), rest)) = self.thinner.split_first() else {
-            return;
+/// Attaches the program to a timer of this period on each processor that is there. They tick while the processor
+/// is not idle; the program keeps ticks that hit a recorded thread.
+pub(super) fn attach(program: &ProgramMut<'_>, period_ns: u64) -> io::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    for processor in online() {
+        let timer = match timer(processor, period_ns) {
+            // Taken away between the two lines.
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => continue,
+            timer => timer?,
         };
-        if now_ns.saturating_sub(self.begun_ns) < after_ns {
-            return;
-        }
-        self.thinner = rest;
-        let period_ns = self.period_ns.saturating_mul(times);
-        for (timer, _) in &self.timers {
-            // SAFETY: the request reads one number, which outlives the call. A processor that has gone refuses: no harm.
-            unsafe {
-                libc::ioctl(timer.as_raw_fd(), PERF_EVENT_IOC_PERIOD, &period_ns);
-            }
-        }
+        let link = program
+            .attach_perf_event(timer.as_raw_fd())
+            .map_err(|e| io::Error::other(format!("{e:#}")))?;
+        let _ = timer.into_raw_fd(); // closed by the link
+        links.push(link);
     }
+    Ok(links)
 }
 
 fn timer(processor: u32, period_ns: u64) -> io::Result<OwnedFd> {

@@ -103,22 +103,14 @@ fn lost(report: &Report<'_>, analysis: &Analysis) -> (Tone, String) {
     (Tone::Bad, text)
 }
 
-/// Samples of longer recordings are rarer later, unless somebody has said how often they are to be taken. Nanoseconds.
-const THINS_AFTER_NS: u64 = 2_000_000_000;
-
 /// How the code of the activity is known.
 fn code(analysis: &Analysis) -> String {
     let q = &analysis.quality;
     let samples = match q.sample_period_ns {
         0 => "no samples were taken".into(),
         ns => format!(
-            "a sample every {} of CPU time{} while parallelism is low",
-            duration(ns as f64),
-            if analysis.parallelism.wall_ns > THINS_AFTER_NS {
-                " at first"
-            } else {
-                ""
-            },
+            "a sample every {} of CPU time while parallelism is low",
+            duration(ns as f64)
         ),
     };
     let [sampled, top, unknown] = q.code_from;
