@@ -11,7 +11,7 @@ use crate::clock::{realtime_ns, Clock};
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Listener, Tier};
-use crate::machine::{cpus_allowed, machine};
+use crate::machine::{cpus_allowed, machine, processors_note};
 use crate::others::Busy;
 use crate::procfs;
 use crate::recorder::{running_ns, Options, Recording};
@@ -147,6 +147,7 @@ impl Attached {
         let busy = Busy::now();
         meta.stolen_ns = busy.stolen_ns(&self.busy);
         meta.collectors = vec![no_agent(), self.scheduler];
+        meta.notes.extend(processors_note(meta.machine.cpus_online));
         meta.notes.extend(self.clock.drift_note());
         let mut processes = Vec::new();
         let heard = kernel::stop(self.listener, meta.end_ns, &mut warnings);

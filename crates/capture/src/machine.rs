@@ -42,6 +42,20 @@ fn cpu_model(cpu_info: &str) -> String {
         .unwrap_or_default()
 }
 
+/// What is to be known if processors came or went since there were `before`.
+pub(crate) fn processors_note(before: u32) -> Option<String> {
+    came_or_went(before, cpus_online())
+}
+
+fn came_or_went(before: u32, after: u32) -> Option<String> {
+    (before != after).then(|| {
+        format!(
+            "{before} CPUs were online when the recording began, and {after} at its end: what is idle, and what a fix can gain, is told for \
+             {before}; CPUs that came later were not sampled"
+        )
+    })
+}
+
 fn cpus_online() -> u32 {
     // "0-3,5"
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
@@ -175,6 +189,14 @@ fn mutex_pair_ns() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_that_come_or_go_are_noted() {
+        assert_eq!(came_or_went(2, 2), None);
+        let note = came_or_went(2, 1).expect("one went");
+        assert!(note.starts_with("2 CPUs were online when the recording began, and 1 at its end"));
+        assert_eq!(processors_note(cpus_online()), None);
+    }
 
     #[test]
     fn this_machine_makes_sense() {

@@ -17,7 +17,7 @@ use crate::command::Command;
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
-use crate::machine::machine;
+use crate::machine::{machine, processors_note};
 use crate::others::Busy;
 use crate::poll::Poller;
 use crate::sections::{self, Diagnose, Tracer};
@@ -266,6 +266,7 @@ impl Running {
         meta.stolen_ns = busy_at_end.stolen_ns(&busy);
         meta.collectors = vec![agent_collector(!collected.processes.is_empty()), scheduler];
         meta.notes.extend(collected.notes);
+        meta.notes.extend(processors_note(meta.machine.cpus_online));
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;
         let without_agent = processes.is_empty();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
 use convoy_model::ObjectId;
 
-use self::stuck::leave_stuck;
+use self::stuck::{leave_stuck, TOLD};
 use crate::causes::{cause, Case};
 use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks};
 use crate::gain::{predict, Change};
@@ -175,7 +175,9 @@ impl Unit<'_> {
             change.sure = 0.0;
         }
         let all = (id == "contended-lock").then(|| change.clone());
-        let stuck = self.stuck(cx).filter(|_| all.is_some());
+        let stuck = self
+            .stuck(cx)
+            .filter(|share| all.is_some() && *share >= TOLD);
         if let Some(stuck) = stuck {
             leave_stuck(&mut change, stuck);
         }

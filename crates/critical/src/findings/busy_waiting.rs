@@ -110,9 +110,11 @@ impl Spinners {
             }
             None => {
                 let mut groups = vec![self.row.group];
-                let others = self.elsewhere.iter().map(|row| row.group);
-                groups.extend(others.filter(|group| *group != self.row.group));
-                groups.dedup();
+                for row in &self.elsewhere {
+                    if !groups.contains(&row.group) {
+                        groups.push(row.group);
+                    }
+                }
                 let names = groups.into_iter().map(|group| view.group_name(group));
                 names.collect::<Vec<_>>().join(" and ")
             }
@@ -183,8 +185,13 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
             "samples",
             row.samples as f64,
             format!(
-                "{} in the loop: {}",
+                "{}{}: {}",
                 plural(row.samples as usize, "sample"),
+                if spinners.elsewhere.is_empty() {
+                    " in the loop"
+                } else {
+                    " in all; of the first loop"
+                },
                 spin.evidence
             ),
         ));

@@ -181,7 +181,7 @@ impl Case {
 
     /// Several sections in one write through once: then the disk, and what the calls take, go with the waits.
     fn saving_of_batches(&self, view: &View, alone: Saving) -> Saving {
-        let (waits, n) = (&self.waits, (self.waits.n + self.syncs.n) as f64);
+        let (waits, n) = (&self.waits, self.waits.n as f64 + self.syncs.n as f64);
         let switching = Switching::of(view, &waits.threads, n);
         let rows = || waits.threads.iter().filter_map(|id| view.threads.get(id));
         let running: f64 = rows().map(|th| SchedThread::cpu_work_ns(th) as f64).sum();

@@ -67,6 +67,11 @@ pub(crate) fn is_its_wait(model: &Model, site: SiteId) -> bool {
     waits_in(model, Some(site)).is_some()
 }
 
+/// Whether the interpreter lock alone is.
+pub(crate) fn is_for_interpreter(model: &Model, site: SiteId) -> bool {
+    waits_in(model, Some(site)) == Some(Wait::Interpreter)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Interpreter,

@@ -37,7 +37,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let could_run: f64 = levels(&view.sched.active)
         .map(|(n, ns)| n.min(view.cpus) * ns)
         .sum();
-    let spare = view.cpus * view.wall * (1.0 - view.others_share()) - ran;
+    // Of the CPUs that convoy may use itself: those of the program, or more.
+    let spare = view.cpus * view.wall - view.model.meta.others_ns as f64 - ran;
     let idle = (could_run - ran).min(spare).min(waited);
     if idle < IDLE * view.wall {
         return None;

@@ -159,13 +159,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let futexes = findings.iter().filter(|f| f.id == "contended-futex");
     let small = small_writes::findings(&cx, &futexes.filter_map(function).collect());
     let worth = small.iter().filter(|(_, f)| is_worth(f));
-    let written: BTreeSet<_> = worth.flat_map(|(of, _)| of).collect();
+    let written: BTreeSet<_> = worth.flat_map(|(of, _)| &of.writes).collect();
     // What they buy more of is the lock that they are made under.
     findings.retain(|of_lock| {
         let mut better = small.iter().filter(|(_, f)| f.gain.mid >= of_lock.gain.mid);
         let same = function(of_lock);
         of_lock.id != "contended-futex"
-            || !better.any(|(of, _)| same.is_some_and(|at| of.contains(&at)))
+            || !better.any(|(of, _)| same.is_some_and(|at| of.locks.contains(&at)))
     });
     // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
     findings.extend(io::findings(&cx).into_iter().filter(|f| {

@@ -231,7 +231,9 @@ impl<'a> Place<'a> {
                 .into(),
         ];
         for other in &self.others {
-            let (first, site) = other.first()?;
+            let Some((first, site)) = other.first() else {
+                continue; // without a place there is nothing to say of it
+            };
             let other = Words::of(view, fight, first, site);
             words.title += &format!(", and {} at {}", data(first), view.place(Some(site)));
             words.cause.fix += &format!("; as well, {}", other.cause.fix);

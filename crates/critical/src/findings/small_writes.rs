@@ -71,11 +71,20 @@ impl Part<'_> {
 /// Places whose threads are of one kind: they do the same work, and that is what has so many calls.
 struct Parts<'a>(Vec<Part<'a>>);
 
+/// The functions that a finding is about.
+#[derive(Debug)]
+pub(crate) struct Functions<'a> {
+    /// What is waited for there goes with the writes.
+    pub(crate) writes: BTreeSet<FunctionKey<'a>>,
+    /// The lock there is had for them.
+    pub(crate) locks: BTreeSet<FunctionKey<'a>>,
+}
+
 /// What is said, and the functions that it is about. `locks`: the places of locks that were concluded from who waits for whom.
 pub(crate) fn findings<'a>(
     cx: &Context<'a>,
     locks: &BTreeSet<FunctionKey>,
-) -> Vec<(BTreeSet<FunctionKey<'a>>, Finding)> {
+) -> Vec<(Functions<'a>, Finding)> {
     let view = cx.view;
     let mut places: BTreeMap<(ProcessId, bool, FunctionKey), Place> = BTreeMap::new();
     let small = |row: &&CallSamples| (1..=SMALL_BITS).contains(&row.size_class);
@@ -157,18 +166,30 @@ impl<'a> Parts<'a> {
     /// Those with most first. What is waited for one lock counts once.
     fn of(mut parts: Vec<Part<'a>>) -> Self {
         parts.sort_by(|a, b| b.weight().total_cmp(&a.weight()));
-        let mut seen: BTreeSet<ObjectId> = BTreeSet::new();
+        let mut seen: BTreeSet<(Option<ObjectId>, FunctionKey)> = BTreeSet::new();
         for part in &mut parts {
-            let id = part.lock.as_ref().and_then(|lock| lock.id);
-            if id.is_some_and(|id| !seen.insert(id)) {
+            // One that was concluded is known by where it is taken.
+            let key = part.lock.as_ref().map(|lock| match lock.id {
+                Some(id) => (Some(id), FunctionKey::default()),
+                None => (None, part.function),
+            });
+            if key.is_some_and(|key| !seen.insert(key)) {
                 part.lock = None;
             }
         }
         Self(parts)
     }
 
-    fn functions(&self) -> BTreeSet<FunctionKey<'a>> {
-        self.0.iter().map(|part| part.function).collect()
+    /// Where it writes what blocks it, trifles aside, and where it takes a lock for that.
+    fn functions(&self) -> Functions<'a> {
+        let first = self.0.first().map_or(0.0, |part| part.calls.cpu);
+        let writes = |part: &&Part| !part.place.reads && part.calls.cpu >= SHARE * first;
+        let functions =
+            |parts: &mut dyn Iterator<Item = &Part<'a>>| parts.map(|part| part.function).collect();
+        Functions {
+            writes: functions(&mut self.0.iter().filter(writes)),
+            locks: functions(&mut self.0.iter().filter(|part| part.under().is_some())),
+        }
     }
 
     fn threads(&self) -> BTreeSet<ThreadId> {
@@ -181,7 +202,7 @@ impl<'a> Parts<'a> {
         let threads = self.threads();
         let of_threads: f64 = threads.iter().filter_map(|id| cpu.all.get(id)).sum();
         let samples: f64 = self.0.iter().map(|part| part.place.all).sum();
-        let share = samples / of_threads.max(1.0);
+        let share = (samples / of_threads.max(1.0)).min(1.0);
         if samples < SAMPLES || share < SHARE {
             return None;
         }

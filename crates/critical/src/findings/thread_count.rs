@@ -9,7 +9,6 @@ use convoy_model::{OffReason, ThreadId, Waker};
 use super::lock_places::lets_go;
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
-use crate::switching::SyncSamples;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -80,7 +79,7 @@ fn too_many(cx: &Context) -> Option<Finding> {
     if !want_more || delayed < DELAYED * active {
         return None;
     }
-    // Of the switches, those that fewer threads would not make: woken by one of their own kind. That a thread is taken off
+    // Of the switches, those that fewer threads would not make: woken by one of their own process. That a thread is taken off
     // costs nothing to speak of at the end of its slice, of which there are hundreds a second; more often it gives way
     // (`sched_yield()`), or to somebody who is woken from elsewhere (the client of a server): two threads do that as well as four.
     let switches = own_wakes(cx) * (1.0 - view.cpus / view.workers_at_once as f64);
@@ -144,7 +143,7 @@ fn too_many(cx: &Context) -> Option<Finding> {
 
 /// CPU time of the workers that samples show in functions that wait, wake and lock.
 fn handing_over(view: &View) -> f64 {
-    let shares = SyncSamples::of(view.model).shares(&view.workers, &BTreeSet::new());
+    let shares = view.sync.shares(&view.workers, &BTreeSet::new());
     let of = |(id, (_, share)): (&ThreadId, &(f64, f64))| {
         view.threads
             .get(id)

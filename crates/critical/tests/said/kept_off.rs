@@ -28,7 +28,7 @@ fn turns(step_ms: u64, others: f64, lost: u64) -> Option<(f64, f64)> {
         events: lost,
         ..Default::default()
     });
-    let cpus_ns = 2 * (profile.meta.end_ns - profile.meta.start_ns);
+    let cpus_ns = 2 * (sched.end_ns - sched.start_ns);
     profile.meta.others_ns = (others * cpus_ns as f64) as u64;
     let a = analysis(&convoy_model::Model::build(profile));
     let found = a.findings.iter().find(|f| f.id == "kept-off-cpus");

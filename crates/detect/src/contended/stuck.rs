@@ -12,8 +12,8 @@ use crate::Context;
 /// Share of its gain that a fix of locks that are split already keeps at least: what more of them take away, colder caches
 /// give back in part.
 const SURE: f64 = 0.3;
-/// Share of the waits that is worth a word.
-const TOLD: f64 = 0.2;
+/// Share of the waits that is worth a word, and changes what is told.
+pub(super) const TOLD: f64 = 0.2;
 
 impl Unit<'_> {
     /// Share of what is waited for these locks that is longer than the way to a lock that somebody keeps; nothing where there is one

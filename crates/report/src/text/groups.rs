@@ -13,20 +13,38 @@ const INDENT: usize = 2;
 /// Threads of one group that are listed; the others are summed up in a line.
 const THREADS: usize = 16;
 
-/// All groups, then the assignments.
+/// All groups, then the assignments. Without the agent waits are not known, and what is no wait would seem to be work: then the
+/// scheduler's table is the one to read.
 pub fn write(page: &mut Page, report: &Report<'_>) {
+    let mut unseen = 0;
     for row in &report.analysis.groups {
-        if let Some(group) = report.model.groups.get(row.group.0 as usize) {
+        let Some(group) = report.model.groups.get(row.group.0 as usize) else {
+            continue;
+        };
+        if report.critical.is_some() && is_without_agent(report, group) {
+            unseen += 1;
+        } else {
             one(page, report, row, group);
         }
     }
     for assignment in &report.analysis.assignments {
         best(page, report, assignment);
     }
-    if report.analysis.groups.is_empty() {
-        page.title("Thread groups");
-        page.line(INDENT, vec![plain("no thread was seen")]);
-    }
+    let text = match (unseen, report.analysis.groups.len()) {
+        (_, 0) => "no thread was seen".into(),
+        (0, _) => return,
+        _ => format!(
+            "{} of processes without the agent: where their time went is among the thread groups of --critical",
+            count_of(unseen, "group", "groups")
+        ),
+    };
+    page.title("Thread groups");
+    page.line(INDENT, vec![plain(text)]);
+}
+
+fn is_without_agent(report: &Report<'_>, group: &Group) -> bool {
+    let process = report.model.processes.get(group.process.0 as usize);
+    process.is_some_and(|process| process.without_agent)
 }
 
 fn one(page: &mut Page, report: &Report<'_>, row: &GroupRow, group: &Group) {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{OffCpu, OffReason, ProcessId, ThreadId, Waker};
+use convoy_model::{Doing, Lane, OffCpu, OffId, OffReason, ProcessId, ThreadId, Waker};
 
+use super::super::interpreter_lock::is_for_interpreter;
 use super::runners::awaits_result;
 use super::Calls;
 use crate::view::View;
@@ -38,7 +39,7 @@ pub(super) fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
     }
     let mut waiters: BTreeMap<ThreadId, f64> = BTreeMap::new();
     let processes: BTreeSet<ProcessId> = pool.keys().map(|id| view.process(*id)).collect();
-    let mut woken = 0;
+    let mut woken = 0.0;
     for wake in &view.sched.wakes {
         let by_pool = matches!(wake.waker, Waker::Thread(id, _) if pool.contains_key(&id));
         let Some(off) = view.sched.off(wake.off).filter(|_| by_pool) else {
@@ -46,7 +47,7 @@ pub(super) fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
         };
         if off.reason == OffReason::Futex && !pool.contains_key(&off.thread) {
             *waiters.entry(off.thread).or_default() += wake.wait_ns as f64;
-            woken += wake.n;
+            woken += wake.n as f64;
         }
     }
     let (sends, samples) = (
@@ -54,7 +55,7 @@ pub(super) fn awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> f64 {
         sum(&|calls| calls.samples as f64),
     );
     let asks = sends >= SENDS.0 && sends >= SENDS.1 * samples;
-    if !sleeps && woken as f64 >= HANDED_ON * n && !asks {
+    if !sleeps && woken >= HANDED_ON * n && !asks {
         return 0.0;
     }
     let first = |off: &&OffCpu| {
@@ -85,19 +86,49 @@ fn results_awaited(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> (f64, f64) 
     longest.unwrap_or_default()
 }
 
-/// Whether threads are a pool of workers: several of a kind, most of which waited for a thread of another kind at least once, and
-/// which work after each sleep.
+/// Whether threads are a pool of workers: several of a kind, most of which waited for a thread of another kind between two sleeps or
+/// after the last one, for work, and which work after each. How all threads are made to begin together comes before the first.
 fn is_given_work(view: &View, pool: &BTreeMap<ThreadId, Calls>) -> bool {
-    let mut given: BTreeSet<ThreadId> = BTreeSet::new();
-    for wake in &view.sched.wakes {
-        let off = view.sched.off(wake.off).filter(|off| {
-            let others = matches!(wake.waker, Waker::Thread(by, _) if !pool.contains_key(&by));
-            others && off.reason == OffReason::Futex && pool.contains_key(&off.thread)
-        });
-        given.extend(off.map(|off| off.thread));
-    }
     let ran = |id: &ThreadId| view.threads.get(id).map_or(0.0, |th| th.running_ns as f64);
     let sleeps: f64 = pool.values().map(|calls| calls.n as f64).sum();
     let works = pool.keys().map(ran).sum::<f64>() >= WORK_NS * sleeps;
+    let lanes = view
+        .sched
+        .timeline
+        .iter()
+        .flat_map(|timeline| &timeline.lanes);
+    let of_pool = lanes.filter(|lane| pool.contains_key(&lane.thread));
+    let given: BTreeSet<ThreadId> = of_pool
+        .filter(|lane| waits_for_work(view, lane, pool))
+        .map(|lane| lane.thread)
+        .collect();
     works && pool.len() > 1 && 2 * given.len() > pool.len()
+}
+
+/// Whether the thread sleeps, and later waits until a thread outside of the pool ends that.
+fn waits_for_work(view: &View, lane: &Lane, pool: &BTreeMap<ThreadId, Calls>) -> bool {
+    let mut slept = false;
+    for interval in &lane.intervals {
+        let Doing::Waiting(Some(off)) = interval.doing else {
+            continue;
+        };
+        let Some(off) = view.sched.off(OffId(off)) else {
+            continue;
+        };
+        slept |= off.reason == OffReason::Sleep;
+        let wake = interval
+            .wake
+            .and_then(|ix| view.sched.wakes.get(ix as usize));
+        let by_others = wake.is_some_and(
+            |wake| matches!(wake.waker, Waker::Thread(by, _) if !pool.contains_key(&by)),
+        );
+        let of_interpreter = || {
+            off.site
+                .is_some_and(|site| is_for_interpreter(view.model, site))
+        };
+        if slept && off.reason == OffReason::Futex && by_others && !of_interpreter() {
+            return true;
+        }
+    }
+    false
 }

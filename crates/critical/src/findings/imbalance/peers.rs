@@ -50,8 +50,8 @@ fn mean_of_others(m: &Member, all: &[Member]) -> f64 {
     sum / others(m, all).count().max(1) as f64
 }
 
-/// Whether it made all others, and does not do as much as they: it hands out what they do. A parent that takes its part does as
-/// much as each child.
+/// Whether it made all others, and does less than they, or more: it hands out what they do, and collects it. A parent that takes its
+/// part does as much as each child.
 fn gives_out(view: &View, m: &Member, all: &[Member]) -> bool {
     let process = |m: &Member| view.model.processes.get(m.process.0 as usize);
     let made = |other: &Member| {
