@@ -30,11 +30,7 @@ impl WaitedFor {
         };
         let enders = enders(view);
         let again = timed_out(view);
-        for wake in &view.sched.wakes {
-            let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
-            else {
-                continue;
-            };
+        for (wake, off, waker, _) in view.sched.ended_by_threads() {
             // Who started a process and waits for its end has nothing else to do.
             if off.reason == OffReason::Child {
                 continue;
@@ -141,10 +137,7 @@ fn most(waiters: Option<&BTreeMap<ThreadId, f64>>) -> f64 {
 /// Of each wait, who ended which share of it.
 fn enders(view: &View) -> BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>> {
     let mut enders: BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
+    for (wake, off, waker, _) in view.sched.ended_by_threads() {
         let share = (wake.wait_ns as f64 / (off.sum_ns as f64).max(1.0)).min(1.0);
         let list = enders.entry(wake.off).or_default();
         list.push((view.role(waker), waker, share));

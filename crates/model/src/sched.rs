@@ -96,6 +96,16 @@ impl Sched {
         self.offs.get(id.0 as usize)
     }
 
+    /// Waits that a thread of the recording ended, with their rows: who did, and where it was.
+    pub fn ended_by_threads(
+        &self,
+    ) -> impl Iterator<Item = (&Wake, &OffCpu, ThreadId, Option<SiteId>)> {
+        self.wakes.iter().filter_map(|wake| match wake.waker {
+            Waker::Thread(id, site) => Some((wake, self.off(wake.off)?, id, site)),
+            _ => None,
+        })
+    }
+
     /// The name of a file, pipe or socket.
     pub fn name(&self, id: NameId) -> Option<&str> {
         self.names.get(id.0 as usize).map(String::as_str)

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{CodeFrom, GroupId, OffCpu, OffReason, SiteId, ThreadId};
+use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId};
 
-use self::awaited::awaited;
 use self::runners::{blocks, runner, sends, Runner};
 use super::Context;
 use crate::gain::Saving;
@@ -45,7 +44,7 @@ struct Calls {
     socket: f64,
     asks: f64,
     asked: f64,
-    /// Otherwise blocked, but in a task of an event loop; and, whatever for, in such a task.
+    /// Of the rest, outside of event loops; and of all, in tasks of those.
     slept: f64,
     in_loop: f64,
     /// Samples of its code, and those in calls that send.
@@ -109,6 +108,29 @@ impl Calls {
     }
 }
 
+/// Threads of one kind that are all in such calls.
+#[derive(Debug, Default)]
+struct Pool(BTreeMap<ThreadId, Calls>);
+
+impl Pool {
+    fn sum(&self, of: impl Fn(&Calls) -> f64) -> f64 {
+        self.0.values().map(of).sum()
+    }
+
+    /// Whether this is most of what blocks them.
+    fn is_mostly(&self, part: impl Fn(&Calls) -> f64) -> bool {
+        2.0 * self.sum(part) > self.sum(|calls| calls.blocked)
+    }
+
+    fn is_of_a_loop(&self) -> bool {
+        self.is_mostly(|calls| calls.in_loop)
+    }
+
+    fn has(&self, id: ThreadId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
 /// Which end of a connection a socket is.
 enum End {
     Asks,
@@ -137,28 +159,22 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
         all.entry(off.thread).or_default().add(view, off);
     }
     all.retain(|id, calls| calls.is_habit(view.life(*id)));
-    for slice in view
-        .sched
-        .slices
-        .iter()
-        .filter(|slice| slice.from == CodeFrom::Sample)
-    {
+    for (slice, site) in view.model.samples() {
         if let Some(calls) = all.get_mut(&slice.thread) {
-            let site = slice.site.and_then(|site| view.model.site(site));
             calls.samples += slice.n;
             calls.sends += slice.n * u64::from(site.is_some_and(sends));
         }
     }
     // The pool that is waited for most: others may have their own.
-    let mut pools: BTreeMap<GroupId, BTreeMap<ThreadId, Calls>> = BTreeMap::new();
+    let mut pools: BTreeMap<GroupId, Pool> = BTreeMap::new();
     for (id, calls) in all {
-        pools.entry(view.role(id)).or_default().insert(id, calls);
+        pools.entry(view.role(id)).or_default().0.insert(id, calls);
     }
     // A pool with members to spare has threads enough.
-    pools.retain(|role, members| 2 * members.len() > view.members(*role).len());
+    pools.retain(|role, members| 2 * members.0.len() > view.members(*role).len());
     let pools = pools
         .into_iter()
-        .map(|(role, members)| (awaited(view, &members), role, members));
+        .map(|(role, members)| (members.awaited(view), role, members));
     let (waited, role, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
     if waited < AWAITED * view.wall {
         return None;
@@ -172,21 +188,18 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
 fn said(
     view: &View,
     (name, members): (String, usize),
-    pool: &BTreeMap<ThreadId, Calls>,
+    pool: &Pool,
     waited: f64,
 ) -> Option<Finding> {
-    let sum = |f: &dyn Fn(&Calls) -> f64| pool.values().map(f).sum::<f64>();
-    let threads = pool.len() as f64;
-    let blocked = sum(&|calls| calls.blocked);
-    let is_loop = 2.0 * sum(&|calls| calls.in_loop) > blocked;
-    let what = if 2.0 * sum(&|calls| calls.socket) > blocked {
-        "sending or receiving"
-    } else {
-        "in calls that block"
+    let threads = pool.0.len();
+    let blocked = pool.sum(|calls| calls.blocked);
+    let what = match pool.is_mostly(|calls| calls.socket) {
+        true => "sending or receiving",
+        false => "in calls that block",
     };
     let nobody = view.sched.working.first().copied().unwrap_or(0) as f64;
     // What they run stays, and needs its processors.
-    let most_saved = (blocked / threads).min(waited);
+    let most_saved = (blocked / threads as f64).min(waited);
     let saving = Saving {
         expected: EXPECTED * most_saved,
         most: most_saved,
@@ -197,33 +210,33 @@ fn said(
         return None;
     }
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
-    for (site, ns) in pool.values().flat_map(|calls| &calls.sites) {
+    for (site, ns) in pool.0.values().flat_map(|calls| &calls.sites) {
         *sites.entry(*site).or_default() += ns;
     }
     let site = most(sites)?;
     let place = view.place(Some(site));
-    let life = view.lives(pool.keys());
+    let life = view.lives(pool.0.keys());
     let share = (blocked / life.max(1.0)).min(1.0);
-    let idle = sum(&|calls| calls.idle) / life.max(1.0);
-    let n: u64 = pool.values().map(|calls| calls.n).sum();
+    let idle = pool.sum(|calls| calls.idle) / life.max(1.0);
+    let n = pool.sum(|calls| calls.n as f64);
     Some(Finding {
         id: "blocking-calls",
         subject: Subject::Code(site),
         title: format!(
             "{} {what} for {} of {} time and hardly ever without work: most at {place}",
-            match (pool.len(), members) {
+            match (threads, members) {
                 (1, 1) => format!("{name} is"),
                 (1, _) => format!("1 thread of {name} is"),
                 (n, _) => format!("{n} threads of {name} are"),
             },
             percent(share),
-            if pool.len() == 1 { "its" } else { "their" }
+            if threads == 1 { "its" } else { "their" }
         ),
         evidence: vec![
             evidence(
                 "calls_ns",
                 blocked,
-                format!("{} calls that block, {} each", count(n as f64), duration(blocked / n.max(1) as f64)),
+                format!("{} calls that block, {} each", count(n), duration(blocked / n.max(1.0))),
             ),
             evidence(
                 "waits_for_work_ratio",
@@ -237,7 +250,7 @@ fn said(
             ),
             evidence("awaited_ns", waited, format!("what they do is waited for {}", duration(waited))),
         ],
-        causes: vec![if is_loop {
+        causes: vec![if pool.is_of_a_loop() {
             cause(
                 "blocking-calls",
                 "all other tasks and events of the thread wait while one blocks it, and the processors are idle",

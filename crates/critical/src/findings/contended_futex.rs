@@ -6,7 +6,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{
     passes_on, GroupId, ObjectId, OffCpu, OffReason, Process, ProcessId, SchedThread, SiteFrame,
-    SiteId, ThreadId, Waker,
+    SiteId, ThreadId,
 };
 use convoy_profile::ObjectKind;
 
@@ -75,13 +75,11 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let kin = Kin::of(view);
     // Processes of one program that end one another's waits there have one lock, in memory that they share.
     let mut shared: BTreeSet<(GroupId, PathId)> = BTreeSet::new();
-    for wake in &view.sched.wakes {
-        if let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) {
-            let group = kin.of_thread(view, off.thread);
-            let other = view.process(waker) != view.process(off.thread);
-            if other && is_case(off) && kin.of_thread(view, waker) == group {
-                shared.insert((group, places.of_site(off.site)));
-            }
+    for (_, off, waker, _) in view.sched.ended_by_threads() {
+        let group = kin.of_thread(view, off.thread);
+        let other = view.process(waker) != view.process(off.thread);
+        if other && is_case(off) && kin.of_thread(view, waker) == group {
+            shared.insert((group, places.of_site(off.site)));
         }
     }
     let key = |places: &mut LockPlaces, off: &OffCpu| {
@@ -104,10 +102,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         case.waits.add(view, off);
         case.addresses.insert(off.address);
     }
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
+    for (wake, off, waker, site) in view.sched.ended_by_threads() {
         let Some(case) = cases
             .get_mut(&key(&mut places, off))
             .filter(|_| is_case(off))

@@ -7,7 +7,6 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
 use convoy_model::{
     FunctionKey, GroupId, NameId, OffCpu, OffReason, SchedThread, SiteFrame, SiteId, ThreadId,
-    Waker,
 };
 
 use super::excluded::Excluded;
@@ -72,21 +71,21 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
         case.waits.add(view, off);
         case.names.insert(off.name);
     }
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(_, Some(site))) = (view.sched.off(wake.off), wake.waker)
-        else {
-            continue;
-        };
+    for (wake, off, _, site) in view.sched.ended_by_threads() {
+        let Some(site) = site else { continue };
         let case = cases.get_mut(&view.place(off.site));
         if let Some(case) = case.filter(|_| is_case(off)) {
             *case.wakers.entry(site).or_default() += wake.wait_ns as f64;
         }
     }
     let mut locks = of_one_file(cases);
-    let syncs = view.sched.offs.iter();
-    for off in syncs.filter(|off| off.reason == OffReason::Sync) {
-        let under = locks.iter_mut().filter(|case| case.is_had_at(view, off));
-        under.for_each(|case| case.syncs.add(off));
+    for case in &mut locks {
+        let functions = case.functions(view);
+        for off in &view.sched.offs {
+            if off.reason == OffReason::Sync && case.is_had_at(view, off, &functions) {
+                case.syncs.add(off);
+            }
+        }
     }
     let found = |case: &Case| {
         Some(Found {
@@ -147,12 +146,12 @@ impl Case {
         shown.map(SiteFrame::key).collect()
     }
 
-    /// Whether a thread that waits for the lock at other times has it there: the locked file is written through, or it is done in the
-    /// function that takes the lock.
-    fn is_had_at(&self, view: &View, off: &OffCpu) -> bool {
+    /// Whether a thread that waits for the lock at other times has it there: the locked file is written through, or it is done in
+    /// one of these functions, which take the lock.
+    fn is_had_at(&self, view: &View, off: &OffCpu, functions: &BTreeSet<FunctionKey>) -> bool {
         let same_file = || off.name.is_some() && self.names.contains(&off.name);
         let shown = || off.site.and_then(|site| view.shown(site));
-        let takes_it = || shown().is_some_and(|f| self.functions(view).contains(&f.key()));
+        let takes_it = || shown().is_some_and(|f| functions.contains(&f.key()));
         self.waits.threads.contains(&off.thread) && (same_file() || takes_it())
     }
 

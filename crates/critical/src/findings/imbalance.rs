@@ -354,10 +354,7 @@ fn is_fed(view: &View, members: &[Member], busiest_at: usize, processes: bool) -
         return work < BUSY * busiest.life();
     }
     let mut waited = 0.0;
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
+    for (wake, off, waker, _) in view.sched.ended_by_threads() {
         if busiest.has(off.thread) && !busiest.has(waker) && members.iter().any(|m| m.has(waker)) {
             waited += wake.wait_ns as f64;
         }

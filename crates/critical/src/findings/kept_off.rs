@@ -33,7 +33,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if n < TIMES || waited < LONG_NS * n {
         return None;
     }
-    let ran: f64 = view.threads.values().map(|th| th.running_ns as f64).sum();
+    let used = view.cpus_used();
+    let ran = used * view.wall;
     let could_run: f64 = levels(&view.sched.active)
         .map(|(n, ns)| n.min(view.cpus) * ns)
         .sum();
@@ -53,7 +54,6 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if saving.bound(view) < view.t.gain_mid {
         return None;
     }
-    let used = ran / view.wall;
     let life = view.lives(&view.workers);
     Some(Finding {
         id: "kept-off-cpus",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{GroupId, OffCpu, OffReason, Waker};
+use convoy_model::{GroupId, OffCpu, OffReason};
 use convoy_profile::ObjectKind;
 
 use super::Context;
@@ -112,10 +112,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
 /// for child processes make no pipeline.
 fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
     let mut links: BTreeMap<(GroupId, GroupId), (u64, f64)> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
+    for (wake, off, waker, _) in view.sched.ended_by_threads() {
         let other = matches!(
             view.object_kind(off.object),
             Some(

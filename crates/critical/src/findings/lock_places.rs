@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, ObjectId, OffCpu, ProcessId, SiteId, Waker};
+use convoy_model::{Model, ObjectId, OffCpu, ProcessId, SiteId};
 use convoy_profile::ObjectKind;
 
 use crate::call_path::{path_frames, CallPaths, PathId};
@@ -280,10 +280,7 @@ impl<'a> LockPlaces<'a> {
             }
         }
         // One that is let go where another thread has just got it is entered at both places.
-        for wake in &view.sched.wakes {
-            let (Some(off), Waker::Thread(_, site)) = (view.sched.off(wake.off), wake.waker) else {
-                continue;
-            };
+        for (_, off, _, site) in view.sched.ended_by_threads() {
             if is_case(off) && is_for_a_monitor(view, off.site) && is_in(view.model, site, &LEAVES)
             {
                 let (entered, left) = (this.paths.of(off.site), this.paths.of(site));

@@ -147,11 +147,7 @@ impl<'a> Turns<'a> {
             .flat_map(|link| link.sites.keys())
             .collect();
         let mut by = [0.0; 2];
-        for wake in &view.sched.wakes {
-            let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker)
-            else {
-                continue;
-            };
+        for (wake, off, waker, _) in view.sched.ended_by_threads() {
             if self.threads.contains(&off.thread) && off.site.is_some_and(|site| at.contains(&site))
             {
                 by[usize::from(self.groups.contains(&view.role(waker)))] += wake.wait_ns as f64;

@@ -184,22 +184,22 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     });
     // Nor is it two things that threads spin for a monitor of Java's before they sleep for it.
     loops.retain(|spin| {
-        let one = |f: &&mut Finding| {
+        if !busy_waiting::is_of_monitors(view, spin) {
+            return true;
+        }
+        let one = findings.iter_mut().find(|f| {
             f.gain.mid >= spin.gain.mid
                 && is_worth(f)
                 && contended_futex::is_of_monitors(view, f)
                 && process(f) == process(spin)
-        };
-        let mut of_monitors = findings.iter_mut().filter(one);
-        let of_one = match busy_waiting::is_of_monitors(view, spin) {
-            true => of_monitors.next(),
-            false => None,
-        };
-        if let Some(of_one) = of_one {
-            of_one.evidence.push(spun_before(spin));
-            return false;
+        });
+        match one {
+            Some(monitor) => {
+                monitor.evidence.push(spun_before(spin));
+                false
+            }
+            None => true,
         }
-        true
     });
     for finding in &mut findings {
         with_loops(&cx, finding, &loops);

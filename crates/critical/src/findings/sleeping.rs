@@ -21,7 +21,7 @@ const ASLEEP: f64 = 0.3;
 /// ... and at least one of them is on a processor for this share of it: else there is no work that waits.
 const RUNNING: f64 = 0.15;
 /// Or all that there are run for so long between two sleeps, which is work, and no mere look. Nanoseconds.
-const WORK_NS: f64 = 30_000.0;
+pub(super) const WORK_NS: f64 = 30_000.0;
 /// Some of it will be waited for in any case: a queue is empty at times. Those that run for little of the time may keep
 /// a rate.
 const EXPECTED: (f64, f64) = (0.8, 0.4);

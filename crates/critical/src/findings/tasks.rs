@@ -79,7 +79,7 @@ const THEIRS: [&str; 7] = [
 /// Of them, what calls the task: it may be compiled into that.
 const RUNS: [&str; 3] = [".runWorker", "FutureTask.run", ".topLevelExec"];
 /// And what looks for one.
-const TAKES: [&str; 3] = [".getTask", ".awaitWork", ".scan"];
+pub(super) const TAKES: [&str; 3] = [".getTask", ".awaitWork", ".scan"];
 
 /// A sample in passing on a task.
 pub(super) enum Handing<'a> {
@@ -146,7 +146,7 @@ fn may_be_the_task(frame: &SiteFrame, callers: &[&str]) -> bool {
     frame.file.is_empty() && says(frame, callers)
 }
 
-fn is_one(frame: &SiteFrame, of: &[&str]) -> bool {
+pub(super) fn is_one(frame: &SiteFrame, of: &[&str]) -> bool {
     let name = frame.function.trim_start_matches('<');
     of.iter().any(|module| name.starts_with(module))
 }

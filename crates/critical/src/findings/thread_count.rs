@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent, plural};
-use convoy_model::{OffReason, ThreadId, Waker};
+use convoy_model::{OffReason, ThreadId};
 
 use super::lock_places::lets_go;
 use super::Context;
@@ -157,10 +157,7 @@ fn handing_over(view: &View) -> f64 {
 fn own_wakes(cx: &Context) -> f64 {
     let view = cx.view;
     let mut n = 0.0;
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, site)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
+    for (wake, off, waker, site) in view.sched.ended_by_threads() {
         let worker = view.workers.contains(&off.thread) && off.reason == OffReason::Futex;
         if !worker || view.process(off.thread) != view.process(waker) {
             continue;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, SchedThread, ThreadId, Waker};
+use convoy_model::{GroupId, SchedThread, ThreadId};
 
 use crate::levels::{all, none};
 use crate::rows::{GroupRow, ThreadRow};
@@ -80,14 +80,12 @@ pub(crate) fn group_rows(view: &View, threads: &[ThreadRow]) -> Vec<GroupRow> {
 fn woken_by(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, u64)> {
     let group_of = |id: ThreadId| view.group(id);
     let mut links: BTreeMap<(GroupId, GroupId), (u64, u64)> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        if let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) {
-            let link = links
-                .entry((group_of(off.thread), group_of(waker)))
-                .or_default();
-            link.0 = link.0.saturating_add(wake.n);
-            link.1 = link.1.saturating_add(wake.wait_ns);
-        }
+    for (wake, off, waker, _) in view.sched.ended_by_threads() {
+        let link = links
+            .entry((group_of(off.thread), group_of(waker)))
+            .or_default();
+        link.0 = link.0.saturating_add(wake.n);
+        link.1 = link.1.saturating_add(wake.wait_ns);
     }
     links
 }

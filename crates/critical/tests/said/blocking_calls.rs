@@ -98,6 +98,13 @@ fn stack(p: &mut ProfileBuilder, functions: &[&str]) -> StackIx {
     p.stack(&frames)
 }
 
+/// The finding, if it is there.
+fn told(p: ProfileBuilder, s: Schedule) -> Vec<&'static str> {
+    let a = analysis(&model(p, s));
+    let ids = a.findings.iter().map(|f| f.id);
+    ids.filter(|id| *id == "blocking-calls").collect()
+}
+
 /// Two threads compute for a millisecond and are in this wait for 4 ms, a hundred times.
 struct Tasks<'a> {
     wait: (OffReason, &'a [&'a str]),
@@ -130,12 +137,7 @@ impl Tasks<'_> {
                 );
             }
         }
-        let a = analysis(&model(p, s));
-        a.findings
-            .iter()
-            .map(|f| f.id)
-            .filter(|id| *id == "blocking-calls")
-            .collect()
+        told(p, s)
     }
 }
 
@@ -229,9 +231,7 @@ fn sleepers(given: (bool, bool), ran_us: u64) -> Vec<&'static str> {
     let end = Wait::futex(join, 0x100).woken_by(workers[0], work);
     s.waits(0, end, ms(400) + us(100 * ran_us));
     s.runs(0, join, ms(1));
-    let a = analysis(&model(p, s));
-    let ids = a.findings.iter().map(|f| f.id);
-    ids.filter(|id| *id == "blocking-calls").collect()
+    told(p, s)
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! of threads that may. Where a thread blocks inside such a task, more work is at hand whenever the thread does not wait for
 //! some afterwards.
 
-use convoy_model::{bare, OffCpu, OffReason, Site, SiteFrame};
+use convoy_model::{bare, OffCpu, OffReason, Site};
 
+use super::super::tasks::{is_one, TAKES};
 use crate::view::View;
 
 /// Who called the task in which a thread blocks.
@@ -33,12 +34,11 @@ const LOOPS: [&str; 8] = [
     "io.netty.channel.nio.NioEventLoop.run",
     "io.netty.channel.epoll.EpollEventLoop.run",
 ];
-/// Java's pools, and where their threads look for tasks.
+/// Java's pools.
 const POOLS: [&str; 2] = [
     "java.util.concurrent.ThreadPoolExecutor.runWorker",
     "java.util.concurrent.ForkJoinWorkerThread.run",
 ];
-const TAKES: [&str; 3] = [".getTask", ".awaitWork", ".scan"];
 /// Where somebody waits for the result of a task of Java's.
 const RESULTS: [&str; 3] = [
     "java.util.concurrent.CompletableFuture",
@@ -50,31 +50,27 @@ const SLEEPS: [&str; 2] = ["java.lang.Thread.sleep", "JVM_Sleep"];
 /// The C library's functions by which somebody asks.
 const SENDS: [&str; 6] = ["send", "sendto", "sendmsg", "sendmmsg", "write", "writev"];
 
-fn starts(frame: &SiteFrame, with: &str) -> bool {
-    frame.function.trim_start_matches('<').starts_with(with)
-}
-
 /// The innermost runner of the frames, the innermost of which is first; none if the thread waits there for a task.
 pub(super) fn runner(site: &Site) -> Option<Runner> {
     let mut task_of = None;
     for frame in &site.frames {
         let waits = PARKS.iter().any(|park| frame.function.contains(park));
         let takes = TAKES.iter().any(|take| frame.function.ends_with(take));
-        if waits || (takes && starts(frame, "java.util.concurrent.")) {
+        if waits || (takes && is_one(frame, &["java.util.concurrent."])) {
             return None;
         }
         for (at, (scheduler, task)) in SCHEDULERS.iter().enumerate() {
-            if starts(frame, task) {
+            if is_one(frame, &[task]) {
                 task_of = Some(at);
             }
-            if task_of == Some(at) && starts(frame, scheduler) {
+            if task_of == Some(at) && is_one(frame, &[scheduler]) {
                 return Some(Runner::Loop);
             }
         }
-        if LOOPS.iter().any(|name| frame.function == *name) {
+        if LOOPS.contains(&frame.function.as_str()) {
             return Some(Runner::Loop);
         }
-        if POOLS.iter().any(|name| starts(frame, name)) {
+        if is_one(frame, &POOLS) {
             return Some(Runner::Pool);
         }
     }
@@ -87,8 +83,7 @@ pub(super) fn blocks(view: &View, off: &OffCpu) -> bool {
         OffReason::Sleep | OffReason::Child => true,
         OffReason::Futex => {
             let site = off.site.and_then(|site| view.model.site(site));
-            let sleeps = |frame: &SiteFrame| SLEEPS.iter().any(|name| starts(frame, name));
-            site.is_some_and(|site| site.frames.iter().any(sleeps))
+            site.is_some_and(|site| site.frames.iter().any(|frame| is_one(frame, &SLEEPS)))
         }
         _ => false,
     }
@@ -96,8 +91,7 @@ pub(super) fn blocks(view: &View, off: &OffCpu) -> bool {
 
 /// Whether somebody waits there for the result of a task.
 pub(super) fn awaits_result(site: &Site) -> bool {
-    let result = |frame: &SiteFrame| RESULTS.iter().any(|name| starts(frame, name));
-    site.frames.iter().any(result)
+    site.frames.iter().any(|frame| is_one(frame, &RESULTS))
 }
 
 /// Whether the code sends something.

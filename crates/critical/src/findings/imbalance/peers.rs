@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{ProcessId, Waker};
+use convoy_model::ProcessId;
 
 use super::{Member, HELPS};
 use crate::view::View;
@@ -87,11 +87,9 @@ fn without_hubs<'a>(view: &View, members: Vec<Member<'a>>) -> Vec<Member<'a>> {
     let others = (members.len().max(2) - 1) as f64;
     let idle = |m: &Member| m.working() < HELPS * (all - m.working()) / others;
     let mut woken: BTreeMap<ProcessId, BTreeSet<ProcessId>> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        if let (Some(off), Waker::Thread(waker, _)) = (view.sched.off(wake.off), wake.waker) {
-            let by = woken.entry(view.process(waker)).or_default();
-            by.insert(view.process(off.thread));
-        }
+    for (_, off, waker, _) in view.sched.ended_by_threads() {
+        let by = woken.entry(view.process(waker)).or_default();
+        by.insert(view.process(off.thread));
     }
     let kin: BTreeSet<ProcessId> = members.iter().map(|m| m.process).collect();
     let wakes = |m: &Member| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{GroupId, OffReason, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, OffReason, SiteId, ThreadId};
 use convoy_profile::ObjectKind;
 
 use crate::findings::limiting_stage::is_team;
@@ -26,10 +26,7 @@ pub(super) struct Link {
 /// By who waits and for whom: for locks, for the end of threads and for requests nobody does.
 pub(super) fn links(view: &View) -> BTreeMap<(GroupId, GroupId), Link> {
     let mut links: BTreeMap<(GroupId, GroupId), Link> = BTreeMap::new();
-    for wake in &view.sched.wakes {
-        let (Some(off), Waker::Thread(waker, at)) = (view.sched.off(wake.off), wake.waker) else {
-            continue;
-        };
+    for (wake, off, waker, at) in view.sched.ended_by_threads() {
         let same_group = view.role(off.thread) == view.role(waker);
         let lock = match view.object_kind(off.object) {
             Some(ObjectKind::Thread) => true,
