@@ -7,6 +7,8 @@ use crate::view::View;
 
 /// No run gets shorter than this share of what it was: what is measured is not that exact.
 const LEAST_LEFT: f64 = 0.01;
+/// Bounds are made from measured times: this much of the gain is allowed for their error.
+const MODEL_ERROR: f64 = 1.1;
 
 /// Wall time that a change takes away, nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,27 +32,23 @@ pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 pub(crate) const NO_WORK: f64 = 0.9;
 
 /// Part of what handing over costs that goes with larger pieces, where it is this share of what runs: the more it is, the smaller the
-/// pieces are today.
+/// pieces are today. With batches of 256 instead of single pieces, 19 programs of five languages gained 1.3 to 8 times what followed from
+/// 0.8 to 0.95.
 pub(crate) fn goes_with_larger_pieces(share: f64) -> f64 {
-    const PART: (f64, f64) = (0.8, 0.95);
+    const PART: (f64, f64) = (0.9, 0.97);
     PART.0 + (PART.1 - PART.0) * share
 }
 
 impl Saving {
     /// Low, expected and high. CPU time that is work stays, and needs its CPUs.
     pub(crate) fn gain(&self, view: &View, method: &str, limited_by: &str) -> Gain {
-        let floor = |cpu: f64| ((view.cpu_work - cpu).max(0.0) / view.cpus).min(view.wall);
-        let ratio = |saved: f64, cpu: f64| {
-            let left = (view.wall - saved.max(0.0)).max(floor(cpu));
-            view.wall / left.clamp(LEAST_LEFT * view.wall, view.wall)
-        };
-        let mid = ratio(self.expected, self.cpu.0);
-        let floor = floor(self.cpu.0);
+        let mid = ratio(view, self.expected, self.cpu.0);
+        let floor = busy(view, self.cpu.0);
         let by_cpus = view.wall - self.expected < floor;
         Gain {
             low: 1.0 + self.sure * (mid - 1.0),
             mid,
-            high: ratio(self.most.max(self.expected), self.cpu.1.max(self.cpu.0)),
+            high: 1.0 + MODEL_ERROR * (self.bound(view) - 1.0),
             method: method.into(),
             limited_by: if by_cpus {
                 format!(
@@ -63,10 +61,22 @@ impl Saving {
         }
     }
 
-    /// The bound alone.
+    /// The bound alone, as measured.
     pub(crate) fn bound(&self, view: &View) -> f64 {
-        self.gain(view, "", "").high
+        let (saved, cpu) = (self.most.max(self.expected), self.cpu.1.max(self.cpu.0));
+        ratio(view, saved, cpu)
     }
+}
+
+/// The run over what is left of it, with so much less wall and CPU time.
+fn ratio(view: &View, saved: f64, cpu: f64) -> f64 {
+    let left = (view.wall - saved.max(0.0)).max(busy(view, cpu));
+    view.wall / left.clamp(LEAST_LEFT * view.wall, view.wall)
+}
+
+/// Wall time that the CPUs need for what is left with so much less CPU time.
+fn busy(view: &View, cpu: f64) -> f64 {
+    ((view.cpu_work - cpu).max(0.0) / view.cpus).min(view.wall)
 }
 
 /// Code that would run on `n` threads instead of few: `c` of the run becomes `w / n` (Amdahl).

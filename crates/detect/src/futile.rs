@@ -86,9 +86,13 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
             in_kernel.max(NO_WORK * goes),
             in_kernel.max(goes),
         ];
-        // To wake and to be woken, and the same again for the mutex: all that are woken at once want it.
-        for ((sum, park), most) in delta.overhead.iter_mut().zip(PARK_NS).zip(most) {
-            *sum = (weights[i] * park).min(most * view.threads[i].cpu);
+        // To wake and to be woken, and the same again for the mutex: all that are woken at once want it. What samples say of
+        // it counts more than the usual price.
+        let least = [0.0, NO_WORK * goes, 0.0];
+        let bounds = least.iter().zip(most);
+        for ((sum, park), (least, most)) in delta.overhead.iter_mut().zip(PARK_NS).zip(bounds) {
+            *sum =
+                (weights[i] * park).clamp(least * view.threads[i].cpu, most * view.threads[i].cpu);
         }
     }
     wait_less(cx, uses, &mut change);
@@ -173,7 +177,7 @@ fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
 }
 
 /// Who wakes all the others queues behind them for a CPU: the less they run for nothing, the less. At best all that it is off
-/// the CPUs goes with them, for not all of it is counted as queueing.
+/// the CPUs goes with them, for not all of it is counted as queueing; half of that is expected.
 fn queue_less(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Change) {
     let threads = &cx.view.threads;
     let running: f64 = threads.iter().map(|thread| thread.cpu).sum();
@@ -186,7 +190,11 @@ fn queue_less(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Chan
         // A wait has queueing in it.
         let counted = (thread.run_delay - delta.wait).max(0.0);
         let all = (thread.run_delay + thread.off - delta.wait).max(0.0);
-        delta.queue = [goes[0] * counted, goes[1] * counted, goes[2] * all];
+        delta.queue = [
+            goes[0] * counted,
+            goes[1] * (counted + all) / 2.0,
+            goes[2] * all,
+        ];
     }
 }
 

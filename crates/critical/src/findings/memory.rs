@@ -13,7 +13,7 @@ use crate::switching::Switching;
 use crate::text::{cause, evidence, time};
 
 /// Most of it can be avoided: memory is read ahead or kept, and rarer calls meet less often.
-const EXPECTED: f64 = 0.8;
+const EXPECTED: f64 = 0.9;
 /// Of a thread's time in the kernel that its waits alone do not show, what is expected to be theirs.
 const KERNEL: f64 = 0.5;
 /// At most so many times the gain that the kernel's part of it shows: pages that are always new are in no cache when the program uses

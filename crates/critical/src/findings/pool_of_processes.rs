@@ -24,7 +24,7 @@ const IN_PIPES: f64 = 0.1;
 const PIECES: u64 = 50;
 /// With larger pieces so much of it goes; and of what the others run, which take the pieces apart and put results together again: as
 /// much as handing them out takes, but waiting for one another in one interpreter.
-const EXPECTED: f64 = 0.8;
+const EXPECTED: f64 = 0.9;
 const OTHERS: f64 = 0.6;
 const OTHERS_AT_MOST: f64 = 0.8;
 /// Share of all samples in copying what goes with the pieces from which on it is no matter of their number, and that is worth saying

@@ -24,6 +24,8 @@ const MANY: f64 = 100.0;
 /// Part of the time at the line that goes if no other thread wants it, of a thread that does nothing else. Of other work the
 /// processor computes as much meanwhile, unseen, as there is: the smaller the share of the line, the less of it is expected.
 const EXPECTED: f64 = 0.85;
+/// The same of atomic operations: nothing after one begins before it has its line, so that the code behind waits as well.
+const ATOMIC: f64 = 0.9;
 /// Of what threads run at the line at most so much is waiting for it: the rest is what they do meanwhile, or would have to do. Measured
 /// with hardly anything else to do: 0.85 to 0.96.
 const WAITING: f64 = 0.96;
@@ -217,9 +219,9 @@ impl<'a> Place<'a> {
         if lost < SAMPLES || (fight != Fight::Atomic && guards.explain(&of_thread, samples)) {
             return None;
         }
-        let gain = self
-            .saving(view, &of_thread, samples)
-            .gain(view, METHOD, "the work itself");
+        let gain =
+            self.saving(view, fight, &of_thread, samples)
+                .gain(view, METHOD, "the work itself");
         // Nobody waits: that much time passes at a line says nothing if none of it is expected to go.
         if gain.mid < view.t.gain_mid {
             return None;
@@ -268,6 +270,7 @@ impl<'a> Place<'a> {
     fn saving(
         &self,
         view: &View,
+        fight: Fight,
         of_thread: &BTreeMap<ThreadId, f64>,
         samples: &Samples,
     ) -> Saving {
@@ -282,10 +285,12 @@ impl<'a> Place<'a> {
             let share = |n: f64| (n / samples.all(*id).max(1.0)).min(WAITING);
             let behind = near.get(id).copied().unwrap_or(0.0);
             let lost = share(lost);
-            let parts = (
-                EXPECTED * on_cpus(view) * lost * lost,
-                lost.max(share(behind)),
-            );
+            let with_behind = lost.max(share(behind));
+            let goes = match fight {
+                Fight::Atomic => ATOMIC * with_behind * (lost + with_behind) / 2.0,
+                _ => EXPECTED * lost * lost,
+            };
+            let parts = (on_cpus(view) * goes, with_behind);
             // Who needs a processor for less time waits less for one.
             expected += parts.0 * working;
             most += parts.1 * working;
