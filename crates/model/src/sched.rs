@@ -127,7 +127,7 @@ pub struct SchedThread {
     pub delayed_ns: u64,
     /// Taken off a processor while it could have gone on.
     pub preempted_ns: u64,
-    /// Of `running_ns`, in a loop that waits.
+    /// Of `running_ns`, in a loop that waits; of threads with slices shorter than the sampling period by their samples.
     pub spinning_ns: u64,
     /// Off the processors, blocked.
     pub blocked_ns: u64,

@@ -12,6 +12,7 @@ use convoy_model::{
     passes_on, GroupId, LoopId, Model, ProcessId, Site, SpinKind, SpinLoop, SyncCode,
 };
 
+use super::thread_count::Turns;
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
 use crate::rows::LoopRow;
@@ -134,6 +135,9 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
     if is_monitor(spin) {
         without_monitor(view, row, &mut saving);
     }
+    if row.threads as f64 > view.cpus {
+        without_turns(cx, &mut saving);
+    }
     let short = saving.bound(view) >= view.t.gain_mid;
     let gain = if short {
         saving.gain(view, METHOD, "the threads that work")
@@ -229,7 +233,7 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
                 "threads look again and again whether the lock is free before they sleep",
                 format!("shorter sections at {place}, or one lock per part of the data"),
             ),
-            None => cause("busy-waiting", why(spin), fix(spin, &place)),
+            None => cause("busy-waiting", why(spin), fix(view, spin, &place)),
         }],
         undecided: String::new(),
         gain,
@@ -316,11 +320,38 @@ fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
     saving.cpu.1 = NO_WORK * running;
 }
 
-fn fix(spin: &SpinLoop, place: &str) -> String {
+/// Who spins for a moment before it sleeps switches as well; of as many threads as CPUs nobody would do either.
+fn without_turns(cx: &Context, saving: &mut Saving) {
+    let Some(turns) = Turns::of(cx) else {
+        return;
+    };
+    let at_best = turns.at_best.max(turns.cpu.1);
+    saving.expected += turns.cpu.0 / cx.view.cpus;
+    saving.most += at_best / cx.view.cpus;
+    saving.cpu.0 += turns.cpu.0;
+    saving.cpu.1 += at_best;
+}
+
+fn fix(view: &View, spin: &SpinLoop, place: &str) -> String {
     match is_monitor(spin) {
         true => "shorter synchronized sections, or a monitor for each part of the data (as java.util.concurrent has)".into(),
+        false if is_of_openmp(spin) => format!(
+            "{:.0} threads, as many as CPUs (OMP_NUM_THREADS), or threads that sleep (OMP_WAIT_POLICY=passive); longer parallel regions"
+            , view.cpus
+        ),
         false => format!("block after a few tries (futex, condition variable), or have fewer threads wait at {place}"),
     }
+}
+
+/// Whether threads wait there for the others of their team, or for the next parallel region.
+fn is_of_openmp(spin: &SpinLoop) -> bool {
+    const LIBRARIES: [&str; 3] = ["libgomp", "libomp", "libiomp"];
+    let innermost = spin.frames.first();
+    innermost.is_some_and(|frame| {
+        LIBRARIES
+            .iter()
+            .any(|library| frame.module.starts_with(library))
+    })
 }
 
 fn why(spin: &SpinLoop) -> &'static str {

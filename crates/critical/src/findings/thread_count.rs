@@ -66,32 +66,60 @@ fn too_few(cx: &Context) -> Option<Finding> {
     })
 }
 
+/// More threads than CPUs that take turns, woken by one another.
+pub(super) struct Turns {
+    /// Switches that fewer threads would not make.
+    switches: f64,
+    /// CPU time that goes with them, expected and at most; and at best, with all that the threads run in functions that wait, wake and
+    /// lock. Nanoseconds.
+    pub(super) cpu: (f64, f64),
+    pub(super) at_best: f64,
+    /// Share of their active time that threads wait for a CPU.
+    delayed: f64,
+}
+
+impl Turns {
+    /// `None` if threads do not take turns.
+    pub(super) fn of(cx: &Context) -> Option<Self> {
+        let view = cx.view;
+        let sum = |f: fn(&convoy_model::SchedThread) -> u64| {
+            view.threads.values().map(|th| f(th) as f64).sum::<f64>()
+        };
+        let active = sum(|th| th.active_ns());
+        let delayed = sum(|th| th.delayed_ns) + sum(|th| th.preempted_ns);
+        // With fewer that could run on average than there are CPUs, it is how they take turns that costs, not that they are many.
+        let want_more =
+            view.workers_at_once as f64 > view.cpus && cx.rows.parallelism.active_mean > view.cpus;
+        if !want_more || delayed < DELAYED * active {
+            return None;
+        }
+        // Of the switches, those that fewer threads would not make: woken by one of their own process. That a thread is taken off
+        // costs nothing to speak of at the end of its slice, of which there are hundreds a second; more often it gives way
+        // (`sched_yield()`), or to somebody who is woken from elsewhere (the client of a server): two threads do that as well as four.
+        let switches = own_wakes(cx) * (1.0 - view.cpus / view.workers_at_once as f64);
+        let cpu = |each: f64| (switches * each).min(0.5 * view.cpu_work);
+        Some(Self {
+            switches,
+            cpu: (cpu(SWITCH_NS.0), cpu(SWITCH_NS.1)),
+            at_best: handing_over(view).min(NO_WORK * view.cpu_work),
+            delayed: delayed / active.max(1.0),
+        })
+    }
+}
+
 /// Threads that take turns on the CPUs, at a price.
 fn too_many(cx: &Context) -> Option<Finding> {
     let (view, p) = (cx.view, &cx.rows.parallelism);
-    let sum = |f: fn(&convoy_model::SchedThread) -> u64| {
-        view.threads.values().map(|th| f(th) as f64).sum::<f64>()
-    };
-    let active = sum(|th| th.active_ns());
-    let delayed = sum(|th| th.delayed_ns) + sum(|th| th.preempted_ns);
-    // With fewer that could run on average than there are CPUs, it is how they take turns that costs, not that they are many.
-    let want_more = view.workers_at_once as f64 > view.cpus && p.active_mean > view.cpus;
-    if !want_more || delayed < DELAYED * active {
-        return None;
-    }
-    // Of the switches, those that fewer threads would not make: woken by one of their own process. That a thread is taken off
-    // costs nothing to speak of at the end of its slice, of which there are hundreds a second; more often it gives way
-    // (`sched_yield()`), or to somebody who is woken from elsewhere (the client of a server): two threads do that as well as four.
-    let switches = own_wakes(cx) * (1.0 - view.cpus / view.workers_at_once as f64);
-    let lost = |each: f64| (switches * each).min(0.5 * view.cpu_work) / view.cpus;
-    let (expected, most) = (lost(SWITCH_NS.0), lost(SWITCH_NS.1));
+    let turns = Turns::of(cx)?;
+    let (switches, delayed) = (turns.switches, turns.delayed);
+    let (expected, most) = (turns.cpu.0 / view.cpus, turns.cpu.1 / view.cpus);
     // The work is not what is saved here, but what its switches cost: it may fall below the CPU time of today.
     if view.wall / (view.wall - most).max(1.0) < view.t.gain_mid {
         return None;
     }
     let ratio = |saved: f64| view.wall / (view.wall - saved).max(0.5 * view.wall);
     // The waits between go as well, at best: what is left is what they run outside of the functions that wait, wake and lock.
-    let work = view.cpu_work - handing_over(view).min(NO_WORK * view.cpu_work);
+    let work = view.cpu_work - turns.at_best;
     let bound = match ratio(expected) >= view.t.gain_mid {
         true => view.wall / (work / view.cpus).clamp(0.1 * view.wall, view.wall),
         // Where few switches are due to them, most of that has other reasons.
@@ -109,10 +137,10 @@ fn too_many(cx: &Context) -> Option<Finding> {
         evidence: vec![
             evidence(
                 "delayed_ratio",
-                delayed / active.max(1.0),
+                delayed,
                 format!(
                     "threads that could run wait for a CPU {} of the time",
-                    percent(delayed / active.max(1.0))
+                    percent(delayed)
                 ),
             ),
             evidence(
@@ -134,7 +162,7 @@ fn too_many(cx: &Context) -> Option<Finding> {
             method: "switches at 5 to 10 us each; at most, all that the threads run in functions that wait, wake and lock".into(),
             limited_by: "CPUs".into(),
         },
-        share_of_thread_time: delayed / active.max(1.0),
+        share_of_thread_time: delayed,
         caveats: vec![
             "what a switch costs depends on the caches that its thread finds cold".into(),
         ],

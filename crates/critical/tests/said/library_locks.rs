@@ -339,7 +339,10 @@ fn spinning_for_a_monitor_is_said_with_it() {
     let lock = found.iter().find(|f| f.id == "contended-futex");
     let seen = &lock.expect("said").evidence;
     let spun = seen.iter().find(|e| e.key == "spinning_ns").expect("seen");
-    assert_eq!(spun.value, 4.0 * 100.0 * 3e6);
+    assert!(
+        (spun.value / (4.0 * 100.0 * 3e6) - 1.0).abs() < 0.01,
+        "{spun:?}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod mentions;
 mod objects;
 mod rows;
+mod spun;
 mod timeline;
 
 use std::collections::HashMap;

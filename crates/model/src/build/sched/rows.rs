@@ -3,6 +3,7 @@
 use convoy_profile as profile;
 
 use super::objects::ByAddress;
+use super::spun;
 use super::timeline::Places;
 use super::Names;
 use crate::build::shown_loop;
@@ -24,8 +25,9 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
         dropped: 0,
         names,
     };
-    let threads = joiner.keep(from.threads, Joiner::thread).0;
-    let (slices, slice_ids) = joiner.keep(from.slices, Joiner::slice);
+    let mut threads = joiner.keep(from.threads, Joiner::thread).0;
+    let (mut slices, slice_ids) = joiner.keep(from.slices, Joiner::slice);
+    spun::by_samples(&mut threads, &mut slices, from.sample_period_ns);
     let (offs, off_ids) = joiner.keep(from.offs, Joiner::off);
     let (wakes, wake_ids) = joiner.keep(from.wakes, |this, row| this.wake(row, &off_ids));
     let writes = joiner.keep(from.writes, Joiner::write).0;
