@@ -168,12 +168,11 @@ fn is_whole(inner: &BTreeSet<u64>, region: &BTreeSet<u64>) -> bool {
     }
 }
 
-/// There is a pause instruction on some way from `ip` back to it.
-pub(crate) fn pauses(graph: &Graph, ip: u64) -> bool {
-    component(graph, ip, &graph.keys().copied().collect())
-        .iter()
-        .filter_map(|at| graph.get(at))
-        .any(|n| n.instr.mnemonic() == Mnemonic::Pause)
+/// There is such an instruction on some way from `ip` back to it.
+pub(crate) fn passes(graph: &Graph, ip: u64, is: impl Fn(&Instruction) -> bool) -> bool {
+    let round = component(graph, ip, &graph.keys().copied().collect());
+    let mut nodes = round.iter().filter_map(|at| graph.get(at));
+    nodes.any(|node| is(&node.instr))
 }
 
 fn targets(graph: &Graph, at: u64) -> impl Iterator<Item = u64> + '_ {

@@ -1,13 +1,13 @@
 //! What makes a loop a waiting one.
 
 use convoy_profile::SpinKind;
-use iced_x86::{Mnemonic, OpKind};
+use iced_x86::{Instruction, Mnemonic, OpKind};
 
 use crate::around::goes_on;
 use crate::callee::{callee, Callee};
 use crate::effects::{Effect, RSP};
 use crate::evidence::evidence;
-use crate::flow::{loops, pauses, Body, Graph, Window};
+use crate::flow::{loops, passes, Body, Graph, Window};
 use crate::rescan::begins_anew;
 use crate::tells::{tells, Tells};
 use crate::values::{Flow, Origins, Set};
@@ -37,14 +37,17 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
         return Verdict::Unknown(Why::NoCode);
     }
     let bodies = loops(&graph, ip);
-    let spins = pauses(&graph, ip);
+    let backs_off = passes(&graph, ip, |i| {
+        let yields = || called(i, callees) == Some(Callee::Yield);
+        i.mnemonic() == Mnemonic::Pause || (i.is_call_near() && yields())
+    });
     let mut delay = None;
     for body in &bodies {
-        match outcome(&graph, body, spins, callees) {
+        match outcome(&graph, body, backs_off, callees) {
             Outcome::Waits { mut found, counts } => {
                 // In a pause between two tries a thread waits for certain.
                 let is_try = matches!(found.kind, SpinKind::Lock | SpinKind::Yield);
-                let polls = found.kind == SpinKind::Polling && !spins;
+                let polls = found.kind == SpinKind::Polling && !backs_off;
                 if polls || (is_try && delay.is_none()) {
                     let flow = Flow::of(&graph, body);
                     if polls && goes_on(window, body, &flow, counts) {
@@ -58,7 +61,7 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
                     }
                 }
                 let works =
-                    |b: &Body| matches!(outcome(&graph, b, spins, callees), Outcome::Works(_));
+                    |b: &Body| matches!(outcome(&graph, b, backs_off, callees), Outcome::Works(_));
                 let mut others = bodies.iter().filter(|b| b.head == body.head && *b != body);
                 if counts != 0 && others.any(works) {
                     return Verdict::Unknown(Why::Mixed);
@@ -125,17 +128,17 @@ struct Seen {
     carried: Set,
     /// Instructions that ask the time.
     times: Set,
-    /// There is a pause on some way round, so that what is computed is how long to pause.
+    /// There is a pause or a call that gives way on some way round, so that what is computed is how long to pause.
     backs_off: bool,
     pauses: bool,
     yields: bool,
     trylock: bool,
 }
 
-fn outcome(graph: &Graph, body: &Body, spins: bool, callees: Callees) -> Outcome {
+fn outcome(graph: &Graph, body: &Body, backs_off: bool, callees: Callees) -> Outcome {
     let flow = Flow::of(graph, body);
     let mut seen = Seen {
-        backs_off: spins,
+        backs_off,
         ..Seen::default()
     };
     if let Err(outcome) = gather(&flow, callees, &mut seen) {
@@ -191,7 +194,7 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
     for (at, (e, o)) in flow.effects.iter().zip(&flow.origins).enumerate() {
         let me: Set = 1 << (at % 64);
         if e.is_call() {
-            match called(e, callees) {
+            match called(&e.instr, callees) {
                 Some(Callee::Load) => seen.looks |= me,
                 Some(Callee::Pause) => {
                     seen.pauses = true;
@@ -261,11 +264,11 @@ fn gather(flow: &Flow, callees: Callees, seen: &mut Seen) -> Result<(), Outcome>
     Ok(())
 }
 
-fn called(e: &Effect, callees: Callees) -> Option<Callee> {
-    let address = match e.instr.op_kind(0) {
-        OpKind::NearBranch64 => e.instr.near_branch_target(),
-        OpKind::Memory if e.instr.is_ip_rel_memory_operand() => e.instr.memory_displacement64(),
-        OpKind::Register => e.instr.next_ip(),
+fn called(call: &Instruction, callees: Callees) -> Option<Callee> {
+    let address = match call.op_kind(0) {
+        OpKind::NearBranch64 => call.near_branch_target(),
+        OpKind::Memory if call.is_ip_rel_memory_operand() => call.memory_displacement64(),
+        OpKind::Register => call.next_ip(),
         _ => return None,
     };
     callee(&callees(address)?)
@@ -313,7 +316,9 @@ fn works(at: usize, e: &Effect, o: &Origins, flow: &Flow, seen: &Seen) -> Option
         return Some(Why::Arithmetic);
     }
     let varies = o.inputs & seen.carried != 0;
-    (varies && !is_counting(e, seen)).then_some(Why::Computes)
+    // Every so many passes it gives way: the remainder of a count is a product that is forgotten again.
+    let is_remainder = seen.backs_off && is_product(e) && seen.carried & (1 << (at % 64)) == 0;
+    (varies && !is_counting(e, seen) && !is_remainder).then_some(Why::Computes)
 }
 
 /// Why a locked instruction is not a try at a lock.

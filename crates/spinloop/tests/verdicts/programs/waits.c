@@ -146,6 +146,21 @@ void w_yield_sometimes(void)
 }
 void w_trylock(void) { while (pthread_mutex_trylock(&mutex) != 0); }
 void w_trylock_pause(pthread_mutex_t *m) { while (pthread_mutex_trylock(m)) _mm_pause(); }
+void w_yield_every_200(void)
+{
+    int n = 0;
+    while (!atomic_load(&flag)) {
+        if (++n % 200 == 0) sched_yield();
+        else _mm_pause();
+    }
+}
+void w_ticket_every_100(struct lock *l)
+{
+    unsigned me = atomic_fetch_add(&l->next, 1);
+    for (unsigned long n = 1; atomic_load(&l->owner) != me; n++) {
+        if (n % 100 == 0) sched_yield();
+    }
+}
 void w_spin_trylock(void) { while (pthread_spin_trylock(&spin) != 0) sched_yield(); }
 bool w_deadline(uint64_t end)
 {
