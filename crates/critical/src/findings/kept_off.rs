@@ -39,8 +39,10 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         .map(|(n, ns)| n.min(view.cpus) * ns)
         .sum();
     // Of the CPUs that convoy may use itself: those of the program, or more.
-    let spare = view.cpus * view.wall - view.model.meta.others_ns as f64 - ran;
-    let idle = (could_run - ran).min(spare).min(waited);
+    let others = view.model.meta.others_ns as f64;
+    let spare = view.cpus * view.wall - others - ran;
+    // When others ran is not known: they may have had the CPUs just while threads waited.
+    let idle = (could_run - ran - others).min(spare).min(waited);
     if idle < IDLE * view.wall {
         return None;
     }
