@@ -2,18 +2,23 @@
 //! truth: who waits is seen, whom for is not. Judged once more, as if all of them were one process, it is a lock like any other.
 //!
 //! Nothing says that a mutex is shared (its attribute may have been set before the program was recorded), but this does: a thread
-//! that is the only one of its process to use a lock has nobody to wait for in there.
+//! that is the only one of its process to use a lock has nobody to wait for in there. Nor has one that posts a semaphore as often
+//! as it takes it: the locks of Python's multiprocessing are such.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::Finding;
 use convoy_model::{GroupId, Model, ObjectId, Process, ProcessId, SiteFrame, ThreadId};
 
+use convoy_profile::{ObjectKind, Op};
+
 use crate::ops::{role, Locks, Role};
 use crate::text::evidence;
 
 /// Contended acquisitions of locks that processes share that are worth a look.
 const CONTENDED: u64 = 30;
+/// A semaphore is a lock if its thread posts it as often as it takes it, but for this share.
+const BALANCED: f64 = 0.1;
 /// A process that acquires them less than one time in so many of the busiest one's takes no part.
 const TAKES_PART: u64 = 100;
 
@@ -118,34 +123,63 @@ fn shared(model: &Model, locks: &Locks) -> Vec<Vec<Used>> {
     all
 }
 
-/// Locks that one thread of their process uses.
+/// Locks that one thread of their process uses, and semaphores that it uses as locks.
 fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
-    let mut all: BTreeMap<ObjectId, (ThreadId, Option<Used>)> = BTreeMap::new();
-    for row in model.uses.iter().filter(|row| locks.contains(row.object)) {
-        let role = row.op.map(|op| role(op, true));
-        let (calls, contended) = match role {
-            Some(Role::Acquire | Role::AcquireShared) => (row.calls.max(row.waits), row.waits),
-            Some(Role::Try) => (row.calls, 0),
+    /// What one thread did; `None` once another one has done something, too.
+    struct Only {
+        thread: ThreadId,
+        used: Option<Used>,
+        posted: u64,
+    }
+    let is_semaphore = |id: ObjectId| {
+        let object = model.objects.get(id.0 as usize);
+        object.is_some_and(|object| object.kind == ObjectKind::Sem)
+    };
+    let mut all: BTreeMap<ObjectId, Only> = BTreeMap::new();
+    for row in &model.uses {
+        let object = row.object;
+        let semaphore = is_semaphore(object);
+        if !semaphore && !locks.contains(object) {
+            continue;
+        }
+        let (calls, contended, posted) = match row.op.map(|op| (op, role(op, true))) {
+            Some((Op::SemPost, _)) => (0, 0, row.calls),
+            Some((_, Role::Acquire | Role::AcquireShared)) => {
+                (row.calls.max(row.waits), row.waits, 0)
+            }
+            Some((_, Role::Wait)) if semaphore => (row.calls.max(row.waits), row.waits, 0),
+            Some((_, Role::Try)) if semaphore => (row.calls.saturating_sub(row.failed), 0, 0),
+            Some((_, Role::Try)) => (row.calls, 0, 0),
             _ => continue,
         };
-        let object = row.object;
-        let process = model.objects[object.0 as usize].process;
         let none = Used {
             object,
-            process,
+            process: model.objects[object.0 as usize].process,
             calls: 0,
             contended: 0,
         };
-        let (thread, used) = all.entry(object).or_insert((row.thread, Some(none)));
-        match used {
-            Some(used) if *thread == row.thread => {
+        let only = all.entry(object).or_insert(Only {
+            thread: row.thread,
+            used: Some(none),
+            posted: 0,
+        });
+        only.posted += posted;
+        match &mut only.used {
+            Some(used) if only.thread == row.thread => {
                 used.calls += calls;
                 used.contended += contended;
             }
             other => *other = None,
         }
     }
-    all.into_values().filter_map(|(_, used)| used).collect()
+    let is_lock = |used: &Used, posted: u64| {
+        let apart = used.calls.abs_diff(posted) as f64;
+        !is_semaphore(used.object) || apart <= BALANCED * used.calls as f64
+    };
+    let found = all.into_values();
+    found
+        .filter_map(|only| only.used.filter(|used| is_lock(used, only.posted)))
+        .collect()
 }
 
 fn of(model: &Model, process: ProcessId) -> Option<&Process> {

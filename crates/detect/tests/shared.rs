@@ -4,7 +4,7 @@
 use convoy_detect::{analyze, Analysis, Thresholds};
 use convoy_model::finding::Finding;
 use convoy_model::Model;
-use convoy_profile::ObjectKind;
+use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
 /// Contended for by its only thread, or by that and another one of the same process.
@@ -91,4 +91,31 @@ fn locks_that_have_their_waiters_in_their_own_process_are_not_shared() {
         assert!(!found.is_empty());
         assert!(found.iter().all(|f| sharing(f).is_none()), "{found:?}");
     }
+}
+
+/// Forked workers that take a semaphore, waiting for it for 600 of 1000 ms, and post it so many times.
+fn semaphore(b: &mut ProfileBuilder, posted: u64) {
+    b.process("app");
+    let (take, give) = (b.site("add", "app.c", 10), b.site("add", "app.c", 12));
+    let token = b.object(ObjectKind::Sem).addr(SHARED).id();
+    let t = b.thread("w").start("work", "app.c", 1).lives(0, ms(1000));
+    let t = t.cpu(ms(390)).id();
+    b.op(t, token, take, Op::SemWait, 6_000).waits(4_000, ms(600));
+    b.op(t, token, give, Op::SemPost, posted);
+}
+
+#[test]
+fn a_semaphore_that_each_process_takes_and_posts_is_a_lock_of_all() {
+    let told = |posted| {
+        let a = analysis(|b| (0..3).for_each(|_| semaphore(b, posted)));
+        let all = a.findings.into_iter().chain(a.dismissed);
+        all.filter(|f| f.id == "small-pool").collect::<Vec<_>>()
+    };
+    let found = told(6_000);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(sharing(&found[0]), Some(3.0));
+    assert!(found[0].title.contains("3 threads"), "{}", found[0].title);
+    assert!(found[0].gain.mid > 1.3, "{:?}", found[0].gain);
+    // Who is only waited for is no lock: another process gives it something to do.
+    assert!(told(0).is_empty());
 }
