@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, LINES, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS,
-    TIMELINE, WRITES,
+    Head, SchedHead, END, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
+    SECTIONS, TIMELINE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -127,6 +127,7 @@ impl Reader {
             OTHERS => self.others_ns = fixed(&payload)?,
             PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
             NO_AGENT => self.parts(header)?.process.without_agent = true,
+            MAKES_THREADS => self.parts(header)?.process.makes_threads = true,
             MODULES => self.parts(header)?.process.modules = fixed(&payload)?,
             Frame::TAG => self.table(header, &payload, |process| &mut process.frames)?,
             FunctionStart::TAG => self.rows(header, &payload, |process| &mut process.starts)?,
@@ -356,6 +357,7 @@ fn section_name(tag: Tag) -> String {
         OTHERS => "other programs",
         PROCESS => "process",
         NO_AGENT => "without agent",
+        MAKES_THREADS => "makes threads",
         SCHED => "scheduler",
         MODULES => "modules",
         Frame::TAG => Frame::NAME,

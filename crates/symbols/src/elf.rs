@@ -5,7 +5,7 @@ use std::io::{self, Cursor, Read, Seek};
 use std::path::Path;
 
 use object::elf::{FileHeader64, PT_LOAD, SHT_NOBITS};
-use object::read::elf::{ElfFile, ProgramHeader, SectionHeader, SymbolTable};
+use object::read::elf::{ElfFile, ProgramHeader, SectionHeader, Sym, SymbolTable};
 use object::read::{ReadCache, ReadRef};
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection};
 use typed_arena::Arena;
@@ -98,6 +98,18 @@ impl<'a> Image<'a> {
     /// `.dynsym`, if there is one.
     pub(crate) fn dynsym(&self) -> Option<&Symbols<'a>> {
         Some(self.elf.elf_dynamic_symbol_table()).filter(|t| !t.is_empty())
+    }
+
+    /// Whether it asks other files for one of these functions.
+    pub(crate) fn imports(&self, names: &[&str]) -> bool {
+        let Some(table) = self.dynsym() else {
+            return false;
+        };
+        let asked = table
+            .iter()
+            .filter(|symbol| symbol.is_undefined(LittleEndian));
+        let mut asked = asked.filter_map(|symbol| table.symbol_name(LittleEndian, symbol).ok());
+        asked.any(|name| names.iter().any(|wanted| wanted.as_bytes() == name))
     }
 
     /// Whether DWARF is in this very file.

@@ -69,6 +69,7 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
             process.objects[object.ix].symbol = symbol;
         }
         process.modules[job.ix].symbols = named.source;
+        process.makes_threads |= named.makes_threads;
     }
     called_as::name(process, options);
     let untold = |row: &FunctionStart| {

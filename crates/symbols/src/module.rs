@@ -23,6 +23,14 @@ pub(crate) struct Query {
     want: Want,
 }
 
+/// What a program that makes threads imports one of: POSIX, C, OpenMP (GCC's and LLVM's).
+const MAKE_THREADS: [&str; 4] = [
+    "pthread_create",
+    "thrd_create",
+    "GOMP_parallel",
+    "__kmpc_fork_call",
+];
+
 /// All addresses of one module.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -46,6 +54,8 @@ pub(crate) struct Named {
     /// For [`Module::symbols`].
     pub(crate) source: String,
     pub(crate) debug_bytes: u64,
+    /// The file asks for what makes threads, and is no part of a language.
+    pub(crate) makes_threads: bool,
 }
 
 impl Job {
@@ -94,6 +104,7 @@ impl Job {
             objects: vec![None; self.objects.len()],
             source: format!("none: {why}"),
             debug_bytes: 0,
+            makes_threads: false,
         }
     }
 
@@ -157,6 +168,9 @@ impl Job {
                 })
             })
             .collect();
+        let makes_threads = files.own.as_ref().is_ok_and(|own| {
+            !is_of_a_language(locate::plain_path(&self.module)) && own.image.imports(&MAKE_THREADS)
+        });
         let debug_bytes = match &dwarf {
             Lines::Read(dwarf) => dwarf.bytes(),
             _ => 0,
@@ -167,6 +181,7 @@ impl Job {
             objects,
             source,
             debug_bytes,
+            makes_threads,
         }
     }
 
@@ -388,6 +403,13 @@ fn source(files: &Files<'_>, tables: &Tables<'_>, dwarf: &Lines<'_>, used: bool)
         Lines::Skipped(why) => format!("{} ({why})", functions()),
         Lines::Missing => functions(),
     }
+}
+
+/// Whether a file is part of every program of its language, whatever that does.
+fn is_of_a_language(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let library = ["libstdc++", "libc++", "libconvoy"];
+    is_c_library(path) || library.iter().any(|part| name.starts_with(part))
 }
 
 /// libc, the loader, and what were parts of libc before glibc 2.34.

@@ -22,6 +22,7 @@ mod lock_code;
 mod lock_places;
 mod lock_step;
 mod memory;
+mod one_thread;
 mod passed_on;
 mod pool_of_processes;
 mod serial_code;
@@ -72,7 +73,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         let stages = limiting_stage::findings(&cx).into_iter();
         let of_stages = stages.map(|(_, finding)| finding);
         let calls = blocking_calls::finding(&cx).map(|(_, finding)| finding);
-        return of_stages.chain(calls).collect();
+        let found: Vec<Finding> = of_stages.chain(calls).collect();
+        return match found.is_empty() {
+            true => one_thread::finding(&cx).into_iter().collect(),
+            false => found,
+        };
     }
     // Low parallelism of a group that is explained otherwise is not serial code as well.
     let mut explained: BTreeSet<GroupId> = BTreeSet::new();

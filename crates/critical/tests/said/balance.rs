@@ -237,8 +237,13 @@ fn apart(work_ms: [u64; 2]) -> Model {
 }
 
 fn busy(threads: usize, cpus: u32) -> Model {
-    let mut p = ProfileBuilder::new("app");
-    p.cpus(cpus);
+    busy_program("app", threads, cpus, false)
+}
+
+/// Whether it makes threads is what its code calls for.
+fn busy_program(name: &str, threads: usize, cpus: u32, makes_threads: bool) -> Model {
+    let mut p = ProfileBuilder::new(name);
+    p.cpus(cpus).raw().makes_threads = makes_threads;
     let work = p.site("work", "a.c", 10);
     let mut s = Schedule::new();
     for _ in 0..threads {
@@ -268,6 +273,24 @@ fn one_thread_is_not_judged() {
         "{}",
         a.verdict
     );
+}
+
+#[test]
+fn one_thread_of_a_program_that_can_have_more_is_too_few() {
+    let a = analysis(&busy_program("xz", 1, 2, true));
+    let f = only(&a);
+    assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
+    assert!(f.causes[0].fix.contains("work()"), "{:?}", f.causes);
+    // Three quarters of half the run, at most half of it; nothing is promised.
+    assert!((f.gain.mid - 1.6).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+    // In an interpreter one thread at a time runs, and one CPU is no more than one thread can use.
+    assert_eq!(
+        ids(&analysis(&busy_program("python3.11", 1, 2, true))),
+        [""; 0]
+    );
+    assert_eq!(ids(&analysis(&busy_program("xz", 1, 1, true))), [""; 0]);
 }
 
 #[test]

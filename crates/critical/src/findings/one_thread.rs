@@ -1,0 +1,107 @@
+//! One thread that does all the work of a program that can have more of them: a setting (`-T`, `-j`, a number of workers), or
+//! work that nobody has divided.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::percent;
+use convoy_model::{FunctionKey, Process, SiteId, ThreadId};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::tables::paths::most;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// It is at work for this share of the run...
+const BUSY: f64 = 0.85;
+/// ... and runs this share of all that is run.
+const ALONE: f64 = 0.95;
+/// Part of the work that is expected to be divided among all processors, if it can be at all. Nine programs with a setting for it
+/// (compressors, encoders, sort) were 1.5 to 1.95 times as fast with two threads on two of them.
+const EXPECTED: f64 = 0.75;
+/// Interpreters have threads, but one at a time runs the program's code, and virtual machines always have some of their own.
+const INTERPRETERS: [&str; 8] = [
+    "python", "node", "ruby", "perl", "php", "lua", "java", "beam",
+];
+const METHOD: &str = "the work of one thread on all CPUs (Amdahl)";
+
+/// `None` where other threads work, or where nothing says that the program can have more of them.
+pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+    let view = cx.view;
+    let busiest = view.threads.iter();
+    let (&id, busiest) = busiest.max_by_key(|(_, th)| th.cpu_work_ns())?;
+    let ran = busiest.cpu_work_ns() as f64;
+    let works = busiest.working_ns() as f64;
+    let is_alone = ran >= ALONE * view.cpu_work && works >= BUSY * view.wall;
+    if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
+        return None;
+    }
+    let process = view.model.processes.get(view.process(id).0 as usize)?;
+    if !process.makes_threads || is_interpreter(process) {
+        return None;
+    }
+    let most = works * (1.0 - 1.0 / view.cpus);
+    let saving = Saving {
+        expected: EXPECTED * most,
+        most,
+        ..Saving::default()
+    };
+    let share = (works / view.wall).min(1.0);
+    let place = match place(view, id) {
+        Some(site) => format!("the work at {}", view.place(Some(site))),
+        None => "its work".into(),
+    };
+    Some(Finding {
+        id: "too-few-threads",
+        subject: Subject::Run,
+        title: format!(
+            "{} does all the work, {} of the run: the others of {:.0} CPUs have nothing to do",
+            view.group_name(view.role(id)),
+            percent(share),
+            view.cpus
+        ),
+        evidence: vec![
+            evidence(
+                "busy_ratio",
+                share,
+                format!("it ran {} of all that was run", percent((ran / view.cpu_work).min(1.0))),
+            ),
+            evidence(
+                "cpus",
+                view.cpus,
+                format!("{} can have more threads: its code calls for what makes them", process.name),
+            ),
+        ],
+        causes: vec![cause(
+            "too-few-threads",
+            "one thread cannot use more than one CPU",
+            format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
+        )],
+        undecided: String::new(),
+        gain: saving.gain(view, METHOD, "how much of the work can be divided"),
+        share_of_thread_time: share,
+        caveats: vec!["whether its work can be divided is not known".into()],
+    })
+}
+
+fn is_interpreter(process: &Process) -> bool {
+    let mut names = INTERPRETERS.iter();
+    names.any(|name| process.name.starts_with(name))
+}
+
+/// Where most of what the thread runs is.
+fn place(view: &View, id: ThreadId) -> Option<SiteId> {
+    let mut functions: BTreeMap<FunctionKey, BTreeMap<SiteId, f64>> = BTreeMap::new();
+    let own = view.model.samples().map(|(slice, _)| slice);
+    for slice in own.filter(|slice| slice.thread == id) {
+        let Some(site) = slice.site else { continue };
+        if let Some(frame) = view.shown(site) {
+            let sites = functions.entry(frame.key()).or_default();
+            *sites.entry(site).or_default() += slice.n as f64;
+        }
+    }
+    let n = |sites: &BTreeMap<SiteId, f64>| sites.values().sum::<f64>();
+    let functions = functions.into_values();
+    most(functions.max_by(|a, b| n(a).total_cmp(&n(b)))?)
+}
