@@ -200,6 +200,11 @@ fn relation(
             };
             (is, relation)
         }
+        // More threads would wait for the same tokens.
+        ("blocking-calls" | "sleep-polling", "small-pool") => (
+            in_process() && wait_at(model, theirs, &blocked_at(model, ours)),
+            Relation::Folded,
+        ),
         ("contended-futex", "contended-lock") => (
             in_process() && at_the_same_place(model, theirs, ours),
             Relation::Folded,
@@ -223,6 +228,17 @@ fn relation(
 fn wait_at(model: &Model, theirs: &Finding, groups: &[GroupId]) -> bool {
     let group = |id: ThreadId| model.threads.get(id.0 as usize).map(|th| th.group);
     waits(model, theirs).any(|u| group(u.thread).is_some_and(|g| groups.contains(&g)))
+}
+
+/// Groups of the threads that block where a finding is.
+fn blocked_at(model: &Model, finding: &Finding) -> Vec<GroupId> {
+    let Subject::Code(site) = finding.subject else {
+        return Vec::new();
+    };
+    let offs = model.sched.iter().flat_map(|sched| &sched.offs);
+    let here = offs.filter(|off| off.site == Some(site));
+    let threads = here.filter_map(|off| model.threads.get(off.thread.0 as usize));
+    threads.map(|th| th.group).collect()
 }
 
 /// Waits for a futex in the function that waits for the lock: the word may be another one than the lock's

@@ -268,6 +268,6 @@ fn said(
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "what is called, where it does not serve several at once"),
         share_of_thread_time: share,
-        caveats: vec!["whether what is called can serve more requests at once is not seen: the expected gain assumes that 70 % of the waits overlap".into()],
+        caveats: vec!["whether what is called can serve more requests at once is not seen: the expected gain assumes that 85 % of the waits overlap".into()],
     })
 }

@@ -212,7 +212,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
     findings.extend(shared_lines::findings(&cx));
-    findings.extend(sleeping::finding(&cx));
+    // Who sleeps in its work looks for none there.
+    let in_work = |sleeps: &Finding| {
+        let mut calls = findings.iter().filter(|f| f.id == "blocking-calls");
+        calls.any(|f| f.subject == sleeps.subject)
+    };
+    let sleeps = sleeping::finding(&cx).filter(|sleeps| !in_work(sleeps));
+    findings.extend(sleeps);
     // The scheduler runs as well where goroutines wait for a lock.
     let hand_overs = hand_over::findings(&cx).into_iter();
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
