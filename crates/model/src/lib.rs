@@ -6,6 +6,7 @@
 mod build;
 mod chance;
 pub mod finding;
+mod goroutines;
 mod kinds;
 mod label;
 mod languages;
@@ -48,6 +49,7 @@ pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
 }
 
 pub use chance::differs_by_chance;
+pub use goroutines::*;
 pub use kinds::{is_blocking_acquire, kind_of};
 pub use lines::*;
 pub use nouns::*;

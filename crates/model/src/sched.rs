@@ -7,7 +7,7 @@ pub use convoy_profile::{
     bucket, bucket_floor, Bin, ByThreads, CodeFrom, Lost, OffReason, SchedSource, SpinKind,
 };
 
-use crate::{ObjectId, ProcessId, SharedLines, SiteFrame, SiteId, ThreadId, Timeline};
+use crate::{GoProgram, ObjectId, ProcessId, SharedLines, SiteFrame, SiteId, ThreadId, Timeline};
 
 /// Index into [`Sched::loops`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,8 @@ pub struct Sched {
     pub lines: Option<SharedLines>,
     /// Samples in calls that read or write files.
     pub writes: Vec<CallSamples>,
+    /// What goroutines waited for, by process.
+    pub goroutines: Vec<GoProgram>,
 }
 
 /// Samples of one thread at one place in read(), write() or pwrite64() of one file.

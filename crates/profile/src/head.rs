@@ -16,6 +16,7 @@ pub(crate) const SCHED: Tag = *b"SCHD";
 pub(crate) const TIMELINE: Tag = *b"STIM";
 pub(crate) const LINES: Tag = *b"SLHD";
 pub(crate) const WRITES: Tag = *b"SWHD";
+pub(crate) const GOROUTINES: Tag = *b"SGOR";
 pub(crate) const SECTIONS: Tag = *b"XSEC";
 pub(crate) const END: Tag = *b"END ";
 

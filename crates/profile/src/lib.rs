@@ -7,6 +7,7 @@
 mod bytes;
 mod data;
 mod error;
+mod goroutines;
 mod head;
 mod lines;
 mod lines_parts;
@@ -26,6 +27,7 @@ mod write;
 
 pub use data::*;
 pub use error::ReadError;
+pub use goroutines::*;
 pub use lines::*;
 pub use powers::Powers;
 pub use sched::*;

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
+    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
     SECTIONS, TIMELINE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
@@ -19,7 +19,7 @@ use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, CallSamples, Count, Detail, Frame, FunctionStart, Interval, LineUse, Lost, Meta, Object,
+    Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, Lost, Meta, Object,
     OffCpu, Pair, Process, Profile, SchedThread, SectionCall, SectionCode, SectionFollow,
     SectionSample, SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed,
     Wake,
@@ -30,6 +30,9 @@ const PROCESSES: u32 = 1 << 22;
 
 /// More than three histograms and some numbers can have.
 const SCHED_HEAD_BYTES: usize = 64 << 10;
+
+/// More than a writer keeps of the goroutines of one program.
+const GO_PROGRAM_BYTES: usize = 1 << 20;
 
 impl Profile {
     /// Reads a profile. A file that was cut short or damaged gives every section that is intact, and
@@ -157,6 +160,7 @@ impl Reader {
             LineUse::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.uses)?,
             WRITES => self.sched.writes_head = fixed(&payload)?,
             CallSamples::TAG => self.sched_rows(&payload, |sched| &mut sched.writes)?,
+            GOROUTINES => self.sched.goroutines.push(go_program(&payload)?),
             SECTIONS => self.sections.head = Some(sections_head(&payload)?),
             SectionSite::TAG => self.section_rows(&payload, |of| &mut of.sites)?,
             SectionWord::TAG => self.section_rows(&payload, |of| &mut of.words)?,
@@ -303,6 +307,13 @@ fn sched_head(payload: &[u8]) -> Result<SchedHead, Malformed> {
     }
 }
 
+fn go_program(payload: &[u8]) -> Result<GoProgram, Malformed> {
+    match payload.len() <= GO_PROGRAM_BYTES {
+        true => fixed(payload),
+        false => Err(Malformed::Long),
+    }
+}
+
 fn sections_head(payload: &[u8]) -> Result<SectionsHead, Malformed> {
     match payload.len() <= SCHED_HEAD_BYTES {
         true => fixed(payload),
@@ -338,6 +349,7 @@ fn is_of_the_run(tag: Tag) -> bool {
             | Interval::TAG
             | LINES
             | WRITES
+            | GOROUTINES
             | SharedLine::TAG
             | LineUse::TAG
             | SECTIONS
@@ -385,6 +397,7 @@ fn section_name(tag: Tag) -> String {
         LineUse::TAG => LineUse::NAME,
         WRITES => "lengths of writes",
         CallSamples::TAG => CallSamples::NAME,
+        GOROUTINES => "goroutines",
         SECTIONS => "critical sections",
         SectionSite::TAG => SectionSite::NAME,
         SectionWord::TAG => SectionWord::NAME,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FrameIx, Powers, SharedLines, StackIx, ThreadIx, Timeline};
+use crate::{FrameIx, GoProgram, Powers, SharedLines, StackIx, ThreadIx, Timeline};
 
 /// Index into [`Sched::offs`].
 pub type OffIx = u32;
@@ -77,6 +77,8 @@ pub struct Sched {
     pub lines: Option<SharedLines>,
     /// Samples in calls that read or write files.
     pub writes: Vec<CallSamples>,
+    /// What goroutines of Go's programs waited for, one per process.
+    pub goroutines: Vec<GoProgram>,
 }
 
 /// Samples of one thread at one place in read(), write() or pwrite64() of one file.

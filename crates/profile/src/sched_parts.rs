@@ -8,7 +8,7 @@ use crate::tables::Row;
 use crate::timeline_parts::{Tables, TimelineParts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Bins, CallSamples, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx,
+    Bin, Bins, CallSamples, GoProgram, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx,
     ThreadRef, Wake, Waker,
 };
 
@@ -178,6 +178,7 @@ pub(crate) struct SchedParts {
     /// How many rows of the next there are.
     pub(crate) writes_head: u64,
     pub(crate) writes: Found<CallSamples>,
+    pub(crate) goroutines: Vec<GoProgram>,
 }
 
 impl SchedParts {
@@ -218,6 +219,8 @@ impl SchedParts {
         let lines = self.lines.finish(&known, warnings);
         let mut writes = self.writes;
         writes.check(self.writes_head, warnings, |row| known.write(row, &names));
+        let mut goroutines = self.goroutines;
+        goroutines.retain_mut(|program| known.go_program(program, warnings));
         let tables = Tables {
             slices: &slices,
             offs: &offs,
@@ -248,6 +251,7 @@ impl SchedParts {
             timeline,
             lines,
             writes: writes.rows,
+            goroutines,
         })
     }
 
@@ -262,7 +266,8 @@ impl SchedParts {
             && self.wakes.is_empty()
             && self.timeline.lanes.is_empty()
             && self.lines.lines.is_empty()
-            && self.writes.is_empty())
+            && self.writes.is_empty()
+            && self.goroutines.is_empty())
     }
 }
 
@@ -334,6 +339,40 @@ impl Known<'_> {
             }
             None => Verdict::Bad,
         }
+    }
+
+    /// Whether it is of a process that is there. Its rows refer to one another by their places, so that those that lead nowhere lose
+    /// only what they led to.
+    fn go_program(&self, program: &mut GoProgram, warnings: &mut Vec<ReadWarning>) -> bool {
+        let table = || "goroutines".to_owned();
+        let Some(process) = self.process(&mut program.process) else {
+            let (table, pid, rows) = (table(), None, 1);
+            warnings.push(ReadWarning::Dropped { table, pid, rows });
+            return false;
+        };
+        let (waits, places) = (program.waits.len(), program.places.len());
+        let leads = |ix: &mut Option<u32>, rows: usize| {
+            let had = ix.is_some();
+            *ix = ix.filter(|&ix| (ix as usize) < rows);
+            ix.is_some() == had
+        };
+        let mut repaired = 0;
+        for wait in &mut program.waits {
+            let whole = keep_stack(process, &mut wait.stack) & leads(&mut wait.place, places);
+            repaired += u64::from(!whole);
+        }
+        for place in &mut program.places {
+            let mut whole = keep_stack(process, &mut place.stack);
+            for doing in &mut place.doing {
+                whole &= leads(&mut doing.wait, waits);
+            }
+            repaired += u64::from(!whole);
+        }
+        if repaired > 0 {
+            let (table, pid, rows) = (table(), None, repaired);
+            warnings.push(ReadWarning::Repaired { table, pid, rows });
+        }
+        true
     }
 
     fn wake(&self, row: &mut Wake, offs: &Found<OffCpu>) -> Verdict {

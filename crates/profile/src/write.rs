@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
+    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
     SECTIONS, TIMELINE, WRITES,
 };
 use crate::lines_parts::LinesHead;
@@ -96,6 +96,9 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
         write_table(out, 0, &lines.uses)?;
     }
     write_table(out, 0, &sched.writes)?;
+    for program in &sched.goroutines {
+        write_fixed(out, GOROUTINES, 0, program)?;
+    }
     sched
         .timeline
         .as_ref()

@@ -8,6 +8,7 @@ use convoy_sched::Map;
 use convoy_unwind::{Files, Unwinder};
 
 use super::code::Code;
+use super::goroutines::Known;
 use super::lines::Operands;
 use super::waiting::Judged;
 use crate::procfs;
@@ -30,6 +31,8 @@ pub(crate) struct Image {
     pub code: Code,
     /// What instructions touch.
     pub operands: Operands,
+    /// What its goroutines wait for, if it has any.
+    pub goroutines: Known,
     /// Threads alive.
     pub alive: usize,
 }
@@ -99,6 +102,13 @@ impl Images {
         self.all.get_mut(*ix)
     }
 
+    /// Does something with all that run now.
+    pub fn each_running(&mut self, mut act: impl FnMut(&mut Image)) {
+        for &ix in self.current.values() {
+            act(&mut self.all[ix]);
+        }
+    }
+
     /// Reads the names of programs that began since the last time: they may be gone soon.
     pub fn look(&mut self) {
         for ix in std::mem::take(&mut self.unnamed) {
@@ -134,6 +144,7 @@ impl Images {
             loops: Map::default(),
             code: Code::default(),
             operands: Operands::default(),
+            goroutines: Known::default(),
             alive: 0,
         });
         if let Some(before) = self.current.insert(pid, ix) {

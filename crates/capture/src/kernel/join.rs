@@ -6,7 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use convoy_profile::{
-    Frame, FrameIx, LineIx, LineUse, Module, ModuleIx, Process, Reason, Sched, SchedThread,
+    Frame, FrameIx, GoProgram, LineIx, LineUse, Module, ModuleIx, Process, Reason, Sched, SchedThread,
     SharedLine, SharedLines, SpinLoop, StackIx, Symbol, Thread, ThreadIx, ThreadRef, Waker,
 };
 use convoy_sched::Life;
@@ -38,6 +38,7 @@ pub(crate) fn join(
     let output = collected.output;
     let homes = homes(&output, processes);
     let mut files = Vec::new();
+    let mut goroutines = Vec::new();
     let mut maps = Vec::with_capacity(homes.len());
     for ((life, home), image) in output.images.iter().zip(&homes).zip(collected.images) {
         let ix = match *home {
@@ -52,8 +53,10 @@ pub(crate) fn join(
             }
         };
         let mut map = Map::new(ix, &mut processes[ix], life, &image.names);
+        let of_go = image.goroutines.into_row();
         let unwound = image.unwinder.finish();
         files.push((ix as u32, map.add_code(&mut processes[ix], unwound)));
+        goroutines.extend(of_go.map(|program| map.go_program(program)));
         maps.push(Some(map));
     }
     for (number, home) in homes.iter().enumerate().rev() {
@@ -67,6 +70,7 @@ pub(crate) fn join(
     let mut sched = output.sched;
     sched.names = collected.names;
     sched.writes = collected.writes.into_rows();
+    sched.goroutines = goroutines;
     translate(&mut sched, &maps);
     one_row_per_thread(&mut sched);
     complete_threads(&sched, processes);
@@ -316,6 +320,17 @@ impl Map {
             process: self.process,
             thread: self.threads.get(thread as usize).copied().unwrap_or(0),
         }
+    }
+
+    fn go_program(&self, mut program: GoProgram) -> GoProgram {
+        program.process = self.process;
+        for wait in &mut program.waits {
+            wait.stack = self.stack(wait.stack);
+        }
+        for place in &mut program.places {
+            place.stack = self.stack(place.stack);
+        }
+        program
     }
 
     fn stack(&self, stack: StackIx) -> StackIx {

@@ -73,6 +73,8 @@ impl Listener {
                         }
                         Ok(Order::With(act)) => act(source.as_mut()),
                         Err(mpsc::RecvTimeoutError::Timeout) => {
+                            // As one of many that want a processor: in the gaps that they leave all would seem idle.
+                            pipeline.look();
                             looks += 1;
                             let is_pressing = source.is_pressing();
                             if !is_pressing && looks < patience {

@@ -9,6 +9,7 @@ use convoy_sched::reason::{can_wake, BlockState};
 use convoy_sched::{Accounting, Event, Map, Options, Out, Place, State, WakerIs};
 
 use super::descriptors::Descriptors;
+use super::goroutines::Goroutines;
 use super::images::{Image, Images};
 use super::lines::{Lines, Touch};
 use super::operands::AtHand;
@@ -30,6 +31,7 @@ pub(crate) struct Pipeline {
     loops: Loops,
     lines: Lines,
     writes: Writes,
+    goroutines: Goroutines,
     places: Map<u32, Map<u32, Spot>>,
     /// What each blocked thread waits for: a wake-up is judged by it.
     waits: Map<u32, (OffReason, i16)>,
@@ -69,10 +71,16 @@ impl Pipeline {
             loops: Loops::default(),
             lines: Lines::default(),
             writes: Writes::default(),
+            goroutines: Goroutines::default(),
             places: Map::default(),
             waits: Map::default(),
             kernel_stacks: KernelStacks::default(),
         }
+    }
+
+    /// To be called often: looks at what nobody tells.
+    pub fn look(&mut self) {
+        self.goroutines.look(&mut self.images);
     }
 
     /// The recording ends.

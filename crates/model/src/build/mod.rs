@@ -108,6 +108,11 @@ impl Model {
                 .iter()
                 .map(|&(ix, frame)| (ix, sites.expand(frame)))
                 .collect(),
+            giving: mention
+                .giving
+                .iter()
+                .filter_map(|(&key, &frame)| Some((key, sites.expand(frame).pop()?.function)))
+                .collect(),
             section_sites: mention
                 .sections
                 .iter()

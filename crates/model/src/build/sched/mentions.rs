@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_profile::{FrameIx, Profile, Sections, StackIx, ThreadIx, ThreadRef, Waker};
+use convoy_profile::{FrameIx, GoProgram, Profile, Sections, StackIx, ThreadIx, ThreadRef, Waker};
 
 /// What is mentioned of one process.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(in crate::build) struct Mention {
     pub(in crate::build) time: BTreeMap<(ThreadIx, StackIx), u64>,
     /// (index of the loop, an instruction of it).
     pub(in crate::build) loops: Vec<(usize, FrameIx)>,
+    /// Functions that give back what others wait for: call stack and frame, counted from 1.
+    pub(in crate::build) giving: BTreeMap<(StackIx, u32), FrameIx>,
     /// Where traced sections begin.
     pub(in crate::build) sections: BTreeSet<(StackIx, FrameIx)>,
 }
@@ -59,6 +61,9 @@ impl Mentions {
                 }
             }
         }
+        for program in &sched.goroutines {
+            this.go_program(program, profile);
+        }
         for (ix, row) in sched.loops.iter().enumerate() {
             if let (Some(of), Some(frame)) =
                 (this.by_process.get_mut(row.process as usize), row.frame)
@@ -75,6 +80,24 @@ impl Mentions {
             .get_mut(process)
             .map(std::mem::take)
             .unwrap_or_default()
+    }
+
+    fn go_program(&mut self, program: &GoProgram, profile: &Profile) {
+        let ix = program.process as usize;
+        let (Some(of), Some(process)) = (self.by_process.get_mut(ix), profile.processes.get(ix))
+        else {
+            return;
+        };
+        of.stacks.extend(program.waits.iter().map(|wait| wait.stack));
+        for place in &program.places {
+            of.stacks.insert(place.stack);
+            let frame = place.gives_back.checked_sub(1).and_then(|frame| {
+                let frames = process.stacks.get(place.stack as usize)?;
+                frames.get(frame as usize).copied()
+            });
+            let key = (place.stack, place.gives_back);
+            of.giving.extend(frame.map(|frame| (key, frame)));
+        }
     }
 
     fn sections(&mut self, sections: &Sections) {

@@ -32,6 +32,8 @@ pub(super) struct ProcessNames {
     pub(super) sites: HashMap<StackIx, SiteId>,
     /// By index of the loop.
     pub(super) loops: HashMap<usize, Vec<SiteFrame>>,
+    /// Functions that give back what others wait for, by call stack and frame, counted from 1.
+    pub(super) giving: HashMap<(StackIx, u32), String>,
     /// Of traced sections: by call stack, and the acquire itself where that is unknown.
     pub(super) section_sites: HashMap<(StackIx, FrameIx), SiteId>,
     /// By index of the record.

@@ -8,7 +8,7 @@ use super::timeline::Places;
 use super::Names;
 use crate::build::shown_loop;
 use crate::{
-    CallSamples, LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched,
+    CallSamples, GoPlace, GoProgram, GoWait, LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched,
     SchedThread, SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker,
 };
 
@@ -33,6 +33,8 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
     let writes = joiner.keep(from.writes, Joiner::write).0;
     let loops = from.loops.into_iter().enumerate();
     let loops = loops.map(|(ix, row)| joiner.spin_loop(ix, row)).collect();
+    let goroutines = from.goroutines.into_iter();
+    let goroutines = goroutines.map(|row| joiner.go_program(row)).collect();
     let places = Places {
         slices: &slice_ids,
         offs: &off_ids,
@@ -91,6 +93,7 @@ pub(in crate::build) fn join(model: &Model, from: profile::Sched, names: &mut Na
         timeline,
         lines: from.lines.map(|lines| joiner.lines(lines)),
         writes,
+        goroutines,
     }
 }
 
@@ -216,6 +219,50 @@ impl Joiner<'_> {
             reads: row.reads,
             n: row.n.min(SAMPLES_MAX),
         })
+    }
+
+    fn go_program(&self, from: profile::GoProgram) -> GoProgram {
+        let site = |stack| self.names.site(from.process, stack);
+        let names = self.names.processes.get(from.process as usize);
+        let waits = from.waits.into_iter().map(|row| GoWait {
+            reason: row.reason,
+            site: site(row.stack),
+            n: row.n.min(SAMPLES_MAX),
+            waits: row.waits.min(SAMPLES_MAX),
+            place: row.place,
+        });
+        let doing = |row: profile::GoDoing| profile::GoDoing {
+            n: row.n.min(SAMPLES_MAX),
+            ..row
+        };
+        let places = from.places.into_iter().map(|row| GoPlace {
+            reason: row.reason,
+            site: site(row.stack),
+            gives_back: names.and_then(|of| of.giving.get(&(row.stack, row.gives_back)).cloned()),
+            capacity: row.capacity,
+            users: row.users,
+            looks: row.looks.min(SAMPLES_MAX),
+            waiting: row.waiting.min(SAMPLES_MAX),
+            away: row.away.min(SAMPLES_MAX),
+            away_squares: row.away_squares.min(SAMPLES_MAX),
+            doing: row.doing.into_iter().map(doing).collect(),
+        });
+        let states = from.states.into_iter().map(|row| profile::GoState {
+            n: row.n.min(SAMPLES_MAX),
+            ..row
+        });
+        GoProgram {
+            process: ProcessId(from.process),
+            version: from.version,
+            unknown: from.unknown,
+            looks: from.looks.min(SAMPLES_MAX),
+            cost_ns: from.cost_ns,
+            goroutines: from.goroutines.min(SAMPLES_MAX),
+            turns: from.turns.min(SAMPLES_MAX),
+            states: states.collect(),
+            waits: waits.collect(),
+            places: places.collect(),
+        }
     }
 
     fn file(&self, ix: Option<profile::NameIx>) -> Option<NameId> {

@@ -1,6 +1,7 @@
 //! `--critical`: what the scheduler showed. When few threads were at work, which code ran then, what the
 //! others waited for, and who ended their waits (GAPP, ICPE'20, whose figure 7 is the third section).
 
+mod goroutines;
 mod loops;
 pub(super) mod parallelism;
 mod paths;
@@ -29,6 +30,7 @@ pub fn write(page: &mut Page, report: &Report<'_>, analysis: &Analysis) {
     reasons::write(page, report, analysis);
     wakers::write(page, report, analysis);
     loops::write(page, report, analysis);
+    goroutines::write(page, report);
     quality::write(page, report, analysis);
 }
 

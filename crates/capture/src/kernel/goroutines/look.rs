@@ -1,0 +1,210 @@
+//! One look at the goroutines of one program.
+
+use convoy_profile::{GoroutineState, StackIx};
+use convoy_unwind::{Regs, Unwinder};
+
+use super::memory::{Memory, ADDRESSES};
+use super::program::Program;
+use super::tally::{Seen, Tally};
+
+/// More goroutines than this: every second one is looked at, or every fourth, and so on. They are never taken off the list, so
+/// that it is the same ones every time.
+const AT_ONCE: u64 = 4096;
+/// More than any program has: what says so is no length.
+const MOST: u64 = 1 << 28;
+/// Call stacks that are walked in one look; of others it is not known where they wait, this time.
+const WALKS: usize = 256;
+/// Of a stack, so much is read from its innermost frame on. Bytes.
+const STACK_BYTES: u64 = 8 << 10;
+/// A stack of Go has at most this size, on any machine.
+const LARGEST_STACK: u64 = 1 << 30;
+
+/// `runtime.g.atomicstatus` (go: src/runtime/runtime2.go).
+mod status {
+    pub const RUNNABLE: u32 = 1;
+    pub const RUNNING: u32 = 2;
+    pub const IN_CALL: u32 = 3;
+    pub const WAITING: u32 = 4;
+    /// Its stack is just being moved: who does that runs.
+    pub const COPIED: u32 = 8;
+    pub const PREEMPTED: u32 = 9;
+    /// Set beside another one while the collector reads the stack.
+    pub const SCANNED: u32 = 0x1000;
+}
+
+/// Buffers that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pointers: Vec<u8>,
+    records: Vec<u8>,
+    stack: Vec<u8>,
+    seen: Vec<Seen>,
+}
+
+/// What a look needs.
+pub(super) struct Look<'a> {
+    pub pid: u32,
+    pub program: &'a Program,
+    pub unwinder: &'a mut Unwinder,
+}
+
+/// A goroutine's record.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    stack_hi: u64,
+    sp: u64,
+    pc: u64,
+    bp: u64,
+    status: u32,
+    id: u64,
+    reason: u8,
+    turns: u8,
+    start: u64,
+    waiting: u64,
+}
+
+impl Look<'_> {
+    /// Takes it: how many records were read, and how many of them cannot be right. `None` if the process is gone.
+    pub fn take(mut self, scratch: &mut Scratch, tally: &mut Tally) -> Option<(u64, u64)> {
+        let (memory, program) = (Memory(self.pid), self.program);
+        let list = memory.u64(program.goroutines)?;
+        let count = memory.u64(program.count)?;
+        let procs = memory.u32(program.procs)?;
+        if count == 0 || count > MOST || !ADDRESSES.contains(&list) {
+            return None;
+        }
+        let every = count.div_ceil(AT_ONCE).next_power_of_two();
+        let wanted = count.div_ceil(every) as usize;
+        scratch.pointers.resize(8 * wanted, 0);
+        let read = if every == 1 {
+            usize::from(memory.fill(list, &mut scratch.pointers)) * wanted
+        } else {
+            let at: Vec<u64> = (0..count).step_by(every as usize).map(|ix| list + 8 * ix).collect();
+            memory.fill_all(&at, 8, &mut scratch.pointers)
+        };
+        let pointers = scratch.pointers.chunks_exact(8).take(read);
+        let pointers = pointers.filter_map(|bytes| bytes.try_into().map(u64::from_le_bytes).ok());
+        let addresses: Vec<u64> = pointers.filter(|at| ADDRESSES.contains(at)).collect();
+        let size = program.layout.bytes();
+        scratch.records.resize(size * addresses.len(), 0);
+        let read = memory.fill_all(&addresses, size, &mut scratch.records);
+        if read == 0 {
+            return None;
+        }
+        let mut unsound = 0;
+        let mut walks = WALKS;
+        scratch.seen.clear();
+        for bytes in scratch.records.chunks_exact(size).take(read) {
+            let Some(record) = self.record(bytes) else {
+                continue; // free
+            };
+            if !record.is_sound(&program.reasons) {
+                unsound += 1;
+                continue;
+            }
+            let own = tally.is_own(record.start, self.unwinder);
+            let state = record.state();
+            let mut seen = Seen {
+                id: record.id,
+                state,
+                own,
+                turns: record.turns,
+                at: (record.sp, record.pc),
+                row: None,
+                fresh: false,
+            };
+            if own && state == GoroutineState::Waiting {
+                if let Some(row) = tally.same_wait(&seen) {
+                    seen.row = Some(row);
+                } else if walks > 0 {
+                    walks -= 1;
+                    let stack = self.stack(&record, &mut scratch.stack);
+                    let capacity = self.capacity(record.waiting);
+                    seen.row = tally.row(record.reason, stack, capacity, &program.reasons, self.unwinder);
+                    seen.fresh = true;
+                }
+            }
+            scratch.seen.push(seen);
+        }
+        tally.add(&scratch.seen, procs, every);
+        Some((read as u64, unsound))
+    }
+
+    /// `None` where there is no goroutine, or an ended one.
+    fn record(&self, bytes: &[u8]) -> Option<Record> {
+        let layout = &self.program.layout;
+        let word = |at: u64| {
+            let bytes = bytes.get(at as usize..at as usize + 8)?;
+            bytes.try_into().map(u64::from_le_bytes).ok()
+        };
+        let byte = |at: u64| bytes.get(at as usize).copied();
+        let status = word(layout.status)? as u32 & !status::SCANNED;
+        let lives = matches!(
+            status,
+            status::RUNNABLE
+                | status::RUNNING
+                | status::IN_CALL
+                | status::WAITING
+                | status::COPIED
+                | status::PREEMPTED
+        );
+        let record = Record {
+            stack_hi: word(layout.stack_hi)?,
+            sp: word(layout.sp)?,
+            pc: word(layout.pc)?,
+            bp: word(layout.bp)?,
+            status,
+            id: word(layout.id)?,
+            reason: byte(layout.reason)?,
+            turns: byte(layout.turns)?,
+            start: word(layout.start)?,
+            waiting: word(layout.waiting)?,
+        };
+        (lives && record.id != 0).then_some(record)
+    }
+
+    /// Where a goroutine waits.
+    fn stack(&mut self, record: &Record, buffer: &mut Vec<u8>) -> StackIx {
+        let size = (record.stack_hi - record.sp).min(STACK_BYTES);
+        buffer.resize(size as usize, 0);
+        if !Memory(self.pid).fill(record.sp, buffer) {
+            return 0;
+        }
+        let regs = Regs {
+            ip: record.pc,
+            sp: record.sp,
+            fp: record.bp,
+            lr: 0,
+        };
+        self.unwinder.stack(regs, buffer)
+    }
+
+    /// What fits into the channel that a goroutine waits at; `None` if it waits at none.
+    fn capacity(&self, waiting: u64) -> Option<u64> {
+        let (memory, layout) = (Memory(self.pid), &self.program.layout);
+        let is_address = |at: &u64| ADDRESSES.contains(at);
+        let sudog = Some(waiting).filter(is_address)?;
+        let channel = memory.u64(sudog + layout.channel).filter(is_address)?;
+        memory.u64(channel + layout.capacity)
+    }
+}
+
+impl Record {
+    fn state(&self) -> GoroutineState {
+        match self.status {
+            status::RUNNABLE => GoroutineState::Runnable,
+            status::IN_CALL => GoroutineState::InCall,
+            status::WAITING | status::PREEMPTED => GoroutineState::Waiting,
+            _ => GoroutineState::Running,
+        }
+    }
+
+    /// Whether it can be one.
+    fn is_sound(&self, reasons: &[String]) -> bool {
+        let at_rest = matches!(self.status, status::WAITING | status::RUNNABLE);
+        let stack = self.stack_hi.checked_sub(self.sp);
+        let has_stack = stack.is_some_and(|bytes| bytes > 0 && bytes <= LARGEST_STACK);
+        let waits = self.status != status::WAITING || usize::from(self.reason) < reasons.len();
+        self.id < 1 << 48 && waits && (!at_rest || has_stack)
+    }
+}

@@ -1,0 +1,175 @@
+//! What goroutines wait for. A thread of Go that has nothing to run is idle, whoever waits for what; the runtime knows. While a
+//! program of Go runs, the runtime's list of goroutines is read from its memory now and then: nothing is stopped, and
+//! nothing is written. A look is not one moment: what changes meanwhile is seen before or after.
+
+mod calls;
+mod dwarf;
+mod layout;
+mod look;
+mod memory;
+mod program;
+mod tally;
+
+use convoy_profile::GoProgram;
+use rustix::time::{clock_gettime, ClockId};
+
+use self::look::{Look, Scratch};
+use self::program::{Program, Programs};
+use self::tally::Tally;
+use super::images::{Image, Images};
+use crate::clock::monotonic_ns;
+
+/// Between two looks, on average. A random part of it makes them fall anywhere into what a program does again and again.
+const PERIOD_NS: u64 = 20_000_000;
+/// A look takes at most one part in so many of one processor's time, on average.
+const COST: u64 = 500;
+/// Looks that find nothing after which there is nobody left to look at.
+const FAILURES: u32 = 3;
+/// Goroutines that cannot be what they look like are others that have just begun or ended; of more than one in so many, the
+/// structures are not as they should be.
+const UNSOUND: u64 = 10;
+
+/// What is known of an image's goroutines.
+#[derive(Debug, Default)]
+pub(crate) enum Known {
+    /// Nobody has looked what it is.
+    #[default]
+    Nothing,
+    /// It is no program of Go, or there is nothing to be said of it.
+    Other,
+    /// One of Go that cannot be looked into, and why.
+    Closed(String),
+    Go(Box<Watched>),
+}
+
+/// A program that is looked at.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    program: Program,
+    tally: Tally,
+    due_ns: u64,
+    failures: u32,
+    cost_ns: u64,
+    unsound: (u64, u64),
+}
+
+/// Looks at all that run.
+#[derive(Debug, Default)]
+pub(crate) struct Goroutines {
+    programs: Programs,
+    scratch: Scratch,
+    random: u64,
+}
+
+impl Goroutines {
+    /// To be called often: looks at those programs whose time has come.
+    pub fn look(&mut self, images: &mut Images) {
+        // The walk through their stacks, and the code that it leads to, is known for this machine only.
+        if cfg!(target_arch = "x86_64") {
+            images.each_running(|image| self.look_at(image));
+        }
+    }
+
+    fn look_at(&mut self, image: &mut Image) {
+        match &mut image.goroutines {
+            Known::Other | Known::Closed(_) => {}
+            // The runtime of Go makes a thread before anything else.
+            Known::Nothing if image.alive < 2 => {}
+            Known::Nothing => {
+                image.goroutines = match self.programs.of_process(image.pid) {
+                    Ok(None) => Known::Other,
+                    Ok(Some(program)) => Known::Go(Box::new(Watched::new(program))),
+                    Err(why) => Known::Closed(why),
+                }
+            }
+            Known::Go(watched) => {
+                let now = monotonic_ns();
+                if now < watched.due_ns {
+                    return;
+                }
+                let before = thread_ns();
+                let look = Look {
+                    pid: image.pid,
+                    program: &watched.program,
+                    unwinder: &mut image.unwinder,
+                };
+                let looked = look.take(&mut self.scratch, &mut watched.tally);
+                let cost = thread_ns().saturating_sub(before);
+                watched.cost_ns += cost;
+                self.random = xorshift(self.random);
+                let pause = PERIOD_NS / 2 + self.random % PERIOD_NS;
+                watched.due_ns = now + pause.max(cost.saturating_mul(COST));
+                match looked {
+                    Some((all, unsound)) => {
+                        watched.failures = 0;
+                        watched.unsound.0 += all;
+                        watched.unsound.1 += unsound;
+                    }
+                    None => watched.failures += 1,
+                }
+                let (all, unsound) = watched.unsound;
+                if unsound > UNSOUND && unsound * UNSOUND > all {
+                    let version = &watched.program.version;
+                    let why = format!("its goroutines do not look like those of {version}");
+                    image.goroutines = Known::Closed(why);
+                } else if watched.failures >= FAILURES {
+                    watched.due_ns = u64::MAX;
+                }
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn new(program: Program) -> Self {
+        Self {
+            program,
+            tally: Tally::default(),
+            due_ns: 0,
+            failures: 0,
+            cost_ns: 0,
+            unsound: (0, 0),
+        }
+    }
+}
+
+impl Known {
+    /// What is kept of an image's. Stacks and process are the image's own.
+    pub fn into_row(self) -> Option<GoProgram> {
+        match self {
+            Self::Nothing | Self::Other => None,
+            Self::Closed(unknown) => Some(GoProgram {
+                unknown,
+                ..GoProgram::default()
+            }),
+            Self::Go(watched) => {
+                let Watched {
+                    program,
+                    tally,
+                    cost_ns,
+                    ..
+                } = *watched;
+                Some(GoProgram {
+                    version: program.version,
+                    cost_ns,
+                    ..tally.into_row(&program.reasons)
+                })
+            }
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+fn thread_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000) + time.tv_nsec as u64
+}
+
+fn xorshift(mut x: u64) -> u64 {
+    if x == 0 {
+        x = 0x9e37_79b9_7f4a_7c15;
+    }
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^ (x << 17)
+}

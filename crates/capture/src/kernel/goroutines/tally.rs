@@ -1,0 +1,328 @@
+//! What looks at the goroutines of one program add up to.
+
+use std::collections::HashMap;
+
+use convoy_profile::{
+    bucket, GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, StackIx,
+};
+use convoy_unwind::Unwinder;
+
+use super::calls;
+
+/// Rows that are kept. A program that waits at more places waits everywhere.
+const ROWS: usize = 4096;
+const PLACES: usize = 512;
+const STATES: usize = 4096;
+/// Of one place, what its users do elsewhere.
+const DOING: usize = 64;
+/// Goroutines that are known from one look to the next.
+const GOROUTINES: usize = 32_768;
+/// Those that were not seen at so many looks have ended.
+const FORGOTTEN: u64 = 16;
+/// Places that one goroutine is known to use.
+const USES: usize = 3;
+const NONE: u32 = u32::MAX;
+/// Users of a place that are counted.
+const USERS: u32 = 65_535;
+
+/// Reasons to wait for what others of the program let go or hand over, without those of timers, the network and the runtime.
+const FOR_OTHERS: [&str; 5] = ["chan send", "chan receive", "select", "sync.", "semacquire"];
+
+/// A goroutine at one look.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub id: u64,
+    pub state: GoroutineState,
+    /// The program's, not the runtime's.
+    pub own: bool,
+    /// Times that it has given up its processor, modulo 256.
+    pub turns: u8,
+    /// Stack pointer and instruction where it goes on.
+    pub at: (u64, u64),
+    /// Where it waits.
+    pub row: Option<u32>,
+    /// This wait was not seen before.
+    pub fresh: bool,
+}
+
+/// A goroutine from one look to the next.
+#[derive(Debug, Clone, Copy)]
+struct Goroutine {
+    at: (u64, u64),
+    turns: u8,
+    state: GoroutineState,
+    row: Option<u32>,
+    uses: [u32; USES],
+    look: u64,
+}
+
+#[derive(Debug)]
+struct Place {
+    row: GoPlace,
+    reason: u8,
+    mixed: bool,
+    doing: HashMap<(GoroutineState, Option<u32>), u64>,
+    /// At the present look.
+    waiting: u64,
+    away: u64,
+}
+
+/// Of one program.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    looks: u64,
+    goroutines: u64,
+    turns: u64,
+    states: HashMap<GoState, u64>,
+    rows: Vec<(u8, GoWait)>,
+    row_of: HashMap<(u8, StackIx), u32>,
+    places: Vec<Place>,
+    place_of: HashMap<(u8, u64), u32>,
+    known: HashMap<u64, Goroutine>,
+    /// By their first function.
+    own: HashMap<u64, bool>,
+}
+
+impl Tally {
+    /// Whether a goroutine that began in this function is the program's.
+    pub fn is_own(&mut self, start: u64, unwinder: &mut Unwinder) -> bool {
+        *self.own.entry(start).or_insert_with(|| {
+            let function = unwinder.function(start);
+            function.is_none_or(|f| !f.name.starts_with("runtime.") || f.name == "runtime.main")
+        })
+    }
+
+    /// Where it waits, if that is the wait in which it was at the last look.
+    pub fn same_wait(&self, seen: &Seen) -> Option<u32> {
+        let known = self.known.get(&seen.id)?;
+        let same = known.state == seen.state && known.at == seen.at && known.turns == seen.turns;
+        known.row.filter(|_| same)
+    }
+
+    /// The row of a reason and a stack. `capacity`: of the channel, if it is one.
+    pub fn row(
+        &mut self,
+        reason: u8,
+        stack: StackIx,
+        capacity: Option<u64>,
+        reasons: &[String],
+        unwinder: &mut Unwinder,
+    ) -> Option<u32> {
+        if let Some(&row) = self.row_of.get(&(reason, stack)) {
+            let place = self.rows.get(row as usize).and_then(|(_, row)| row.place);
+            let place = place.and_then(|place| self.places.get_mut(place as usize));
+            if let Some(place) = place {
+                place.mixed |= capacity.unwrap_or(0) != place.row.capacity;
+            }
+            return Some(row);
+        }
+        if self.rows.len() >= ROWS {
+            return None;
+        }
+        let text = reasons.get(usize::from(reason)).map_or("", String::as_str);
+        let for_others = FOR_OTHERS.iter().any(|prefix| text.starts_with(prefix));
+        let place = match for_others && stack != 0 {
+            true => self.place(reason, text, stack, capacity, unwinder),
+            false => None,
+        };
+        let ix = self.rows.len() as u32;
+        self.rows.push((
+            reason,
+            GoWait {
+                stack,
+                place,
+                ..GoWait::default()
+            },
+        ));
+        self.row_of.insert((reason, stack), ix);
+        Some(ix)
+    }
+
+    fn place(
+        &mut self,
+        reason: u8,
+        text: &str,
+        stack: StackIx,
+        capacity: Option<u64>,
+        unwinder: &mut Unwinder,
+    ) -> Option<u32> {
+        let pcs: Vec<u64> = unwinder.pcs(stack).collect();
+        let depth = pcs.iter().position(|&pc| {
+            let function = unwinder.function(pc.wrapping_sub(1));
+            function.is_some_and(|f| !calls::is_library_of_waits(f.name))
+        })?;
+        let pc = *pcs.get(depth)?;
+        if let Some(&ix) = self.place_of.get(&(reason, pc)) {
+            return Some(ix);
+        }
+        if self.places.len() >= PLACES {
+            return None;
+        }
+        let ix = self.places.len() as u32;
+        self.places.push(Place {
+            row: GoPlace {
+                stack,
+                depth: depth as u32,
+                gives_back: calls::gives_back(text, &pcs, depth, unwinder),
+                capacity: capacity.unwrap_or(0),
+                ..GoPlace::default()
+            },
+            reason,
+            mixed: false,
+            doing: HashMap::new(),
+            waiting: 0,
+            away: 0,
+        });
+        self.place_of.insert((reason, pc), ix);
+        Some(ix)
+    }
+
+    /// Adds a look, at every `every`th goroutine.
+    pub fn add(&mut self, seen: &[Seen], procs: u32, every: u64) {
+        self.looks += 1;
+        let mut state = GoState {
+            procs,
+            ..GoState::default()
+        };
+        let mut runnable = 0;
+        for seen in seen {
+            match seen.state {
+                GoroutineState::Running => state.running += every as u32,
+                GoroutineState::Runnable if seen.own => runnable += every,
+                GoroutineState::InCall if seen.own => state.in_calls += every as u32,
+                _ => {}
+            }
+            if seen.own {
+                self.goroutines += every;
+                self.one(seen, every);
+            }
+        }
+        state.runnable = bucket(runnable as usize) as u32;
+        if self.states.len() < STATES || self.states.contains_key(&state) {
+            *self.states.entry(state).or_default() += 1;
+        }
+        self.users(every);
+        if self.looks % FORGOTTEN == 0 {
+            let from = self.looks - FORGOTTEN;
+            self.known.retain(|_, known| known.look > from);
+        }
+    }
+
+    fn one(&mut self, seen: &Seen, every: u64) {
+        let row = seen.row.and_then(|ix| self.rows.get_mut(ix as usize));
+        let mut place = None;
+        if let Some((_, row)) = row {
+            row.n += every;
+            row.waits += u64::from(seen.fresh) * every;
+            place = row.place;
+        }
+        if self.known.len() >= GOROUTINES && !self.known.contains_key(&seen.id) {
+            return;
+        }
+        let known = self.known.entry(seen.id).or_insert(Goroutine {
+            at: seen.at,
+            turns: seen.turns,
+            state: seen.state,
+            row: None,
+            uses: [NONE; USES],
+            look: 0,
+        });
+        self.turns += u64::from(seen.turns.wrapping_sub(known.turns)) * every;
+        known.at = seen.at;
+        known.turns = seen.turns;
+        known.state = seen.state;
+        known.row = seen.row;
+        known.look = self.looks;
+        if let Some(place) = place.filter(|place| !known.uses.contains(place)) {
+            known.uses.rotate_right(1);
+            known.uses[0] = place;
+            if let Some(place) = self.places.get_mut(place as usize) {
+                place.row.users = (place.row.users + 1).min(USERS);
+            }
+        }
+    }
+
+    /// Who uses what, and waits there or not.
+    fn users(&mut self, every: u64) {
+        let (looks, rows) = (self.looks, &self.rows);
+        let here = || self.known.values().filter(|known| known.look == looks);
+        let at = |known: &Goroutine| {
+            let row = known.row.and_then(|ix| rows.get(ix as usize));
+            row.and_then(|(_, row)| row.place)
+        };
+        for known in here() {
+            for &ix in known.uses.iter().filter(|&&ix| ix != NONE) {
+                if let Some(place) = self.places.get_mut(ix as usize) {
+                    match at(known) == Some(ix) {
+                        true => place.waiting += every,
+                        false => place.away += every,
+                    }
+                }
+            }
+        }
+        for known in here() {
+            for &ix in known.uses.iter().filter(|&&ix| ix != NONE) {
+                let Some(place) = self.places.get_mut(ix as usize) else {
+                    continue;
+                };
+                if place.waiting == 0 || at(known) == Some(ix) {
+                    continue;
+                }
+                let key = (known.state, known.row);
+                if place.doing.len() < DOING || place.doing.contains_key(&key) {
+                    *place.doing.entry(key).or_default() += every;
+                }
+            }
+        }
+        for place in &mut self.places {
+            if place.waiting > 0 {
+                place.row.looks += 1;
+                place.row.waiting += place.waiting;
+                place.row.away += place.away;
+                place.row.away_squares += place.away * place.away;
+            }
+            (place.waiting, place.away) = (0, 0);
+        }
+    }
+
+    /// Everything, in an order that does not depend on chance.
+    pub fn into_row(self, reasons: &[String]) -> GoProgram {
+        let text = |reason: u8| reasons.get(usize::from(reason)).cloned().unwrap_or_default();
+        let mut states: Vec<GoState> = self
+            .states
+            .into_iter()
+            .map(|(state, n)| GoState { n, ..state })
+            .collect();
+        states.sort_unstable();
+        let place = |place: Place| {
+            let mut doing: Vec<GoDoing> = place
+                .doing
+                .into_iter()
+                .map(|((state, wait), n)| GoDoing { state, wait, n })
+                .collect();
+            doing.sort_unstable_by_key(|of| (std::cmp::Reverse(of.n), of.state, of.wait));
+            GoPlace {
+                reason: text(place.reason),
+                capacity: if place.mixed { 0 } else { place.row.capacity },
+                doing,
+                ..place.row
+            }
+        };
+        GoProgram {
+            looks: self.looks,
+            goroutines: self.goroutines,
+            turns: self.turns,
+            states,
+            waits: self
+                .rows
+                .into_iter()
+                .map(|(reason, row)| GoWait {
+                    reason: text(reason),
+                    ..row
+                })
+                .collect(),
+            places: self.places.into_iter().map(place).collect(),
+            ..GoProgram::default()
+        }
+    }
+}

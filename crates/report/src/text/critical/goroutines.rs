@@ -1,0 +1,71 @@
+//! What goroutines of Go's programs waited for.
+
+use convoy_model::{bucket_floor, GoProgram, GoWait, ProcessId};
+
+use super::remark;
+use crate::human::{count, duration};
+use crate::sched_names;
+use crate::text::page::{plain, toned, Page, Tone};
+use crate::text::table::INDENT;
+use crate::Report;
+
+/// Places that are listed of one program.
+const ROWS: usize = 10;
+/// Callers that are named.
+const CALLERS: usize = 3;
+/// Columns of the number in front.
+const LABEL: usize = 10;
+/// Fewer goroutines than this on average are not worth a line.
+const LEAST: f64 = 0.05;
+
+/// The section: nothing where no program is one of Go.
+pub fn write(page: &mut Page, report: &Report<'_>) {
+    let programs = report.model.sched.iter().flat_map(|s| &s.goroutines);
+    let mut first = true;
+    for program in programs.filter(|p| p.looks > 0 || !p.unknown.is_empty()) {
+        if std::mem::take(&mut first) {
+            page.title("Goroutines");
+        }
+        one(page, report, program);
+    }
+}
+
+fn one(page: &mut Page, report: &Report<'_>, program: &GoProgram) {
+    let name = name(report, program.process);
+    if !program.unknown.is_empty() {
+        remark(page, format!("{name}: what its goroutines wait for is not known: {}", program.unknown));
+        return;
+    }
+    let looks = program.looks as f64;
+    let mean = |of: &dyn Fn(&convoy_model::GoState) -> u64| {
+        let sum: u64 = program.states.iter().map(|s| of(s).saturating_mul(s.n)).sum();
+        sum as f64 / looks
+    };
+    let procs = program.states.iter().map(|s| s.procs).max().unwrap_or(0);
+    page.line(INDENT, vec![
+        toned(Tone::Strong, name),
+        plain(format!(
+            " ({}): {:.1} goroutines of its own on average, {:.1} run, {:.1} wait for one of {procs} processors (GOMAXPROCS), {:.1} are in system calls",
+            program.version,
+            program.goroutines as f64 / looks,
+            mean(&|s| u64::from(s.running)),
+            mean(&|s| bucket_floor(s.runnable as usize) as u64),
+            mean(&|s| u64::from(s.in_calls)),
+        )),
+    ]);
+    let mut waits: Vec<&GoWait> = program.waits.iter().collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.n));
+    let shown = waits.iter().filter(|wait| wait.n as f64 >= LEAST * looks);
+    for wait in shown.take(ROWS) {
+        let mean = toned(Tone::Dim, format!("{:.1}", wait.n as f64 / looks));
+        let path = sched_names::path_of(report.model, wait.site, CALLERS);
+        page.hang(2 * INDENT, mean, LABEL, vec![plain(format!("{}: {path}", wait.reason))]);
+    }
+    let cost = duration(program.cost_ns as f64);
+    remark(page, format!("goroutines on average of {} looks, which took {cost} of CPU time", count(program.looks)));
+}
+
+fn name(report: &Report<'_>, id: ProcessId) -> String {
+    let process = report.model.processes.get(id.0 as usize);
+    process.map_or_else(String::new, |p| p.name.clone())
+}
