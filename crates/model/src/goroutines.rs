@@ -57,6 +57,8 @@ pub struct GoPlace {
     pub capacity: u64,
     /// Goroutines that waited here.
     pub users: u32,
+    /// The most of them that were there at one look.
+    pub most: u64,
     /// Looks at which somebody waited here.
     pub looks: u64,
     /// Users that waited, summed over these looks.

@@ -80,6 +80,8 @@ pub struct GoPlace {
     pub capacity: u64,
     /// Different users, at most 65,535.
     pub users: u32,
+    /// The most users that were there at one look.
+    pub most: u64,
     /// Looks at which somebody waited here.
     pub looks: u64,
     /// Users that waited here, summed over looks.

@@ -6,7 +6,9 @@ pub(crate) mod busy_waiting;
 mod contended_futex;
 mod excluded;
 mod file_lock;
+mod go_processors;
 mod goroutine_lock;
+mod goroutine_pool;
 mod goroutine_stage;
 mod goroutines;
 mod hand_over;
@@ -69,15 +71,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         goroutines: goroutines::by_start(view),
     };
     if view.workers_at_once < 2 {
-        // One thread is not parallel whatever it does, unless others wait for it or it waits for others all the time.
-        let stages = limiting_stage::findings(&cx).into_iter();
-        let of_stages = stages.map(|(_, finding)| finding);
-        let calls = blocking_calls::finding(&cx).map(|(_, finding)| finding);
-        let found: Vec<Finding> = of_stages.chain(calls).collect();
-        return match found.is_empty() {
-            true => one_thread::finding(&cx).into_iter().collect(),
-            false => found,
-        };
+        return where_one_works(&cx);
     }
     // Low parallelism of a group that is explained otherwise is not serial code as well.
     let mut explained: BTreeSet<GroupId> = BTreeSet::new();
@@ -139,7 +133,20 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let batched: BTreeSet<SiteId> = worth.flat_map(|found| found.syncs.clone()).collect();
     let file_locks = file_locks.into_iter().map(|f| (f.groups, f.finding));
     add(file_locks.collect(), &mut explained);
-    let goroutines = goroutine_lock::findings(&cx);
+    let mut goroutines = goroutine_lock::findings(&cx);
+    let mut shared = goroutine_pool::findings(&cx);
+    // A lock that is kept during a call is told once.
+    goroutines.retain(|(_, f)| {
+        let of = process(f);
+        let held = |(id, held): &(ProcessId, Finding)| {
+            Some(*id) == of && held.id == "holder-off-cpu" && held.gain.mid > f.gain.mid
+        };
+        !shared.iter().any(held)
+    });
+    shared.retain(|(id, held)| {
+        let fought = |(_, f): &(Vec<GroupId>, Finding)| process(f) == Some(*id);
+        held.id != "holder-off-cpu" || !goroutines.iter().any(fought)
+    });
     let fought: Vec<_> = goroutines
         .iter()
         .filter(|(_, f)| is_worth(f))
@@ -147,6 +154,8 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         .collect();
     add(goroutines, &mut explained);
     add(goroutine_stage::findings(&cx), &mut explained);
+    let shared = shared.into_iter().map(|(_, finding)| (Vec::new(), finding));
+    add(shared.collect(), &mut explained);
     let mut turns = lock_step::findings(&cx, &explained);
     turns.retain(|(_, found)| !in_a_pool(found));
     add(turns, &mut explained);
@@ -226,8 +235,23 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }
+    findings.extend(go_processors::findings(&cx));
     findings.extend(kept_off::finding(&cx));
     findings
+}
+
+/// One thread is not parallel whatever it does, unless others wait for it, it waits for others all the time, or there could be more.
+fn where_one_works(cx: &Context) -> Vec<Finding> {
+    let stages = limiting_stage::findings(cx).into_iter();
+    let calls = blocking_calls::finding(cx).into_iter();
+    let pools = goroutine_pool::findings(cx).into_iter();
+    let of_groups = stages.chain(calls).chain(pools);
+    let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
+    found.extend(go_processors::findings(cx));
+    if found.is_empty() {
+        found.extend(one_thread::finding(cx));
+    }
+    found
 }
 
 /// Whether threads wait for a lock mostly because of what its holders wait for: then that is what is said.

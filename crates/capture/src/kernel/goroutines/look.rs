@@ -114,8 +114,8 @@ impl Look<'_> {
                 fresh: false,
             };
             if own && state == GoroutineState::Waiting {
-                if let Some(row) = tally.same_wait(&seen) {
-                    seen.row = Some(row);
+                if let Some((row, ran)) = tally.same_place(&seen, record.reason) {
+                    (seen.row, seen.fresh) = (Some(row), ran);
                 } else if walks > 0 {
                     walks -= 1;
                     let stack = self.stack(&record, &mut scratch.stack);

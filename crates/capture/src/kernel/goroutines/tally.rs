@@ -22,6 +22,8 @@ const FORGOTTEN: u64 = 16;
 /// Places that one goroutine is known to use.
 const USES: usize = 3;
 const NONE: u32 = u32::MAX;
+/// One in so many waits at a known place is looked at again.
+const AGAIN: u8 = 8;
 /// Users of a place that are counted.
 const USERS: u32 = 65_535;
 
@@ -92,11 +94,15 @@ impl Tally {
         })
     }
 
-    /// Where it waits, if that is the wait in which it was at the last look.
-    pub fn same_wait(&self, seen: &Seen) -> Option<u32> {
+    /// Where it waits, if it went on and stopped as it did at the last look; and whether it has run since. Then it may have been
+    /// called from elsewhere, which is looked at again at times.
+    pub fn same_place(&self, seen: &Seen, reason: u8) -> Option<(u32, bool)> {
         let known = self.known.get(&seen.id)?;
-        let same = known.state == seen.state && known.at == seen.at && known.turns == seen.turns;
-        known.row.filter(|_| same)
+        let row = known.row.filter(|_| known.state == seen.state && known.at == seen.at)?;
+        let (of, _) = self.rows.get(row as usize)?;
+        let ran = known.turns != seen.turns;
+        let doubt = ran && seen.turns % AGAIN == 0;
+        (*of == reason && !doubt).then_some((row, ran))
     }
 
     /// The row of a reason and a stack. `capacity`: of the channel, if it is one.
@@ -275,6 +281,7 @@ impl Tally {
             }
         }
         for place in &mut self.places {
+            place.row.most = place.row.most.max(place.waiting + place.away);
             if place.waiting > 0 {
                 place.row.looks += 1;
                 place.row.waiting += place.waiting;

@@ -241,6 +241,7 @@ impl Joiner<'_> {
             gives_back: names.and_then(|of| of.giving.get(&(row.stack, row.gives_back)).cloned()),
             capacity: row.capacity,
             users: row.users,
+            most: row.most.min(SAMPLES_MAX),
             looks: row.looks.min(SAMPLES_MAX),
             waiting: row.waiting.min(SAMPLES_MAX),
             away: row.away.min(SAMPLES_MAX),

@@ -1,0 +1,120 @@
+//! Goroutines that could run and wait for one of the processors that the runtime of Go gives them (GOMAXPROCS), while CPUs are
+//! idle: no thread waits for a CPU, as there are no more threads than those.
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::{percent, plural};
+use convoy_model::{bucket_floor, GoProgram, GoState};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Fewer looks are a start.
+const LOOKS: u64 = 20;
+/// Looks with a queue from which on it is worth a word.
+const OFTEN: f64 = 0.1;
+/// Times that a goroutine which could run gives up its processor between two looks, from which on they hand over to one another, or
+/// perhaps: with more processors that costs more. They are counted up to 255.
+const TURNS: f64 = 100.0;
+/// How well the work scales is not known, nor whether the limit is meant.
+const EXPECTED: f64 = 0.9;
+const SURE: f64 = 0.4;
+
+pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
+    let programs = cx.view.sched.goroutines.iter();
+    programs.filter_map(|program| finding(cx.view, program)).collect()
+}
+
+fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
+    if program.looks < LOOKS || !view.cpus.is_finite() {
+        return None;
+    }
+    let limited = || program.states.iter().filter(|s| is_limited(view, s));
+    let looks: u64 = limited().map(|s| s.n).sum();
+    let often = looks as f64 / program.looks as f64;
+    if often < OFTEN {
+        return None;
+    }
+    let procs = limited().map(|s| s.procs).max()?;
+    let queued = mean(limited(), looks, |s| bucket_floor(s.runnable as usize) as f64);
+    // With the CPUs that there are, each of those moments would have been so much shorter.
+    let shorter = mean(limited(), looks, |s| {
+        let runs = f64::from(s.running);
+        let could = (runs + bucket_floor(s.runnable as usize) as f64).min(view.cpus);
+        1.0 - runs / could.max(runs)
+    });
+    let process = view.model.processes.get(program.process.0 as usize);
+    let life = process.map_or(view.wall, |of| (of.wall_ns as f64).min(view.wall));
+    let most = often * life * shorter;
+    // Others may have the CPUs that are idle for this program.
+    let ran = view.cpus_used() * view.wall;
+    let spare = (view.cpus * view.wall - view.model.meta.others_ns as f64 - ran).max(0.0);
+    let left = view.wall * spare / (ran + spare).max(1.0);
+    let active = program.states.iter().map(|s| {
+        s.n as f64 * (f64::from(s.running) + bucket_floor(s.runnable as usize) as f64)
+    });
+    let turns = program.turns as f64 / active.sum::<f64>().max(1.0);
+    let expected = match turns < TURNS {
+        true => EXPECTED * most.min(left),
+        false => 0.0,
+    };
+    let saving = Saving {
+        expected,
+        most,
+        sure: SURE,
+        ..Saving::default()
+    };
+    if saving.bound(view) < view.t.gain_mid {
+        return None;
+    }
+    Some(Finding {
+        id: "kept-off-cpus",
+        subject: Subject::Run,
+        title: format!(
+            "goroutines that could run share {} of Go's (GOMAXPROCS) on {:.0} CPUs",
+            plural(procs as usize, "processor"),
+            view.cpus
+        ),
+        evidence: vec![
+            evidence(
+                "queued_goroutines",
+                queued,
+                format!("{queued:.1} goroutines that could run wait for one on average, at {} of {} looks", percent(often), program.looks),
+            ),
+            evidence(
+                "idle_ratio",
+                spare / view.wall,
+                format!("{} of a CPU was idle over the run", percent(spare / view.wall)),
+            ),
+        ],
+        causes: vec![cause(
+            "kept-off-cpus",
+            "the runtime of Go runs no more goroutines at once than GOMAXPROCS, and CPUs are idle",
+            "a higher GOMAXPROCS: look for it in the environment, for runtime.GOMAXPROCS() in the code, and for a CPU limit of the \
+             container, from which newer runtimes take it (cpu.max of the cgroup)",
+        )],
+        undecided: String::new(),
+        gain: saving.gain(
+            view,
+            "goroutines that wait, on the CPUs that are idle",
+            "how well the work scales",
+        ),
+        share_of_thread_time: often.min(1.0),
+        caveats: vec!["whether the limit is meant is not known".into()],
+    })
+}
+
+/// All processors of the runtime are in use, there are fewer than CPUs, and a goroutine waits for one.
+fn is_limited(view: &View, state: &GoState) -> bool {
+    let procs = f64::from(state.procs);
+    procs >= 1.0 && procs < view.cpus && state.running >= state.procs && state.runnable > 0
+}
+
+fn mean<'a>(
+    states: impl Iterator<Item = &'a GoState>,
+    looks: u64,
+    of: impl Fn(&GoState) -> f64,
+) -> f64 {
+    states.map(|s| s.n as f64 * of(s)).sum::<f64>() / (looks as f64).max(1.0)
+}

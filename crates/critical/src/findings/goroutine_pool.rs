@@ -1,0 +1,277 @@
+//! Goroutines that wait for what others of them have, who wait for something else meanwhile: a pool that is too small, or a lock
+//! that is held over a call. No thread waits for either: who waits is told by looks at the goroutines.
+//!
+//! Who has nothing to do waits in the same way. What tells the two apart: who sends waits for room, and never for work;
+//! of a channel with room for n, n goroutines have a token, no more and no less; and who waits for a condition to have something
+//! calls, besides, what lets others go on.
+
+use std::collections::BTreeMap;
+
+use convoy_model::finding::{Evidence, Finding, Subject};
+use convoy_model::words::{count, percent, plural};
+use convoy_model::{GoPlace, GoProgram, GoWait, GoroutineState, ProcessId, Site, SiteId};
+
+use super::Context;
+use crate::gain::Saving;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Fewer looks are a start: at the program, and at somebody who waits.
+const LOOKS: (u64, u64) = (20, 10);
+/// Share of the looks at which somebody waits from which on it is worth a word.
+const OFTEN: f64 = 0.1;
+/// What fewer goroutines share is hardly a pool; two can fight for a lock.
+const USERS: (u32, u32) = (3, 2);
+/// Those who do not wait there wait for something else for this share of the time.
+const ELSEWHERE: f64 = 0.5;
+/// Of a lock, somebody who has it must: so at most at this share of the looks one of its users runs.
+const RUNS: f64 = 0.3;
+/// They do so in the function that got it or in one that called it, this often for each that has it.
+const INSIDE: f64 = 0.5;
+/// As many have what a channel has room for, within this share of that or one.
+const TOKENS: f64 = 0.3;
+/// The standard deviation of how many do not wait, as a share of that, beside half a goroutine: a queue has now more at work
+/// and now fewer, a pool that somebody waits for is always empty.
+const STEADY: f64 = 0.25;
+/// Callers of the call that waits which may be the ones that use what it got.
+const CALLERS: usize = 4;
+/// What the pool stands for may itself be limited.
+const EXPECTED: f64 = 0.5;
+const SURE: f64 = 0.3;
+const METHOD: &str = "goroutines that wait, at work as those that do not";
+
+/// Pools that are known: in these functions goroutines wait for nothing else.
+const POOLS: [&str; 5] = [
+    "database/sql.(*DB).conn",
+    "golang.org/x/sync/semaphore.(*Weighted).Acquire",
+    "github.com/jackc/puddle/v2.(*Pool[",
+    "github.com/jackc/puddle.(*Pool).",
+    "/internal/pool.(*ConnPool).waitTurn",
+];
+/// What only makes waiting what it is.
+const LIBRARY: [&str; 4] = ["runtime.", "sync.", "internal/", "sync/"];
+const LOCKS: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
+
+/// What goroutines wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Lock,
+    Pool,
+}
+
+/// Those who wait at a place, and those who use it and do not.
+struct Crowd<'a> {
+    place: &'a GoPlace,
+    site: &'a Site,
+    id: SiteId,
+    /// Means over looks at which somebody waits.
+    waiting: f64,
+    away: f64,
+    /// Of those who do not, the share that waits for something else.
+    elsewhere: f64,
+    /// Of those, per look, how many do so where they may have it; and most of them where.
+    inside: f64,
+    most: Option<&'a GoWait>,
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<(ProcessId, Finding)> {
+    let view = cx.view;
+    let programs = view.sched.goroutines.iter();
+    let enough = programs.filter(|program| program.looks >= LOOKS.0);
+    let found = enough.filter_map(|program| {
+        let places = program.places.iter();
+        let found = places.filter_map(|place| of_place(view, program, place));
+        // One call that waits is the way to the same pool from another place.
+        found.max_by(|a, b| a.gain.mid.total_cmp(&b.gain.mid)).map(|f| (program.process, f))
+    });
+    found.collect()
+}
+
+fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding> {
+    let often = place.looks as f64 / program.looks as f64;
+    if place.looks < LOOKS.1 || often < OFTEN {
+        return None;
+    }
+    let crowd = Crowd::of(view, program, place)?;
+    let what = crowd.what()?;
+    let is_held = match what {
+        What::Lock => crowd.is_held_over_a_call(),
+        What::Pool => place.users >= USERS.0 && crowd.elsewhere >= ELSEWHERE,
+    };
+    if !is_held {
+        return None;
+    }
+    let (waiting, away) = (crowd.waiting, crowd.away.max(1.0));
+    let most_users = (place.most as f64).max(waiting + away);
+    let process = view.model.processes.get(program.process.0 as usize);
+    let life = process.map_or(view.wall, |of| (of.wall_ns as f64).min(view.wall));
+    let of_looks = often.min(1.0) * life;
+    let saving = Saving {
+        expected: EXPECTED * of_looks * waiting / (waiting + away),
+        most: of_looks * (1.0 - away / most_users),
+        sure: SURE,
+        ..Saving::default()
+    };
+    if saving.bound(view) < view.t.gain_mid {
+        return None;
+    }
+    Some(crowd.finding(view, program, what, &saving))
+}
+
+impl<'a> Crowd<'a> {
+    fn of(view: &View<'a>, program: &'a GoProgram, place: &'a GoPlace) -> Option<Self> {
+        let id = place.site?;
+        let site = view.model.site(id)?;
+        let looks = place.looks as f64;
+        let users: Vec<&str> = own_functions(site).take(CALLERS).collect();
+        let (mut all, mut elsewhere, mut inside) = (0, 0, 0);
+        let mut where_inside: BTreeMap<u32, u64> = BTreeMap::new();
+        for doing in &place.doing {
+            all += doing.n;
+            let waits = matches!(doing.state, GoroutineState::Waiting | GoroutineState::InCall);
+            elsewhere += if waits { doing.n } else { 0 };
+            let wait = doing.wait.filter(|_| waits);
+            let row = wait.and_then(|ix| program.waits.get(ix as usize));
+            let at = row.and_then(|row| view.model.site(row.site?));
+            let same = at.is_some_and(|at| own_functions(at).any(|f| users.contains(&f)));
+            if let Some(ix) = wait.filter(|_| same) {
+                inside += doing.n;
+                *where_inside.entry(ix).or_default() += doing.n;
+            }
+        }
+        let most = where_inside.into_iter().max_by_key(|(_, n)| *n);
+        Some(Self {
+            place,
+            site,
+            id,
+            waiting: place.waiting as f64 / looks,
+            away: place.away as f64 / looks,
+            elsewhere: elsewhere as f64 / (all as f64).max(1.0),
+            inside: inside as f64 / looks,
+            most: most.and_then(|(ix, _)| program.waits.get(ix as usize)),
+        })
+    }
+
+    /// What they wait for; `None` where it may be work.
+    fn what(&self) -> Option<What> {
+        let place = self.place;
+        let reason = place.reason.as_str();
+        let is_in = |parts: &[&str]| {
+            self.site.has_function(|name| parts.iter().any(|part| name.contains(part)))
+        };
+        if is_in(&LOCKS) && (reason.starts_with("sync.") || reason == "semacquire") {
+            return (place.users >= USERS.1).then_some(What::Lock);
+        }
+        if is_in(&POOLS) {
+            return Some(What::Pool);
+        }
+        let pool = match reason {
+            "chan send" | "chan receive" => self.has_tokens(),
+            "sync.Cond.Wait" => self.gives_back() && self.is_steady(),
+            _ => false,
+        };
+        pool.then_some(What::Pool)
+    }
+
+    /// As many do not wait as the channel has room for.
+    fn has_tokens(&self) -> bool {
+        let room = self.place.capacity as f64;
+        let inside = self.inside >= INSIDE * room;
+        room >= 1.0 && (self.away - room).abs() <= (TOKENS * room).max(1.0) && inside
+    }
+
+    /// Those who do not wait are in the function that lets others go on.
+    fn gives_back(&self) -> bool {
+        let gives = self.place.gives_back.as_deref();
+        let inside = self.inside >= INSIDE * self.away;
+        gives.is_some_and(|gives| own_functions(self.site).take(CALLERS).any(|f| f == gives)) && inside
+    }
+
+    fn is_steady(&self) -> bool {
+        let looks = self.place.looks as f64;
+        let variance = self.place.away_squares as f64 / looks - self.away * self.away;
+        variance.max(0.0).sqrt() <= STEADY * self.away + 0.5
+    }
+
+    /// Nobody of those who could have it runs, and there is one where he may have got it.
+    fn is_held_over_a_call(&self) -> bool {
+        let runs = self.away * (1.0 - self.elsewhere);
+        runs <= RUNS && self.inside >= INSIDE
+    }
+
+    fn finding(&self, view: &View, program: &GoProgram, what: What, saving: &Saving) -> Finding {
+        let place = view.place(Some(self.id));
+        let (waiting, away) = (self.waiting, self.away);
+        let meanwhile = self.most.map(|wait| {
+            let at = view.place(wait.site);
+            (format!("{} at {at}", wait.reason), wait.reason.clone())
+        });
+        let at_what = meanwhile.as_ref().map_or_else(|| "something else".to_owned(), |m| m.0.clone());
+        let title = match what {
+            What::Pool => format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have"),
+            What::Lock => format!("goroutines wait for the lock of {place} while its holder waits itself: {at_what}"),
+        };
+        let mut seen: Vec<Evidence> = vec![
+            evidence(
+                "waiting_goroutines",
+                waiting,
+                format!(
+                    "{waiting:.1} of {} wait there on average ({}), at {} of {} looks",
+                    plural(self.place.most as usize, "goroutine"),
+                    self.place.reason,
+                    percent(self.place.looks as f64 / program.looks as f64),
+                    count(program.looks as f64),
+                ),
+            ),
+            evidence(
+                "others_goroutines",
+                away,
+                format!(
+                    "{away:.1} of them do not, and are {} of that time in something else to wait for, mostly in {at_what}",
+                    percent(self.elsewhere),
+                ),
+            ),
+        ];
+        if self.place.capacity > 0 && what == What::Pool {
+            let room = self.place.capacity as f64;
+            seen.push(evidence("capacity_count", room, format!("the channel has room for {}", count(room))));
+        }
+        let (id, why, fix) = match what {
+            What::Pool => (
+                "small-pool",
+                "fewer of it than goroutines that want it, and those who have it keep it while they wait for something else",
+                "more of it where it is made (the capacity of the channel, the connections of the pool, SetMaxOpenConns()), or give \
+                 it back before the wait",
+            ),
+            What::Lock => (
+                "holder-off-cpu",
+                "a lock is kept during a call that waits",
+                "make that call outside of the lock",
+            ),
+        };
+        let caveat = match what {
+            What::Pool => "what the pool stands for (connections, memory, disks) may itself be limited",
+            What::Lock => "whether what the holder waits for can be done several times at once is not known",
+        };
+        Finding {
+            id,
+            subject: Subject::Code(self.id),
+            title,
+            evidence: seen,
+            causes: vec![cause(id, why, fix)],
+            undecided: String::new(),
+            gain: saving.gain(view, METHOD, "what the others wait for"),
+            share_of_thread_time: (waiting / (waiting + away).max(1.0)).min(1.0),
+            caveats: vec![
+                caveat.into(),
+                "who has it is concluded: those who waited for it before and do not now".into(),
+            ],
+        }
+    }
+}
+
+/// Functions of a stack that are the program's, from the innermost on.
+fn own_functions(site: &Site) -> impl Iterator<Item = &str> {
+    let names = site.frames.iter().map(|frame| frame.function.as_str());
+    names.filter(|name| !LIBRARY.iter().any(|prefix| name.starts_with(prefix)))
+}
