@@ -146,6 +146,12 @@ impl<'a> View<'a> {
         self.threads.get(&id).map_or(0.0, |th| th.life_ns() as f64)
     }
 
+    /// How long a process was there, nanoseconds.
+    pub(crate) fn life_of(&self, id: ProcessId) -> f64 {
+        let process = self.model.processes.get(id.0 as usize);
+        process.map_or(self.wall, |of| (of.wall_ns as f64).min(self.wall))
+    }
+
     /// Sum of the lives of these threads, nanoseconds.
     pub(crate) fn lives<'t>(&self, threads: impl IntoIterator<Item = &'t ThreadId>) -> f64 {
         threads.into_iter().map(|&id| self.life(id)).sum()

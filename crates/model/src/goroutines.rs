@@ -59,6 +59,8 @@ pub struct GoPlace {
     pub users: u32,
     /// The most of them that were there at one look.
     pub most: u64,
+    /// Looks at which there was a user.
+    pub present: u64,
     /// Looks at which somebody waited here.
     pub looks: u64,
     /// Users that waited, summed over these looks.

@@ -96,13 +96,11 @@ fn write_sched(out: &mut impl Write, sched: &Sched) -> io::Result<()> {
         write_table(out, 0, &lines.uses)?;
     }
     write_table(out, 0, &sched.writes)?;
-    for program in &sched.goroutines {
-        write_fixed(out, GOROUTINES, 0, program)?;
+    if let Some(timeline) = &sched.timeline {
+        write_timeline(out, timeline)?;
     }
-    sched
-        .timeline
-        .as_ref()
-        .map_or(Ok(()), |timeline| write_timeline(out, timeline))
+    let mut programs = sched.goroutines.iter();
+    programs.try_for_each(|program| write_fixed(out, GOROUTINES, 0, program))
 }
 
 fn write_timeline(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {

@@ -14,7 +14,7 @@ use convoy_detect::{
 use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
 use convoy_model::{
-    FutexOf, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId, Pair, Process,
+    FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId, Pair, Process,
     ProcessId, Sched, Site, SiteFrame, SiteId, SpinLoop, Thread, ThreadId, Use, Waker,
 };
 use convoy_profile::{Collector, Exit, Meta, ObjectKind, Op};
@@ -227,6 +227,14 @@ fn everything() -> (Model, Analysis) {
             }],
             names: vec!["file".into()],
             lost: vec![Lost::default()],
+            goroutines: vec![GoProgram {
+                looks: 1,
+                waits: vec![GoWait {
+                    site: Some(SiteId(0)),
+                    ..GoWait::default()
+                }],
+                ..GoProgram::default()
+            }],
             ..Sched::default()
         }),
         ..Model::default()

@@ -44,9 +44,7 @@ fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
         let could = (runs + bucket_floor(s.runnable as usize) as f64).min(view.cpus);
         1.0 - runs / could.max(runs)
     });
-    let process = view.model.processes.get(program.process.0 as usize);
-    let life = process.map_or(view.wall, |of| (of.wall_ns as f64).min(view.wall));
-    let most = often * life * shorter;
+    let most = often * view.life_of(program.process) * shorter;
     // Others may have the CPUs that are idle for this program.
     let ran = view.cpus_used() * view.wall;
     let spare = (view.cpus * view.wall - view.model.meta.others_ns as f64 - ran).max(0.0);

@@ -102,13 +102,13 @@ fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding
         return None;
     }
     let (waiting, away) = (crowd.waiting, crowd.away.max(1.0));
-    let most_users = (place.most as f64).max(waiting + away);
-    let process = view.model.processes.get(program.process.0 as usize);
-    let life = process.map_or(view.wall, |of| (of.wall_ns as f64).min(view.wall));
-    let of_looks = often.min(1.0) * life;
+    let life = view.life_of(program.process) / program.looks as f64;
+    // Who has had it from the beginning on was perhaps never seen waiting for it. And where some get it again and again, the others
+    // are left when those are done: the run would be shorter by what all of them could do at once.
+    let all = (place.most as f64 + away).max(waiting + away);
     let saving = Saving {
-        expected: EXPECTED * of_looks * waiting / (waiting + away),
-        most: of_looks * (1.0 - away / most_users),
+        expected: EXPECTED * place.looks as f64 * life * waiting / (waiting + away),
+        most: place.present.max(place.looks) as f64 * life * (1.0 - away / all),
         sure: SURE,
         ..Saving::default()
     };
@@ -227,7 +227,7 @@ impl<'a> Crowd<'a> {
                 "others_goroutines",
                 away,
                 format!(
-                    "{away:.1} of them do not, and are {} of that time in something else to wait for, mostly in {at_what}",
+                    "{away:.1} of them do not: {} of that time they wait for something else, mostly: {at_what}",
                     percent(self.elsewhere),
                 ),
             ),

@@ -62,7 +62,69 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
     if processes.iter().any(with_threads) && r.flag() {
         s.lines = Some(lines(r, processes, rows));
     }
+    if !processes.is_empty() && r.flag() {
+        s.goroutines = (0..n(r).min(3)).map(|_| go_program(r, processes, rows)).collect();
+    }
     s
+}
+
+fn go_program(r: &mut Random, processes: &[Process], rows: u64) -> GoProgram {
+    let process = r.index(processes.len());
+    let stacks = processes[process as usize].stacks.len().max(1);
+    let (waits, places) = (r.below(rows + 1) as usize, r.below(rows + 1) as usize);
+    let state = |r: &mut Random| {
+        use GoroutineState::*;
+        [Waiting, Running, Runnable, InCall][r.index(4) as usize]
+    };
+    let doing = |r: &mut Random| GoDoing {
+        state: state(r),
+        wait: some_index(r, waits),
+        n: r.number(),
+    };
+    GoProgram {
+        process,
+        version: r.text(),
+        unknown: r.text(),
+        looks: r.number(),
+        cost_ns: r.number(),
+        goroutines: r.number(),
+        turns: r.number(),
+        states: (0..r.below(rows + 1))
+            .map(|_| GoState {
+                procs: r.number() as u32,
+                running: r.number() as u32,
+                in_calls: r.number() as u32,
+                runnable: r.number() as u32,
+                n: r.number(),
+            })
+            .collect(),
+        waits: (0..waits)
+            .map(|_| GoWait {
+                reason: r.text(),
+                stack: r.index(stacks),
+                n: r.number(),
+                waits: r.number(),
+                place: some_index(r, places),
+            })
+            .collect(),
+        places: (0..places)
+            .map(|_| GoPlace {
+                reason: r.text(),
+                stack: r.index(stacks),
+                depth: r.number() as u32,
+                gives_back: r.number() as u32,
+                capacity: r.number(),
+                users: r.number() as u32,
+                most: r.number(),
+                present: r.number(),
+                looks: r.number(),
+                waiting: r.number(),
+                away: r.number(),
+                away_squares: r.number(),
+                doing: (0..r.below(4)).map(|_| doing(r)).collect(),
+            })
+            .collect(),
+    }
 }
 
 fn written(r: &mut Random, processes: &[Process], names: usize) -> CallSamples {

@@ -21,8 +21,10 @@ use crate::clock::monotonic_ns;
 
 /// Between two looks, on average. A random part of it makes them fall anywhere into what a program does again and again.
 const PERIOD_NS: u64 = 20_000_000;
-/// A look takes at most one part in so many of one processor's time, on average.
+/// Looks take at most one part in so many of one processor's time, on average...
 const COST: u64 = 500;
+/// ... after a beginning, in which everything is met for the first time: nanoseconds.
+const BEGINNING_NS: u64 = 5_000_000;
 /// Looks that find nothing after which there is nobody left to look at.
 const FAILURES: u32 = 3;
 /// Goroutines that cannot be what they look like are others that have just begun or ended; of more than one in so many, the
@@ -47,6 +49,7 @@ pub(crate) enum Known {
 pub(crate) struct Watched {
     program: Program,
     tally: Tally,
+    begun_ns: u64,
     due_ns: u64,
     failures: u32,
     cost_ns: u64,
@@ -94,11 +97,11 @@ impl Goroutines {
                     unwinder: &mut image.unwinder,
                 };
                 let looked = look.take(&mut self.scratch, &mut watched.tally);
-                let cost = thread_ns().saturating_sub(before);
-                watched.cost_ns += cost;
+                watched.cost_ns += thread_ns().saturating_sub(before);
                 self.random = xorshift(self.random);
-                let pause = PERIOD_NS / 2 + self.random % PERIOD_NS;
-                watched.due_ns = now + pause.max(cost.saturating_mul(COST));
+                let early = now + PERIOD_NS / 2 + self.random % PERIOD_NS;
+                let paid = watched.cost_ns.saturating_sub(BEGINNING_NS);
+                watched.due_ns = early.max(watched.begun_ns + paid.saturating_mul(COST));
                 match looked {
                     Some((all, unsound)) => {
                         watched.failures = 0;
@@ -125,6 +128,7 @@ impl Watched {
         Self {
             program,
             tally: Tally::default(),
+            begun_ns: monotonic_ns(),
             due_ns: 0,
             failures: 0,
             cost_ns: 0,

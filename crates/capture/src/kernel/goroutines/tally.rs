@@ -281,6 +281,7 @@ impl Tally {
             }
         }
         for place in &mut self.places {
+            place.row.present += u64::from(place.waiting + place.away > 0);
             place.row.most = place.row.most.max(place.waiting + place.away);
             if place.waiting > 0 {
                 place.row.looks += 1;

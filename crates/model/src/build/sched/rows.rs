@@ -242,6 +242,7 @@ impl Joiner<'_> {
             capacity: row.capacity,
             users: row.users,
             most: row.most.min(SAMPLES_MAX),
+            present: row.present.min(SAMPLES_MAX),
             looks: row.looks.min(SAMPLES_MAX),
             waiting: row.waiting.min(SAMPLES_MAX),
             away: row.away.min(SAMPLES_MAX),

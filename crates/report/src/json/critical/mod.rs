@@ -1,6 +1,7 @@
 //! What the scheduler showed: every row of the room `critical`.
 
 mod activity;
+mod goroutines;
 mod waits;
 
 use convoy_critical::{Analysis, Parallelism, Quality};
@@ -21,6 +22,7 @@ pub struct CriticalOut<'a> {
     waits: Vec<waits::WaitOut<'a>>,
     edges: Vec<waits::EdgeOut>,
     loops: Vec<waits::LoopOut<'a>>,
+    goroutines: Vec<goroutines::GoroutinesOut<'a>>,
     names: &'a [String],
     quality: QualityOut<'a>,
 }
@@ -43,6 +45,7 @@ pub fn critical<'a>(model: &'a Model, analysis: Option<&'a Analysis>) -> Option<
             .iter()
             .map(|row| waits::spin_loop(model, row))
             .collect(),
+        goroutines: goroutines::programs(model),
         names: model.sched.as_ref().map_or(&[][..], |s| &s.names),
         quality: quality(model, &a.quality),
     })

@@ -38,7 +38,8 @@ fn one(page: &mut Page, report: &Report<'_>, program: &GoProgram) {
     }
     let looks = program.looks as f64;
     let mean = |of: &dyn Fn(&convoy_model::GoState) -> u64| {
-        let sum: u64 = program.states.iter().map(|s| of(s).saturating_mul(s.n)).sum();
+        let states = program.states.iter();
+        let sum = states.fold(0u64, |sum, s| sum.saturating_add(of(s).saturating_mul(s.n)));
         sum as f64 / looks
     };
     let procs = program.states.iter().map(|s| s.procs).max().unwrap_or(0);
