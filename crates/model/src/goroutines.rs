@@ -21,6 +21,8 @@ pub struct GoProgram {
     pub goroutines: u64,
     /// Times that they gave up their processor, at least.
     pub turns: u64,
+    /// Looks at which that goroutine ran which ran at most of them.
+    pub longest: u64,
     /// How many were in each state.
     pub states: Vec<GoState>,
     /// Who waited where.

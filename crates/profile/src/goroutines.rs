@@ -25,7 +25,9 @@ pub struct GoProgram {
     /// Times that goroutines gave up their processor between two looks: of each at most 255, so that those who do it
     /// very often seem to do it less often.
     pub turns: u64,
-    /// What it looked like as a whole.
+    /// Looks at which that goroutine ran which ran at most of them.
+    pub longest: u64,
+    /// What it looked like as a whole, at looks at which all goroutines were seen.
     pub states: Vec<GoState>,
     /// Who waited where.
     pub waits: Vec<GoWait>,

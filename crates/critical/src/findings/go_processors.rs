@@ -44,7 +44,10 @@ fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
         let could = (runs + bucket_floor(s.runnable as usize) as f64).min(view.cpus);
         1.0 - runs / could.max(runs)
     });
-    let most = often * view.life_of(program.process) * shorter;
+    let life = view.life_of(program.process);
+    // No goroutine runs on two at a time: the one that ran longest needs as long as it did.
+    let longest = life * program.longest as f64 / program.looks as f64;
+    let most = (often * life * shorter).min(life - longest);
     // Others may have the CPUs that are idle for this program.
     let ran = view.cpus_used() * view.wall;
     let spare = (view.cpus * view.wall - view.model.meta.others_ns as f64 - ran).max(0.0);

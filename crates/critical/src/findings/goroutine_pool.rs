@@ -35,9 +35,14 @@ const TOKENS: f64 = 0.3;
 const STEADY: f64 = 0.25;
 /// Callers of the call that waits which may be the ones that use what it got.
 const CALLERS: usize = 4;
-/// What the pool stands for may itself be limited.
-const EXPECTED: f64 = 0.5;
-const SURE: f64 = 0.3;
+/// One at a time who waits for a condition is perhaps whose turn it is.
+const SEVERAL: f64 = 1.5;
+/// What the pool stands for may itself be limited: nothing is promised where those who have it wait for an answer, or where it is
+/// concluded that they have it.
+const EXPECTED: f64 = 0.7;
+const SURE: f64 = 0.2;
+const ANSWER: &str = "IO wait";
+const CONDITION: &str = "sync.Cond.Wait";
 const METHOD: &str = "goroutines that wait, at work as those that do not";
 
 /// Pools that are known: in these functions goroutines wait for nothing else.
@@ -109,7 +114,7 @@ fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding
     let saving = Saving {
         expected: EXPECTED * place.looks as f64 * life * waiting / (waiting + away),
         most: place.present.max(place.looks) as f64 * life * (1.0 - away / all),
-        sure: SURE,
+        sure: if crowd.is_sure() { SURE } else { 0.0 },
         ..Saving::default()
     };
     if saving.bound(view) < view.t.gain_mid {
@@ -167,10 +172,15 @@ impl<'a> Crowd<'a> {
         }
         let pool = match reason {
             "chan send" | "chan receive" => self.has_tokens(),
-            "sync.Cond.Wait" => self.gives_back() && self.is_steady(),
+            CONDITION => self.away >= SEVERAL && self.gives_back() && self.is_steady(),
             _ => false,
         };
         pool.then_some(What::Pool)
+    }
+
+    fn is_sure(&self) -> bool {
+        let answer = |wait: &GoWait| wait.reason == ANSWER;
+        self.place.reason != CONDITION && self.most.is_some_and(|wait| !answer(wait))
     }
 
     /// As many do not wait as the channel has room for.

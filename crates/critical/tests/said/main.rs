@@ -8,6 +8,7 @@ mod both;
 mod bounds;
 mod collector;
 mod frequent;
+mod goroutines;
 mod hand_overs;
 mod idle_go;
 mod kept_off;

@@ -89,6 +89,7 @@ fn go_program(r: &mut Random, processes: &[Process], rows: u64) -> GoProgram {
         cost_ns: r.number(),
         goroutines: r.number(),
         turns: r.number(),
+        longest: r.number(),
         states: (0..r.below(rows + 1))
             .map(|_| GoState {
                 procs: r.number() as u32,

@@ -5,15 +5,16 @@ use convoy_unwind::{Regs, Unwinder};
 
 use super::memory::{Memory, ADDRESSES};
 use super::program::Program;
-use super::tally::{Seen, Tally};
+use super::tally::{Seen, Shape, Tally};
 
 /// More goroutines than this: every second one is looked at, or every fourth, and so on. They are never taken off the list, so
 /// that it is the same ones every time.
 const AT_ONCE: u64 = 4096;
 /// More than any program has: what says so is no length.
 const MOST: u64 = 1 << 28;
-/// Call stacks that are walked in one look; of others it is not known where they wait, this time.
-const WALKS: usize = 256;
+/// Call stacks that are walked in one look; and those of further goroutines that look like none of which it is known. Where others
+/// wait is not known, this time.
+const WALKS: (usize, usize) = (64, 128);
 /// Of a stack, so much is read from its innermost frame on. Bytes.
 const STACK_BYTES: u64 = 8 << 10;
 /// A stack of Go has at most this size, on any machine.
@@ -92,7 +93,7 @@ impl Look<'_> {
             return None;
         }
         let mut unsound = 0;
-        let mut walks = WALKS;
+        let (mut walks, mut more) = WALKS;
         scratch.seen.clear();
         for bytes in scratch.records.chunks_exact(size).take(read) {
             let Some(record) = self.record(bytes) else {
@@ -116,12 +117,24 @@ impl Look<'_> {
             if own && state == GoroutineState::Waiting {
                 if let Some((row, ran)) = tally.same_place(&seen, record.reason) {
                     (seen.row, seen.fresh) = (Some(row), ran);
-                } else if walks > 0 {
-                    walks -= 1;
-                    let stack = self.stack(&record, &mut scratch.stack);
-                    let capacity = self.capacity(record.waiting);
-                    seen.row = tally.row(record.reason, stack, capacity, &program.reasons, self.unwinder);
+                } else {
                     seen.fresh = true;
+                    let shape = record.shape();
+                    let alike = tally.alike(&shape).filter(|_| walks == 0);
+                    seen.row = alike;
+                    if alike.is_none() && walks + more > 0 {
+                        (walks, more) = match walks {
+                            0 => (0, more - 1),
+                            _ => (walks - 1, more),
+                        };
+                        let stack = self.stack(&record, &mut scratch.stack);
+                        let capacity = self.capacity(record.waiting);
+                        let reasons = &program.reasons;
+                        seen.row = tally.row(record.reason, stack, capacity, reasons, self.unwinder);
+                        if let Some(row) = seen.row {
+                            tally.looks_like(shape, row);
+                        }
+                    }
                 }
             }
             scratch.seen.push(seen);
@@ -196,6 +209,15 @@ impl Record {
             status::IN_CALL => GoroutineState::InCall,
             status::WAITING | status::PREEMPTED => GoroutineState::Waiting,
             _ => GoroutineState::Running,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            start: self.start,
+            reason: self.reason,
+            pc: self.pc,
+            stack_bytes: self.stack_hi.wrapping_sub(self.sp),
         }
     }
 

@@ -9,6 +9,8 @@ mod look;
 mod memory;
 mod program;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use convoy_profile::GoProgram;
 use rustix::time::{clock_gettime, ClockId};

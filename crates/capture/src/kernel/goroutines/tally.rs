@@ -55,7 +55,19 @@ struct Goroutine {
     state: GoroutineState,
     row: Option<u32>,
     uses: [u32; USES],
+    /// Looks at which it ran.
+    ran: u64,
     look: u64,
+}
+
+/// Goroutines that began in one function, wait for one reason at one instruction and have as much on their stacks were called in the same
+/// way: nearly always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub start: u64,
+    pub reason: u8,
+    pub pc: u64,
+    pub stack_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -75,12 +87,15 @@ pub(super) struct Tally {
     looks: u64,
     goroutines: u64,
     turns: u64,
+    longest: u64,
     states: HashMap<GoState, u64>,
     rows: Vec<(u8, GoWait)>,
     row_of: HashMap<(u8, StackIx), u32>,
     places: Vec<Place>,
     place_of: HashMap<(u8, u64), u32>,
     known: HashMap<u64, Goroutine>,
+    /// Rows by how goroutines look that wait there.
+    shapes: HashMap<Shape, u32>,
     /// By their first function.
     own: HashMap<u64, bool>,
 }
@@ -103,6 +118,18 @@ impl Tally {
         let ran = known.turns != seen.turns;
         let doubt = ran && seen.turns % AGAIN == 0;
         (*of == reason && !doubt).then_some((row, ran))
+    }
+
+    /// Where goroutines wait that look like this one: for those of which there is no time to walk the stack.
+    pub fn alike(&self, shape: &Shape) -> Option<u32> {
+        self.shapes.get(shape).copied()
+    }
+
+    /// That is where a goroutine waits that looks like this.
+    pub fn looks_like(&mut self, shape: Shape, row: u32) {
+        if self.shapes.len() < ROWS || self.shapes.contains_key(&shape) {
+            self.shapes.insert(shape, row);
+        }
     }
 
     /// The row of a reason and a stack. `capacity`: of the channel, if it is one.
@@ -204,7 +231,9 @@ impl Tally {
             }
         }
         state.runnable = bucket(runnable as usize) as u32;
-        if self.states.len() < STATES || self.states.contains_key(&state) {
+        // Of a part of them the few that run are there or not.
+        let all = every == 1;
+        if all && (self.states.len() < STATES || self.states.contains_key(&state)) {
             *self.states.entry(state).or_default() += 1;
         }
         self.users(every);
@@ -231,6 +260,7 @@ impl Tally {
             state: seen.state,
             row: None,
             uses: [NONE; USES],
+            ran: 0,
             look: 0,
         });
         self.turns += u64::from(seen.turns.wrapping_sub(known.turns)) * every;
@@ -238,6 +268,8 @@ impl Tally {
         known.turns = seen.turns;
         known.state = seen.state;
         known.row = seen.row;
+        known.ran += u64::from(seen.state == GoroutineState::Running);
+        self.longest = self.longest.max(known.ran);
         known.look = self.looks;
         if let Some(place) = place.filter(|place| !known.uses.contains(place)) {
             known.uses.rotate_right(1);
@@ -320,6 +352,7 @@ impl Tally {
             looks: self.looks,
             goroutines: self.goroutines,
             turns: self.turns,
+            longest: self.longest,
             states,
             waits: self
                 .rows

@@ -261,6 +261,7 @@ impl Joiner<'_> {
             cost_ns: from.cost_ns,
             goroutines: from.goroutines.min(SAMPLES_MAX),
             turns: from.turns.min(SAMPLES_MAX),
+            longest: from.longest.min(SAMPLES_MAX),
             states: states.collect(),
             waits: waits.collect(),
             places: places.collect(),

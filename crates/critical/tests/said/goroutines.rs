@@ -1,0 +1,227 @@
+//! small-pool, holder-off-cpu and kept-off-cpus of goroutines: what looks at them tell, and what looks the same and is healthy.
+
+use convoy_critical::Analysis;
+use convoy_model::Model;
+use convoy_profile::{GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState};
+use convoy_testkit::sched::Schedule;
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, go_stack, ids, only};
+
+const LOOKS: u64 = 100;
+
+/// Those that use one call: how many wait in it, and what those do that do not.
+#[derive(Clone, Copy)]
+struct Users {
+    reason: &'static str,
+    /// The innermost function, of the library.
+    library: &'static str,
+    /// The call that waits.
+    call: &'static str,
+    waiting: u64,
+    away: u64,
+    /// How many are away, squared.
+    squares: u64,
+    capacity: u64,
+    /// Frame, from 1, of the function that gives back.
+    gives_back: u32,
+    /// What those that are away do, and where.
+    state: GoroutineState,
+    inside: &'static str,
+}
+
+/// Twenty goroutines of which two have what a condition guards, and wait for an answer.
+const POOL: Users = Users {
+    reason: "sync.Cond.Wait",
+    library: "sync.(*Cond).Wait",
+    call: "main.acquire",
+    waiting: 18,
+    away: 2,
+    squares: 4,
+    capacity: 0,
+    gives_back: 3,
+    state: GoroutineState::Waiting,
+    inside: "main.request",
+};
+
+/// A program that hardly ever has a goroutine to run, for a second.
+fn program(of: impl FnOnce(&mut ProfileBuilder) -> GoProgram, busy_ms: u64) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).raw().without_agent = true;
+    let work = go_stack(&mut p, &["main.request", "runtime.goexit"]);
+    let idle = go_stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
+    let thread = p.thread("app").cpu(1).id();
+    let program = of(&mut p);
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        s.runs(thread, work, ms(busy_ms / 10));
+        let wait = convoy_testkit::sched::Wait::futex(idle, 0x100);
+        s.waits(thread, wait, ms(100 - busy_ms / 10));
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let sched = profile.sched.as_mut().expect("just put in");
+    sched.goroutines = vec![program];
+    let end = sched.end_ns;
+    profile.processes[0].end_ns = end;
+    Model::build(profile)
+}
+
+fn shared(users: Users) -> Model {
+    let of = |p: &mut ProfileBuilder| {
+        let outer = ["main.request", "runtime.goexit"];
+        let waits = go_stack(p, &[users.library, users.call, outer[0], outer[1]]);
+        let elsewhere = go_stack(p, &["net.(*conn).Read", users.inside, "runtime.goexit"]);
+        let wait = |reason: &str, stack, each: u64, place| GoWait {
+            reason: reason.into(),
+            stack,
+            n: each * LOOKS,
+            waits: LOOKS,
+            place,
+        };
+        GoProgram {
+            looks: LOOKS,
+            goroutines: 20 * LOOKS,
+            states: vec![GoState {
+                procs: 2,
+                n: LOOKS,
+                ..GoState::default()
+            }],
+            waits: vec![
+                wait(users.reason, waits, users.waiting, Some(0)),
+                wait("IO wait", elsewhere, users.away, None),
+            ],
+            places: vec![GoPlace {
+                reason: users.reason.into(),
+                stack: waits,
+                depth: 1,
+                gives_back: users.gives_back,
+                capacity: users.capacity,
+                users: (users.waiting + users.away) as u32,
+                most: users.waiting + users.away,
+                present: LOOKS,
+                looks: LOOKS,
+                waiting: users.waiting * LOOKS,
+                away: users.away * LOOKS,
+                away_squares: users.squares * LOOKS,
+                doing: vec![GoDoing {
+                    state: users.state,
+                    wait: (users.state == GoroutineState::Waiting).then_some(1),
+                    n: users.away * LOOKS,
+                }],
+            }],
+            ..GoProgram::default()
+        }
+    };
+    program(of, 50)
+}
+
+#[track_caller]
+fn said(users: Users) -> Analysis {
+    analysis(&shared(users))
+}
+
+#[test]
+fn who_waits_for_what_others_have_who_wait_for_an_answer_waits_for_a_pool() {
+    let a = said(POOL);
+    let found = only(&a);
+    assert_eq!(found.id, "small-pool");
+    assert!(found.title.contains("main.acquire"), "{}", found.title);
+    // Eighteen of twenty wait: at most all are at work at once, beside two that were perhaps never seen waiting.
+    assert!((found.gain.high - 11.0).abs() < 0.1, "{:?}", found.gain);
+    assert!(found.gain.mid > 2.0, "{:?}", found.gain);
+    assert_eq!(found.gain.low, 1.0, "who answers may be no faster");
+}
+
+#[test]
+fn who_waits_for_work_in_the_same_way_does_not() {
+    let idle = [
+        ("nobody of them lets others go on", Users { gives_back: 0, ..POOL }),
+        ("now more at work and now fewer", Users { squares: 9, away: 2, ..POOL }),
+        ("one at a time: in turn", Users { away: 1, squares: 1, ..POOL }),
+        ("those that work are elsewhere", Users { inside: "main.other", ..POOL }),
+        ("and on a processor", Users { state: GoroutineState::Running, ..POOL }),
+        ("jobs come through a channel", Users { reason: "chan receive", library: "runtime.chanrecv1", ..POOL }),
+        ("of another length than there are at work", Users { reason: "chan receive", library: "runtime.chanrecv1", capacity: 16, ..POOL }),
+        ("one of many channels", Users { reason: "select", library: "runtime.selectgo", ..POOL }),
+    ];
+    for (why, users) in idle {
+        assert_eq!(ids(&said(users)), [] as [&str; 0], "{why}");
+    }
+}
+
+#[test]
+fn a_channel_with_as_many_tokens_as_have_one_is_a_pool() {
+    for reason in ["chan receive", "chan send"] {
+        let tokens = Users {
+            reason,
+            library: "runtime.chansend1",
+            capacity: 2,
+            gives_back: 0,
+            ..POOL
+        };
+        assert_eq!(only(&said(tokens)).id, "small-pool", "{reason}");
+        let buffer = Users { capacity: 8, ..tokens };
+        assert!(said(buffer).findings.is_empty(), "a queue that is full");
+    }
+}
+
+#[test]
+fn pools_that_are_known_need_no_proof() {
+    let known = Users {
+        reason: "select",
+        library: "runtime.selectgo",
+        call: "database/sql.(*DB).conn",
+        gives_back: 0,
+        ..POOL
+    };
+    assert_eq!(only(&said(known)).id, "small-pool");
+}
+
+#[test]
+fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
+    let lock = Users {
+        reason: "sync.Mutex.Lock",
+        library: "sync.(*Mutex).Lock",
+        away: 1,
+        squares: 1,
+        gives_back: 0,
+        ..POOL
+    };
+    assert_eq!(only(&said(lock)).id, "holder-off-cpu");
+    let runs = Users { state: GoroutineState::Running, ..lock };
+    assert!(said(runs).findings.is_empty(), "its holder runs");
+    let elsewhere = Users { inside: "main.other", ..lock };
+    assert!(said(elsewhere).findings.is_empty(), "who has it is not known");
+}
+
+/// So many goroutines run on so many processors of the runtime, and so many wait for one; one of them ran at so many looks.
+fn queue(procs: u32, runnable: u32, longest: u64, turns: u64) -> Option<(f64, f64)> {
+    let of = |_: &mut ProfileBuilder| GoProgram {
+        looks: LOOKS,
+        turns,
+        longest,
+        states: vec![GoState {
+            procs,
+            running: procs,
+            runnable,
+            n: LOOKS,
+            ..GoState::default()
+        }],
+        ..GoProgram::default()
+    };
+    let a = analysis(&program(of, 1000));
+    let found = a.findings.iter().find(|f| f.id == "kept-off-cpus");
+    found.map(|f| (f.gain.mid, f.gain.high))
+}
+
+#[test]
+fn goroutines_queue_for_one_processor_while_a_cpu_is_idle() {
+    let (mid, high) = queue(1, 3, 30, 400).expect("GOMAXPROCS=1");
+    assert!(mid > 1.5 && (high - 2.0).abs() < 0.05, "{mid} {high}");
+    assert_eq!(queue(1, 0, 100, 400), None, "nobody waits");
+    assert_eq!(queue(2, 3, 30, 400), None, "as many as CPUs");
+    assert_eq!(queue(1, 3, 100, 400), None, "one does all of the work");
+    let (mid, _) = queue(1, 3, 30, 400 * 100).expect("a bound");
+    assert_eq!(mid, 1.0, "they hand over to one another all the time");
+}
