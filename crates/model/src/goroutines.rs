@@ -55,7 +55,7 @@ pub struct GoPlace {
     pub site: Option<SiteId>,
     /// The function outside of it, or that which makes it, that also lets others go on that wait in the same way.
     pub gives_back: Option<String>,
-    /// Capacity of its channel; 0 = none, or not always the same.
+    /// Capacity of its channel, or of nearly all of them; 0 = none.
     pub capacity: u64,
     /// Goroutines that waited here.
     pub users: u32,

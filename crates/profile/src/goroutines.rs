@@ -36,7 +36,9 @@ pub struct GoProgram {
 }
 
 /// Looks at which as many goroutines were in each state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct GoState {
     /// Processors that the runtime gives them: GOMAXPROCS.
     pub procs: u32,
@@ -78,7 +80,7 @@ pub struct GoPlace {
     /// Frame of that stack from which on outwards the code also lets others go on that wait in the same way: counted from 1, as far
     /// as its direct calls tell. 0 = none.
     pub gives_back: u32,
-    /// Capacity of the channel, where one was looked at and all had the same. 0 = none.
+    /// Capacity of the channel, where channels were looked at and nearly all had the same. 0 = none.
     pub capacity: u64,
     /// Different users, at most 65,535.
     pub users: u32,

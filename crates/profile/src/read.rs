@@ -19,10 +19,10 @@ use crate::tables::{unpack, LaneRow, Row, Stack};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, Lost, Meta, Object,
-    OffCpu, Pair, Process, Profile, SchedThread, SectionCall, SectionCode, SectionFollow,
-    SectionSample, SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Unattributed,
-    Wake,
+    Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, Lost,
+    Meta, Object, OffCpu, Pair, Process, Profile, SchedThread, SectionCall, SectionCode,
+    SectionFollow, SectionSample, SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread,
+    Unattributed, Wake,
 };
 
 /// More processes than a machine can have.

@@ -8,8 +8,8 @@ use crate::tables::Row;
 use crate::timeline_parts::{Tables, TimelineParts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, Bins, CallSamples, GoProgram, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop, StackIx,
-    ThreadRef, Wake, Waker,
+    Bin, Bins, CallSamples, GoProgram, Lost, OffCpu, Process, Sched, SchedThread, Slice, SpinLoop,
+    StackIx, ThreadRef, Wake, Waker,
 };
 
 /// Rows as they were found, each with its number in the file.

@@ -14,8 +14,9 @@ use convoy_detect::{
 use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
 use convoy_model::{
-    FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId, Pair, Process,
-    ProcessId, Sched, Site, SiteFrame, SiteId, SpinLoop, Thread, ThreadId, Use, Waker,
+    FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId,
+    Pair, Process, ProcessId, Sched, Site, SiteFrame, SiteId, SpinLoop, Thread, ThreadId, Use,
+    Waker,
 };
 use convoy_profile::{Collector, Exit, Meta, ObjectKind, Op};
 use convoy_report::{json, Report};

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::sync::Arc;
 
 use convoy_profile::{
-    Frame, FrameIx, GoProgram, LineIx, LineUse, Module, ModuleIx, Process, Reason, Sched, SchedThread,
-    SharedLine, SharedLines, SpinLoop, StackIx, Symbol, Thread, ThreadIx, ThreadRef, Waker,
+    Frame, FrameIx, GoProgram, LineIx, LineUse, Module, ModuleIx, Process, Reason, Sched,
+    SchedThread, SharedLine, SharedLines, SpinLoop, StackIx, Symbol, Thread, ThreadIx, ThreadRef,
+    Waker,
 };
 use convoy_sched::Life;
 use convoy_unwind::KeptFile;

@@ -23,7 +23,9 @@ const SURE: f64 = 0.4;
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let programs = cx.view.sched.goroutines.iter();
-    programs.filter_map(|program| finding(cx.view, program)).collect()
+    programs
+        .filter_map(|program| finding(cx.view, program))
+        .collect()
 }
 
 fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
@@ -37,7 +39,9 @@ fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
         return None;
     }
     let procs = limited().map(|s| s.procs).max()?;
-    let queued = mean(limited(), looks, |s| bucket_floor(s.runnable as usize) as f64);
+    let queued = mean(limited(), looks, |s| {
+        bucket_floor(s.runnable as usize) as f64
+    });
     // With the CPUs that there are, each of those moments would have been so much shorter.
     let shorter = mean(limited(), looks, |s| {
         let runs = f64::from(s.running);
@@ -52,16 +56,16 @@ fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
     let ran = view.cpus_used() * view.wall;
     let spare = (view.cpus * view.wall - view.model.meta.others_ns as f64 - ran).max(0.0);
     let left = view.wall * spare / (ran + spare).max(1.0);
-    let active = program.states.iter().map(|s| {
-        s.n as f64 * (f64::from(s.running) + bucket_floor(s.runnable as usize) as f64)
-    });
+    let active = program
+        .states
+        .iter()
+        .map(|s| s.n as f64 * (f64::from(s.running) + bucket_floor(s.runnable as usize) as f64));
     let turns = program.turns as f64 / active.sum::<f64>().max(1.0);
-    let expected = match turns < TURNS {
-        true => EXPECTED * most.min(left),
-        false => 0.0,
-    };
+    if turns >= TURNS {
+        return None;
+    }
     let saving = Saving {
-        expected,
+        expected: EXPECTED * most.min(left),
         most,
         sure: SURE,
         ..Saving::default()

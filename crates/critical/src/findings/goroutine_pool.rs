@@ -33,6 +33,8 @@ const TOKENS: f64 = 0.3;
 /// The standard deviation of how many do not wait, as a share of that, beside half a goroutine: a queue has now more at work
 /// and now fewer, a pool that somebody waits for is always empty.
 const STEADY: f64 = 0.25;
+/// Looks at which no goroutine could run, of a program that has nothing to run.
+const MOSTLY_IDLE: f64 = 0.8;
 /// Callers of the call that waits which may be the ones that use what it got.
 const CALLERS: usize = 4;
 /// One at a time who waits for a condition is perhaps whose turn it is.
@@ -87,9 +89,25 @@ pub(crate) fn findings(cx: &Context) -> Vec<(ProcessId, Finding)> {
         let places = program.places.iter();
         let found = places.filter_map(|place| of_place(view, program, place));
         // One call that waits is the way to the same pool from another place.
-        found.max_by(|a, b| a.gain.mid.total_cmp(&b.gain.mid)).map(|f| (program.process, f))
+        found
+            .max_by(|a, b| a.gain.mid.total_cmp(&b.gain.mid))
+            .map(|f| (program.process, f))
     });
     found.collect()
+}
+
+/// Whether hardly ever a goroutine of a process could run: what its threads wait for is not one another.
+pub(super) fn are_idle(view: &View, process: ProcessId) -> bool {
+    let mut programs = view.sched.goroutines.iter();
+    let of = programs.find(|program| program.process == process && program.looks >= LOOKS.0);
+    of.is_some_and(|program| {
+        let looks: u64 = program.states.iter().map(|s| s.n).sum();
+        let none = program
+            .states
+            .iter()
+            .filter(|s| s.running == 0 && s.runnable == 0);
+        looks > 0 && none.map(|s| s.n).sum::<u64>() as f64 >= MOSTLY_IDLE * looks as f64
+    })
 }
 
 fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding> {
@@ -133,7 +151,10 @@ impl<'a> Crowd<'a> {
         let mut where_inside: BTreeMap<u32, u64> = BTreeMap::new();
         for doing in &place.doing {
             all += doing.n;
-            let waits = matches!(doing.state, GoroutineState::Waiting | GoroutineState::InCall);
+            let waits = matches!(
+                doing.state,
+                GoroutineState::Waiting | GoroutineState::InCall
+            );
             elsewhere += if waits { doing.n } else { 0 };
             let wait = doing.wait.filter(|_| waits);
             let row = wait.and_then(|ix| program.waits.get(ix as usize));
@@ -162,7 +183,8 @@ impl<'a> Crowd<'a> {
         let place = self.place;
         let reason = place.reason.as_str();
         let is_in = |parts: &[&str]| {
-            self.site.has_function(|name| parts.iter().any(|part| name.contains(part)))
+            self.site
+                .has_function(|name| parts.iter().any(|part| name.contains(part)))
         };
         if is_in(&LOCKS) && (reason.starts_with("sync.") || reason == "semacquire") {
             return (place.users >= USERS.1).then_some(What::Lock);
@@ -194,7 +216,8 @@ impl<'a> Crowd<'a> {
     fn gives_back(&self) -> bool {
         let gives = self.place.gives_back.as_deref();
         let inside = self.inside >= INSIDE * self.away;
-        gives.is_some_and(|gives| own_functions(self.site).take(CALLERS).any(|f| f == gives)) && inside
+        gives.is_some_and(|gives| own_functions(self.site).take(CALLERS).any(|f| f == gives))
+            && inside
     }
 
     fn is_steady(&self) -> bool {
@@ -216,10 +239,16 @@ impl<'a> Crowd<'a> {
             let at = view.place(wait.site);
             (format!("{} at {at}", wait.reason), wait.reason.clone())
         });
-        let at_what = meanwhile.as_ref().map_or_else(|| "something else".to_owned(), |m| m.0.clone());
+        let at_what = meanwhile
+            .as_ref()
+            .map_or_else(|| "something else".to_owned(), |m| m.0.clone());
         let title = match what {
-            What::Pool => format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have"),
-            What::Lock => format!("goroutines wait for the lock of {place} while its holder waits itself: {at_what}"),
+            What::Pool => {
+                format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have")
+            }
+            What::Lock => format!(
+                "goroutines wait for the lock of {place} while its holder waits itself: {at_what}"
+            ),
         };
         let mut seen: Vec<Evidence> = vec![
             evidence(
@@ -244,7 +273,11 @@ impl<'a> Crowd<'a> {
         ];
         if self.place.capacity > 0 && what == What::Pool {
             let room = self.place.capacity as f64;
-            seen.push(evidence("capacity_count", room, format!("the channel has room for {}", count(room))));
+            seen.push(evidence(
+                "capacity_count",
+                room,
+                format!("the channel has room for {}", count(room)),
+            ));
         }
         let (id, why, fix) = match what {
             What::Pool => (
@@ -260,8 +293,12 @@ impl<'a> Crowd<'a> {
             ),
         };
         let caveat = match what {
-            What::Pool => "what the pool stands for (connections, memory, disks) may itself be limited",
-            What::Lock => "whether what the holder waits for can be done several times at once is not known",
+            What::Pool => {
+                "what the pool stands for (connections, memory, disks) may itself be limited"
+            }
+            What::Lock => {
+                "whether what the holder waits for can be done several times at once is not known"
+            }
         };
         Finding {
             id,

@@ -157,7 +157,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let shared = shared.into_iter().map(|(_, finding)| (Vec::new(), finding));
     add(shared.collect(), &mut explained);
     let mut turns = lock_step::findings(&cx, &explained);
-    turns.retain(|(_, found)| !in_a_pool(found));
+    let has_goroutines =
+        |f: &Finding| process(f).is_none_or(|id| !goroutine_pool::are_idle(view, id));
+    turns.retain(|(_, found)| !in_a_pool(found) && has_goroutines(found));
     add(turns, &mut explained);
     add(
         blocking_calls::finding(&cx).into_iter().collect(),

@@ -63,7 +63,9 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
         s.lines = Some(lines(r, processes, rows));
     }
     if !processes.is_empty() && r.flag() {
-        s.goroutines = (0..n(r).min(3)).map(|_| go_program(r, processes, rows)).collect();
+        s.goroutines = (0..n(r).min(3))
+            .map(|_| go_program(r, processes, rows))
+            .collect();
     }
     s
 }

@@ -20,7 +20,11 @@ const CONDITION: [&str; 3] = [
     "sync.runtime_notifyListNotify",
 ];
 const RECEIVER: [&str; 2] = ["runtime.chansend1", "runtime.selectnbsend"];
-const SENDER: [&str; 3] = ["runtime.chanrecv1", "runtime.chanrecv2", "runtime.selectnbrecv"];
+const SENDER: [&str; 3] = [
+    "runtime.chanrecv1",
+    "runtime.chanrecv2",
+    "runtime.selectnbrecv",
+];
 
 /// Whether a function only makes waiting what it is: the runtime, its locks, and what is made of them in the standard library.
 pub(super) fn is_library_of_waits(function: &str) -> bool {
@@ -55,7 +59,11 @@ pub(super) fn gives_back(reason: &str, pcs: &[u64], depth: usize, unwinder: &mut
             return 0;
         }
         let called = called(function, unwinder);
-        for callee in called.into_iter().filter(|&at| Some(at) != inner).take(CALLEES) {
+        for callee in called
+            .into_iter()
+            .filter(|&at| Some(at) != inner)
+            .take(CALLEES)
+        {
             let gives = name_is(callee, &is_it, unwinder)
                 || name_is(callee, &is_own, unwinder)
                     && self::called(callee, unwinder)
@@ -85,6 +93,8 @@ fn called(begin: u64, unwinder: &mut Unwinder) -> BTreeSet<u64> {
         return BTreeSet::new();
     };
     let decoder = Decoder::with_ip(64, code.bytes, code.lo, DecoderOptions::NONE);
-    let calls = decoder.into_iter().filter(|i| i.code() == Code::Call_rel32_64);
+    let calls = decoder
+        .into_iter()
+        .filter(|i| i.code() == Code::Call_rel32_64);
     calls.map(|call| call.near_branch_target()).collect()
 }

@@ -13,8 +13,16 @@ use super::layout::Layout;
 
 /// More debug information takes longer to unpack than its goroutines are worth: bytes.
 const MOST: u64 = 64 << 20;
-/// The unit that has them.
+/// The units that have them.
 const UNIT: &[u8] = b"runtime";
+/// Those that fields are wanted of.
+const STRUCTURES: [&[u8]; 5] = [
+    b"runtime.g",
+    b"runtime.gobuf",
+    b"runtime.stack",
+    b"runtime.sudog",
+    b"runtime.hchan",
+];
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Fields = HashMap<Vec<u8>, u64>;
@@ -23,8 +31,17 @@ type Fields = HashMap<Vec<u8>, u64>;
 pub(super) fn layout(file: &File) -> Option<Layout> {
     let data = ReadCache::new(file);
     let object = object::File::parse(&data).ok()?;
-    let size = |id: &str| object.section_by_name(id).map_or(0, |section| section.size());
-    if [".debug_info", ".zdebug_info"].iter().map(|id| size(id)).sum::<u64>() > MOST {
+    let size = |id: &str| {
+        object
+            .section_by_name(id)
+            .map_or(0, |section| section.size())
+    };
+    if [".debug_info", ".zdebug_info"]
+        .iter()
+        .map(|id| size(id))
+        .sum::<u64>()
+        > MOST
+    {
         return None;
     }
     let load = |id: SectionId| -> Result<Vec<u8>, gimli::Error> {
@@ -32,6 +49,8 @@ pub(super) fn layout(file: &File) -> Option<Layout> {
             id,
             SectionId::DebugInfo
                 | SectionId::DebugAbbrev
+                | SectionId::DebugAddr
+                | SectionId::DebugLine // the head of a unit leads there
                 | SectionId::DebugStr
                 | SectionId::DebugLineStr
                 | SectionId::DebugStrOffsets
@@ -42,37 +61,41 @@ pub(super) fn layout(file: &File) -> Option<Layout> {
     };
     let sections = gimli::DwarfSections::load(load).ok()?;
     let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
+    let mut found = HashMap::new();
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let unit = dwarf.unit(header).ok()?;
-        let is_runtime = unit.name.is_some_and(|name| name.slice() == UNIT);
-        if is_runtime {
-            return of_unit(&dwarf, &unit);
+        // There are several: one for what was compiled, and one for each file of assembler.
+        if unit.name.is_some_and(|name| name.slice() == UNIT) {
+            structures(&dwarf, &unit, &mut found)?;
         }
     }
-    None
+    of_structures(&found)
 }
 
-fn of_unit(dwarf: &gimli::Dwarf<Reader<'_>>, unit: &Unit<Reader<'_>>) -> Option<Layout> {
-    let mut structures: HashMap<Vec<u8>, Fields> = HashMap::new();
+/// Those of a unit that are wanted.
+fn structures(
+    dwarf: &gimli::Dwarf<Reader<'_>>,
+    unit: &Unit<Reader<'_>>,
+    found: &mut HashMap<Vec<u8>, Fields>,
+) -> Option<()> {
     let mut entries = unit.entries();
     while let Ok(Some((_, entry))) = entries.next_dfs() {
         if entry.tag() != gimli::DW_TAG_structure_type {
             continue;
         }
-        let Some(name) = name(dwarf, unit, entry) else {
-            continue;
-        };
-        if [&b"runtime.g"[..], b"runtime.gobuf", b"runtime.sudog", b"runtime.hchan", b"runtime.stack"]
-            .contains(&&name[..])
-        {
-            structures.insert(name, fields(dwarf, unit, entry.offset())?);
+        let wanted = |name: &Vec<u8>| STRUCTURES.contains(&name.as_slice());
+        if let Some(name) = name(dwarf, unit, entry).filter(wanted) {
+            found.insert(name, fields(dwarf, unit, entry.offset())?);
         }
     }
-    let field = |of: &[u8], name: &[u8]| structures.get(of)?.get(name).copied();
-    let (g, gobuf) = (|name: &[u8]| field(b"runtime.g", name), |name: &[u8]| {
-        field(b"runtime.gobuf", name)
-    });
+    Some(())
+}
+
+fn of_structures(found: &HashMap<Vec<u8>, Fields>) -> Option<Layout> {
+    let field = |of: &[u8], name: &[u8]| found.get(of)?.get(name).copied();
+    let g = |name: &[u8]| field(b"runtime.g", name);
+    let gobuf = |name: &[u8]| field(b"runtime.gobuf", name);
     let sched = g(b"sched")?;
     Some(Layout {
         stack_hi: g(b"stack")? + field(b"runtime.stack", b"hi")?,
@@ -101,7 +124,10 @@ fn fields(
     let mut children = tree.root().ok()?.children();
     while let Ok(Some(child)) = children.next() {
         let entry = child.entry();
-        let offset = entry.attr_value(gimli::DW_AT_data_member_location).ok().flatten();
+        let offset = entry
+            .attr_value(gimli::DW_AT_data_member_location)
+            .ok()
+            .flatten();
         let offset = offset.and_then(|value| match value {
             AttributeValue::Exprloc(mut expression) => {
                 // Older ones say "plus so many" instead of so many.

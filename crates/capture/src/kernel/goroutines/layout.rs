@@ -34,16 +34,20 @@ const STACK_HI: u64 = 8;
 const CAPACITY: u64 = 8;
 
 impl Layout {
-    /// Of a release, e.g. "go1.26.8" or "go1.22.0 X:nocoverageredesign": as the DWARF of programs says that it built. Another
-    /// compiler than a release's may have other offsets.
+    /// Of a release, e.g. "go1.26.8" or "go1.22.1 X:rangefunc": as the debug information of programs has it that it built.
+    /// Another one's may be different.
     pub fn of_version(version: &str) -> Option<Self> {
         let release = version.strip_prefix("go1.")?;
         let end = release
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(release.len());
         let (minor, rest) = release.split_at(end);
-        let patch = rest.strip_prefix('.').unwrap_or("0");
-        let patch = patch.split(' ').next().unwrap_or_default();
+        // Experiments that it was built with come behind it.
+        let rest = rest.split(' ').next().unwrap_or_default();
+        let patch = match rest {
+            "" => "0",
+            _ => rest.strip_prefix('.')?,
+        };
         if !patch.bytes().all(|b| b.is_ascii_digit()) {
             return None; // a release candidate, or somebody's own
         }
@@ -94,9 +98,19 @@ mod tests {
     #[test]
     fn releases_are_known_and_nothing_else() {
         for known in ["go1.26.8", "go1.21.13", "go1.24", "go1.22.1 X:rangefunc"] {
-            assert!(Layout::of_version(known).is_some_and(|of| of.is_sound()), "{known}");
+            assert!(
+                Layout::of_version(known).is_some_and(|of| of.is_sound()),
+                "{known}"
+            );
         }
-        for unknown in ["go1.27.0", "go1.26rc1", "go1.26.8-own", "devel go1.26-abc", "go2", ""] {
+        for unknown in [
+            "go1.27.0",
+            "go1.26rc1",
+            "go1.26.8-own",
+            "devel go1.26-abc",
+            "go2",
+            "",
+        ] {
             assert_eq!(Layout::of_version(unknown), None, "{unknown}");
         }
     }

@@ -80,7 +80,10 @@ impl Look<'_> {
         let read = if every == 1 {
             usize::from(memory.fill(list, &mut scratch.pointers)) * wanted
         } else {
-            let at: Vec<u64> = (0..count).step_by(every as usize).map(|ix| list + 8 * ix).collect();
+            let at: Vec<u64> = (0..count)
+                .step_by(every as usize)
+                .map(|ix| list + 8 * ix)
+                .collect();
             memory.fill_all(&at, 8, &mut scratch.pointers)
         };
         let pointers = scratch.pointers.chunks_exact(8).take(read);
@@ -130,7 +133,8 @@ impl Look<'_> {
                         let stack = self.stack(&record, &mut scratch.stack);
                         let capacity = self.capacity(record.waiting);
                         let reasons = &program.reasons;
-                        seen.row = tally.row(record.reason, stack, capacity, reasons, self.unwinder);
+                        seen.row =
+                            tally.row(record.reason, stack, capacity, reasons, self.unwinder);
                         if let Some(row) = seen.row {
                             tally.looks_like(shape, row);
                         }

@@ -19,7 +19,9 @@ impl Memory {
     /// Pieces of `size` bytes at these addresses, one behind the other in the buffer: how many there are, from the first one on.
     pub fn fill_all(self, addresses: &[u64], size: usize, buffer: &mut [u8]) -> usize {
         let mut filled = 0;
-        let chunks = addresses.chunks(PIECES).zip(buffer.chunks_mut(PIECES * size));
+        let chunks = addresses
+            .chunks(PIECES)
+            .zip(buffer.chunks_mut(PIECES * size));
         for (addresses, buffer) in chunks {
             let remote: Vec<libc::iovec> = addresses
                 .iter()
@@ -55,12 +57,14 @@ impl Memory {
 
     pub fn u64(self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
-        self.fill(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
+        self.fill(address, &mut bytes)
+            .then(|| u64::from_le_bytes(bytes))
     }
 
     pub fn u32(self, address: u64) -> Option<u32> {
         let mut bytes = [0; 4];
-        self.fill(address, &mut bytes).then(|| u32::from_le_bytes(bytes))
+        self.fill(address, &mut bytes)
+            .then(|| u32::from_le_bytes(bytes))
     }
 
     /// A string of Go: where it is, and how long.
@@ -88,7 +92,9 @@ mod tests {
         let mut addresses: Vec<u64> = words.iter().rev().map(|ix| address(ix)).collect();
         let mut buffer = vec![0; 8 * words.len()];
         assert_eq!(me.fill_all(&addresses, 8, &mut buffer), 3000);
-        let read = buffer.chunks(8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+        let read = buffer
+            .chunks(8)
+            .map(|b| u64::from_le_bytes(b.try_into().unwrap()));
         assert!(read.eq(words.iter().rev().copied()));
         addresses[2000] = 8;
         assert_eq!(me.fill_all(&addresses, 8, &mut buffer), 2000);

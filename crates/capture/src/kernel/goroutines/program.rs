@@ -86,7 +86,10 @@ impl Programs {
         });
         match kind {
             Kind::Other => Ok(None),
-            Kind::Stripped => Err("it was linked without a symbol table (-s): nothing says where its goroutines are".into()),
+            Kind::Stripped => Err(
+                "it was linked without a symbol table (-s): nothing says where its goroutines are"
+                    .into(),
+            ),
             Kind::Go(at) => Program::new(pid, at, file.as_deref()).map(Some),
         }
     }
@@ -98,15 +101,22 @@ impl Kind {
         let Ok(object) = object::File::parse(&data) else {
             return Self::Other;
         };
-        if !object.is_64() || FUNCTIONS.iter().all(|name| object.section_by_name(name).is_none()) {
+        if !object.is_64()
+            || FUNCTIONS
+                .iter()
+                .all(|name| object.section_by_name(name).is_none())
+        {
             return Self::Other;
         }
         let mut found: HashMap<&str, (u64, u64)> = HashMap::new();
         for symbol in object.symbols() {
             match symbol.name() {
                 Ok(
-                    name @ ("runtime.allgptr" | "runtime.allglen" | "runtime.gomaxprocs"
-                    | "runtime.buildVersion" | "runtime.waitReasonStrings"),
+                    name @ ("runtime.allgptr"
+                    | "runtime.allglen"
+                    | "runtime.gomaxprocs"
+                    | "runtime.buildVersion"
+                    | "runtime.waitReasonStrings"),
                 ) => found.insert(name, (symbol.address(), symbol.size())),
                 _ => continue,
             };

@@ -22,6 +22,9 @@ const FORGOTTEN: u64 = 16;
 /// Places that one goroutine is known to use.
 const USES: usize = 3;
 const NONE: u32 = u32::MAX;
+/// Capacities of channels that are told apart at one place, and the share of the looks that one has to be found at.
+const CAPACITIES: usize = 16;
+const NEARLY_ALL: f64 = 0.8;
 /// One in so many waits at a known place is looked at again.
 const AGAIN: u8 = 8;
 /// Users of a place that are counted.
@@ -74,7 +77,8 @@ pub(super) struct Shape {
 struct Place {
     row: GoPlace,
     reason: u8,
-    mixed: bool,
+    /// Looks at its channel, by capacity: a goroutine may have gone on before its channel is read, and be at another one.
+    capacities: HashMap<u64, u32>,
     doing: HashMap<(GoroutineState, Option<u32>), u64>,
     /// At the present look.
     waiting: u64,
@@ -113,7 +117,9 @@ impl Tally {
     /// called from elsewhere, which is looked at again at times.
     pub fn same_place(&self, seen: &Seen, reason: u8) -> Option<(u32, bool)> {
         let known = self.known.get(&seen.id)?;
-        let row = known.row.filter(|_| known.state == seen.state && known.at == seen.at)?;
+        let row = known
+            .row
+            .filter(|_| known.state == seen.state && known.at == seen.at)?;
         let (of, _) = self.rows.get(row as usize)?;
         let ran = known.turns != seen.turns;
         let doubt = ran && seen.turns % AGAIN == 0;
@@ -144,8 +150,11 @@ impl Tally {
         if let Some(&row) = self.row_of.get(&(reason, stack)) {
             let place = self.rows.get(row as usize).and_then(|(_, row)| row.place);
             let place = place.and_then(|place| self.places.get_mut(place as usize));
-            if let Some(place) = place {
-                place.mixed |= capacity.unwrap_or(0) != place.row.capacity;
+            if let (Some(place), Some(room)) = (place, capacity) {
+                let full = place.capacities.len() >= CAPACITIES;
+                if !full || place.capacities.contains_key(&room) {
+                    *place.capacities.entry(room).or_default() += 1;
+                }
             }
             return Some(row);
         }
@@ -197,11 +206,10 @@ impl Tally {
                 stack,
                 depth: depth as u32,
                 gives_back: calls::gives_back(text, &pcs, depth, unwinder),
-                capacity: capacity.unwrap_or(0),
                 ..GoPlace::default()
             },
             reason,
-            mixed: false,
+            capacities: capacity.map(|room| (room, 1)).into_iter().collect(),
             doing: HashMap::new(),
             waiting: 0,
             away: 0,
@@ -327,7 +335,12 @@ impl Tally {
 
     /// Everything, in an order that does not depend on chance.
     pub fn into_row(self, reasons: &[String]) -> GoProgram {
-        let text = |reason: u8| reasons.get(usize::from(reason)).cloned().unwrap_or_default();
+        let text = |reason: u8| {
+            reasons
+                .get(usize::from(reason))
+                .cloned()
+                .unwrap_or_default()
+        };
         let mut states: Vec<GoState> = self
             .states
             .into_iter()
@@ -343,7 +356,7 @@ impl Tally {
             doing.sort_unstable_by_key(|of| (std::cmp::Reverse(of.n), of.state, of.wait));
             GoPlace {
                 reason: text(place.reason),
-                capacity: if place.mixed { 0 } else { place.row.capacity },
+                capacity: usual(&place.capacities),
                 doing,
                 ..place.row
             }
@@ -366,4 +379,12 @@ impl Tally {
             ..GoProgram::default()
         }
     }
+}
+
+/// The capacity that nearly all looks found; 0 without one.
+fn usual(capacities: &HashMap<u64, u32>) -> u64 {
+    let all: u32 = capacities.values().sum();
+    let most = capacities.iter().max_by_key(|(_, n)| **n);
+    most.filter(|(_, n)| f64::from(**n) >= NEARLY_ALL * f64::from(all))
+        .map_or(0, |(room, _)| *room)
 }

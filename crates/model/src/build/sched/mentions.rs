@@ -88,7 +88,8 @@ impl Mentions {
         else {
             return;
         };
-        of.stacks.extend(program.waits.iter().map(|wait| wait.stack));
+        of.stacks
+            .extend(program.waits.iter().map(|wait| wait.stack));
         for place in &program.places {
             of.stacks.insert(place.stack);
             let frame = place.gives_back.checked_sub(1).and_then(|frame| {

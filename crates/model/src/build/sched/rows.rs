@@ -8,8 +8,9 @@ use super::timeline::Places;
 use super::Names;
 use crate::build::shown_loop;
 use crate::{
-    CallSamples, GoPlace, GoProgram, GoWait, LineUse, LoopId, Model, NameId, OffCpu, OffId, OffReason, ProcessId, Sched,
-    SchedThread, SharedLine, SharedLines, Slice, SpinLoop, Wake, Waker,
+    CallSamples, GoPlace, GoProgram, GoWait, LineUse, LoopId, Model, NameId, OffCpu, OffId,
+    OffReason, ProcessId, Sched, SchedThread, SharedLine, SharedLines, Slice, SpinLoop, Wake,
+    Waker,
 };
 
 /// No recording has more samples of one place: a damaged file may say so, and sums are made of them.

@@ -33,7 +33,13 @@ pub fn write(page: &mut Page, report: &Report<'_>) {
 fn one(page: &mut Page, report: &Report<'_>, program: &GoProgram) {
     let name = name(report, program.process);
     if !program.unknown.is_empty() {
-        remark(page, format!("{name}: what its goroutines wait for is not known: {}", program.unknown));
+        remark(
+            page,
+            format!(
+                "{name}: what its goroutines wait for is not known: {}",
+                program.unknown
+            ),
+        );
         return;
     }
     let looks = program.looks as f64;
@@ -42,28 +48,44 @@ fn one(page: &mut Page, report: &Report<'_>, program: &GoProgram) {
         let sum = states.fold(0u64, |sum, s| sum.saturating_add(of(s).saturating_mul(s.n)));
         sum as f64 / looks
     };
-    let procs = program.states.iter().map(|s| s.procs).max().unwrap_or(0);
-    page.line(INDENT, vec![
-        toned(Tone::Strong, name),
-        plain(format!(
-            " ({}): {:.1} goroutines of its own on average, {:.1} run, {:.1} wait for one of {procs} processors (GOMAXPROCS), {:.1} are in system calls",
-            program.version,
-            program.goroutines as f64 / looks,
-            mean(&|s| u64::from(s.running)),
-            mean(&|s| bucket_floor(s.runnable as usize) as u64),
-            mean(&|s| u64::from(s.in_calls)),
-        )),
-    ]);
+    let all = program.goroutines as f64 / looks;
+    let mut text = format!(
+        " ({}): {all:.1} goroutines of its own on average",
+        program.version
+    );
+    match program.states.iter().map(|s| s.procs).max() {
+        Some(procs) => {
+            text += &format!(
+                ", {:.1} run, {:.1} wait for one of {procs} processors (GOMAXPROCS), {:.1} are in system calls",
+                mean(&|s| u64::from(s.running)),
+                mean(&|s| bucket_floor(s.runnable as usize) as u64),
+                mean(&|s| u64::from(s.in_calls)),
+            );
+        }
+        None => text += ", too many to look at all of them at once",
+    }
+    page.line(INDENT, vec![toned(Tone::Strong, name), plain(text)]);
     let mut waits: Vec<&GoWait> = program.waits.iter().collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.n));
     let shown = waits.iter().filter(|wait| wait.n as f64 >= LEAST * looks);
     for wait in shown.take(ROWS) {
         let mean = toned(Tone::Dim, format!("{:.1}", wait.n as f64 / looks));
         let path = sched_names::path_of(report.model, wait.site, CALLERS);
-        page.hang(2 * INDENT, mean, LABEL, vec![plain(format!("{}: {path}", wait.reason))]);
+        page.hang(
+            2 * INDENT,
+            mean,
+            LABEL,
+            vec![plain(format!("{}: {path}", wait.reason))],
+        );
     }
     let cost = duration(program.cost_ns as f64);
-    remark(page, format!("goroutines on average of {} looks, which took {cost} of CPU time", count(program.looks)));
+    remark(
+        page,
+        format!(
+            "goroutines on average of {} looks, which took {cost} of CPU time",
+            count(program.looks)
+        ),
+    );
 }
 
 fn name(report: &Report<'_>, id: ProcessId) -> String {
