@@ -1,9 +1,11 @@
 //! Goroutines that could run and wait for one of the processors that the runtime of Go gives them (GOMAXPROCS), while CPUs are
 //! idle: no thread waits for a CPU, as there are no more threads than those.
 
+use std::collections::BTreeSet;
+
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{bucket_floor, GoProgram, GoState};
+use convoy_model::{bucket_floor, GoProgram, GoState, GroupId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -14,6 +16,8 @@ use crate::view::View;
 const LOOKS: u64 = 20;
 /// Looks with a queue from which on it is worth a word.
 const OFTEN: f64 = 0.1;
+/// ... and that explain that few work.
+const MOSTLY: f64 = 0.5;
 /// Times that a goroutine which could run gives up its processor between two looks, from which on they hand over to one another, or
 /// perhaps: with more processors that costs more. They are counted up to 255.
 const TURNS: f64 = 100.0;
@@ -21,11 +25,21 @@ const TURNS: f64 = 100.0;
 const EXPECTED: f64 = 0.9;
 const SURE: f64 = 0.4;
 
-pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
-    let programs = cx.view.sched.goroutines.iter();
-    programs
-        .filter_map(|program| finding(cx.view, program))
-        .collect()
+pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
+    let view = cx.view;
+    let programs = view.sched.goroutines.iter();
+    let found = programs.filter_map(|program| {
+        let finding = finding(view, program)?;
+        let threads = view.of_process(program.process);
+        let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();
+        Some((groups.into_iter().collect(), finding))
+    });
+    found.collect()
+}
+
+/// Whether that is why hardly more threads work than the runtime has processors.
+pub(super) fn explains(finding: &Finding) -> bool {
+    finding.share_of_thread_time >= MOSTLY
 }
 
 fn finding(view: &View, program: &GoProgram) -> Option<Finding> {

@@ -154,6 +154,14 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         .collect();
     add(goroutines, &mut explained);
     add(goroutine_stage::findings(&cx), &mut explained);
+    let limited = go_processors::findings(&cx).into_iter();
+    let limited = limited.map(|(groups, finding)| {
+        if go_processors::explains(&finding) {
+            explained.extend(groups);
+        }
+        finding
+    });
+    let limited: Vec<Finding> = limited.collect();
     let shared = shared.into_iter().map(|(_, finding)| (Vec::new(), finding));
     add(shared.collect(), &mut explained);
     let mut turns = lock_step::findings(&cx, &explained);
@@ -237,7 +245,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }
-    findings.extend(go_processors::findings(&cx));
+    findings.extend(limited);
     findings.extend(kept_off::finding(&cx));
     findings
 }
@@ -249,7 +257,7 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
     let pools = goroutine_pool::findings(cx).into_iter();
     let of_groups = stages.chain(calls).chain(pools);
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
-    found.extend(go_processors::findings(cx));
+    found.extend(go_processors::findings(cx).into_iter().map(|(_, f)| f));
     if found.is_empty() {
         found.extend(one_thread::finding(cx));
     }
