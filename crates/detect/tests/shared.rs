@@ -100,7 +100,8 @@ fn semaphore(b: &mut ProfileBuilder, posted: u64) {
     let token = b.object(ObjectKind::Sem).addr(SHARED).id();
     let t = b.thread("w").start("work", "app.c", 1).lives(0, ms(1000));
     let t = t.cpu(ms(390)).id();
-    b.op(t, token, take, Op::SemWait, 6_000).waits(4_000, ms(600));
+    b.op(t, token, take, Op::SemWait, 6_000)
+        .waits(4_000, ms(600));
     b.op(t, token, give, Op::SemPost, posted);
 }
 

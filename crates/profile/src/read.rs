@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
-    SECTIONS, TIMELINE, WRITES,
+    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS,
+    PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{

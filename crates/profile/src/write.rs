@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED,
-    SECTIONS, TIMELINE, WRITES,
+    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS,
+    PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
 };
 use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};

@@ -253,11 +253,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
 /// One thread is not parallel whatever it does, unless others wait for it, it waits for others all the time, or there could be more.
 fn where_one_works(cx: &Context) -> Vec<Finding> {
     let stages = limiting_stage::findings(cx).into_iter();
-    let calls = blocking_calls::finding(cx).into_iter();
-    let pools = goroutine_pool::findings(cx).into_iter();
-    let of_groups = stages.chain(calls).chain(pools);
+    let of_groups = stages
+        .chain(blocking_calls::finding(cx))
+        .chain(go_processors::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
-    found.extend(go_processors::findings(cx).into_iter().map(|(_, f)| f));
+    found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));
     if found.is_empty() {
         found.extend(one_thread::finding(cx));
     }
