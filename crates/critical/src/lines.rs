@@ -4,14 +4,17 @@
 //! Samples show where, and not how often: what they show is how much time passes at the line. A thread cannot lose the line
 //! more often than others take it to write, so that what a thread loses is bounded by what the others spend on writing.
 
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use convoy_model::{is_runtimes_own, LineUse, ProcessId, SharedLine, SiteId, ThreadId};
+use convoy_model::{is_runtimes_own, LineUse, SharedLine, SiteId, SyncCode, ThreadId};
 
 use crate::lanes::Lanes;
 use crate::levels::at_least;
 use crate::view::View;
+use objects::{Objects, Owned};
 
 /// Samples at a line, and of each thread at it, from which on they are no accident.
 const SAMPLES: u64 = 8;
@@ -50,6 +53,8 @@ pub(crate) struct Fought<'a> {
     pub(crate) fight: Fight,
     /// What those threads did that take part.
     pub(crate) uses: Vec<&'a LineUse>,
+    /// Of these, what they did to locks that each has for itself.
+    pub(crate) own_locks: Vec<&'a LineUse>,
     /// Samples that each of them may lose; threads in one lane are one.
     pub(crate) lost: BTreeMap<ThreadId, f64>,
 }
@@ -57,7 +62,7 @@ pub(crate) struct Fought<'a> {
 /// All lines that threads fight for, in order of address.
 pub(crate) fn fought<'a>(view: &View<'a>, lanes: &Lanes) -> Vec<Fought<'a>> {
     let lines = view.sched.lines.iter().flat_map(|lines| &lines.lines);
-    let (objects, together) = (Objects::of(view), Together::of(view, lanes));
+    let (objects, together) = (Objects::of(view, lanes), Together::of(view, lanes));
     lines
         .filter_map(|line| judge(view, line, lanes, &objects, &together))
         .collect()
@@ -76,11 +81,17 @@ fn judge<'a>(
     if !in_turns(line, lanes) {
         return None;
     }
-    let is_own = |used: &&LineUse| {
+    let owned = Owned::of(view, line, lanes, objects);
+    let is_lock = |used: &LineUse| {
         let site = used.site.and_then(|id| view.model.site(id));
-        let of_others =
-            site.is_some_and(|site| site.sync.is_some() || is_runtimes_own(&site.frames));
-        !of_others && !objects.hold(line, used)
+        objects.hold(line, used) || site.is_some_and(|site| site.sync == Some(SyncCode::Lock))
+    };
+    let is_own = |used: &&LineUse| {
+        if is_lock(used) {
+            return owned.is_own(used);
+        }
+        let site = used.site.and_then(|id| view.model.site(id));
+        !site.is_some_and(|site| site.sync.is_some() || is_runtimes_own(&site.frames))
     };
     let uses: Vec<&LineUse> = line.uses.iter().filter(is_own).collect();
     let mut of_thread: BTreeMap<ThreadId, u64> = BTreeMap::new();
@@ -105,9 +116,11 @@ fn judge<'a>(
     if lost.values().filter(|&&n| n > 0.0).count() < 2 {
         return None;
     }
+    let own_locks = uses.iter().copied().filter(|used| is_lock(used));
     Some(Fought {
         line,
         fight,
+        own_locks: own_locks.collect(),
         uses,
         lost,
     })
@@ -282,34 +295,5 @@ impl Together {
         } else {
             1.0
         }
-    }
-}
-
-/// Locks and what else threads wait for: their words are priced by findings of their own.
-struct Objects(BTreeSet<(ProcessId, u64, u64)>);
-
-impl Objects {
-    fn of(view: &View) -> Self {
-        let known = view.model.objects.iter().filter(|object| object.addr != 0);
-        let known = known.map(|o| (o.process, o.bytes().start, o.bytes().end));
-        let waited = view.sched.offs.iter().filter(|off| off.address != 0);
-        let waited = waited.map(|off| {
-            let word = off.address;
-            (view.process(off.thread), word, word.saturating_add(4))
-        });
-        Self(known.chain(waited).collect())
-    }
-
-    /// Whether the bytes are part of one.
-    fn hold(&self, line: &SharedLine, used: &LineUse) -> bool {
-        /// No object is larger.
-        const LARGEST: u64 = 64;
-        let from = line.bytes().start + u64::from(used.offset);
-        let to = from + u64::from(used.size);
-        let first = (line.process, from.saturating_sub(LARGEST), 0);
-        let last = (line.process, to, 0);
-        self.0
-            .range(first..last)
-            .any(|&(_, lo, hi)| lo < to && hi > from)
     }
 }

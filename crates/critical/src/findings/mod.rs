@@ -168,6 +168,17 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let has_goroutines =
         |f: &Finding| process(f).is_none_or(|id| !goroutine_pool::are_idle(view, id));
     turns.retain(|(_, found)| !in_a_pool(found) && has_goroutines(found));
+    // Pieces that are a call each are said once: with what buys more.
+    let mut messages = small_writes::messages::findings(&cx);
+    let same = |of: &BTreeSet<GroupId>, turns: &[GroupId]| turns.iter().all(|id| of.contains(id));
+    messages.retain(|(of, found)| {
+        let mut better = turns.iter().filter(|(_, f)| f.gain.mid > found.gain.mid);
+        !better.any(|(groups, _)| same(of, groups))
+    });
+    turns.retain(|(groups, _)| !messages.iter().any(|(of, _)| same(of, groups)));
+    let messages = messages.into_iter();
+    let messages = messages.map(|(groups, found)| (groups.into_iter().collect(), found));
+    add(messages.collect(), &mut explained);
     add(turns, &mut explained);
     add(
         blocking_calls::finding(&cx).into_iter().collect(),

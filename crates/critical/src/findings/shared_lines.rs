@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{FunctionKey, LineUse, ProcessId, SiteId, SyncCode, ThreadId};
+use convoy_model::{FunctionKey, LineUse, ObjectId, ProcessId, SiteId, SyncCode, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -32,6 +32,8 @@ const WAITING: f64 = 0.96;
 /// Of the time in which two threads or more are at work, the least in which two have processors: taking turns on one, they
 /// take nothing from each other. With less of it, less is expected; the bound is that of a machine of one's own.
 const ON_CPUS: f64 = 0.1;
+/// So many of the samples at the words of locks make neighbours wait as at atomics.
+const OF_LOCKS: f64 = 0.2;
 /// Code around the instructions that waits for them as well, bytes: at most its time goes, too. It is some thirty instructions before and
 /// after, of the hundred and more that a processor has at work at once; with half of it, 6.7x was the most where 12.6x was measured.
 const BEHIND: u64 = 128;
@@ -185,10 +187,25 @@ impl<'a> Place<'a> {
         lanes.members(|first| self.lost.contains_key(&first))
     }
 
-    fn uses(&self) -> impl Iterator<Item = &'a LineUse> + '_ {
+    fn lines(&self) -> impl Iterator<Item = &Fought<'a>> {
         let others = self.others.iter().flat_map(|other| &other.fought);
-        let fought = self.fought.iter().chain(others);
-        fought.flat_map(|fought| fought.uses.iter().copied())
+        self.fought.iter().chain(others)
+    }
+
+    fn uses(&self) -> impl Iterator<Item = &'a LineUse> + '_ {
+        self.lines().flat_map(|fought| fought.uses.iter().copied())
+    }
+
+    fn own_locks(&self) -> Vec<&'a LineUse> {
+        let own = self.lines().flat_map(|fought| &fought.own_locks);
+        own.copied().collect()
+    }
+
+    /// Whether locks that each thread has for itself are so much of it that they decide what it costs.
+    fn are_locks(&self) -> bool {
+        let locked = self.own_locks().into_iter().filter(|used| used.locked);
+        let locked: u64 = locked.map(|used| used.n).sum();
+        locked as f64 >= OF_LOCKS * self.uses().map(|used| used.n).sum::<u64>() as f64
     }
 
     /// The line with most samples, and where they are.
@@ -216,7 +233,8 @@ impl<'a> Place<'a> {
         let lost: f64 = of_thread.values().sum();
         let all: f64 = of_thread.keys().map(|id| samples.all(*id)).sum();
         let share = (lost / all.max(1.0)).min(1.0);
-        if lost < SAMPLES || (fight != Fight::Atomic && guards.explain(&of_thread, samples)) {
+        let guarded = || guards.explain(&of_thread, &self.own_locks(), lanes, samples);
+        if lost < SAMPLES || (fight != Fight::Atomic && guarded()) {
             return None;
         }
         let gain =
@@ -279,6 +297,7 @@ impl<'a> Place<'a> {
             .filter_map(|used| view.model.site(used.site?)?.frames.first())
             .map(|leaf| (leaf.module.as_str(), leaf.offset));
         let near = samples.near(&leaves.collect());
+        let locks = self.are_locks();
         let (mut expected, mut most, mut cpu) = (0.0, 0.0, (0.0, 0.0));
         for (id, &lost) in of_thread {
             let (working, cpu_work) = samples.ran.get(id).copied().unwrap_or_default();
@@ -287,6 +306,8 @@ impl<'a> Place<'a> {
             let lost = share(lost);
             let with_behind = lost.max(share(behind));
             let goes = match fight {
+                // Nor does anything begin after the word of a lock.
+                Fight::Neighbours if locks => ATOMIC * with_behind * (lost + with_behind) / 2.0,
                 Fight::Atomic => ATOMIC * with_behind * (lost + with_behind) / 2.0,
                 _ => EXPECTED * lost * lost,
             };
@@ -365,48 +386,67 @@ impl<'a> Place<'a> {
 }
 
 /// Time that threads spend where they exclude one another: a line that is used only there is no fight.
-struct Guards {
-    /// Share of its CPU time that each thread holds locks that others take as well.
-    held: BTreeMap<ThreadId, f64>,
-    /// Samples in functions of locks, and in loops that wait for them.
-    locking: BTreeMap<ThreadId, f64>,
+struct Guards<'a> {
+    view: &'a View<'a>,
+    /// Share of its CPU time that each thread holds a lock.
+    held: BTreeMap<ObjectId, BTreeMap<ThreadId, f64>>,
+    /// Samples in functions of locks, by the function that uses them, and in loops that wait for them.
+    locking: BTreeMap<(ThreadId, FunctionKey<'a>), f64>,
 }
 
-impl Guards {
-    fn of(view: &View, lanes: &Lanes, samples: &Samples) -> Self {
-        let mut users: BTreeMap<_, BTreeSet<ThreadId>> = BTreeMap::new();
+impl<'a> Guards<'a> {
+    fn of(view: &'a View<'a>, lanes: &Lanes, samples: &Samples) -> Self {
+        let mut held: BTreeMap<ObjectId, BTreeMap<ThreadId, f64>> = BTreeMap::new();
         for used in &view.model.uses {
-            users.entry(used.object).or_default().insert(used.thread);
+            let id = lanes.first(used.thread);
+            let (_, running) = samples.ran.get(&id).copied().unwrap_or_default();
+            let of_lock = held.entry(used.object).or_default();
+            *of_lock.entry(id).or_default() += used.hold_total_ns() / running.max(1.0);
         }
-        let mut held: BTreeMap<ThreadId, f64> = BTreeMap::new();
-        for used in &view.model.uses {
-            if users.get(&used.object).is_some_and(|of| of.len() > 1) {
-                *held.entry(lanes.first(used.thread)).or_default() += used.hold_total_ns();
-            }
-        }
-        for (id, held) in &mut held {
-            let (_, running) = samples.ran.get(id).copied().unwrap_or_default();
-            *held /= running.max(1.0);
-        }
-        let mut locking: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        let mut locking: BTreeMap<_, f64> = BTreeMap::new();
         for (slice, site) in view.model.samples() {
             let locks = site.is_some_and(|site| site.sync == Some(SyncCode::Lock));
             if locks || slice.spin.is_some() {
-                *locking.entry(lanes.first(slice.thread)).or_default() += slice.n as f64;
+                let function = slice.site.and_then(|site| view.shown(site));
+                let function = function.map_or_else(FunctionKey::default, |frame| frame.key());
+                let key = (lanes.first(slice.thread), function);
+                *locking.entry(key).or_default() += slice.n as f64;
             }
         }
-        Self { held, locking }
+        Self {
+            view,
+            held,
+            locking,
+        }
     }
 
     /// Whether so much of what these threads do is done under locks that the line may be what they guard. A lock that is
-    /// taken for a short section costs as much as the section.
-    fn explain(&self, lost: &BTreeMap<ThreadId, f64>, samples: &Samples) -> bool {
-        let n = |of: &BTreeMap<ThreadId, f64>, id| of.get(id).copied().unwrap_or(0.0);
+    /// taken for a short section costs as much as the section. One that only one of them takes guards nothing from the others.
+    fn explain(
+        &self,
+        lost: &BTreeMap<ThreadId, f64>,
+        own: &[&LineUse],
+        lanes: &Lanes,
+        samples: &Samples,
+    ) -> bool {
+        let own: BTreeSet<_> = own
+            .iter()
+            .filter_map(|used| {
+                let frame = self.view.shown(used.site?)?;
+                Some((lanes.first(used.thread), frame.key()))
+            })
+            .collect();
+        let locking = self.locking.iter();
+        let locking = locking.filter(|(key, _)| lost.contains_key(&key.0) && !own.contains(key));
+        let locking: f64 = locking.map(|(_, n)| n).sum();
+        let held = self.held.values().map(|of_lock| {
+            let by = of_lock.iter().filter(|(id, _)| lost.contains_key(id));
+            match by.clone().count() {
+                0 | 1 => 0.0,
+                _ => by.map(|(id, held)| held * samples.all(*id)).sum(),
+            }
+        });
         let at_line: f64 = lost.values().sum();
-        let under: f64 = lost
-            .keys()
-            .map(|id| n(&self.held, id) * samples.all(*id) + n(&self.locking, id))
-            .sum();
-        under >= GUARDED * at_line
+        held.sum::<f64>() + locking >= GUARDED * at_line
     }
 }

@@ -1,6 +1,7 @@
 //! Threads that read or write files a few bytes at a time: each call costs nearly as much as one that moves a page, and whoever
 //! waits for the lock that it is made under waits for that, too.
 
+pub(crate) mod messages;
 mod place;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -451,3 +451,38 @@ fn two_atomics_of_the_same_threads_are_priced_together() {
     // More than the two alone would buy.
     assert!(f.gain.mid > 1.3 && f.gain.high > 2.0, "{:?}", f.gain);
 }
+
+/// Each thread at its own bytes: its lock, 24 bytes from the other's. `of_both`: threads that take the first one.
+fn locks_side_by_side(of_both: bool) -> Analysis {
+    let mut w = World::new("record");
+    let locks = ["a", "b"].map(|name| w.p.mutex(name));
+    for (at, lock) in locks.into_iter().enumerate() {
+        let object = &mut w.p.raw().objects[lock as usize];
+        object.addr = 0x5000 + 40 * at as u64;
+    }
+    for (t, lock) in w.threads.into_iter().zip(locks) {
+        w.p.acquires(t, lock, w.hit, 1_000_000).hold(600);
+    }
+    if of_both {
+        w.p.acquires(w.threads[1], locks[0], w.hit, 1_000_000)
+            .hold(600);
+    }
+    let uses = [0, 1].map(|t| LineUse {
+        offset: 40 * t as u8,
+        size: 4,
+        ..w.hits(t)
+    });
+    w.said(line(), uses.to_vec())
+}
+
+#[test]
+fn locks_that_each_thread_has_for_itself_are_neighbours() {
+    let a = locks_side_by_side(false);
+    assert_eq!(ids(&a), ["false-sharing"]);
+    let cause = &a.findings[0].causes[0];
+    assert!(cause.text.contains("its own lock"), "{cause:?}");
+    assert!(cause.fix.contains("lock and data"), "{cause:?}");
+    // One that both take is a lock.
+    let a = locks_side_by_side(true);
+    assert!(!ids(&a).contains(&"false-sharing"), "{a:#?}");
+}

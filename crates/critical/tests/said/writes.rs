@@ -130,8 +130,8 @@ fn pages_journals_and_what_is_no_file_are_none() {
     for (size_class, file) in [
         (13, LOG),
         (6, "/dev/null"),
-        (6, "pipe: unnamed"),
-        (6, "socket: tcp port 80"),
+        (6, "anon_inode:[eventfd]"),
+        (6, "socket: udp port 53"),
     ] {
         let a = Writers::new(size_class, file).said();
         assert!(
@@ -231,4 +231,34 @@ fn what_waits_for_the_lock_that_they_are_made_under_goes_too() {
     let (list, rest) = merge(&model, &a, vec![lock], Vec::new());
     assert!(list.iter().all(|f| f.id != "contended-lock"), "{list:#?}");
     assert!(rest.iter().any(|f| f.id == "contended-lock"));
+}
+
+/// The first thread writes to a pipe that the second one reads. `answers`: which writes to another one that the first one reads.
+fn through_a_pipe(size_class: u8, answers: bool) -> Analysis {
+    let mut w = Writers::new(size_class, "pipe: unnamed");
+    let get = w.p.site("get", "in.c", 24);
+    let [a, b] = w.threads;
+    for (t, other) in [(b, Some(a)), (a, answers.then_some(b))] {
+        if let Some(other) = other {
+            let wait = Wait::new(OffReason::Pipe, get).woken_by(other, w.log);
+            for _ in 0..40 {
+                w.s.waits(t, wait.clone(), us(500));
+            }
+        }
+    }
+    w.said()
+}
+
+#[test]
+fn messages_through_a_pipe_are_gathered_if_nobody_answers() {
+    let a = through_a_pipe(5, false);
+    let f = a.findings.iter().find(|f| f.id == "small-writes").unwrap();
+    assert_eq!(f.causes[0].id, "message-per-call");
+    assert!(f.title.contains("at log_line() log.c:31"), "{}", f.title);
+    assert!(f.gain.mid > 1.3 && f.gain.high < 3.0, "{:?}", f.gain);
+    for (size_class, answers) in [(5, true), (1, false), (13, false)] {
+        let a = through_a_pipe(size_class, answers);
+        let mut all = a.findings.iter().chain(&a.dismissed);
+        assert!(all.all(|f| f.id != "small-writes"), "{size_class} {a:#?}");
+    }
 }

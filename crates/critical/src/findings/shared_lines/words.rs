@@ -87,8 +87,14 @@ impl Words {
                 "false-sharing",
                 format!("use neighbouring bytes of one cache line, {data}, at {place}"),
                 "false-sharing",
-                "each thread has its own data, but they are in one cache line, which goes from processor to processor with each write",
-                format!("keep the data of {place} of each thread 64 bytes apart (alignas(64), #[repr(align(64))], CachePadded), or in local variables until the end"),
+                match first.own_locks.is_empty() {
+                    true => "each thread has its own data, but they are in one cache line, which goes from processor to processor with each write",
+                    false => "each thread has its own lock, but they are in one cache line, which goes from processor to processor with each time that one is taken",
+                },
+                format!(
+                    "keep the {} of {place} of each thread 64 bytes apart (alignas(64), #[repr(align(64))], CachePadded), or in local variables until the end",
+                    if first.own_locks.is_empty() { "data" } else { "lock and data" }
+                ),
             ),
         };
         let cause = cause(because, why, fix);

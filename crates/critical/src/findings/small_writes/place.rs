@@ -52,9 +52,13 @@ impl Place {
         self.all *= times;
     }
 
+    pub(super) fn mean_bytes(&self) -> f64 {
+        self.bytes / self.all.max(1.0)
+    }
+
     /// The calls are a matter of the lines, not of their bytes.
     pub(super) fn goes(&self) -> f64 {
-        let mean = self.bytes / self.all.max(1.0);
+        let mean = self.mean_bytes();
         1.0 - mean / (mean + CALL_BYTES)
     }
 
