@@ -3,6 +3,8 @@
 //! Counts alone decide few of them: what a critical section touches is for `convoy diagnose` to see. A
 //! row is only dropped when the numbers contradict it, and only put alone when they prove it.
 
+mod library;
+
 use convoy_model::finding::Cause;
 use convoy_model::{ObjectId, SiteId};
 use convoy_profile::{ObjectKind, Op};
@@ -53,6 +55,9 @@ impl Case<'_> {
     pub(crate) fn contended(&self) -> (Vec<Cause>, String) {
         let here = self.place();
         let mut causes = Vec::new();
+        if let Some(own) = self.librarys_own(&here) {
+            return (vec![own], String::new());
+        }
         if let Some(blocking) = self.blocking_inside(&here) {
             return (vec![blocking], String::new());
         }
