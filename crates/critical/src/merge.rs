@@ -179,7 +179,12 @@ fn relation(
             let of_theirs = groups(model, &theirs.subject);
             let of_ours = groups(model, &ours.subject);
             let same = of_ours.iter().any(|group| of_theirs.contains(group));
-            (same, Relation::Agrees)
+            // That those who only ask could be fewer is no advice: what is missing is threads that work.
+            let relation = match (ours.id, theirs.id) {
+                ("too-few-threads", "load-imbalance") => Relation::Replaces,
+                _ => Relation::Agrees,
+            };
+            (same, relation)
         }
         ("thread-imbalance", "straggler" | "barrier-imbalance") => (in_process(), Relation::Folded),
         ("lock-step", "futile-wakeups") => (

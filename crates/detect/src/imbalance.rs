@@ -22,6 +22,8 @@ const LINK_SHARE: f64 = 0.02;
 const EXTERNAL: f64 = 0.5;
 /// If the others do less than this share of what the main thread does, together, it is the program, and they help it.
 const HELPS: f64 = 0.1;
+/// Share of the gain that is kept at least, if the slow group has shown that several threads can do its work.
+const SURE: f64 = 0.4;
 const METHOD: &str = "work of each group over its threads, bounded by CPUs (asymptotic bound)";
 
 /// Groups of the process that wake one another, each set with its assignments, and the findings.
@@ -191,9 +193,14 @@ impl Stages {
 
     /// Whether this is the main thread with a helper or two (a logger, the threads of a runtime): no stage among others.
     fn is_whole_program(&self, slow: usize) -> bool {
-        let d = &self.demands;
-        let others = d.work.iter().sum::<f64>() - d.work[slow];
-        !d.movable[slow] && others < HELPS * d.work[slow]
+        !self.demands.movable[slow] && self.does_everything(slow)
+    }
+
+    /// Whether the other groups do next to nothing.
+    fn does_everything(&self, slow: usize) -> bool {
+        let work = &self.demands.work;
+        let others = work.iter().sum::<f64>() - work[slow];
+        others < HELPS * work[slow]
     }
 
     /// The same threads, spread otherwise, pass more.
@@ -209,6 +216,11 @@ impl Stages {
         let names: Vec<String> = self.groups.iter().map(|g| cx.view.group_name(*g)).collect();
         let list = |n: &[u32]| n.iter().map(u32::to_string).collect::<Vec<_>>().join(" : ");
         let high = self.best_case(cx.view, best).max(gain);
+        // One thread that does everything has not shown that its work can be divided.
+        let sure = match d.now[slow] == 1 && self.does_everything(slow) {
+            true => 0.0,
+            false => SURE,
+        };
         Finding {
             id: "load-imbalance",
             subject: Subject::Groups(self.groups.clone()),
@@ -232,7 +244,7 @@ impl Stages {
             )],
             undecided: String::new(),
             gain: Gain {
-                low: 1.0 + 0.4 * (gain - 1.0),
+                low: 1.0 + sure * (gain - 1.0),
                 mid: gain,
                 high,
                 method: METHOD.into(),

@@ -221,7 +221,13 @@ fn finding(
         format!("with {needed:.0} threads it would keep up with what limits next"),
     ));
     let pool = only_asked;
+    // One thread that does it all has not shown that its work can be divided.
+    let alone = pool && slow.threads == 1 && slow.ran >= (1.0 - ASKS) * view.cpu_work;
     let waiting: usize = waiters.iter().map(|stage| stage.threads).sum();
+    let wait = match waiting {
+        1 => "a thread waits".to_owned(),
+        n => format!("{n} threads wait"),
+    };
     let mut groups = vec![slow.group];
     groups.extend(waiters.iter().map(|stage| stage.group));
     Some((
@@ -233,15 +239,17 @@ fn finding(
                 "limiting-stage"
             },
             subject: Subject::Groups(groups),
-            title: if pool {
+            title: if alone {
                 format!(
-                    "{name} has {}, at work {} of the time, and {} for it",
+                    "1 thread of {} does all the work, {} of its time, and {wait} for it: there are {cpus:.0} CPUs",
+                    program(view, slow.group),
+                    percent(slow.load().min(1.0))
+                )
+            } else if pool {
+                format!(
+                    "{name} has {}, at work {} of the time, and {wait} for it",
                     plural(slow.threads, "thread"),
-                    percent(slow.load().min(1.0)),
-                    match waiting {
-                        1 => "a thread waits".to_owned(),
-                        n => format!("{n} threads wait"),
-                    }
+                    percent(slow.load().min(1.0))
                 )
             } else {
                 format!(
@@ -293,6 +301,16 @@ fn fix(view: &View, slow: &Stage, name: &str, needed: f64) -> String {
         false => "other threads or more processes",
     };
     format!("part of what {name} does for {others}, or less work in it")
+}
+
+/// `zstd (compressor)`: the program, and which of its threads.
+fn program(view: &View, group: GroupId) -> String {
+    let Some(of) = view.model.groups.get(group.0 as usize) else {
+        return view.group_name(group);
+    };
+    let process = view.model.processes.get(of.process.0 as usize);
+    let program = process.map_or("the program", |process| process.name.as_str());
+    format!("{program} ({})", of.name)
 }
 
 fn main(view: &View, group: GroupId) -> bool {
