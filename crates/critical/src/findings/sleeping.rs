@@ -1,6 +1,6 @@
 //! Threads that look for work, sleep for a while, and look again: what happens meanwhile waits for the clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
@@ -25,6 +25,8 @@ pub(super) const WORK_NS: f64 = 30_000.0;
 /// Some of it will be waited for in any case: a queue is empty at times. Those that run for little of the time may keep
 /// a rate.
 const EXPECTED: (f64, f64) = (0.8, 0.4);
+/// Share of the sleep from which on it is at another place.
+const ANOTHER_PLACE: f64 = 0.1;
 const METHOD: &str = "sleep of the busiest of them, and getting back on a processor, gone";
 
 /// What one thread sleeps.
@@ -62,7 +64,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         th.map_or(0.0, |th| th.running_ns as f64 / life(view, *id))
     };
     let busy = sleepers.keys().map(running).fold(0.0, f64::max) >= RUNNING;
-    if sleepers.is_empty() || !(busy || in_turns(view, &sleepers)) {
+    let in_turns = || in_turns(view, &sleepers) && !of_one_kind(view, &sleepers, &sites);
+    if sleepers.is_empty() || !(busy || in_turns()) {
         return None;
     }
     // The busiest thread limits what is left: its sleep is what can go, and only where workers all poll or wait.
@@ -160,6 +163,20 @@ fn in_turns(view: &View, sleepers: &BTreeMap<ThreadId, Sleeper>) -> bool {
             .is_some_and(|(th, s)| th.running_ns as f64 >= WORK_NS * s.n as f64)
     };
     sleepers.len() > 1 && view.workers.iter().all(works)
+}
+
+/// Whether all sleepers are threads of one kind, at one place: a rate limit, a retry, or what stands for a call looks the same as
+/// a look for work. Those of several kinds have something for one another.
+fn of_one_kind(
+    view: &View,
+    sleepers: &BTreeMap<ThreadId, Sleeper>,
+    sites: &BTreeMap<SiteId, f64>,
+) -> bool {
+    let groups: BTreeSet<_> = sleepers.keys().map(|id| view.role(*id)).collect();
+    let all: f64 = sites.values().sum();
+    let most = sites.iter().filter(|(_, ns)| **ns >= ANOTHER_PLACE * all);
+    let places: BTreeSet<_> = most.map(|(site, _)| view.place(Some(*site))).collect();
+    groups.len() == 1 && places.len() == 1
 }
 
 /// Whether the process has another worker: one to wait for.

@@ -287,15 +287,16 @@ fn io_under_a_lock_is_said_of_the_lock() {
 
 /// Two threads that work for 3 ms and sleep for 5, or for 50.
 fn sleepers(sleep_ms: u64) -> Model {
-    sleepers_that_work(ms(3), sleep_ms)
+    sleepers_that_work(["work"; 2], ms(3), sleep_ms)
 }
 
-fn sleepers_that_work(work_ns: u64, sleep_ms: u64) -> Model {
+/// Of these kinds.
+fn sleepers_that_work(kinds: [&str; 2], work_ns: u64, sleep_ms: u64) -> Model {
     let mut p = ProfileBuilder::new("app");
     let (work, get) = (p.site("work", "a.c", 10), p.site("queue_get", "a.c", 20));
     let mut s = Schedule::new();
-    for _ in 0..2 {
-        let t = p.thread("w").start("work", "a.c", 9).cpu(1).id();
+    for kind in kinds {
+        let t = p.thread("w").start(kind, "a.c", 9).cpu(1).id();
         for _ in 0..50 {
             s.runs(t, work, work_ns);
             s.waits(t, Wait::new(OffReason::Sleep, get), ms(sleep_ms));
@@ -321,13 +322,24 @@ fn who_sleeps_between_two_looks_for_work_is_told_where() {
 
 #[test]
 fn threads_that_sleep_while_another_one_has_work_are_told_however_little_it_is() {
-    let a = analysis(&sleepers_that_work(us(60), 1));
+    let stages = ["parse", "store"];
+    let a = analysis(&sleepers_that_work(stages, us(60), 1));
     let f = only(&a);
     assert_eq!(f.id, "sleep-polling");
     // They may keep a rate.
     assert!(f.gain.low == 1.0 && f.gain.mid < 1.7, "{:?}", f.gain);
     // A look that finds nothing is no work.
-    assert_eq!(ids(&analysis(&sleepers_that_work(us(5), 1))), [""; 0]);
+    assert_eq!(
+        ids(&analysis(&sleepers_that_work(stages, us(5), 1))),
+        [""; 0]
+    );
+}
+
+/// They wait for their turn of so many a second, and nothing that is seen tells that from a look for work.
+#[test]
+fn nothing_is_said_of_threads_of_one_kind_that_may_keep_a_rate() {
+    let a = analysis(&sleepers_that_work(["send"; 2], us(60), 1));
+    assert_eq!(ids(&a), [""; 0]);
 }
 
 #[test]
