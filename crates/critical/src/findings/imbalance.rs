@@ -3,7 +3,7 @@
 
 mod peers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
@@ -13,7 +13,7 @@ use convoy_model::{
 
 use super::lock_places::lets_go;
 use super::Context;
-use crate::gain::Saving;
+use crate::gain::{Saving, SWITCH_NS};
 use crate::levels::low_cm;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -28,6 +28,10 @@ const ITSELF: f64 = 0.3;
 /// A process that hands on works itself if it does this share of the others' mean; a thread of a pool takes part if it does
 /// this share of the busiest one's.
 const HELPS: f64 = 0.1;
+/// So many pieces that a thread was handed are a habit: it takes part, too, if it does this share of the busiest one's work.
+const FED: (u64, f64) = (100, 0.02);
+/// Share of what is known to be lost for the busiest one that is waits for such pieces, if it is them that are uneven.
+const MOSTLY_FED: f64 = 0.5;
 /// Share of the others' waiting that must be for members.
 const FOR_MEMBERS: f64 = 0.5;
 /// Share of what was lost for members that may be time after their ends, where members meet in between.
@@ -39,6 +43,12 @@ const TICK_NS: f64 = 1e6;
 /// Even work cannot be had to the last bit.
 const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.4;
+/// Why threads that are fed do not get the same, and what to do.
+const HANDED_OUT: (&str, &str) = (
+    "most of what is handed out goes to one of them, and who hands it out waits for that one",
+    "smaller parts, each to a thread that has none (one queue for all of them); or, where a key chooses the thread (hash, shard, \
+     customer), another one that spreads the work evenly",
+);
 const METHOD: &str = "work of the busiest against the mean, while few others worked";
 
 /// How work is measured. CPU time does not depend on who else wants CPUs; but where a loop that waits is not
@@ -284,10 +294,33 @@ fn judge_by(
         .iter()
         .flat_map(|m| m.threads.iter().map(|th| view.role(th.thread)))
         .collect();
+    let kind = if processes { "process" } else { "thread" };
+    groups.extend(&lost.feeders);
     groups.sort_unstable();
     groups.dedup();
+    let fed = lost.fed >= MOSTLY_FED * lost.known;
+    let (why, fix) = if fed {
+        (HANDED_OUT.0.to_owned(), HANDED_OUT.1)
+    } else {
+        let kinds = match processes {
+            true => format!("{n} processes"),
+            false => plural(n, kind),
+        };
+        (
+            format!("{kinds} of one kind get different amounts of work"),
+            "give out smaller parts as threads become free, or parts of equal cost",
+        )
+    };
+    let saving = match fed {
+        // Who hands out waits for each place in the full queue, and is woken: fewer such waits are no work.
+        true => Saving {
+            sure: 0.0,
+            cpu: (0.0, waits_for(view, busiest, &lost.feeders) * SWITCH_NS.1),
+            ..saving
+        },
+        false => saving,
+    };
     let share = uneven / view.wall;
-    let kind = if processes { "process" } else { "thread" };
     Some((
         groups,
         Finding {
@@ -314,21 +347,24 @@ fn judge_by(
                     format!("{} of the run are its work beyond the mean", percent(share)),
                 ),
             ],
-            causes: vec![cause(
-                "uneven-work",
-                format!("{} of one kind get different amounts of work", if processes {
-                    format!("{n} processes")
-                } else {
-                    plural(n, kind)
-                }),
-                "give out smaller parts as threads become free, or parts of equal cost",
-            )],
+            causes: vec![cause("uneven-work", why, fix)],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the mean of the work"),
             share_of_thread_time: share,
-            caveats: Vec::new(),
+            caveats: match fed {
+                true => vec!["whether parts of one key may go to several threads is not known: they may need the same data, or their order".into()],
+                false => Vec::new(),
+            },
         },
     ))
+}
+
+/// How often threads of these groups waited for this one.
+fn waits_for(view: &View, member: &Member, groups: &BTreeSet<GroupId>) -> f64 {
+    let waits = view.sched.ended_by_threads();
+    let theirs = waits
+        .filter(|(_, off, waker, _)| member.has(*waker) && groups.contains(&view.role(off.thread)));
+    theirs.map(|(wake, ..)| wake.n as f64).sum()
 }
 
 fn pid_of(view: &View, id: ProcessId) -> u32 {
@@ -371,6 +407,9 @@ struct NotWorked {
     known: f64,
     /// Between the end of their own work and that of the busiest one's.
     gone: f64,
+    /// Of `known`, for the next piece, from somebody who waited for the busiest one; and who that was.
+    fed: f64,
+    feeders: BTreeSet<GroupId>,
 }
 
 /// What the others did not work, and for whom. Of processes, what launchers, timers and the start took is nobody's.
@@ -378,6 +417,7 @@ fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: b
     let view = cx.view;
     let busiest = &members[busiest_at];
     let (mut lost, mut known, mut ended) = (0.0, 0.0, 0.0);
+    let (mut fed, mut feeders) = (0.0, BTreeSet::new());
     let others = members
         .iter()
         .enumerate()
@@ -418,15 +458,22 @@ fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: b
             Waker::Thread(waker, _) => {
                 lost += if processes { ns } else { 0.0 };
                 // Who hands on what all have done was waiting for the last one himself.
+                let takes_part =
+                    |share: f64| !processes && of.working() >= share * busiest.working();
+                let is_fed = wake.n >= FED.0 && takes_part(FED.1);
                 let hands_on = processes && is_hub(view, members, waker);
                 if hands_on || members.iter().any(|m| m.has(waker)) {
                     known += ns;
-                } else if !processes && of.working() >= HELPS * busiest.working() {
+                } else if is_fed || takes_part(HELPS) {
                     // Who sends a pool home was waiting for the last one of it himself: that is the end of the work of one that
                     // did some.
                     let theirs = cx.waited_for.passed_on(wake, |id| busiest.has(id));
                     known += theirs;
                     ended += theirs;
+                    if is_fed && theirs > 0.0 {
+                        fed += theirs;
+                        feeders.insert(view.role(waker));
+                    }
                 }
             }
             Waker::Interrupt if processes && is_network(off.reason) => lost += ns,
@@ -437,6 +484,8 @@ fn for_members(cx: &Context, members: &[Member], busiest_at: usize, processes: b
         all: lost,
         known: known.min(lost),
         gone: ended,
+        fed,
+        feeders,
     }
 }
 

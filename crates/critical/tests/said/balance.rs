@@ -491,3 +491,55 @@ fn who_asks_and_who_answers_need_not_have_the_same_to_do() {
     );
     assert!(uneven(Answerer::Works, ms(1)));
 }
+
+/// Main hands pieces to four threads, each through a queue of its own, and waits for the first one, which works all the time, or for
+/// the network. The others do so many us of each ms.
+fn queues(others_us: u64, for_the_first: bool) -> Model {
+    let mut p = ProfileBuilder::new("router");
+    p.cpus(2);
+    let (work, take) = (p.site("fold", "r.c", 10), p.site("take", "r.c", 20));
+    let (put, full) = (p.site("route", "r.c", 30), p.site("put", "r.c", 40));
+    let threads = workers(&mut p, 4);
+    let mut s = Schedule::new();
+    let others = &threads[1..];
+    for (at, &t) in others.iter().enumerate() {
+        s.waits(
+            t,
+            Wait::futex(take, 0x200 + at as u64).woken_by(0, put),
+            ms(1),
+        );
+    }
+    for _ in 0..200 {
+        let wait = match for_the_first {
+            true => Wait::futex(full, 0x100).woken_by(threads[0], take),
+            false => Wait::new(OffReason::Socket, full),
+        };
+        s.waits(0, wait, us(980)).runs(0, put, us(20));
+        s.runs(threads[0], work, ms(1));
+        for (at, &t) in others.iter().enumerate() {
+            let wait = Wait::futex(take, 0x200 + at as u64).woken_by(0, put);
+            s.runs(t, work, us(others_us));
+            s.waits(t, wait, us(1000 - others_us));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn a_queue_that_gets_most_of_it_is_uneven_and_no_lock_step() {
+    let a = analysis(&queues(60, true));
+    let f = only(&a);
+    assert_eq!(f.id, "thread-imbalance");
+    assert!(f.causes[0].fix.contains("key"), "{f:?}");
+    // 200 + 3 * 12 + 4 ms run on two CPUs, of which main's 200 waits are 2; the run is 201. Whether parts of one key may be divided is
+    // not known.
+    assert!((f.gain.high - 201.0 / 119.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+}
+
+#[test]
+fn threads_that_have_nothing_to_do_are_not_uneven() {
+    let uneven = |model: &Model| ids(&analysis(model)).contains(&"thread-imbalance");
+    assert!(!uneven(&queues(60, false)), "there is no more to hand out");
+    assert!(!uneven(&queues(10, true)), "the others have another job");
+}
