@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{passes_on, CodeFrom, GroupId, SchedSource, SiteFrame, SiteId, Slice};
+use convoy_model::{
+    passes_on, CodeFrom, GroupId, OffReason, SchedSource, SiteFrame, SiteId, Slice,
+};
 
 use super::goroutine_lock::may_be_idle;
 use super::Context;
@@ -29,11 +31,15 @@ const SERIAL_OF_ONE: f64 = 0.3;
 const ONE_AT_A_TIME: f64 = 1.1;
 /// Share of the run that goroutines work at once in a program that is parallel at all.
 const PARALLEL: f64 = 0.1;
+/// Share of a phase of which nothing is known but the wait for a message that it ended in, if that is what it is told by.
+const BETWEEN_MESSAGES: f64 = 0.5;
 /// Places that are named as evidence.
 const PLACES: usize = 3;
 const METHOD: &str =
     "Amdahl's law: its time at low parallelism spread over the threads, or beside their work";
 
+/// The cause of code that is known only as what is done about a message.
+const SERVES: &str = "one-request-at-a-time";
 const COLLECTOR: &str = "a garbage collector that works in several threads (-XX:+UseParallelGC, -XX:+UseG1GC), a larger young \
                          generation (-Xmn), or fewer objects that are soon garbage";
 
@@ -41,6 +47,7 @@ const COLLECTOR: &str = "a garbage collector that works in several threads (-XX:
 pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Finding> {
     let mut by_group: BTreeMap<GroupId, Vec<Piece>> = BTreeMap::new();
     let below = cx.view.low_below;
+    let messages = for_messages(cx.view);
     let code = |s: &&Slice| {
         s.spin.is_none() && cx.in_call.reason(s).is_none() && !cx.view.is_helper(s.thread)
     };
@@ -53,6 +60,8 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
             all: all(&slice.by_working),
             site: slice.site,
             from: slice.from,
+            until_message: slice.from == CodeFrom::StackTop
+                && slice.site.is_some_and(|site| messages.contains(&site)),
             frames: slice
                 .site
                 .map_or_else(Vec::new, |site| outermost_first(cx.view, site)),
@@ -79,7 +88,30 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         }
         findings.extend(found);
     }
-    findings
+    one_of_those_that_serve(findings)
+}
+
+/// Processes that serve one request after the other wait for one another: more of them at a time is one fix.
+fn one_of_those_that_serve(findings: Vec<Finding>) -> Vec<Finding> {
+    let (serve, mut others): (Vec<_>, Vec<_>) = findings.into_iter().partition(serves);
+    let most = |a: &Finding, b: &Finding| a.gain.mid.total_cmp(&b.gain.mid);
+    others.extend(serve.into_iter().max_by(most));
+    others
+}
+
+fn serves(finding: &Finding) -> bool {
+    finding.causes.iter().any(|cause| cause.id == SERVES)
+}
+
+/// Where threads wait for messages. What runs before such a wait is not the function that waits.
+fn for_messages(view: &View) -> BTreeSet<SiteId> {
+    let offs = view.sched.offs.iter().filter(|off| {
+        matches!(
+            off.reason,
+            OffReason::Poll | OffReason::Socket | OffReason::Pipe
+        )
+    });
+    offs.filter_map(|off| off.site).collect()
 }
 
 /// Share of the group's low-parallelism time in which somebody waited for it, or nobody else was there.
@@ -149,6 +181,8 @@ struct Piece<'a> {
     all: f64,
     site: Option<SiteId>,
     from: CodeFrom,
+    /// No sample fell into it, and it ended in a wait for a message: a request, an answer, an event.
+    until_message: bool,
     /// Outermost first, runtime frames left out.
     frames: Vec<&'a SiteFrame>,
 }
@@ -230,6 +264,12 @@ impl Phase<'_> {
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
+        let serves = self.is_between_messages();
+        // What else its wait is for, several at a time may do meanwhile: only the processors limit that.
+        let perhaps = match serves {
+            true => perhaps.max(unused),
+            false => perhaps,
+        };
         let saving = Saving {
             expected: most
                 * if collector {
@@ -262,22 +302,31 @@ impl Phase<'_> {
         } else {
             format!("works with {parallelism:.1} threads at work")
         };
+        let at = match serves {
+            true => format!("between two waits for a message at {place}"),
+            false => format!("in {place}"),
+        };
         Some(Finding {
             id: "serial-code",
             subject: Subject::Code(first.site?),
-            title: format!(
-                "{name} {with} in {place} for {} of the run",
-                percent(share)
-            ),
+            title: format!("{name} {with} {at} for {} of the run", percent(share)),
             evidence: self.evidence(cx, group, cm),
-            causes: vec![cause(
-                "serial-code",
-                "this code runs on one thread while the others wait for it",
-                match collector {
-                    true => COLLECTOR.into(),
-                    false => format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
-                },
-            )],
+            causes: vec![match serves {
+                true => cause(
+                    SERVES,
+                    "it does what one message asks for, and waits for the next one, while the others wait for its answer",
+                    "more of it (threads, processes, connections of a pool), so that several requests are served at a time; or ask for \
+                     several things in one message",
+                ),
+                false => cause(
+                    "serial-code",
+                    "this code runs on one thread while the others wait for it",
+                    match collector {
+                        true => COLLECTOR.into(),
+                        false => format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
+                    },
+                ),
+            }],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "whether that work can be split or overlapped at all"),
             share_of_thread_time: share,
@@ -286,6 +335,13 @@ impl Phase<'_> {
                 false => self.caveats(cx, first),
             },
         })
+    }
+
+    /// Whether little more is known of it than the waits for messages that it ended in.
+    fn is_between_messages(&self) -> bool {
+        let cm = |pieces: &mut dyn Iterator<Item = &Piece>| pieces.map(|p| p.cm).sum::<f64>();
+        let ended = cm(&mut self.pieces.iter().filter(|p| p.until_message));
+        ended >= BETWEEN_MESSAGES * cm(&mut self.pieces.iter())
     }
 
     /// Whether it is Java's serial garbage collector.
@@ -383,10 +439,12 @@ impl Phase<'_> {
     }
 
     fn caveats(&self, cx: &Context, first: &Piece) -> Vec<String> {
-        let mut list = vec![
-            "whether it can be split is not known: the expected gain assumes half of it".to_owned(),
-        ];
-        if first.from == CodeFrom::StackTop {
+        let mut list = vec![match self.is_between_messages() {
+            true => "whether others ask meanwhile is not seen: if one asks, and waits for the answer, there is nothing to gain",
+            false => "whether it can be split is not known: the expected gain assumes half of it",
+        }
+        .to_owned()];
+        if first.from == CodeFrom::StackTop && !first.until_message {
             list.push(
                 "from stack top: no sample fell into it, so this is where the thread blocked next"
                     .into(),

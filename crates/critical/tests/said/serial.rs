@@ -2,7 +2,7 @@
 
 use convoy_critical::merge;
 use convoy_model::finding::Subject;
-use convoy_model::Model;
+use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -130,7 +130,7 @@ fn a_server_with_one_request_at_a_time_has_nothing_to_fix() {
     let (serve, poll) = (p.site("serve", "s.c", 3), p.site("next_request", "s.c", 9));
     let threads: Vec<_> = (0..8).map(|_| p.thread("s").cpu(1).id()).collect();
     let mut s = Schedule::new();
-    let wait = Wait::new(convoy_model::OffReason::Poll, poll);
+    let wait = Wait::new(OffReason::Poll, poll);
     for turn in 0..10 {
         for (at, &t) in threads.iter().enumerate() {
             s.starts(t, ms(80 * turn));
@@ -142,6 +142,46 @@ fn a_server_with_one_request_at_a_time_has_nothing_to_fix() {
     let a = analysis(&model(p, s));
     assert!(a.parallelism.low_ns > ms(500), "{:?}", a.parallelism);
     assert_eq!(ids(&a), [""; 0]);
+}
+
+/// A session and a proxy that ask and answer in turns, too short for samples; each waits for the other's messages.
+#[test]
+fn what_is_done_between_two_messages_is_not_the_function_that_waits_for_them() {
+    let mut p = ProfileBuilder::new("proxy");
+    p.cpus(2);
+    let (read, events) = (p.site("read_row", "db.c", 3), p.site("loop", "proxy.c", 9));
+    let start = |name: &str| (format!("{name}_main"), format!("{name}.c"));
+    let [session, proxy] = ["db", "proxy"].map(|name| {
+        let (function, file) = start(name);
+        p.thread(name).start(&function, &file, 1).cpu(1).id()
+    });
+    let mut s = Schedule::new();
+    for _ in 0..500 {
+        let wait = |at, waker, by| Wait::new(OffReason::Poll, at).woken_by(waker, by);
+        s.runs_until(session, read, us(120));
+        s.waits(session, wait(read, proxy, events), us(80));
+        s.waits(proxy, wait(events, session, read), us(120));
+        s.runs_until(proxy, events, us(80));
+    }
+    let a = analysis(&model(p, s));
+    let told: Vec<_> = a
+        .findings
+        .iter()
+        .filter(|f| f.id == "serial-code")
+        .collect();
+    let [one] = told.as_slice() else {
+        panic!("once: {:#?}", a.findings);
+    };
+    assert!(
+        one.title
+            .contains("between two waits for a message at read_row()"),
+        "{}",
+        one.title
+    );
+    assert_eq!(one.causes[0].id, "one-request-at-a-time");
+    assert!(!one.causes[0].fix.contains("read_row"));
+    // With more sessions only the processors limit.
+    assert!((one.gain.high - 2.0).abs() < 0.05, "{:?}", one.gain);
 }
 
 /// Three stages; the middle one takes `slow` ms an item, the others 2.
@@ -224,6 +264,36 @@ fn a_slow_stage_gains_no_more_than_the_scheduler_tells() {
     };
     assert_eq!(merged(9.0).gain, *ours);
     assert_eq!(merged(1.2).gain.mid, 1.2);
+}
+
+/// Main only hands out what one thread does all the time: that threads of those who ask could be fewer is no advice.
+#[test]
+fn one_thread_that_does_everything_is_told_once_and_promises_nothing() {
+    let mut p = ProfileBuilder::new("pack");
+    p.cpus(2);
+    let (work, put) = (p.site("pack", "p.c", 3), p.site("put", "p.c", 9));
+    let worker = p.thread("packer").start("run", "p.c", 1).cpu(1).id();
+    let mut s = Schedule::new();
+    for _ in 0..50 {
+        s.runs(worker, work, ms(8));
+        s.runs(0, put, us(50));
+        let wait = Wait::futex(put, 0x100).woken_by(worker, work);
+        s.waits(0, wait, ms(8) - us(50));
+    }
+    let model = model(p, s);
+    let a = analysis(&model);
+    let f = only(&a);
+    assert_eq!((f.id, f.gain.low), ("too-few-threads", 1.0));
+    assert!(f.title.contains("does all the work"), "{}", f.title);
+    let theirs = found("load-imbalance", f.subject.clone(), 2.0);
+    let (list, rest) = merge(&model, &a, vec![theirs], vec![]);
+    assert_eq!(list.len(), 1);
+    assert_eq!(
+        (list[0].id, rest[0].id),
+        ("too-few-threads", "load-imbalance")
+    );
+    let agrees = list[0].evidence.iter().any(|e| e.key == "detect_gain");
+    assert!(agrees);
 }
 
 #[test]
