@@ -44,6 +44,9 @@ enum cv_bpf_flag {
 	CV_BPF_HAS_REGISTERS = 32, /* sample: its registers are there */
 };
 
+/* `arg1` of a switch in a poll() for one descriptor: `arg0` is that, and not where it is written. No poll() has so many. */
+#define CV_BPF_POLLS_ONE 0xffffffffu
+
 /* Lost events are told in the same place as events: `ts_ns` and `arg0` are the last and the first time,
  * `tid` is their number. */
 struct cv_bpf_event {

@@ -3,6 +3,7 @@
 #ifndef CONVOY_CALL_H
 #define CONVOY_CALL_H
 
+#include "convoy_bpf.h"
 #include "kernel.h"
 
 #include <bpf/bpf_core_read.h>
@@ -76,6 +77,29 @@ static __always_inline void read_length(struct task_struct *task, struct call *c
 	length = regs->regs[2];
 #endif
 	call->arg1 = length < UINT32_MAX ? length : UINT32_MAX;
+}
+
+/* poll(), ppoll(). */
+#if defined(__TARGET_ARCH_x86)
+#define NR_POLL 7
+#define NR_PPOLL 271
+#else
+#define NR_POLL -2 /* there is none */
+#define NR_PPOLL 73
+#endif
+
+/* The descriptor that a thread waits for in poll(), in place of the address where it is, if it is one. Only for the
+ * thread whose memory this processor uses. */
+static __always_inline void read_polled(struct call *call)
+{
+	int32_t fd;
+
+	if ((call->nr != NR_POLL && call->nr != NR_PPOLL) || call->arg1 != 1)
+		return;
+	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)call->arg0)) /* the first field of struct pollfd */
+		return;
+	call->arg0 = (uint32_t)fd;
+	call->arg1 = CV_BPF_POLLS_ONE;
 }
 
 /* A frame is smaller than that: what lies further up, or below, is a value that code without frame pointers keeps in

@@ -45,7 +45,9 @@ int on_switch(uint64_t *ctx)
 			flags |= CV_BPF_IOWAIT;
 		/* An exiting thread has no memory any more. */
 		if (state && prev->mm) {
+			/* Of the registers as they are: the same place may wait for one connection after another. */
 			call.key = place_key(&call);
+			read_polled(&call);
 			if (wants_copy(out, call.key))
 				send_stack(ctx, out, &call, now, (state & TASK_UNINTERRUPTIBLE) || call.nr < 0);
 		}

@@ -164,6 +164,9 @@ constants! {
         CV_BPF_STACK = 20,
         CV_BPF_SAMPLE = 21,
     }
+    u32 {
+        CV_BPF_POLLS_ONE = u32::MAX,
+    }
     u8 {
         CV_BPF_IOWAIT = 1,
         CV_BPF_WAKER = 2,

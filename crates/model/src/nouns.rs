@@ -91,6 +91,8 @@ pub struct Process {
     pub wall_ns: u64,
     /// It carried no agent: nothing is known of its locks.
     pub without_agent: bool,
+    /// It has a socket at which connections arrive.
+    pub listens: bool,
     /// Its code asks for what makes threads.
     pub makes_threads: bool,
     /// Losses by reason.

@@ -172,6 +172,8 @@ pub struct Process {
     /// The process carried no agent: its threads are known from scheduler events alone, and its locks are not
     /// known at all.
     pub without_agent: bool,
+    /// It has a socket at which connections arrive, its own or one of who made it: it serves others.
+    pub listens: bool,
     /// Code that ran is of a file that asks for what makes threads (`pthread_create`, OpenMP): the program can have more of them.
     pub makes_threads: bool,
 }

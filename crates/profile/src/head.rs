@@ -11,6 +11,7 @@ pub(crate) const OTHERS: Tag = *b"OTHR";
 pub(crate) const PROCESS: Tag = *b"PROC";
 pub(crate) const MODULES: Tag = *b"MODS";
 pub(crate) const NO_AGENT: Tag = *b"NOAG";
+pub(crate) const LISTENS: Tag = *b"LSTN";
 pub(crate) const MAKES_THREADS: Tag = *b"MTHR";
 pub(crate) const SCHED: Tag = *b"SCHD";
 pub(crate) const TIMELINE: Tag = *b"STIM";

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS,
-    PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
+    Head, SchedHead, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES, NO_AGENT,
+    OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -130,6 +130,7 @@ impl Reader {
             OTHERS => self.others_ns = fixed(&payload)?,
             PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
             NO_AGENT => self.parts(header)?.process.without_agent = true,
+            LISTENS => self.parts(header)?.process.listens = true,
             MAKES_THREADS => self.parts(header)?.process.makes_threads = true,
             MODULES => self.parts(header)?.process.modules = fixed(&payload)?,
             Frame::TAG => self.table(header, &payload, |process| &mut process.frames)?,
@@ -369,6 +370,7 @@ fn section_name(tag: Tag) -> String {
         OTHERS => "other programs",
         PROCESS => "process",
         NO_AGENT => "without agent",
+        LISTENS => "listens",
         MAKES_THREADS => "makes threads",
         SCHED => "scheduler",
         MODULES => "modules",

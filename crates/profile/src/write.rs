@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, MAKES_THREADS, META, MODULES, NO_AGENT, OTHERS,
-    PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
+    Head, SchedHead, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES, NO_AGENT,
+    OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
 };
 use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
@@ -54,6 +54,9 @@ fn write_process(out: &mut impl Write, ix: u32, process: &Process) -> io::Result
     write_fixed(out, PROCESS, ix, &Head::of(process))?;
     if process.without_agent {
         out.write_all(&encode(NO_AGENT, ix, &[])?)?;
+    }
+    if process.listens {
+        out.write_all(&encode(LISTENS, ix, &[])?)?;
     }
     if process.makes_threads {
         out.write_all(&encode(MAKES_THREADS, ix, &[])?)?;

@@ -80,6 +80,28 @@ fn the_descriptor_decides_what_a_read_waits_for() {
 }
 
 #[test]
+fn who_polls_one_descriptor_waits_for_that() {
+    let cases = [
+        ("socket: tcp to port 80", Socket),
+        ("pipe: unnamed", Pipe),
+        ("anon_inode:[eventfd]", Pipe),
+        ("anon_inode:[timerfd]", Sleep),
+        ("anon_inode:[eventpoll]", Poll),
+        ("/var/lib/data", Poll),
+        ("net:[4026531840]", Poll),
+    ];
+    for (name, reason) in cases {
+        let polls = |nr| Left {
+            name: Some(name),
+            ..left(nr)
+        };
+        assert_eq!(classify(&polls(7), X86_64), reason, "{name}");
+        assert_eq!(classify(&polls(73), Aarch64), reason, "{name}");
+        assert_eq!(classify(&polls(232), X86_64), Poll, "{name} by epoll");
+    }
+}
+
+#[test]
 fn the_state_decides_first() {
     let state = |state, nr| Left { state, ..left(nr) };
     for nr in [-1, 24, 202] {

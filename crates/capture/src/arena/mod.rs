@@ -176,6 +176,7 @@ pub(crate) fn read_with(
         drops,
         inline_mutex: header.inline_mutex != 0,
         without_agent: false,
+        listens: false,
         makes_threads: false,
     };
     Ok((process, late))

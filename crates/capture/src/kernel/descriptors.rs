@@ -1,6 +1,6 @@
 //! What a descriptor of a process stands for: a file, a pipe, or which end of which connection.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::time::Instant;
 
@@ -18,8 +18,14 @@ const SOCKETS_PAUSE_NS: (u64, u64) = (20_000_000, 10_000_000_000);
 /// Descriptors that are remembered; a server may have one for each of its connections.
 const REMEMBERED: usize = 8192;
 
+/// Descriptors of a process among which one that is listened at is looked for: servers open it before they have connections.
+const LISTENING: usize = 256;
+
 /// Names that are kept apart. A program that opens a million files gets one name for the rest.
 const NAMES: usize = 4096;
+
+/// How the name of a socket ends at which connections arrive.
+const LISTENS: &str = ", listening";
 
 /// The name of everything beyond [`NAMES`].
 const OTHERS: &str = "(other files)";
@@ -38,6 +44,7 @@ pub(crate) struct Descriptors {
     index: HashMap<String, NameIx>,
     known: Map<(u32, i32), Known>,
     sockets: HashMap<u32, Sockets>,
+    listening: BTreeSet<u32>,
 }
 
 /// The sockets of a network namespace, seen from one of its processes.
@@ -84,6 +91,11 @@ impl Descriptors {
         self.names
     }
 
+    /// Processes with a socket that is listened at, of those whose sockets were looked up.
+    pub fn listening(&self) -> &BTreeSet<u32> {
+        &self.listening
+    }
+
     /// The process has gone: its numbers mean nothing any more.
     pub fn forget(&mut self, pid: u32) {
         self.known.retain(|(of, _), _| *of != pid);
@@ -91,11 +103,7 @@ impl Descriptors {
     }
 
     fn describe(&mut self, pid: u32, link: &str, now_ns: u64) -> NameIx {
-        let socket = link
-            .strip_prefix("socket:[")
-            .and_then(|rest| rest.strip_suffix(']'))
-            .and_then(|inode| inode.parse().ok());
-        let text = match socket {
+        let text = match inode(link) {
             Some(inode) => self.socket(pid, inode, now_ns),
             // The number of a pipe says nothing to anybody, and would be another in each run.
             None if link.starts_with("pipe:[") => "pipe: unnamed".to_owned(),
@@ -109,6 +117,9 @@ impl Descriptors {
         if !sockets.by_inode.contains_key(&inode) && now_ns >= sockets.again_ns {
             let started = Instant::now();
             sockets.by_inode = read_sockets(pid);
+            if !self.listening.contains(&pid) && has_one(pid, &sockets.by_inode) {
+                self.listening.insert(pid);
+            }
             let pause = started.elapsed() * SOCKETS_PAUSE;
             let pause = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
             let pause = pause.clamp(SOCKETS_PAUSE_NS.0, SOCKETS_PAUSE_NS.1);
@@ -136,6 +147,25 @@ impl Descriptors {
             next
         })
     }
+}
+
+/// Of a socket, from what a descriptor links to.
+fn inode(link: &str) -> Option<u64> {
+    let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
+    inode.parse().ok()
+}
+
+/// Whether one of a process's descriptors is a socket that is listened at.
+fn has_one(pid: u32, sockets: &HashMap<u64, String>) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    descriptors.flatten().take(LISTENING).any(|descriptor| {
+        let link = fs::read_link(descriptor.path()).ok();
+        let socket = link.and_then(|link| inode(&link.to_string_lossy()));
+        let name = socket.and_then(|inode| sockets.get(&inode));
+        name.is_some_and(|name| name.ends_with(LISTENS))
+    })
 }
 
 /// All sockets that a process can see: inode to what a person would call it.
@@ -178,7 +208,7 @@ fn internet(protocol: &str, table: &str, all: &mut HashMap<u64, String>) {
             continue;
         };
         let text = if row[3] == LISTEN {
-            format!("socket: {protocol} port {local}, listening")
+            format!("socket: {protocol} port {local}{LISTENS}")
         } else if listening.contains(&local) || remote == 0 {
             format!("socket: {protocol} port {local}")
         } else {
@@ -189,11 +219,14 @@ fn internet(protocol: &str, table: &str, all: &mut HashMap<u64, String>) {
 }
 
 fn unix(table: &str, all: &mut HashMap<u64, String>) {
+    const ACCEPTS: &str = "00010000";
     // Num RefCount Protocol Flags Type St Inode Path
     for line in table.lines().skip(1) {
         let row: Vec<&str> = line.split_whitespace().collect();
         if let Some(Ok(inode)) = row.get(6).map(|inode| inode.parse()) {
+            let listens = row.get(3).is_some_and(|flags| *flags == ACCEPTS);
             let text = match row.get(7) {
+                Some(path) if listens => format!("socket: unix {path}{LISTENS}"),
                 Some(path) => format!("socket: unix {path}"),
                 None => "socket: unix".to_owned(),
             };
@@ -239,6 +272,7 @@ mod tests {
             name_of(&mut all, client.as_raw_fd(), 1),
             Some(format!("socket: tcp to port {port}"))
         );
+        assert!(all.listening().contains(&std::process::id()));
         assert_eq!(name_of(&mut all, -1, 1), None);
         assert_eq!(name_of(&mut all, 1 << 20, 1), None);
     }

@@ -19,6 +19,8 @@ pub(crate) struct Image {
     /// Among all images.
     pub number: usize,
     pub pid: u32,
+    /// Who made it, of a process that was there before the recording, too; `None` if it was gone before anybody looked.
+    pub ppid: Option<u32>,
     /// Path of the executable; empty if the process was gone before anybody looked.
     pub exe: String,
     pub args: Vec<String>,
@@ -137,6 +139,7 @@ impl Images {
         self.all.push(Image {
             number: ix,
             pid,
+            ppid: None,
             exe: String::new(),
             args: Vec::new(),
             unwinder: Unwinder::new(pid, &self.files),
@@ -171,6 +174,7 @@ impl Image {
             self.exe = exe.trim_end_matches(" (deleted)").to_owned();
         }
         self.args = procfs::command_line(pid);
+        self.ppid = procfs::parent(pid);
         // While it is there: it tells which files are mapped.
         self.unwinder.refresh();
     }

@@ -68,6 +68,10 @@ pub(crate) fn join(
         }
     }
 
+    for process in processes.iter_mut() {
+        process.listens |= collected.listening.contains(&process.pid);
+    }
+
     let mut sched = output.sched;
     sched.names = collected.names;
     sched.writes = collected.writes.into_rows();
@@ -216,7 +220,7 @@ fn homes(output: &convoy_sched::Output, processes: &[Process]) -> Vec<Home> {
 fn new_process(life: &convoy_sched::Image, image: &Image) -> Process {
     Process {
         pid: life.pid,
-        ppid: life.ppid.unwrap_or(0),
+        ppid: life.ppid.or(image.ppid).unwrap_or(0),
         exe: image.exe.clone(),
         args: image.args.clone(),
         start_ns: life.start_ns,

@@ -2,7 +2,7 @@
 //! of stack memory is, what a system call waits for, who can have woken whom, and whether a sampled
 //! thread works or waits in a loop.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use convoy_profile::{NameIx, OffReason, SchedSource, StackIx};
 use convoy_sched::reason::{can_wake, BlockState};
@@ -54,6 +54,8 @@ pub(crate) struct Collected {
     /// In the order of [`convoy_sched::Output::images`].
     pub images: Vec<Image>,
     pub names: Vec<String>,
+    /// Processes that are seen to listen for connections, by their numbers.
+    pub listening: BTreeSet<u32>,
     pub loops: Loops,
     pub lines: Lines,
     pub writes: Writes,
@@ -88,6 +90,7 @@ impl Pipeline {
         Collected {
             output: self.accounting.finish(end_ns),
             images: self.images.finish(),
+            listening: self.descriptors.listening().clone(),
             names: self.descriptors.into_names(),
             loops: self.loops,
             lines: self.lines,

@@ -1,5 +1,6 @@
 //! Why a thread left its processor: what the accounting needs to know of a raw event.
 
+use convoy_abi::CV_BPF_POLLS_ONE;
 use convoy_profile::OffReason;
 use convoy_sched::reason::{classify, Arch, BlockState, Left as Facts};
 
@@ -31,10 +32,19 @@ pub(crate) fn of(left: &Left, name: Option<&str>) -> OffReason {
 
 /// The descriptor that a call works on.
 pub(crate) fn descriptor(call: &Call) -> Option<i32> {
+    if polls_one(call) {
+        return Some(call.arg0 as i32);
+    }
     match convoy_sched::reason::takes_fd(call.nr, ARCH)? {
         0 => Some(call.arg0 as i32),
         _ => Some(call.arg1 as i32),
     }
+}
+
+/// Whether the BPF program has read the one descriptor that a poll() waits for.
+fn polls_one(call: &Call) -> bool {
+    let name = || convoy_sched::reason::call_name(call.nr, ARCH);
+    call.arg1 == CV_BPF_POLLS_ONE && matches!(name(), Some("poll" | "ppoll"))
 }
 
 /// What a call was to read or write.
@@ -75,4 +85,18 @@ pub(crate) fn only_looks(call: &Call) -> bool {
     ];
     let name = convoy_sched::reason::call_name(call.nr, ARCH);
     name.is_some_and(|name| LOOK.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptor_of_a_poll_is_known_if_the_program_has_read_it() {
+        let poll = if ARCH == Arch::X86_64 { 7 } else { 73 };
+        let call = |nr, arg1| Call { nr, arg0: 5, arg1 };
+        assert_eq!(descriptor(&call(poll, CV_BPF_POLLS_ONE)), Some(5));
+        assert_eq!(descriptor(&call(poll, 1)), None, "the address of it");
+        assert_eq!(descriptor(&call(-1, CV_BPF_POLLS_ONE)), None);
+    }
 }

@@ -3,14 +3,18 @@
 //! what its tasks do, and one of an event loop should not block at all.
 
 mod awaited;
+mod ends;
+mod kinds;
 mod runners;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{GroupId, OffCpu, OffReason, SiteId, ThreadId};
+use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
 
+use self::ends::{end, End, Ends};
+use self::kinds::Kinds;
 use self::runners::{blocks, runner, sends, Runner};
 use super::Context;
 use crate::gain::Saving;
@@ -32,6 +36,10 @@ const AWAITED: f64 = 0.3;
 /// How much of it a larger pool overlaps is not known: what is called may have a limit of its own. Of six programs, which gained 4.8x to
 /// 12.6x, 0.8 of it went at least.
 const EXPECTED: f64 = 0.85;
+/// Of a pool of processes nobody sees who waits for it. Its queue is never empty; so many more requests are expected there.
+const QUEUED: f64 = 8.0;
+/// What a program expects that asks on its own account: whether it needs an answer for its next question is not known.
+const OF_A_CLIENT: f64 = 0.15;
 const METHOD: &str = "calls that block, overlapped with one another";
 
 /// What one thread does off the processors, nanoseconds.
@@ -56,7 +64,7 @@ struct Calls {
 }
 
 impl Calls {
-    fn add(&mut self, view: &View, off: &OffCpu) {
+    fn add(&mut self, view: &View, ends: &Ends, off: &OffCpu) {
         let ns = off.sum_ns as f64;
         let task_of = || {
             off.site
@@ -66,10 +74,18 @@ impl Calls {
         match off.reason {
             OffReason::Preempted | OffReason::PageFault | OffReason::Memory => return,
             OffReason::Socket => {
-                match view.file_name(off.name).map_or(End::Unknown, end) {
+                match end(view, off) {
+                    End::Listens => {
+                        self.idle += ns;
+                        return;
+                    }
                     End::Asks => self.asks += ns,
                     End::Asked => self.asked += ns,
-                    End::Unknown => {}
+                    End::Unknown => {
+                        let (asks, asked) = ends.like(off.site);
+                        self.asks += asks * ns;
+                        self.asked += asked * ns;
+                    }
                 }
                 self.socket += ns;
                 if task_of() == Some(Runner::Loop) {
@@ -129,34 +145,62 @@ impl Pool {
     fn has(&self, id: ThreadId) -> bool {
         self.0.contains_key(&id)
     }
-}
 
-/// Which end of a connection a socket is.
-enum End {
-    Asks,
-    Asked,
-    Unknown,
-}
+    fn processes(&self, view: &View) -> BTreeSet<ProcessId> {
+        self.0.keys().map(|id| view.process(*id)).collect()
+    }
 
-/// By what the recorder calls it: it knows what ports are listened at.
-fn end(name: &str) -> End {
-    match name
-        .strip_prefix("socket: ")
-        .and_then(|rest| rest.split_once(' '))
-    {
-        Some((_, rest)) if rest.starts_with("to port ") => End::Asks,
-        Some((_, rest)) if rest.starts_with("port ") => End::Asked,
-        _ => End::Unknown,
+    /// Whether it is the one thread of a program that serves nobody, as far as can be seen.
+    fn is_a_client(&self, view: &View) -> bool {
+        let processes = self.processes(view);
+        let listens = |id: &ProcessId| {
+            let process = view.model.processes.get(id.0 as usize);
+            process.is_some_and(|process| process.listens)
+        };
+        let serves = |off: &OffCpu| match off.reason {
+            OffReason::Socket => matches!(end(view, off), End::Listens | End::Asked),
+            OffReason::Poll => true,
+            _ => false,
+        };
+        let mut offs = view.sched.offs.iter();
+        let is_one = self
+            .0
+            .keys()
+            .all(|id| view.thread(*id).is_some_and(|th| th.main));
+        is_one
+            && self.0.len() == 1
+            && !self.is_of_a_loop()
+            && !processes.iter().any(listens)
+            && !offs.any(|off| processes.contains(&view.process(off.thread)) && serves(off))
+    }
+
+    /// Whether they are processes that one made to serve.
+    fn is_of_processes(&self, view: &View) -> bool {
+        let is_made = |id: &ProcessId| kinds::maker(view, *id).is_some();
+        self.processes(view).iter().all(is_made)
+    }
+
+    /// Share of its waits that a larger one is expected to overlap.
+    fn overlaps(&self, view: &View) -> f64 {
+        let processes = self.processes(view).len();
+        if self.is_a_client(view) {
+            OF_A_CLIENT
+        } else if processes > 1 {
+            EXPECTED.min(QUEUED / (QUEUED + processes as f64))
+        } else {
+            EXPECTED
+        }
     }
 }
 
 /// With the groups whose threads are alone at work only because the others are in such calls.
 pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
+    let ends = Ends::of(view);
     let mut all: BTreeMap<ThreadId, Calls> = BTreeMap::new();
     let works = |off: &&OffCpu| !view.is_helper(off.thread) && view.workers.contains(&off.thread);
     for off in view.sched.offs.iter().filter(works) {
-        all.entry(off.thread).or_default().add(view, off);
+        all.entry(off.thread).or_default().add(view, &ends, off);
     }
     all.retain(|id, calls| calls.is_habit(view.life(*id)));
     for (slice, site) in view.model.samples() {
@@ -165,32 +209,50 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
             calls.sends += slice.n * u64::from(site.is_some_and(sends));
         }
     }
+    let kinds = Kinds::of(view);
     // The pool that is waited for most: others may have their own.
     let mut pools: BTreeMap<GroupId, Pool> = BTreeMap::new();
     for (id, calls) in all {
-        pools.entry(view.role(id)).or_default().0.insert(id, calls);
+        pools
+            .entry(kinds.of_thread(id))
+            .or_default()
+            .0
+            .insert(id, calls);
     }
     // A pool with members to spare has threads enough.
-    pools.retain(|role, members| 2 * members.0.len() > view.members(*role).len());
+    pools.retain(|kind, members| 2 * members.0.len() > kinds.members(*kind));
     let pools = pools
         .into_iter()
-        .map(|(role, members)| (members.awaited(view), role, members));
-    let (waited, role, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        .map(|(kind, members)| (members.awaited(view), kind, members));
+    let (waited, kind, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
     if waited < AWAITED * view.wall {
         return None;
     }
-    let kind = (view.group_name(role), view.members(role).len());
+    let roles: BTreeSet<GroupId> = pool.0.keys().map(|id| view.role(*id)).collect();
+    let kind = (view.group_name(kind), kinds.members(kind));
     let finding = said(view, kind, &pool, waited)?;
-    Some((vec![role], finding))
+    Some((roles.into_iter().collect(), finding))
+}
+
+/// What they are, and are doing.
+fn subject(view: &View, (name, members): (String, usize), pool: &Pool) -> String {
+    let threads = pool.0.len();
+    let processes = pool.processes(view);
+    let program = processes
+        .first()
+        .and_then(|id| view.model.processes.get(id.0 as usize));
+    match (threads, members, program) {
+        (1, 1, _) => format!("{name} is"),
+        (1, ..) => format!("1 thread of {name} is"),
+        (n, _, Some(program)) if processes.len() == n => {
+            format!("{n} processes of {} are", program.name)
+        }
+        (n, ..) => format!("{n} threads of {name} are"),
+    }
 }
 
 /// Of threads of this kind, of which there are so many.
-fn said(
-    view: &View,
-    (name, members): (String, usize),
-    pool: &Pool,
-    waited: f64,
-) -> Option<Finding> {
+fn said(view: &View, kind: (String, usize), pool: &Pool, waited: f64) -> Option<Finding> {
     let threads = pool.0.len();
     let blocked = pool.sum(|calls| calls.blocked);
     let what = match pool.is_mostly(|calls| calls.socket) {
@@ -200,8 +262,9 @@ fn said(
     let nobody = view.sched.working.first().copied().unwrap_or(0) as f64;
     // What they run stays, and needs its processors.
     let most_saved = (blocked / threads as f64).min(waited);
+    let overlaps = pool.overlaps(view);
     let saving = Saving {
-        expected: EXPECTED * most_saved,
+        expected: overlaps * most_saved,
         most: most_saved,
         sure: 0.0,
         ..Saving::default()
@@ -224,11 +287,7 @@ fn said(
         subject: Subject::Code(site),
         title: format!(
             "{} {what} for {} of {} time and hardly ever without work: most at {place}",
-            match (threads, members) {
-                (1, 1) => format!("{name} is"),
-                (1, _) => format!("1 thread of {name} is"),
-                (n, _) => format!("{n} threads of {name} are"),
-            },
+            subject(view, kind, pool),
             percent(share),
             if threads == 1 { "its" } else { "their" }
         ),
@@ -256,6 +315,15 @@ fn said(
                 "all other tasks and events of the thread wait while one blocks it, and the processors are idle",
                 format!("what blocks at {place} in a pool of threads of its own (tokio: spawn_blocking), or asynchronous calls"),
             )
+        } else if pool.is_of_processes(view) {
+            cause(
+                "blocking-calls",
+                "as many requests can be under way as there are processes and threads of them, and the processors are idle meanwhile",
+                format!(
+                    "more processes, or threads of each, for what blocks at {place} (pm.max_children of PHP-FPM, --workers and --threads \
+                     of gunicorn), or asynchronous calls"
+                ),
+            )
         } else {
             cause(
                 "blocking-calls",
@@ -268,6 +336,10 @@ fn said(
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "what is called, where it does not serve several at once"),
         share_of_thread_time: share,
-        caveats: vec!["whether what is called can serve more requests at once is not seen: the expected gain assumes that 85 % of the waits overlap".into()],
+        caveats: vec![format!(
+            "whether what is called can serve more requests at once is not seen, nor whether there are more: the expected gain assumes that \
+             {} of the waits overlap",
+            percent(overlaps)
+        )],
     })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{FunctionKey, Process, SiteId, ThreadId};
+use convoy_model::{FunctionKey, OffCpu, OffReason, Process, ProcessId, SiteId, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -24,6 +24,10 @@ const EXPECTED: f64 = 0.75;
 const INTERPRETERS: [&str; 8] = [
     "python", "node", "ruby", "perl", "php", "lua", "java", "beam",
 ];
+/// Of tasks that are handed to a process there usually are more: two programs were 1.97 and 2.04 times as fast with a second process.
+const OF_PROCESSES: f64 = 0.9;
+/// Share of its life that the first thread of who made a process waits for the end of that, if it has it do something and nothing else.
+const FOR_ITS_END: f64 = 0.5;
 const METHOD: &str = "the work of one thread on all CPUs (Amdahl)";
 
 /// `None` where other threads work, or where nothing says that the program can have more of them.
@@ -38,12 +42,17 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         return None;
     }
     let process = view.model.processes.get(view.process(id).0 as usize)?;
-    if !process.makes_threads || is_interpreter(process) {
+    let of_processes = is_interpreter(process);
+    let can_have_more = match of_processes {
+        true => is_given_work(view, process),
+        false => process.makes_threads,
+    };
+    if !can_have_more {
         return None;
     }
     let most = works * (1.0 - 1.0 / view.cpus);
     let saving = Saving {
-        expected: EXPECTED * most,
+        expected: if of_processes { OF_PROCESSES } else { EXPECTED } * most,
         most,
         ..Saving::default()
     };
@@ -70,19 +79,51 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
             evidence(
                 "cpus",
                 view.cpus,
-                format!("{} can have more threads: its code calls for what makes them", process.name),
+                match of_processes {
+                    true => format!("process {} made it, and does next to nothing meanwhile", process.ppid),
+                    false => format!("{} can have more threads: its code calls for what makes them", process.name),
+                },
             ),
         ],
-        causes: vec![cause(
-            "too-few-threads",
-            "one thread cannot use more than one CPU",
-            format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
-        )],
+        causes: vec![match of_processes {
+            true => cause(
+                "too-few-threads",
+                "one process of an interpreter cannot use more than one CPU",
+                format!(
+                    "{:.0} processes that share its tasks (max_workers of ProcessPoolExecutor, processes of multiprocessing.Pool, --workers of \
+                     gunicorn, pm.max_children of PHP-FPM)",
+                    view.cpus
+                ),
+            ),
+            false => cause(
+                "too-few-threads",
+                "one thread cannot use more than one CPU",
+                format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
+            ),
+        }],
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "how much of the work can be divided"),
         share_of_thread_time: share,
-        caveats: vec!["whether its work can be divided is not known".into()],
+        caveats: vec![match of_processes {
+            true => "whether there are several tasks at a time is not known".into(),
+            false => "whether its work can be divided is not known".into(),
+        }],
     })
+}
+
+/// Whether a process was made by another one of its program to do tasks for it: who only waits for its end has had it do one thing.
+fn is_given_work(view: &View, process: &Process) -> bool {
+    let processes = (0..).map(ProcessId).zip(&view.model.processes);
+    let mut makers =
+        processes.filter(|(_, of)| of.pid == process.ppid && of.program() == process.program());
+    let Some((maker, _)) = makers.next() else {
+        return false;
+    };
+    let awaits_end =
+        |off: &&OffCpu| off.reason == OffReason::Child && view.process(off.thread) == maker;
+    let ends = view.sched.offs.iter().filter(awaits_end);
+    let longest = ends.map(|off| off.sum_ns as f64 / view.life(off.thread).max(1.0));
+    longest.fold(0.0, f64::max) < FOR_ITS_END
 }
 
 fn is_interpreter(process: &Process) -> bool {

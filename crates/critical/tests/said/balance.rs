@@ -543,3 +543,27 @@ fn threads_that_have_nothing_to_do_are_not_uneven() {
     assert!(!uneven(&queues(60, false)), "there is no more to hand out");
     assert!(!uneven(&queues(10, true)), "the others have another job");
 }
+
+/// One process of an interpreter works, and the one that made it waits like this.
+fn one_worker_process(program: &str, wait: OffReason) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new(program);
+    p.cpus(2);
+    let join = p.site("wait", "a.c", 10);
+    let mut s = Schedule::new();
+    s.waits(0, Wait::new(wait, join), ms(500));
+    p.process(program);
+    let work = p.site("eval", "a.c", 20);
+    s.process(1).runs(0, work, ms(500));
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn one_process_of_an_interpreter_that_does_all_tasks_could_be_several() {
+    assert_eq!(
+        one_worker_process("python3.11", OffReason::Futex),
+        ["too-few-threads"]
+    );
+    // It was made for one thing, or is no interpreter.
+    assert_eq!(one_worker_process("python3.11", OffReason::Child), [""; 0]);
+    assert_eq!(one_worker_process("app", OffReason::Futex), [""; 0]);
+}

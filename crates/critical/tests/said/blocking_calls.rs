@@ -269,3 +269,56 @@ fn a_stream_that_is_handed_on_is_no_request() {
     assert!(hands_on(true).contains(&"blocking-calls"));
     assert!(!hands_on(false).contains(&"blocking-calls"));
 }
+
+/// A thread that asks for 4 of 5 ms, by connections of which the first `known` have a name; and the same at another place, if they do
+/// not.
+fn short_connections(known: u64, listens: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, ask) = (p.site("answer", "a.c", 10), p.site("validate", "a.c", 20));
+    let mut s = Schedule::new();
+    let named = s.name("socket: tcp to port 7400");
+    let nameless = s.name("socket:");
+    let at = s.name("socket: tcp port 80, listening");
+    for i in 0..100 {
+        s.runs(0, work, ms(1));
+        let name = if i < known { named } else { nameless };
+        s.waits(0, Wait::new(OffReason::Socket, ask).named(name), ms(4));
+    }
+    if listens {
+        s.waits(0, Wait::new(OffReason::Socket, work).named(at), ms(1));
+    }
+    model(p, s)
+}
+
+#[test]
+fn connections_without_a_name_are_like_others_of_the_same_code() {
+    assert_eq!(
+        ids(&analysis(&short_connections(10, true))),
+        ["blocking-calls"]
+    );
+    assert!(ids(&analysis(&short_connections(2, true))).is_empty());
+}
+
+#[test]
+fn more_is_expected_of_who_serves_than_of_a_client() {
+    let (server, client) = (
+        analysis(&short_connections(100, true)),
+        analysis(&short_connections(100, false)),
+    );
+    let (server, client) = (only(&server), only(&client));
+    assert!(server.gain.mid > 2.5, "{:?}", server.gain);
+    assert!(client.gain.mid < 1.2, "{:?}", client.gain);
+    assert_eq!((server.gain.low, client.gain.low), (1.0, 1.0));
+}
+
+/// Where connections arrive it waits for work.
+#[test]
+fn who_waits_for_connections_has_nothing_to_do() {
+    assert!(ids(&analysis(&requests(
+        "socket: tcp port 80, listening",
+        0,
+        true
+    )))
+    .is_empty());
+}

@@ -93,6 +93,7 @@ impl Model {
             exe: process.exe.clone(),
             wall_ns: process.end_ns.saturating_sub(process.start_ns),
             without_agent: process.without_agent,
+            listens: process.listens,
             makes_threads: process.makes_threads,
             drops: process.drops.iter().cloned().collect(),
             threads: threads.iter().map(|(_, id)| id).collect(),

@@ -147,6 +147,7 @@ fn process(r: &mut Random, rows: u64) -> Process {
         ended_cleanly: r.flag(),
         inline_mutex: r.flag(),
         without_agent: r.flag(),
+        listens: r.flag(),
         makes_threads: r.flag(),
         drops: (0..r.below(3)).map(|_| (r.text(), r.number())).collect(),
         ..Process::default()

@@ -59,7 +59,7 @@ pub struct Left<'a> {
     pub iowait: bool,
     /// Its state.
     pub state: BlockState,
-    /// What the descriptor is that it waits for ([`takes_fd`]), as /proc/PID/fd says: `socket:[1]`, `pipe:[2]`,
+    /// What the descriptor is that it waits for ([`takes_fd`], and the one of a poll() that has no other), as /proc/PID/fd says: `socket:[1]`, `pipe:[2]`,
     /// `anon_inode:[eventfd]`, `/path`.
     pub name: Option<&'a str>,
 }
@@ -106,7 +106,8 @@ pub fn classify(left: &Left<'_>, arch: Arch) -> OffReason {
         }
         Kind::Futex => OffReason::Futex,
         Kind::Receive | Kind::Send | Kind::Connection => OffReason::Socket,
-        Kind::Poll | Kind::Epoll => OffReason::Poll,
+        Kind::Poll => left.name.map_or(OffReason::Poll, of_polled),
+        Kind::Epoll => OffReason::Poll,
         Kind::Sleep => OffReason::Sleep,
         Kind::SignalWait => OffReason::Signal,
         // vfork() waits until its child calls exec, in a state that only a kill ends.
@@ -147,6 +148,16 @@ fn of_file(name: &str) -> OffReason {
         .iter()
         .find(|(prefix, _)| name.starts_with(prefix))
         .map_or(OffReason::OtherCall, |kind| kind.1)
+}
+
+/// Why one polls what /proc/PID/fd calls by this name, and nothing else: as one reads it, unless that is never waited for.
+fn of_polled(name: &str) -> OffReason {
+    const ANY_EVENT: &str = "anon_inode:[eventpoll]";
+    match of_file(name) {
+        OffReason::File | OffReason::OtherCall => OffReason::Poll,
+        _ if name == ANY_EVENT => OffReason::Poll,
+        reason => reason,
+    }
 }
 
 /// The argument, counted from 0, with the descriptor that this call waits for.
