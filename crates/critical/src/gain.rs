@@ -42,7 +42,7 @@ pub(crate) fn goes_with_larger_pieces(share: f64) -> f64 {
 impl Saving {
     /// Low, expected and high. CPU time that is work stays, and needs its CPUs.
     pub(crate) fn gain(&self, view: &View, method: &str, limited_by: &str) -> Gain {
-        let mid = ratio(view, self.expected, self.cpu.0);
+        let mid = self.expected_ratio(view);
         let floor = busy(view, self.cpu.0);
         let by_cpus = view.wall - self.expected < floor;
         Gain {
@@ -58,6 +58,21 @@ impl Saving {
             } else {
                 limited_by.into()
             },
+        }
+    }
+
+    /// The run over what is expected to be left of it.
+    pub(crate) fn expected_ratio(&self, view: &View) -> f64 {
+        ratio(view, self.expected, self.cpu.0)
+    }
+
+    /// Of two ways to the same end, what the better one saves.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            expected: self.expected.max(other.expected),
+            most: self.most.max(other.most),
+            sure: self.sure.max(other.sure),
+            cpu: (self.cpu.0.max(other.cpu.0), self.cpu.1.max(other.cpu.1)),
         }
     }
 

@@ -3,9 +3,48 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{OffReason, SiteId, Slice};
+use convoy_model::{bare, OffReason, SiteId, Slice};
 
 use crate::view::{is_file_io, View};
+
+/// The C library's side of calls that write files through.
+const SYNCS: [&str; 5] = ["fsync", "fdatasync", "sync_file_range", "syncfs", "msync"];
+/// The same of other calls of a commit. What write() goes to may be no file.
+const OF_A_COMMIT: [&str; 33] = [
+    "pwrite",
+    "pwrite64",
+    "pwritev",
+    "pwritev64",
+    "pwritev2",
+    "open",
+    "open64",
+    "openat",
+    "openat64",
+    "creat",
+    "creat64",
+    "close",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+    "link",
+    "ftruncate",
+    "ftruncate64",
+    "fallocate",
+    "fallocate64",
+    "posix_fallocate",
+    "fcntl",
+    "fcntl64",
+    "fcntl64_nocancel_adjusted",
+    "flock",
+    "stat",
+    "fstat",
+    "lstat",
+    "fstatat",
+    "fchown",
+    "access",
+];
 
 /// Which call stacks are of such a call.
 pub(crate) struct InCall {
@@ -27,4 +66,20 @@ impl InCall {
         let site = slice.site.filter(|_| slice.spin.is_none())?;
         self.by_site.get(&site).copied()
     }
+
+    /// Whether a call stack ends in a call that writes through.
+    pub(crate) fn is_sync(&self, view: &View, site: SiteId) -> bool {
+        self.by_site.get(&site) == Some(&OffReason::Sync) || is_in(view, site, &SYNCS)
+    }
+
+    /// Whether it ends in another call that a commit may need: that writes at a place of a file, makes or deletes one, or locks it.
+    pub(crate) fn is_of_a_commit(&self, view: &View, site: SiteId) -> bool {
+        is_in(view, site, &OF_A_COMMIT)
+    }
+}
+
+/// Whether the innermost function is one of these.
+fn is_in(view: &View, site: SiteId, functions: &[&str]) -> bool {
+    let leaf = view.model.site(site).and_then(|site| site.frames.first());
+    leaf.is_some_and(|frame| functions.contains(&bare(&frame.function)))
 }

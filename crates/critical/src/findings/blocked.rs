@@ -81,7 +81,7 @@ impl Blocked {
     }
 
     /// Workers that are in such waits for a time to speak of.
-    fn workers(&self, cx: &Context) -> BTreeSet<ThreadId> {
+    pub(crate) fn workers(&self, cx: &Context) -> BTreeSet<ThreadId> {
         let most = self.in_it.values().copied().fold(0.0, f64::max);
         self.in_it
             .iter()

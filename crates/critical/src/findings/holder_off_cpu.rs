@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{
-    bare, NameId, ObjectId, OffCpu, OffId, OffReason, SiteId, ThreadId, Wake, Waker,
+    bare, NameId, ObjectId, OffCpu, OffId, OffReason, ProcessId, SiteId, ThreadId, Wake, Waker,
 };
 
 use super::lock_places::{awaits_a_token, is_lock, sign_of_a_lock};
+use super::write_through::{WriteThrough, LOST};
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
@@ -130,11 +131,26 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
             case.holder_offs.insert(id);
         }
     }
+    // What a program writes through is one cost: it is said of the lock that is waited for most.
+    let mut of_program: BTreeMap<ProcessId, (f64, &Key)> = BTreeMap::new();
+    for (key, case) in &cases {
+        if let Some(process) = case.written_through(cx, key) {
+            let most = of_program.entry(process).or_insert((case.all, key));
+            if case.all > most.0 {
+                *most = (case.all, key);
+            }
+        }
+    }
+    let written_through = |key: &Key| {
+        let mut of = of_program.iter().filter(|(_, (_, first))| *first == key);
+        of.find_map(|(process, _)| cx.written_through.by(*process))
+            .map(|(_, of)| of)
+    };
     cases
-        .into_iter()
+        .iter()
         .filter_map(|(key, case)| {
             Some(Found {
-                finding: case.finding(cx, &key)?,
+                finding: case.finding(cx, key, written_through(key))?,
                 waiters: case.waiter_sites.keys().copied().collect(),
                 waited_ns: case.all,
             })
@@ -195,7 +211,13 @@ fn accepts(view: &View, off: &OffCpu) -> bool {
 }
 
 impl Case {
-    fn finding(&self, cx: &Context, key: &Key) -> Option<Finding> {
+    /// `written_through`: what the process of the holders writes through, if that is said of this lock.
+    fn finding(
+        &self,
+        cx: &Context,
+        key: &Key,
+        written_through: Option<&WriteThrough>,
+    ) -> Option<Finding> {
         let view = cx.view;
         let n = self.waiters.len().max(1) as f64;
         let offs = || self.holder_offs.iter().filter_map(|&id| view.sched.off(id));
@@ -233,7 +255,7 @@ impl Case {
             _ if any_event => (0.0, 0.0),
             _ => (EXPECTED, 0.0),
         };
-        let saving = Saving {
+        let mut saving = Saving {
             expected: expected * each,
             most: (most + not_needed).min(view.wall),
             sure,
@@ -242,6 +264,12 @@ impl Case {
         let site = most_of(&self.holder_sites)?;
         if saving.bound(view) < view.t.gain_mid {
             return None;
+        }
+        // One write through for several sections is the other way, and what it saves can be more.
+        let is_worth = saving.expected_ratio(view) >= view.t.gain_mid;
+        let more = written_through.filter(|_| is_worth);
+        if let Some(more) = more.and_then(WriteThrough::saving) {
+            saving = saving.or(more);
         }
         let waiter_site = most_of(&self.waiter_sites);
         let place = view.place(Some(site));
@@ -291,7 +319,14 @@ impl Case {
                 cause(
                     "blocking-inside-section",
                     format!("the holder is {is_in} while it holds the lock"),
-                    format!("do it outside the section at {place}: under the lock only take what it needs"),
+                    match key.reason {
+                        OffReason::Sync => format!(
+                            "one fsync for several transactions at {place} (group commit: who comes meanwhile waits for the next one), or \
+                             a setting that writes through less often; else do it outside the section: under the lock only take what \
+                             it needs"
+                        ),
+                        _ => format!("do it outside the section at {place}: under the lock only take what it needs"),
+                    },
                 ),
             ),
         };
@@ -331,6 +366,7 @@ impl Case {
             caveats: [
                 (key.held == Held::Token, "what they wait for may itself be limited; that it is a pool is concluded from who wakes whom where"),
                 (key.held == Held::Concluded, "that it is a lock is concluded from who wakes whom where"),
+                (key.reason == OffReason::Sync, LOST),
                 (any_event, "the holder waits for whatever comes next: the others may be kept waiting until then on purpose"),
             ]
             .into_iter()
@@ -342,6 +378,14 @@ impl Case {
 }
 
 impl Case {
+    /// The program of the holders, by its first process, if it writes through again and again and that is what they are in.
+    fn written_through(&self, cx: &Context, key: &Key) -> Option<ProcessId> {
+        let mut offs = self.holder_offs.iter();
+        let first = offs.next().filter(|_| key.reason == OffReason::Sync)?;
+        let process = cx.view.process(cx.view.sched.off(*first)?.thread);
+        cx.written_through.by(process).map(|(first, _)| first)
+    }
+
     /// CPU time inside of the calls that the holders wait in.
     fn call_cpu(&self, cx: &Context) -> f64 {
         let calls = cx.view.sched.slices.iter().filter(|slice| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{OffId, OffReason};
 
@@ -12,7 +12,7 @@ use super::Context;
 use crate::call_path::{CallPaths, PathId};
 use crate::gain::Saving;
 use crate::text::{cause, in_what, time};
-use crate::view::is_file_io;
+use crate::view::{is_file_io, View};
 
 /// I/O can be overlapped, or done by another thread, for half of what it takes; whether at all is not known.
 const EXPECTED: f64 = 0.5;
@@ -24,8 +24,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let view = cx.view;
     let mut places = CallPaths::new(view.model, true);
     let mut sums: BTreeMap<(PathId, OffReason), Blocked> = BTreeMap::new();
+    // What is written through again and again is one cost, wherever it is done.
     for (ix, off) in view.sched.offs.iter().enumerate() {
-        if is_file_io(off.reason) {
+        if is_file_io(off.reason) && !cx.written_through.has(view, off) {
             let key = (places.of(off.site), off.reason);
             sums.entry(key).or_default().add(cx, OffId(ix as u32), off);
         }
@@ -66,22 +67,8 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
     };
     let share = one / view.wall;
     let mut list = blocked.evidence("io_wait_ns", "io_wait_low_ns");
-    let waited = blocked.waited_for(cx);
-    if waited > 0.0 {
-        list.push(time(
-            "waited_for_ns",
-            waited,
-            "is what another thread waited for it",
-        ));
-    }
-    let names = blocked.names.iter().filter(|_| file.is_none());
-    let mut names: Vec<_> = names.map(|(&id, &ns)| (ns, id)).collect();
-    names.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    for (ns, id) in names.into_iter().take(3) {
-        if let Some(name) = view.file_name(Some(id)) {
-            list.push(time("file_wait_ns", ns, &format!("for {name}")));
-        }
-    }
+    list.extend(waited_for(cx, blocked));
+    list.extend(files(view, blocked));
     Some(Finding {
         id: "blocking-io",
         subject: match file {
@@ -113,4 +100,24 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
         share_of_thread_time: share,
         caveats: vec!["I/O can be overlapped, but it does not go away: the expected gain assumes half of it".into()],
     })
+}
+
+/// What others waited for it.
+pub(super) fn waited_for(cx: &Context, blocked: &Blocked) -> Option<Evidence> {
+    let waited = blocked.waited_for(cx);
+    let text = "is what another thread waited for it";
+    (waited > 0.0).then(|| time("waited_for_ns", waited, text))
+}
+
+/// The files with most of it, if it is not mostly one.
+pub(super) fn files(view: &View, blocked: &Blocked) -> Vec<Evidence> {
+    let names = blocked.names.iter();
+    let names = names.filter(|_| blocked.main_name().is_none());
+    let mut names: Vec<_> = names.map(|(&id, &ns)| (ns, id)).collect();
+    names.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let named = names.into_iter().take(3).filter_map(|(ns, id)| {
+        let name = view.file_name(Some(id))?;
+        Some(time("file_wait_ns", ns, &format!("for {name}")))
+    });
+    named.collect()
 }

@@ -33,6 +33,7 @@ mod sleeping;
 mod small_writes;
 mod tasks;
 mod thread_count;
+mod write_through;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,7 @@ use convoy_model::{GroupId, ProcessId, SiteId};
 use self::goroutines::Kinds;
 use self::holder_off_cpu::Found;
 use self::passed_on::PassedOn;
+use self::write_through::WrittenThrough;
 use crate::in_call::InCall;
 use crate::rows::Analysis;
 use crate::subject;
@@ -58,18 +60,22 @@ pub(crate) struct Context<'a> {
     pub(crate) in_call: InCall,
     pub(crate) passed_on: PassedOn,
     pub(crate) goroutines: BTreeMap<ProcessId, Kinds<'a>>,
+    pub(crate) written_through: WrittenThrough,
 }
 
 /// Everything that could be said, in no particular order.
 pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
-    let cx = Context {
+    let mut cx = Context {
         view,
         rows,
         waited_for: WaitedFor::of(view),
         in_call: InCall::of(view),
         passed_on: PassedOn::of(view),
         goroutines: goroutines::by_start(view),
+        written_through: WrittenThrough::default(),
     };
+    cx.written_through = WrittenThrough::of(&cx);
+    let cx = cx;
     if view.workers_at_once < 2 {
         return where_one_works(&cx);
     }
@@ -203,8 +209,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             || !better.any(|(of, _)| same.is_some_and(|at| of.locks.contains(&at)))
     });
     // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
+    let under = |site| under_a_lock.contains(&site) || batched.contains(&site);
+    let written_through = cx.written_through.all();
+    let alone = written_through.filter(|of| !of.is_mostly_at(under));
+    findings.extend(alone.filter_map(|of| of.finding(&cx)));
     findings.extend(io::findings(&cx).into_iter().filter(|f| {
-        let under = |site| under_a_lock.contains(&site) || batched.contains(&site);
         let of_a_lock = site(&f.subject).is_some_and(under);
         !of_a_lock && function(f).is_none_or(|of| !written.contains(&of))
     }));
@@ -269,6 +278,8 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
         .chain(go_processors::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
     found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));
+    let written = cx.written_through.all();
+    found.extend(written.filter_map(|of| of.finding(cx)));
     if found.is_empty() {
         found.extend(one_thread::finding(cx));
     }

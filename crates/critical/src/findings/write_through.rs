@@ -1,0 +1,459 @@
+//! Files that are written through to the disk again and again: a commit for each record, or each request. With one for several
+//! of them most of it goes, and not only the waits: what the calls run, and the other calls of a commit. Where it is much data
+//! that is written each time, it does not go, but the program need not wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Cause, Evidence, Finding, Subject};
+use convoy_model::words::{percent, plural};
+use convoy_model::{Doing, OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
+
+use super::blocked::Blocked;
+use super::io;
+use super::Context;
+use crate::gain::Saving;
+use crate::levels::{add, freed, none};
+use crate::tables::waits::meanwhile;
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Of what commits take, the part that goes with larger ones: five in one.
+const EXPECTED: f64 = 0.8;
+/// Of what writing much data takes, the part that can be overlapped with work.
+const OVERLAPPED: f64 = 0.5;
+/// Waits that are a habit: fewer are a checkpoint, or the end. One call has several.
+const WAITS: u64 = 20;
+/// As few as that must be long together, nanoseconds, or they are many.
+const LONG_NS: f64 = 100e6;
+const MANY: u64 = 200;
+/// Things that a thread does between the first and the last of them, if it is not one call for a large file.
+const BETWEEN: usize = 3;
+/// Calls that write so many bytes, 2 to this, or more move data: however few calls write them through, the disk has as much to do.
+const BULK_BITS: u8 = 17;
+/// Samples of the threads from which on a share of them means something.
+const SAMPLES: f64 = 30.0;
+/// A wait leaves the caches cold for what runs after it: at most so much, and half of that. Nanoseconds.
+const COLD_NS: f64 = 1_000.0;
+/// Share of the run that is worth a word.
+const SHARE: f64 = 0.1;
+/// Share of its life that a thread has nothing to do, if it is all that the program waits for.
+const IDLE: f64 = 0.2;
+/// Share of the time that nobody works that may be between two tries.
+const RETRIES: f64 = 0.25;
+const METHOD: &str = "time that few threads worked while files were written through, with the CPU time of these calls, gone; at most, \
+                      all calls of a commit";
+
+/// What the user has to decide.
+pub(super) const LOST: &str = "what is not yet written through is lost when the machine crashes: how much that may be is for you to decide";
+
+/// What the processes of one program write through.
+#[derive(Debug, Default)]
+pub(crate) struct WriteThrough {
+    /// Waits in calls that write through.
+    sync: Blocked,
+    /// They, and the other waits of the same threads in calls that write to files, make and delete them: by the number of
+    /// threads that worked meanwhile.
+    sync_meanwhile: Vec<u64>,
+    all_meanwhile: Vec<u64>,
+    /// Sleep of the same threads, in the same way.
+    sleep_meanwhile: Vec<u64>,
+    /// Of all waits for files, which, how many and how long.
+    all_ids: Vec<OffId>,
+    all_n: u64,
+    all_ns: f64,
+    cpu: CallCpu,
+    /// Much data each time.
+    is_bulk: bool,
+    saving: Saving,
+    /// Share of the run in it.
+    share: f64,
+}
+
+/// What the threads run in such calls, as shares of all that they run.
+#[derive(Debug, Default, Clone, Copy)]
+struct CallCpu {
+    sync: f64,
+    /// In all calls of a commit.
+    all: f64,
+    /// The same at most.
+    most: f64,
+}
+
+/// By program, those that do it again and again. Its first process stands for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenThrough {
+    programs: BTreeMap<ProcessId, ProcessId>,
+    of: BTreeMap<ProcessId, WriteThrough>,
+}
+
+impl WrittenThrough {
+    pub(crate) fn of(cx: &Context) -> Self {
+        let programs = programs(cx.view);
+        let of = by_program(cx, &programs);
+        Self { programs, of }
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &WriteThrough> {
+        self.of.values()
+    }
+
+    /// What the program of this process writes through, and the process that stands for it.
+    pub(crate) fn by(&self, process: ProcessId) -> Option<(ProcessId, &WriteThrough)> {
+        let first = *self.programs.get(&process)?;
+        Some((first, self.of.get(&first)?))
+    }
+
+    /// Whether a wait is told with those for what is written through.
+    pub(crate) fn has(&self, view: &View, off: &OffCpu) -> bool {
+        let of = self.by(view.process(off.thread));
+        is_of_a_commit(off) && of.is_some_and(|(_, of)| of.sync.in_it.contains_key(&off.thread))
+    }
+}
+
+/// Of each process, the first one that runs the same program.
+fn programs(view: &View) -> BTreeMap<ProcessId, ProcessId> {
+    let mut first: BTreeMap<&str, ProcessId> = BTreeMap::new();
+    let processes = (0..).map(ProcessId).zip(&view.model.processes);
+    processes
+        .map(|(id, process)| match process.exe.as_str() {
+            "" => (id, id),
+            exe => (id, *first.entry(exe).or_insert(id)),
+        })
+        .collect()
+}
+
+fn by_program(
+    cx: &Context,
+    programs: &BTreeMap<ProcessId, ProcessId>,
+) -> BTreeMap<ProcessId, WriteThrough> {
+    let view = cx.view;
+    let program = |off: &OffCpu| {
+        let process = view.process(off.thread);
+        programs.get(&process).copied().unwrap_or(process)
+    };
+    let mut found: BTreeMap<ProcessId, WriteThrough> = BTreeMap::new();
+    let offs = || (0..).map(OffId).zip(&view.sched.offs);
+    for (id, off) in offs().filter(|(_, off)| off.reason == OffReason::Sync) {
+        let of = found.entry(program(off)).or_default();
+        of.sync.add(cx, id, off);
+        add(&mut of.sync_meanwhile, meanwhile(off));
+    }
+    let is_enough = |sync: &Blocked| sync.n >= MANY || sync.n >= WAITS && sync.sum >= LONG_NS;
+    found.retain(|_, of| is_enough(&of.sync) && is_repeated(view, &of.sync));
+    for (id, off) in offs() {
+        let of = found.get_mut(&program(off));
+        if let Some(of) = of.filter(|of| of.sync.in_it.contains_key(&off.thread)) {
+            of.add(id, off);
+        }
+    }
+    for of in found.values_mut() {
+        of.cpu = CallCpu::of(cx, &of.threads());
+        of.is_bulk = is_bulk(view, &of.sync);
+        (of.saving, of.share) = of.computed(cx);
+    }
+    found
+}
+
+/// Whether a thread does something else between such waits: one call for a large file has many of them as well.
+fn is_repeated(view: &View, sync: &Blocked) -> bool {
+    // What was too much to be kept as it was is no single call.
+    let Some(timeline) = view
+        .sched
+        .timeline
+        .as_ref()
+        .filter(|t| t.merged_below_ns == 0)
+    else {
+        return true;
+    };
+    let sites: BTreeSet<SiteId> = sync.sites.keys().copied().collect();
+    let is_sync = |ix: u32| {
+        let off = view.sched.offs.get(ix as usize);
+        off.is_some_and(|off| off.reason == OffReason::Sync)
+    };
+    let is_other = |doing: &Doing| match doing {
+        Doing::Running(Some(ix)) => {
+            let slice = view.sched.slices.get(*ix as usize);
+            slice.is_some_and(|s| s.site.is_some_and(|site| !sites.contains(&site)))
+        }
+        Doing::Waiting(Some(ix)) => !is_sync(*ix),
+        _ => false,
+    };
+    let lanes = timeline.lanes.iter();
+    let between = lanes
+        .filter(|lane| sync.in_it.contains_key(&lane.thread))
+        .map(|lane| {
+            let is_in_it =
+                |doing: &Doing| matches!(doing, Doing::Waiting(Some(ix)) if is_sync(*ix));
+            let doing: Vec<&Doing> = lane.intervals.iter().map(|i| &i.doing).collect();
+            let first = doing.iter().position(|doing| is_in_it(doing));
+            let last = doing.iter().rposition(|doing| is_in_it(doing));
+            let range = first.unwrap_or(0)..last.unwrap_or(0);
+            doing[range].iter().filter(|doing| is_other(doing)).count()
+        });
+    between.sum::<usize>() >= BETWEEN
+}
+
+/// Whether most of what these files are written is in large pieces.
+fn is_bulk(view: &View, sync: &Blocked) -> bool {
+    let rows = view.sched.writes.iter().filter(|row| {
+        let same_file = row.name.is_some_and(|name| sync.names.contains_key(&name));
+        !row.reads && same_file && sync.in_it.contains_key(&row.thread)
+    });
+    let (all, large) = rows.fold((0, 0), |(all, large), row| {
+        let n_large = if row.size_class >= BULK_BITS {
+            row.n
+        } else {
+            0
+        };
+        (all + row.n, large + n_large)
+    });
+    2 * large > all
+}
+
+/// Whether somebody waits for a file who does not read: what is written, and files that are made and deleted, are for the commit.
+fn is_of_a_commit(off: &OffCpu) -> bool {
+    /// read(), pread64(), readv() and preadv() on x86-64 and on aarch64. Those that have these numbers on the other one wait for no
+    /// file.
+    const READS: [i16; 8] = [0, 17, 19, 295, 63, 67, 65, 69];
+    match off.reason {
+        OffReason::Sync => true,
+        OffReason::File | OffReason::Disk => !READS.contains(&off.nr),
+        _ => false,
+    }
+}
+
+impl CallCpu {
+    /// By samples; nothing where there are too few.
+    fn of(cx: &Context, threads: &BTreeSet<ThreadId>) -> Self {
+        let view = cx.view;
+        let to_files = view.sched.writes.iter().filter(|row| {
+            let name = view.file_name(row.name);
+            !row.reads && name.is_some_and(|name| name.starts_with('/'))
+        });
+        let to_files: BTreeSet<SiteId> = to_files.filter_map(|row| row.site).collect();
+        let (mut n, mut sync, mut others) = (0.0, 0.0, 0.0);
+        for (slice, _) in view
+            .model
+            .samples()
+            .filter(|(of, _)| threads.contains(&of.thread))
+        {
+            let samples = slice.n as f64;
+            n += samples;
+            let Some(site) = slice.site else { continue };
+            if cx.in_call.is_sync(view, site) {
+                sync += samples;
+            } else if to_files.contains(&site) || cx.in_call.is_of_a_commit(view, site) {
+                others += samples;
+            }
+        }
+        if n < SAMPLES {
+            return Self::default();
+        }
+        let outside = n - sync - others;
+        let luck = 2.0 * outside.sqrt();
+        Self {
+            sync: sync / n,
+            // A thread may write more than what it commits.
+            all: (sync + others.min(sync)) / n,
+            // No call, no luck.
+            most: match sync + others > 0.0 {
+                true => 1.0 - (outside - luck).max(0.0) / n,
+                false => 0.0,
+            },
+        }
+    }
+}
+
+impl WriteThrough {
+    fn threads(&self) -> BTreeSet<ThreadId> {
+        self.sync.in_it.keys().copied().collect()
+    }
+
+    fn add(&mut self, id: OffId, off: &OffCpu) {
+        if is_of_a_commit(off) {
+            self.all_ids.push(id);
+            add(&mut self.all_meanwhile, meanwhile(off));
+            self.all_n = self.all_n.saturating_add(off.n);
+            self.all_ns += off.sum_ns as f64;
+        } else if off.reason == OffReason::Sleep {
+            add(&mut self.sleep_meanwhile, meanwhile(off));
+        }
+    }
+
+    /// Waits for all files. Who sleeps while others write through tries again then, and sleeps on when they are done: if that is
+    /// little of the time that nobody works, it is no schedule.
+    fn with_retries(&self, view: &View) -> Vec<u64> {
+        let mut all = self.all_meanwhile.clone();
+        let idle = none(&view.sched.working);
+        let rest = (idle - none(&all)).max(0.0);
+        if let Some(at_none) = all.first_mut().filter(|_| rest <= RETRIES * idle) {
+            *at_none = at_none.saturating_add(rest.min(none(&self.sleep_meanwhile)) as u64);
+        }
+        all
+    }
+
+    /// What goes with larger commits; nothing where it is much data that is written.
+    pub(crate) fn saving(&self) -> Option<Saving> {
+        (!self.is_bulk).then_some(self.saving)
+    }
+
+    /// Whether most of what is waited for is at these places.
+    pub(crate) fn is_mostly_at(&self, is_there: impl Fn(SiteId) -> bool) -> bool {
+        let at = self.sync.sites.iter().filter(|(site, _)| is_there(**site));
+        let all: f64 = self.sync.sites.values().sum();
+        2.0 * at.map(|(_, ns)| ns).sum::<f64>() >= all
+    }
+
+    /// Whether it is the only thread that works that writes through, which hardly ever has nothing to do: whoever waits for the
+    /// program waits for that. A thread that others give what it writes may be for the background alone.
+    fn is_alone(&self, view: &View) -> bool {
+        let serves = |id: ThreadId| {
+            let polls = |off: &OffCpu| off.thread == id && off.reason == OffReason::Poll;
+            view.thread(id).is_some_and(|th| th.main)
+                || view.sched.offs.iter().any(|off| polls(off))
+        };
+        let is_busy = |id: ThreadId| {
+            let files: f64 = self.sync.in_it.get(&id).copied().unwrap_or(0.0);
+            let offs = view.sched.offs.iter().filter(|off| off.thread == id);
+            let file_waits = offs.filter(|off| is_of_a_commit(off));
+            let in_files: f64 = file_waits.map(|off| off.sum_ns as f64).sum();
+            let idle = view.threads.get(&id).map_or(0.0, |th| th.blocked_ns as f64) - in_files;
+            files >= SHARE * view.wall && idle <= IDLE * view.life(id)
+        };
+        view.workers_at_once < 2
+            && !self.is_bulk
+            && self
+                .threads()
+                .into_iter()
+                .any(|id| view.workers.contains(&id) && serves(id) && is_busy(id))
+    }
+
+    fn is_critical(&self, cx: &Context) -> bool {
+        self.is_alone(cx.view) || self.sync.on_the_critical_path(cx)
+    }
+
+    /// What goes, and which share of the run is in these calls.
+    fn computed(&self, cx: &Context) -> (Saving, f64) {
+        let view = cx.view;
+        let threads = self.threads();
+        let rows = || threads.iter().filter_map(|id| view.threads.get(id));
+        let running: f64 = rows().map(|th| SchedThread::cpu_work_ns(th) as f64).sum();
+        let active: f64 = rows().map(|th| th.active_ns() as f64).sum();
+        let cm: f64 = rows().map(|th| th.cm_working_ns).sum();
+        let slices: f64 = rows().map(|th| th.slices as f64).sum();
+        let delayed: f64 = rows().map(|th| th.delayed_ns as f64).sum();
+        let waits: f64 = self.sync.in_it.values().sum();
+        let useful = view.useful.max(1.0);
+        let of_waits = |histogram: &[u64]| freed(histogram, &view.sched.working, useful);
+        // Each of those that are in it, with what it waits for the others that are, and what it waits for a processor after both.
+        let at_once = match self.sync.themselves(cx) {
+            true => self.sync.workers(cx).len().min(view.workers_at_once).max(1) as f64,
+            false => f64::INFINITY,
+        };
+        let (waited_low, waited) = cx.waited_for.offs_of(&self.all_ids, &threads);
+        let each = |own: f64, waited: f64, n: f64, cpu: f64| {
+            let back = delayed * (n / slices.max(1.0)).min(1.0);
+            (own + waited + back + (active - back) * cpu) / at_once
+        };
+        let (n, n_all) = (self.sync.n as f64, self.all_n as f64);
+        let sync = of_waits(&self.sync_meanwhile);
+        let all = of_waits(&self.all_meanwhile);
+        let commits = all.min(2.0 * sync) + self.cpu.all * cm;
+        // Others gain no more than what they wait for it, unless all are in it.
+        let waited_for = cx.waited_for.offs(&self.all_ids) / self.all_ns.max(1.0);
+        let gains = match self.is_alone(view) || self.sync.themselves(cx) {
+            true => commits.max(each(waits, waited_low, n, self.cpu.all)),
+            false => commits * waited_for.min(1.0),
+        };
+        let cold = (n_all * COLD_NS).min((1.0 - self.cpu.most) * running / 2.0);
+        let with_cold = (self.cpu.most + cold / running.max(1.0)).min(1.0);
+        let most = of_waits(&self.with_retries(view)) + with_cold * cm;
+        let most = most.max(each(self.all_ns, waited, n_all, with_cold));
+        let part = if self.is_bulk { OVERLAPPED } else { EXPECTED };
+        let saving = Saving {
+            expected: part * gains.min(view.wall),
+            most: most.min(view.wall),
+            sure: 0.0,
+            cpu: match self.is_bulk {
+                true => (0.0, 0.0),
+                false => (part * self.cpu.all * running, with_cold * running),
+            },
+        };
+        let share = (gains / view.wall).min(1.0);
+        (saving, share)
+    }
+
+    pub(crate) fn finding(&self, cx: &Context) -> Option<Finding> {
+        let view = cx.view;
+        if self.share < SHARE || self.saving.bound(view) < view.t.gain_mid || !self.is_critical(cx)
+        {
+            return None;
+        }
+        let site = self.sync.site()?;
+        let place = view.place(Some(site));
+        let file = self.sync.main_name();
+        let what = match view.file_name(file) {
+            Some(name) => format!("{name} is"),
+            None if self.sync.names.len() > 1 => {
+                format!("{} are", plural(self.sync.names.len(), "file"))
+            }
+            None => "a file is".into(),
+        };
+        Some(Finding {
+            id: "blocking-io",
+            subject: match file.filter(|_| view.file_name(file).is_some()) {
+                Some(name) => Subject::File(name, site),
+                None => Subject::Code(site),
+            },
+            title: format!(
+                "{} of the run few threads work because {what} written through to the disk at {place}",
+                percent(self.share)
+            ),
+            evidence: self.evidence(cx),
+            causes: vec![self.cause(&place)],
+            undecided: String::new(),
+            gain: self.saving.gain(view, METHOD, "the disk, and what is left to be written"),
+            share_of_thread_time: self.share,
+            caveats: vec![match self.is_bulk {
+                true => "I/O can be overlapped, but it does not go away: the expected gain assumes half of it".into(),
+                false => LOST.into(),
+            }],
+        })
+    }
+
+    fn cause(&self, place: &str) -> Cause {
+        match self.is_bulk {
+            true => cause(
+                "blocking-io",
+                "threads wait for one that writes much data through to the disk (fsync)",
+                format!("write behind at {place}: a thread of its own that writes and syncs a copy while the others go on"),
+            ),
+            false => cause(
+                "write-through",
+                "threads wait until the disk has what they wrote, for a little at a time (fsync)",
+                format!(
+                    "one fsync for several writes at {place}: a transaction for many rows, a group commit for all that wait, or a setting \
+                     that writes through less often; or a thread of its own for it"
+                ),
+            ),
+        }
+    }
+
+    fn evidence(&self, cx: &Context) -> Vec<Evidence> {
+        let mut list = self.sync.evidence("io_wait_ns", "io_wait_low_ns");
+        if self.cpu.sync > 0.0 {
+            list.push(evidence(
+                "call_ratio",
+                self.cpu.all,
+                format!(
+                    "{} of what these threads run is in calls of a commit, {} in those that write through",
+                    percent(self.cpu.all),
+                    percent(self.cpu.sync)
+                ),
+            ));
+        }
+        list.extend(io::waited_for(cx, &self.sync));
+        list.extend(io::files(cx.view, &self.sync));
+        list
+    }
+}
