@@ -136,8 +136,10 @@ fn leave_to_the_device(model: &Model, lock: &mut Finding, ours: &Finding) {
         let kept = others * saved(theirs) + saved(ours);
         (1.0 / (1.0 - kept.min(saved(theirs)))).max(1.0)
     };
+    // Where it is written through less often, other waits for the lock are in what that buys already.
+    let waits_alone = value("waits_gain").map_or(ours.gain.mid, |e| e.value);
     let gain = &mut lock.gain;
-    gain.mid = less(gain.mid, ours.gain.mid);
+    gain.mid = less(gain.mid, waits_alone);
     gain.low = less(gain.low, ours.gain.low).min(gain.mid);
 }
 

@@ -32,6 +32,10 @@ fn few(p: &Parallelism, wall: f64) -> String {
     if low < LOW {
         return String::new();
     }
+    // Of one thread there are no fewer than one but none.
+    if p.low_below < 1.0 {
+        return format!(", none for {} of the run", percent(none));
+    }
     let few = format!(
         ", fewer than {:.0} for {} of the run",
         p.low_below.ceil(),

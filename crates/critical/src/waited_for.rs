@@ -1,6 +1,6 @@
 //! Whose fault waits are: the time that threads waited for a group, and for a wait of somebody else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use convoy_model::{GroupId, OffId, OffReason, ThreadId, Wake, Waker};
 
@@ -14,8 +14,8 @@ const LIMIT_NS: f64 = 20e6;
 pub(crate) struct WaitedFor {
     /// Group that was waited for, and by which thread: nanoseconds.
     by_group: BTreeMap<GroupId, BTreeMap<ThreadId, f64>>,
-    /// Wait of a waker, and who waited meanwhile for it to end; that, and how long however parallel it was.
-    by_off: BTreeMap<OffId, BTreeMap<ThreadId, (f64, f64)>>,
+    /// Wait of a waker, and who waited meanwhile for it to end.
+    by_off: BTreeMap<OffId, BTreeMap<ThreadId, f64>>,
     /// Of each wait, who ended which share of it.
     enders: BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>>,
 }
@@ -41,9 +41,7 @@ impl WaitedFor {
             for &(id, ns) in &wake.waker_off {
                 let ns = ns as f64;
                 let waiters = this.by_off.entry(id).or_default();
-                let waited = waiters.entry(off.thread).or_default();
-                waited.0 += ns * low;
-                waited.1 += ns;
+                *waiters.entry(off.thread).or_default() += ns * low;
                 for &(group, ender, share) in enders.get(&id).into_iter().flatten() {
                     if ender != off.thread {
                         this.blame(group, off.thread, ns * share * low);
@@ -100,17 +98,10 @@ impl WaitedFor {
         wake.waker_off.iter().map(of).sum()
     }
 
-    /// Time that these threads waited together for somebody who was in one of these waits: while parallelism was low, and all.
-    pub(crate) fn offs_of(&self, offs: &[OffId], threads: &BTreeSet<ThreadId>) -> (f64, f64) {
-        let waiters = offs.iter().filter_map(|id| self.by_off.get(id)).flatten();
-        let of_these = waiters.filter(|(id, _)| threads.contains(id));
-        of_these.fold((0.0, 0.0), |sum, (_, ns)| (sum.0 + ns.0, sum.1 + ns.1))
-    }
-
     /// Most time that one thread waited for somebody who was in one of these waits.
     pub(crate) fn offs(&self, offs: &[OffId]) -> f64 {
         let mut sums: BTreeMap<ThreadId, f64> = BTreeMap::new();
-        for (thread, (ns, _)) in offs.iter().filter_map(|id| self.by_off.get(id)).flatten() {
+        for (thread, ns) in offs.iter().filter_map(|id| self.by_off.get(id)).flatten() {
             *sums.entry(*thread).or_default() += ns;
         }
         most(Some(&sums))

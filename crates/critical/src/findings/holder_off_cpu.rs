@@ -266,11 +266,18 @@ impl Case {
             return None;
         }
         // One write through for several sections is the other way, and what it saves can be more.
-        let is_worth = saving.expected_ratio(view) >= view.t.gain_mid;
-        let more = written_through.filter(|_| is_worth);
-        if let Some(more) = more.and_then(WriteThrough::saving) {
+        let of_waits = saving.expected_ratio(view);
+        let more = written_through.filter(|_| of_waits >= view.t.gain_mid);
+        let more = more.and_then(WriteThrough::saving);
+        if let Some(more) = more {
             saving = saving.or(more);
         }
+        let waits_alone = more.map(|_| {
+            let text = format!(
+                "the waits for the lock alone would buy {of_waits:.2} times the throughput"
+            );
+            evidence("waits_gain", of_waits, text)
+        });
         let waiter_site = most_of(&self.waiter_sites);
         let place = view.place(Some(site));
         let share = each / view.wall;
@@ -355,6 +362,7 @@ impl Case {
             ]
             .into_iter()
             .chain(file)
+            .chain(waits_alone)
             .collect(),
             causes: vec![cause],
             undecided: String::new(),

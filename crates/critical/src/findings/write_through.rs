@@ -13,7 +13,7 @@ use super::io;
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::{add, freed, none};
-use crate::tables::waits::meanwhile;
+use crate::tables::waits::{low_ns, meanwhile};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -147,8 +147,8 @@ fn by_program(
         }
     }
     for of in found.values_mut() {
-        of.cpu = CallCpu::of(cx, &of.threads());
         of.is_bulk = is_bulk(view, &of.sync);
+        of.cpu = CallCpu::of(cx, &of.threads(), of.is_bulk);
         (of.saving, of.share) = of.computed(cx);
     }
     found
@@ -224,7 +224,7 @@ fn is_of_a_commit(off: &OffCpu) -> bool {
 
 impl CallCpu {
     /// By samples; nothing where there are too few.
-    fn of(cx: &Context, threads: &BTreeSet<ThreadId>) -> Self {
+    fn of(cx: &Context, threads: &BTreeSet<ThreadId>, is_bulk: bool) -> Self {
         let view = cx.view;
         let to_files = view.sched.writes.iter().filter(|row| {
             let name = view.file_name(row.name);
@@ -254,7 +254,10 @@ impl CallCpu {
         Self {
             sync: sync / n,
             // A thread may write more than what it commits.
-            all: (sync + others.min(sync)) / n,
+            all: match is_bulk {
+                true => (sync + others) / n,
+                false => (sync + others.min(sync)) / n,
+            },
             // No call, no luck.
             most: match sync + others > 0.0 {
                 true => 1.0 - (outside - luck).max(0.0) / n,
@@ -329,7 +332,9 @@ impl WriteThrough {
     }
 
     fn is_critical(&self, cx: &Context) -> bool {
-        self.is_alone(cx.view) || self.sync.on_the_critical_path(cx)
+        // One thread alone has nothing to overlap it with.
+        let goes = !self.is_bulk || cx.view.workers_at_once > 1;
+        self.is_alone(cx.view) || (goes && self.sync.on_the_critical_path(cx))
     }
 
     /// What goes, and which share of the run is in these calls.
@@ -350,15 +355,23 @@ impl WriteThrough {
             true => self.sync.workers(cx).len().min(view.workers_at_once).max(1) as f64,
             false => f64::INFINITY,
         };
-        let (waited_low, waited) = cx.waited_for.offs_of(&self.all_ids, &threads);
-        let each = |own: f64, waited: f64, n: f64, cpu: f64| {
+        let (waited_low, waited) = self.waited_for_others(cx, &threads);
+        // Who does not wait need not get back on a processor.
+        let in_calls = |n: f64, cpu: f64| {
             let back = delayed * (n / slices.max(1.0)).min(1.0);
-            (own + waited + back + (active - back) * cpu) / at_once
+            back + (active - back) * cpu
         };
+        let each =
+            |own: f64, waited: f64, n: f64, cpu: f64| (own + waited + in_calls(n, cpu)) / at_once;
+        let of_cm = |n: f64, cpu: f64| in_calls(n, cpu) / active.max(1.0) * cm;
         let (n, n_all) = (self.sync.n as f64, self.all_n as f64);
         let sync = of_waits(&self.sync_meanwhile);
         let all = of_waits(&self.all_meanwhile);
-        let commits = all.min(2.0 * sync) + self.cpu.all * cm;
+        let waits_of_commits = match self.is_bulk {
+            true => all,
+            false => all.min(2.0 * sync),
+        };
+        let commits = waits_of_commits + of_cm(n, self.cpu.all);
         // Others gain no more than what they wait for it, unless all are in it.
         let waited_for = cx.waited_for.offs(&self.all_ids) / self.all_ns.max(1.0);
         let gains = match self.is_alone(view) || self.sync.themselves(cx) {
@@ -367,7 +380,7 @@ impl WriteThrough {
         };
         let cold = (n_all * COLD_NS).min((1.0 - self.cpu.most) * running / 2.0);
         let with_cold = (self.cpu.most + cold / running.max(1.0)).min(1.0);
-        let most = of_waits(&self.with_retries(view)) + with_cold * cm;
+        let most = of_waits(&self.with_retries(view)) + of_cm(n_all, with_cold);
         let most = most.max(each(self.all_ns, waited, n_all, with_cold));
         let part = if self.is_bulk { OVERLAPPED } else { EXPECTED };
         let saving = Saving {
@@ -381,6 +394,29 @@ impl WriteThrough {
         };
         let share = (gains / view.wall).min(1.0);
         (saving, share)
+    }
+
+    /// What these threads waited for others of them that were in a file, and for these to get back on a processor: while parallelism
+    /// was low; and at most, however parallel it was, if that is why anybody waited.
+    fn waited_for_others(&self, cx: &Context, threads: &BTreeSet<ThreadId>) -> (f64, f64) {
+        let view = cx.view;
+        let ids: BTreeSet<OffId> = self.all_ids.iter().copied().collect();
+        let ended = view.sched.ended_by_threads();
+        let by_others = ended.filter(|(wake, off, waker, _)| {
+            off.reason == OffReason::Futex
+                && *waker != off.thread
+                && threads.contains(&off.thread)
+                && wake.waker_off.iter().any(|(id, _)| ids.contains(id))
+        });
+        by_others.fold((0.0, 0.0), |sum, (wake, off, ..)| {
+            let low = (low_ns(view, off) / (off.sum_ns as f64).max(1.0)).min(1.0);
+            let waits = cx.passed_on.holders_waits(view, wake).into_iter();
+            let theirs = waits.filter(|(id, ..)| ids.contains(id));
+            let (expected, most) = theirs.fold((0.0, 0.0), |sum, (_, expected, most)| {
+                (sum.0 + expected, sum.1 + most)
+            });
+            (sum.0 + low * expected, sum.1 + most)
+        })
     }
 
     pub(crate) fn finding(&self, cx: &Context) -> Option<Finding> {

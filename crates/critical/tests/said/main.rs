@@ -25,4 +25,5 @@ mod spinning;
 mod stages_of_go;
 mod steps;
 mod turns;
+mod write_through;
 mod writes;
