@@ -17,6 +17,8 @@ use crate::view::View;
 const BUSY: f64 = 0.85;
 /// ... and runs this share of all that is run.
 const ALONE: f64 = 0.95;
+/// ... or this share, of a process to which another one hands tasks, which takes some time itself.
+const HANDED_TASKS: f64 = 0.85;
 /// Part of the work that is expected to be divided among all processors, if it can be at all. Nine programs with a setting for it
 /// (compressors, encoders, sort) were 1.5 to 1.95 times as fast with two threads on two of them.
 const EXPECTED: f64 = 0.75;
@@ -37,12 +39,13 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let (&id, busiest) = busiest.max_by_key(|(_, th)| th.cpu_work_ns())?;
     let ran = busiest.cpu_work_ns() as f64;
     let works = busiest.working_ns() as f64;
-    let is_alone = ran >= ALONE * view.cpu_work && works >= BUSY * view.wall;
+    let process = view.model.processes.get(view.process(id).0 as usize)?;
+    let of_processes = is_interpreter(process);
+    let alone = if of_processes { HANDED_TASKS } else { ALONE };
+    let is_alone = ran >= alone * view.cpu_work && works >= BUSY * view.wall;
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }
-    let process = view.model.processes.get(view.process(id).0 as usize)?;
-    let of_processes = is_interpreter(process);
     let can_have_more = match of_processes {
         true => is_given_work(view, process),
         false => process.makes_threads,
