@@ -312,8 +312,7 @@ impl WriteThrough {
     fn is_alone(&self, view: &View) -> bool {
         let serves = |id: ThreadId| {
             let polls = |off: &OffCpu| off.thread == id && off.reason == OffReason::Poll;
-            view.thread(id).is_some_and(|th| th.main)
-                || view.sched.offs.iter().any(|off| polls(off))
+            view.thread(id).is_some_and(|th| th.main) || view.sched.offs.iter().any(polls)
         };
         let is_busy = |id: ThreadId| {
             let files: f64 = self.sync.in_it.get(&id).copied().unwrap_or(0.0);

@@ -89,7 +89,7 @@ mod tests {
         let me = Memory(std::process::id());
         let words: Vec<u64> = (0..3000).collect();
         let address = |ix: &u64| words.as_ptr() as u64 + 8 * ix;
-        let mut addresses: Vec<u64> = words.iter().rev().map(|ix| address(ix)).collect();
+        let mut addresses: Vec<u64> = words.iter().rev().map(address).collect();
         let mut buffer = vec![0; 8 * words.len()];
         assert_eq!(me.fill_all(&addresses, 8, &mut buffer), 3000);
         let read = buffer
