@@ -202,9 +202,11 @@ fn lane(r: &mut Random, processes: &[Process], s: &Sched, rows: u64) -> Lane {
             }),
         }
     };
+    // There are as many lanes: all of them together are no more than any table has.
+    let most = rows.min(300_000 / rows.max(1));
     Lane {
         thread: place(r, processes).0,
-        intervals: (0..r.below(rows + 1)).map(|_| interval(r)).collect(),
+        intervals: (0..r.below(most + 1)).map(|_| interval(r)).collect(),
     }
 }
 

@@ -94,7 +94,10 @@ fn full() -> Profile {
             let lines = s.lines.as_ref();
             let has_lines = lines.is_some_and(|l| l.lines.len() > 1 && l.uses.len() > 1);
             let has_writes = s.writes.len() > 1;
-            of_threads
+            // Tables of their own, with tests of their own.
+            let has_more = !s.goroutines.is_empty() || p.sections.is_some();
+            !has_more
+                && of_threads
                 && has_lines
                 && has_writes
                 && small.iter().chain(&large).all(|&rows| rows > 1)
