@@ -242,7 +242,7 @@ fn through_a_pipe(size_class: u8, answers: bool) -> Analysis {
         if let Some(other) = other {
             let wait = Wait::new(OffReason::Pipe, get).woken_by(other, w.log);
             for _ in 0..40 {
-                w.s.waits(t, wait.clone(), us(500));
+                w.s.waits(t, wait, us(500));
             }
         }
     }
