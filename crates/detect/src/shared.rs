@@ -129,6 +129,7 @@ fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
     struct Only {
         thread: ThreadId,
         used: Option<Used>,
+        tried: u64,
         posted: u64,
     }
     let is_semaphore = |id: ObjectId| {
@@ -142,16 +143,7 @@ fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
         if !semaphore && !locks.contains(object) {
             continue;
         }
-        let (calls, contended, posted) = match row.op.map(|op| (op, role(op, true))) {
-            Some((Op::SemPost, _)) => (0, 0, row.calls),
-            Some((_, Role::Acquire | Role::AcquireShared)) => {
-                (row.calls.max(row.waits), row.waits, 0)
-            }
-            Some((_, Role::Wait)) if semaphore => (row.calls.max(row.waits), row.waits, 0),
-            Some((_, Role::Try)) if semaphore => (row.calls.saturating_sub(row.failed), 0, 0),
-            Some((_, Role::Try)) => (row.calls, 0, 0),
-            _ => continue,
-        };
+        let role = row.op.map(|op| role(op, true));
         let none = Used {
             object,
             process: model.objects[object.0 as usize].process,
@@ -161,9 +153,23 @@ fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
         let only = all.entry(object).or_insert(Only {
             thread: row.thread,
             used: Some(none),
+            tried: 0,
             posted: 0,
         });
-        only.posted += posted;
+        let (calls, contended) = match role {
+            Some(Role::Acquire | Role::AcquireShared) => (row.calls.max(row.waits), row.waits),
+            Some(Role::Wait) if semaphore => (row.calls.max(row.waits), row.waits),
+            Some(Role::Try) if semaphore => {
+                only.tried += row.calls.saturating_sub(row.failed);
+                (0, 0)
+            }
+            Some(Role::Try) => (row.calls, 0),
+            _ if row.op == Some(Op::SemPost) => {
+                only.posted += row.calls;
+                (0, 0)
+            }
+            _ => continue,
+        };
         match &mut only.used {
             Some(used) if only.thread == row.thread => {
                 used.calls += calls;
@@ -172,13 +178,20 @@ fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
             other => *other = None,
         }
     }
-    let is_lock = |used: &Used, posted: u64| {
-        let apart = used.calls.abs_diff(posted) as f64;
-        !is_semaphore(used.object) || apart <= BALANCED * used.calls as f64
+    // Who waits has often tried before: how often in vain is not always known.
+    let is_lock = |used: &Used, only: &Only| {
+        let (least, most) = (used.calls.max(only.tried), used.calls + only.tried);
+        let posted = only.posted as f64;
+        let enough = posted >= (1.0 - BALANCED) * least as f64;
+        !is_semaphore(used.object) || (enough && posted <= (1.0 + BALANCED) * most as f64)
     };
     let found = all.into_values();
     found
-        .filter_map(|only| only.used.filter(|used| is_lock(used, only.posted)))
+        .filter_map(|only| {
+            let used = only.used.filter(|used| is_lock(used, &only))?;
+            let calls = used.calls.max(only.tried);
+            Some(Used { calls, ..used })
+        })
         .collect()
 }
 

@@ -39,7 +39,7 @@ const EXPECTED: f64 = 0.85;
 /// Of a pool of processes nobody sees who waits for it. Its queue is never empty; so many more requests are expected there.
 const QUEUED: f64 = 8.0;
 /// What a program expects that asks on its own account: whether it needs an answer for its next question is not known.
-const OF_A_CLIENT: f64 = 0.15;
+const OF_A_CLIENT: f64 = 0.5;
 const METHOD: &str = "calls that block, overlapped with one another";
 
 /// What one thread does off the processors, nanoseconds.

@@ -308,7 +308,7 @@ fn more_is_expected_of_who_serves_than_of_a_client() {
     );
     let (server, client) = (only(&server), only(&client));
     assert!(server.gain.mid > 2.5, "{:?}", server.gain);
-    assert!(client.gain.mid < 1.2, "{:?}", client.gain);
+    assert!(client.gain.mid < 2.0, "{:?}", client.gain);
     assert_eq!((server.gain.low, client.gain.low), (1.0, 1.0));
 }
 
