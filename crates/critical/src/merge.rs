@@ -67,6 +67,12 @@ pub fn merge(
             }
         }
     }
+    // That one thread does it all is what is left to say where nothing is wrong with what it does.
+    let one_works = critical.parallelism.workers_at_once < 2 && !found.is_empty();
+    let (alone, own): (Vec<_>, Vec<_>) = own.into_iter().partition(|f: &Finding| {
+        one_works && f.id == "too-few-threads" && f.subject == Subject::Run
+    });
+    rest.extend(alone);
     found.extend(own);
     rest.extend(critical.dismissed.iter().cloned());
     (rank(found, |_| true).0, rank(rest, |_| true).0)
