@@ -543,6 +543,11 @@ fn nothing_known() -> (Model, Analysis) {
     model.groups = vec![Group::default()];
     model.uses = vec![Use::default()];
     model.pairs = vec![Pair::default()];
+    let programs = model
+        .sched
+        .iter_mut()
+        .flat_map(|sched| &mut sched.goroutines);
+    programs.for_each(|program| program.waits = vec![GoWait::default()]);
     analysis.parallelism[0] = Parallelism {
         process: ProcessId(0),
         ..Parallelism::default()
