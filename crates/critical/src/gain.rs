@@ -28,6 +28,9 @@ pub(crate) struct Saving {
 /// to an idle processor of a virtual machine 10.
 pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 
+/// What runs after a wait finds its caches cold: so much at most, nanoseconds, and half of what runs.
+pub(crate) const COLD_NS: f64 = 1_000.0;
+
 /// Most of what threads run can be the price of a lock, or of waiting; the rest is work.
 pub(crate) const NO_WORK: f64 = 0.9;
 

@@ -8,6 +8,7 @@ mod call_path;
 mod cross_check;
 mod findings;
 mod gain;
+mod hottest;
 mod in_call;
 mod lanes;
 mod levels;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use convoy_model::words::{percent, plural};
-use convoy_model::{FunctionKey, SiteId};
+use convoy_model::SiteId;
 
+use crate::hottest::hottest;
 use crate::rows::{Analysis, Parallelism};
 use crate::tables::paths::most;
 use crate::view::{is_file_io, View};
@@ -110,18 +111,10 @@ fn one_thread(view: &View, p: &Parallelism) -> String {
     if p.cpus < 2 || p.running_mean < BUSY {
         return format!("{said}: there is nothing parallel to judge.");
     }
-    let mut functions: BTreeMap<FunctionKey, f64> = BTreeMap::new();
-    let mut all = 0.0;
-    for (slice, _) in view.model.samples() {
-        all += slice.n as f64;
-        if let Some(frame) = slice.site.and_then(|site| view.shown(site)) {
-            *functions.entry(frame.key()).or_default() += slice.n as f64;
-        }
-    }
-    let most = functions.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    let most = most.filter(|((_, name, _), n)| !name.is_empty() && *n >= MOST * all);
-    let place = most.map_or(String::new(), |((_, name, _), n)| {
-        format!(": {} of it is in {name}()", percent(n / all))
+    let most = hottest(view, |_| true);
+    let most = most.filter(|of| !of.name.is_empty() && of.share >= MOST);
+    let place = most.map_or(String::new(), |of| {
+        format!(": {} of it is in {}()", percent(of.share), of.name)
     });
     format!(
         "{said}. The others of {} CPUs had nothing to do: to use them its work would have to be divided{place}.",

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{
-    GroupId, Model, NameId, ObjectId, OffCpu, OffReason, ProcessId, Sched, SchedThread, SiteFrame,
-    SiteId, SpinKind, Thread, ThreadId,
+    GoProgram, GroupId, Model, NameId, ObjectId, OffCpu, OffReason, ProcessId, Sched, SchedThread,
+    SiteFrame, SiteId, SpinKind, Thread, ThreadId,
 };
 
 use convoy_profile::ObjectKind;
@@ -25,6 +25,8 @@ const SHORT: f64 = 0.001;
 const JOINS: (f64, f64) = (0.8, 0.2);
 /// Threads that did this share of the work together did it.
 const MOST_OF_IT: f64 = 0.8;
+/// Looks at the goroutines of a program from which on they say something: fewer are a start.
+const LOOKS: u64 = 20;
 /// One thread at work is low parallelism wherever two could be.
 const LEAST_LOW: f64 = 1.5;
 
@@ -155,6 +157,28 @@ impl<'a> View<'a> {
     /// Sum of the lives of these threads, nanoseconds.
     pub(crate) fn lives<'t>(&self, threads: impl IntoIterator<Item = &'t ThreadId>) -> f64 {
         threads.into_iter().map(|&id| self.life(id)).sum()
+    }
+
+    /// CPU time that neither the program nor anybody else used, nanoseconds.
+    pub(crate) fn spare(&self) -> f64 {
+        let used = self.cpus_used() * self.wall + self.model.meta.others_ns as f64;
+        (self.cpus * self.wall - used).max(0.0)
+    }
+
+    /// Who made a process, if it runs the same program.
+    pub(crate) fn maker(&self, id: ProcessId) -> Option<ProcessId> {
+        let processes = &self.model.processes;
+        let process = processes.get(id.0 as usize)?;
+        let mut others = (0..).map(ProcessId).zip(processes);
+        let maker =
+            others.find(|(_, of)| of.pid == process.ppid && of.program() == process.program());
+        maker.map(|(id, _)| id)
+    }
+
+    /// Programs of Go whose goroutines were looked at often enough.
+    pub(crate) fn go_programs(&self) -> impl Iterator<Item = &'a GoProgram> {
+        let programs = self.sched.goroutines.iter();
+        programs.filter(|program| program.looks >= LOOKS)
     }
 
     pub(crate) fn thread(&self, id: ThreadId) -> Option<&'a Thread> {

@@ -55,7 +55,7 @@ impl Case<'_> {
     pub(crate) fn contended(&self) -> (Vec<Cause>, String) {
         let here = self.place();
         let mut causes = Vec::new();
-        if let Some(own) = self.librarys_own(&here) {
+        if let Some(own) = self.of_the_language(&here) {
             return (vec![own], String::new());
         }
         if let Some(blocking) = self.blocking_inside(&here) {

@@ -35,6 +35,12 @@ pub struct GoProgram {
     pub places: Vec<GoPlace>,
 }
 
+/// Whether a function of Go only makes waiting what it is: the runtime, its locks, and what is made of them in the standard library.
+pub fn only_waits(function: &str) -> bool {
+    let parts = ["runtime.", "sync.", "internal/", "sync/"];
+    parts.iter().any(|prefix| function.starts_with(prefix))
+}
+
 /// Looks at which as many goroutines were in each state.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,

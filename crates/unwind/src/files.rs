@@ -1,7 +1,7 @@
 //! The files of all recorded processes, read once.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ struct Shared {
 
 /// What tells one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+pub struct FileState {
     dev: u64,
     inode: u64,
     changed_s: i64,
@@ -37,10 +37,23 @@ struct Key {
     bytes: u64,
 }
 
+impl FileState {
+    /// Of an open file, as it is now.
+    pub fn of(meta: &Metadata) -> Self {
+        Self {
+            dev: meta.dev(),
+            inode: meta.ino(),
+            changed_s: meta.mtime(),
+            changed_ns: meta.mtime_nsec(),
+            bytes: meta.len(),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Cache {
     /// `None`: a file that cannot be used. With the time of the last use.
-    images: HashMap<Key, (u64, Option<Arc<Image>>)>,
+    images: HashMap<FileState, (u64, Option<Arc<Image>>)>,
     /// Counts uses.
     now: u64,
 }
@@ -74,14 +87,7 @@ impl Files {
 
     /// What `file` holds; `None` if it is no ELF file that can be read.
     pub(crate) fn image(&self, file: File) -> Option<Arc<Image>> {
-        let meta = file.metadata().ok()?;
-        let key = Key {
-            dev: meta.dev(),
-            inode: meta.ino(),
-            changed_s: meta.mtime(),
-            changed_ns: meta.mtime_nsec(),
-            bytes: meta.len(),
-        };
+        let key = FileState::of(&file.metadata().ok()?);
         // Two processes rarely meet here, and then they want the same file.
         let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.now += 1;
@@ -121,7 +127,7 @@ impl Files {
 impl Cache {
     /// Forgets files that nobody maps until they take at most `max_bytes`, the one used longest ago first.
     fn drop_idle(&mut self, max_bytes: usize) {
-        let mut idle: Vec<(u64, Key, usize)> = self
+        let mut idle: Vec<(u64, FileState, usize)> = self
             .images
             .iter()
             .filter_map(|(key, (used, image))| {

@@ -25,7 +25,7 @@ mod unwinder;
 mod walk;
 
 pub use code::{Code, Function};
-pub use files::{Files, KeptFile};
+pub use files::{FileState, Files, KeptFile};
 pub use unwinder::{Unwinder, Unwound};
 
 /// Registers of a thread's user mode.

@@ -176,8 +176,8 @@ impl Pool {
 
     /// Whether they are processes that one made to serve.
     fn is_of_processes(&self, view: &View) -> bool {
-        let is_made = |id: &ProcessId| kinds::maker(view, *id).is_some();
-        self.processes(view).iter().all(is_made)
+        let processes = self.processes(view);
+        processes.iter().all(|id| view.maker(*id).is_some())
     }
 
     /// Share of its waits that a larger one is expected to overlap.

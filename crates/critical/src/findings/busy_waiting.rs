@@ -336,8 +336,8 @@ fn fix(view: &View, spin: &SpinLoop, place: &str) -> String {
     match is_monitor(spin) {
         true => "shorter synchronized sections, or a monitor for each part of the data (as java.util.concurrent has)".into(),
         false if is_of_openmp(spin) => format!(
-            "{:.0} threads, as many as CPUs (OMP_NUM_THREADS), or threads that sleep (OMP_WAIT_POLICY=passive); longer parallel regions"
-            , view.cpus
+            "{:.0} threads, as many as CPUs (OMP_NUM_THREADS), or threads that sleep (OMP_WAIT_POLICY=passive); longer parallel regions",
+            view.cpus
         ),
         false => format!("block after a few tries (futex, condition variable), or have fewer threads wait at {place}"),
     }
@@ -346,12 +346,8 @@ fn fix(view: &View, spin: &SpinLoop, place: &str) -> String {
 /// Whether threads wait there for the others of their team, or for the next parallel region.
 fn is_of_openmp(spin: &SpinLoop) -> bool {
     const LIBRARIES: [&str; 3] = ["libgomp", "libomp", "libiomp"];
-    let innermost = spin.frames.first();
-    innermost.is_some_and(|frame| {
-        LIBRARIES
-            .iter()
-            .any(|library| frame.module.starts_with(library))
-    })
+    let module = spin.frames.first().map_or("", |frame| &frame.module);
+    LIBRARIES.iter().any(|library| module.starts_with(library))
 }
 
 fn why(spin: &SpinLoop) -> &'static str {

@@ -12,8 +12,6 @@ use crate::gain::Saving;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
-/// Fewer looks are a start.
-const LOOKS: u64 = 20;
 /// Looks with a queue from which on it is worth a word.
 const OFTEN: f64 = 0.1;
 /// ... and that explain that few work.
@@ -27,8 +25,7 @@ const SURE: f64 = 0.4;
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let programs = view.sched.goroutines.iter();
-    let found = programs.filter_map(|program| {
+    let found = view.go_programs().filter_map(|program| {
         let finding = finding(view, program)?;
         let threads = view.of_process(program.process);
         let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();
@@ -43,7 +40,7 @@ pub(super) fn explains(finding: &Finding) -> bool {
 }
 
 fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
-    if program.looks < LOOKS || !view.cpus.is_finite() {
+    if !view.cpus.is_finite() {
         return None;
     }
     let limited = || program.states.iter().filter(|s| is_limited(view, s));
@@ -67,8 +64,7 @@ fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
     let longest = life * program.longest as f64 / program.looks as f64;
     let most = (often * life * shorter).min(life - longest);
     // Others may have the CPUs that are idle for this program.
-    let ran = view.cpus_used() * view.wall;
-    let spare = (view.cpus * view.wall - view.model.meta.others_ns as f64 - ran).max(0.0);
+    let (ran, spare) = (view.cpus_used() * view.wall, view.spare());
     let left = view.wall * spare / (ran + spare).max(1.0);
     let active = program
         .states

@@ -10,14 +10,15 @@ use std::collections::BTreeMap;
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, percent, plural};
 use convoy_model::{GoPlace, GoProgram, GoWait, GoroutineState, ProcessId, Site, SiteId};
+use convoy_profile::only_waits;
 
 use super::Context;
 use crate::gain::Saving;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
-/// Fewer looks are a start: at the program, and at somebody who waits.
-const LOOKS: (u64, u64) = (20, 10);
+/// Fewer looks at somebody who waits are a start.
+const LOOKS: u64 = 10;
 /// Share of the looks at which somebody waits from which on it is worth a word.
 const OFTEN: f64 = 0.1;
 /// What fewer goroutines share is hardly a pool; two can fight for a lock.
@@ -55,8 +56,6 @@ const POOLS: [&str; 5] = [
     "github.com/jackc/puddle.(*Pool).",
     "/internal/pool.(*ConnPool).waitTurn",
 ];
-/// What only makes waiting what it is.
-const LIBRARY: [&str; 4] = ["runtime.", "sync.", "internal/", "sync/"];
 const LOCKS: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
 
 /// What goroutines wait for.
@@ -83,9 +82,7 @@ struct Crowd<'a> {
 
 pub(crate) fn findings(cx: &Context) -> Vec<(ProcessId, Finding)> {
     let view = cx.view;
-    let programs = view.sched.goroutines.iter();
-    let enough = programs.filter(|program| program.looks >= LOOKS.0);
-    let found = enough.filter_map(|program| {
+    let found = view.go_programs().filter_map(|program| {
         let places = program.places.iter();
         let found = places.filter_map(|place| of_place(view, program, place));
         // One call that waits is the way to the same pool from another place.
@@ -98,8 +95,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(ProcessId, Finding)> {
 
 /// Whether hardly ever a goroutine of a process could run: what its threads wait for is not one another.
 pub(super) fn are_idle(view: &View, process: ProcessId) -> bool {
-    let mut programs = view.sched.goroutines.iter();
-    let of = programs.find(|program| program.process == process && program.looks >= LOOKS.0);
+    let mut programs = view.go_programs();
+    let of = programs.find(|program| program.process == process);
     of.is_some_and(|program| {
         let looks: u64 = program.states.iter().map(|s| s.n).sum();
         let none = program
@@ -112,7 +109,7 @@ pub(super) fn are_idle(view: &View, process: ProcessId) -> bool {
 
 fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding> {
     let often = place.looks as f64 / program.looks as f64;
-    if place.looks < LOOKS.1 || often < OFTEN {
+    if place.looks < LOOKS || often < OFTEN {
         return None;
     }
     let crowd = Crowd::of(view, program, place)?;
@@ -320,5 +317,5 @@ impl<'a> Crowd<'a> {
 /// Functions of a stack that are the program's, from the innermost on.
 fn own_functions(site: &Site) -> impl Iterator<Item = &str> {
     let names = site.frames.iter().map(|frame| frame.function.as_str());
-    names.filter(|name| !LIBRARY.iter().any(|prefix| name.starts_with(prefix)))
+    names.filter(|name| !only_waits(name))
 }

@@ -59,12 +59,6 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
     let site = blocked.site()?;
     let place = view.place(Some(site));
     let file = blocked.main_name();
-    let several = view.file_name(file).is_none() && blocked.names.len() > 1;
-    let what = match view.file_name(file) {
-        Some(name) => name.to_owned(),
-        None if blocked.names.len() > 1 => plural(blocked.names.len(), "file"),
-        None => "a file".into(),
-    };
     let share = one / view.wall;
     let mut list = blocked.evidence("io_wait_ns", "io_wait_low_ns");
     list.extend(waited_for(cx, blocked));
@@ -76,10 +70,9 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
             None => Subject::Code(site),
         },
         title: format!(
-            "{} of the run few threads work because {} {} {} at {place}",
+            "{} of the run few threads work because {} {} at {place}",
             percent(share),
-            what,
-            if several { "are" } else { "is" },
+            what(view, blocked),
             match reason {
                 OffReason::Sync => "written through to the disk",
                 OffReason::File => "read or written",
@@ -100,6 +93,15 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
         share_of_thread_time: share,
         caveats: vec!["I/O can be overlapped, but it does not go away: the expected gain assumes half of it".into()],
     })
+}
+
+/// The file that it is about, or how many they are, as a subject: `a file is`.
+pub(super) fn what(view: &View, blocked: &Blocked) -> String {
+    match view.file_name(blocked.main_name()) {
+        Some(name) => format!("{name} is"),
+        None if blocked.names.len() > 1 => format!("{} are", plural(blocked.names.len(), "file")),
+        None => "a file is".into(),
+    }
 }
 
 /// What others waited for it.

@@ -39,9 +39,9 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         .map(|(n, ns)| n.min(view.cpus) * ns)
         .sum();
     // Of the CPUs that convoy may use itself: those of the program, or more.
-    let others = view.model.meta.others_ns as f64;
-    let spare = view.cpus * view.wall - others - ran;
+    let spare = view.spare();
     // When others ran is not known: they may have had the CPUs just while threads waited.
+    let others = view.model.meta.others_ns as f64;
     let idle = (could_run - ran - others).min(spare).min(waited);
     if idle < IDLE * view.wall {
         return None;

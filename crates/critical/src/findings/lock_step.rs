@@ -11,7 +11,7 @@ use convoy_model::{GroupId, OffReason, SchedThread, SiteFrame, ThreadId, Waker};
 
 use super::lock_places::is_lock;
 use super::Context;
-use crate::gain::{goes_with_larger_pieces, Saving, NO_WORK, SWITCH_NS};
+use crate::gain::{goes_with_larger_pieces, Saving, COLD_NS, NO_WORK, SWITCH_NS};
 use crate::levels::{at_least, low};
 use crate::switching::Switching;
 use crate::tables::paths::most;
@@ -40,8 +40,6 @@ const EXPECTED: f64 = 0.5;
 const REQUESTS: f64 = 0.1;
 /// To wake an idle processor and get to it, nanoseconds: twice that of a virtual machine.
 const WAKE_NS: f64 = 2.0 * SWITCH_NS.1;
-/// A step takes longer right after a wait, nanoseconds: what it needs is in no cache. At most half of it goes with that.
-const COLD_NS: f64 = 1_000.0;
 const METHOD: &str = "work of the busiest thread without waits and switches (asymptotic bound)";
 
 /// Findings with the groups that they explain. `told`: groups of which another finding says why they wait.

@@ -160,14 +160,13 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         .collect();
     add(goroutines, &mut explained);
     add(goroutine_stage::findings(&cx), &mut explained);
-    let limited = go_processors::findings(&cx).into_iter();
-    let limited = limited.map(|(groups, finding)| {
+    let mut limited = Vec::new();
+    for (groups, finding) in go_processors::findings(&cx) {
         if go_processors::explains(&finding) {
             explained.extend(groups);
         }
-        finding
-    });
-    let limited: Vec<Finding> = limited.collect();
+        limited.push(finding);
+    }
     let shared = shared.into_iter().map(|(_, finding)| (Vec::new(), finding));
     add(shared.collect(), &mut explained);
     let mut turns = lock_step::findings(&cx, &explained);

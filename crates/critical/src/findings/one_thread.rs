@@ -1,15 +1,13 @@
 //! One thread that does all the work of a program that can have more of them: a setting (`-T`, `-j`, a number of workers), or
 //! work that nobody has divided.
 
-use std::collections::BTreeMap;
-
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{FunctionKey, OffCpu, OffReason, Process, ProcessId, SiteId, ThreadId};
+use convoy_model::{OffCpu, OffReason, Process, ProcessId, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
-use crate::tables::paths::most;
+use crate::hottest::hottest;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -32,6 +30,16 @@ const OF_PROCESSES: f64 = 0.9;
 const FOR_ITS_END: f64 = 0.5;
 const METHOD: &str = "the work of one thread on all CPUs (Amdahl)";
 
+/// What says that there could be more of them, and what that would buy.
+struct More {
+    /// Part of the work.
+    expected: f64,
+    seen: String,
+    why: &'static str,
+    fix: String,
+    caveat: &'static str,
+}
+
 /// `None` where other threads work, or where nothing says that the program can have more of them.
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
@@ -40,30 +48,23 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let ran = busiest.cpu_work_ns() as f64;
     let works = busiest.working_ns() as f64;
     let process = view.model.processes.get(view.process(id).0 as usize)?;
-    let of_processes = is_interpreter(process);
-    let alone = if of_processes { HANDED_TASKS } else { ALONE };
+    let interpreted = is_interpreter(process);
+    let alone = if interpreted { HANDED_TASKS } else { ALONE };
     let is_alone = ran >= alone * view.cpu_work && works >= BUSY * view.wall;
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }
-    let can_have_more = match of_processes {
-        true => is_given_work(view, process),
-        false => process.makes_threads,
-    };
-    if !can_have_more {
-        return None;
-    }
+    let more = match interpreted {
+        true => processes(view, id, process),
+        false => threads(view, id, process),
+    }?;
     let most = works * (1.0 - 1.0 / view.cpus);
     let saving = Saving {
-        expected: if of_processes { OF_PROCESSES } else { EXPECTED } * most,
+        expected: more.expected * most,
         most,
         ..Saving::default()
     };
     let share = (works / view.wall).min(1.0);
-    let place = match place(view, id) {
-        Some(site) => format!("the work at {}", view.place(Some(site))),
-        None => "its work".into(),
-    };
     Some(Finding {
         id: "too-few-threads",
         subject: Subject::Run,
@@ -77,49 +78,58 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
             evidence(
                 "busy_ratio",
                 share,
-                format!("it ran {} of all that was run", percent((ran / view.cpu_work).min(1.0))),
-            ),
-            evidence(
-                "cpus",
-                view.cpus,
-                match of_processes {
-                    true => format!("process {} made it, and does next to nothing meanwhile", process.ppid),
-                    false => format!("{} can have more threads: its code calls for what makes them", process.name),
-                },
-            ),
-        ],
-        causes: vec![match of_processes {
-            true => cause(
-                "too-few-threads",
-                "one process of an interpreter cannot use more than one CPU",
                 format!(
-                    "{:.0} processes that share its tasks (max_workers of ProcessPoolExecutor, processes of multiprocessing.Pool, --workers of \
-                     gunicorn, pm.max_children of PHP-FPM)",
-                    view.cpus
+                    "it ran {} of all that was run",
+                    percent((ran / view.cpu_work).min(1.0))
                 ),
             ),
-            false => cause(
-                "too-few-threads",
-                "one thread cannot use more than one CPU",
-                format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
-            ),
-        }],
+            evidence("cpus", view.cpus, more.seen),
+        ],
+        causes: vec![cause("too-few-threads", more.why, more.fix)],
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "how much of the work can be divided"),
         share_of_thread_time: share,
-        caveats: vec![match of_processes {
-            true => "whether there are several tasks at a time is not known".into(),
-            false => "whether its work can be divided is not known".into(),
-        }],
+        caveats: vec![more.caveat.into()],
+    })
+}
+
+/// The code calls for what makes threads.
+fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
+    if !process.makes_threads {
+        return None;
+    }
+    let place = match hottest(view, |slice| slice.thread == id) {
+        Some(of) => format!("the work at {}", view.place(Some(of.site))),
+        None => "its work".into(),
+    };
+    Some(More {
+        expected: EXPECTED,
+        seen: format!("{} can have more threads: its code calls for what makes them", process.name),
+        why: "one thread cannot use more than one CPU",
+        fix: format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
+        caveat: "whether its work can be divided is not known",
+    })
+}
+
+/// Another process of the same interpreter hands it tasks.
+fn processes(view: &View, id: ThreadId, process: &Process) -> Option<More> {
+    let is_given = is_given_work(view, view.process(id));
+    is_given.then(|| More {
+        expected: OF_PROCESSES,
+        seen: format!("process {} made it, and does next to nothing meanwhile", process.ppid),
+        why: "one process of an interpreter cannot use more than one CPU",
+        fix: format!(
+            "{:.0} processes that share its tasks (max_workers of ProcessPoolExecutor, processes of multiprocessing.Pool, --workers of \
+             gunicorn, pm.max_children of PHP-FPM)",
+            view.cpus
+        ),
+        caveat: "whether there are several tasks at a time is not known",
     })
 }
 
 /// Whether a process was made by another one of its program to do tasks for it: who only waits for its end has had it do one thing.
-fn is_given_work(view: &View, process: &Process) -> bool {
-    let processes = (0..).map(ProcessId).zip(&view.model.processes);
-    let mut makers =
-        processes.filter(|(_, of)| of.pid == process.ppid && of.program() == process.program());
-    let Some((maker, _)) = makers.next() else {
+fn is_given_work(view: &View, process: ProcessId) -> bool {
+    let Some(maker) = view.maker(process) else {
         return false;
     };
     let awaits_end =
@@ -132,20 +142,4 @@ fn is_given_work(view: &View, process: &Process) -> bool {
 fn is_interpreter(process: &Process) -> bool {
     let mut names = INTERPRETERS.iter();
     names.any(|name| process.name.starts_with(name))
-}
-
-/// Where most of what the thread runs is.
-fn place(view: &View, id: ThreadId) -> Option<SiteId> {
-    let mut functions: BTreeMap<FunctionKey, BTreeMap<SiteId, f64>> = BTreeMap::new();
-    let own = view.model.samples().map(|(slice, _)| slice);
-    for slice in own.filter(|slice| slice.thread == id) {
-        let Some(site) = slice.site else { continue };
-        if let Some(frame) = view.shown(site) {
-            let sites = functions.entry(frame.key()).or_default();
-            *sites.entry(site).or_default() += slice.n as f64;
-        }
-    }
-    let n = |sites: &BTreeMap<SiteId, f64>| sites.values().sum::<f64>();
-    let functions = functions.into_values();
-    most(functions.max_by(|a, b| n(a).total_cmp(&n(b)))?)
 }

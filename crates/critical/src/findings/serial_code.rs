@@ -339,9 +339,9 @@ impl Phase<'_> {
 
     /// Whether little more is known of it than the waits for messages that it ended in.
     fn is_between_messages(&self) -> bool {
-        let cm = |pieces: &mut dyn Iterator<Item = &Piece>| pieces.map(|p| p.cm).sum::<f64>();
-        let ended = cm(&mut self.pieces.iter().filter(|p| p.until_message));
-        ended >= BETWEEN_MESSAGES * cm(&mut self.pieces.iter())
+        let all: f64 = self.pieces.iter().map(|p| p.cm).sum();
+        let ended = self.pieces.iter().filter(|p| p.until_message);
+        ended.map(|p| p.cm).sum::<f64>() >= BETWEEN_MESSAGES * all
     }
 
     /// Whether it is Java's serial garbage collector.

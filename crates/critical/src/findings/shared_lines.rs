@@ -297,7 +297,8 @@ impl<'a> Place<'a> {
             .filter_map(|used| view.model.site(used.site?)?.frames.first())
             .map(|leaf| (leaf.module.as_str(), leaf.offset));
         let near = samples.near(&leaves.collect());
-        let locks = self.are_locks();
+        // Nor does anything begin after the word of a lock.
+        let holds_up = fight == Fight::Atomic || (fight == Fight::Neighbours && self.are_locks());
         let (mut expected, mut most, mut cpu) = (0.0, 0.0, (0.0, 0.0));
         for (id, &lost) in of_thread {
             let (working, cpu_work) = samples.ran.get(id).copied().unwrap_or_default();
@@ -305,11 +306,9 @@ impl<'a> Place<'a> {
             let behind = near.get(id).copied().unwrap_or(0.0);
             let lost = share(lost);
             let with_behind = lost.max(share(behind));
-            let goes = match fight {
-                // Nor does anything begin after the word of a lock.
-                Fight::Neighbours if locks => ATOMIC * with_behind * (lost + with_behind) / 2.0,
-                Fight::Atomic => ATOMIC * with_behind * (lost + with_behind) / 2.0,
-                _ => EXPECTED * lost * lost,
+            let goes = match holds_up {
+                true => ATOMIC * with_behind * (lost + with_behind) / 2.0,
+                false => EXPECTED * lost * lost,
             };
             let parts = (on_cpus(view) * goes, with_behind);
             // Who needs a processor for less time waits less for one.

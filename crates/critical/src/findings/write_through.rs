@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
-use convoy_model::words::{percent, plural};
+use convoy_model::words::percent;
 use convoy_model::{Doing, OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
 
 use super::blocked::Blocked;
 use super::io;
 use super::Context;
-use crate::gain::Saving;
+use crate::gain::{Saving, COLD_NS};
 use crate::levels::{add, freed, none};
 use crate::tables::waits::{low_ns, meanwhile};
 use crate::text::{cause, evidence};
@@ -32,8 +32,6 @@ const BETWEEN: usize = 3;
 const BULK_BITS: u8 = 17;
 /// Samples of the threads from which on a share of them means something.
 const SAMPLES: f64 = 30.0;
-/// A wait leaves the caches cold for what runs after it: at most so much, and half of that. Nanoseconds.
-const COLD_NS: f64 = 1_000.0;
 /// Share of the run that is worth a word.
 const SHARE: f64 = 0.1;
 /// Share of its life that a thread has nothing to do, if it is all that the program waits for.
@@ -427,13 +425,7 @@ impl WriteThrough {
         let site = self.sync.site()?;
         let place = view.place(Some(site));
         let file = self.sync.main_name();
-        let what = match view.file_name(file) {
-            Some(name) => format!("{name} is"),
-            None if self.sync.names.len() > 1 => {
-                format!("{} are", plural(self.sync.names.len(), "file"))
-            }
-            None => "a file is".into(),
-        };
+        let what = io::what(view, &self.sync);
         Some(Finding {
             id: "blocking-io",
             subject: match file.filter(|_| view.file_name(file).is_some()) {

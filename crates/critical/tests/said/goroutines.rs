@@ -14,8 +14,8 @@ const LOOKS: u64 = 100;
 #[derive(Clone, Copy)]
 struct Users {
     reason: &'static str,
-    /// The innermost function, of the library.
-    library: &'static str,
+    /// The function of Go's own in which they wait.
+    innermost: &'static str,
     /// The call that waits.
     call: &'static str,
     waiting: u64,
@@ -33,7 +33,7 @@ struct Users {
 /// Twenty goroutines of which two have what a condition guards, and wait for an answer.
 const POOL: Users = Users {
     reason: "sync.Cond.Wait",
-    library: "sync.(*Cond).Wait",
+    innermost: "sync.(*Cond).Wait",
     call: "main.acquire",
     waiting: 18,
     away: 2,
@@ -70,7 +70,7 @@ fn program(of: impl FnOnce(&mut ProfileBuilder) -> GoProgram, busy_ms: u64) -> M
 fn shared(users: Users) -> Model {
     let of = |p: &mut ProfileBuilder| {
         let outer = ["main.request", "runtime.goexit"];
-        let waits = go_stack(p, &[users.library, users.call, outer[0], outer[1]]);
+        let waits = go_stack(p, &[users.innermost, users.call, outer[0], outer[1]]);
         let elsewhere = go_stack(p, &["net.(*conn).Read", users.inside, "runtime.goexit"]);
         let wait = |reason: &str, stack, each: u64, place| GoWait {
             reason: reason.into(),
@@ -177,7 +177,7 @@ fn who_waits_for_work_in_the_same_way_does_not() {
             "jobs come through a channel",
             Users {
                 reason: "chan receive",
-                library: "runtime.chanrecv1",
+                innermost: "runtime.chanrecv1",
                 ..POOL
             },
         ),
@@ -185,7 +185,7 @@ fn who_waits_for_work_in_the_same_way_does_not() {
             "of another length than there are at work",
             Users {
                 reason: "chan receive",
-                library: "runtime.chanrecv1",
+                innermost: "runtime.chanrecv1",
                 capacity: 16,
                 ..POOL
             },
@@ -194,7 +194,7 @@ fn who_waits_for_work_in_the_same_way_does_not() {
             "one of many channels",
             Users {
                 reason: "select",
-                library: "runtime.selectgo",
+                innermost: "runtime.selectgo",
                 ..POOL
             },
         ),
@@ -209,7 +209,7 @@ fn a_channel_with_as_many_tokens_as_have_one_is_a_pool() {
     for reason in ["chan receive", "chan send"] {
         let tokens = Users {
             reason,
-            library: "runtime.chansend1",
+            innermost: "runtime.chansend1",
             capacity: 2,
             gives_back: 0,
             ..POOL
@@ -227,7 +227,7 @@ fn a_channel_with_as_many_tokens_as_have_one_is_a_pool() {
 fn pools_that_are_known_need_no_proof() {
     let known = Users {
         reason: "select",
-        library: "runtime.selectgo",
+        innermost: "runtime.selectgo",
         call: "database/sql.(*DB).conn",
         gives_back: 0,
         ..POOL
@@ -239,7 +239,7 @@ fn pools_that_are_known_need_no_proof() {
 fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
     let lock = Users {
         reason: "sync.Mutex.Lock",
-        library: "sync.(*Mutex).Lock",
+        innermost: "sync.(*Mutex).Lock",
         away: 1,
         squares: 1,
         gives_back: 0,

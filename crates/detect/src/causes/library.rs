@@ -46,7 +46,7 @@ const OWN: [Own; 3] = [
 
 impl Case<'_> {
     /// The lock is the library's own, for what is seen of those that wait for it.
-    pub(super) fn librarys_own(&self, here: &str) -> Option<Cause> {
+    pub(super) fn of_the_language(&self, here: &str) -> Option<Cause> {
         let all: u64 = self.sites.iter().map(|s| s.wait_ns).sum();
         let own = OWN.iter().find(|own| {
             let inside = self.sites.iter().filter(|s| {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use convoy_profile::only_waits;
 use convoy_unwind::Unwinder;
 use iced_x86::{Code, Decoder, DecoderOptions};
 
@@ -26,13 +27,6 @@ const SENDER: [&str; 3] = [
     "runtime.selectnbrecv",
 ];
 
-/// Whether a function only makes waiting what it is: the runtime, its locks, and what is made of them in the standard library.
-pub(super) fn is_library_of_waits(function: &str) -> bool {
-    ["runtime.", "sync.", "internal/", "sync/"]
-        .iter()
-        .any(|prefix| function.starts_with(prefix))
-}
-
 /// The frame, counted from 1, from which on outwards the code of a stack lets others go on that wait for the same
 /// reason; 0 if none of the next ones does, or it is not to be seen in direct calls. `depth`: the frame that makes the call.
 pub(super) fn gives_back(reason: &str, pcs: &[u64], depth: usize, unwinder: &mut Unwinder) -> u32 {
@@ -51,7 +45,7 @@ pub(super) fn gives_back(reason: &str, pcs: &[u64], depth: usize, unwinder: &mut
         let Some(function) = begin(*pc, unwinder) else {
             return 0;
         };
-        let is_own = |name: &str| !is_library_of_waits(name);
+        let is_own = |name: &str| !only_waits(name);
         let name_is = |at: u64, is: &dyn Fn(&str) -> bool, unwinder: &mut Unwinder| {
             unwinder.function(at).is_some_and(|f| is(f.name))
         };

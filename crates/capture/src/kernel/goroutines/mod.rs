@@ -13,13 +13,13 @@ mod tally;
 mod tests;
 
 use convoy_profile::GoProgram;
-use rustix::time::{clock_gettime, ClockId};
 
 use self::look::{Look, Scratch};
 use self::program::{Program, Programs};
 use self::tally::Tally;
 use super::images::{Image, Images};
 use crate::clock::monotonic_ns;
+use crate::poll::cpu_time;
 
 /// Between two looks, on average. A random part of it makes them fall anywhere into what a program does again and again.
 const PERIOD_NS: u64 = 20_000_000;
@@ -92,14 +92,14 @@ impl Goroutines {
                 if now < watched.due_ns {
                     return;
                 }
-                let before = thread_ns();
+                let before = cpu_time();
                 let look = Look {
                     pid: image.pid,
                     program: &watched.program,
                     unwinder: &mut image.unwinder,
                 };
                 let looked = look.take(&mut self.scratch, &mut watched.tally);
-                watched.cost_ns += thread_ns().saturating_sub(before);
+                watched.cost_ns += cpu_time().saturating_sub(before).as_nanos() as u64;
                 self.random = xorshift(self.random);
                 let early = now + PERIOD_NS / 2 + self.random % PERIOD_NS;
                 let paid = watched.cost_ns.saturating_sub(BEGINNING_NS);
@@ -163,12 +163,6 @@ impl Known {
             }
         }
     }
-}
-
-/// CPU time of the calling thread.
-fn thread_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000) + time.tv_nsec as u64
 }
 
 fn xorshift(mut x: u64) -> u64 {

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use convoy_unwind::FileState;
 use object::{Object, ObjectSymbol, ReadCache};
 
 use super::dwarf;
@@ -41,15 +41,7 @@ pub(super) enum Kind {
 
 /// What was found out about files.
 #[derive(Debug, Default)]
-pub(super) struct Programs(HashMap<Key, (Kind, Option<Arc<File>>)>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    dev: u64,
-    inode: u64,
-    changed_ns: i64,
-    bytes: u64,
-}
+pub(super) struct Programs(HashMap<FileState, (Kind, Option<Arc<File>>)>);
 
 /// Where a running program has what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,13 +65,8 @@ impl Programs {
         let Ok(meta) = file.metadata() else {
             return Ok(None);
         };
-        let key = Key {
-            dev: meta.dev(),
-            inode: meta.ino(),
-            changed_ns: meta.mtime().wrapping_mul(1_000_000_000) + meta.mtime_nsec(),
-            bytes: meta.len(),
-        };
-        let (kind, file) = self.0.entry(key).or_insert_with(|| {
+        let state = FileState::of(&meta);
+        let (kind, file) = self.0.entry(state).or_insert_with(|| {
             let kind = Kind::of(&file);
             let is_go = matches!(kind, Kind::Go(_));
             (kind, is_go.then(|| Arc::new(file)))

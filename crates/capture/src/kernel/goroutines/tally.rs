@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use convoy_profile::{
-    bucket, GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, StackIx,
+    bucket, only_waits, GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, StackIx,
 };
 use convoy_unwind::Unwinder;
 
@@ -191,7 +191,7 @@ impl Tally {
         let pcs: Vec<u64> = unwinder.pcs(stack).collect();
         let depth = pcs.iter().position(|&pc| {
             let function = unwinder.function(pc.wrapping_sub(1));
-            function.is_some_and(|f| !calls::is_library_of_waits(f.name))
+            function.is_some_and(|f| !only_waits(f.name))
         })?;
         let pc = *pcs.get(depth)?;
         if let Some(&ix) = self.place_of.get(&(reason, pc)) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, Process, ProcessId, ThreadId};
+use convoy_model::{GroupId, ProcessId, ThreadId};
 
 use crate::view::View;
 
@@ -12,16 +12,15 @@ pub(super) struct Kinds(BTreeMap<ThreadId, GroupId>);
 
 impl Kinds {
     pub(super) fn of(view: &View) -> Self {
-        let mut first: BTreeMap<u32, GroupId> = BTreeMap::new();
-        let kind = |id: ThreadId| {
+        let mut first: BTreeMap<ProcessId, GroupId> = BTreeMap::new();
+        let mut kind = |id: ThreadId| {
             let role = view.role(id);
             let is_main = view.thread(id).is_some_and(|th| th.main);
-            match maker(view, view.process(id)).filter(|_| is_main) {
-                Some(maker) => *first.entry(maker.pid).or_insert(role),
+            match view.maker(view.process(id)).filter(|_| is_main) {
+                Some(maker) => *first.entry(maker).or_insert(role),
                 None => role,
             }
         };
-        let mut kind = kind;
         Self(view.threads.keys().map(|&id| (id, kind(id))).collect())
     }
 
@@ -33,12 +32,4 @@ impl Kinds {
     pub(super) fn members(&self, kind: GroupId) -> usize {
         self.0.values().filter(|of| **of == kind).count()
     }
-}
-
-/// Who made a process, if it runs the same program.
-pub(super) fn maker<'a>(view: &View<'a>, id: ProcessId) -> Option<&'a Process> {
-    let processes = &view.model.processes;
-    let process = processes.get(id.0 as usize)?;
-    let mut others = processes.iter();
-    others.find(|of| of.pid == process.ppid && of.program() == process.program())
 }

@@ -11,7 +11,7 @@ use convoy_model::{CallSamples, FunctionKey, GroupId, NameId, OffReason, ThreadI
 
 use super::place::{Cpu, Entering, Place, Time};
 use super::{Context, COLD, SAMPLES, SHARE, SMALL_BITS};
-use crate::gain::{goes_with_larger_pieces, Saving};
+use crate::gain::{goes_with_larger_pieces, Saving, COLD_NS};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence, time};
 use crate::view::View;
@@ -25,8 +25,6 @@ const AWAITED: f64 = 0.05;
 const UNKNOWN: f64 = 0.5;
 /// A read with a large buffer gets what there is: with larger messages it gets more, how much more nobody knows.
 const OF_LARGE_READS: f64 = 0.5;
-/// What a thread needs is in no cache right after a wait, nanoseconds; at most half of what it runs.
-const COLD_NS: f64 = 1_000.0;
 /// Share of the expected gain that is sure.
 const SURE: f64 = 0.2;
 /// Places that are told.
