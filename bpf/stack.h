@@ -13,8 +13,10 @@
 /* One stack in so many is copied although its place is known: what is below it may have changed. Of a thread of which
  * so many were copied, fewer are, and go on to tell the paths apart: each event counts for the latest one. */
 #define KNOWN_EVERY 8
+#define COPIED 128
+#define KNOWN_LESS_OFTEN 64
 #define COPIED_OFTEN 512
-#define KNOWN_SELDOM 64
+#define KNOWN_SELDOM 256
 /* One copy in so many looks anew where the stack ends. */
 #define LOOK_AGAIN_EVERY 256
 
@@ -61,8 +63,12 @@ static __always_inline bool is_known(const struct task *task, uint32_t key)
 /* Whether a stack of this place should be sent. The helper that draws numbers costs more than the rest. */
 static __always_inline bool wants_copy(struct task *task, uint32_t key)
 {
-	uint32_t every = task->copied < COPIED_OFTEN ? KNOWN_EVERY : KNOWN_SELDOM;
+	uint32_t every = KNOWN_SELDOM;
 
+	if (task->copied < COPIED)
+		every = KNOWN_EVERY;
+	else if (task->copied < COPIED_OFTEN)
+		every = KNOWN_LESS_OFTEN;
 	task->random = task->random * 1664525 + 1013904223;
 	return !is_known(task, key) || ((task->random >> 16) & (every - 1)) == 0;
 }

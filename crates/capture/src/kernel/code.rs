@@ -21,22 +21,27 @@ const MET: u8 = 3;
 
 /// How often instructions were met, after those that were looked into at once.
 #[derive(Debug, Default)]
-pub(super) struct Met(Map<u64, u8>);
+pub(super) struct Met {
+    /// Looks at once. Counted here and not by what came of them: of code that a program generates nothing is kept.
+    at_once: usize,
+    later: Map<u64, u8>,
+}
 
 impl Met {
-    /// A thread was found at `pc`, of which nothing is known yet, as of `known` others: whether that is worth looking into it.
-    pub(super) fn is_due(&mut self, known: usize, pc: u64) -> bool {
-        if known < AT_ONCE {
+    /// A thread was found at `pc`, of which nothing is known: whether that is worth looking into it.
+    pub(super) fn is_due(&mut self, pc: u64) -> bool {
+        if self.at_once < AT_ONCE {
+            self.at_once += 1;
             return true;
         }
-        let met = self.0.entry(pc).or_default();
+        let met = self.later.entry(pc).or_default();
         *met = met.saturating_add(1);
         *met >= MET
     }
 
-    /// How many.
+    /// How many were met later.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.later.len()
     }
 }
 
@@ -74,7 +79,7 @@ pub(crate) struct Code {
 impl Code {
     /// A thread was found at `pc`: whether that is worth a verdict now.
     pub(super) fn is_due(&mut self, pc: u64) -> bool {
-        self.verdicts.contains_key(&pc) || self.met.is_due(self.verdicts.len(), pc)
+        self.verdicts.contains_key(&pc) || self.met.is_due(pc)
     }
 
     /// The function of the instruction at `pc`; `None` outside of files and where they have no symbols.
@@ -135,6 +140,15 @@ mod tests {
     use convoy_spinloop::Why;
 
     use super::*;
+
+    #[test]
+    fn generated_code_is_looked_into_at_once_as_seldom_as_any() {
+        let mut code = Code::default();
+        let looks = (0..10 * AT_ONCE as u64)
+            .filter(|&pc| code.is_due(pc)) // and no verdict is kept
+            .count();
+        assert_eq!(looks, AT_ONCE);
+    }
 
     #[test]
     fn of_many_instructions_only_those_met_again_are_due() {

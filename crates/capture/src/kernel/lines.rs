@@ -225,7 +225,7 @@ impl Lines {
 impl Operands {
     /// Decodes; `spent` grows by the bytes that it took.
     fn look(&mut self, unwinder: &mut Unwinder, ip: u64, spent: &mut u64) -> Option<Around> {
-        if self.met.len() < KNOWN && !self.met.is_due(self.known.len(), ip) {
+        if self.met.len() < KNOWN && !self.met.is_due(ip) {
             return None;
         }
         if let Some((lo, hi)) = unwinder.function(ip).map(|f| (f.lo, f.hi)) {

@@ -16,8 +16,11 @@ const FRAMES: usize = 8;
 /// listening thread from listening. A thread that waits comes by again.
 const PER_SECOND: u32 = 2_000;
 
-/// Of code outside of files a verdict holds so long: it may be another loop by then.
+/// Of code outside of files a verdict holds so long: it may be another loop by then. One that is confirmed holds twice as
+/// long as before...
 const GENERATED_NS: u64 = 1_000_000_000;
+/// ... up to this.
+const CONFIRMED_NS: u64 = 32_000_000_000;
 
 /// A thread that was found on its processor.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +51,31 @@ pub(crate) struct Found {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged {
     at: Option<Spot>,
-    until_ns: u64,
+    from_ns: u64,
+    /// How long that holds.
+    for_ns: u64,
+}
+
+impl Judged {
+    /// What a stack is now, of which `before` was known; `in_file`: for good.
+    fn new(at: Option<Spot>, ts: u64, in_file: bool, before: Option<&Self>) -> Self {
+        let for_ns = match before {
+            _ if in_file => u64::MAX,
+            Some(before) if before.at.map(|s| s.ix) == at.map(|s| s.ix) => {
+                before.for_ns.saturating_mul(2).min(CONFIRMED_NS)
+            }
+            _ => GENERATED_NS,
+        };
+        Self {
+            at,
+            from_ns: ts,
+            for_ns,
+        }
+    }
+
+    fn holds(&self, ts: u64) -> bool {
+        ts.saturating_sub(self.from_ns) < self.for_ns
+    }
 }
 
 /// In a waiting loop.
@@ -121,7 +148,7 @@ impl Loops {
             return None;
         }
         let known = image.loops.get(&sample.stack);
-        if let Some(judged) = known.filter(|j| sample.ts < j.until_ns) {
+        if let Some(judged) = known.filter(|j| j.holds(sample.ts)) {
             return judged.at;
         }
         let pcs: Vec<u64> = image.unwinder.pcs(sample.stack).take(FRAMES).collect();
@@ -136,12 +163,9 @@ impl Loops {
             ix: self.place(found),
             tells,
         });
-        let until_ns = if in_file {
-            u64::MAX
-        } else {
-            sample.ts.saturating_add(GENERATED_NS)
-        };
-        image.loops.insert(sample.stack, Judged { at, until_ns });
+        let before = image.loops.get(&sample.stack);
+        let judged = Judged::new(at, sample.ts, in_file, before);
+        image.loops.insert(sample.stack, judged);
         at
     }
 
@@ -312,6 +336,26 @@ mod tests {
         assert_ne!(loops.place(found(0, 0x141, 0x150)), outer);
         assert_ne!(loops.place(found(1, 0x120, 0x128)), outer);
         assert_eq!(loops.into_inner().len(), 3);
+    }
+
+    #[test]
+    fn a_verdict_on_generated_code_holds_longer_once_confirmed() {
+        let spot = |ix| {
+            Some(Spot {
+                ix,
+                tells: Tells::Nothing,
+            })
+        };
+        let second = 1_000_000_000;
+        let first = Judged::new(spot(1), 5, false, None);
+        assert!(first.holds(5) && first.holds(4 + second) && !first.holds(5 + second));
+        let again = Judged::new(spot(1), 9, false, Some(&first));
+        assert!(again.holds(8 + 2 * second) && !again.holds(9 + 2 * second));
+        let last = (0..20).fold(again, |known, _| Judged::new(spot(1), 9, false, Some(&known)));
+        assert!(last.holds(8 + 32 * second) && !last.holds(9 + 32 * second));
+        let other = Judged::new(None, 9, false, Some(&last));
+        assert!(!other.holds(9 + second), "another loop by then");
+        assert!(Judged::new(None, 9, true, None).holds(u64::MAX));
     }
 
     #[test]
