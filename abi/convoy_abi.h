@@ -377,7 +377,7 @@ struct cv_object {
 	uint32_t kind;          /* enum cv_object_kind; written last */
 	cv_ref init_stack;      /* where it was initialised, 0 = statically or unknown */
 	uint32_t lives;         /* initialisations seen */
-	uint32_t attr;          /* mutex: type and protocol bits of __kind; barrier: count */
+	uint32_t attr;          /* mutex: type and protocol bits of __kind; barrier: count; semaphore: first value */
 	uint32_t waker_tid;     /* the latest release, signal, post or wake that found waiters */
 	cv_ref waker_stack;
 	uint64_t waker_ns;

@@ -37,6 +37,7 @@
  * so that reading it never calls into the loader (which may allocate). */
 extern __thread struct cv_thread *cv_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+#define CV_SEMS 8
 /* The agent's working state of a thread, in cv_thread.scratch. */
 struct cv_work {
 	int32_t countdown;    /* operations until the next sample; a signal handler may take it below 0 */
@@ -58,6 +59,7 @@ struct cv_work {
 	uint32_t spin_tries; /* since spin_last_ns */
 	uint32_t pair_count;  /* PAIR entries */
 	uint32_t index_full;  /* there was no memory for a larger index */
+	uint64_t sems[CV_SEMS]; /* semaphores that this thread takes, see cv_sem.c */
 	uint64_t cpu_base_ns, user_base_ns, sys_base_ns; /* of earlier lives of the record */
 	uint64_t vol_base, invol_base;
 	void *(*start)(void *);

@@ -252,6 +252,17 @@ void cv_hold_commit(struct cv_thread *t, uint64_t obj)
 	cv_leave(t);
 }
 
+void cv_hold_forget(struct cv_thread *t, uint64_t obj)
+{
+	for (uint32_t i = t->held_count; i-- > 0;) {
+		if (t->held[i].obj != obj || (t->held[i].flags & CV_HELD_WAIT_ONLY))
+			continue;
+		hold_give_up(t, &t->held[i]);
+		t->held_count--;
+		memmove(&t->held[i], &t->held[i + 1], (t->held_count - i) * sizeof(t->held[0]));
+	}
+}
+
 struct cv_entry *cv_sample(struct cv_thread *t, uint64_t obj, enum cv_op op)
 {
 	struct cv_entry *e;

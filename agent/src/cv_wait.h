@@ -59,6 +59,9 @@ bool cv_hold_release(struct cv_thread *t, uint64_t obj);
 /* obj has been released: record what was noted. */
 void cv_hold_commit(struct cv_thread *t, uint64_t obj);
 
+/* obj was released by somebody else, or is gone: of its hold only the wait before it is recorded. */
+void cv_hold_forget(struct cv_thread *t, uint64_t obj);
+
 /* DETAIL entry of the calling stack for a drawn sample; NULL if the tables are busy or full. Counts the
  * sample. */
 struct cv_entry *cv_sample(struct cv_thread *t, uint64_t obj, enum cv_op op);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{
-    GoProgram, GroupId, Model, NameId, ObjectId, OffCpu, OffReason, ProcessId, Sched, SchedThread,
-    SiteFrame, SiteId, SpinKind, Thread, ThreadId,
+    semaphores_used_as_locks, GoProgram, GroupId, Model, NameId, ObjectId, OffCpu, OffReason,
+    ProcessId, Sched, SchedThread, SiteFrame, SiteId, SpinKind, Thread, ThreadId,
 };
 
 use convoy_profile::ObjectKind;
@@ -55,6 +55,8 @@ pub(crate) struct View<'a> {
     /// CPU time without busy waiting.
     pub(crate) cpu_work: f64,
     pub(crate) sync: SyncSamples<'a>,
+    /// Semaphores that are used as locks.
+    pub(crate) token_locks: BTreeSet<ObjectId>,
 }
 
 impl<'a> View<'a> {
@@ -97,6 +99,7 @@ impl<'a> View<'a> {
             sched,
             t,
             roles,
+            token_locks: semaphores_used_as_locks(model),
             wall,
             cpus,
             threads: sched.threads.iter().map(|th| (th.thread, th)).collect(),

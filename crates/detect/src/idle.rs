@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{FutexOf, GroupId, ObjectId, OffReason, ThreadId, Use};
+use convoy_model::{tokens_are_given_back, FutexOf, GroupId, ObjectId, OffReason, ThreadId, Use};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::lock_rows::{add_hist, own_pairs, site_shares};
@@ -23,9 +23,6 @@ pub(crate) const SATURATED: f64 = 0.8;
 const DELAYED: f64 = 0.2;
 /// Share of the waits that threads of the waiter's own kind must have ended to speak of their affair.
 const OWN_SHARE: f64 = 0.6;
-/// Waits that make a pool of tokens: fewer are a start or an end.
-const POOL_WAITS: u64 = 20;
-
 /// Share of its own time, queues for locks and processors apart, that a thread sleeps that looks after something from
 /// time to time.
 const ASLEEP: f64 = 0.8;
@@ -244,7 +241,9 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
     // Of a C++ semaphore only the calls that wait or wake are seen: no balance can be drawn.
     let unbalanced_pool =
         object.futex_of == Some(FutexOf::CxxSemaphore) && wakers.own_share() >= OWN_SHARE;
-    if unbalanced_pool || is_pool(view, object.kind, uses) {
+    if unbalanced_pool
+        || (object.kind == ObjectKind::Sem && tokens_are_given_back(uses.iter().copied()))
+    {
         return (
             EventClass::Pool,
             "the threads that wait are the ones that post: a pool of tokens that is too small"
@@ -320,61 +319,5 @@ fn classify(view: &View, row: &EventRow, uses: &[&Use], wakers: &Wakers) -> (Eve
         )
     } else {
         (EventClass::Idle, format!("{name}, who ends these waits, was not held up and had time to spare: there was nothing to do"))
-    }
-}
-
-/// A semaphore whose threads take and give back tokens: the calls of each thread balance, and several had to wait again
-/// and again. One wait of one thread is for another's end: Python's threads hold such a semaphore while they live.
-fn is_pool(view: &View, kind: ObjectKind, uses: &[&Use]) -> bool {
-    if kind != ObjectKind::Sem {
-        return false;
-    }
-    let waiting = || {
-        uses.iter()
-            .filter(|u| view.role(u) == Some(Role::Wait) && u.waits > 0)
-    };
-    let waiters: BTreeSet<_> = waiting().map(|u| u.thread).collect();
-    let waited: u64 = waiting().map(|u| u.waits).sum();
-    if waiters.len() < 2 || waited < POOL_WAITS {
-        return false;
-    }
-    let mut calls: BTreeMap<usize, Balance> = BTreeMap::new();
-    for u in uses {
-        let Some(i) = view.thread(u.thread) else {
-            continue;
-        };
-        let c = calls.entry(i).or_default();
-        match view.role(u) {
-            Some(Role::Wait | Role::Try) => c.taken += u.calls.saturating_sub(u.failed),
-            Some(Role::Wake) => c.given += u.calls,
-            _ => {}
-        }
-        c.estimated |= u.estimated;
-    }
-    let all = calls.values().fold(Balance::default(), |sum, c| Balance {
-        taken: sum.taken + c.taken,
-        given: sum.given + c.given,
-        estimated: false,
-    });
-    let balanced = calls.values().filter(|c| c.holds());
-    let balanced: u64 = balanced.map(|c| c.taken).sum();
-    let users = calls.values().filter(|c| c.taken > 0).count();
-    users >= 2 && all.holds() && balanced * 10 >= all.taken * 9
-}
-
-/// Tokens that a thread took and gave back.
-#[derive(Default)]
-struct Balance {
-    taken: u64,
-    given: u64,
-    /// Some of it was not counted but drawn.
-    estimated: bool,
-}
-
-impl Balance {
-    /// Whether one is about the other: within a fifth, or a half of what is an estimate.
-    fn holds(&self) -> bool {
-        let (of, all) = if self.estimated { (1, 2) } else { (4, 5) };
-        self.taken > 0 && self.given * all >= self.taken * of && self.given * of <= self.taken * all
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_model::{FutexOf, Model, Object, ObjectId, ThreadId};
+use convoy_model::{semaphores_used_as_locks, FutexOf, Model, Object, ObjectId, ThreadId};
 use convoy_profile::{ObjectKind, Op};
 
 /// What a call does, as far as an analysis cares.
@@ -20,7 +20,7 @@ pub(crate) enum Role {
     Wake,
 }
 
-/// The role of an operation. A futex wait is an acquire or a wait: that depends on the object.
+/// The role of an operation. A wait at a futex or a semaphore is an acquire or a wait: that depends on the object.
 pub(crate) fn role(op: Op, lock: bool) -> Role {
     match op {
         Op::MutexLock
@@ -37,7 +37,7 @@ pub(crate) fn role(op: Op, lock: bool) -> Role {
         | Op::SpinTrylock
         | Op::SemTrywait
         | Op::OmpTrylock => Role::Try,
-        Op::FutexWait if lock => Role::Acquire,
+        Op::FutexWait | Op::SemWait | Op::SemTimedwait if lock => Role::Acquire,
         Op::CondWait
         | Op::CondTimedwait
         | Op::BarrierWait
@@ -74,12 +74,15 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Looks at the type of every object, and at the use of futex words whose code is not known.
+    /// Looks at the type of every object, and at the use of semaphores and of futex words whose code is not known.
     pub fn of(model: &Model) -> Self {
         let mut this = Self {
             lock: model.objects.iter().map(is_lock_by_type).collect(),
             guessed: BTreeSet::new(),
         };
+        for id in semaphores_used_as_locks(model) {
+            this.lock[id.0 as usize] = true;
+        }
         for id in unnamed_futexes_used_like_locks(model) {
             this.lock[id.0 as usize] = true;
             this.guessed.insert(id);

@@ -1,6 +1,7 @@
 //! Pools of tokens: semaphores whose threads take, use and give back.
 
 use convoy_model::finding::{Finding, Subject};
+use convoy_model::is_pythons_lock;
 
 use crate::causes::cause;
 use crate::gain::{predict, Change};
@@ -8,9 +9,6 @@ use crate::ops::Role;
 use crate::rows::{EventClass, EventRow};
 use crate::text::{count, duration, evidence, percent, place_of, plural};
 use crate::Context;
-
-/// Where CPython makes the locks of its programs: of semaphores, with one token.
-const PYTHONS_LOCK: &str = "PyThread_allocate_lock";
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     events
@@ -36,9 +34,7 @@ fn finding(cx: &Context, event: &EventRow) -> Finding {
     // What the tokens stand for may itself be scarce.
     change.sure = 0.2;
     let here = place_of(view, event.sites.first().map(|s| s.site));
-    let made = view.object(event.object).and_then(|of| of.init_site);
-    let made = made.and_then(|site| view.model.site(site));
-    let is_lock = made.is_some_and(|site| site.has_function(|name| name == PYTHONS_LOCK));
+    let is_lock = is_pythons_lock(view.model, event.object);
     let (lost, why, fix) = match is_lock {
         true => (
             "it",

@@ -123,6 +123,8 @@ pub struct Object {
     pub init_site: Option<SiteId>,
     /// The memory was used by this many objects in turn (0 = never initialised by a call).
     pub lives: u32,
+    /// Semaphores: the value that they began with, if they were initialised by a call, and always with the same.
+    pub tokens: Option<u32>,
     /// Futexes: what the code that waits on it is ("Rust Mutex", "C++ barrier", ...), `None` if not known.
     pub futex_of: Option<FutexOf>,
 }

@@ -93,6 +93,12 @@ impl ObjectSpec<'_> {
         self
     }
 
+    /// Of a semaphore: what it began with, if it was initialised by a call.
+    pub fn tokens(mut self, tokens: u32) -> Self {
+        self.object().attr = tokens;
+        self
+    }
+
     /// Initialised this many times.
     pub fn lives(mut self, lives: u32) -> Self {
         self.object().lives = lives;

@@ -351,7 +351,9 @@ mod tests {
         assert!(first.holds(5) && first.holds(4 + second) && !first.holds(5 + second));
         let again = Judged::new(spot(1), 9, false, Some(&first));
         assert!(again.holds(8 + 2 * second) && !again.holds(9 + 2 * second));
-        let last = (0..20).fold(again, |known, _| Judged::new(spot(1), 9, false, Some(&known)));
+        let last = (0..20).fold(again, |known, _| {
+            Judged::new(spot(1), 9, false, Some(&known))
+        });
         assert!(last.holds(8 + 32 * second) && !last.holds(9 + 32 * second));
         let other = Judged::new(None, 9, false, Some(&last));
         assert!(!other.holds(9 + second), "another loop by then");

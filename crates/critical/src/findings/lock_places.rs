@@ -89,16 +89,17 @@ pub(crate) fn lets_go(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool 
 /// Whether the object is a lock, and not something that threads meet or wait for work at.
 pub(crate) fn is_lock(view: &View, id: Option<ObjectId>) -> bool {
     let kind = view.object_kind(id);
-    kind.is_some_and(|kind| {
-        matches!(
-            kind,
-            ObjectKind::Mutex
-                | ObjectKind::RwLock
-                | ObjectKind::Spin
-                | ObjectKind::OmpLock
-                | ObjectKind::OmpCritical
-        )
-    })
+    id.is_some_and(|id| view.token_locks.contains(&id))
+        || kind.is_some_and(|kind| {
+            matches!(
+                kind,
+                ObjectKind::Mutex
+                    | ObjectKind::RwLock
+                    | ObjectKind::Spin
+                    | ObjectKind::OmpLock
+                    | ObjectKind::OmpCritical
+            )
+        })
 }
 
 fn sign_by_name(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> Option<Sign> {

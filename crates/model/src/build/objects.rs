@@ -43,6 +43,7 @@ impl Objects {
                 lives: records
                     .iter()
                     .fold(0u32, |sum, &ix| sum.saturating_add(lives(ix))),
+                tokens: first_tokens(process, &records),
                 ..Object::default()
             });
             this.records.push(best_record(process, &records));
@@ -96,6 +97,14 @@ impl Objects {
             ObjectId(objects.len() as u32 - 1)
         })
     }
+}
+
+/// What all initialisations of a semaphore began with; `None` for anything else, or if none was seen.
+fn first_tokens(process: &Process, records: &[ObjectIx]) -> Option<u32> {
+    let records = records.iter().map(|&ix| &process.objects[ix as usize]);
+    let mut began = records.filter(|record| record.kind == ObjectKind::Sem && record.lives > 0);
+    let first = began.next()?.attr;
+    began.all(|record| record.attr == first).then_some(first)
 }
 
 /// The kind of most lives; a known one rather than an unknown one.
