@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use convoy_detect::{analyze, Thresholds};
+use convoy_model::finding::Gain;
 use convoy_model::{Model, OffReason};
 use convoy_profile::Profile;
 use convoy_testkit::sched::{Schedule, Wait};
@@ -23,9 +24,14 @@ fn part(b: &mut ProfileBuilder, at: u32, begin: u64, life: u64, cpu: u64) -> u32
     part
 }
 
-fn has_straggler(profile: Profile) -> bool {
+fn straggler(profile: Profile) -> Option<Gain> {
     let analysis = analyze(&Model::build(profile), &Thresholds::default());
-    analysis.findings.iter().any(|f| f.id == "straggler")
+    let mut findings = analysis.findings.into_iter();
+    Some(findings.find(|f| f.id == "straggler")?.gain)
+}
+
+fn has_straggler(profile: Profile) -> bool {
+    straggler(profile).is_some()
 }
 
 /// Two threads on two CPUs that work for so many milliseconds each. Of the machine's time a hypervisor took so much.
@@ -52,16 +58,37 @@ fn equal_work_differs_by_chance_more_in_a_short_run() {
     assert!(is_straggler([20, 100], 0));
 }
 
-/// A hundred times two threads that work for 6 and 10 ms: chance would have it another way in some.
-#[test]
-fn what_is_uneven_again_and_again_is_not_by_chance() {
+/// So many times two threads that work for 6 and 10 ms of ten, one after another for a second.
+fn uneven(times: u64) -> Option<Gain> {
     let (mut b, at) = app(ms(1000));
-    for begin in (0..100).map(|i| ms(10 * i)) {
-        for work in [ms(6), ms(10)] {
+    let length = ms(1000) / times;
+    for begin in (0..times).map(|i| length * i) {
+        for work in [6, 10].map(|part| length / 10 * part) {
             part(&mut b, at, begin, work, work);
         }
     }
-    assert!(has_straggler(b.build()));
+    straggler(b.build())
+}
+
+/// Chance would have it another way in some of a hundred times.
+#[test]
+fn what_is_uneven_again_and_again_is_not_by_chance() {
+    assert!(uneven(100).is_some());
+}
+
+#[test]
+fn who_ends_last_once_is_no_promise() {
+    let (once, often) = (uneven(1).unwrap(), uneven(100).unwrap());
+    // Even work would take 8 of 10.
+    assert!(
+        (often.mid - 1.25).abs() < 0.01 && often.low > 1.05,
+        "{often:?}"
+    );
+    assert!(
+        (once.mid - 1.0 / 0.84).abs() < 0.01 && once.low == 1.0,
+        "{once:?}"
+    );
+    assert!((once.high - often.high).abs() < 0.01);
 }
 
 #[test]

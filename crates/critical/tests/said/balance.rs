@@ -106,6 +106,8 @@ fn a_pool_that_is_sent_home_when_the_last_one_is_done_was_uneven() {
     assert_eq!(f.id, "thread-imbalance");
     // Even work would take 1225 of 1800.
     assert!((f.gain.high - 1.46).abs() < 0.02, "{:?}", f.gain);
+    // It ended last once, and nobody knows whether it would again.
+    assert!(f.gain.mid > 1.2 && f.gain.low == 1.0, "{:?}", f.gain);
     assert_eq!(ids(&analysis(&pool([1800, 1700]))), [""; 0]);
     let one = analysis(&pool([1800, 20]));
     assert!(
