@@ -3,6 +3,7 @@
 //! what its tasks do, and one of an event loop should not block at all.
 
 mod awaited;
+mod directions;
 mod ends;
 mod kinds;
 mod runners;
@@ -13,14 +14,15 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
 use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
 
+use self::directions::Directions;
 use self::ends::{end, End, Ends};
 use self::kinds::Kinds;
-use self::runners::{blocks, runner, sends, Runner};
+use self::runners::{blocks, runner, Runner};
 use super::Context;
 use crate::gain::Saving;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
-use crate::view::View;
+use crate::view::{is_any_event, View};
 
 /// Calls of a thread that make a habit.
 const CALLS: u64 = 20;
@@ -40,6 +42,8 @@ const EXPECTED: f64 = 0.85;
 const QUEUED: f64 = 8.0;
 /// What a program expects that asks on its own account: whether it needs an answer for its next question is not known.
 const OF_A_CLIENT: f64 = 0.5;
+/// Waits for one of several descriptors from which on a thread that has no epoll serves others.
+const POLLS: f64 = 20.0;
 const METHOD: &str = "calls that block, overlapped with one another";
 
 /// What one thread does off the processors, nanoseconds.
@@ -55,9 +59,9 @@ struct Calls {
     /// Of the rest, outside of event loops; and of all, in tasks of those.
     slept: f64,
     in_loop: f64,
-    /// Samples of its code, and those in calls that send.
+    /// Samples of its code, and what those in calls that send or receive tell.
     samples: u64,
-    sends: u64,
+    directions: Directions,
     /// Waiting for work, for all that can be seen.
     idle: f64,
     sites: BTreeMap<SiteId, f64>,
@@ -88,6 +92,7 @@ impl Calls {
                     }
                 }
                 self.socket += ns;
+                self.directions.waits(view, off);
                 if task_of() == Some(Runner::Loop) {
                     self.in_loop += ns;
                 }
@@ -121,6 +126,11 @@ impl Calls {
             && self.idle <= IDLE * life
             && self.asks >= REQUESTS * self.socket
             && self.asked <= SERVED * self.socket
+    }
+
+    /// Whether it waits for what others send of their own accord.
+    fn only_receives(&self) -> bool {
+        2.0 * self.socket > self.blocked && self.directions.only_receives()
     }
 }
 
@@ -157,12 +167,17 @@ impl Pool {
             let process = view.model.processes.get(id.0 as usize);
             process.is_some_and(|process| process.listens)
         };
-        let serves = |off: &OffCpu| match off.reason {
-            OffReason::Socket => matches!(end(view, off), End::Listens | End::Asked),
-            OffReason::Poll => true,
-            _ => false,
+        let offs = || {
+            let of = |off: &&OffCpu| processes.contains(&view.process(off.thread));
+            view.sched.offs.iter().filter(of)
         };
-        let mut offs = view.sched.offs.iter();
+        let is_asked = |off: &OffCpu| {
+            off.reason == OffReason::Socket && matches!(end(view, off), End::Listens | End::Asked)
+        };
+        let polls = offs().filter(|off| off.reason == OffReason::Poll);
+        let polls: f64 = polls.map(|off| off.n as f64).sum();
+        // Whoever has a connection may wait with a time limit until it is there.
+        let serves = offs().any(|off| is_asked(off) || is_any_event(view.sched, off));
         let is_one = self
             .0
             .keys()
@@ -171,7 +186,21 @@ impl Pool {
             && self.0.len() == 1
             && !self.is_of_a_loop()
             && !processes.iter().any(listens)
-            && !offs.any(|off| processes.contains(&view.process(off.thread)) && serves(off))
+            && !(serves || polls >= POLLS)
+    }
+
+    /// What samples tell of all its threads.
+    fn directions(&self) -> Directions {
+        let mut all = Directions::default();
+        self.0.values().for_each(|calls| all += calls.directions);
+        all
+    }
+
+    /// Whether it may be such a client only in name: nothing shows that it asks for what it gets.
+    fn is_only_told(&self, view: &View) -> bool {
+        self.is_mostly(|calls| calls.socket)
+            && !self.directions().is_seen_to_ask()
+            && self.is_a_client(view)
     }
 
     /// Whether they are processes that one made to serve.
@@ -206,9 +235,10 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     for (slice, site) in view.model.samples() {
         if let Some(calls) = all.get_mut(&slice.thread) {
             calls.samples += slice.n;
-            calls.sends += slice.n * u64::from(site.is_some_and(sends));
+            calls.directions.add(site, slice.n);
         }
     }
+    all.retain(|_, calls| !calls.only_receives());
     let kinds = Kinds::of(view);
     // The pool that is waited for most: others may have their own.
     let mut pools: BTreeMap<GroupId, Pool> = BTreeMap::new();
@@ -220,7 +250,9 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
             .insert(id, calls);
     }
     // A pool with members to spare has threads enough.
-    pools.retain(|kind, members| 2 * members.0.len() > kinds.members(*kind));
+    pools.retain(|kind, members| {
+        2 * members.0.len() > kinds.members(*kind) && !members.is_only_told(view)
+    });
     let pools = pools
         .into_iter()
         .map(|(kind, members)| (members.awaited(view), kind, members));

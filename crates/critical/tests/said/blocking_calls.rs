@@ -64,19 +64,35 @@ fn who_serves_or_waits_for_work_has_threads_enough() {
     }
 }
 
-/// A process with one thread, an event loop, say, that calls another program between two events.
-#[test]
-fn one_thread_that_asks_all_the_time_could_ask_for_several() {
+/// A process with one thread that receives by this call for 12 of 15 ms, and is found in these calls between, each so many times of a
+/// hundred.
+fn one_thread(receives: &str, found: &[(&str, u64)]) -> Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
-    let (work, ask) = (p.site("answer", "a.c", 10), p.site("validate", "a.c", 20));
+    let work = p.site("answer", "a.c", 10);
+    let ask = stack(&mut p, &[receives, "validate"]);
     let mut s = Schedule::new();
     let socket = s.name("socket: tcp to port 7400");
+    let mut found = found
+        .iter()
+        .map(|(call, n)| (stack(&mut p, &[call, "validate"]), *n))
+        .collect::<Vec<_>>();
     for _ in 0..100 {
-        s.runs(0, work, ms(1));
-        s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(4));
+        let at = found.iter_mut().find(|(_, n)| *n > 0);
+        let at = at.map_or(work, |(at, n)| {
+            *n -= 1;
+            *at
+        });
+        s.runs(0, at, ms(3));
+        s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(12));
     }
-    let a = analysis(&model(p, s));
+    model(p, s)
+}
+
+/// An event loop, say, that calls another program between two events.
+#[test]
+fn one_thread_that_asks_all_the_time_could_ask_for_several() {
+    let a = analysis(&one_thread("recv", &[("send", 20)]));
     let f = only(&a);
     assert_eq!(f.id, "blocking-calls");
     assert!(
@@ -86,6 +102,52 @@ fn one_thread_that_asks_all_the_time_could_ask_for_several() {
         f.title
     );
     assert_eq!(f.gain.low, 1.0);
+}
+
+#[test]
+fn who_only_receives_asks_for_nothing() {
+    let said = |receives, found: &[_]| ids(&analysis(&one_thread(receives, found)));
+    assert_eq!(said("recv", &[]), [""; 0], "nothing shows that it asks");
+    // It prints what it receives: that goes to no socket.
+    assert_eq!(said("recv", &[("write", 20)]), [""; 0]);
+    assert_eq!(said("read", &[("write", 20)]), ["blocking-calls"]);
+    // A word of its own now and then.
+    assert_eq!(said("recv", &[("recv", 99), ("send", 1)]), [""; 0]);
+    assert_eq!(
+        said("recv", &[("recv", 95), ("send", 5)]),
+        ["blocking-calls"]
+    );
+}
+
+/// Main waits for two threads that receive.
+#[test]
+fn a_pool_that_only_receives_asks_for_nothing() {
+    let told = |calls: [&str; 2]| {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2);
+        let [even, odd] = calls.map(|call| stack(&mut p, &[call, "fetch"]));
+        let (receive, join) = (p.site("fetch", "a.c", 7), p.site("main", "a.c", 90));
+        let main = p.thread("app").cpu(1).id();
+        let threads: Vec<ThreadIx> = (0..2)
+            .map(|_| p.thread("w").start("work", "a.c", 9).cpu(1).id())
+            .collect();
+        let mut s = Schedule::new();
+        let socket = s.name("socket: tcp to port 7400");
+        for at in 0..100 {
+            for &t in &threads {
+                s.runs(t, if at % 2 == 0 { even } else { odd }, ms(1));
+                let wait = Wait::new(OffReason::Socket, receive).named(socket);
+                s.waits(t, wait, ms(4));
+            }
+        }
+        let wait = Wait::futex(join, 0x100).woken_by(threads[0], receive);
+        s.waits(main, wait, ms(500));
+        told(p, s)
+    };
+    assert_eq!(told(["recv", "recv"]), [""; 0]);
+    assert_eq!(told(["recv", "send"]), ["blocking-calls"]);
+    // Nothing is known of either.
+    assert_eq!(told(["parse", "parse"]), ["blocking-calls"]);
 }
 
 /// A stack of functions, the innermost first, some of which are Java's.
@@ -270,18 +332,18 @@ fn a_stream_that_is_handed_on_is_no_request() {
     assert!(!hands_on(false).contains(&"blocking-calls"));
 }
 
-/// A thread that asks for 4 of 5 ms, by connections of which the first `known` have a name; and the same at another place, if they do
-/// not.
+/// A thread that asks for 4 of 5 ms, by connections of which the first `known` have a name.
 fn short_connections(known: u64, listens: bool) -> Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
     let (work, ask) = (p.site("answer", "a.c", 10), p.site("validate", "a.c", 20));
+    let send = stack(&mut p, &["send", "validate"]);
     let mut s = Schedule::new();
     let named = s.name("socket: tcp to port 7400");
     let nameless = s.name("socket:");
     let at = s.name("socket: tcp port 80, listening");
     for i in 0..100 {
-        s.runs(0, work, ms(1));
+        s.runs(0, if i % 2 == 0 { work } else { send }, ms(1));
         let name = if i < known { named } else { nameless };
         s.waits(0, Wait::new(OffReason::Socket, ask).named(name), ms(4));
     }
@@ -310,6 +372,36 @@ fn more_is_expected_of_who_serves_than_of_a_client() {
     assert!(server.gain.mid > 2.5, "{:?}", server.gain);
     assert!(client.gain.mid < 2.0, "{:?}", client.gain);
     assert_eq!((server.gain.low, client.gain.low), (1.0, 1.0));
+}
+
+/// A program that asks and is found so often in `poll()`, or in epoll.
+#[test]
+fn who_waits_for_many_descriptors_serves() {
+    let gain = |polls: u64, events: bool| {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2);
+        let (send, ask) = (stack(&mut p, &["send", "ask"]), p.site("ask", "a.c", 20));
+        let poll = p.site("wait", "a.c", 30);
+        let mut s = Schedule::new();
+        let socket = s.name("socket: tcp to port 7400");
+        let any = s.name("anon_inode:[eventpoll]");
+        for i in 0..100 {
+            s.runs(0, send, ms(1));
+            s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(4));
+            if i < polls {
+                let wait = Wait::new(OffReason::Poll, poll);
+                s.waits(0, if events { wait.named(any) } else { wait }, us(100));
+            }
+        }
+        only(&analysis(&model(p, s))).gain.mid
+    };
+    let client = gain(0, false);
+    assert!(
+        (gain(2, false) - client).abs() < 0.01,
+        "one connection has a time limit"
+    );
+    assert!(gain(20, false) > 1.3 * client);
+    assert!(gain(2, true) > 1.3 * client);
 }
 
 /// Where connections arrive it waits for work.

@@ -42,7 +42,7 @@ impl Pool {
                 woken += wake.n as f64;
             }
         }
-        let sends = self.sum(|calls| calls.sends as f64);
+        let sends = self.directions().sends() as f64;
         let asks = sends >= SENDS.0 && sends >= SENDS.1 * self.sum(|calls| calls.samples as f64);
         if !sleeps && woken >= HANDED_ON * n && !asks {
             return 0.0;

@@ -2,7 +2,7 @@
 //! of threads that may. Where a thread blocks inside such a task, more work is at hand whenever the thread does not wait for
 //! some afterwards.
 
-use convoy_model::{bare, OffCpu, OffReason, Site};
+use convoy_model::{OffCpu, OffReason, Site};
 
 use super::super::tasks::{is_one, TAKES};
 use crate::view::View;
@@ -47,8 +47,6 @@ const RESULTS: [&str; 3] = [
 ];
 /// How a virtual machine sleeps: with a condition and a time limit.
 const SLEEPS: [&str; 2] = ["java.lang.Thread.sleep", "JVM_Sleep"];
-/// The C library's functions by which somebody asks.
-const SENDS: [&str; 6] = ["send", "sendto", "sendmsg", "sendmmsg", "write", "writev"];
 
 /// The innermost runner of the frames, the innermost of which is first; none if the thread waits there for a task.
 pub(super) fn runner(site: &Site) -> Option<Runner> {
@@ -92,10 +90,4 @@ pub(super) fn blocks(view: &View, off: &OffCpu) -> bool {
 /// Whether somebody waits there for the result of a task.
 pub(super) fn awaits_result(site: &Site) -> bool {
     site.frames.iter().any(|frame| is_one(frame, &RESULTS))
-}
-
-/// Whether the code sends something.
-pub(super) fn sends(site: &Site) -> bool {
-    let innermost = site.frames.first();
-    innermost.is_some_and(|frame| SENDS.contains(&bare(&frame.function)))
 }
