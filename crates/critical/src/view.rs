@@ -168,6 +168,16 @@ impl<'a> View<'a> {
         (self.cpus * self.wall - used).max(0.0)
     }
 
+    /// CPUs that other programs have on average.
+    pub(crate) fn others_cpus(&self) -> f64 {
+        (self.model.meta.others_ns as f64 / self.wall).min(self.cpus)
+    }
+
+    /// CPUs that other programs leave, on average; not less than the program had.
+    pub(crate) fn cpus_left(&self) -> f64 {
+        (self.cpus - self.others_cpus()).max(self.cpus_used())
+    }
+
     /// Who made a process, if it runs the same program.
     pub(crate) fn maker(&self, id: ProcessId) -> Option<ProcessId> {
         let processes = &self.model.processes;

@@ -5,6 +5,8 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{OffCpu, OffReason, Process, ProcessId, ThreadId};
 
+use super::lock_places::lets_go;
+use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
 use crate::hottest::hottest;
@@ -20,10 +22,15 @@ const HANDED_TASKS: f64 = 0.85;
 /// Part of the work that is expected to be divided among all processors, if it can be at all. Nine programs with a setting for it
 /// (compressors, encoders, sort) were 1.5 to 1.95 times as fast with two threads on two of them.
 const EXPECTED: f64 = 0.75;
-/// Interpreters have threads, but one at a time runs the program's code, and virtual machines always have some of their own.
-const INTERPRETERS: [&str; 8] = [
-    "python", "node", "ruby", "perl", "php", "lua", "java", "beam",
-];
+/// The same of a program that was never seen to have a second thread: that it can have some does not say that it can have them for this.
+const NEVER_SEEN: f64 = 0.5;
+/// Times that others wake the one for a task, and that it wakes others when it has done one (or taken one from a full queue): so many
+/// tasks are no chance, and may as well go to another one.
+const TASKS: (f64, f64) = (2.0, 20.0);
+/// Interpreters have threads, but one at a time runs the program's code.
+const INTERPRETERS: [&str; 5] = ["python", "ruby", "perl", "php", "lua"];
+/// Virtual machines always have threads of their own, and which one has a program's tasks is up to the program.
+const MACHINES: [&str; 6] = ["java", "node", "beam", "dotnet", "deno", "bun"];
 /// Of tasks that are handed to a process there usually are more: two programs were 1.97 and 2.04 times as fast with a second process.
 const OF_PROCESSES: f64 = 0.9;
 /// Share of its life that the first thread of who made a process waits for the end of that, if it has it do something and nothing else.
@@ -48,7 +55,10 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let ran = busiest.cpu_work_ns() as f64;
     let works = busiest.working_ns() as f64;
     let process = view.model.processes.get(view.process(id).0 as usize)?;
-    let interpreted = is_interpreter(process);
+    if is_one_of(process, &MACHINES) {
+        return None;
+    }
+    let interpreted = is_one_of(process, &INTERPRETERS);
     let alone = if interpreted { HANDED_TASKS } else { ALONE };
     let is_alone = ran >= alone * view.cpu_work && works >= BUSY * view.wall;
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
@@ -58,7 +68,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         true => processes(view, id, process),
         false => threads(view, id, process),
     }?;
-    let most = works * (1.0 - 1.0 / view.cpus);
+    let most = works * (1.0 - 1.0 / view.cpus_left()).max(0.0);
     let saving = Saving {
         expected: more.expected * most,
         most,
@@ -69,10 +79,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         id: "too-few-threads",
         subject: Subject::Run,
         title: format!(
-            "{} does all the work, {} of the run: the others of {:.0} CPUs have nothing to do",
+            "{} does all the work, {} of the run, on one of {:.0} CPUs{}",
             view.group_name(view.role(id)),
             percent(share),
-            view.cpus
+            view.cpus,
+            of_others(view)
         ),
         evidence: vec![
             evidence(
@@ -93,18 +104,30 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     })
 }
 
-/// The code calls for what makes threads.
+/// It is given tasks, or is the only thread of a program that calls for what makes them.
 fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
-    if !process.makes_threads {
-        return None;
-    }
+    let alone = view.of_process(view.process(id)).count() == 1;
+    let (expected, seen) = match alone {
+        true if process.makes_threads => (
+            NEVER_SEEN,
+            format!(
+                "{} can have more threads: its code calls for what makes them",
+                process.name
+            ),
+        ),
+        false if is_handed_tasks(view, id) => (
+            EXPECTED,
+            "other threads hand it tasks, one after another".into(),
+        ),
+        _ => return None,
+    };
     let place = match hottest(view, |slice| slice.thread == id) {
         Some(of) => format!("the work at {}", view.place(Some(of.site))),
         None => "its work".into(),
     };
     Some(More {
-        expected: EXPECTED,
-        seen: format!("{} can have more threads: its code calls for what makes them", process.name),
+        expected,
+        seen,
         why: "one thread cannot use more than one CPU",
         fix: format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
         caveat: "whether its work can be divided is not known",
@@ -139,7 +162,21 @@ fn is_given_work(view: &View, process: ProcessId) -> bool {
     longest.fold(0.0, f64::max) < FOR_ITS_END
 }
 
-fn is_interpreter(process: &Process) -> bool {
-    let mut names = INTERPRETERS.iter();
-    names.any(|name| process.name.starts_with(name))
+/// Whether other threads of its process wake a thread for tasks, and are woken when it has done some; of locks that is no sign.
+fn is_handed_tasks(view: &View, id: ThreadId) -> bool {
+    let process = view.process(id);
+    let (mut given, mut done) = (0.0, 0.0);
+    for (wake, off, waker, site) in view.sched.ended_by_threads() {
+        let own = view.process(off.thread) == process && view.process(waker) == process;
+        if !own || off.thread == waker || lets_go(view, off, site) {
+            continue;
+        }
+        given += if off.thread == id { wake.n as f64 } else { 0.0 };
+        done += if waker == id { wake.n as f64 } else { 0.0 };
+    }
+    given >= TASKS.0 && done >= TASKS.1
+}
+
+fn is_one_of(process: &Process, names: &[&str]) -> bool {
+    names.iter().any(|name| process.name.starts_with(name))
 }

@@ -16,6 +16,8 @@ use crate::view::View;
 const ALL_BUSY: f64 = 0.9;
 /// Threads that could run wait for this share of their active time.
 const DELAYED: f64 = 0.3;
+/// CPUs that other programs have, from which on it is said.
+const OTHERS: f64 = 0.1;
 /// More work can be spread over more threads; whether it scales is not known.
 const EXPECTED: f64 = 0.5;
 
@@ -30,7 +32,7 @@ fn too_few(cx: &Context) -> Option<Finding> {
     if !view.cpus.is_finite() || threads > view.cpus - 1.0 || p.working_mean < ALL_BUSY * threads {
         return None;
     }
-    let most = view.wall * (1.0 - threads / view.cpus);
+    let most = view.wall * (1.0 - threads / view.cpus_left()).max(0.0);
     let saving = Saving {
         expected: EXPECTED * most,
         most,
@@ -41,9 +43,10 @@ fn too_few(cx: &Context) -> Option<Finding> {
         id: "too-few-threads",
         subject: Subject::Run,
         title: format!(
-            "{} are at work all the time, on a machine with {:.0} CPUs for them",
+            "{} are at work all the time, on a machine with {:.0} CPUs for them{}",
             plural(view.workers_at_once, "thread"),
-            view.cpus
+            view.cpus,
+            of_others(view)
         ),
         evidence: vec![evidence(
             "working_mean",
@@ -64,6 +67,14 @@ fn too_few(cx: &Context) -> Option<Finding> {
         share_of_thread_time: 1.0,
         caveats: vec!["whether the work scales to more threads is not known".into()],
     })
+}
+
+/// What of the CPUs is not to be had.
+pub(super) fn of_others(view: &View) -> String {
+    match view.others_cpus() {
+        had if had < OTHERS => String::new(),
+        had => format!(", of which other programs have {had:.1}"),
+    }
 }
 
 /// More threads than CPUs that take turns, woken by one another.

@@ -1,4 +1,4 @@
-//! thread-imbalance, too-many-threads, too-few-threads.
+//! thread-imbalance, too-many-threads, and pools that are too small.
 
 use convoy_model::finding::Subject;
 use convoy_model::{Model, OffReason, SpinKind};
@@ -236,63 +236,6 @@ fn apart(work_ms: [u64; 2]) -> Model {
         s.process(rank as u32).runs(0, work, ms(w));
     }
     model(p, s)
-}
-
-fn busy(threads: usize, cpus: u32) -> Model {
-    busy_program("app", threads, cpus, false)
-}
-
-/// Whether it makes threads is what its code calls for.
-fn busy_program(name: &str, threads: usize, cpus: u32, makes_threads: bool) -> Model {
-    let mut p = ProfileBuilder::new(name);
-    p.cpus(cpus).raw().makes_threads = makes_threads;
-    let work = p.site("work", "a.c", 10);
-    let mut s = Schedule::new();
-    for _ in 0..threads {
-        let t = p.thread("w").cpu(1).id();
-        s.runs(t, work, ms(1000));
-    }
-    model(p, s)
-}
-
-#[test]
-fn threads_that_leave_cpus_idle_are_too_few() {
-    let a = analysis(&busy(2, 8));
-    let f = only(&a);
-    assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
-    assert!((f.gain.high - 4.0).abs() < 0.01);
-    assert_eq!(f.gain.low, 1.0);
-    assert_eq!(ids(&analysis(&busy(8, 8))), [""; 0]);
-}
-
-#[test]
-fn one_thread_is_not_judged() {
-    let a = analysis(&busy(1, 8));
-    assert_eq!(ids(&a), [""; 0]);
-    assert!(
-        a.verdict.starts_with("One thread at a time did the work")
-            && a.verdict.contains("100 % of it is in work()"),
-        "{}",
-        a.verdict
-    );
-}
-
-#[test]
-fn one_thread_of_a_program_that_can_have_more_is_too_few() {
-    let a = analysis(&busy_program("xz", 1, 2, true));
-    let f = only(&a);
-    assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
-    assert!(f.causes[0].fix.contains("work()"), "{:?}", f.causes);
-    // Three quarters of half the run, at most half of it; nothing is promised.
-    assert!((f.gain.mid - 1.6).abs() < 0.01, "{:?}", f.gain);
-    assert!((f.gain.high - 2.0).abs() < 0.01, "{:?}", f.gain);
-    assert_eq!(f.gain.low, 1.0);
-    // In an interpreter one thread at a time runs, and one CPU is no more than one thread can use.
-    assert_eq!(
-        ids(&analysis(&busy_program("python3.11", 1, 2, true))),
-        [""; 0]
-    );
-    assert_eq!(ids(&analysis(&busy_program("xz", 1, 1, true))), [""; 0]);
 }
 
 #[test]
@@ -544,28 +487,4 @@ fn threads_that_have_nothing_to_do_are_not_uneven() {
     let uneven = |model: &Model| ids(&analysis(model)).contains(&"thread-imbalance");
     assert!(!uneven(&queues(60, false)), "there is no more to hand out");
     assert!(!uneven(&queues(10, true)), "the others have another job");
-}
-
-/// One process of an interpreter works, and the one that made it waits like this.
-fn one_worker_process(program: &str, wait: OffReason) -> Vec<&'static str> {
-    let mut p = ProfileBuilder::new(program);
-    p.cpus(2);
-    let join = p.site("wait", "a.c", 10);
-    let mut s = Schedule::new();
-    s.waits(0, Wait::new(wait, join), ms(500));
-    p.process(program);
-    let work = p.site("eval", "a.c", 20);
-    s.process(1).runs(0, work, ms(500));
-    ids(&analysis(&model(p, s)))
-}
-
-#[test]
-fn one_process_of_an_interpreter_that_does_all_tasks_could_be_several() {
-    assert_eq!(
-        one_worker_process("python3.11", OffReason::Futex),
-        ["too-few-threads"]
-    );
-    // It was made for one thing, or is no interpreter.
-    assert_eq!(one_worker_process("python3.11", OffReason::Child), [""; 0]);
-    assert_eq!(one_worker_process("app", OffReason::Futex), [""; 0]);
 }

@@ -7,6 +7,7 @@ mod blocking_calls;
 mod both;
 mod bounds;
 mod collector;
+mod few_threads;
 mod frequent;
 mod goroutines;
 mod hand_overs;
