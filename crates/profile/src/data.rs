@@ -174,7 +174,8 @@ pub struct Process {
     pub without_agent: bool,
     /// It has a socket at which connections arrive, its own or one of who made it: it serves others.
     pub listens: bool,
-    /// Code that ran is of a file that asks for what makes threads (`pthread_create`, OpenMP): the program can have more of them.
+    /// The executable asks for what makes threads (`pthread_create`, OpenMP), or a library that ran for work in threads: the program
+    /// can have more of them.
     pub makes_threads: bool,
 }
 

@@ -100,8 +100,8 @@ impl<'a> Image<'a> {
         Some(self.elf.elf_dynamic_symbol_table()).filter(|t| !t.is_empty())
     }
 
-    /// Whether it asks other files for one of these functions.
-    pub(crate) fn imports(&self, names: &[&str]) -> bool {
+    /// Whether it asks other files for a function with such a name.
+    pub(crate) fn imports(&self, is_one: impl Fn(&str) -> bool) -> bool {
         let Some(table) = self.dynsym() else {
             return false;
         };
@@ -109,7 +109,7 @@ impl<'a> Image<'a> {
             .iter()
             .filter(|symbol| symbol.is_undefined(LittleEndian));
         let mut asked = asked.filter_map(|symbol| table.symbol_name(LittleEndian, symbol).ok());
-        asked.any(|name| names.iter().any(|wanted| wanted.as_bytes() == name))
+        asked.any(|name| std::str::from_utf8(name).is_ok_and(&is_one))
     }
 
     /// Whether DWARF is in this very file.

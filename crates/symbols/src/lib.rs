@@ -27,6 +27,7 @@ mod sections;
 mod shorten;
 mod starts;
 mod table;
+mod threads;
 mod vdso;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +43,7 @@ pub use shorten::shorten;
 pub use starts::is_generic_start;
 
 use module::{has_closure, Job, Named};
+use threads::Threads;
 
 /// Names every frame of `process`, the variables of its objects, and says for every module where
 /// the names came from.
@@ -55,6 +57,7 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
     for module in &mut process.modules {
         module.symbols = "none: no address in it was recorded".into();
     }
+    let (mut program, mut libraries_do) = (Threads::default(), false);
     for (job, named) in jobs.iter().zip(named) {
         stats.debug_bytes += named.debug_bytes;
         for (frame, symbol) in job.frames.iter().zip(named.frames) {
@@ -68,9 +71,14 @@ pub fn resolve(process: &mut Process, options: &Options) -> Stats {
         for (object, symbol) in job.objects.iter().zip(named.objects) {
             process.objects[object.ix].symbol = symbol;
         }
-        process.modules[job.ix].symbols = named.source;
-        process.makes_threads |= named.makes_threads;
+        let module = &mut process.modules[job.ix];
+        module.symbols = named.source;
+        match module.path == process.exe {
+            true => program = named.threads,
+            false => libraries_do |= named.threads.makes,
+        }
     }
+    process.makes_threads |= program.may_be_several(libraries_do);
     called_as::name(process, options);
     let untold = |row: &FunctionStart| {
         let symbol = process.frames.get(row.frame as usize).map(|f| &f.symbol);

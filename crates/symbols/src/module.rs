@@ -12,6 +12,7 @@ use crate::gopclntab::GoTable;
 use crate::locate::{self, Files, Found};
 use crate::low_level_locks;
 use crate::table::{cover, Hit, Want};
+use crate::threads::Threads;
 use crate::Options;
 
 /// What to look up: an address in the module's own numbering, and whose it is.
@@ -22,14 +23,6 @@ pub(crate) struct Query {
     address: u64,
     want: Want,
 }
-
-/// What a program that makes threads imports one of: POSIX, C, OpenMP (GCC's and LLVM's).
-const MAKE_THREADS: [&str; 4] = [
-    "pthread_create",
-    "thrd_create",
-    "GOMP_parallel",
-    "__kmpc_fork_call",
-];
 
 /// All addresses of one module.
 #[derive(Debug)]
@@ -54,8 +47,8 @@ pub(crate) struct Named {
     /// For [`Module::symbols`].
     pub(crate) source: String,
     pub(crate) debug_bytes: u64,
-    /// The file asks for what makes threads, and is no part of a language.
-    pub(crate) makes_threads: bool,
+    /// What the file asks for, if it is no part of a language.
+    pub(crate) threads: Threads,
 }
 
 impl Job {
@@ -104,7 +97,7 @@ impl Job {
             objects: vec![None; self.objects.len()],
             source: format!("none: {why}"),
             debug_bytes: 0,
-            makes_threads: false,
+            threads: Threads::default(),
         }
     }
 
@@ -168,9 +161,12 @@ impl Job {
                 })
             })
             .collect();
-        let makes_threads = files.own.as_ref().is_ok_and(|own| {
-            !is_of_a_language(locate::plain_path(&self.module)) && own.image.imports(&MAKE_THREADS)
-        });
+        let threads = match &files.own {
+            Ok(own) if !is_of_a_language(locate::plain_path(&self.module)) => {
+                Threads::of(&own.image)
+            }
+            _ => Threads::default(),
+        };
         let debug_bytes = match &dwarf {
             Lines::Read(dwarf) => dwarf.bytes(),
             _ => 0,
@@ -181,7 +177,7 @@ impl Job {
             objects,
             source,
             debug_bytes,
-            makes_threads,
+            threads,
         }
     }
 
