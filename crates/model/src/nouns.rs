@@ -125,6 +125,8 @@ pub struct Object {
     pub lives: u32,
     /// Semaphores: the value that they began with, if they were initialised by a call, and always with the same.
     pub tokens: Option<u32>,
+    /// Not all of them were of one kind: which one a word belonged to at a time is not known.
+    pub several_kinds: bool,
     /// Futexes: what the code that waits on it is ("Rust Mutex", "C++ barrier", ...), `None` if not known.
     pub futex_of: Option<FutexOf>,
 }

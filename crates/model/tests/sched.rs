@@ -2,8 +2,8 @@
 
 use convoy_model::{Model, ObjectId, OffReason, ThreadId, Waker};
 use convoy_profile::{
-    Bins, Doing, FunctionStart, Interval, Lane, OffCpu, Sched, Slice, SpinLoop, ThreadRef,
-    Timeline, Wake,
+    Bins, Doing, FunctionStart, Interval, Lane, ObjectKind, OffCpu, Sched, Slice, SpinLoop,
+    ThreadRef, Timeline, Wake,
 };
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
@@ -29,6 +29,34 @@ fn a_futex_word_belongs_to_the_object_around_it() {
     let offs = model.sched.unwrap().offs;
     let objects: Vec<_> = offs.iter().map(|off| off.object).collect();
     assert_eq!(objects, [Some(ObjectId(0)), None, None]);
+}
+
+/// Memory in which there was a lock, and so many times something of this kind as well.
+#[test]
+fn a_word_in_memory_that_was_two_things_belongs_to_neither() {
+    let object = |kind: ObjectKind, lives: u32| {
+        let mut p = ProfileBuilder::new("app");
+        let lock = p.mutex("lock");
+        let objects = &mut p.raw().objects;
+        let other = convoy_profile::Object {
+            kind,
+            lives,
+            ..objects[lock as usize].clone()
+        };
+        let addr = other.addr;
+        objects.push(other);
+        let site = p.site("work", "a.c", 1);
+        let mut s = Schedule::new();
+        s.waits(0, Wait::futex(site, addr), ms(1));
+        let mut profile = p.build();
+        s.put_into(&mut profile);
+        Model::build(profile).sched.unwrap().offs[0].object
+    };
+    assert_eq!(object(ObjectKind::Mutex, 1), Some(ObjectId(0)));
+    assert_eq!(object(ObjectKind::Unknown, 1), Some(ObjectId(0)));
+    assert_eq!(object(ObjectKind::Futex, 1), Some(ObjectId(0)));
+    assert_eq!(object(ObjectKind::Cond, 0), None);
+    assert_eq!(object(ObjectKind::RwLock, 9), None);
 }
 
 #[test]

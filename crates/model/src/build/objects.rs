@@ -36,10 +36,12 @@ impl Objects {
                 this.ids[ix as usize] = object_id;
             }
             let lives = |ix: ObjectIx| process.objects[ix as usize].lives;
+            let kinds = kinds(process, &records);
             objects.push(Object {
                 process: id,
                 addr,
-                kind: main_kind(process, &records),
+                several_kinds: are_several(&kinds),
+                kind: main_kind(kinds),
                 lives: records
                     .iter()
                     .fold(0u32, |sum, &ix| sum.saturating_add(lives(ix))),
@@ -107,8 +109,8 @@ fn first_tokens(process: &Process, records: &[ObjectIx]) -> Option<u32> {
     began.all(|record| record.attr == first).then_some(first)
 }
 
-/// The kind of most lives; a known one rather than an unknown one.
-fn main_kind(process: &Process, records: &[ObjectIx]) -> ObjectKind {
+/// The known kinds of an address's objects, and how many lives each had.
+fn kinds(process: &Process, records: &[ObjectIx]) -> BTreeMap<ObjectKind, u64> {
     let mut kinds: BTreeMap<ObjectKind, u64> = BTreeMap::new();
     for &ix in records {
         let object = &process.objects[ix as usize];
@@ -117,12 +119,23 @@ fn main_kind(process: &Process, records: &[ObjectIx]) -> ObjectKind {
             *kinds.entry(object.kind).or_default() += u64::from(object.lives.max(1));
         }
     }
+    kinds
+}
+
+/// The kind of most lives; a known one rather than an unknown one.
+fn main_kind(kinds: BTreeMap<ObjectKind, u64>) -> ObjectKind {
     // `rev`: of equals, `max_by_key` takes the last one, and the order is to be that of the enum.
     kinds
         .into_iter()
         .rev()
         .max_by_key(|&(_, lives)| lives)
         .map_or(ObjectKind::Unknown, |(k, _)| k)
+}
+
+/// Whether memory was freed and became something else. Any object may be made of a futex, and no thread is where its handle points to.
+fn are_several(kinds: &BTreeMap<ObjectKind, u64>) -> bool {
+    let own = |kind: &&ObjectKind| !matches!(kind, ObjectKind::Futex | ObjectKind::Thread);
+    kinds.keys().filter(own).count() > 1
 }
 
 fn best_record(process: &Process, records: &[ObjectIx]) -> Option<ObjectIx> {
