@@ -33,6 +33,10 @@ const ONE_AT_A_TIME: f64 = 1.1;
 const PARALLEL: f64 = 0.1;
 /// Share of a phase of which nothing is known but the wait for a message that it ended in, if that is what it is told by.
 const BETWEEN_MESSAGES: f64 = 0.5;
+/// Threads that wait for the answers of who does one request at a time, from which on it could do several.
+const ASKERS: usize = 2;
+/// Share of the time of that for which such a thread waits.
+const ASKS: f64 = 0.01;
 /// Places that are named as evidence.
 const PLACES: usize = 3;
 const METHOD: &str =
@@ -265,6 +269,8 @@ impl Phase<'_> {
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
         let serves = self.is_between_messages();
+        // Whoever asks alone, and waits for the answer, has nothing more to ask meanwhile, as far as can be seen.
+        let asked_by_one = serves && cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
         // What else its wait is for, several at a time may do meanwhile: only the processors limit that.
         let perhaps = match serves {
             true => perhaps.max(unused),
@@ -272,10 +278,10 @@ impl Phase<'_> {
         };
         let saving = Saving {
             expected: most
-                * if collector {
-                    COLLECTOR_EXPECTED
-                } else {
-                    EXPECTED
+                * match (asked_by_one, collector) {
+                    (true, _) => 0.0,
+                    (_, true) => COLLECTOR_EXPECTED,
+                    _ => EXPECTED,
                 },
             most: most.max(perhaps),
             sure: 0.0,

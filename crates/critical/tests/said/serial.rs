@@ -1,7 +1,7 @@
 //! serial-code, limiting-stage.
 
 use convoy_critical::merge;
-use convoy_model::finding::Subject;
+use convoy_model::finding::{Finding, Subject};
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
@@ -144,33 +144,42 @@ fn a_server_with_one_request_at_a_time_has_nothing_to_fix() {
     assert_eq!(ids(&a), [""; 0]);
 }
 
-/// A session and a proxy that ask and answer in turns, too short for samples; each waits for the other's messages.
-#[test]
-fn what_is_done_between_two_messages_is_not_the_function_that_waits_for_them() {
+/// A session and so many proxies that ask and answer in turns, too short for samples; each waits for the other's messages.
+fn session(proxies: usize) -> Vec<Finding> {
     let mut p = ProfileBuilder::new("proxy");
     p.cpus(2);
     let (read, events) = (p.site("read_row", "db.c", 3), p.site("loop", "proxy.c", 9));
     let start = |name: &str| (format!("{name}_main"), format!("{name}.c"));
-    let [session, proxy] = ["db", "proxy"].map(|name| {
+    let mut thread = |name| {
         let (function, file) = start(name);
         p.thread(name).start(&function, &file, 1).cpu(1).id()
-    });
+    };
+    let session = thread("db");
+    let proxies: Vec<_> = (0..proxies).map(|_| thread("proxy")).collect();
     let mut s = Schedule::new();
-    for _ in 0..500 {
+    for turn in 0..500 {
         let wait = |at, waker, by| Wait::new(OffReason::Poll, at).woken_by(waker, by);
+        let asks = proxies[turn % proxies.len()];
         s.runs_until(session, read, us(120));
-        s.waits(session, wait(read, proxy, events), us(80));
-        s.waits(proxy, wait(events, session, read), us(120));
-        s.runs_until(proxy, events, us(80));
+        s.waits(session, wait(read, asks, events), us(80));
+        for &proxy in &proxies {
+            s.waits(proxy, wait(events, session, read), us(120));
+            if proxy == asks {
+                s.runs_until(proxy, events, us(80));
+            } else {
+                s.waits(proxy, Wait::new(OffReason::Poll, events), us(80));
+            }
+        }
     }
-    let a = analysis(&model(p, s));
-    let told: Vec<_> = a
-        .findings
-        .iter()
-        .filter(|f| f.id == "serial-code")
-        .collect();
+    analysis(&model(p, s)).findings
+}
+
+#[test]
+fn what_is_done_between_two_messages_is_not_the_function_that_waits_for_them() {
+    let found = session(2);
+    let told: Vec<_> = found.iter().filter(|f| f.id == "serial-code").collect();
     let [one] = told.as_slice() else {
-        panic!("once: {:#?}", a.findings);
+        panic!("once: {found:#?}");
     };
     assert!(
         one.title
@@ -182,6 +191,18 @@ fn what_is_done_between_two_messages_is_not_the_function_that_waits_for_them() {
     assert!(!one.causes[0].fix.contains("read_row"));
     // With more sessions only the processors limit.
     assert!((one.gain.high - 2.0).abs() < 0.05, "{:?}", one.gain);
+}
+
+#[test]
+fn who_asks_alone_and_waits_for_the_answer_may_have_nothing_more_to_ask() {
+    let gain = |proxies| {
+        let found = session(proxies);
+        let mut serial = found.into_iter().filter(|f| f.id == "serial-code");
+        serial.next().map(|f| (f.gain.mid, f.gain.high))
+    };
+    let (one, two) = (gain(1).unwrap(), gain(2).unwrap());
+    assert!(one.0 == 1.0 && (one.1 - 2.0).abs() < 0.05, "{one:?}");
+    assert!(two.0 > 1.05, "{two:?}");
 }
 
 /// Three stages; the middle one takes `slow` ms an item, the others 2.
