@@ -51,6 +51,7 @@ use crate::subject;
 use crate::text::evidence;
 use crate::view::View;
 use crate::waited_for::WaitedFor;
+use crate::worth;
 
 /// What all findings are made from.
 pub(crate) struct Context<'a> {
@@ -279,7 +280,8 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
     found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));
     let written = cx.written_through.all();
     found.extend(written.filter_map(|of| of.finding(cx)));
-    if found.is_empty() {
+    // What the report dismisses explains nothing.
+    if !found.iter().any(|f| worth(f, cx.view.t)) {
         found.extend(one_thread::finding(cx));
     }
     found
