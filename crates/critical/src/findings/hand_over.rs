@@ -240,6 +240,13 @@ impl Late {
     }
 }
 
+/// The run without what no thread had anything to do: a server waits for requests then, however many pieces they are made of. Who is
+/// woken by another thread has something to do.
+fn at_work(view: &View) -> f64 {
+    let nobody = view.sched.working.first().copied().unwrap_or(0);
+    (view.wall - nobody as f64).max(0.0)
+}
+
 impl Samples {
     /// How most of it is passed on.
     fn how(&self) -> How {
@@ -253,11 +260,11 @@ impl Samples {
         rows.map(|th| th.running_ns as f64).sum()
     }
 
-    /// Wall time that goes with this CPU time. The processors are as busy as before with what is left; or, if only goroutines or tasks
-    /// wait for one another, those that are late get busy as well, unless one goroutine has more to do.
+    /// Wall time that goes with this CPU time. While some thread is at work the processors are as busy as before with what is left; or, if
+    /// only goroutines or tasks wait for one another, those that are late get busy as well, unless one goroutine has more to do.
     fn saved(&self, view: &View, late: Option<Late>, kinds: &Kinds, cpu: f64) -> f64 {
         let running = self.running(view);
-        let as_before = view.wall * cpu / view.cpu_work.max(running);
+        let as_before = at_work(view) * cpu / view.cpu_work.max(running);
         let Some(late) = late else {
             return as_before;
         };
@@ -305,7 +312,7 @@ impl Samples {
         let at_most = (cpu + perhaps.max(besides)).min(running);
         let saving = Saving {
             expected: self.saved(view, late, kinds, expected),
-            most: view.wall,
+            most: of_channels.map_or_else(|| at_work(view), |_| view.wall),
             sure: SURE,
             cpu: (expected, at_most + warmer(at_most)),
         };

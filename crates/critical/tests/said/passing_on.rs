@@ -18,13 +18,22 @@ fn samples(stacks: &[(&[&str], u64)]) -> Option<Finding> {
 }
 
 fn samples_in(file: &str, stacks: &[(&[&str], u64)]) -> Option<Finding> {
+    requests(file, stacks, 0)
+}
+
+/// The same, if they come in from elsewhere after so long.
+fn requests(file: &str, stacks: &[(&[&str], u64)], idle_ms: u64) -> Option<Finding> {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
     let [c, openmp] = ["libc.so.6", "libgomp.so.1"].map(|library| p.module(library));
     let ids = workers(&mut p, 2);
+    let poll = p.site("next_request", "app.rs", 9);
     let mut s = Schedule::new();
     for &t in &ids {
         for _ in 0..20 {
+            if idle_ms > 0 {
+                s.waits(t, Wait::new(OffReason::Poll, poll), ms(idle_ms));
+            }
             for (functions, n) in stacks {
                 let frames = functions.iter().map(|f| match *f {
                     "malloc" | "printf" | "pthread_cond_signal" => p.frame_in(c, f, "", 0),
@@ -77,6 +86,16 @@ fn tasks_of_small_pieces_are_told_with_where_they_are_made() {
     let f = samples(&[(WORK, 10), (SPAWN, 4), (RUN, 2), (SEEK, 4)]).expect("told");
     assert!((f.gain.mid - 1.0 / 0.584).abs() < 0.01, "{:?}", f.gain);
     assert!((f.gain.high - 1.0 / 0.425).abs() < 0.03, "{:?}", f.gain);
+}
+
+#[test]
+fn who_waits_for_requests_gains_no_more_than_their_work_takes() {
+    let told = |idle| requests("app.rs", &[(SPAWN, 10), (RUN, 5), (WORK, 5)], idle);
+    let (busy, idle) = (told(0).unwrap().gain, told(60).unwrap().gain);
+    assert!(busy.mid > 2.0, "{busy:?}");
+    // A quarter of the run is work.
+    assert!(idle.mid < 4.0 / 3.0 && idle.high < 1.34, "{idle:?}");
+    assert!(told(1000).is_none());
 }
 
 #[test]
