@@ -12,6 +12,7 @@ use convoy_model::{
     CallSamples, FunctionKey, GroupId, NameId, ObjectId, OffReason, ProcessId, ThreadId,
 };
 
+pub(super) use self::place::bytes;
 use self::place::{Cpu, Entering, Lock, Place, Time};
 use super::Context;
 use crate::gain::Saving;

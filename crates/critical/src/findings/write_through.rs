@@ -2,12 +2,16 @@
 //! of them most of it goes, and not only the waits: what the calls run, and the other calls of a commit. Where it is much data
 //! that is written each time, it does not go, but the program need not wait for it.
 
+mod amount;
+mod repeated;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{Doing, OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
+use convoy_model::{OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
 
+use self::amount::Amount;
 use super::blocked::Blocked;
 use super::io;
 use super::Context;
@@ -19,17 +23,8 @@ use crate::view::View;
 
 /// Of what commits take, the part that goes with larger ones: five in one.
 const EXPECTED: f64 = 0.8;
-/// Of what writing much data takes, the part that can be overlapped with work.
+/// Of what writing much data takes, the part that can be overlapped with work; and that goes where it may be much.
 const OVERLAPPED: f64 = 0.5;
-/// Waits that are a habit: fewer are a checkpoint, or the end. One call has several.
-const WAITS: u64 = 20;
-/// As few as that must be long together, nanoseconds, or they are many.
-const LONG_NS: f64 = 100e6;
-const MANY: u64 = 200;
-/// Things that a thread does between the first and the last of them, if it is not one call for a large file.
-const BETWEEN: usize = 3;
-/// Calls that write so many bytes, 2 to this, or more move data: however few calls write them through, the disk has as much to do.
-const BULK_BITS: u8 = 17;
 /// Samples of the threads from which on a share of them means something.
 const SAMPLES: f64 = 30.0;
 /// Share of the run that is worth a word.
@@ -60,8 +55,8 @@ pub(crate) struct WriteThrough {
     all_n: u64,
     all_ns: f64,
     cpu: CallCpu,
-    /// Much data each time.
-    is_bulk: bool,
+    /// How much it is each time.
+    amount: Amount,
     saving: Saving,
     /// Share of the run in it.
     share: f64,
@@ -136,8 +131,11 @@ fn by_program(
         of.sync.add(cx, id, off);
         add(&mut of.sync_meanwhile, meanwhile(off));
     }
-    let is_enough = |sync: &Blocked| sync.n >= MANY || sync.n >= WAITS && sync.sum >= LONG_NS;
-    found.retain(|_, of| is_enough(&of.sync) && is_repeated(view, &of.sync));
+    found.retain(|_, of| {
+        let commits = repeated::commits(view, &of.sync);
+        of.amount = Amount::of(view, &of.sync, commits.unwrap_or(0));
+        commits.is_some()
+    });
     for (id, off) in offs() {
         let of = found.get_mut(&program(off));
         if let Some(of) = of.filter(|of| of.sync.in_it.contains_key(&off.thread)) {
@@ -145,67 +143,10 @@ fn by_program(
         }
     }
     for of in found.values_mut() {
-        of.is_bulk = is_bulk(view, &of.sync);
-        of.cpu = CallCpu::of(cx, &of.threads(), of.is_bulk);
+        of.cpu = CallCpu::of(cx, &of.threads(), of.amount);
         (of.saving, of.share) = of.computed(cx);
     }
     found
-}
-
-/// Whether a thread does something else between such waits: one call for a large file has many of them as well.
-fn is_repeated(view: &View, sync: &Blocked) -> bool {
-    // What was too much to be kept as it was is no single call.
-    let Some(timeline) = view
-        .sched
-        .timeline
-        .as_ref()
-        .filter(|t| t.merged_below_ns == 0)
-    else {
-        return true;
-    };
-    let sites: BTreeSet<SiteId> = sync.sites.keys().copied().collect();
-    let is_sync = |ix: u32| {
-        let off = view.sched.offs.get(ix as usize);
-        off.is_some_and(|off| off.reason == OffReason::Sync)
-    };
-    let is_other = |doing: &Doing| match doing {
-        Doing::Running(Some(ix)) => {
-            let slice = view.sched.slices.get(*ix as usize);
-            slice.is_some_and(|s| s.site.is_some_and(|site| !sites.contains(&site)))
-        }
-        Doing::Waiting(Some(ix)) => !is_sync(*ix),
-        _ => false,
-    };
-    let lanes = timeline.lanes.iter();
-    let between = lanes
-        .filter(|lane| sync.in_it.contains_key(&lane.thread))
-        .map(|lane| {
-            let is_in_it =
-                |doing: &Doing| matches!(doing, Doing::Waiting(Some(ix)) if is_sync(*ix));
-            let doing: Vec<&Doing> = lane.intervals.iter().map(|i| &i.doing).collect();
-            let first = doing.iter().position(|doing| is_in_it(doing));
-            let last = doing.iter().rposition(|doing| is_in_it(doing));
-            let range = first.unwrap_or(0)..last.unwrap_or(0);
-            doing[range].iter().filter(|doing| is_other(doing)).count()
-        });
-    between.sum::<usize>() >= BETWEEN
-}
-
-/// Whether most of what these files are written is in large pieces.
-fn is_bulk(view: &View, sync: &Blocked) -> bool {
-    let rows = view.sched.writes.iter().filter(|row| {
-        let same_file = row.name.is_some_and(|name| sync.names.contains_key(&name));
-        !row.reads && same_file && sync.in_it.contains_key(&row.thread)
-    });
-    let (all, large) = rows.fold((0, 0), |(all, large), row| {
-        let n_large = if row.size_class >= BULK_BITS {
-            row.n
-        } else {
-            0
-        };
-        (all + row.n, large + n_large)
-    });
-    2 * large > all
 }
 
 /// Whether somebody waits for a file who does not read: what is written, and files that are made and deleted, are for the commit.
@@ -222,7 +163,7 @@ fn is_of_a_commit(off: &OffCpu) -> bool {
 
 impl CallCpu {
     /// By samples; nothing where there are too few.
-    fn of(cx: &Context, threads: &BTreeSet<ThreadId>, is_bulk: bool) -> Self {
+    fn of(cx: &Context, threads: &BTreeSet<ThreadId>, amount: Amount) -> Self {
         let view = cx.view;
         let to_files = view.sched.writes.iter().filter(|row| {
             let name = view.file_name(row.name);
@@ -252,9 +193,9 @@ impl CallCpu {
         Self {
             sync: sync / n,
             // A thread may write more than what it commits.
-            all: match is_bulk {
-                true => (sync + others) / n,
-                false => (sync + others.min(sync)) / n,
+            all: match amount {
+                Amount::Much => (sync + others) / n,
+                Amount::Little | Amount::Unknown => (sync + others.min(sync)) / n,
             },
             // No call, no luck.
             most: match sync + others > 0.0 {
@@ -266,6 +207,10 @@ impl CallCpu {
 }
 
 impl WriteThrough {
+    fn is_much(&self) -> bool {
+        self.amount == Amount::Much
+    }
+
     fn threads(&self) -> BTreeSet<ThreadId> {
         self.sync.in_it.keys().copied().collect()
     }
@@ -295,7 +240,7 @@ impl WriteThrough {
 
     /// What goes with larger commits; nothing where it is much data that is written.
     pub(crate) fn saving(&self) -> Option<Saving> {
-        (!self.is_bulk).then_some(self.saving)
+        (!self.is_much()).then_some(self.saving)
     }
 
     /// Whether most of what is waited for is at these places.
@@ -321,7 +266,7 @@ impl WriteThrough {
             files >= SHARE * view.wall && idle <= IDLE * view.life(id)
         };
         view.workers_at_once < 2
-            && !self.is_bulk
+            && !self.is_much()
             && self
                 .threads()
                 .into_iter()
@@ -330,7 +275,7 @@ impl WriteThrough {
 
     fn is_critical(&self, cx: &Context) -> bool {
         // One thread alone has nothing to overlap it with.
-        let goes = !self.is_bulk || cx.view.workers_at_once > 1;
+        let goes = !self.is_much() || cx.view.workers_at_once > 1;
         self.is_alone(cx.view) || (goes && self.sync.on_the_critical_path(cx))
     }
 
@@ -364,7 +309,7 @@ impl WriteThrough {
         let (n, n_all) = (self.sync.n as f64, self.all_n as f64);
         let sync = of_waits(&self.sync_meanwhile);
         let all = of_waits(&self.all_meanwhile);
-        let waits_of_commits = match self.is_bulk {
+        let waits_of_commits = match self.is_much() {
             true => all,
             false => all.min(2.0 * sync),
         };
@@ -379,12 +324,17 @@ impl WriteThrough {
         let with_cold = (self.cpu.most + cold / running.max(1.0)).min(1.0);
         let most = of_waits(&self.with_retries(view)) + of_cm(n_all, with_cold);
         let most = most.max(each(self.all_ns, waited, n_all, with_cold));
-        let part = if self.is_bulk { OVERLAPPED } else { EXPECTED };
+        let (part, goes) = match self.amount {
+            Amount::Little => (EXPECTED, gains),
+            Amount::Unknown => (OVERLAPPED, gains),
+            // The disk is as long at it, and whoever writes behind; the rest of the run passes meanwhile.
+            Amount::Much => (OVERLAPPED, gains.min(view.wall - gains).max(0.0)),
+        };
         let saving = Saving {
-            expected: part * gains.min(view.wall),
+            expected: part * goes.min(view.wall),
             most: most.min(view.wall),
             sure: 0.0,
-            cpu: match self.is_bulk {
+            cpu: match self.is_much() {
                 true => (0.0, 0.0),
                 false => (part * self.cpu.all * running, with_cold * running),
             },
@@ -441,18 +391,26 @@ impl WriteThrough {
             undecided: String::new(),
             gain: self.saving.gain(view, METHOD, "the disk, and what is left to be written"),
             share_of_thread_time: self.share,
-            caveats: vec![match self.is_bulk {
-                true => "I/O can be overlapped, but it does not go away: the expected gain assumes half of it".into(),
-                false => LOST.into(),
-            }],
+            caveats: self.caveats(),
         })
     }
 
+    fn caveats(&self) -> Vec<String> {
+        const MUCH: &str = "I/O can be overlapped, but it does not go away: the expected gain assumes half of what fits beside the rest of the run";
+        const UNKNOWN: &str = "how much is written each time is not known: if it is much, the disk needs the time in however few calls";
+        let of = match self.amount {
+            Amount::Little => vec![LOST],
+            Amount::Unknown => vec![LOST, UNKNOWN],
+            Amount::Much => vec![MUCH],
+        };
+        of.into_iter().map(str::to_owned).collect()
+    }
+
     fn cause(&self, place: &str) -> Cause {
-        match self.is_bulk {
+        match self.is_much() {
             true => cause(
                 "blocking-io",
-                "threads wait for one that writes much data through to the disk (fsync)",
+                "threads wait for one that writes much data through to the disk (fsync), whose throughput is the limit",
                 format!("write behind at {place}: a thread of its own that writes and syncs a copy while the others go on"),
             ),
             false => cause(

@@ -226,8 +226,9 @@ fn a_few_of_them_are_a_checkpoint() {
     assert_eq!(few(40), ["blocking-io"]);
 }
 
-/// Threads wait at the end of each step for the main thread, which writes its result: so many bits at a time.
-fn steps(size_class: u8) -> Model {
+/// Threads wait at the end of each step for the main thread, which writes its result: so many bits at a time, in calls that were
+/// sampled so often.
+fn steps(size_class: u8, n: u64) -> Model {
     let mut db = Db::new();
     db.p.cpus(4);
     let write = db.p.site("save", "step.c", 30);
@@ -253,27 +254,27 @@ fn steps(size_class: u8) -> Model {
         name: Some(file),
         size_class,
         reads: false,
-        n: 60,
+        n,
     }];
     Model::build(profile)
 }
 
 #[test]
 fn much_data_is_written_behind_not_less_often() {
-    let blocking = |size_class| {
-        let a = analysis(&steps(size_class));
+    let blocking = |size_class, n| {
+        let a = analysis(&steps(size_class, n));
         let mut found = a.findings.into_iter().filter(|f| f.id == "blocking-io");
         let first: Finding = found.next().expect("found");
         assert!(found.next().is_none(), "once");
         first
     };
-    let (little, much) = (blocking(9), blocking(22));
+    let (little, much) = (blocking(9, 1), blocking(22, 60));
     assert!(little.causes[0].fix.contains("one fsync for several"));
     assert!(much.causes[0].fix.contains("write behind"), "{much:?}");
-    // Of 15 ms 9, overlapped with work; or 6 of them, the other waits of a commit included, and five commits in one.
+    // Of 15 ms 9, overlapped with the 6 of the others; or 6 of them, the other waits of a commit included, and five commits in one.
     let gain = |f: &Finding| f.gain.clone();
     assert!(
-        (much.gain.mid - 15.0 / 10.5).abs() < 0.02,
+        (much.gain.mid - 15.0 / 12.0).abs() < 0.02,
         "{:?}",
         gain(&much)
     );
@@ -287,6 +288,16 @@ fn much_data_is_written_behind_not_less_often() {
         "{:?}",
         gain(&much)
     );
+    // Each commit of 1 MB in lines: three milliseconds of calls.
+    let lines = blocking(9, 60);
+    assert!(lines.causes[0].fix.contains("write behind"), "{lines:?}");
+    assert_eq!(lines.gain.mid, much.gain.mid);
+    // A few samples may be luck.
+    let unknown = blocking(13, 3);
+    assert!(unknown.causes[0].fix.contains("one fsync for several"));
+    assert!(unknown.caveats[1].contains("not known"), "{unknown:?}");
+    assert!((unknown.gain.mid - 15.0 / 12.0).abs() < 0.02, "{unknown:?}");
+    assert_eq!(unknown.gain.high, little.gain.high);
 }
 
 #[test]

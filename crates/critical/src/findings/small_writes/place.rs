@@ -89,7 +89,7 @@ impl Place {
 }
 
 /// In the middle of what has so many bits.
-fn bytes(size_class: u8) -> f64 {
+pub(in crate::findings) fn bytes(size_class: u8) -> f64 {
     0.75 * f64::from(size_class).exp2()
 }
 
