@@ -14,6 +14,7 @@ mod lanes;
 mod levels;
 mod lines;
 mod merge;
+mod programs;
 mod roles;
 mod rows;
 mod short_cpus;

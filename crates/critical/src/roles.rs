@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{GroupId, Model, OffReason, ProcessId, Sched};
 
+use crate::programs::is_launcher;
+
 /// Roles of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
@@ -62,36 +64,6 @@ const RUNS: f64 = 0.2;
 /// A process that waits for children for this share of the time in which it has some does not do their work.
 const LETS_WORK: f64 = 0.8;
 
-/// Programs that start others: launchers of MPI and of batch systems, shells, wrappers of one command.
-const LAUNCHERS: [&str; 26] = [
-    "mpirun",
-    "mpiexec",
-    "orterun",
-    "orted",
-    "prterun",
-    "prted",
-    "prte",
-    "hydra_pmi_proxy",
-    "hydra_bstrap_proxy",
-    "srun",
-    "slurmstepd",
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "busybox",
-    "env",
-    "time",
-    "timeout",
-    "nice",
-    "ionice",
-    "taskset",
-    "numactl",
-    "setsid",
-    "stdbuf",
-    "sudo",
-];
-
 impl Roles {
     pub(crate) fn of(model: &Model, sched: &Sched) -> Self {
         let goes = |function: &str| GO.iter().any(|name| function.starts_with(name));
@@ -128,8 +100,7 @@ impl Roles {
             if of.clone().any(|wait| wait.waited >= LETS_WORK * span) {
                 this.parents.insert(id);
             }
-            let name = process.name.split('.').next().unwrap_or_default();
-            if LAUNCHERS.contains(&name) || of.clone().any(Wait::is_all) {
+            if is_launcher(process) || of.clone().any(Wait::is_all) {
                 this.helpers.insert(id);
             }
         }

@@ -15,6 +15,7 @@ use convoy_model::{
 use super::thread_count::Turns;
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
+use crate::programs::is_openmp;
 use crate::rows::LoopRow;
 use crate::short_cpus::{loss, Loss};
 use crate::text::{cause, evidence};
@@ -345,9 +346,9 @@ fn fix(view: &View, spin: &SpinLoop, place: &str) -> String {
 
 /// Whether threads wait there for the others of their team, or for the next parallel region.
 fn is_of_openmp(spin: &SpinLoop) -> bool {
-    const LIBRARIES: [&str; 3] = ["libgomp", "libomp", "libiomp"];
-    let module = spin.frames.first().map_or("", |frame| &frame.module);
-    LIBRARIES.iter().any(|library| module.starts_with(library))
+    spin.frames
+        .first()
+        .is_some_and(|frame| is_openmp(&frame.module))
 }
 
 fn why(spin: &SpinLoop) -> &'static str {

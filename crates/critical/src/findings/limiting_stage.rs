@@ -9,6 +9,7 @@ use convoy_profile::ObjectKind;
 
 use super::Context;
 use crate::gain::Saving;
+use crate::programs::is_openmp;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -141,12 +142,10 @@ fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
 /// Whether a thread of an OpenMP team waits for the others: they meet, and hand nothing over.
 pub(super) fn is_team(view: &View, off: &OffCpu) -> bool {
     let site = off.site.and_then(|id| view.model.site(id));
-    let team = |module: &str| {
-        ["libgomp", "libomp", "libiomp"]
-            .iter()
-            .any(|lib| module.starts_with(lib))
-    };
-    site.is_some_and(|site| site.frames.iter().take(4).any(|frame| team(&frame.module)))
+    site.is_some_and(|site| {
+        let mut innermost = site.frames.iter().take(4);
+        innermost.any(|frame| is_openmp(&frame.module))
+    })
 }
 
 fn finding(

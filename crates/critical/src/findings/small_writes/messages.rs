@@ -12,6 +12,7 @@ use convoy_model::{CallSamples, FunctionKey, GroupId, NameId, OffReason, ThreadI
 use super::place::{Cpu, Entering, Place, Time};
 use super::{Context, COLD, SAMPLES, SHARE, SMALL_BITS};
 use crate::gain::{goes_with_larger_pieces, Saving, COLD_NS};
+use crate::programs;
 use crate::tables::paths::most;
 use crate::text::{cause, evidence, time};
 use crate::view::View;
@@ -47,7 +48,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<GroupId>, Finding)> {
     let flow = Flow::of(view);
     let parts = parts(view, &cpu).into_iter();
     let parts: Vec<Part> = parts
-        .filter(|part| !is_shell(view, part.thread) && !flow.asks(view, part.thread))
+        .filter(|part| !is_script(view, part.thread) && !flow.asks(view, part.thread))
         .collect();
     let sends = |part: &Part| !part.large && !part.place.reads;
     let senders: BTreeSet<ThreadId> = parts
@@ -110,10 +111,9 @@ fn is_stream(view: &View, name: Option<NameId>) -> bool {
 }
 
 /// What a script writes is a line for each command that it runs, and a shell gathers nothing.
-fn is_shell(view: &View, id: ThreadId) -> bool {
-    const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "busybox"];
+fn is_script(view: &View, id: ThreadId) -> bool {
     let process = view.model.processes.get(view.process(id).0 as usize);
-    process.is_some_and(|process| SHELLS.contains(&process.name.as_str()))
+    process.is_some_and(programs::is_shell)
 }
 
 /// Who waits for whom at pipes and sockets.
