@@ -1,7 +1,7 @@
 //! How much is written through at a time. Of a little, the disk's answer is what takes time, and one for several commits saves most
 //! of it. Much takes as long in however few calls: the disk's throughput is the limit.
 
-use convoy_model::{OffId, OffReason};
+use convoy_model::{NameId, OffId, OffReason};
 
 use super::super::blocked::Blocked;
 use super::super::small_writes::bytes;
@@ -40,12 +40,14 @@ impl Amount {
             bytes * period / (CALL_NS + BYTE_NS * bytes)
         };
         // Where no file has a name, it may be any.
-        let same_file = |name| match name {
-            Some(name) => sync.names.is_empty() || sync.names.contains_key(&name),
-            None => true,
+        let same_file = |id: NameId| match sync.names.is_empty() {
+            true => view
+                .file_name(Some(id))
+                .is_none_or(|of| of.starts_with('/')),
+            false => sync.names.contains_key(&id),
         };
         let rows = view.sched.writes.iter().filter(|row| {
-            !row.reads && same_file(row.name) && sync.in_it.contains_key(&row.thread)
+            !row.reads && row.name.is_none_or(same_file) && sync.in_it.contains_key(&row.thread)
         });
         let (mut n, mut large, mut written) = (0, 0, 0.0);
         for row in rows {
