@@ -29,8 +29,10 @@ const ELSEWHERE: f64 = 0.5;
 const RUNS: f64 = 0.3;
 /// They do so in the function that got it or in one that called it, this often for each that has it.
 const INSIDE: f64 = 0.5;
-/// As many have what a channel has room for, within this share of that or one.
-const TOKENS: f64 = 0.3;
+/// As many have what a channel has room for nearly always when somebody waits: within half a goroutine, or this share of it or one
+/// more, as who has given it back may be at something else.
+const AWAY: f64 = 0.5;
+const MORE: f64 = 0.3;
 /// The standard deviation of how many do not wait, as a share of that, beside half a goroutine: a queue has now more at work
 /// and now fewer, a pool that somebody waits for is always empty.
 const STEADY: f64 = 0.25;
@@ -205,8 +207,9 @@ impl<'a> Crowd<'a> {
     /// As many do not wait as the channel has room for.
     fn has_tokens(&self) -> bool {
         let room = self.place.capacity as f64;
-        let inside = self.inside >= INSIDE * room;
-        room >= 1.0 && (self.away - room).abs() <= (TOKENS * room).max(1.0) && inside
+        let most = room + (MORE * room).max(1.0);
+        let exhausted = self.away >= room - AWAY && self.away <= most && self.is_steady();
+        room >= 1.0 && exhausted && self.inside >= INSIDE * room
     }
 
     /// Those who do not wait are in the function that lets others go on.

@@ -220,6 +220,16 @@ fn a_channel_with_as_many_tokens_as_have_one_is_a_pool() {
             ..tokens
         };
         assert!(said(buffer).findings.is_empty(), "a queue that is full");
+        let left = Users {
+            capacity: 3,
+            ..tokens
+        };
+        assert!(said(left).findings.is_empty(), "one is to be had");
+        let now_and_then = Users {
+            squares: 8,
+            ..tokens
+        };
+        assert!(said(now_and_then).findings.is_empty(), "none, or four");
     }
 }
 
