@@ -4,7 +4,7 @@
 
 mod awaited;
 mod directions;
-mod ends;
+pub(super) mod ends;
 mod kinds;
 mod runners;
 
@@ -257,7 +257,7 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
         .into_iter()
         .map(|(kind, members)| (members.awaited(view), kind, members));
     let (waited, kind, pool) = pools.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    if waited < AWAITED * view.wall {
+    if waited < AWAITED * view.wall || cx.nobody_asks {
         return None;
     }
     let roles: BTreeSet<GroupId> = pool.0.keys().map(|id| view.role(*id)).collect();

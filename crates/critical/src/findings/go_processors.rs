@@ -7,6 +7,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{bucket_floor, GoProgram, GoState, GroupId};
 
+use super::goroutine_pool::are_idle;
 use super::Context;
 use crate::gain::Saving;
 use crate::text::{cause, evidence};
@@ -25,7 +26,8 @@ const SURE: f64 = 0.4;
 
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let found = view.go_programs().filter_map(|program| {
+    let asked = |program: &&GoProgram| !cx.nobody_asks && !are_idle(view, program.process);
+    let found = view.go_programs().filter(asked).filter_map(|program| {
         let finding = finding(view, program)?;
         let threads = view.of_process(program.process);
         let groups: BTreeSet<GroupId> = threads.map(|th| view.role(th.thread)).collect();
@@ -85,7 +87,7 @@ fn finding(view: &View, program: &GoProgram) -> Option<Finding> {
     }
     Some(Finding {
         id: "kept-off-cpus",
-        subject: Subject::Run,
+        subject: Subject::Processes(vec![program.process]),
         title: format!(
             "goroutines that could run share {} of Go's (GOMAXPROCS) on {:.0} CPUs",
             plural(procs as usize, "processor"),

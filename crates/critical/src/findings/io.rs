@@ -53,7 +53,7 @@ fn finding(cx: &Context, reason: OffReason, blocked: &Blocked) -> Option<Finding
         sure: 0.0,
         cpu: (0.0, blocked.cpu),
     };
-    if saving.bound(view) < view.t.gain_mid || !blocked.on_the_critical_path(cx) {
+    if saving.bound(view) < view.t.gain_mid || !blocked.on_the_critical_path(cx) || cx.nobody_asks {
         return None;
     }
     let site = blocked.site()?;

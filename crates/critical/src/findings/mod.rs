@@ -13,6 +13,7 @@ mod goroutine_stage;
 mod goroutines;
 mod hand_over;
 mod holder_off_cpu;
+mod idle;
 mod imbalance;
 pub(crate) mod interpreter_lock;
 mod io;
@@ -62,6 +63,8 @@ pub(crate) struct Context<'a> {
     pub(crate) passed_on: PassedOn,
     pub(crate) goroutines: BTreeMap<ProcessId, Kinds<'a>>,
     pub(crate) written_through: WrittenThrough,
+    /// The program is idle most of the time, as nobody asks for anything.
+    pub(crate) nobody_asks: bool,
 }
 
 /// Everything that could be said, in no particular order.
@@ -74,6 +77,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         passed_on: PassedOn::of(view),
         goroutines: goroutines::by_start(view),
         written_through: WrittenThrough::default(),
+        nobody_asks: idle::nobody_asks(view),
     };
     cx.written_through = WrittenThrough::of(&cx);
     let cx = cx;

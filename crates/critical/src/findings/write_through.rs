@@ -368,7 +368,10 @@ impl WriteThrough {
 
     pub(crate) fn finding(&self, cx: &Context) -> Option<Finding> {
         let view = cx.view;
-        if self.share < SHARE || self.saving.bound(view) < view.t.gain_mid || !self.is_critical(cx)
+        if self.share < SHARE
+            || self.saving.bound(view) < view.t.gain_mid
+            || !self.is_critical(cx)
+            || cx.nobody_asks
         {
             return None;
         }

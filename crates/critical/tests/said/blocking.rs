@@ -94,6 +94,31 @@ fn an_idle_server_has_nothing_to_fix() {
     assert!(a.verdict.contains("waited for requests"), "{}", a.verdict);
 }
 
+/// Two threads that serve in turn, each for 4 ms, of which 3 are a file's; and have nothing to do for so many before that.
+fn served(idle_ms: u64) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("server");
+    p.cpus(2);
+    let (serve, poll) = (p.site("serve", "s.c", 3), p.site("loop", "s.c", 9));
+    let threads = [0, 1].map(|_| p.thread("s").cpu(1).id());
+    let mut s = Schedule::new();
+    let file = s.name("/var/db");
+    for at in 0..200 {
+        let (one, other) = (threads[at % 2], threads[1 - at % 2]);
+        for (t, polls_ms) in [(one, idle_ms), (other, idle_ms + 4)] {
+            s.waits(t, Wait::new(OffReason::Poll, poll), ms(polls_ms));
+        }
+        let read = Wait::new(OffReason::File, serve).named(file);
+        s.waits(one, read, ms(3)).runs(one, serve, ms(1));
+    }
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn files_are_nobodys_loss_where_nobody_asks_for_most_of_the_time() {
+    assert_eq!(served(1), ["blocking-io"]);
+    assert_eq!(served(6), [""; 0]);
+}
+
 #[test]
 fn page_faults_and_the_address_space_have_their_own_ids() {
     for (reason, id) in [

@@ -1,6 +1,7 @@
 //! small-pool, holder-off-cpu and kept-off-cpus of goroutines: what looks at them tell, and what looks the same and is healthy.
 
 use convoy_critical::Analysis;
+use convoy_model::finding::{Finding, Subject};
 use convoy_model::Model;
 use convoy_profile::{GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState};
 use convoy_testkit::sched::Schedule;
@@ -273,22 +274,43 @@ fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
 
 /// So many goroutines run on so many processors of the runtime, and so many wait for one; one of them ran at so many looks.
 fn queue(procs: u32, runnable: u32, longest: u64, turns: u64) -> Option<(f64, f64)> {
+    let found = queue_at(LOOKS, procs, runnable, longest, turns);
+    assert!(found
+        .iter()
+        .all(|f| matches!(&f.subject, Subject::Processes(of) if of.len() == 1)));
+    found.map(|f| (f.gain.mid, f.gain.high))
+}
+
+/// The same at so many looks; at the others nothing could run.
+fn queue_at(n: u64, procs: u32, runnable: u32, longest: u64, turns: u64) -> Option<Finding> {
     let of = |_: &mut ProfileBuilder| GoProgram {
         looks: LOOKS,
         turns,
         longest,
-        states: vec![GoState {
-            procs,
-            running: procs,
-            runnable,
-            n: LOOKS,
-            ..GoState::default()
-        }],
+        states: vec![
+            GoState {
+                procs,
+                running: procs,
+                runnable,
+                n,
+                ..GoState::default()
+            },
+            GoState {
+                procs,
+                n: LOOKS - n,
+                ..GoState::default()
+            },
+        ],
         ..GoProgram::default()
     };
-    let a = analysis(&program(of, 1000));
-    let found = a.findings.iter().find(|f| f.id == "kept-off-cpus");
-    found.map(|f| (f.gain.mid, f.gain.high))
+    let a = analysis(&program(of, 10 * n));
+    a.findings.into_iter().find(|f| f.id == "kept-off-cpus")
+}
+
+#[test]
+fn goroutines_of_an_idle_program_queue_for_nobodys_loss() {
+    assert!(queue_at(50, 1, 3, 10, 400).is_some());
+    assert!(queue_at(15, 1, 3, 3, 60).is_none(), "nothing runs for 85 %");
 }
 
 #[test]

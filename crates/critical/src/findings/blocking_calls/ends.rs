@@ -11,7 +11,7 @@ const KNOWN: u64 = 5;
 
 /// Which end of a connection a socket is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(in crate::findings) enum End {
     Asks,
     Asked,
     /// Where connections arrive.
@@ -21,7 +21,7 @@ pub(super) enum End {
 
 /// By what the recorder calls it: it knows what ports are listened at. Of a connection within the machine, the end that is asked has
 /// the path.
-pub(super) fn end(view: &View, off: &OffCpu) -> End {
+pub(in crate::findings) fn end(view: &View, off: &OffCpu) -> End {
     let name = view.file_name(off.name);
     let Some(rest) = name.and_then(|name| name.strip_prefix("socket: ")) else {
         return End::Unknown;
