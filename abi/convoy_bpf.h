@@ -150,7 +150,7 @@ struct cv_bpf_stack {
 	uint64_t fp;
 	uint64_t lr;
 	uint64_t arg0;          /* SAMPLE of x86-64 in user mode: rax */
-	uint32_t arg1;          /* and there: the processor's flags; in read(), write() and pwrite64() the length */
+	uint32_t arg1;          /* and there: the processor's flags; in read(), write(), pwrite64(), recvfrom() and sendto() the length */
 	uint32_t key;           /* stack */
 	int16_t nr;
 	uint16_t flags;

@@ -52,15 +52,19 @@ static __always_inline void read_call(struct task_struct *task, struct call *cal
 	}
 }
 
-/* read(), write() and pwrite64(). */
+/* read(), write() and pwrite64(); recv() and send(), which are these two with an address or none. */
 #if defined(__TARGET_ARCH_x86)
 #define NR_READ 0
 #define NR_WRITE 1
 #define NR_PWRITE 18
+#define NR_RECVFROM 45
+#define NR_SENDTO 44
 #else
 #define NR_READ 63
 #define NR_WRITE 64
 #define NR_PWRITE 68
+#define NR_RECVFROM 207
+#define NR_SENDTO 206
 #endif
 
 /* How much a call reads or writes, in place of the address of it. */
@@ -69,8 +73,16 @@ static __always_inline void read_length(struct task_struct *task, struct call *c
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	uint64_t length;
 
-	if (call->nr != NR_READ && call->nr != NR_WRITE && call->nr != NR_PWRITE)
+	switch (call->nr) {
+	case NR_READ:
+	case NR_WRITE:
+	case NR_PWRITE:
+	case NR_RECVFROM:
+	case NR_SENDTO:
+		break;
+	default:
 		return;
+	}
 #if defined(__TARGET_ARCH_x86)
 	length = regs->dx;
 #else

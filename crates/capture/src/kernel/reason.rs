@@ -58,8 +58,8 @@ pub(crate) struct Moved {
 /// What a sample in a call brings, if it reads or writes; see `cv_bpf_stack` in convoy_bpf.h.
 pub(crate) fn moved(call: &Call) -> Option<Moved> {
     let reads = match (ARCH, call.nr) {
-        (Arch::X86_64, 0) | (Arch::Aarch64, 63) => true,
-        (Arch::X86_64, 1 | 18) | (Arch::Aarch64, 64 | 68) => false,
+        (Arch::X86_64, 0 | 45) | (Arch::Aarch64, 63 | 207) => true,
+        (Arch::X86_64, 1 | 18 | 44) | (Arch::Aarch64, 64 | 68 | 206) => false,
         _ => return None,
     };
     Some(Moved {
@@ -90,6 +90,30 @@ pub(crate) fn only_looks(call: &Call) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_that_move_bytes_are_known_by_what_the_recorder_reads_of_them() {
+        let moves = |name: &str| {
+            let mut all =
+                (0..512).filter(|nr| convoy_sched::reason::call_name(*nr, ARCH) == Some(name));
+            let nr = all.next().expect("known");
+            let call = Call {
+                nr,
+                arg0: 5,
+                arg1: 44,
+            };
+            moved(&call).map(|moved| (moved.length, moved.reads))
+        };
+        for name in ["read", "recvfrom"] {
+            assert_eq!(moves(name), Some((44, true)), "{name}");
+        }
+        for name in ["write", "pwrite64", "sendto"] {
+            assert_eq!(moves(name), Some((44, false)), "{name}");
+        }
+        for name in ["sendmsg", "pread64", "fsync"] {
+            assert_eq!(moves(name), None, "{name}: no length");
+        }
+    }
 
     #[test]
     fn the_descriptor_of_a_poll_is_known_if_the_program_has_read_it() {

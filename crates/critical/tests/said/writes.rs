@@ -24,6 +24,8 @@ struct Writers {
     files: [&'static str; 2],
     /// Whether what they compute is reading a few bytes at a time.
     reads: bool,
+    /// Whether the first one asks and is answered somewhere else, too.
+    talks: bool,
 }
 
 impl Writers {
@@ -50,6 +52,7 @@ impl Writers {
             size_class,
             files: [file; 2],
             reads: false,
+            talks: false,
         }
     }
 
@@ -82,6 +85,7 @@ impl Writers {
             Some(name as u32)
         };
         let names = self.files.map(&mut name);
+        let peer = name("socket: tcp port 80");
         let row = |(stack, reads)| {
             [0, 1].map(|ix| CallSamples {
                 thread: ThreadRef {
@@ -98,6 +102,18 @@ impl Writers {
         let calls = [(self.log, false), (self.serve, true)].into_iter();
         let calls = calls.take(1 + usize::from(self.reads));
         sched.writes = calls.flat_map(row).collect();
+        if self.talks {
+            let Some(first) = sched.writes.first().cloned() else {
+                panic!("it writes");
+            };
+            let at_peer = |reads| CallSamples {
+                name: peer,
+                reads,
+                n: 2,
+                ..first.clone()
+            };
+            sched.writes.extend([false, true].map(at_peer));
+        }
         Model::build(profile)
     }
 
@@ -235,7 +251,10 @@ fn what_waits_for_the_lock_that_they_are_made_under_goes_too() {
 
 /// The first thread writes to a pipe that the second one reads. `answers`: which writes to another one that the first one reads.
 fn through_a_pipe(size_class: u8, answers: bool) -> Analysis {
-    let mut w = Writers::new(size_class, "pipe: unnamed");
+    between(Writers::new(size_class, "pipe: unnamed"), answers)
+}
+
+fn between(mut w: Writers, answers: bool) -> Analysis {
     let get = w.p.site("get", "in.c", 24);
     let [a, b] = w.threads;
     for (t, other) in [(b, Some(a)), (a, answers.then_some(b))] {
@@ -261,4 +280,17 @@ fn messages_through_a_pipe_are_gathered_if_nobody_answers() {
         let mut all = a.findings.iter().chain(&a.dismissed);
         assert!(all.all(|f| f.id != "small-writes"), "{size_class} {a:#?}");
     }
+}
+
+#[test]
+fn who_talks_at_one_socket_gathers_what_goes_to_another() {
+    let messages = |file, reads| {
+        let mut w = Writers::new(5, file);
+        (w.talks, w.reads) = (true, reads);
+        let a = between(w, false);
+        a.findings.iter().any(|f| f.id == "small-writes")
+    };
+    assert!(messages("pipe: unnamed", false));
+    assert!(messages("socket: tcp to port 514", false));
+    assert!(!messages("socket: tcp to port 514", true), "it is answered");
 }

@@ -78,7 +78,13 @@ pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<GroupId>, Finding)> {
 fn parts(view: &View, cpu: &Cpu) -> Vec<Part> {
     let entering = Entering::of(view);
     let mut places: BTreeMap<(ThreadId, bool, bool, FunctionKey), Place> = BTreeMap::new();
-    let is_message = |row: &&CallSamples| row.size_class > TOKEN_BITS && is_stream(view, row.name);
+    // What is asked and answered at one socket says nothing of what goes elsewhere.
+    let talks = talks(view);
+    let is_message = |row: &&CallSamples| {
+        row.size_class > TOKEN_BITS
+            && is_stream(view, row.name)
+            && !talks.contains(&(row.thread, row.name))
+    };
     for row in view.sched.writes.iter().filter(is_message) {
         let large = row.size_class > SMALL_BITS;
         let (Some(name), Some(site)) = (row.name, row.site) else {
@@ -124,8 +130,6 @@ struct Flow {
     unknown: BTreeMap<ThreadId, u64>,
     /// Time that a thread waits for each other, for messages or for room, nanoseconds.
     waited: BTreeMap<ThreadId, BTreeMap<ThreadId, f64>>,
-    /// Threads that read and write the same socket.
-    talks: BTreeSet<ThreadId>,
     /// Threads that hand over to one another are called by the first of them.
     chains: BTreeMap<ThreadId, ThreadId>,
 }
@@ -136,7 +140,6 @@ impl Flow {
             awaited: BTreeMap::new(),
             unknown: BTreeMap::new(),
             waited: BTreeMap::new(),
-            talks: talks(view),
             chains: BTreeMap::new(),
         };
         let writes = view.sched.writes.iter().filter(|row| !row.reads);
@@ -201,7 +204,7 @@ impl Flow {
         let may_ask = unknown >= HABIT
             && unknown as f64 >= UNKNOWN * (known + unknown) as f64
             && rows.any(|row| row.thread == id && !row.reads && is_stream(view, row.name));
-        if may_ask || self.talks.contains(&id) {
+        if may_ask {
             return true;
         }
         let mut seen = BTreeSet::new();
@@ -226,8 +229,8 @@ impl Flow {
     }
 }
 
-/// Threads that read from a socket and write to one of the same name: they talk to whoever is at its other end.
-fn talks(view: &View) -> BTreeSet<ThreadId> {
+/// Threads that read from a socket and write to one of the same name: there they talk to whoever is at its other end.
+fn talks(view: &View) -> BTreeSet<(ThreadId, Option<NameId>)> {
     let is_socket = |row: &&CallSamples| {
         let name = view.file_name(row.name);
         name.is_some_and(|name| name.starts_with("socket:"))
@@ -239,7 +242,7 @@ fn talks(view: &View) -> BTreeSet<ThreadId> {
         *writes |= !row.reads;
     }
     let both = ways.into_iter().filter(|(_, ways)| ways.0 && ways.1);
-    both.map(|((thread, _), _)| thread).collect()
+    both.map(|(of, _)| of).collect()
 }
 
 /// Calls of threads that hand over to one another.
