@@ -105,12 +105,12 @@ impl WrittenThrough {
 
 /// Of each process, the first one that runs the same program.
 fn programs(view: &View) -> BTreeMap<ProcessId, ProcessId> {
-    let mut first: BTreeMap<&str, ProcessId> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, &str), ProcessId> = BTreeMap::new();
     let processes = (0..).map(ProcessId).zip(&view.model.processes);
     processes
-        .map(|(id, process)| match process.exe.as_str() {
-            "" => (id, id),
-            exe => (id, *first.entry(exe).or_insert(id)),
+        .map(|(id, process)| match process.program() {
+            ("", _) => (id, id),
+            program => (id, *first.entry(program).or_insert(id)),
         })
         .collect()
 }
