@@ -86,6 +86,24 @@ impl Saving {
     }
 }
 
+/// What the CPUs allow for what the program runs today without busy waiting: the run over the least time that they need for it.
+pub(crate) fn by_cpus(view: &View) -> f64 {
+    ratio(view, view.wall, 0.0)
+}
+
+/// Two gains that one fix brings, of which the sum is no more than what the CPUs allow.
+pub(crate) fn together(gain: &mut Gain, more: &Gain, by_cpus: f64) {
+    gain.mid = both(gain.mid, more.mid, by_cpus);
+    let most = 1.0 + MODEL_ERROR * (by_cpus - 1.0);
+    gain.high = both(gain.high, more.high, most).max(gain.mid);
+}
+
+/// Savings add up, as shares of the run; to no more than this, unless one of them is more.
+fn both(a: f64, b: f64, most: f64) -> f64 {
+    let sum = 1.0 / (1.0 / a + 1.0 / b - 1.0).max(1.0 / a.max(b) / 2.0);
+    sum.min(most.max(a).max(b))
+}
+
 /// The run over what is left of it, with so much less wall and CPU time.
 fn ratio(view: &View, saved: f64, cpu: f64) -> f64 {
     let left = (view.wall - saved.max(0.0)).max(busy(view, cpu));
@@ -100,4 +118,18 @@ fn busy(view: &View, cpu: f64) -> f64 {
 /// Code that would run on `n` threads instead of few: `c` of the run becomes `w / n` (Amdahl).
 pub(crate) fn spread(c: f64, w: f64, n: f64) -> f64 {
     (c - w / n.max(1.0)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::both;
+
+    #[test]
+    fn two_savings_add_up_to_what_the_cpus_allow() {
+        // A quarter and a quarter of the run are half of it.
+        assert!((both(4.0 / 3.0, 4.0 / 3.0, 9.0) - 2.0).abs() < 1e-9);
+        assert_eq!(both(1.5, 1.5, 1.6), 1.6);
+        assert_eq!(both(1.5, 1.8, 1.6), 1.8, "what is known of one stays");
+        assert_eq!(both(4.0, 4.0, 99.0), 8.0, "never more than twice");
+    }
 }

@@ -7,8 +7,8 @@ use convoy_model::words::percent;
 use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, ThreadId};
 
 use super::blocked::Blocked;
-use super::{together, Context};
-use crate::gain::Saving;
+use super::Context;
+use crate::gain::{together, Saving};
 use crate::switching::Switching;
 use crate::text::{cause, evidence, time};
 
@@ -29,7 +29,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     match (memory_lock(cx), page_faults(cx)) {
         (Some(mut calls), Some(faults)) if is_worth(&calls) && is_worth(&faults) => {
             let bound = calls.gain.high.max(faults.gain.high);
-            together(&mut calls.gain, &faults.gain);
+            // Their CPU time is no work: it goes as well.
+            together(&mut calls.gain, &faults.gain, f64::INFINITY);
             // Either bound is that of both.
             calls.gain.high = calls.gain.mid.max(1.0 + COLD * (bound - 1.0));
             let text = format!("its page faults go with it: {}", faults.title);

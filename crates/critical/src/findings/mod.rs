@@ -38,7 +38,7 @@ mod write_through;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::finding::{Evidence, Finding, Gain, Subject};
+use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{GroupId, ProcessId, SiteId};
 
@@ -46,6 +46,7 @@ use self::goroutines::Kinds;
 use self::holder_off_cpu::Found;
 use self::passed_on::PassedOn;
 use self::write_through::WrittenThrough;
+use crate::gain::{by_cpus, together};
 use crate::in_call::InCall;
 use crate::rows::Analysis;
 use crate::subject;
@@ -319,7 +320,7 @@ fn with_loops(cx: &Context, imbalance: &mut Finding, loops: &[Finding]) {
         _ => false,
     };
     for spin in loops.iter().filter(spins) {
-        together(&mut imbalance.gain, &spin.gain);
+        together(&mut imbalance.gain, &spin.gain, by_cpus(cx.view));
         imbalance.evidence.push(evidence(
             "spin_gain",
             spin.gain.mid,
@@ -340,13 +341,6 @@ fn spun_before(spin: &Finding) -> Evidence {
             percent(share)
         ),
     )
-}
-
-/// Two gains that one fix brings: savings add up, as shares of the run.
-fn together(gain: &mut Gain, more: &Gain) {
-    let both = |a: f64, b: f64| 1.0 / (1.0 / a + 1.0 / b - 1.0).max(1.0 / a.max(b) / 2.0);
-    gain.mid = both(gain.mid, more.mid);
-    gain.high = both(gain.high, more.high).max(gain.mid);
 }
 
 /// Where a finding is.
