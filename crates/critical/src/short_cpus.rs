@@ -4,11 +4,17 @@
 //! piece stays as it is. Where CPUs are short, its threads had `running` CPUs, and only what was no busy waiting of
 //! that was work. The same work needs `work / rate`, where the rate is how many of those CPUs work can use: all of
 //! them at most, one at least, and as many as threads were at work (with a CPU or waiting for one) in between.
+//!
+//! Threads that give way in their loops (`sched_yield()`) leave CPUs to other programs, too, so that who is waited for gets his
+//! when those have had their turn. What the threads had is then less than what work would get, which does not give way.
 
-use convoy_model::Bin;
+use convoy_model::{Bin, OffCpu, OffReason};
 
 use crate::levels::levels;
 use crate::view::View;
+
+/// Part of the CPUs that were left to others by giving way which work is expected to get: they share them then.
+const GIVEN_BACK: f64 = 0.5;
 
 /// Wall time that a run loses to threads that spin while CPUs are short, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -32,7 +38,11 @@ pub(crate) struct Loss {
 /// The loss of all loops together.
 pub(crate) fn loss(view: &View) -> Loss {
     let width = view.sched.bin_width_ns as f64;
-    let bins = || view.sched.bins.iter().map(|bin| Piece::of(bin, width));
+    let given = given_way(view);
+    let bins = || {
+        let bins = view.sched.bins.iter();
+        bins.map(|bin| Piece::of(bin, width, view.cpus))
+    };
     let raw: f64 = bins().map(|p| p.work).sum();
     let work = view.cpu_work;
     // What of the CPU time was work is known for the whole run only; sampled, so that a little of it is luck.
@@ -48,16 +58,16 @@ pub(crate) fn loss(view: &View) -> Loss {
         ..Loss::default()
     };
     for piece in bins() {
-        loss.least += piece.lost(many, 1.0);
-        loss.expected += piece.lost(mid, piece.working.max(1.0));
-        loss.most += piece.lost(few, f64::INFINITY);
+        loss.least += piece.lost(many, 1.0, 0.0);
+        loss.expected += piece.lost(mid, piece.working.max(1.0), GIVEN_BACK * given);
+        loss.most += piece.lost(few, f64::INFINITY, given);
         loss.delayed += piece.without * width;
         loss.short += piece.short * width;
     }
     loss.without = loss.delayed / loss.short.max(1.0);
     let own = own_share(view, loss.delayed);
     loss.least *= own;
-    loss.expected *= own;
+    loss.expected *= own.max(given);
     loss
 }
 
@@ -78,12 +88,33 @@ fn own_share(view: &View, delayed: f64) -> f64 {
     (by_level.max(by_piece) / delayed.max(1.0)).min(1.0)
 }
 
+/// Share of the time that threads were without a CPU that they gave it away themselves: of those that spin, who would otherwise be
+/// waited for.
+fn given_way(view: &View) -> f64 {
+    /// sched_yield() on x86-64 and on aarch64.
+    const YIELDS: [i16; 2] = [24, 124];
+    if !view.cpus.is_finite() {
+        return 0.0;
+    }
+    let ready =
+        |off: &&OffCpu| off.reason == OffReason::Preempted && view.spun.contains_key(&off.thread);
+    let ready = view.sched.offs.iter().filter(ready);
+    let (all, given) = ready.fold((0.0, 0.0), |(all, given), off| {
+        let ns = off.sum_ns as f64;
+        let yields = YIELDS.contains(&off.nr);
+        (all + ns, given + if yields { ns } else { 0.0 })
+    });
+    given / f64::max(all, 1.0)
+}
+
 /// A piece of the run: means over its width.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     width: f64,
     /// CPUs that it had.
     running: f64,
+    /// CPUs that its threads could have had, if no other program wanted them.
+    could: f64,
     /// Threads at work, with a CPU or without.
     working: f64,
     /// Threads without a CPU.
@@ -95,7 +126,7 @@ struct Piece {
 }
 
 impl Piece {
-    fn of(bin: &Bin, width: f64) -> Self {
+    fn of(bin: &Bin, width: f64, cpus: f64) -> Self {
         let mean = |ns: u64| ns as f64 / width.max(1.0);
         let (active, running) = (mean(bin.active_ns), mean(bin.running_ns));
         let working = mean(bin.working_ns).min(active);
@@ -104,6 +135,7 @@ impl Piece {
         Self {
             width,
             running,
+            could: active.min(cpus).max(running),
             working,
             without,
             short: without.min(1.0),
@@ -111,9 +143,10 @@ impl Piece {
         }
     }
 
-    /// Wall time that goes if its work, so many times what it seems, goes on at `rate` CPUs.
-    fn lost(&self, times: f64, rate: f64) -> f64 {
-        let rate = rate.min(self.running);
+    /// Wall time that goes if its work, so many times what it seems, goes on at `rate` CPUs: of those that it had, and this share of
+    /// those that were given away.
+    fn lost(&self, times: f64, rate: f64, back: f64) -> f64 {
+        let rate = rate.min(self.running + back * (self.could - self.running));
         if self.short <= 0.0 || rate <= 0.0 {
             return 0.0;
         }

@@ -1,6 +1,7 @@
 //! busy-waiting.
 
 use convoy_model::{Model, OffReason, SpinKind};
+use convoy_profile::{OffCpu, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -114,6 +115,55 @@ fn where_all_spin_the_work_that_is_left_says_what_the_fix_buys() {
     // A fifth of the CPU time is work: five times at most, as far as some seventy samples of it tell.
     assert!(f.gain.high > 4.9 && f.gain.high < 7.0, "{:?}", f.gain);
     assert!(f.gain.mid > 1.8 && f.gain.low > 1.2, "{:?}", f.gain);
+}
+
+/// Four threads on two CPUs take turns at a lock of their own, and other programs have half of the time of a CPU: those that wait give
+/// way, or are taken off.
+fn in_turns(gives_way: bool) -> convoy_model::finding::Gain {
+    let mut p = ProfileBuilder::new("ticket");
+    p.cpus(2);
+    let share = p.site("share", "t.c", 3);
+    let frame = p.frame("ticket_lock", "t.c", 17);
+    let look = p.stack(&[frame]);
+    let threads: Vec<_> = (0..4)
+        .map(|_| p.thread("w").start("run", "t.c", 40).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let wait = s.spin_loop(SpinKind::Pause, Some(frame));
+    for round in 0..200 {
+        for (i, &t) in threads.iter().enumerate() {
+            match (i + round) % 4 {
+                0 => s.runs(t, share, ms(1)).queues(t, share, ms(3)),
+                1 => s.spins(t, look, wait, ms(2)).queues(t, share, ms(2)),
+                _ => s.queues(t, share, ms(4)),
+            };
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let ready = threads.iter().map(|&thread| OffCpu {
+        thread: ThreadRef { process: 0, thread },
+        stack: look,
+        reason: OffReason::Preempted,
+        nr: if gives_way { 24 } else { -1 },
+        n: 300,
+        sum_ns: ms(600),
+        ..OffCpu::default()
+    });
+    profile.sched.as_mut().unwrap().offs.extend(ready);
+    let a = analysis(&Model::build(profile));
+    let found = a.findings.into_iter().find(|f| f.id == "busy-waiting");
+    found.expect("said").gain
+}
+
+#[test]
+fn who_gives_way_leaves_cpus_to_others_that_work_would_not() {
+    let (taken, given) = (in_turns(false), in_turns(true));
+    // A third of the CPU time is work: of four milliseconds one on one CPU, half of that on two, more or less by luck.
+    assert!(given.high > 7.0 && given.high < 12.0, "{given:?}");
+    assert!(given.mid > 1.5 * taken.mid, "{given:?} {taken:?}");
+    assert!(given.high > 2.0 * taken.high, "{given:?} {taken:?}");
+    assert_eq!(given.low, taken.low, "nothing more is promised");
 }
 
 /// Threads that spin for a moment before each sleep: a sample hits one slice of many, and stands for all of them.
