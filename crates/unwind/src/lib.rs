@@ -21,11 +21,13 @@ mod image;
 mod intern;
 mod maps;
 mod open;
+mod reads;
 mod unwinder;
 mod walk;
 
 pub use code::{Code, Function};
 pub use files::{FileState, Files, KeptFile};
+pub use reads::Around;
 pub use unwinder::{Unwinder, Unwound};
 
 /// Registers of a thread's user mode.

@@ -16,6 +16,7 @@ use crate::hotspot::{HotSpot, Kind};
 use crate::image::Image;
 use crate::intern::{Interner, Place};
 use crate::maps::{self, Mapping, Source, VDSO};
+use crate::reads::{Around, Reads};
 use crate::walk::{by_blob, by_frame_pointer, interpreted_method, native, Copy, Rules, Step};
 use crate::{Regs, MAX_FRAMES};
 
@@ -37,6 +38,7 @@ const JIT_MAP_EVERY: Duration = Duration::from_secs(1);
 pub struct Unwinder {
     pid: u32,
     files: Files,
+    reads: Reads,
     /// The directory in `/proc` that answers for the process.
     dir: PathBuf,
     /// By address.
@@ -113,6 +115,7 @@ impl Unwinder {
         Self {
             pid,
             files: files.clone(),
+            reads: Reads::default(),
             dir: PathBuf::new(),
             regions: Vec::new(),
             hints: [0; HINTS],
@@ -130,6 +133,12 @@ impl Unwinder {
             code: Vec::new(),
             function: None,
         }
+    }
+
+    /// Reads the process's memory and map inside of `around`.
+    pub fn reading(mut self, around: Around) -> Self {
+        self.reads = Reads(around);
+        self
     }
 
     /// The stack of a thread with these registers, whose stack memory from `regs.sp` upwards is `bytes`. 0 =
@@ -171,7 +180,7 @@ impl Unwinder {
     /// Reads the process's map again. Addresses that the map does not hold lead to the same.
     pub fn refresh(&mut self) {
         let started = Instant::now();
-        let read = maps::read(self.pid);
+        let read = self.reads.of(|| maps::read(self.pid));
         let pause = started.elapsed() * REFRESH_PAUSE;
         self.look_again = Some(started + pause.clamp(REFRESH_EVERY, REFRESH_AT_LATEST));
         let Some((dir, mappings)) = read else {
@@ -216,7 +225,7 @@ impl Unwinder {
             }
             State::NoFile | State::New => {
                 let memory = File::open(self.dir.join("mem")).ok()?;
-                memory.read_at(&mut self.code, lo).ok()?
+                self.reads.of(|| memory.read_at(&mut self.code, lo).ok())?
             }
         };
         let bytes = self.code.get(..read).filter(|bytes| !bytes.is_empty())?;
@@ -372,9 +381,8 @@ impl Unwinder {
         let image = if source.path == VDSO {
             self.files.vdso(own_vdso)
         } else {
-            crate::open::open(&self.dir, mapping, source)
-                .ok()
-                .and_then(|file| self.files.image(file))
+            let open = || crate::open::open(&self.dir, mapping, source).ok();
+            self.reads.of(open).and_then(|file| self.files.image(file))
         };
         let found = image.and_then(|image| {
             let bias = image.bias(mapping.lo, mapping.hi, mapping.offset)?;
@@ -401,7 +409,7 @@ impl Unwinder {
             ..Module::default()
         });
         if let (None, Some(file)) = (&self.hotspot, &image.file) {
-            self.hotspot = HotSpot::of(&source.path, file, bias).map(Box::new);
+            self.hotspot = HotSpot::of(&source.path, file, bias, self.reads).map(Box::new);
         }
         let rules = image.has_rules();
         if rules {

@@ -10,6 +10,7 @@ use convoy_unwind::{Files, Unwinder};
 use super::code::Code;
 use super::goroutines::Known;
 use super::lines::Operands;
+use super::modest::as_usual;
 use super::waiting::Judged;
 use crate::procfs;
 
@@ -142,7 +143,7 @@ impl Images {
             ppid: None,
             exe: String::new(),
             args: Vec::new(),
-            unwinder: Unwinder::new(pid, &self.files),
+            unwinder: Unwinder::new(pid, &self.files).reading(|read| as_usual(read)),
             names: HashMap::new(),
             loops: Map::default(),
             code: Code::default(),
@@ -173,7 +174,7 @@ impl Image {
             let exe = exe.to_string_lossy();
             self.exe = exe.trim_end_matches(" (deleted)").to_owned();
         }
-        self.args = procfs::command_line(pid);
+        self.args = as_usual(|| procfs::command_line(pid)); // lies in its memory
         self.ppid = procfs::parent(pid);
         // While it is there: it tells which files are mapped.
         self.unwinder.refresh();

@@ -5,6 +5,7 @@
 //! in the gaps that every program has which waits for something. One that leaves no gap would fill the rings
 //! meanwhile: then a second thread, which only looks at the time, makes the first one as good as the others.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -16,6 +17,11 @@ use crate::clock::monotonic_ns;
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Who may give a thread back what it had given up.
 const CAP_SYS_NICE: u32 = 23;
+
+thread_local! {
+    /// Whether the thread works in the gaps of others.
+    static IN_GAPS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What the two threads know.
 #[derive(Debug, Default)]
@@ -61,11 +67,27 @@ impl Modest {
             .begun_ns
             .store(monotonic_ns(), Ordering::Relaxed);
         set_policy(0, libc::SCHED_IDLE);
+        IN_GAPS.set(true);
         let done = work();
+        IN_GAPS.set(false);
         self.shared.begun_ns.store(0, Ordering::Relaxed);
         set_policy(0, libc::SCHED_OTHER);
         done
     }
+}
+
+/// Does something as a thread like any other, also in the gaps of others: what locks something that they need. Reads of a process's
+/// memory and map do, for who maps memory.
+pub(super) fn as_usual<T>(work: impl FnOnce() -> T) -> T {
+    if !IN_GAPS.replace(false) {
+        return work();
+    }
+    set_policy(0, libc::SCHED_OTHER);
+    let done = work();
+    // If the gaps were not enough it will be told so once more.
+    set_policy(0, libc::SCHED_IDLE);
+    IN_GAPS.set(true);
+    done
 }
 
 impl Drop for Modest {
@@ -132,5 +154,24 @@ mod tests {
         assert!(during >= PATIENCE);
         modest.in_gaps(|| assert_eq!(policy(), libc::SCHED_IDLE));
         assert_eq!(policy(), libc::SCHED_OTHER);
+    }
+
+    #[test]
+    fn what_others_need_is_locked_by_no_modest_thread() {
+        let Some(modest) = Modest::of_this_thread() else {
+            eprintln!("skipped: no CAP_SYS_NICE");
+            return;
+        };
+        let is = |wanted| assert_eq!(policy(), wanted);
+        modest.in_gaps(|| {
+            as_usual(|| {
+                is(libc::SCHED_OTHER);
+                as_usual(|| is(libc::SCHED_OTHER));
+                is(libc::SCHED_OTHER);
+            });
+            is(libc::SCHED_IDLE);
+        });
+        as_usual(|| is(libc::SCHED_OTHER));
+        is(libc::SCHED_OTHER);
     }
 }

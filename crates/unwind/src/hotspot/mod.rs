@@ -21,6 +21,8 @@ use blob::Heaps;
 use layout::{Layout, Table};
 use memory::Memory;
 
+use crate::reads::Reads;
+
 /// Name of the library that the machine is.
 const LIBRARY: &str = "libjvm.so";
 /// A method may make room for another: what is known of a blob is read again after this long.
@@ -39,6 +41,7 @@ const WRITTEN: u64 = 256 << 20;
 
 /// A virtual machine in a process.
 pub(crate) struct HotSpot {
+    reads: Reads,
     table: Table,
     layout: Option<Layout>,
     heaps: Option<Heaps>,
@@ -54,10 +57,11 @@ pub(crate) struct HotSpot {
 
 impl HotSpot {
     /// The machine in a mapped file, if it is one; `bias` as of [`crate::image::Image::bias`].
-    pub(crate) fn of(path: &str, file: &File, bias: u64) -> Option<Self> {
+    pub(crate) fn of(path: &str, file: &File, bias: u64, reads: Reads) -> Option<Self> {
         let is_machine = path.rsplit('/').next() == Some(LIBRARY);
         let table = is_machine.then(|| Table::of(file, bias)).flatten()?;
         Some(Self {
+            reads,
             table,
             layout: None,
             heaps: None,
@@ -78,7 +82,10 @@ impl HotSpot {
             return Some(blob);
         }
         let waits = self.wait_until.is_some_and(|until| now < until);
-        let Some(blob) = (!waits).then(|| self.read(dir, pc)).flatten() else {
+        let Some(blob) = (!waits)
+            .then(|| self.reads.of(|| self.read(dir, pc)))
+            .flatten()
+        else {
             // Of a process that has ended, the last that was known of it.
             return known.map(|(blob, _)| blob);
         };
@@ -107,7 +114,10 @@ impl HotSpot {
             return None;
         }
         let layout = self.layout.as_ref()?;
-        let name = Memory::of(dir).and_then(|memory| blob::method(&memory, layout, method));
+        let name = self.reads.of(|| {
+            let memory = Memory::of(dir)?;
+            blob::method(&memory, layout, method)
+        });
         self.methods.insert(method, name.is_some());
         self.names.insert(method, (METHOD, name?));
         Some(stands)

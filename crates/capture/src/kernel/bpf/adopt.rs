@@ -15,6 +15,7 @@ use super::deliver::BlockedStacks;
 use super::map::Mapping;
 use super::trouble;
 use crate::error::Trouble;
+use crate::kernel::modest::as_usual;
 
 /// Passes over all tasks of the system at most. Every one but the last found somebody new, and those are
 /// recorded from then on with all that they make, so in fact it is two or three.
@@ -98,7 +99,7 @@ fn read_stack(init: &BpfInit, bytes: usize) -> Option<Vec<u8>> {
     let mut have = 0;
     // A read ends at the end of the mapping.
     while have < bytes {
-        match memory.read_at(&mut stack[have..], init.sp + have as u64) {
+        match as_usual(|| memory.read_at(&mut stack[have..], init.sp.wrapping_add(have as u64))) {
             Ok(0) | Err(_) => break,
             Ok(n) => have += n,
         }
