@@ -35,6 +35,20 @@ pub struct GoProgram {
     pub places: Vec<GoPlace>,
 }
 
+impl GoProgram {
+    /// What it takes in memory, bytes.
+    pub(crate) fn weight(&self) -> usize {
+        let waits = self.waits.iter();
+        let waits = waits.map(|wait| size_of::<GoWait>() + wait.reason.len());
+        let places = self.places.iter().map(|place| {
+            size_of::<GoPlace>() + place.reason.len() + size_of_val(place.doing.as_slice())
+        });
+        let texts = self.version.len() + self.unknown.len();
+        let states = size_of_val(self.states.as_slice());
+        size_of::<Self>() + texts + states + waits.chain(places).sum::<usize>()
+    }
+}
+
 /// Whether a function of Go only makes waiting what it is: the runtime, its locks, and what is made of them in the standard library.
 pub fn only_waits(function: &str) -> bool {
     let parts = ["runtime.", "sync.", "internal/", "sync/"];

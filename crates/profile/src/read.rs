@@ -161,7 +161,11 @@ impl Reader {
             LineUse::TAG => self.sched_rows(&payload, |sched| &mut sched.lines.uses)?,
             WRITES => self.sched.writes_head = fixed(&payload)?,
             CallSamples::TAG => self.sched_rows(&payload, |sched| &mut sched.writes)?,
-            GOROUTINES => self.sched.goroutines.push(go_program(&payload)?),
+            GOROUTINES => {
+                let program = go_program(&payload)?;
+                self.charge(program.weight())?;
+                self.sched.goroutines.push(program);
+            }
             SECTIONS => self.sections.head = Some(sections_head(&payload)?),
             SectionSite::TAG => self.section_rows(&payload, |of| &mut of.sites)?,
             SectionWord::TAG => self.section_rows(&payload, |of| &mut of.words)?,
@@ -247,12 +251,14 @@ impl Reader {
     /// Unpacked rows are charged too: they can be many times larger than their bytes.
     fn unpack<R: Row>(&mut self, payload: &[u8]) -> Result<(u64, Vec<R>), BadPayload> {
         let (first, rows) = unpack::<R>(payload)?;
-        let bytes: usize = rows.iter().map(Row::weight).sum();
-        self.budget = self
-            .budget
-            .checked_sub(bytes)
-            .ok_or(BadPayload::TooLarge(bytes as u64))?;
+        self.charge(rows.iter().map(Row::weight).sum())?;
         Ok((first, rows))
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), BadPayload> {
+        let left = self.budget.checked_sub(bytes);
+        self.budget = left.ok_or(BadPayload::TooLarge(bytes as u64))?;
+        Ok(())
     }
 
     fn finish(mut self, bytes: u64) -> Result<(Profile, Vec<ReadWarning>), ReadError> {
@@ -410,4 +416,34 @@ fn section_name(tag: Tag) -> String {
         _ => return tag.escape_ascii().to_string(),
     }
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Header, Reader, GOROUTINES};
+    use crate::section::encode;
+    use crate::{GoProgram, GoWait};
+
+    #[test]
+    fn goroutines_are_charged_by_what_they_take_in_memory() {
+        let program = GoProgram {
+            waits: vec![GoWait::default(); 1000],
+            ..GoProgram::default()
+        };
+        let payload = postcard::to_stdvec(&program).unwrap();
+        let section = encode(GOROUTINES, 0, &payload).unwrap();
+        let header = Header::read(&section).unwrap();
+        let taken = |budget| {
+            let mut reader = Reader {
+                budget,
+                ..Reader::default()
+            };
+            let taken = reader.section(&header, &section);
+            (taken.is_ok(), reader.sched.goroutines.len())
+        };
+        let in_memory = 1000 * size_of::<GoWait>();
+        assert!(payload.len() * 4 < in_memory);
+        assert_eq!(taken(payload.len() + in_memory), (false, 0));
+        assert_eq!(taken(payload.len() + in_memory + 1000), (true, 1));
+    }
 }

@@ -119,12 +119,15 @@ pub fn bucket(threads: usize) -> usize {
     32 + (octave - 5) * 8 + ((threads >> (octave - 3)) & 7)
 }
 
-/// The least number of threads in a bucket: the inverse of [`bucket`].
+/// The least number of threads in a bucket: the inverse of [`bucket`]. Of one that no number of threads is in: the largest number.
 pub fn bucket_floor(bucket: usize) -> usize {
     if bucket <= 32 {
         return bucket;
     }
     let (octave, eighth) = ((bucket - 32) / 8 + 5, (bucket - 32) % 8);
+    if octave >= usize::BITS as usize {
+        return usize::MAX;
+    }
     (1 << octave) + (eighth << (octave - 3))
 }
 
@@ -397,5 +400,11 @@ mod tests {
             assert!(bucket_floor(b) <= n && n < bucket_floor(b + 1), "{n}");
             last = b;
         }
+    }
+
+    #[test]
+    fn a_bucket_that_no_number_is_in_has_a_floor() {
+        assert_eq!(bucket_floor(bucket(usize::MAX) + 1), usize::MAX);
+        assert_eq!(bucket_floor(usize::MAX), usize::MAX);
     }
 }
