@@ -96,12 +96,12 @@ fn of_structures(found: &HashMap<Vec<u8>, Fields>) -> Option<Layout> {
     let field = |of: &[u8], name: &[u8]| found.get(of)?.get(name).copied();
     let g = |name: &[u8]| field(b"runtime.g", name);
     let gobuf = |name: &[u8]| field(b"runtime.gobuf", name);
-    let sched = g(b"sched")?;
+    let sched = |name: &[u8]| g(b"sched")?.checked_add(gobuf(name)?);
     Some(Layout {
-        stack_hi: g(b"stack")? + field(b"runtime.stack", b"hi")?,
-        sp: sched + gobuf(b"sp")?,
-        pc: sched + gobuf(b"pc")?,
-        bp: sched + gobuf(b"bp")?,
+        stack_hi: g(b"stack")?.checked_add(field(b"runtime.stack", b"hi")?)?,
+        sp: sched(b"sp")?,
+        pc: sched(b"pc")?,
+        bp: sched(b"bp")?,
         status: g(b"atomicstatus")?,
         id: g(b"goid")?,
         reason: g(b"waitreason")?,

@@ -80,8 +80,10 @@ impl Layout {
     /// What is read of a goroutine.
     pub fn bytes(&self) -> usize {
         let words = [self.stack_hi, self.bp, self.id, self.start, self.waiting];
-        let bytes = [self.status + 4, self.reason + 1, self.turns + 1];
-        let last = words.map(|at| at + 8).into_iter().chain(bytes).max();
+        let bytes = [(self.status, 4), (self.reason, 1), (self.turns, 1)];
+        let all = words.map(|at| (at, 8)).into_iter().chain(bytes);
+        // A program may say anything of itself.
+        let last = all.map(|(at, bytes)| at.saturating_add(bytes)).max();
         last.unwrap_or(0) as usize
     }
 
@@ -94,6 +96,19 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::Layout;
+
+    #[test]
+    fn what_no_structure_can_be_is_unsound() {
+        let known = Layout::of_version("go1.26.8").unwrap();
+        assert!(known.is_sound());
+        let far = Layout {
+            start: u64::MAX,
+            ..known
+        };
+        assert!(!far.is_sound());
+        let channel = u64::MAX;
+        assert!(!Layout { channel, ..known }.is_sound());
+    }
 
     #[test]
     fn releases_are_known_and_nothing_else() {

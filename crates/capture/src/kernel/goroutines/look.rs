@@ -65,11 +65,17 @@ struct Record {
 }
 
 impl Look<'_> {
-    /// Takes it: how many records were read, and how many of them cannot be right. `None` if the process is gone.
+    /// Takes it: how many records were read, and how many of them cannot be right. `None` if there is nothing to look at: the process is
+    /// gone, has no goroutines yet, or has changed what was to be read.
     pub fn take(mut self, scratch: &mut Scratch, tally: &mut Tally) -> Option<(u64, u64)> {
         let (memory, program) = (Memory(self.pid), self.program);
-        let list = memory.u64(program.goroutines)?;
-        let count = memory.u64(program.count)?;
+        // The runtime makes room for more goroutines first, and says that there are more then.
+        let mut count = [0; 16];
+        let variables = [program.count, program.goroutines];
+        (memory.fill_all(&variables, 8, &mut count) == variables.len()).then_some(())?;
+        let (count, list) = count.split_at(8);
+        let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
+        let (count, list) = (word(count)?, word(list)?);
         let procs = memory.u32(program.procs)?;
         if count == 0 || count > MOST || !ADDRESSES.contains(&list) {
             return None;
@@ -86,19 +92,20 @@ impl Look<'_> {
                 .collect();
             memory.fill_all(&at, 8, &mut scratch.pointers)
         };
-        let pointers = scratch.pointers.chunks_exact(8).take(read);
-        let pointers = pointers.filter_map(|bytes| bytes.try_into().map(u64::from_le_bytes).ok());
+        // A part of them would seem to be all.
+        (read == wanted).then_some(())?;
+        let pointers = scratch.pointers.chunks_exact(8).filter_map(word);
         let addresses: Vec<u64> = pointers.filter(|at| ADDRESSES.contains(at)).collect();
         let size = program.layout.bytes();
         scratch.records.resize(size * addresses.len(), 0);
         let read = memory.fill_all(&addresses, size, &mut scratch.records);
-        if read == 0 {
+        if read == 0 || read < addresses.len() {
             return None;
         }
         let mut unsound = 0;
         let (mut walks, mut more) = WALKS;
         scratch.seen.clear();
-        for bytes in scratch.records.chunks_exact(size).take(read) {
+        for bytes in scratch.records.chunks_exact(size) {
             let Some(record) = self.record(bytes) else {
                 continue; // free
             };
@@ -182,7 +189,7 @@ impl Look<'_> {
 
     /// Where a goroutine waits.
     fn stack(&mut self, record: &Record, buffer: &mut Vec<u8>) -> StackIx {
-        let size = (record.stack_hi - record.sp).min(STACK_BYTES);
+        let size = record.stack_hi.saturating_sub(record.sp).min(STACK_BYTES);
         buffer.resize(size as usize, 0);
         if !Memory(self.pid).fill(record.sp, buffer) {
             return 0;
@@ -227,7 +234,10 @@ impl Record {
 
     /// Whether it can be one.
     fn is_sound(&self, reasons: &[String]) -> bool {
-        let at_rest = matches!(self.status, status::WAITING | status::RUNNABLE);
+        let at_rest = matches!(
+            self.status,
+            status::WAITING | status::PREEMPTED | status::RUNNABLE
+        );
         let stack = self.stack_hi.checked_sub(self.sp);
         let has_stack = stack.is_some_and(|bytes| bytes > 0 && bytes <= LARGEST_STACK);
         let waits = self.status != status::WAITING || usize::from(self.reason) < reasons.len();

@@ -17,7 +17,11 @@ impl Memory {
     }
 
     /// Pieces of `size` bytes at these addresses, one behind the other in the buffer: how many there are, from the first one on.
+    /// They are read one after the other.
     pub fn fill_all(self, addresses: &[u64], size: usize, buffer: &mut [u8]) -> usize {
+        if size == 0 {
+            return addresses.len();
+        }
         let mut filled = 0;
         let chunks = addresses
             .chunks(PIECES)
@@ -46,7 +50,7 @@ impl Memory {
                     0,
                 )
             };
-            let pieces = usize::try_from(read).unwrap_or(0) / size.max(1);
+            let pieces = usize::try_from(read).unwrap_or(0) / size;
             filled += pieces;
             if pieces < addresses.len() {
                 break;
@@ -67,11 +71,14 @@ impl Memory {
             .then(|| u32::from_le_bytes(bytes))
     }
 
-    /// A string of Go: where it is, and how long.
-    pub fn text(self, address: u64) -> Option<String> {
-        const LONGEST: u64 = 256;
-        let (at, length) = (self.u64(address)?, self.u64(address + 8)?);
-        if length > LONGEST || !ADDRESSES.contains(&at) {
+    /// A string of Go, where what it consists of lies there: its address, and how long it is. `None` if that is more than `longest` bytes.
+    pub fn text(self, address: u64, longest: u64) -> Option<String> {
+        let mut words = [0; 16];
+        self.fill(address, &mut words).then_some(())?;
+        let (at, length) = words.split_at(8);
+        let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
+        let (at, length) = (word(at)?, word(length)?);
+        if length > longest || !ADDRESSES.contains(&at) {
             return None;
         }
         let mut bytes = vec![0; length as usize];
@@ -99,5 +106,22 @@ mod tests {
         addresses[2000] = 8;
         assert_eq!(me.fill_all(&addresses, 8, &mut buffer), 2000);
         assert_eq!(me.u64(8), None);
+    }
+
+    #[test]
+    fn texts_are_what_a_program_says_and_nothing_else() {
+        let me = Memory(std::process::id());
+        let text = |at: u64, length: u64| {
+            let words = std::hint::black_box([at, length]);
+            me.text(words.as_ptr() as u64, 8)
+        };
+        let at = b"goroutine".as_ptr() as u64;
+        assert_eq!(text(at, 2).as_deref(), Some("go"));
+        assert_eq!(text(at, 0).as_deref(), Some(""), "of nothing, anywhere");
+        assert_eq!(text(at, 9), None, "too long");
+        assert_eq!(text(at, u64::MAX), None);
+        assert_eq!(text(0, 2), None);
+        assert_eq!(text(u64::MAX, 2), None);
+        assert_eq!(me.text(u64::MAX - 4, 8), None);
     }
 }

@@ -6,6 +6,8 @@ mod calls;
 mod dwarf;
 mod layout;
 mod look;
+#[cfg(test)]
+mod made_up;
 mod memory;
 mod program;
 mod tally;
@@ -27,8 +29,9 @@ const PERIOD_NS: u64 = 20_000_000;
 const COST: u64 = 500;
 /// ... after a beginning, in which everything is met for the first time: nanoseconds.
 const BEGINNING_NS: u64 = 5_000_000;
-/// Looks that find nothing after which there is nobody left to look at.
-const FAILURES: u32 = 3;
+/// A look that finds nothing is followed by one after twice the time, and so on, up to this: a runtime that has only begun will have
+/// goroutines, and a process that has ended will not. Nanoseconds.
+const RARELY_NS: u64 = 1_000_000_000;
 /// Goroutines that cannot be what they look like are others that have just begun or ended; of more than one in so many, the
 /// structures are not as they should be.
 const UNSOUND: u64 = 10;
@@ -53,6 +56,7 @@ pub(crate) struct Watched {
     tally: Tally,
     begun_ns: u64,
     due_ns: u64,
+    /// Looks in a row that found nothing.
     failures: u32,
     cost_ns: u64,
     unsound: (u64, u64),
@@ -101,24 +105,23 @@ impl Goroutines {
                 let looked = look.take(&mut self.scratch, &mut watched.tally);
                 watched.cost_ns += cpu_time().saturating_sub(before).as_nanos() as u64;
                 self.random = xorshift(self.random);
-                let early = now + PERIOD_NS / 2 + self.random % PERIOD_NS;
-                let paid = watched.cost_ns.saturating_sub(BEGINNING_NS);
-                watched.due_ns = early.max(watched.begun_ns + paid.saturating_mul(COST));
                 match looked {
                     Some((all, unsound)) => {
                         watched.failures = 0;
                         watched.unsound.0 += all;
                         watched.unsound.1 += unsound;
                     }
-                    None => watched.failures += 1,
+                    None => watched.failures = watched.failures.saturating_add(1),
                 }
+                let early = now + watched.pause() + self.random % PERIOD_NS;
+                let paid = watched.cost_ns.saturating_sub(BEGINNING_NS);
+                let paid = watched.begun_ns.saturating_add(paid.saturating_mul(COST));
+                watched.due_ns = early.max(paid);
                 let (all, unsound) = watched.unsound;
                 if unsound > UNSOUND && unsound * UNSOUND > all {
                     let version = &watched.program.version;
                     let why = format!("its goroutines do not look like those of {version}");
                     image.goroutines = Known::Closed(why);
-                } else if watched.failures >= FAILURES {
-                    watched.due_ns = u64::MAX;
                 }
             }
         }
@@ -136,6 +139,12 @@ impl Watched {
             cost_ns: 0,
             unsound: (0, 0),
         }
+    }
+
+    /// Until the next look, at least. Nanoseconds.
+    fn pause(&self) -> u64 {
+        let factor = 1u64.checked_shl(self.failures).unwrap_or(u64::MAX);
+        (PERIOD_NS / 2).saturating_mul(factor).min(RARELY_NS)
     }
 }
 
@@ -172,4 +181,29 @@ fn xorshift(mut x: u64) -> u64 {
     x ^= x << 13;
     x ^= x >> 7;
     x ^ (x << 17)
+}
+
+#[cfg(test)]
+mod pauses {
+    use super::layout::Layout;
+    use super::{Program, Watched, PERIOD_NS, RARELY_NS};
+
+    #[test]
+    fn who_has_nothing_to_show_is_looked_at_seldom_but_for_ever() {
+        let mut watched = Watched::new(Program {
+            version: String::new(),
+            layout: Layout::of_version("go1.26").unwrap(),
+            goroutines: 0,
+            count: 0,
+            procs: 0,
+            reasons: Vec::new(),
+        });
+        assert_eq!(watched.pause(), PERIOD_NS / 2);
+        watched.failures = 1;
+        assert_eq!(watched.pause(), PERIOD_NS);
+        for failures in [7, 64, u32::MAX] {
+            watched.failures = failures;
+            assert_eq!(watched.pause(), RARELY_NS);
+        }
+    }
 }

@@ -17,6 +17,9 @@ const FUNCTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 const AT_ENTRY: u64 = 9;
 /// More reasons to wait than any version has.
 const REASONS: u64 = 128;
+/// Longest text of one, and of a version with the experiments that it was built with. Bytes.
+const REASON_BYTES: u64 = 64;
+const VERSION_BYTES: u64 = 256;
 
 /// Addresses of variables, in the file's own numbering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,13 +133,16 @@ impl Program {
         let memory = Memory(pid);
         let bias = entry(pid).ok_or_else(gone)?.wrapping_sub(at.entry);
         let here = |address: u64| address.wrapping_add(bias);
-        let version = memory.text(here(at.version)).ok_or_else(gone)?;
+        let version = memory
+            .text(here(at.version), VERSION_BYTES)
+            .ok_or_else(gone)?;
         let layout = Layout::of_version(&version).or_else(|| dwarf::layout(file?));
         let layout = layout
             .filter(Layout::is_sound)
             .ok_or_else(|| format!("the structures of {version} are not known, and its debug information does not tell"))?;
         let (reasons, n) = at.reasons;
-        let reasons = (0..n).map(|ix| memory.text(here(reasons) + 16 * ix).unwrap_or_default());
+        let text = |ix| memory.text(here(reasons).wrapping_add(16 * ix), REASON_BYTES);
+        let reasons = (0..n).map(|ix| text(ix).unwrap_or_default());
         Ok(Self {
             layout,
             goroutines: here(at.goroutines),

@@ -107,10 +107,16 @@ pub(super) struct Tally {
 impl Tally {
     /// Whether a goroutine that began in this function is the program's.
     pub fn is_own(&mut self, start: u64, unwinder: &mut Unwinder) -> bool {
-        *self.own.entry(start).or_insert_with(|| {
-            let function = unwinder.function(start);
-            function.is_none_or(|f| !f.name.starts_with("runtime.") || f.name == "runtime.main")
-        })
+        if let Some(&known) = self.own.get(&start) {
+            return known;
+        }
+        let function = unwinder.function(start);
+        let own =
+            function.is_none_or(|f| !f.name.starts_with("runtime.") || f.name == "runtime.main");
+        if self.own.len() < ROWS {
+            self.own.insert(start, own);
+        }
+        own
     }
 
     /// Where it waits, if it went on and stopped as it did at the last look; and whether it has run since. Then it may have been
@@ -327,7 +333,8 @@ impl Tally {
                 place.row.looks += 1;
                 place.row.waiting += place.waiting;
                 place.row.away += place.away;
-                place.row.away_squares += place.away * place.away;
+                let squares = place.away.saturating_mul(place.away);
+                place.row.away_squares = place.row.away_squares.saturating_add(squares);
             }
             (place.waiting, place.away) = (0, 0);
         }
