@@ -12,7 +12,17 @@ use object::{Object, ObjectSection, ReadCache};
 use super::layout::Layout;
 
 /// More debug information takes longer to unpack than its goroutines are worth: bytes.
-const MOST: u64 = 64 << 20;
+const MOST: u64 = 128 << 20;
+/// What is read of it.
+const SECTIONS: [SectionId; 7] = [
+    SectionId::DebugInfo,
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugLine, // the head of a unit leads there
+    SectionId::DebugStr,
+    SectionId::DebugLineStr,
+    SectionId::DebugStrOffsets,
+];
 /// The units that have them.
 const UNIT: &[u8] = b"runtime";
 /// Those that fields are wanted of.
@@ -31,30 +41,18 @@ type Fields = HashMap<Vec<u8>, u64>;
 pub(super) fn layout(file: &File) -> Option<Layout> {
     let data = ReadCache::new(file);
     let object = object::File::parse(&data).ok()?;
-    let size = |id: &str| {
-        object
-            .section_by_name(id)
-            .map_or(0, |section| section.size())
+    // As large as it says that it becomes, and not as it is packed.
+    let bytes = |id: &SectionId| {
+        let section = object.section_by_name(id.name());
+        let data = section.and_then(|section| section.compressed_data().ok());
+        data.map_or(0, |data| data.uncompressed_size)
     };
-    if [".debug_info", ".zdebug_info"]
-        .iter()
-        .map(|id| size(id))
-        .sum::<u64>()
-        > MOST
-    {
+    let all = SECTIONS.iter().map(bytes);
+    if all.fold(0, u64::saturating_add) > MOST {
         return None;
     }
     let load = |id: SectionId| -> Result<Vec<u8>, gimli::Error> {
-        let wanted = matches!(
-            id,
-            SectionId::DebugInfo
-                | SectionId::DebugAbbrev
-                | SectionId::DebugAddr
-                | SectionId::DebugLine // the head of a unit leads there
-                | SectionId::DebugStr
-                | SectionId::DebugLineStr
-                | SectionId::DebugStrOffsets
-        );
+        let wanted = SECTIONS.contains(&id);
         let section = object.section_by_name(id.name()).filter(|_| wanted);
         let data = section.and_then(|section| section.uncompressed_data().ok());
         Ok(data.map_or_else(Vec::new, |data| data.into_owned()))
