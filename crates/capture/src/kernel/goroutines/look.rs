@@ -1,5 +1,7 @@
 //! One look at the goroutines of one program.
 
+use std::time::{Duration, Instant};
+
 use convoy_profile::{GoroutineState, StackIx};
 use convoy_unwind::{Regs, Unwinder};
 
@@ -15,6 +17,9 @@ const MOST: u64 = 1 << 28;
 /// Call stacks that are walked in one look; and those of further goroutines that look like none of which it is known. Where others
 /// wait is not known, this time.
 const WALKS: (usize, usize) = (64, 128);
+/// After this long no more stacks are walked in one look: of a place that is new the code is read, too. Nothing else is listened to
+/// meanwhile.
+const LONGEST: Duration = Duration::from_millis(5);
 /// Of a stack, so much is read from its innermost frame on. Bytes.
 const STACK_BYTES: u64 = 8 << 10;
 /// A stack of Go has at most this size, on any machine.
@@ -103,6 +108,7 @@ impl Look<'_> {
             return None;
         }
         let mut unsound = 0;
+        let begun = Instant::now();
         let (mut walks, mut more) = WALKS;
         scratch.seen.clear();
         for bytes in scratch.records.chunks_exact(size) {
@@ -129,6 +135,9 @@ impl Look<'_> {
                     (seen.row, seen.fresh) = (Some(row), ran);
                 } else {
                     seen.fresh = true;
+                    if begun.elapsed() > LONGEST {
+                        (walks, more) = (0, 0);
+                    }
                     let shape = record.shape();
                     let alike = tally.alike(&shape).filter(|_| walks == 0);
                     seen.row = alike;
