@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use convoy_profile::NameIx;
@@ -43,14 +44,17 @@ pub(crate) struct Descriptors {
     names: Vec<String>,
     index: HashMap<String, NameIx>,
     known: Map<(u32, i32), Known>,
-    sockets: HashMap<u32, Sockets>,
+    /// By namespace.
+    sockets: Map<u64, Sockets>,
+    /// The namespaces of processes.
+    namespaces: Map<u32, u64>,
     listening: BTreeSet<u32>,
 }
 
-/// The sockets of a network namespace, seen from one of its processes.
+/// The sockets of a network namespace: of a server of many processes all have the same.
 #[derive(Debug, Default)]
 struct Sockets {
-    by_inode: HashMap<u64, String>,
+    by_inode: Map<u64, String>,
     again_ns: u64,
 }
 
@@ -91,15 +95,20 @@ impl Descriptors {
         self.names
     }
 
-    /// Processes with a socket that is listened at, of those whose sockets were looked up.
-    pub fn listening(&self) -> &BTreeSet<u32> {
-        &self.listening
+    /// Whether a process has a socket that is listened at, as far as its sockets were looked up.
+    pub fn listens(&self, pid: u32) -> bool {
+        self.listening.contains(&pid)
     }
 
-    /// The process has gone: its numbers mean nothing any more.
+    /// The process has gone: its numbers mean nothing any more, and its own may be another's.
     pub fn forget(&mut self, pid: u32) {
         self.known.retain(|(of, _), _| *of != pid);
-        self.sockets.remove(&pid);
+        self.listening.remove(&pid);
+        if let Some(left) = self.namespaces.remove(&pid) {
+            if self.namespaces.values().all(|&used| used != left) {
+                self.sockets.remove(&left);
+            }
+        }
     }
 
     fn describe(&mut self, pid: u32, link: &str, now_ns: u64) -> NameIx {
@@ -113,17 +122,25 @@ impl Descriptors {
     }
 
     fn socket(&mut self, pid: u32, inode: u64, now_ns: u64) -> String {
-        let sockets = self.sockets.entry(pid).or_default();
+        let (namespace, new) = match self.namespaces.get(&pid) {
+            Some(&known) => (known, false),
+            // Where nobody may look it is the process's alone.
+            None => (namespace(pid).unwrap_or(u64::from(pid)), true),
+        };
+        self.namespaces.insert(pid, namespace);
+        let sockets = self.sockets.entry(namespace).or_default();
+        let mut look = new;
         if !sockets.by_inode.contains_key(&inode) && now_ns >= sockets.again_ns {
+            look = true;
             let started = Instant::now();
             sockets.by_inode = read_sockets(pid);
-            if !self.listening.contains(&pid) && has_one(pid, &sockets.by_inode) {
-                self.listening.insert(pid);
-            }
             let pause = started.elapsed() * SOCKETS_PAUSE;
             let pause = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
             let pause = pause.clamp(SOCKETS_PAUSE_NS.0, SOCKETS_PAUSE_NS.1);
             sockets.again_ns = now_ns.saturating_add(pause);
+        }
+        if look && !self.listening.contains(&pid) && has_one(pid, &sockets.by_inode) {
+            self.listening.insert(pid);
         }
         sockets
             .by_inode
@@ -155,8 +172,14 @@ fn inode(link: &str) -> Option<u64> {
     inode.parse().ok()
 }
 
+/// Number of a process's network namespace; `None` if it cannot be had.
+fn namespace(pid: u32) -> Option<u64> {
+    let link = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?;
+    Some(link.ino())
+}
+
 /// Whether one of a process's descriptors is a socket that is listened at.
-fn has_one(pid: u32, sockets: &HashMap<u64, String>) -> bool {
+fn has_one(pid: u32, sockets: &Map<u64, String>) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;
     };
@@ -169,9 +192,9 @@ fn has_one(pid: u32, sockets: &HashMap<u64, String>) -> bool {
 }
 
 /// All sockets that a process can see: inode to what a person would call it.
-fn read_sockets(pid: u32) -> HashMap<u64, String> {
+fn read_sockets(pid: u32) -> Map<u64, String> {
     let table = |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}"));
-    let mut all = HashMap::new();
+    let mut all = Map::default();
     for protocol in ["tcp", "tcp6", "udp", "udp6"] {
         if let Ok(text) = table(protocol) {
             internet(protocol.trim_end_matches('6'), &text, &mut all);
@@ -184,7 +207,7 @@ fn read_sockets(pid: u32) -> HashMap<u64, String> {
 }
 
 /// A connection is called by the end that has the well-known port: thousands of clients are one name.
-fn internet(protocol: &str, table: &str, all: &mut HashMap<u64, String>) {
+fn internet(protocol: &str, table: &str, all: &mut Map<u64, String>) {
     const LISTEN: &str = "0A";
     let port = |end: &str| {
         let (_, port) = end.rsplit_once(':')?;
@@ -218,7 +241,7 @@ fn internet(protocol: &str, table: &str, all: &mut HashMap<u64, String>) {
     }
 }
 
-fn unix(table: &str, all: &mut HashMap<u64, String>) {
+fn unix(table: &str, all: &mut Map<u64, String>) {
     const ACCEPTS: &str = "00010000";
     // Num RefCount Protocol Flags Type St Inode Path
     for line in table.lines().skip(1) {
@@ -272,7 +295,7 @@ mod tests {
             name_of(&mut all, client.as_raw_fd(), 1),
             Some(format!("socket: tcp to port {port}"))
         );
-        assert!(all.listening().contains(&std::process::id()));
+        assert!(all.listens(std::process::id()));
         assert_eq!(name_of(&mut all, -1, 1), None);
         assert_eq!(name_of(&mut all, 1 << 20, 1), None);
     }
@@ -289,6 +312,32 @@ mod tests {
             Some("pipe: unnamed".into()),
             "remembered"
         );
+    }
+
+    #[test]
+    fn processes_of_one_namespace_share_its_sockets() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let fd = server.as_raw_fd();
+        let me = std::process::id();
+        // It inherits the socket: descriptors 0 to 2 are not closed by exec.
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .stdin(std::os::fd::OwnedFd::from(server.try_clone().unwrap()))
+            .spawn()
+            .unwrap();
+        let mut all = Descriptors::default();
+        let mine = all.name(me, fd, 1);
+        let child_s = all.name(child.id(), 0, 2); // too early to read the table again
+        assert!(mine.is_some() && mine == child_s);
+        assert_eq!(all.sockets.len(), 1);
+        assert!(all.listens(me) && all.listens(child.id()));
+        all.forget(child.id());
+        assert!(!all.listens(child.id()), "another one may get its number");
+        assert!(all.listens(me) && all.sockets.len() == 1);
+        all.forget(me);
+        assert!(all.sockets.is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Image {
     pub operands: Operands,
     /// What its goroutines wait for, if it has any.
     pub goroutines: Known,
+    /// It is seen to listen for connections: known when it ends.
+    pub listens: bool,
     /// Threads alive.
     pub alive: usize,
 }
@@ -71,8 +73,8 @@ impl Images {
         self.all[ix].alive = 1;
     }
 
-    /// The thread ends; whether it was the last one of its process, and which process that is.
-    pub fn exit(&mut self, tid: u32, name: &[u8]) -> Option<u32> {
+    /// The thread ends; what its process ran, if it was its last one.
+    pub fn exit(&mut self, tid: u32, name: &[u8]) -> Option<&mut Image> {
         let pid = self.pid_of.remove(&tid)?;
         let ix = *self.current.get(&pid)?;
         let image = &mut self.all[ix];
@@ -83,7 +85,7 @@ impl Images {
         }
         image.rest(); // shells start thousands of processes
         self.current.remove(&pid);
-        Some(pid)
+        Some(image)
     }
 
     /// A thread's name became known.
@@ -149,6 +151,7 @@ impl Images {
             code: Code::default(),
             operands: Operands::default(),
             goroutines: Known::default(),
+            listens: false,
             alive: 0,
         });
         if let Some(before) = self.current.insert(pid, ix) {

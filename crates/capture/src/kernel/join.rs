@@ -54,6 +54,7 @@ pub(crate) fn join(
             }
         };
         let mut map = Map::new(ix, &mut processes[ix], life, &image.names);
+        processes[ix].listens |= image.listens;
         let of_go = image.goroutines.into_row();
         let unwound = image.unwinder.finish();
         files.push((ix as u32, map.add_code(&mut processes[ix], unwound)));
@@ -66,10 +67,6 @@ pub(crate) fn join(
             let heir = maps.get(next).and_then(Option::as_ref);
             maps[number] = heir.map(|heir| heir.without_code(threads));
         }
-    }
-
-    for process in processes.iter_mut() {
-        process.listens |= collected.listening.contains(&process.pid);
     }
 
     let mut sched = output.sched;

@@ -2,7 +2,7 @@
 //! of stack memory is, what a system call waits for, who can have woken whom, and whether a sampled
 //! thread works or waits in a loop.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use convoy_profile::{NameIx, OffReason, SchedSource, StackIx};
 use convoy_sched::reason::{can_wake, BlockState};
@@ -54,8 +54,6 @@ pub(crate) struct Collected {
     /// In the order of [`convoy_sched::Output::images`].
     pub images: Vec<Image>,
     pub names: Vec<String>,
-    /// Processes that are seen to listen for connections, by their numbers.
-    pub listening: BTreeSet<u32>,
     pub loops: Loops,
     pub lines: Lines,
     pub writes: Writes,
@@ -86,11 +84,13 @@ impl Pipeline {
     }
 
     /// The recording ends.
-    pub fn finish(self, end_ns: u64) -> Collected {
+    pub fn finish(mut self, end_ns: u64) -> Collected {
+        let descriptors = &self.descriptors;
+        self.images
+            .each_running(|image| image.listens = descriptors.listens(image.pid));
         Collected {
             output: self.accounting.finish(end_ns),
             images: self.images.finish(),
-            listening: self.descriptors.listening().clone(),
             names: self.descriptors.into_names(),
             loops: self.loops,
             lines: self.lines,
@@ -244,14 +244,18 @@ impl Sink for Pipeline {
                 });
             }
             Raw::Exec { ts, pid, old_tid } => {
+                if let Some(image) = self.images.of_thread(old_tid) {
+                    image.listens = self.descriptors.listens(pid);
+                }
                 self.images.exec(pid, old_tid);
                 self.forget(old_tid);
                 self.forget(pid);
                 self.accounting.push(&Event::Exec { ts, pid, old_tid });
             }
             Raw::Exit { ts, tid, comm } => {
-                if let Some(pid) = self.images.exit(tid, &comm) {
-                    self.descriptors.forget(pid);
+                if let Some(ended) = self.images.exit(tid, &comm) {
+                    ended.listens = self.descriptors.listens(ended.pid);
+                    self.descriptors.forget(ended.pid);
                 }
                 self.forget(tid);
                 self.accounting.push(&Event::Exit { ts, tid });
