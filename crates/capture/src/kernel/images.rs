@@ -38,6 +38,8 @@ pub(crate) struct Image {
     pub goroutines: Known,
     /// It is seen to listen for connections: known when it ends.
     pub listens: bool,
+    /// It has had several threads.
+    pub threaded: bool,
     /// Threads alive.
     pub alive: usize,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Images {
     /// The image that a process runs now.
     current: Map<u32, usize>,
     pid_of: Map<u32, u32>,
+    /// Images that have had several threads, and are still looked at.
+    threaded: Vec<usize>,
     /// Images whose names nobody has read yet.
     unnamed: Vec<usize>,
 }
@@ -62,7 +66,11 @@ impl Images {
             Some(&ix) => ix,
             None => self.begin(pid),
         };
-        self.all[ix].alive += 1;
+        let image = &mut self.all[ix];
+        image.alive += 1;
+        if image.alive > 1 && !std::mem::replace(&mut image.threaded, true) {
+            self.threaded.push(ix);
+        }
     }
 
     /// The process runs another program from now on, with one thread.
@@ -114,6 +122,15 @@ impl Images {
         }
     }
 
+    /// Does something with all that run now and have had several threads, until it says that there is nothing to be done any more.
+    pub fn each_threaded(&mut self, mut act: impl FnMut(&mut Image) -> bool) {
+        let (all, current) = (&mut self.all, &self.current);
+        self.threaded.retain(|&ix| {
+            let image = &mut all[ix];
+            current.get(&image.pid) == Some(&ix) && act(image)
+        });
+    }
+
     /// Reads the names of programs that began since the last time: they may be gone soon.
     pub fn look(&mut self) {
         for ix in std::mem::take(&mut self.unnamed) {
@@ -152,10 +169,12 @@ impl Images {
             operands: Operands::default(),
             goroutines: Known::default(),
             listens: false,
+            threaded: false,
             alive: 0,
         });
         if let Some(before) = self.current.insert(pid, ix) {
             self.all[before].unwinder.rest();
+            self.all[before].goroutines.end();
         }
         self.unnamed.push(ix);
         ix
@@ -169,6 +188,7 @@ impl Image {
         self.loops = Map::default();
         self.code = Code::default();
         self.operands = Operands::default();
+        self.goroutines.end();
     }
 
     fn read_names(&mut self) {
@@ -191,4 +211,42 @@ fn comm(bytes: &[u8]) -> String {
         .position(|b| matches!(b, 0 | b'\n'))
         .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Images;
+
+    /// Above the kernel's limit: nobody has it.
+    const PID: u32 = 4_194_305;
+
+    fn visited(images: &mut Images, again: bool) -> usize {
+        let mut n = 0;
+        images.each_threaded(|_| {
+            n += 1;
+            again
+        });
+        n
+    }
+
+    #[test]
+    fn those_with_several_threads_are_visited_while_they_run_and_somebody_wants_to() {
+        let mut images = Images::default();
+        images.thread(PID, PID);
+        assert_eq!(visited(&mut images, true), 0, "one thread");
+        for _ in 0..3 {
+            images.thread(PID + 1, PID);
+            assert_eq!(visited(&mut images, true), 1);
+            assert!(images.exit(PID + 1, b"").is_none());
+        }
+        assert_eq!(visited(&mut images, false), 1);
+        assert_eq!(visited(&mut images, true), 0, "enough is known");
+
+        images.exec(PID, PID);
+        images.thread(PID + 1, PID);
+        assert_eq!(visited(&mut images, true), 1, "another program");
+        images.exit(PID + 1, b"");
+        assert!(images.exit(PID, b"").is_some());
+        assert_eq!(visited(&mut images, true), 0, "it has ended");
+    }
 }

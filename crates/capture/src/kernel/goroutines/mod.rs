@@ -47,6 +47,8 @@ pub(crate) enum Known {
     /// One of Go that cannot be looked into, and why.
     Closed(String),
     Go(Box<Watched>),
+    /// One of Go that has ended.
+    Ended(Box<GoProgram>),
 }
 
 /// A program that is looked at.
@@ -71,19 +73,20 @@ pub(crate) struct Goroutines {
 }
 
 impl Goroutines {
-    /// To be called often: looks at those programs whose time has come.
+    /// To be called often: looks at those programs whose time has come. The runtime of Go makes a thread before anything else.
     pub fn look(&mut self, images: &mut Images) {
         // The walk through their stacks, and the code that it leads to, is known for this machine only.
         if cfg!(target_arch = "x86_64") {
-            images.each_running(|image| self.look_at(image));
+            images.each_threaded(|image| {
+                self.look_at(image);
+                matches!(image.goroutines, Known::Go(_))
+            });
         }
     }
 
     fn look_at(&mut self, image: &mut Image) {
         match &mut image.goroutines {
-            Known::Other | Known::Closed(_) => {}
-            // The runtime of Go makes a thread before anything else.
-            Known::Nothing if image.alive < 2 => {}
+            Known::Other | Known::Closed(_) | Known::Ended(_) => {}
             Known::Nothing => {
                 image.goroutines = match self.programs.of_process(image.pid) {
                     Ok(None) => Known::Other,
@@ -149,10 +152,21 @@ impl Watched {
 }
 
 impl Known {
+    /// There will be no more looks: only what they add up to is kept.
+    pub fn end(&mut self) {
+        *self = match std::mem::take(self) {
+            ended @ Self::Go(_) => ended
+                .into_row()
+                .map_or(Self::Other, |row| Self::Ended(Box::new(row))),
+            other => other,
+        };
+    }
+
     /// What is kept of an image's. Stacks and process are the image's own.
     pub fn into_row(self) -> Option<GoProgram> {
         match self {
             Self::Nothing | Self::Other => None,
+            Self::Ended(row) => Some(*row),
             Self::Closed(unknown) => Some(GoProgram {
                 unknown,
                 ..GoProgram::default()
@@ -184,20 +198,36 @@ fn xorshift(mut x: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod pauses {
+mod watched {
     use super::layout::Layout;
-    use super::{Program, Watched, PERIOD_NS, RARELY_NS};
+    use super::{Known, Program, Watched, PERIOD_NS, RARELY_NS};
 
-    #[test]
-    fn who_has_nothing_to_show_is_looked_at_seldom_but_for_ever() {
-        let mut watched = Watched::new(Program {
-            version: String::new(),
+    fn watched() -> Watched {
+        Watched::new(Program {
+            version: "go1.26".into(),
             layout: Layout::of_version("go1.26").unwrap(),
             goroutines: 0,
             count: 0,
             procs: 0,
             reasons: Vec::new(),
-        });
+        })
+    }
+
+    #[test]
+    fn of_a_program_that_has_ended_the_sums_are_kept() {
+        let mut known = Known::Go(Box::new(watched()));
+        known.end();
+        assert!(matches!(known, Known::Ended(_)));
+        known.end();
+        assert!(known.into_row().is_some_and(|row| row.version == "go1.26"));
+        let mut known = Known::Closed("why".into());
+        known.end();
+        assert!(known.into_row().is_some_and(|row| row.unknown == "why"));
+    }
+
+    #[test]
+    fn who_has_nothing_to_show_is_looked_at_seldom_but_for_ever() {
+        let mut watched = watched();
         assert_eq!(watched.pause(), PERIOD_NS / 2);
         watched.failures = 1;
         assert_eq!(watched.pause(), PERIOD_NS);
