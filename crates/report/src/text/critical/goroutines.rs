@@ -9,6 +9,8 @@ use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::table::INDENT;
 use crate::Report;
 
+/// Programs that are listed: those that most goroutines were seen of.
+const PROGRAMS: usize = 8;
 /// Places that are listed of one program.
 const ROWS: usize = 10;
 /// Callers that are named.
@@ -21,13 +23,31 @@ const LEAST: f64 = 0.05;
 /// The section: nothing where no program is one of Go.
 pub fn write(page: &mut Page, report: &Report<'_>) {
     let programs = report.model.sched.iter().flat_map(|s| &s.goroutines);
-    let mut first = true;
-    for program in programs.filter(|p| p.looks > 0 || !p.unknown.is_empty()) {
-        if std::mem::take(&mut first) {
-            page.title("Goroutines");
-        }
+    let (shown, rest) = shown(programs);
+    if !shown.is_empty() {
+        page.title("Goroutines");
+    }
+    for program in shown {
         one(page, report, program);
     }
+    if rest > 0 {
+        remark(
+            page,
+            format!("and {rest} more programs of Go: --format json has all"),
+        );
+    }
+}
+
+/// Programs that something is said of, and how many more there are.
+fn shown<'a>(programs: impl Iterator<Item = &'a GoProgram>) -> (Vec<&'a GoProgram>, usize) {
+    let told = programs.filter(|p| p.looks > 0 || !p.unknown.is_empty());
+    let mut all: Vec<&GoProgram> = told.collect();
+    let rest = all.len().saturating_sub(PROGRAMS);
+    if rest > 0 {
+        all.sort_by_key(|program| std::cmp::Reverse(program.goroutines));
+        all.truncate(PROGRAMS);
+    }
+    (all, rest)
 }
 
 fn one(page: &mut Page, report: &Report<'_>, program: &GoProgram) {
@@ -91,4 +111,27 @@ fn one(page: &mut Page, report: &Report<'_>, program: &GoProgram) {
 fn name(report: &Report<'_>, id: ProcessId) -> String {
     let process = report.model.processes.get(id.0 as usize);
     process.map_or_else(String::new, |p| p.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{shown, GoProgram, PROGRAMS};
+
+    #[test]
+    fn of_many_programs_those_with_most_goroutines_are_listed() {
+        let program = |goroutines| GoProgram {
+            looks: 1,
+            goroutines,
+            ..GoProgram::default()
+        };
+        let some: Vec<GoProgram> = (0..PROGRAMS as u64).map(program).collect();
+        let nobody = GoProgram::default();
+        let (all, rest) = shown(some.iter().chain([&nobody]));
+        assert!(all.iter().copied().eq(&some), "in the order of processes");
+        assert_eq!(rest, 0);
+        let many: Vec<GoProgram> = (0..100).map(program).collect();
+        let (first, rest) = shown(many.iter());
+        assert_eq!((first.len(), rest), (PROGRAMS, 100 - PROGRAMS));
+        assert!(first.iter().all(|p| p.goroutines >= rest as u64));
+    }
 }
