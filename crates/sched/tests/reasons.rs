@@ -162,10 +162,10 @@ fn task_states_of_the_kernel() {
 #[test]
 fn descriptors_and_names() {
     for nr in [0, 1, 45, 74, 232, 40] {
-        assert_eq!(takes_fd(nr, X86_64), Some(0), "{nr}");
+        assert!(takes_fd(nr, X86_64), "{nr}");
     }
     for nr in [-1, 7, 202, 230, 9, 500] {
-        assert_eq!(takes_fd(nr, X86_64), None, "{nr}");
+        assert!(!takes_fd(nr, X86_64), "{nr}");
     }
     assert_eq!(call_name(202, X86_64), Some("futex"));
     assert_eq!(call_name(98, Aarch64), Some("futex"));

@@ -32,13 +32,8 @@ pub(crate) fn of(left: &Left, name: Option<&str>) -> OffReason {
 
 /// The descriptor that a call works on.
 pub(crate) fn descriptor(call: &Call) -> Option<i32> {
-    if polls_one(call) {
-        return Some(call.arg0 as i32);
-    }
-    match convoy_sched::reason::takes_fd(call.nr, ARCH)? {
-        0 => Some(call.arg0 as i32),
-        _ => Some(call.arg1 as i32),
-    }
+    let is_one = polls_one(call) || convoy_sched::reason::takes_fd(call.nr, ARCH);
+    is_one.then_some(call.arg0 as i32)
 }
 
 /// Whether the BPF program has read the one descriptor that a poll() waits for.

@@ -160,9 +160,9 @@ fn of_polled(name: &str) -> OffReason {
     }
 }
 
-/// The argument, counted from 0, with the descriptor that this call waits for.
-pub fn takes_fd(nr: i16, arch: Arch) -> Option<usize> {
-    calls::find(nr, arch).filter(|call| call.fd).map(|_| 0)
+/// Whether this call waits for the descriptor that its first argument is.
+pub fn takes_fd(nr: i16, arch: Arch) -> bool {
+    calls::find(nr, arch).is_some_and(|call| call.fd)
 }
 
 /// The name of a call, if it is one of those in which threads wait or wake.

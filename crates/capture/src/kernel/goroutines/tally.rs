@@ -1,10 +1,9 @@
 //! What looks at the goroutines of one program add up to.
 
-use std::collections::HashMap;
-
 use convoy_profile::{
     bucket, only_waits, GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, StackIx,
 };
+use convoy_sched::Map;
 use convoy_unwind::Unwinder;
 
 use super::calls;
@@ -78,8 +77,8 @@ struct Place {
     row: GoPlace,
     reason: u8,
     /// Looks at its channel, by capacity: a goroutine may have gone on before its channel is read, and be at another one.
-    capacities: HashMap<u64, u32>,
-    doing: HashMap<(GoroutineState, Option<u32>), u64>,
+    capacities: Map<u64, u32>,
+    doing: Map<(GoroutineState, Option<u32>), u64>,
     /// At the present look.
     waiting: u64,
     away: u64,
@@ -92,16 +91,16 @@ pub(super) struct Tally {
     goroutines: u64,
     turns: u64,
     longest: u64,
-    states: HashMap<GoState, u64>,
+    states: Map<GoState, u64>,
     rows: Vec<(u8, GoWait)>,
-    row_of: HashMap<(u8, StackIx), u32>,
+    row_of: Map<(u8, StackIx), u32>,
     places: Vec<Place>,
-    place_of: HashMap<(u8, u64), u32>,
-    known: HashMap<u64, Goroutine>,
+    place_of: Map<(u8, u64), u32>,
+    known: Map<u64, Goroutine>,
     /// Rows by how goroutines look that wait there.
-    shapes: HashMap<Shape, u32>,
+    shapes: Map<Shape, u32>,
     /// By their first function.
-    own: HashMap<u64, bool>,
+    own: Map<u64, bool>,
 }
 
 impl Tally {
@@ -216,7 +215,7 @@ impl Tally {
             },
             reason,
             capacities: capacity.map(|room| (room, 1)).into_iter().collect(),
-            doing: HashMap::new(),
+            doing: Map::default(),
             waiting: 0,
             away: 0,
         });
@@ -389,7 +388,7 @@ impl Tally {
 }
 
 /// The capacity that nearly all looks found; 0 without one.
-fn usual(capacities: &HashMap<u64, u32>) -> u64 {
+fn usual(capacities: &Map<u64, u32>) -> u64 {
     let all: u32 = capacities.values().sum();
     let most = capacities.iter().max_by_key(|(_, n)| **n);
     most.filter(|(_, n)| f64::from(**n) >= NEARLY_ALL * f64::from(all))
