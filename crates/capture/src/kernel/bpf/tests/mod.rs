@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::kernel::reason;
 use trace::{Kept, Trace};
 
 /// One after the other: a source that records the children of this process records those of other tests, too.
@@ -131,6 +132,32 @@ fn every_handoff_of_two_threads_is_a_wakeup_and_two_switches() {
         woken_by_write.abs_diff(reads) <= 10,
         "{woken_by_write} of {reads}"
     );
+}
+
+#[test]
+fn the_one_descriptor_that_a_poll_waits_for_is_read() {
+    const FD: u32 = 77;
+    let Some((mut source, _turn)) = source(&NO_SAMPLES, None) else {
+        return;
+    };
+    let mut child = workload::recorded(&source, "polls", FD);
+    let mut trace = Trace::default();
+    drain_until_end(&mut source, &mut child, &mut trace);
+    assert!(child.wait().expect("wait").success());
+    let waits = |one: bool| {
+        trace.count(|kept| match kept {
+            Kept::Switch {
+                out: Some((tid, left)),
+                ..
+            } if *tid == child.id() && left.state != 0 => match one {
+                true => reason::descriptor(&left.call) == Some(FD as i32),
+                // The address stays where it was.
+                false => left.call.arg1 == 2 && reason::descriptor(&left.call).is_none(),
+            },
+            _ => false,
+        })
+    };
+    assert_eq!((waits(true), waits(false)), (5, 5));
 }
 
 #[test]

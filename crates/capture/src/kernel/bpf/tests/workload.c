@@ -197,6 +197,20 @@ static void exec_thread(void)
 	pthread_join(start(exec_true, NULL), NULL);
 }
 
+/* Waits for one descriptor, whose number it is told, and for two. */
+static void polls(void)
+{
+	int ends[2];
+	struct pollfd both[2] = {{.events = POLLIN}, {.events = POLLIN}};
+
+	if (pipe(ends) || dup2(ends[0], number) < 0)
+		abort();
+	both[0].fd = both[1].fd = number;
+	for (int i = 0; i < 5; i++)
+		if (poll(both, 1, 2) || poll(both, 2, 2))
+			abort();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -205,6 +219,7 @@ int main(int argc, char **argv)
 	} all[] = {
 		{"ping-pong", ping_pong}, {"storm", storm}, {"blocked", blocked},
 		{"threads", threads},	  {"churn", churn}, {"exec-thread", exec_thread},
+		{"polls", polls},
 	};
 
 	number = argc > 2 ? atol(argv[2]) : 0;
