@@ -1,6 +1,6 @@
 //! One look at the goroutines of one program.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use convoy_profile::{GoroutineState, StackIx};
 use convoy_unwind::{Regs, Unwinder};
@@ -8,6 +8,7 @@ use convoy_unwind::{Regs, Unwinder};
 use super::memory::{Memory, ADDRESSES};
 use super::program::Program;
 use super::tally::{Seen, Shape, Tally};
+use crate::poll::cpu_time;
 
 /// More goroutines than this: every second one is looked at, or every fourth, and so on. They are never taken off the list, so
 /// that it is the same ones every time.
@@ -17,9 +18,9 @@ const MOST: u64 = 1 << 28;
 /// Call stacks that are walked in one look; and those of further goroutines that look like none of which it is known. Where others
 /// wait is not known, this time.
 const WALKS: (usize, usize) = (64, 128);
-/// After this long no more stacks are walked in one look: of a place that is new the code is read, too. Nothing else is listened to
-/// meanwhile.
-const LONGEST: Duration = Duration::from_millis(5);
+/// After so much CPU time no more stacks are walked in one look: of a place that is new the code is read, too, and nothing else is listened
+/// to meanwhile. The rings hold twice as much.
+const LONGEST: Duration = Duration::from_millis(50);
 /// Of a stack, so much is read from its innermost frame on. Bytes.
 const STACK_BYTES: u64 = 8 << 10;
 /// A stack of Go has at most this size, on any machine.
@@ -108,7 +109,7 @@ impl Look<'_> {
             return None;
         }
         let mut unsound = 0;
-        let begun = Instant::now();
+        let begun = cpu_time();
         let (mut walks, mut more) = WALKS;
         scratch.seen.clear();
         for bytes in scratch.records.chunks_exact(size) {
@@ -135,7 +136,7 @@ impl Look<'_> {
                     (seen.row, seen.fresh) = (Some(row), ran);
                 } else {
                     seen.fresh = true;
-                    if begun.elapsed() > LONGEST {
+                    if cpu_time().saturating_sub(begun) > LONGEST {
                         (walks, more) = (0, 0);
                     }
                     let shape = record.shape();
