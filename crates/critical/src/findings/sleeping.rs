@@ -1,5 +1,7 @@
 //! Threads that look for work, sleep for a while, and look again: what happens meanwhile waits for the clock.
 
+mod rate;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
@@ -34,12 +36,12 @@ const METHOD: &str = "sleep of the busiest of them, and getting back on a proces
 struct Sleeper {
     n: u64,
     ns: f64,
+    sites: BTreeMap<SiteId, f64>,
 }
 
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
     let mut sleepers: BTreeMap<ThreadId, Sleeper> = BTreeMap::new();
-    let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
     let polls = |off: &&OffCpu| {
         off.reason == OffReason::Sleep
             && off.sum_ns as f64 <= POLL_NS * off.n as f64
@@ -55,10 +57,16 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         sleeper.n = sleeper.n.saturating_add(off.n);
         sleeper.ns += off.sum_ns as f64;
         if let Some(site) = off.site {
-            *sites.entry(site).or_default() += off.sum_ns as f64;
+            *sleeper.sites.entry(site).or_default() += off.sum_ns as f64;
         }
     }
-    sleepers.retain(|id, s| s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id));
+    sleepers.retain(|id, s| {
+        s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id) && !rate::keeps_a_rate(view, *id)
+    });
+    let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
+    for (site, ns) in sleepers.values().flat_map(|sleeper| &sleeper.sites) {
+        *sites.entry(*site).or_default() += ns;
+    }
     let running = |id: &ThreadId| {
         let th = view.threads.get(id);
         th.map_or(0.0, |th| th.running_ns as f64 / life(view, *id))

@@ -363,6 +363,43 @@ fn threads_that_sleep_while_another_one_has_work_are_told_however_little_it_is()
     );
 }
 
+/// Two threads of two kinds that work for so many us and then sleep for so many, a hundred times.
+fn sleeps(steps: impl Fn(u64) -> (u64, u64)) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("app");
+    let (work, get) = (p.site("work", "a.c", 10), p.site("queue_get", "a.c", 20));
+    let mut s = Schedule::new();
+    for kind in ["parse", "store"] {
+        let t = p.thread("w").start(kind, "a.c", 9).cpu(1).id();
+        for at in 0..100 {
+            let (worked, slept) = steps(at);
+            s.runs(t, work, us(worked));
+            s.waits(t, Wait::new(OffReason::Sleep, get), us(slept));
+        }
+    }
+    ids(&analysis(&model(p, s)))
+}
+
+/// Less than a hundred, and without an order.
+fn late(at: u64) -> u64 {
+    let mixed = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33) % 100
+}
+
+#[test]
+fn who_sleeps_for_what_is_left_of_a_period_keeps_a_rate() {
+    let work = |at: u64| 1000 + 20 * late(at);
+    assert_eq!(sleeps(|at| (work(at), 5000)), ["sleep-polling"]);
+    assert_eq!(sleeps(|at| (work(at), 8000 - work(at) + late(at))), [""; 0]);
+}
+
+#[test]
+fn who_wakes_by_a_clock_keeps_a_rate() {
+    // It wakes a little late, as every timer does; and the next period is as much shorter, or not.
+    let before = |at: u64| at.checked_sub(1).map_or(0, late);
+    assert_eq!(sleeps(|at| (2000, 4000 + late(at) - before(at))), [""; 0]);
+    assert_eq!(sleeps(|at| (2000, 4000 + late(at))), ["sleep-polling"]);
+}
+
 /// They wait for their turn of so many a second, and nothing that is seen tells that from a look for work.
 #[test]
 fn nothing_is_said_of_threads_of_one_kind_that_may_keep_a_rate() {
