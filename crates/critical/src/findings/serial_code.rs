@@ -9,6 +9,7 @@ use convoy_model::{
 };
 
 use super::goroutine_lock::may_be_idle;
+use super::sleeping::rate;
 use super::Context;
 use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};
@@ -72,7 +73,8 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         });
     }
     let mut findings = Vec::new();
-    for (group, pieces) in by_group.into_iter().filter(|(g, _)| !explained.contains(g)) {
+    let said = |group| !explained.contains(&group) && !keeps_a_rate(cx.view, group);
+    for (group, pieces) in by_group.into_iter().filter(|(group, _)| said(*group)) {
         let low: f64 = pieces.iter().map(|p| p.cm).sum();
         let counts = counts(cx, group, low);
         let serial = match is_one_of_a_kind(cx.view, group) {
@@ -93,6 +95,12 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         findings.extend(found);
     }
     one_of_those_that_serve(findings)
+}
+
+/// Whether its threads sleep for what is left of a period: with less to do they would sleep for longer.
+fn keeps_a_rate(view: &View, group: GroupId) -> bool {
+    let members = view.members(group);
+    members.iter().all(|th| rate::keeps_a_rate(view, th.thread))
 }
 
 /// Processes that serve one request after the other wait for one another: more of them at a time is one fix.

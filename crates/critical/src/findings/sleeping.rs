@@ -1,6 +1,6 @@
 //! Threads that look for work, sleep for a while, and look again: what happens meanwhile waits for the clock.
 
-mod rate;
+pub(super) mod rate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +8,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
 use convoy_model::{passes_on, OffCpu, OffReason, SiteId, ThreadId};
 
+use self::rate::keeps_a_rate;
 use super::Context;
 use crate::gain::Saving;
 use crate::tables::paths::most;
@@ -61,7 +62,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         }
     }
     sleepers.retain(|id, s| {
-        s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id) && !rate::keeps_a_rate(view, *id)
+        s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id) && !keeps_a_rate(view, *id)
     });
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
     for (site, ns) in sleepers.values().flat_map(|sleeper| &sleeper.sites) {

@@ -466,3 +466,30 @@ fn the_longer_one_of_two_different_jobs_is_told() {
     let same = analysis(&two_jobs([400, 200], ["load", "load"]));
     assert!(!ids(&same).contains(&"serial-code"), "a matter of balance");
 }
+
+/// The first thread works for a while and then hands over a piece, which takes another one 1 ms, a hundred times. It sleeps for what is
+/// left of 5 ms, or for 2 ms.
+fn handed_over(by_a_clock: bool) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (make, sleep) = (p.site("make", "a.c", 3), p.site("pace", "a.c", 5));
+    let (take, work) = (p.site("take", "a.c", 9), p.site("work", "a.c", 11));
+    let consumer = p.thread("w").start("consume", "a.c", 8).cpu(1).id();
+    let mut s = Schedule::new();
+    for at in 0..100 {
+        let worked = us(1000 + 20 * (at * at * 37 % 101));
+        let slept = if by_a_clock { ms(5) - worked } else { ms(2) };
+        s.runs(0, make, worked);
+        s.waits(0, Wait::new(OffReason::Sleep, sleep), slept);
+        s.waits(consumer, Wait::futex(take, 0x100).woken_by(0, make), worked);
+        s.runs(consumer, work, ms(1));
+        s.waits(consumer, Wait::futex(take, 0x104), slept - ms(1));
+    }
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn who_has_less_to_do_in_a_period_sleeps_for_longer() {
+    assert!(handed_over(false).contains(&"serial-code"));
+    assert!(!handed_over(true).contains(&"serial-code"));
+}

@@ -2,6 +2,7 @@
 
 use convoy_model::{Doing, Interval, OffId, OffReason, ThreadId};
 
+use super::ASLEEP;
 use crate::view::View;
 
 /// Periods from which on they tell.
@@ -13,8 +14,8 @@ const MADE_UP: f64 = 0.5;
 const TOGETHER: usize = 16;
 const BY_A_CLOCK: f64 = 2.0;
 
-/// Whether the thread's sleeps end at a constant rate, whatever it does between them.
-pub(super) fn keeps_a_rate(view: &View, id: ThreadId) -> bool {
+/// Whether the thread's sleeps end at a constant rate, whatever it does between them, and it does nothing for longer.
+pub(crate) fn keeps_a_rate(view: &View, id: ThreadId) -> bool {
     let timeline = view.sched.timeline.iter();
     let lanes = timeline.flat_map(|timeline| &timeline.lanes);
     let mut ends = Vec::new();
@@ -31,6 +32,9 @@ pub(super) fn keeps_a_rate(view: &View, id: ThreadId) -> bool {
             ends.push(interval.end_ns as f64);
             sleeps.push(interval.end_ns.saturating_sub(interval.start_ns) as f64);
         }
+    }
+    if sleeps.iter().sum::<f64>() < ASLEEP * view.life(id) {
+        return false;
     }
     let over = |n: usize| -> Vec<f64> {
         let pairs = ends.iter().zip(ends.iter().skip(n));
