@@ -17,7 +17,7 @@ use convoy_model::{GroupId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
 use self::directions::Directions;
 use self::ends::{end, End, Ends};
 use self::kinds::Kinds;
-use self::runners::{blocks, runner, Runner};
+use self::runners::{blocks, looks_for_events, runner, Runner};
 use super::Context;
 use crate::gain::Saving;
 use crate::tables::paths::most;
@@ -59,8 +59,9 @@ struct Calls {
     /// Of the rest, outside of event loops; and of all, in tasks of those.
     slept: f64,
     in_loop: f64,
-    /// Samples of its code, and what those in calls that send or receive tell.
+    /// Samples of its code, those in calls that look for events, and what those in calls that send or receive tell.
     samples: u64,
+    looks: u64,
     directions: Directions,
     /// Waiting for work, for all that can be seen.
     idle: f64,
@@ -160,7 +161,7 @@ impl Pool {
         self.0.keys().map(|id| view.process(*id)).collect()
     }
 
-    /// Whether it is the one thread of a program that serves nobody, as far as can be seen.
+    /// Whether it is the one thread of a program that serves nobody, as far as can be seen, and has no other tasks meanwhile.
     fn is_a_client(&self, view: &View) -> bool {
         let processes = self.processes(view);
         let listens = |id: &ProcessId| {
@@ -185,6 +186,7 @@ impl Pool {
         is_one
             && self.0.len() == 1
             && !self.is_of_a_loop()
+            && self.sum(|calls| calls.looks as f64) == 0.0
             && !processes.iter().any(listens)
             && !(serves || polls >= POLLS)
     }
@@ -236,6 +238,7 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
         if let Some(calls) = all.get_mut(&slice.thread) {
             calls.samples += slice.n;
             calls.directions.add(site, slice.n);
+            calls.looks += slice.n * u64::from(site.is_some_and(looks_for_events));
         }
     }
     all.retain(|_, calls| !calls.only_receives());

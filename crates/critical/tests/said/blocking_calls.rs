@@ -404,6 +404,26 @@ fn who_waits_for_many_descriptors_serves() {
     assert!(gain(2, true) > 1.3 * client);
 }
 
+/// The only thread of a program asks for 4 of 5 ms, and looks in between what else has come, in this call.
+fn between_looks(call: &str) -> f64 {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (look, ask) = (stack(&mut p, &[call, "run_once"]), p.site("ask", "a.c", 20));
+    let mut s = Schedule::new();
+    let socket = s.name("socket: tcp to port 7400");
+    for _ in 0..100 {
+        s.runs(0, look, ms(1));
+        s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(4));
+    }
+    only(&analysis(&model(p, s))).gain.mid
+}
+
+#[test]
+fn a_loop_of_events_that_asks_has_other_tasks_meanwhile() {
+    assert!(between_looks("epoll_wait") > 2.5);
+    assert!(between_looks("poll") < 2.0, "one connection is no loop");
+}
+
 /// Where connections arrive it waits for work.
 #[test]
 fn who_waits_for_connections_has_nothing_to_do() {

@@ -2,7 +2,7 @@
 //! of threads that may. Where a thread blocks inside such a task, more work is at hand whenever the thread does not wait for
 //! some afterwards.
 
-use convoy_model::{OffCpu, OffReason, Site};
+use convoy_model::{bare, OffCpu, OffReason, Site};
 
 use super::super::tasks::{is_one, TAKES};
 use crate::view::View;
@@ -90,4 +90,12 @@ pub(super) fn blocks(view: &View, off: &OffCpu) -> bool {
 /// Whether somebody waits there for the result of a task.
 pub(super) fn awaits_result(site: &Site) -> bool {
     site.frames.iter().any(|frame| is_one(frame, &RESULTS))
+}
+
+/// Whether a thread looks there what has come of several things that it waits for: between two tasks of a loop, which has others
+/// meanwhile. Who only wants to know of one connection asks with poll().
+pub(super) fn looks_for_events(site: &Site) -> bool {
+    const LOOKS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+    let innermost = site.frames.first();
+    innermost.is_some_and(|frame| LOOKS.contains(&bare(&frame.function)))
 }
