@@ -103,7 +103,12 @@ impl Pipeline {
         let how = match reason::state_of(left) {
             BlockState::Runnable => Out::Preempted(Place {
                 reason: OffReason::Preempted,
-                nr: -1, // whatever it was in, it was not that which took the processor away
+                // Whatever else it was in, it was not that which took the processor away.
+                nr: if reason::gives_way(&left.call) {
+                    left.call.nr
+                } else {
+                    -1
+                },
                 ..Place::default()
             }),
             BlockState::Dead => Out::Dead,

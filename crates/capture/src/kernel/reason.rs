@@ -63,6 +63,11 @@ pub(crate) fn moved(call: &Call) -> Option<Moved> {
     })
 }
 
+/// Whether a thread that could go on leaves its processor of its own will.
+pub(crate) fn gives_way(call: &Call) -> bool {
+    convoy_sched::reason::call_name(call.nr, ARCH) == Some("sched_yield")
+}
+
 /// Whether a thread in the kernel is there only to give way, to ask the time or to look whether something has
 /// come: it may wait all the same.
 pub(crate) fn only_looks(call: &Call) -> bool {
@@ -108,6 +113,18 @@ mod tests {
         for name in ["sendmsg", "pread64", "fsync"] {
             assert_eq!(moves(name), None, "{name}: no length");
         }
+    }
+
+    #[test]
+    fn who_is_taken_off_in_another_call_does_not_give_way() {
+        let call = |nr| Call {
+            nr,
+            arg0: 0,
+            arg1: 0,
+        };
+        let (x86, others) = (call(24), call(124));
+        assert!(gives_way(if ARCH == Arch::X86_64 { &x86 } else { &others }));
+        assert!(!gives_way(&call(1)) && !gives_way(&call(-1)));
     }
 
     #[test]
