@@ -421,6 +421,7 @@ fn between_looks(call: &str) -> f64 {
 #[test]
 fn a_loop_of_events_that_asks_has_other_tasks_meanwhile() {
     assert!(between_looks("epoll_wait") > 2.5);
+    assert!(between_looks("select_epoll_poll") > 2.5);
     assert!(between_looks("poll") < 2.0, "one connection is no loop");
 }
 

@@ -47,6 +47,8 @@ const RESULTS: [&str; 3] = [
 ];
 /// How a virtual machine sleeps: with a condition and a time limit.
 const SLEEPS: [&str; 2] = ["java.lang.Thread.sleep", "JVM_Sleep"];
+/// Frames within which a call is that of the function looked for, and what it calls.
+const INNERMOST: usize = 4;
 
 /// The innermost runner of the frames, the innermost of which is first; none if the thread waits there for a task.
 pub(super) fn runner(site: &Site) -> Option<Runner> {
@@ -95,7 +97,13 @@ pub(super) fn awaits_result(site: &Site) -> bool {
 /// Whether a thread looks there what has come of several things that it waits for: between two tasks of a loop, which has others
 /// meanwhile. Who only wants to know of one connection asks with poll().
 pub(super) fn looks_for_events(site: &Site) -> bool {
-    const LOOKS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
-    let innermost = site.frames.first();
-    innermost.is_some_and(|frame| LOOKS.contains(&bare(&frame.function)))
+    /// The C library's, and CPython's way there.
+    const LOOKS: [&str; 4] = [
+        "epoll_wait",
+        "epoll_pwait",
+        "epoll_pwait2",
+        "select_epoll_poll",
+    ];
+    let mut innermost = site.frames.iter().take(INNERMOST);
+    innermost.any(|frame| LOOKS.contains(&bare(&frame.function)))
 }
