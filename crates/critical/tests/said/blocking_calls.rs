@@ -409,10 +409,12 @@ fn between_looks(call: &str) -> f64 {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2);
     let (look, ask) = (stack(&mut p, &[call, "run_once"]), p.site("ask", "a.c", 20));
+    let send = stack(&mut p, &["send", "ask"]);
     let mut s = Schedule::new();
     let socket = s.name("socket: tcp to port 7400");
     for _ in 0..100 {
-        s.runs(0, look, ms(1));
+        s.runs(0, look, us(500));
+        s.runs(0, send, us(500));
         s.waits(0, Wait::new(OffReason::Socket, ask).named(socket), ms(4));
     }
     only(&analysis(&model(p, s))).gain.mid
