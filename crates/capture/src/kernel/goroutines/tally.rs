@@ -28,6 +28,9 @@ const NEARLY_ALL: f64 = 0.8;
 const AGAIN: u8 = 8;
 /// Users of a place that are counted.
 const USERS: u32 = 65_535;
+/// Functions of a wait that may be those of a place: of the place the one that waits and who called it, of others the innermost.
+const OF_PLACE: usize = 2;
+const OF_WAIT: usize = 8;
 
 /// Reasons to wait for what others of the program let go or hand over, without those of timers, the network and the runtime.
 const FOR_OTHERS: [&str; 5] = ["chan send", "chan receive", "select", "sync.", "semacquire"];
@@ -79,9 +82,26 @@ struct Place {
     /// Looks at its channel, by capacity: a goroutine may have gone on before its channel is read, and be at another one.
     capacities: Map<u64, u32>,
     doing: Map<(GoroutineState, Option<u32>), u64>,
+    /// Where the program's functions begin that wait there.
+    functions: Vec<u64>,
     /// At the present look.
     waiting: u64,
     away: u64,
+}
+
+/// Where else those wait who are in the functions of a place: with what they got there, so that they use it, although it may be that
+/// nobody ever saw them wait for it.
+#[derive(Debug)]
+struct Beside {
+    functions: Vec<u64>,
+    places: Vec<u32>,
+}
+
+impl Beside {
+    fn is_of(&self, place: &Place) -> bool {
+        let mut own = place.functions.iter();
+        own.any(|function| self.functions.contains(function))
+    }
 }
 
 /// Of one program.
@@ -93,6 +113,8 @@ pub(super) struct Tally {
     longest: u64,
     states: Map<GoState, u64>,
     rows: Vec<(u8, GoWait)>,
+    /// One for each row.
+    beside: Vec<Beside>,
     row_of: Map<(u8, StackIx), u32>,
     places: Vec<Place>,
     place_of: Map<(u8, u64), u32>,
@@ -182,6 +204,14 @@ impl Tally {
             },
         ));
         self.row_of.insert((reason, stack), ix);
+        let mut beside = Beside {
+            functions: functions(stack, OF_WAIT, unwinder),
+            places: Vec::new(),
+        };
+        let others = (0u32..).zip(&self.places);
+        let others = others.filter(|(ix, other)| place != Some(*ix) && beside.is_of(other));
+        beside.places = others.map(|(ix, _)| ix).collect();
+        self.beside.push(beside);
         Some(ix)
     }
 
@@ -206,7 +236,7 @@ impl Tally {
             return None;
         }
         let ix = self.places.len() as u32;
-        self.places.push(Place {
+        let place = Place {
             row: GoPlace {
                 stack,
                 depth: depth as u32,
@@ -216,9 +246,14 @@ impl Tally {
             reason,
             capacities: capacity.map(|room| (room, 1)).into_iter().collect(),
             doing: Map::default(),
+            functions: functions(stack, OF_PLACE, unwinder),
             waiting: 0,
             away: 0,
-        });
+        };
+        for beside in self.beside.iter_mut().filter(|row| row.is_of(&place)) {
+            beside.places.push(ix);
+        }
+        self.places.push(place);
         self.place_of.insert((reason, pc), ix);
         Some(ix)
     }
@@ -284,9 +319,22 @@ impl Tally {
         known.ran += u64::from(seen.state == GoroutineState::Running);
         self.longest = self.longest.max(known.ran);
         known.look = self.looks;
-        if let Some(place) = place.filter(|place| !known.uses.contains(place)) {
+        let new = place.filter(|place| !known.uses.contains(place));
+        if let Some(place) = new {
             known.uses.rotate_right(1);
             known.uses[0] = place;
+        }
+        let beside = seen.row.and_then(|ix| self.beside.get(ix as usize));
+        let mut more = Vec::new();
+        for &place in beside.into_iter().flat_map(|beside| &beside.places) {
+            // What it was seen to wait for is known better.
+            let free = known.uses.iter().position(|&ix| ix == NONE);
+            if let Some(free) = free.filter(|_| !known.uses.contains(&place)) {
+                known.uses[free] = place;
+                more.push(place);
+            }
+        }
+        for place in new.into_iter().chain(more) {
             if let Some(place) = self.places.get_mut(place as usize) {
                 place.row.users = (place.row.users + 1).min(USERS);
             }
@@ -385,6 +433,16 @@ impl Tally {
             ..GoProgram::default()
         }
     }
+}
+
+/// Where the first `n` functions of a stack begin that are the program's.
+fn functions(stack: StackIx, n: usize, unwinder: &mut Unwinder) -> Vec<u64> {
+    let pcs: Vec<u64> = unwinder.pcs(stack).collect();
+    let own = pcs.into_iter().filter_map(|pc| {
+        let function = unwinder.function(pc.wrapping_sub(1))?;
+        (!only_waits(function.name)).then_some(function.lo)
+    });
+    own.take(n).collect()
 }
 
 /// The capacity that nearly all looks found; 0 without one.
