@@ -3,7 +3,7 @@
 
 use convoy_detect::{analyze, Thresholds};
 use convoy_model::Model;
-use convoy_profile::Op;
+use convoy_profile::{ObjectKind, Op};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, s, us, ProfileBuilder};
 
@@ -69,6 +69,53 @@ fn routes(in_lock: u64, acquire_ns: u64, writer: bool) -> Option<[f64; 3]> {
     let analysis = analyze(&Model::build(profile), &Thresholds::default());
     let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
     found.map(|f| [f.gain.low, f.gain.mid, f.gain.high])
+}
+
+/// Two threads that add under a semaphore of one token; of their time so many percent are in its post. So many posts of other semaphores
+/// are called in the same place.
+fn tokens(in_post: u64, others: u64) -> Option<f64> {
+    let mut p = ProfileBuilder::new("add");
+    p.cpus(2).wall(s(1));
+    let libc = p.module("libc.so.6");
+    let add = p.frame("add", "add.c", 12);
+    let post = p.frame_in(libc, "sem_post@@GLIBC_2.34", "", 0);
+    let (at, posts, work) = (
+        p.stack(&[add]),
+        p.stack(&[post, add]),
+        p.site("compute", "add.c", 20),
+    );
+    let made = p.site("main", "add.c", 30);
+    let guard = p.object(ObjectKind::Sem).init(made).tokens(1).id();
+    let event = p.object(ObjectKind::Sem).init(made).id();
+    let mut sched = Schedule::new();
+    for _ in 0..2 {
+        let t = p.thread("worker").start("worker", "add.c", 1);
+        let t = t.cpu(s(1)).id();
+        p.op(t, guard, at, Op::SemWait, SECTIONS)
+            .waits(5_000, ms(100))
+            .hold(20);
+        p.op(t, guard, at, Op::SemPost, SECTIONS);
+        p.op(t, event, at, Op::SemPost, others);
+        for _ in 0..100 {
+            for percent in 0..100 {
+                sched.runs(t, if percent < in_post { posts } else { work }, us(100));
+            }
+        }
+    }
+    let mut profile = p.build();
+    sched.put_into(&mut profile);
+    let analysis = analyze(&Model::build(profile), &Thresholds::default());
+    let found = analysis.findings.iter().find(|f| f.id == "contended-lock");
+    found.map(|f| f.gain.mid)
+}
+
+#[test]
+fn so_is_what_they_run_in_those_of_a_semaphore_that_is_one() {
+    let hot = tokens(70, 0).expect("found");
+    assert!(hot > 1.6, "{hot}");
+    // Nine of ten calls there are for another one.
+    let shared = tokens(70, 18 * SECTIONS).unwrap_or(1.0);
+    assert!(shared < 1.4, "{shared}");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use convoy_model::{
     FunctionKey, Model, ObjectId, Site, SiteFrame, SiteId, SyncCode, ThreadId, Use,
 };
 
+use convoy_profile::{ObjectKind, Op};
+
 use crate::ops::{role, Locks, Role};
 use crate::view::View;
 
@@ -20,6 +22,8 @@ struct Samples<'a> {
     all: u64,
     /// In functions of locks, by who called them.
     locking: BTreeMap<FunctionKey<'a>, u64>,
+    /// In those that wait and wake: of semaphores, where these are used as locks.
+    handing_over: BTreeMap<FunctionKey<'a>, u64>,
 }
 
 /// Samples of threads that use locks, and in the functions of these. Empty where the scheduler was not listened to.
@@ -28,6 +32,8 @@ pub(crate) struct LockCode<'a> {
     threads: BTreeMap<ThreadId, Samples<'a>>,
     /// Calls of any lock, by the function that calls.
     calls: BTreeMap<FunctionKey<'a>, f64>,
+    /// Those of semaphores, of whatever use.
+    of_semaphores: BTreeMap<FunctionKey<'a>, f64>,
 }
 
 impl<'a> LockCode<'a> {
@@ -37,10 +43,18 @@ impl<'a> LockCode<'a> {
         if model.sched.is_none() {
             return this;
         }
-        for u in uses.iter().filter(|u| locks.contains(u.object)) {
-            this.threads.entry(u.thread).or_default();
+        for u in uses {
+            let (is_lock, is_semaphore) = (locks.contains(u.object), is_semaphore(model, u.object));
+            if is_lock {
+                this.threads.entry(u.thread).or_default();
+            }
+            let all = match is_semaphore {
+                true => &mut this.of_semaphores,
+                false if is_lock => &mut this.calls,
+                false => continue,
+            };
             if let Some(caller) = function(model, u.site) {
-                *this.calls.entry(caller).or_default() += calls(u);
+                *all.entry(caller).or_default() += calls(u);
             }
         }
         if this.threads.is_empty() {
@@ -51,9 +65,13 @@ impl<'a> LockCode<'a> {
                 continue;
             };
             samples.all += slice.n;
-            let site = site.filter(|site| site.sync == Some(SyncCode::Lock));
+            let by_caller = match site.and_then(|site| site.sync) {
+                Some(SyncCode::Lock) => &mut samples.locking,
+                Some(SyncCode::HandOver) => &mut samples.handing_over,
+                None => continue,
+            };
             if let Some(caller) = site.and_then(shown_function) {
-                *samples.locking.entry(caller).or_default() += slice.n;
+                *by_caller.entry(caller).or_default() += slice.n;
             }
         }
         this
@@ -63,33 +81,42 @@ impl<'a> LockCode<'a> {
     /// locks are taken, divided among all locks that are taken there. `None` without samples, or with too few.
     pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> Option<f64> {
         let mut users = BTreeSet::new();
-        let mut callers: BTreeMap<FunctionKey, f64> = BTreeMap::new();
+        // Of locks, and of semaphores.
+        let mut callers: [BTreeMap<FunctionKey, f64>; 2] = Default::default();
         for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
             let role = view.role(u);
             if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
                 users.insert(u.thread);
-                if let Some(caller) = function(view.model, u.site) {
-                    *callers.entry(caller).or_default() += taken(u);
-                }
+            } else if u.op != Some(Op::SemPost) {
+                continue;
+            }
+            if let Some(caller) = function(view.model, u.site) {
+                let of = usize::from(is_semaphore(view.model, u.object));
+                *callers[of].entry(caller).or_default() += taken(u);
             }
         }
-        let part = |caller: &FunctionKey| {
-            let all = self.calls.get(caller).copied().unwrap_or(0.0);
-            callers
-                .get(caller)
-                .map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
+        let ours = |samples: &BTreeMap<FunctionKey, u64>, of: usize| {
+            let all = [&self.calls, &self.of_semaphores][of];
+            let part = |caller: &FunctionKey| {
+                let all = all.get(caller).copied().unwrap_or(0.0);
+                let theirs = callers[of].get(caller);
+                theirs.map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
+            };
+            let ours = samples.iter().map(|(caller, n)| *n as f64 * part(caller));
+            ours.sum::<f64>()
         };
         let (mut all, mut locking) = (0, 0.0);
         for samples in users.iter().filter_map(|id| self.threads.get(id)) {
             all += samples.all;
-            let ours = samples
-                .locking
-                .iter()
-                .map(|(caller, n)| *n as f64 * part(caller));
-            locking += ours.sum::<f64>();
+            locking += ours(&samples.locking, 0) + ours(&samples.handing_over, 1);
         }
         (all >= SAMPLES).then(|| locking / all as f64)
     }
+}
+
+fn is_semaphore(model: &Model, id: ObjectId) -> bool {
+    let object = model.objects.get(id.0 as usize);
+    object.is_some_and(|object| object.kind == ObjectKind::Sem)
 }
 
 /// Calls that are known: of locks that are made of futexes only those that waited.
