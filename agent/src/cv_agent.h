@@ -33,6 +33,12 @@
 /* The caller of the hook: the call site. Only in the exported function itself. */
 #define CV_RA ((uint64_t)(uintptr_t)__builtin_return_address(0))
 
+/* An object is known by where it is. */
+static inline uint64_t cv_addr(const volatile void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
 /* This thread's record; NULL before registration and after the thread's last destructor. Initial-exec,
  * so that reading it never calls into the loader (which may allocate). */
 extern __thread struct cv_thread *cv_self __attribute__((tls_model("initial-exec"), visibility("hidden")));

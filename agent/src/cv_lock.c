@@ -8,11 +8,6 @@
 
 #include "cv_banned.h"
 
-static inline uint64_t addr_of(const volatile void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
 /* ---- reader-writer locks ----
  *
  * The C library's word `__readers` (since 2.25): bit 0: write phase, bit 1: a writer has or is about to
@@ -63,15 +58,15 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 	int saved = errno;
 	int r;
 
-	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_RWLOCK, a->op, &l->__data.__cur_writer);
+	cv_block_begin(&b, t, cv_addr(l), CV_OBJECT_RWLOCK, a->op, &l->__data.__cur_writer);
 	errno = saved;
 	r = rw_real(l, a);
 	wait_ns = cv_block_end(&b);
 	if (r == 0) {
-		cv_last_set(t, addr_of(l), ra);
+		cv_last_set(t, cv_addr(l), ra);
 		cv_block_held(&b, wait_ns);
 	} else {
-		cv_count_undone(t, addr_of(l), ra, a->op);
+		cv_count_undone(t, cv_addr(l), ra, a->op);
 		if (r == ETIMEDOUT) /* else it was refused: EDEADLK, EINVAL */
 			cv_block_commit(&b, wait_ns, true);
 	}
@@ -81,7 +76,7 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 static CV_COLD int rw_sampled(struct cv_thread *t, pthread_rwlock_t *l, uint64_t ra, const struct rw_acquire *a)
 {
 	int saved = errno;
-	struct cv_entry *detail = cv_sample(t, addr_of(l), a->op);
+	struct cv_entry *detail = cv_sample(t, cv_addr(l), a->op);
 	uint64_t before, after;
 	int r;
 
@@ -92,10 +87,10 @@ static CV_COLD int rw_sampled(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 	r = rw_real(l, a);
 	after = cv_now();
 	if (r == 0) {
-		cv_last_set(t, addr_of(l), ra);
-		cv_hold_sampled(t, addr_of(l), a->op, detail, after, (uint32_t)(after - before));
+		cv_last_set(t, cv_addr(l), ra);
+		cv_hold_sampled(t, cv_addr(l), a->op, detail, after, (uint32_t)(after - before));
 	} else {
-		cv_count_undone(t, addr_of(l), ra, a->op);
+		cv_count_undone(t, cv_addr(l), ra, a->op);
 	}
 	return r;
 }
@@ -108,15 +103,15 @@ static inline __attribute__((always_inline)) int rw_lock(pthread_rwlock_t *l, ui
 	cv_prefetch_write(l); /* to be written: a look at it first would fetch the line twice */
 	if (cv_unlikely(!t))
 		return rw_real(l, a);
-	if (cv_unlikely(cv_count(t, addr_of(l), ra, a->op, false)))
+	if (cv_unlikely(cv_count(t, cv_addr(l), ra, a->op, false)))
 		return rw_sampled(t, l, ra, a);
 	if (cv_unlikely(rw_blocks(l, a->writer)))
 		return rw_waiting(t, l, ra, a);
 	r = rw_real(l, a);
 	if (cv_unlikely(r != 0))
-		cv_count_undone(t, addr_of(l), ra, a->op);
+		cv_count_undone(t, cv_addr(l), ra, a->op);
 	else if (a->writer)
-		cv_last_set(t, addr_of(l), ra);
+		cv_last_set(t, cv_addr(l), ra);
 	return r;
 }
 
@@ -128,7 +123,7 @@ static int rw_try(pthread_rwlock_t *l, uint64_t ra, enum cv_op op, cv_type_pthre
 
 	if (!t)
 		return real(l);
-	cv_try_begin(&y, t, addr_of(l), ra, op);
+	cv_try_begin(&y, t, cv_addr(l), ra, op);
 	r = real(l);
 	if (r == 0)
 		cv_try_got(&y, true);
@@ -214,7 +209,7 @@ static CV_COLD void rw_woken(pthread_rwlock_t *l)
 {
 	int saved = errno;
 
-	cv_object_woken(addr_of(l), CV_OBJECT_RWLOCK);
+	cv_object_woken(cv_addr(l), CV_OBJECT_RWLOCK);
 	errno = saved;
 }
 
@@ -222,7 +217,7 @@ static CV_COLD void rw_commit(struct cv_thread *t, pthread_rwlock_t *l)
 {
 	int saved = errno;
 
-	cv_hold_commit(t, addr_of(l));
+	cv_hold_commit(t, cv_addr(l));
 	errno = saved;
 }
 
@@ -235,7 +230,7 @@ static inline __attribute__((always_inline)) int rw_unlock(pthread_rwlock_t *l)
 	cv_prefetch_write(l);
 	if (!t)
 		return cv_real(pthread_rwlock_unlock)(l);
-	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, addr_of(l));
+	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, cv_addr(l));
 	if (cv_unlikely(rw_wakes(t, l)))
 		rw_woken(l);
 	r = cv_real(pthread_rwlock_unlock)(l);
@@ -254,7 +249,7 @@ static int rw_init(pthread_rwlock_t *l, const pthread_rwlockattr_t *attr)
 	int r = cv_real(pthread_rwlock_init)(l, attr);
 
 	if (r == 0 && cv_self)
-		cv_object_init(addr_of(l), CV_OBJECT_RWLOCK, l->__data.__flags);
+		cv_object_init(cv_addr(l), CV_OBJECT_RWLOCK, l->__data.__flags);
 	return r;
 }
 
@@ -265,7 +260,7 @@ CV_EXPORT int pthread_rwlock_init(pthread_rwlock_t *l, const pthread_rwlockattr_
 
 CV_EXPORT int pthread_rwlock_destroy(pthread_rwlock_t *l)
 {
-	cv_object_destroy(addr_of(l));
+	cv_object_destroy(cv_addr(l));
 	return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_rwlock_destroy)(l));
 }
 
@@ -282,23 +277,23 @@ static inline __attribute__((always_inline)) int spin_lock(pthread_spinlock_t *l
 
 	if (!t)
 		return cv_real(pthread_spin_lock)(l);
-	if (cv_unlikely(cv_count(t, addr_of(l), ra, CV_OP_SPIN_LOCK, false))) {
-		detail = cv_sample(t, addr_of(l), CV_OP_SPIN_LOCK);
+	if (cv_unlikely(cv_count(t, cv_addr(l), ra, CV_OP_SPIN_LOCK, false))) {
+		detail = cv_sample(t, cv_addr(l), CV_OP_SPIN_LOCK);
 		before = cv_now();
 	}
 	if (cv_likely(cv_real(pthread_spin_trylock)(l) == 0)) {
-		cv_last_set(t, addr_of(l), ra);
+		cv_last_set(t, cv_addr(l), ra);
 		if (cv_unlikely(detail != NULL)) {
 			now = cv_now();
-			cv_hold_sampled(t, addr_of(l), CV_OP_SPIN_LOCK, detail, now, (uint32_t)(now - before));
+			cv_hold_sampled(t, cv_addr(l), CV_OP_SPIN_LOCK, detail, now, (uint32_t)(now - before));
 		}
 		return 0;
 	}
-	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_SPIN, CV_OP_SPIN_LOCK, NULL);
+	cv_block_begin(&b, t, cv_addr(l), CV_OBJECT_SPIN, CV_OP_SPIN_LOCK, NULL);
 	errno = saved;
 	r = cv_real(pthread_spin_lock)(l);
 	now = cv_block_end(&b);
-	cv_last_set(t, addr_of(l), ra);
+	cv_last_set(t, cv_addr(l), ra);
 	cv_block_held(&b, now);
 	return r;
 }
@@ -316,7 +311,7 @@ static inline __attribute__((always_inline)) int spin_try(pthread_spinlock_t *l,
 
 	if (!t)
 		return cv_real(pthread_spin_trylock)(l);
-	cv_try_begin(&y, t, addr_of(l), ra, CV_OP_SPIN_TRYLOCK);
+	cv_try_begin(&y, t, cv_addr(l), ra, CV_OP_SPIN_TRYLOCK);
 	r = cv_real(pthread_spin_trylock)(l);
 	if (r == 0)
 		cv_try_got(&y, true);
@@ -333,12 +328,12 @@ CV_EXPORT int pthread_spin_trylock(pthread_spinlock_t *l)
 static inline __attribute__((always_inline)) int spin_unlock(pthread_spinlock_t *l)
 {
 	struct cv_thread *t = cv_self;
-	bool timed = cv_hold_any(t) && cv_hold_release(t, addr_of(l));
+	bool timed = cv_hold_any(t) && cv_hold_release(t, cv_addr(l));
 	int saved = errno;
 	int r = cv_real(pthread_spin_unlock)(l);
 
 	if (timed) {
-		cv_hold_commit(t, addr_of(l));
+		cv_hold_commit(t, cv_addr(l));
 		errno = saved;
 	}
 	return r;
@@ -354,12 +349,12 @@ CV_EXPORT int pthread_spin_init(pthread_spinlock_t *l, int shared)
 	int r = cv_real(pthread_spin_init)(l, shared);
 
 	if (r == 0 && cv_self)
-		cv_object_init(addr_of(l), CV_OBJECT_SPIN, 0);
+		cv_object_init(cv_addr(l), CV_OBJECT_SPIN, 0);
 	return r;
 }
 
 CV_EXPORT int pthread_spin_destroy(pthread_spinlock_t *l)
 {
-	cv_object_destroy(addr_of(l));
+	cv_object_destroy(cv_addr(l));
 	return cv_real(pthread_spin_destroy)(l);
 }

@@ -31,11 +31,6 @@
 /* __kind of the mutexes that the inline path serves: plain ones, or none. */
 static int inline_kind = KIND_NEVER;
 
-static inline uint64_t addr_of(const void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
 /* ---- the inline protocol ---- */
 
 static inline bool plain_try(struct cv_thread *t, pthread_mutex_t *m)
@@ -61,7 +56,7 @@ static CV_COLD void plain_wake(struct cv_thread *t, pthread_mutex_t *m)
 	/* Free already: others may take it while we leave word for the one that is about to wake. The
 	 * memory may even be gone, which the C library's own unlock tolerates just as well. */
 	(void)t;
-	cv_object_woken(addr_of(m), CV_OBJECT_MUTEX);
+	cv_object_woken(cv_addr(m), CV_OBJECT_MUTEX);
 	cv_syscall(SYS_futex, (long)&m->__data.__lock, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
@@ -148,15 +143,15 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 	int saved = errno;
 	int r;
 
-	cv_block_begin(&b, t, addr_of(m), CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
+	cv_block_begin(&b, t, cv_addr(m), CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
 	errno = saved;
 	r = real_acquire(m, a);
 	wait_ns = cv_block_end(&b);
 	if (acquired(r)) {
-		cv_last_set(t, addr_of(m), ra);
+		cv_last_set(t, cv_addr(m), ra);
 		cv_block_held(&b, wait_ns);
 	} else {
-		cv_count_undone(t, addr_of(m), ra, a->op);
+		cv_count_undone(t, cv_addr(m), ra, a->op);
 		if (waited(r))
 			cv_block_commit(&b, wait_ns, true);
 	}
@@ -167,7 +162,7 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 static CV_COLD int lock_sampled(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, const struct acquire *a)
 {
 	int saved = errno;
-	struct cv_entry *detail = cv_sample(t, addr_of(m), a->op);
+	struct cv_entry *detail = cv_sample(t, cv_addr(m), a->op);
 	uint64_t before, after;
 	int r = 0;
 
@@ -186,10 +181,10 @@ static CV_COLD int lock_sampled(struct cv_thread *t, pthread_mutex_t *m, uint64_
 	}
 	after = cv_now();
 	if (!acquired(r)) {
-		cv_count_undone(t, addr_of(m), ra, a->op);
+		cv_count_undone(t, cv_addr(m), ra, a->op);
 	} else if (!nested(m)) {
-		cv_last_set(t, addr_of(m), ra);
-		cv_hold_sampled(t, addr_of(m), a->op, detail, after, (uint32_t)(after - before));
+		cv_last_set(t, cv_addr(m), ra);
+		cv_hold_sampled(t, cv_addr(m), a->op, detail, after, (uint32_t)(after - before));
 	}
 	return r;
 }
@@ -203,7 +198,7 @@ static CV_NOINLINE int lock_slow(pthread_mutex_t *m, uint64_t ra, const struct a
 
 	if (!t)
 		return real_acquire(m, a);
-	if (cv_count(t, addr_of(m), ra, a->op, false))
+	if (cv_count(t, cv_addr(m), ra, a->op, false))
 		return lock_sampled(t, m, ra, a);
 	errno = saved;
 	if (m->__data.__kind == inline_kind) {
@@ -216,9 +211,9 @@ static CV_NOINLINE int lock_slow(pthread_mutex_t *m, uint64_t ra, const struct a
 		r = real_acquire(m, a);
 	}
 	if (acquired(r))
-		cv_last_set(t, addr_of(m), ra);
+		cv_last_set(t, cv_addr(m), ra);
 	else
-		cv_count_undone(t, addr_of(m), ra, a->op);
+		cv_count_undone(t, cv_addr(m), ra, a->op);
 	return r;
 }
 
@@ -251,7 +246,7 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 	cv_prefetch_write(m); /* the word is about to be written: fetch it once, and while we count */
 	if (cv_unlikely(!t || m->__data.__kind != inline_kind))
 		return lock_slow_plain(m, ra);
-	n = cv_counter(t, addr_of(m), ra);
+	n = cv_counter(t, cv_addr(m), ra);
 	if (cv_unlikely(!n || cv_work(t)->countdown <= 1))
 		return lock_slow_plain(m, ra);
 	/* The counters are written after the word is had: the locked instruction would wait for them, but
@@ -260,7 +255,7 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 		return lock_waiting_plain(t, m, ra, n);
 	cv_work(t)->countdown--;
 	++*n;
-	cv_last_set(t, addr_of(m), ra);
+	cv_last_set(t, cv_addr(m), ra);
 	return 0;
 }
 
@@ -298,7 +293,7 @@ static int try_lock(pthread_mutex_t *m, uint64_t ra)
 
 	if (!t)
 		return cv_real(pthread_mutex_trylock)(m);
-	cv_try_begin(&y, t, addr_of(m), ra, CV_OP_MUTEX_TRYLOCK);
+	cv_try_begin(&y, t, cv_addr(m), ra, CV_OP_MUTEX_TRYLOCK);
 	if (m->__data.__kind == inline_kind)
 		/* A loop that tries again and again only reads while the mutex is taken: what counting a failure costs is less
 		 * than what the locked instruction would. */
@@ -331,7 +326,7 @@ static int release(struct cv_thread *t, pthread_mutex_t *m)
 	/* others wait: leave word before the C library wakes one of them */
 	if (t && KIND_TYPE(kind) != PTHREAD_MUTEX_RECURSIVE_NP && !(kind & KIND_PI) &&
 	    word_of(m, kind) == 2)
-		cv_object_woken(addr_of(m), CV_OBJECT_MUTEX);
+		cv_object_woken(cv_addr(m), CV_OBJECT_MUTEX);
 	r = cv_real(pthread_mutex_unlock)(m);
 	return r;
 }
@@ -340,11 +335,11 @@ static CV_COLD int unlock_slow(struct cv_thread *t, pthread_mutex_t *m)
 {
 	int saved = errno;
 	bool last = KIND_TYPE(m->__data.__kind) != PTHREAD_MUTEX_RECURSIVE_NP || m->__data.__count <= 1;
-	bool timed = last && cv_hold_any(t) && cv_hold_release(t, addr_of(m));
+	bool timed = last && cv_hold_any(t) && cv_hold_release(t, cv_addr(m));
 	int r = release(t, m);
 
 	if (timed && r == 0)
-		cv_hold_commit(t, addr_of(m));
+		cv_hold_commit(t, cv_addr(m));
 	errno = saved;
 	return r;
 }
@@ -371,7 +366,7 @@ static int init(pthread_mutex_t *m, const pthread_mutexattr_t *attr)
 	int r = cv_real(pthread_mutex_init)(m, attr);
 
 	if (r == 0 && cv_self)
-		cv_object_init(addr_of(m), CV_OBJECT_MUTEX, (uint32_t)m->__data.__kind);
+		cv_object_init(cv_addr(m), CV_OBJECT_MUTEX, (uint32_t)m->__data.__kind);
 	return r;
 }
 
@@ -382,7 +377,7 @@ CV_EXPORT int pthread_mutex_init(pthread_mutex_t *m, const pthread_mutexattr_t *
 
 CV_EXPORT int pthread_mutex_destroy(pthread_mutex_t *m)
 {
-	cv_object_destroy(addr_of(m));
+	cv_object_destroy(cv_addr(m));
 	return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_mutex_destroy)(m));
 }
 
@@ -409,13 +404,13 @@ CV_EXPORT int mtx_init(mtx_t *m, int type)
 	int r = cv_real(mtx_init)(m, type);
 
 	if (r == thrd_success && cv_self)
-		cv_object_init(addr_of(m), CV_OBJECT_MUTEX, (uint32_t)((pthread_mutex_t *)m)->__data.__kind);
+		cv_object_init(cv_addr(m), CV_OBJECT_MUTEX, (uint32_t)((pthread_mutex_t *)m)->__data.__kind);
 	return r;
 }
 
 CV_EXPORT void mtx_destroy(mtx_t *m)
 {
-	cv_object_destroy(addr_of(m));
+	cv_object_destroy(cv_addr(m));
 	cv_real(mtx_destroy)(m);
 }
 

@@ -28,11 +28,6 @@ struct team {
 	struct member member[TEAM_MAX];
 };
 
-static uint64_t addr_of(const volatile void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
 /* The caller's own OpenMP library. Only in the exported function itself. */
 #define LIBRARY(library)         \
 	struct cv_library room_; \
@@ -46,7 +41,7 @@ static void team_member(void *arg)
 {
 	struct team *team = arg;
 	struct cv_thread *t = cv_thread();
-	uint64_t region = addr_of(team->body), began;
+	uint64_t region = cv_addr(team->body), began;
 	struct cv_wait_detail *wait = NULL;
 	uint32_t i;
 
@@ -245,11 +240,11 @@ static void critical_leave(const struct critical *c)
 }
 
 #define PLAIN(holder_, name_)                                                                              \
-	(&(struct critical){ .obj = addr_of(holder_),                                                      \
+	(&(struct critical){ .obj = cv_addr(holder_),                                                      \
 			     .holder = holder_,                                                            \
 			     .plain = cv_library_call(library, name_) })
 #define NAMED(word, name_)                                                                                 \
-	(&(struct critical){ .obj = addr_of(word), .named = cv_library_call(library, name_), .name = word })
+	(&(struct critical){ .obj = cv_addr(word), .named = cv_library_call(library, name_), .name = word })
 
 CV_EXPORT void GOMP_critical_start(void)
 {
@@ -308,33 +303,33 @@ static void omp_lock(void *l, uint64_t ra, int (*test)(void *), void (*set)(void
 		set(l);
 		return;
 	}
-	if (cv_count(t, addr_of(l), ra, CV_OP_OMP_LOCK, false)) {
-		detail = cv_sample(t, addr_of(l), CV_OP_OMP_LOCK);
+	if (cv_count(t, cv_addr(l), ra, CV_OP_OMP_LOCK, false)) {
+		detail = cv_sample(t, cv_addr(l), CV_OP_OMP_LOCK);
 		before = cv_now();
 	}
 	if (test(l)) {
-		cv_last_set(t, addr_of(l), ra);
+		cv_last_set(t, cv_addr(l), ra);
 		if (detail) {
 			now = cv_now();
-			cv_hold_sampled(t, addr_of(l), CV_OP_OMP_LOCK, detail, now, (uint32_t)(now - before));
+			cv_hold_sampled(t, cv_addr(l), CV_OP_OMP_LOCK, detail, now, (uint32_t)(now - before));
 		}
 		return;
 	}
-	cv_block_begin(&b, t, addr_of(l), CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, NULL);
+	cv_block_begin(&b, t, cv_addr(l), CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, NULL);
 	set(l);
 	now = cv_block_end(&b);
-	cv_last_set(t, addr_of(l), ra);
+	cv_last_set(t, cv_addr(l), ra);
 	cv_block_held(&b, now);
 }
 
 static void omp_unlock(void *l, void (*unset)(void *))
 {
 	struct cv_thread *t = cv_self;
-	bool timed = cv_hold_any(t) && cv_hold_release(t, addr_of(l));
+	bool timed = cv_hold_any(t) && cv_hold_release(t, cv_addr(l));
 
 	unset(l);
 	if (timed)
-		cv_hold_commit(t, addr_of(l));
+		cv_hold_commit(t, cv_addr(l));
 }
 
 static int omp_try(void *l, uint64_t ra, int (*test)(void *))
@@ -345,7 +340,7 @@ static int omp_try(void *l, uint64_t ra, int (*test)(void *))
 
 	if (!t)
 		return test(l);
-	cv_try_begin(&y, t, addr_of(l), ra, CV_OP_OMP_TRYLOCK);
+	cv_try_begin(&y, t, cv_addr(l), ra, CV_OP_OMP_TRYLOCK);
 	got = test(l);
 	if (got)
 		cv_try_got(&y, true);

@@ -19,11 +19,6 @@
 #define GIVES_BACK 2u /* and posted the one before itself */
 #define KNOWN 3ull
 
-static inline uint64_t addr_of(const volatile void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
 /* What the thread knows of it: the place of the semaphore, or of another one. */
 static inline uint64_t *known_of(struct cv_thread *t, uint64_t sem)
 {
@@ -90,17 +85,17 @@ static int sem_real(sem_t *s, const struct sem_wait_call *a)
 /* There is a token at hand, if nobody is faster. `detail`: the call is a sample, of this entry. */
 static int sem_take(struct cv_thread *t, sem_t *s, const struct sem_wait_call *a, struct cv_entry *detail)
 {
-	bool held = gives_back(t, addr_of(s));
+	bool held = gives_back(t, cv_addr(s));
 	uint64_t before_ns = detail ? cv_now() : 0;
 	int r = sem_real(s, a);
 
 	if (r != 0)
 		return r;
-	taken(t, addr_of(s));
+	taken(t, cv_addr(s));
 	if (cv_unlikely(detail != NULL) && held) {
 		uint64_t now = cv_now();
 
-		cv_hold_sampled(t, addr_of(s), a->op, detail, now, (uint32_t)(now - before_ns));
+		cv_hold_sampled(t, cv_addr(s), a->op, detail, now, (uint32_t)(now - before_ns));
 	}
 	return 0;
 }
@@ -117,22 +112,22 @@ static int sem_acquire(sem_t *s, uint64_t ra, const struct sem_wait_call *a)
 
 	if (!t)
 		return sem_real(s, a);
-	if (cv_count(t, addr_of(s), ra, a->op, false))
-		detail = cv_sample(t, addr_of(s), a->op);
+	if (cv_count(t, cv_addr(s), ra, a->op, false))
+		detail = cv_sample(t, cv_addr(s), a->op);
 	if (sem_value(s)) {
 		errno = saved;
 		return sem_take(t, s, a, detail);
 	}
-	held = gives_back(t, addr_of(s));
-	cv_block_begin(&b, t, addr_of(s), CV_OBJECT_SEM, a->op, NULL);
+	held = gives_back(t, cv_addr(s));
+	cv_block_begin(&b, t, cv_addr(s), CV_OBJECT_SEM, a->op, NULL);
 	errno = saved;
 	r = sem_real(s, a);
 	saved = errno;
 	wait_ns = cv_block_end(&b);
 	if (r != 0)
-		cv_count_failed(t, addr_of(s), ra, a->op);
+		cv_count_failed(t, cv_addr(s), ra, a->op);
 	else
-		taken(t, addr_of(s));
+		taken(t, cv_addr(s));
 	if (r == 0 && held)
 		cv_block_held(&b, wait_ns);
 	else
@@ -171,12 +166,12 @@ static inline __attribute__((always_inline)) int sem_try(sem_t *s, uint64_t ra)
 
 	if (!t)
 		return cv_real(sem_trywait)(s);
-	cv_try_begin(&y, t, addr_of(s), ra, CV_OP_SEM_TRYWAIT);
+	cv_try_begin(&y, t, cv_addr(s), ra, CV_OP_SEM_TRYWAIT);
 	r = cv_real(sem_trywait)(s);
 	saved = errno;
 	if (r == 0) {
-		held = gives_back(t, addr_of(s));
-		taken(t, addr_of(s));
+		held = gives_back(t, cv_addr(s));
+		taken(t, cv_addr(s));
 		cv_try_got(&y, held);
 	} else {
 		cv_try_failed(&y);
@@ -199,16 +194,16 @@ static inline __attribute__((always_inline)) int sem_give(sem_t *s, uint64_t ra)
 
 	if (!t)
 		return cv_real(sem_post)(s);
-	cv_count(t, addr_of(s), ra, CV_OP_SEM_POST, false);
-	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, addr_of(s));
-	given(t, addr_of(s));
+	cv_count(t, cv_addr(s), ra, CV_OP_SEM_POST, false);
+	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, cv_addr(s));
+	given(t, cv_addr(s));
 	if (sem_waiters(s))
-		cv_object_woken(addr_of(s), CV_OBJECT_SEM);
+		cv_object_woken(cv_addr(s), CV_OBJECT_SEM);
 	errno = saved;
 	r = cv_real(sem_post)(s);
 	if (cv_unlikely(timed)) {
 		saved = errno;
-		cv_hold_commit(t, addr_of(s));
+		cv_hold_commit(t, cv_addr(s));
 		errno = saved;
 	}
 	return r;
@@ -224,7 +219,7 @@ CV_EXPORT int sem_init(sem_t *s, int shared, unsigned value)
 	int r = cv_real(sem_init)(s, shared, value);
 
 	if (r == 0 && cv_self)
-		cv_object_init(addr_of(s), CV_OBJECT_SEM, value);
+		cv_object_init(cv_addr(s), CV_OBJECT_SEM, value);
 	return r;
 }
 
@@ -234,8 +229,8 @@ CV_EXPORT int sem_destroy(sem_t *s)
 	int saved = errno;
 
 	if (cv_hold_any(t))
-		cv_hold_forget(t, addr_of(s));
-	cv_object_destroy(addr_of(s));
+		cv_hold_forget(t, cv_addr(s));
+	cv_object_destroy(cv_addr(s));
 	errno = saved;
 	return cv_real(sem_destroy)(s);
 }

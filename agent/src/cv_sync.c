@@ -10,11 +10,6 @@
 
 #include "cv_banned.h"
 
-static inline uint64_t addr_of(const volatile void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
 /* ---- condition variables ----
  *
  * pthread_cond_t changed in glibc 2.3.2: the functions of today carry that version, and a program that was
@@ -46,21 +41,21 @@ static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const s
 
 	if (!t)
 		return cond_real(c, m, a);
-	cv_count(t, addr_of(c), ra, a->op, false);
-	cv_block_begin(&b, t, addr_of(c), CV_OBJECT_COND, a->op, NULL);
+	cv_count(t, cv_addr(c), ra, a->op, false);
+	cv_block_begin(&b, t, cv_addr(c), CV_OBJECT_COND, a->op, NULL);
 	if (cv_hold_any(t)) {
-		cv_hold_release(t, addr_of(m)); /* the hold ends here; it is recorded at the unlock */
+		cv_hold_release(t, cv_addr(m)); /* the hold ends here; it is recorded at the unlock */
 		/* A loop of waits has no unlock in it: make room before there is none. */
 		if (t->held_count > CV_HELD / 2)
-			cv_hold_commit(t, addr_of(m));
+			cv_hold_commit(t, cv_addr(m));
 	}
 	errno = saved;
 	r = cond_real(c, m, a);
 	wait_ns = cv_block_end(&b);
 	if (r == ETIMEDOUT)
-		cv_count_failed(t, addr_of(c), ra, a->op);
-	cv_last_set(t, addr_of(m), ra);
-	cv_block_deferred(&b, wait_ns, r != 0, addr_of(m));
+		cv_count_failed(t, cv_addr(c), ra, a->op);
+	cv_last_set(t, cv_addr(m), ra);
+	cv_block_deferred(&b, wait_ns, r != 0, cv_addr(m));
 	return r;
 }
 
@@ -96,12 +91,12 @@ static void cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
 
 	if (!t)
 		return;
-	cv_count(t, addr_of(c), ra, op, false);
+	cv_count(t, cv_addr(c), ra, op, false);
 	/* __wrefs: number of waiters, from bit 3 up (since 2.25) */
 	if (__atomic_load_n(&c->__data.__wrefs, __ATOMIC_RELAXED) >> 3)
-		cv_object_woken(addr_of(c), CV_OBJECT_COND);
+		cv_object_woken(cv_addr(c), CV_OBJECT_COND);
 	else
-		cv_count_failed(t, addr_of(c), ra, op);
+		cv_count_failed(t, cv_addr(c), ra, op);
 	errno = saved;
 }
 
@@ -124,7 +119,7 @@ static int init(pthread_cond_t *c, const pthread_condattr_t *attr)
 	int r = cv_real(pthread_cond_init)(c, attr);
 
 	if (r == 0 && cv_self)
-		cv_object_init(addr_of(c), CV_OBJECT_COND, 0);
+		cv_object_init(cv_addr(c), CV_OBJECT_COND, 0);
 	return r;
 }
 
@@ -137,7 +132,7 @@ CV_EXPORT int cv_new_pthread_cond_init(pthread_cond_t *c, const pthread_condattr
 __asm__(".symver cv_new_pthread_cond_destroy, pthread_cond_destroy@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_destroy(pthread_cond_t *c)
 {
-	cv_object_destroy(addr_of(c));
+	cv_object_destroy(cv_addr(c));
 	return CV_HOOK(CV_OP_NONE, 0, cv_real(pthread_cond_destroy)(c));
 }
 
@@ -177,13 +172,13 @@ CV_EXPORT int cnd_init(cnd_t *c)
 	int r = cv_real(cnd_init)(c);
 
 	if (r == thrd_success && cv_self)
-		cv_object_init(addr_of(c), CV_OBJECT_COND, 0);
+		cv_object_init(cv_addr(c), CV_OBJECT_COND, 0);
 	return r;
 }
 
 CV_EXPORT void cnd_destroy(cnd_t *c)
 {
-	cv_object_destroy(addr_of(c));
+	cv_object_destroy(cv_addr(c));
 	cv_real(cnd_destroy)(c);
 }
 
@@ -225,13 +220,13 @@ CV_EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_bar
 	int r = cv_real(pthread_barrier_init)(barrier, attr, count);
 
 	if (r == 0 && cv_self)
-		cv_object_init(addr_of(barrier), CV_OBJECT_BARRIER, count);
+		cv_object_init(cv_addr(barrier), CV_OBJECT_BARRIER, count);
 	return r;
 }
 
 CV_EXPORT int pthread_barrier_destroy(pthread_barrier_t *barrier)
 {
-	cv_object_destroy(addr_of(barrier));
+	cv_object_destroy(cv_addr(barrier));
 	return cv_real(pthread_barrier_destroy)(barrier);
 }
 
@@ -246,15 +241,15 @@ CV_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 
 	if (!t)
 		return cv_real(pthread_barrier_wait)(barrier);
-	cv_count(t, addr_of(barrier), CV_RA, CV_OP_BARRIER_WAIT, false);
-	cv_block_begin(&b, t, addr_of(barrier), CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, NULL);
+	cv_count(t, cv_addr(barrier), CV_RA, CV_OP_BARRIER_WAIT, false);
+	cv_block_begin(&b, t, cv_addr(barrier), CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, NULL);
 	/* Arrivals are counted, so that the one who lets the others go is known. */
 	if (b.object && b.object->attr) {
 		uint64_t n = __atomic_add_fetch(&b.object->arrivals, 1, __ATOMIC_RELAXED);
 
 		last = n % b.object->attr == 0;
 		if (last)
-			cv_object_woken(addr_of(barrier), CV_OBJECT_BARRIER);
+			cv_object_woken(cv_addr(barrier), CV_OBJECT_BARRIER);
 	}
 	errno = saved;
 	r = cv_real(pthread_barrier_wait)(barrier);
@@ -274,11 +269,11 @@ static bool once_is_waited_for(struct cv_thread *t, struct cv_blocking *b, int *
 	int saved = errno;
 	int word;
 
-	cv_count(t, addr_of(control), ra, CV_OP_ONCE, false);
+	cv_count(t, cv_addr(control), ra, CV_OP_ONCE, false);
 	/* As late as possible: whoever comes first often comes together with those who will wait for it. */
 	word = __atomic_load_n(control, __ATOMIC_ACQUIRE);
 	if (word & 1)
-		cv_block_begin(b, t, addr_of(control), CV_OBJECT_ONCE, CV_OP_ONCE, NULL);
+		cv_block_begin(b, t, cv_addr(control), CV_OBJECT_ONCE, CV_OP_ONCE, NULL);
 	errno = saved;
 	return word & 1;
 }
