@@ -65,6 +65,23 @@ struct Goroutine {
     look: u64,
 }
 
+impl Goroutine {
+    /// It uses a place, as it waits there or has what is to be had there: whether that is news.
+    fn comes_to_use(&mut self, place: u32, waits: bool) -> bool {
+        if self.uses.contains(&place) {
+            return false;
+        }
+        if waits {
+            self.uses.rotate_right(1);
+            self.uses[0] = place;
+            return true;
+        }
+        // What it was seen to wait for is known better.
+        let free = self.uses.iter_mut().find(|ix| **ix == NONE);
+        free.map(|free| *free = place).is_some()
+    }
+}
+
 /// Goroutines that began in one function, wait for one reason at one instruction and have as much on their stacks were called in the same
 /// way: nearly always.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,16 +106,20 @@ struct Place {
     away: u64,
 }
 
-/// Where else those wait who are in the functions of a place: with what they got there, so that they use it, although it may be that
-/// nobody ever saw them wait for it.
+/// Where goroutines wait.
 #[derive(Debug)]
-struct Beside {
+struct Row {
+    reason: u8,
+    row: GoWait,
+    /// Where the program's functions begin that wait there.
     functions: Vec<u64>,
-    places: Vec<u32>,
+    /// Other places of these functions: who waits here has what it got there, so that it uses it, although it may be that nobody ever
+    /// saw it wait for it.
+    beside: Vec<u32>,
 }
 
-impl Beside {
-    fn is_of(&self, place: &Place) -> bool {
+impl Row {
+    fn is_beside(&self, place: &Place) -> bool {
         let mut own = place.functions.iter();
         own.any(|function| self.functions.contains(function))
     }
@@ -112,9 +133,7 @@ pub(super) struct Tally {
     turns: u64,
     longest: u64,
     states: Map<GoState, u64>,
-    rows: Vec<(u8, GoWait)>,
-    /// One for each row.
-    beside: Vec<Beside>,
+    rows: Vec<Row>,
     row_of: Map<(u8, StackIx), u32>,
     places: Vec<Place>,
     place_of: Map<(u8, u64), u32>,
@@ -147,10 +166,10 @@ impl Tally {
         let row = known
             .row
             .filter(|_| known.state == seen.state && known.at == seen.at)?;
-        let (of, _) = self.rows.get(row as usize)?;
+        let of = self.rows.get(row as usize)?.reason;
         let ran = known.turns != seen.turns;
         let doubt = ran && seen.turns % AGAIN == 0;
-        (*of == reason && !doubt).then_some((row, ran))
+        (of == reason && !doubt).then_some((row, ran))
     }
 
     /// Where goroutines wait that look like this one: for those of which there is no time to walk the stack.
@@ -175,7 +194,7 @@ impl Tally {
         unwinder: &mut Unwinder,
     ) -> Option<u32> {
         if let Some(&row) = self.row_of.get(&(reason, stack)) {
-            let place = self.rows.get(row as usize).and_then(|(_, row)| row.place);
+            let place = self.rows.get(row as usize).and_then(|of| of.row.place);
             let place = place.and_then(|place| self.places.get_mut(place as usize));
             if let (Some(place), Some(room)) = (place, capacity) {
                 let full = place.capacities.len() >= CAPACITIES;
@@ -195,23 +214,21 @@ impl Tally {
             false => None,
         };
         let ix = self.rows.len() as u32;
-        self.rows.push((
+        let mut row = Row {
             reason,
-            GoWait {
+            row: GoWait {
                 stack,
                 place,
                 ..GoWait::default()
             },
-        ));
-        self.row_of.insert((reason, stack), ix);
-        let mut beside = Beside {
             functions: functions(stack, OF_WAIT, unwinder),
-            places: Vec::new(),
+            beside: Vec::new(),
         };
         let others = (0u32..).zip(&self.places);
-        let others = others.filter(|(ix, other)| place != Some(*ix) && beside.is_of(other));
-        beside.places = others.map(|(ix, _)| ix).collect();
-        self.beside.push(beside);
+        let others = others.filter(|(ix, other)| place != Some(*ix) && row.is_beside(other));
+        row.beside = others.map(|(ix, _)| ix).collect();
+        self.rows.push(row);
+        self.row_of.insert((reason, stack), ix);
         Some(ix)
     }
 
@@ -250,8 +267,8 @@ impl Tally {
             waiting: 0,
             away: 0,
         };
-        for beside in self.beside.iter_mut().filter(|row| row.is_of(&place)) {
-            beside.places.push(ix);
+        for row in self.rows.iter_mut().filter(|row| row.is_beside(&place)) {
+            row.beside.push(ix);
         }
         self.places.push(place);
         self.place_of.insert((reason, pc), ix);
@@ -293,11 +310,11 @@ impl Tally {
 
     fn one(&mut self, seen: &Seen, every: u64) {
         let row = seen.row.and_then(|ix| self.rows.get_mut(ix as usize));
-        let mut place = None;
-        if let Some((_, row)) = row {
-            row.n += every;
-            row.waits += u64::from(seen.fresh) * every;
-            place = row.place;
+        let (mut place, mut beside) = (None, &[][..]);
+        if let Some(of) = row {
+            of.row.n += every;
+            of.row.waits += u64::from(seen.fresh) * every;
+            (place, beside) = (of.row.place, &of.beside);
         }
         if self.known.len() >= GOROUTINES && !self.known.contains_key(&seen.id) {
             return;
@@ -319,24 +336,12 @@ impl Tally {
         known.ran += u64::from(seen.state == GoroutineState::Running);
         self.longest = self.longest.max(known.ran);
         known.look = self.looks;
-        let new = place.filter(|place| !known.uses.contains(place));
-        if let Some(place) = new {
-            known.uses.rotate_right(1);
-            known.uses[0] = place;
-        }
-        let beside = seen.row.and_then(|ix| self.beside.get(ix as usize));
-        let mut more = Vec::new();
-        for &place in beside.into_iter().flat_map(|beside| &beside.places) {
-            // What it was seen to wait for is known better.
-            let free = known.uses.iter().position(|&ix| ix == NONE);
-            if let Some(free) = free.filter(|_| !known.uses.contains(&place)) {
-                known.uses[free] = place;
-                more.push(place);
-            }
-        }
-        for place in new.into_iter().chain(more) {
-            if let Some(place) = self.places.get_mut(place as usize) {
-                place.row.users = (place.row.users + 1).min(USERS);
+        let own = place.into_iter().map(|place| (place, true));
+        for (place, waits) in own.chain(beside.iter().map(|&place| (place, false))) {
+            if known.comes_to_use(place, waits) {
+                if let Some(place) = self.places.get_mut(place as usize) {
+                    place.row.users = (place.row.users + 1).min(USERS);
+                }
             }
         }
     }
@@ -347,7 +352,7 @@ impl Tally {
         let here = || self.known.values().filter(|known| known.look == looks);
         let at = |known: &Goroutine| {
             let row = known.row.and_then(|ix| rows.get(ix as usize));
-            row.and_then(|(_, row)| row.place)
+            row.and_then(|of| of.row.place)
         };
         for known in here() {
             for &ix in known.uses.iter().filter(|&&ix| ix != NONE) {
@@ -424,9 +429,9 @@ impl Tally {
             waits: self
                 .rows
                 .into_iter()
-                .map(|(reason, row)| GoWait {
-                    reason: text(reason),
-                    ..row
+                .map(|of| GoWait {
+                    reason: text(of.reason),
+                    ..of.row
                 })
                 .collect(),
             places: self.places.into_iter().map(place).collect(),
