@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{
-    semaphores_used_as_locks, GoProgram, GroupId, Model, NameId, ObjectId, OffCpu, OffReason,
-    ProcessId, Sched, SchedThread, SiteFrame, SiteId, SpinKind, Thread, ThreadId,
+    semaphores_used_as_locks, Doing, GoProgram, GroupId, Model, NameId, ObjectId, OffCpu, OffId,
+    OffReason, ProcessId, Sched, SchedThread, SiteFrame, SiteId, SpinKind, Thread, ThreadId,
 };
 
 use convoy_profile::ObjectKind;
@@ -272,6 +272,14 @@ impl<'a> View<'a> {
             Some(f) if f.is_unnamed_generated() => "generated code without a name".into(),
             Some(f) => f.label(),
             None => "an unknown place".into(),
+        }
+    }
+
+    /// What a thread waits for in an interval of the timeline, if it does.
+    pub(crate) fn waits(&self, doing: &Doing) -> Option<&'a OffCpu> {
+        match doing {
+            Doing::Waiting(Some(ix)) => self.sched.off(OffId(*ix)),
+            _ => None,
         }
     }
 

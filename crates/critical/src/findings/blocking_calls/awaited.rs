@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Doing, Lane, OffCpu, OffId, OffReason, ProcessId, ThreadId, Waker};
+use convoy_model::{Lane, OffCpu, OffReason, ProcessId, ThreadId, Waker};
 
 use super::super::interpreter_lock::is_for_interpreter;
 use super::super::sleeping::WORK_NS;
@@ -98,10 +98,7 @@ impl Pool {
         let waits = lane
             .intervals
             .iter()
-            .filter_map(|interval| match interval.doing {
-                Doing::Waiting(Some(off)) => Some((view.sched.off(OffId(off))?, interval.wake)),
-                _ => None,
-            });
+            .filter_map(|interval| Some((view.waits(&interval.doing)?, interval.wake)));
         let mut after = waits.skip_while(|(off, _)| off.reason != OffReason::Sleep);
         after.any(|(off, wake)| {
             let wake = wake.and_then(|ix| view.sched.wakes.get(ix as usize));

@@ -1,6 +1,6 @@
 //! Threads that sleep to keep a rate (a ticker, a limit of so many a second): nothing waits for the end of such a sleep.
 
-use convoy_model::{Doing, Interval, OffId, OffReason, ThreadId};
+use convoy_model::{Interval, OffReason, ThreadId};
 
 use super::ASLEEP;
 use crate::view::View;
@@ -51,10 +51,7 @@ pub(crate) fn keeps_a_rate(view: &View, id: ThreadId) -> bool {
 }
 
 fn is_sleep(view: &View, interval: &Interval) -> bool {
-    let off = match interval.doing {
-        Doing::Waiting(Some(off)) => view.sched.off(OffId(off)),
-        _ => None,
-    };
+    let off = view.waits(&interval.doing);
     off.is_some_and(|off| off.reason == OffReason::Sleep)
 }
 

@@ -67,11 +67,8 @@ impl InLane {
 }
 
 fn is_sync(view: &View, doing: &Doing) -> bool {
-    let Doing::Waiting(Some(ix)) = doing else {
-        return false;
-    };
-    let off = view.sched.offs.get(*ix as usize);
-    off.is_some_and(|off| off.reason == OffReason::Sync)
+    view.waits(doing)
+        .is_some_and(|off| off.reason == OffReason::Sync)
 }
 
 fn is_other(view: &View, sites: &BTreeSet<SiteId>, doing: &Doing) -> bool {
