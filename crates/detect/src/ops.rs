@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use convoy_model::{semaphores_used_as_locks, FutexOf, Model, Object, ObjectId, ThreadId};
+use convoy_model::{
+    is_lock_kind, semaphores_used_as_locks, FutexOf, Model, Object, ObjectId, ThreadId,
+};
 use convoy_profile::{ObjectKind, Op};
 
 /// What a call does, as far as an analysis cares.
@@ -60,6 +62,12 @@ pub(crate) fn is_meeting(object: &Object) -> bool {
     ) || matches!(object.futex_of, Some(FutexOf::CxxBarrier))
 }
 
+/// Whether an object is a semaphore, whatever it is used for.
+pub(crate) fn is_semaphore(model: &Model, id: ObjectId) -> bool {
+    let object = model.objects.get(id.0 as usize);
+    object.is_some_and(|object| object.kind == ObjectKind::Sem)
+}
+
 /// The waits of such a lock burn CPU time instead of sleeping.
 pub(crate) fn spins(kind: ObjectKind) -> bool {
     kind == ObjectKind::Spin
@@ -102,11 +110,7 @@ impl Locks {
 
 fn is_lock_by_type(object: &Object) -> bool {
     match object.kind {
-        ObjectKind::Mutex
-        | ObjectKind::RwLock
-        | ObjectKind::Spin
-        | ObjectKind::OmpLock
-        | ObjectKind::OmpCritical => true,
+        kind if is_lock_kind(kind) => true,
         ObjectKind::Futex => matches!(
             object.futex_of,
             Some(

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::Finding;
 use convoy_model::{GroupId, Model, ObjectId, Process, ProcessId, SiteFrame, ThreadId};
 
-use convoy_profile::{ObjectKind, Op};
+use convoy_profile::Op;
 
-use crate::ops::{role, Locks, Role};
+use crate::ops::{is_semaphore, role, Locks, Role};
 use crate::text::evidence;
 
 /// Contended acquisitions of locks that processes share that are worth a look.
@@ -132,14 +132,10 @@ fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
         tried: u64,
         posted: u64,
     }
-    let is_semaphore = |id: ObjectId| {
-        let object = model.objects.get(id.0 as usize);
-        object.is_some_and(|object| object.kind == ObjectKind::Sem)
-    };
     let mut all: BTreeMap<ObjectId, Only> = BTreeMap::new();
     for row in &model.uses {
         let object = row.object;
-        let semaphore = is_semaphore(object);
+        let semaphore = is_semaphore(model, object);
         if !semaphore && !locks.contains(object) {
             continue;
         }
@@ -183,7 +179,7 @@ fn by_one_thread(model: &Model, locks: &Locks) -> Vec<Used> {
         let (least, most) = (used.calls.max(only.tried), used.calls + only.tried);
         let posted = only.posted as f64;
         let enough = posted >= (1.0 - BALANCED) * least as f64;
-        !is_semaphore(used.object) || (enough && posted <= (1.0 + BALANCED) * most as f64)
+        !is_semaphore(model, used.object) || (enough && posted <= (1.0 + BALANCED) * most as f64)
     };
     let found = all.into_values();
     found

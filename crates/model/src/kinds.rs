@@ -26,6 +26,19 @@ pub fn kind_of(op: Op) -> ObjectKind {
     }
 }
 
+/// Whether objects of a kind are locks by their type: somebody holds them, and lets them go himself. Of futexes and semaphores only
+/// their use tells.
+pub fn is_lock_kind(kind: ObjectKind) -> bool {
+    matches!(
+        kind,
+        ObjectKind::Mutex
+            | ObjectKind::RwLock
+            | ObjectKind::Spin
+            | ObjectKind::OmpLock
+            | ObjectKind::OmpCritical
+    )
+}
+
 /// Whether the operation takes a lock and waits until it has it. Its calls are counted when they
 /// return holding the lock: a timeout is no call.
 pub fn is_blocking_acquire(op: Op) -> bool {

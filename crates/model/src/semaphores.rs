@@ -20,7 +20,8 @@ pub fn semaphores_used_as_locks(model: &Model) -> BTreeSet<ObjectId> {
     let run_ns = model.meta.end_ns.saturating_sub(model.meta.start_ns) as f64;
     let is_lock = |uses: &[Use]| {
         let id = uses[0].object;
-        let Some(object) = model.objects.get(id.0 as usize) else {
+        let object = model.objects.get(id.0 as usize);
+        let Some(object) = object.filter(|object| object.kind == ObjectKind::Sem) else {
             return false;
         };
         let held_ns: f64 = uses.iter().map(Use::hold_total_ns).sum();
@@ -28,8 +29,7 @@ pub fn semaphores_used_as_locks(model: &Model) -> BTreeSet<ObjectId> {
             Some(tokens) => tokens == 1,
             None => held_ns > 0.0 && held_ns <= ALONE * run_ns,
         };
-        object.kind == ObjectKind::Sem
-            && alone
+        alone
             && held_ns <= ran_ns(model, uses)
             && !is_pythons_lock(model, id)
             && tokens_are_given_back(uses.iter())

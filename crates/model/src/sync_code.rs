@@ -5,7 +5,7 @@ use crate::stubs::bare;
 use crate::{path, SiteFrame};
 
 /// What code does for the sake of other threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SyncCode {
     /// Takes a lock, waits for it on the processor, or lets it go.
     Lock,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{GroupId, OffCpu, OffReason};
+use convoy_model::{is_lock_kind, GroupId, OffCpu, OffReason};
 use convoy_profile::ObjectKind;
 
 use super::Context;
@@ -114,20 +114,18 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
 fn links(view: &View) -> BTreeMap<(GroupId, GroupId), (u64, f64)> {
     let mut links: BTreeMap<(GroupId, GroupId), (u64, f64)> = BTreeMap::new();
     for (wake, off, waker, _) in view.sched.ended_by_threads() {
-        let other = matches!(
-            view.object_kind(off.object),
-            Some(
-                ObjectKind::Mutex
-                    | ObjectKind::RwLock
-                    | ObjectKind::Spin
-                    | ObjectKind::Thread
-                    | ObjectKind::Barrier
-                    | ObjectKind::OmpLock
-                    | ObjectKind::OmpCritical
-                    | ObjectKind::OmpBarrier
-                    | ObjectKind::OmpRegion
+        let kind = view.object_kind(off.object);
+        let other = kind.is_some_and(is_lock_kind)
+            || matches!(
+                kind,
+                Some(
+                    ObjectKind::Thread
+                        | ObjectKind::Barrier
+                        | ObjectKind::OmpBarrier
+                        | ObjectKind::OmpRegion
+                )
             )
-        ) || is_team(view, off);
+            || is_team(view, off);
         let (from, to) = (view.role(off.thread), view.role(waker));
         if from == to || other || off.reason == OffReason::Child {
             continue;

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{Model, ObjectId, OffCpu, ProcessId, SiteId};
-use convoy_profile::ObjectKind;
+use convoy_model::{is_lock_kind, Model, ObjectId, OffCpu, ProcessId, SiteId};
 
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::view::View;
@@ -88,18 +87,8 @@ pub(crate) fn lets_go(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool 
 
 /// Whether the object is a lock, and not something that threads meet or wait for work at.
 pub(crate) fn is_lock(view: &View, id: Option<ObjectId>) -> bool {
-    let kind = view.object_kind(id);
-    id.is_some_and(|id| view.token_locks.contains(&id))
-        || kind.is_some_and(|kind| {
-            matches!(
-                kind,
-                ObjectKind::Mutex
-                    | ObjectKind::RwLock
-                    | ObjectKind::Spin
-                    | ObjectKind::OmpLock
-                    | ObjectKind::OmpCritical
-            )
-        })
+    view.object_kind(id).is_some_and(is_lock_kind)
+        || id.is_some_and(|id| view.token_locks.contains(&id))
 }
 
 fn sign_by_name(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> Option<Sign> {

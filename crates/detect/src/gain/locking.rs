@@ -4,13 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{
-    FunctionKey, Model, ObjectId, Site, SiteFrame, SiteId, SyncCode, ThreadId, Use,
-};
+use convoy_model::{FunctionKey, Model, ObjectId, Site, SiteFrame, SyncCode, ThreadId, Use};
+use convoy_profile::Op;
 
-use convoy_profile::{ObjectKind, Op};
-
-use crate::ops::{role, Locks, Role};
+use crate::ops::{is_semaphore, role, Locks, Role};
 use crate::view::View;
 
 /// Samples of a lock's users from which on a share of them means something.
@@ -20,20 +17,19 @@ const SAMPLES: u64 = 100;
 #[derive(Debug, Default)]
 struct Samples<'a> {
     all: u64,
-    /// In functions of locks, by who called them.
-    locking: BTreeMap<FunctionKey<'a>, u64>,
-    /// In those that wait and wake: of semaphores, where these are used as locks.
-    handing_over: BTreeMap<FunctionKey<'a>, u64>,
+    /// In code for the sake of other threads.
+    there: BTreeMap<Place<'a>, u64>,
 }
+
+/// What code is called, and the function that calls it. Semaphores have that of hand-overs, also where they are used as locks.
+type Place<'a> = (SyncCode, FunctionKey<'a>);
 
 /// Samples of threads that use locks, and in the functions of these. Empty where the scheduler was not listened to.
 #[derive(Debug, Default)]
 pub(crate) struct LockCode<'a> {
     threads: BTreeMap<ThreadId, Samples<'a>>,
-    /// Calls of any lock, by the function that calls.
-    calls: BTreeMap<FunctionKey<'a>, f64>,
-    /// Those of semaphores, of whatever use.
-    of_semaphores: BTreeMap<FunctionKey<'a>, f64>,
+    /// Calls of any lock, and of semaphores of whatever use.
+    calls: BTreeMap<Place<'a>, f64>,
 }
 
 impl<'a> LockCode<'a> {
@@ -44,17 +40,15 @@ impl<'a> LockCode<'a> {
             return this;
         }
         for u in uses {
-            let (is_lock, is_semaphore) = (locks.contains(u.object), is_semaphore(model, u.object));
+            let is_lock = locks.contains(u.object);
             if is_lock {
                 this.threads.entry(u.thread).or_default();
             }
-            let all = match is_semaphore {
-                true => &mut this.of_semaphores,
-                false if is_lock => &mut this.calls,
-                false => continue,
-            };
-            if let Some(caller) = function(model, u.site) {
-                *all.entry(caller).or_default() += calls(u);
+            if !is_lock && !is_semaphore(model, u.object) {
+                continue;
+            }
+            if let Some(place) = place(model, u) {
+                *this.calls.entry(place).or_default() += calls(u);
             }
         }
         if this.threads.is_empty() {
@@ -65,13 +59,9 @@ impl<'a> LockCode<'a> {
                 continue;
             };
             samples.all += slice.n;
-            let by_caller = match site.and_then(|site| site.sync) {
-                Some(SyncCode::Lock) => &mut samples.locking,
-                Some(SyncCode::HandOver) => &mut samples.handing_over,
-                None => continue,
-            };
-            if let Some(caller) = site.and_then(shown_function) {
-                *by_caller.entry(caller).or_default() += slice.n;
+            let called = site.and_then(|site| Some((site.sync?, shown_function(site)?)));
+            if let Some(place) = called {
+                *samples.there.entry(place).or_default() += slice.n;
             }
         }
         this
@@ -81,8 +71,7 @@ impl<'a> LockCode<'a> {
     /// locks are taken, divided among all locks that are taken there. `None` without samples, or with too few.
     pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> Option<f64> {
         let mut users = BTreeSet::new();
-        // Of locks, and of semaphores.
-        let mut callers: [BTreeMap<FunctionKey, f64>; 2] = Default::default();
+        let mut places: BTreeMap<Place, f64> = BTreeMap::new();
         for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
             let role = view.role(u);
             if matches!(role, Some(Role::Acquire | Role::AcquireShared | Role::Try)) {
@@ -90,33 +79,27 @@ impl<'a> LockCode<'a> {
             } else if u.op != Some(Op::SemPost) {
                 continue;
             }
-            if let Some(caller) = function(view.model, u.site) {
-                let of = usize::from(is_semaphore(view.model, u.object));
-                *callers[of].entry(caller).or_default() += taken(u);
+            if let Some(place) = place(view.model, u) {
+                *places.entry(place).or_default() += taken(u);
             }
         }
-        let ours = |samples: &BTreeMap<FunctionKey, u64>, of: usize| {
-            let all = [&self.calls, &self.of_semaphores][of];
-            let part = |caller: &FunctionKey| {
-                let all = all.get(caller).copied().unwrap_or(0.0);
-                let theirs = callers[of].get(caller);
-                theirs.map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
-            };
-            let ours = samples.iter().map(|(caller, n)| *n as f64 * part(caller));
-            ours.sum::<f64>()
+        let part = |place: &Place| {
+            let all = self.calls.get(place).copied().unwrap_or(0.0);
+            places
+                .get(place)
+                .map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
         };
         let (mut all, mut locking) = (0, 0.0);
         for samples in users.iter().filter_map(|id| self.threads.get(id)) {
             all += samples.all;
-            locking += ours(&samples.locking, 0) + ours(&samples.handing_over, 1);
+            let ours = samples
+                .there
+                .iter()
+                .map(|(place, n)| *n as f64 * part(place));
+            locking += ours.sum::<f64>();
         }
         (all >= SAMPLES).then(|| locking / all as f64)
     }
-}
-
-fn is_semaphore(model: &Model, id: ObjectId) -> bool {
-    let object = model.objects.get(id.0 as usize);
-    object.is_some_and(|object| object.kind == ObjectKind::Sem)
 }
 
 /// Calls that are known: of locks that are made of futexes only those that waited.
@@ -132,8 +115,12 @@ pub(super) fn taken(u: &Use) -> f64 {
     calls(u) - in_vain as f64
 }
 
-fn function(model: &Model, site: SiteId) -> Option<FunctionKey<'_>> {
-    shown_function(model.site(site)?)
+fn place<'a>(model: &'a Model, u: &Use) -> Option<Place<'a>> {
+    let code = match is_semaphore(model, u.object) {
+        true => SyncCode::HandOver,
+        false => SyncCode::Lock,
+    };
+    Some((code, shown_function(model.site(u.site)?)?))
 }
 
 fn shown_function(site: &Site) -> Option<FunctionKey<'_>> {

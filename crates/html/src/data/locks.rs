@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use convoy_detect::{EventClass, FamilyRow, WaitsFor};
 use convoy_model::{GroupId, Model, ObjectId, ThreadId};
-use convoy_profile::ObjectKind;
 use convoy_report::{names, Report};
 use serde::Serialize;
 
@@ -169,16 +168,4 @@ pub(crate) fn matrix(model: &Model, object: ObjectId) -> Option<Matrix> {
         cells,
         by_group,
     })
-}
-
-/// Whether an object is held by somebody: of others the peer is who woke.
-pub(crate) fn is_held(kind: ObjectKind) -> bool {
-    matches!(
-        kind,
-        ObjectKind::Mutex
-            | ObjectKind::RwLock
-            | ObjectKind::Spin
-            | ObjectKind::OmpLock
-            | ObjectKind::OmpCritical
-    )
 }

@@ -12,7 +12,7 @@ use convoy_report::Report;
 use serde::Serialize;
 
 use crate::bytes::packed;
-pub(crate) use locks::{is_held, matrix, waited_for, Matrix, WaitedFor};
+pub(crate) use locks::{matrix, waited_for, Matrix, WaitedFor};
 use strings::Strings;
 
 /// For the scripts: what assets/data.js calls `page`.

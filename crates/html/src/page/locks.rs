@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use convoy_detect::Quadrant;
-use convoy_model::ObjectId;
+use convoy_model::{is_lock_kind, ObjectId};
 use convoy_report::human::{count, count_of, duration, percent, rate};
 use convoy_report::{names, subject, waits, Report};
 use maud::{html, Markup};
 
-use crate::data::{is_held, matrix, waited_for, Data, Matrix, WaitedFor};
+use crate::data::{matrix, waited_for, Data, Matrix, WaitedFor};
 
 /// Rows of a table.
 const ROWS: usize = 60;
@@ -185,7 +185,8 @@ fn details(
     let name = names::object_of(report.model, row.object);
     let id = row.object.0;
     let object = report.model.objects.get(id as usize);
-    let held = object.is_some_and(|object| is_held(object.kind));
+    // Of others the peer is who woke.
+    let held = object.is_some_and(|object| is_lock_kind(object.kind));
     html! {
         details .object.unprinted[!printed] #{ "object-" (id) } data-object=(id) open[open] {
             summary { h3 { (name) } " " (kind(report, row.object)) ", waited " (duration(row.wait_ns as f64)) }
