@@ -30,6 +30,7 @@ struct sigaction;
 	X(sysv_signal, NULL, void *, (int, void *))                                                        \
 	X(__sysv_signal, NULL, void *, (int, void *))                                                      \
 	X(sigset, NULL, void *, (int, void *))                                                             \
+	X(pthread_setcanceltype, NULL, int, (int, int *))                                                  \
 	X(munmap, NULL, int, (void *, size_t))                                                             \
 	X(mprotect, NULL, int, (void *, size_t, int))                                                      \
 	X(pkey_mprotect, NULL, int, (void *, size_t, int, int))                                            \

@@ -50,9 +50,6 @@ struct cv_tr_host {
 	const uint64_t *stops;     /* functions at whose entry a section's record ends with CV_END_PROCESS: fork, clone, ...
 				    * Kept for the child of a fork. */
 	uint32_t stops_count;
-	uint32_t cancels;          /* 1: threads may be cancelled. The handler of the C library's signal for that unwinds from
-				    * where it came upon the thread, which it cannot in a cache: system calls that are
-				    * cancellation points are left to the program, and end a record with CV_END_PROCESS */
 };
 
 /*

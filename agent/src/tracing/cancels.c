@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Whether threads of this process may be cancelled: some object of it asks for pthread_cancel. One that is loaded
- * later and does is not noticed. Agent rules: ../cv_agent.h. */
+/*
+ * Threads that may be cancelled. The C library unwinds them from where its signal comes upon them, which it cannot
+ * in a cache of translated code: they have to be out of it before. Agent rules: ../cv_agent.h.
+ */
 #include <elf.h>
 #include <link.h>
+#include <pthread.h>
 
+#include "../cv_real.h"
 #include "cv_tracer.h"
 
 #include "../cv_banned.h"
@@ -51,10 +55,30 @@ static int look(struct dl_phdr_info *info, size_t size, void *arg)
 
 extern int cv_loader_look(int (*fn)(struct dl_phdr_info *, size_t, void *), void *arg) __asm__("dl_iterate_phdr");
 
+/* Some object of it asks for pthread_cancel. One that is loaded later and does is not noticed. */
 bool cv_trace_cancels(void)
 {
 	bool found = false;
 
 	cv_loader_look(look, &found);
 	return found;
+}
+
+/* ---- a thread that may be cancelled anywhere ---- */
+
+static int set_type(int type, int *old)
+{
+	int r;
+
+	if (type == PTHREAD_CANCEL_ASYNCHRONOUS)
+		cv_trace_cut(CV_END_LEFT, 0);
+	r = cv_real(pthread_setcanceltype)(type, old);
+	if (r == 0)
+		cv_tracer.anywhere = type == PTHREAD_CANCEL_ASYNCHRONOUS;
+	return r;
+}
+
+CV_EXPORT int pthread_setcanceltype(int type, int *old)
+{
+	return CV_HOOK(CV_OP_NONE, 0, set_type(type, old));
 }

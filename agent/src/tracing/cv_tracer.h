@@ -44,6 +44,7 @@ struct cv_tracer {
 	uint64_t since_ns; /* when work for the open section began */
 	uint64_t translated; /* instructions of the process, before it */
 	uint64_t wait_ns;  /* the latest wait of this thread, for cv_trace_wait_object */
+	bool anywhere;     /* it may be cancelled at any instruction: no section begins */
 };
 
 extern __thread struct cv_tracer cv_tracer __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -108,6 +109,9 @@ void cv_trace_signals_begin(void);
 
 /* cancels.c: does code of the process call pthread_cancel? */
 bool cv_trace_cancels(void);
+
+/* stops.c: the functions at whose entry a section ends. Once. */
+const uint64_t *cv_trace_stops(uint32_t *n);
 
 /* mappings.c: this system call may change code. */
 void cv_trace_remaps(long nr, uint64_t address, uint64_t bytes);

@@ -296,28 +296,15 @@ static void say_why_not(const char *why)
 	memcpy(cv_trace_file->why_not, why, n);
 }
 
-/* From these a section does not come back as one thread of one process, or not for long: it is cut where it calls them. */
-static const char *const stop_names[] = {
-	"fork", "vfork", "daemon", "forkpty", "system", "popen", "exit", "quick_exit", "pthread_exit", "thrd_exit",
-	"swapcontext", "setcontext", "dlopen", "dlmopen",
-};
-#define STOPS (sizeof(stop_names) / sizeof(stop_names[0]))
-
 static bool translator_init(void)
 {
-	static uint64_t stops[STOPS];
-	struct cv_tr_host host = { .file = cv_trace_file, .stops = stops, .cancels = cv_trace_cancels() };
+	struct cv_tr_host host = { .file = cv_trace_file };
 	struct cv_mapping own;
 	const char *why = "the translator does not start";
 
 	if (!cv_mapping_find((uint64_t)(uintptr_t)&cv_trace_on, &own))
 		return false;
-	for (size_t i = 0; i < STOPS; i++) {
-		uint64_t at = (uint64_t)(uintptr_t)dlsym(RTLD_NEXT, stop_names[i]);
-
-		if (at)
-			stops[host.stops_count++] = at;
-	}
+	host.stops = cv_trace_stops(&host.stops_count);
 	host.agent_lo = own.lo;
 	host.agent_hi = own.hi;
 	if (cv_tr_init(&host, &why))

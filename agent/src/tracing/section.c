@@ -163,7 +163,7 @@ static void consider(struct cv_tracer *s, uint64_t *slot, uint64_t object, enum 
 	uint32_t weight;
 	int saved;
 
-	if (!t || s->ready == 2 || cv_is_quiet())
+	if (!t || s->ready == 2 || s->anywhere || cv_is_quiet())
 		return;
 	if (cv_unlikely(!cv_tracer_enter(s, t))) {
 		cv_trace_drop(CV_TRACE_DROP_REENTRANT);

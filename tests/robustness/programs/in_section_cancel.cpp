@@ -32,19 +32,36 @@ static void *reads_in_section(void *arg)
 	return arg;
 }
 
-int main()
+/* The thread is in read() when it is cancelled. */
+static void it_blocks()
 {
+	usleep(2000);
+}
+
+/* It is anywhere between its last store and there. */
+static void it_goes_there()
+{
+	static unsigned times;
+
+	for (unsigned n = times++ % 97 * 40; n > 0; n--)
+		__asm__ volatile("");
+}
+
+int main(int argc, char **argv)
+{
+	int blocked = argc > 1 && is(argv, "blocked");
+	int threads = blocked ? 20 : 500;
 	void *result;
 
 	counted_section(101);
 	MUST(!pipe(fds));
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < threads; i++) {
 		there = 0;
 		pthread_t t = start(reads_in_section, nullptr);
 
 		while (!there)
-			usleep(500);
-		usleep(2000);
+			;
+		(blocked ? it_blocks : it_goes_there)();
 		MUST(!pthread_cancel(t));
 		MUST(!pthread_join(t, &result));
 		MUST(result == PTHREAD_CANCELED);

@@ -27,11 +27,10 @@ pub struct Host {
     agent_hi: u64,
     stops: *const u64,
     stops_count: u32,
-    cancels: u32,
 }
 
 /// The host's, for the child of a fork.
-static HOST: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
+static HOST: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 fn machine() -> Result<Machine, &'static core::ffi::CStr> {
     let features = __cpuid(1);
@@ -55,7 +54,7 @@ fn start(file: u64) -> Result<(), &'static core::ffi::CStr> {
     if !tables::begin() {
         return Err(c"there is no memory for the translator's tables");
     }
-    let [agent_lo, agent_hi, stops, stops_count, cancels] = &HOST;
+    let [agent_lo, agent_hi, stops, stops_count] = &HOST;
     let (agent_lo, agent_hi) = (
         agent_lo.load(Ordering::Relaxed),
         agent_hi.load(Ordering::Relaxed),
@@ -82,7 +81,6 @@ fn start(file: u64) -> Result<(), &'static core::ffi::CStr> {
         unsafe { core::slice::from_raw_parts(list, count) }
     };
     dispatch::set_stops(Vec::from(stops));
-    syscalls::CANCELS.store(cancels.load(Ordering::Relaxed) != 0, Ordering::Relaxed);
     // SAFETY: before the first thread is made, or in the child of a fork.
     unsafe { TRANSLATOR.replace(translator) };
     Ok(())
@@ -95,7 +93,6 @@ extern "C" fn cv_tr_init(host: &Host, why: &mut *const c_char) -> bool {
     HOST[1].store(host.agent_hi, Ordering::Relaxed);
     HOST[2].store(host.stops as u64, Ordering::Relaxed);
     HOST[3].store(u64::from(host.stops_count), Ordering::Relaxed);
-    HOST[4].store(u64::from(host.cancels), Ordering::Relaxed);
     let mask = sys::block_signals();
     let started = start(host.file);
     sys::restore_signals(mask);

@@ -27,17 +27,6 @@ const OPEN: u64 = 2;
 const READ: u64 = 0;
 const CLOSE: u64 = 3;
 
-/// Those in which the C library lets a thread be cancelled (pthreads(7)), in the order of their numbers: read, write, open, close,
-/// poll, pread64, pwrite64, readv, writev, select, msync, pause, nanosleep, connect, accept, sendto, recvfrom, sendmsg, recvmsg, wait4,
-/// msgsnd, msgrcv, fcntl, fsync, fdatasync, creat, rt_sigtimedwait, rt_sigsuspend, clock_nanosleep, epoll_wait, mq_timedsend,
-/// mq_timedreceive, waitid, openat, pselect6, ppoll, splice, tee, sync_file_range, vmsplice, epoll_pwait, fallocate,
-/// accept4, preadv, pwritev, recvmmsg, sendmmsg, getrandom, copy_file_range, preadv2, pwritev2, epoll_pwait2.
-pub const CANCELLATION_POINTS: [u64; 52] = [
-    0, 1, 2, 3, 7, 17, 18, 19, 20, 23, 26, 34, 35, 42, 43, 44, 45, 46, 47, 61, 69, 70, 72, 74, 75,
-    85, 128, 130, 230, 232, 242, 243, 247, 257, 270, 271, 275, 276, 277, 278, 281, 285, 288, 295,
-    296, 299, 307, 318, 326, 327, 328, 441,
-];
-
 /// A system call.
 ///
 /// # Safety

@@ -1,7 +1,5 @@
 //! System calls of translated code.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use super::super::regs::Slot;
 use super::dispatch::{self, Next, END_PROCESS};
 use super::entry::Frame;
@@ -15,15 +13,11 @@ use super::translator::{met, Met, TRANSLATOR};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     None,
-    /// It makes, replaces or ends a process or thread, or goes elsewhere, or the thread may be cancelled in it: it is not
-    /// made from translated code.
+    /// It makes, replaces or ends a process or thread, or goes elsewhere: it is not made from translated code.
     Process,
     /// It changes [lo, hi) of the address space.
     Memory(u64, u64),
 }
-
-/// Threads may be cancelled; see cv_translate.h.
-pub static CANCELS: AtomicBool = AtomicBool::new(false);
 
 fn effect(frame: &Frame) -> Effect {
     const MAP_FIXED: u64 = 0x10;
@@ -47,9 +41,6 @@ fn effect(frame: &Frame) -> Effect {
         sys::MREMAP if frame.r10 & REMAP_FIXED != 0 => Effect::Memory(0, u64::MAX),
         sys::MREMAP => range(frame.rdi, frame.rsi),
         sys::SHMDT => Effect::Memory(frame.rdi, u64::MAX),
-        call if CANCELS.load(Ordering::Relaxed) && sys::CANCELLATION_POINTS.contains(&call) => {
-            Effect::Process
-        }
         _ => Effect::None,
     }
 }
