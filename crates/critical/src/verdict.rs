@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::words::{percent, plural};
-use convoy_model::SiteId;
+use convoy_model::{Model, SiteId};
 
 use crate::hottest::hottest;
 use crate::rows::{Analysis, Parallelism};
@@ -75,8 +75,12 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
         );
     }
     if idle >= IDLE {
+        let tasks = match has_tasks(view.model) {
+            true => " Its tasks may have waited for each other (tokio::sync): no thread waits then, and it is not seen.",
+            false => "",
+        };
         return format!(
-            "No thread was active for {} of the run: the program waited for requests, time or other programs.",
+            "No thread was active for {} of the run: the program waited for requests, time or other programs.{tasks}",
             percent(idle)
         );
     }
@@ -91,6 +95,12 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
         return format!("{how}: it is parallel.");
     }
     format!("{how}: no code was found that keeps the others from working.")
+}
+
+/// Whether it has tasks that wait without a thread.
+fn has_tasks(model: &Model) -> bool {
+    let frames = || model.sites.iter().flat_map(|site| &site.frames);
+    frames().any(|frame| frame.function.starts_with("tokio::runtime::"))
 }
 
 /// The program is not parallel: on several CPUs it could be, if somebody divided its work.

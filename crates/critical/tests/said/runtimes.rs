@@ -229,3 +229,25 @@ fn messages_that_are_copied_are_told() {
     );
     assert_eq!(messages(20), [""; 0]);
 }
+
+/// The verdict on a program that hardly works, whose threads wait for events in this function.
+fn of_an_idle_program(waits_in: &str) -> String {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (event, work) = (p.site(waits_in, "poll.rs", 9), p.site("main", "a.rs", 4));
+    let mut s = Schedule::new();
+    for id in workers(&mut p, 2) {
+        s.runs(id, work, ms(10));
+        s.waits(id, Wait::new(OffReason::Poll, event), ms(990));
+    }
+    analysis(&model(p, s)).verdict
+}
+
+#[test]
+fn that_tasks_wait_without_a_thread_is_said_where_nothing_else_is() {
+    let tasks = of_an_idle_program("tokio::runtime::io::driver::Driver::turn");
+    assert!(tasks.contains("waited for each other"), "{tasks}");
+    let threads = of_an_idle_program("serve");
+    assert!(threads.starts_with("No thread was active"), "{threads}");
+    assert!(!threads.contains("waited for each other"), "{threads}");
+}
