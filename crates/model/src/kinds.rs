@@ -56,6 +56,9 @@ pub fn is_blocking_acquire(op: Op) -> bool {
     )
 }
 
+/// The most of [`extent`], a thread's.
+pub(crate) const LARGEST: u64 = 2304;
+
 /// Bytes that an object of this kind takes at most, for telling whose futex word an address is: the sizes of
 /// glibc on 64-bit machines. A joined thread is known by its `pthread_t`, whose tid is the word.
 pub(crate) fn extent(kind: ObjectKind) -> u64 {
@@ -64,7 +67,7 @@ pub(crate) fn extent(kind: ObjectKind) -> u64 {
         ObjectKind::Cond => 48,
         ObjectKind::RwLock => 56,
         ObjectKind::Sem | ObjectKind::Barrier => 32,
-        ObjectKind::Thread => 2304,
+        ObjectKind::Thread => LARGEST,
         ObjectKind::Futex | ObjectKind::Once | ObjectKind::Spin => 4,
         // Runtimes have objects of their own layouts, no larger than a cache line.
         ObjectKind::Unknown

@@ -34,29 +34,36 @@ fn a_futex_word_belongs_to_the_object_around_it() {
 /// Memory in which there was a lock, and so many times something of this kind as well.
 #[test]
 fn a_word_in_memory_that_was_two_things_belongs_to_neither() {
-    let object = |kind: ObjectKind, lives: u32| {
+    let object_after = |bytes: u64, kind: ObjectKind, lives: u32| {
         let mut p = ProfileBuilder::new("app");
         let lock = p.mutex("lock");
         let objects = &mut p.raw().objects;
         let other = convoy_profile::Object {
             kind,
             lives,
+            addr: objects[lock as usize].addr + bytes,
             ..objects[lock as usize].clone()
         };
-        let addr = other.addr;
+        let word = other.addr;
         objects.push(other);
         let site = p.site("work", "a.c", 1);
         let mut s = Schedule::new();
-        s.waits(0, Wait::futex(site, addr), ms(1));
+        s.waits(0, Wait::futex(site, word), ms(1));
         let mut profile = p.build();
         s.put_into(&mut profile);
         Model::build(profile).sched.unwrap().offs[0].object
     };
+    let object = |kind, lives| object_after(0, kind, lives);
     assert_eq!(object(ObjectKind::Mutex, 1), Some(ObjectId(0)));
     assert_eq!(object(ObjectKind::Unknown, 1), Some(ObjectId(0)));
     assert_eq!(object(ObjectKind::Futex, 1), Some(ObjectId(0)));
     assert_eq!(object(ObjectKind::Cond, 0), None);
     assert_eq!(object(ObjectKind::RwLock, 9), None);
+    let other = Some(ObjectId(1));
+    assert_eq!(object_after(8, ObjectKind::Cond, 1), None, "they overlap");
+    assert_eq!(object_after(40, ObjectKind::Cond, 1), other);
+    assert_eq!(object_after(8, ObjectKind::Futex, 1), other);
+    assert_eq!(object_after(8, ObjectKind::Thread, 1), other);
 }
 
 #[test]
