@@ -10,6 +10,7 @@ mod findings;
 mod gain;
 mod hottest;
 mod in_call;
+mod java_pools;
 mod lanes;
 mod levels;
 mod lines;

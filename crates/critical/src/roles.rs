@@ -24,8 +24,9 @@ pub(crate) struct Roles {
 /// Functions at the bottom of stacks of Go: all of its threads run all goroutines.
 const GO: [&str; 3] = ["runtime.goexit", "runtime.mcall", "runtime.mstart"];
 
-/// How runtimes call the threads that share their tasks: tokio, Erlang, Java's fork-join pools, .NET.
-const POOLS: [&str; 5] = [
+/// How runtimes call the threads that share their tasks: tokio (now and before), Erlang, Java's fork-join pools, .NET.
+const POOLS: [&str; 6] = [
+    "tokio-rt-worker",
     "tokio-runtime-w",
     "erts_sched_",
     "#_scheduler",

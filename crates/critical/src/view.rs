@@ -9,6 +9,7 @@ use convoy_model::{
 
 use convoy_profile::ObjectKind;
 
+use crate::java_pools::JavaPools;
 use crate::levels::low;
 use crate::roles::Roles;
 use crate::switching::SyncSamples;
@@ -57,6 +58,7 @@ pub(crate) struct View<'a> {
     pub(crate) sync: SyncSamples<'a>,
     /// Semaphores that are used as locks.
     pub(crate) token_locks: BTreeSet<ObjectId>,
+    pub(crate) java_pools: JavaPools<'a>,
 }
 
 impl<'a> View<'a> {
@@ -98,8 +100,9 @@ impl<'a> View<'a> {
             model,
             sched,
             t,
-            roles,
             token_locks: semaphores_used_as_locks(model),
+            java_pools: JavaPools::of(model, sched, &roles),
+            roles,
             wall,
             cpus,
             threads: sched.threads.iter().map(|th| (th.thread, th)).collect(),

@@ -34,11 +34,13 @@ pub(crate) fn is_language(frame: &SiteFrame) -> bool {
         || is_runtime_path(&path::components(&frame.function))
 }
 
-/// Whether the frame is of Java's class library.
+/// Whether the frame is of Java's class library, or of what that is in C.
 fn is_class_library(frame: &SiteFrame) -> bool {
     const PACKAGES: [&str; 4] = ["java.", "javax.", "jdk.", "sun."];
+    const NATIVE: [&str; 3] = ["libjava.so", "libnet.so", "libnio.so"];
     let generated = frame.module.is_empty() && frame.file.is_empty();
-    generated && PACKAGES.iter().any(|of| frame.function.starts_with(of))
+    let compiled = generated && PACKAGES.iter().any(|of| frame.function.starts_with(of));
+    compiled || NATIVE.contains(&frame.module.as_str())
 }
 
 /// Whether a source file is of a compiler or of a language's standard library: what was inlined from there has

@@ -9,7 +9,7 @@ use convoy_model::{
     bare, NameId, ObjectId, OffCpu, OffId, OffReason, ProcessId, SiteId, ThreadId, Wake, Waker,
 };
 
-use super::lock_places::{awaits_a_token, is_lock, sign_of_a_lock};
+use super::lock_places::{awaits_a_token, is_lock, sign_of_a_lock, waited_at};
 use super::write_through::{WriteThrough, LOST};
 use super::Context;
 use crate::call_path::{CallPaths, PathId};
@@ -65,8 +65,9 @@ struct Case {
 struct Key {
     held: Held,
     object: Option<ObjectId>,
-    /// The place of the waiters, where the lock is not known.
+    /// The place of the waiters, where the lock is not known; of threads that park, any.
     waiters: PathId,
+    /// The place of the holders, of a lock.
     holder: PathId,
     reason: OffReason,
 }
@@ -103,15 +104,20 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
                 continue;
             };
             let ns = ns * of_all;
+            let object = waited_at(view, off);
             let key = Key {
                 held: held_is,
-                object: off.object,
-                waiters: if off.object.is_some() {
-                    PathId::default()
-                } else {
-                    places.of(off.site)
+                object,
+                waiters: match object {
+                    // What a virtual machine compiles anew is the same place by another path.
+                    None if off.object.is_none() => places.of(off.site),
+                    _ => PathId::default(),
                 },
-                holder: places.of(held.site),
+                holder: match held_is {
+                    // Whatever is done with one, more of them end all the waits.
+                    Held::Token => PathId::default(),
+                    _ => places.of(held.site),
+                },
                 reason: held.reason,
             };
             let case = cases.entry(key).or_default();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::{is_lock_kind, Model, ObjectId, OffCpu, ProcessId, SiteId};
 
 use crate::call_path::{path_frames, CallPaths, PathId};
+use crate::java_pools::parks;
 use crate::view::View;
 
 /// Functions in which only a lock is waited for, at the word of the lock itself: those of glibc's own data (stdio, malloc),
@@ -126,6 +127,11 @@ const WAKES_ALL: [&str; 4] = [
     "pthread_barrier_wait",
 ];
 
+/// What all that wait for the same wait at; nothing where each of them parks at what is its own.
+pub(super) fn waited_at(view: &View, off: &OffCpu) -> Option<ObjectId> {
+    off.object.filter(|_| !parks(view.model, off.site))
+}
+
 /// Whether a thread waits for a condition in one function and is woken in another, alone: as those do who take what a pool
 /// has, and give it back. A lock that is made so has its own names, unless they are a semaphore's.
 pub(crate) fn awaits_a_token(view: &View, off: &OffCpu, waker: Option<SiteId>) -> bool {
@@ -134,13 +140,20 @@ pub(crate) fn awaits_a_token(view: &View, off: &OffCpu, waker: Option<SiteId>) -
     let (Some(waits), Some(wakes)) = (of(off.site), of(waker)) else {
         return false;
     };
-    is_in(model, off.site, &CONDITION_WAITS)
-        && !meet(model, off.site, waker)
-        && waits.is_told()
-        && wakes.is_told()
-        && waits.key() != wakes.key()
-        && (sign_of_a_lock(view, off.site, waker).is_none()
-            || is_in(model, off.site, &["acquire", "Acquire"]))
+    if !is_in(model, off.site, &CONDITION_WAITS)
+        || meet(model, off.site, waker)
+        || !waits.is_told()
+        || !wakes.is_told()
+    {
+        return false;
+    }
+    if waits.key() == wakes.key() {
+        let pools = &view.java_pools;
+        let sites = off.site.zip(waker);
+        return sites.is_some_and(|(waits, wakes)| pools.awaits(model, waits, wakes));
+    }
+    sign_of_a_lock(view, off.site, waker).is_none()
+        || is_in(model, off.site, &["acquire", "Acquire"])
 }
 
 /// Whether all that wait are woken at once: they met, or were waiting for news, where a lock is handed to one.

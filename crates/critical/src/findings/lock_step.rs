@@ -246,9 +246,11 @@ impl<'a> Turns<'a> {
     fn is_fine(&self, view: &View) -> bool {
         if self.meet {
             let used = self.running >= USED * view.wall * view.cpus;
+            // Threads that share a runtime's tasks wake one another for those, and may have none.
+            let shared = self.groups.iter().any(|&group| view.roles.is_shared(group));
             return match self.crowded(view) {
                 true => self.step <= STEP_NS && used,
-                false => self.step <= MEETING_NS,
+                false => self.step <= MEETING_NS && (used || !shared),
             };
         }
         let of_run = |ns: f64| ns >= OVERLAP * view.wall;

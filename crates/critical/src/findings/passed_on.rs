@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use convoy_model::{OffId, Wake};
 
 use super::holder_off_cpu::awaited;
+use super::lock_places::waited_at;
 use crate::view::View;
 
 /// Threads that queue for one lock: so many before this one are followed.
@@ -137,7 +138,7 @@ fn same_lock(view: &View, a: OffId, b: OffId) -> bool {
         return false;
     };
     let shown = |site| view.shown(site).map(|f| (&f.module, &f.function, f.line));
-    match (a.object, b.object) {
+    match (waited_at(view, a), waited_at(view, b)) {
         (Some(a), Some(b)) => a == b,
         (None, None) => a.site.and_then(shown) == b.site.and_then(shown),
         _ => false,

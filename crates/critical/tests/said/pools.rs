@@ -110,3 +110,52 @@ fn threads_that_meet_share_no_pool() {
     };
     assert!(!ids(&told(&barrier, OffReason::Sleep, "")).contains(&"small-pool"));
 }
+
+/// Three threads of Java that call one function, in which one at a time asks somebody for 9 of 10 ms. The others are in `takes`, each
+/// at a condition of its own, until it has called `gives`.
+fn of_java(takes: &str, gives: &str) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("java");
+    p.cpus(4);
+    let (library, machine) = (p.module("/lib/libc.so.6"), p.module("/jvm/libjvm.so"));
+    let mut stack = |functions: &[&str]| {
+        let frame = |f: &&str| match *f {
+            "read" | "pthread_cond_wait" | "pthread_cond_signal" => p.frame_in(library, f, "", 0),
+            "Parker::park" => p.frame_in(machine, f, "", 0),
+            _ => p.generated(f),
+        };
+        let frames: Vec<_> = functions.iter().map(frame).collect();
+        p.stack(&frames)
+    };
+    let wait = stack(&["pthread_cond_wait", "Parker::park", takes, "App.page"]);
+    let wake = stack(&["pthread_cond_signal", gives, "App.page"]);
+    let query = stack(&["read", "java.io.BufferedReader.readLine", "App.page"]);
+    let work = stack(&["App.page"]);
+    let threads: Vec<_> = (0..3)
+        .map(|_| p.thread("pool-1-thread-1").cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    let name = s.name("socket:[17]");
+    for (at, &t) in threads.iter().enumerate() {
+        let own = 0x7000 + 0x100 * at as u64;
+        let for_the_last = || Wait::futex(wait, own).woken_by(threads[(at + 2) % 3], wake);
+        s.waits(t, for_the_last(), ms(1 + 10 * at as u64));
+        for _ in 0..40 {
+            s.waits(t, Wait::new(OffReason::Socket, query).named(name), ms(9));
+            s.runs(t, work, ms(1));
+            s.waits(t, for_the_last(), ms(20));
+        }
+    }
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn what_a_function_of_java_takes_and_gives_back_is_a_pool() {
+    let queue = |method: &str| format!("java.util.concurrent.ArrayBlockingQueue.{method}");
+    let permit = |method: &str| format!("java.util.concurrent.Semaphore.{method}");
+    assert_eq!(of_java(&queue("take"), &queue("put")), ["small-pool"]);
+    let pool = of_java(&permit("acquire"), &permit("release"));
+    assert_eq!(pool, ["small-pool"]);
+    // Who only takes has nothing to give back: it waits for work.
+    let work = of_java(&queue("take"), &queue("take"));
+    assert!(!work.contains(&"small-pool"), "{work:?}");
+}

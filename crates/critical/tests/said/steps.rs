@@ -108,6 +108,35 @@ fn threads_that_wait_for_work_at_one_place_do_not_meet() {
     assert!(!said(us(40)));
 }
 
+/// Two threads that wake each other after each small step, and do nothing for most of the time.
+fn wake_ups(name: &str, idle: u64) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let mut thread = || p.thread(name).start("run", "a.rs", 1).cpu(1).id();
+    let ids = [thread(), thread()];
+    let (work, park) = (p.site("poll", "a.rs", 3), p.site("park", "park.rs", 9));
+    let mut s = Schedule::new();
+    for at in 0..600 {
+        let (runs, waits) = (ids[at % 2], ids[1 - at % 2]);
+        s.runs(runs, work, us(40));
+        s.waits(runs, Wait::new(OffReason::Poll, park), idle);
+        let woken = Wait::futex(park, 0x7000 + at as u64 % 2 * 8).woken_by(runs, work);
+        s.waits(waits, woken, us(30) + idle);
+        s.runs(waits, work, us(10));
+    }
+    self::ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn threads_that_share_tasks_and_have_none_do_not_meet() {
+    let meet = |name, idle| wake_ups(name, idle).contains(&"lock-step");
+    assert!(meet("w", us(400)));
+    assert!(meet("tokio-rt-worker", us(1)));
+    for name in ["tokio-rt-worker", "tokio-runtime-w"] {
+        assert!(!meet(name, us(400)), "{name}");
+    }
+}
+
 #[test]
 fn the_main_thread_of_a_team_meets_the_others() {
     let title = |lines| {
