@@ -195,9 +195,10 @@ fn relation(
             (same, relation)
         }
         ("thread-imbalance", "straggler" | "barrier-imbalance") => (in_process(), Relation::Folded),
+        // Most of what is handed over so is nothing: what is left of it shows without that.
         ("lock-step", "futile-wakeups") => (
             in_process() && wait_at(model, theirs, &groups(model, &ours.subject)),
-            Relation::Agrees,
+            Relation::Folded,
         ),
         ("busy-waiting", "trylock-spin" | "contended-lock" | "asymmetric-contention") => {
             let inside = in_process() && spins_inside(model, theirs, ours);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::Use;
+use convoy_model::{ObjectId, Use};
 use convoy_profile::{ObjectKind, Op};
 
 use crate::causes::cause;
@@ -15,7 +15,7 @@ use crate::gain::{kernel_share, predict, Change, PARK_NS};
 use crate::ops::Role;
 use crate::rows::EventRow;
 use crate::text::{count, evidence, function, percent, place_of};
-use crate::view::site_with_most;
+use crate::view::{site_with_most, View};
 use crate::Context;
 
 /// Share of the waits that must be such.
@@ -26,6 +26,9 @@ const FUTILE_HZ: f64 = 1000.0;
 const NO_WORK: f64 = 0.9;
 /// Samples from which on a share of them means something.
 const SAMPLES: f64 = 30.0;
+/// Who wakes the others is ready to run without a processor for this share of the time that it could run: then processors are what
+/// threads wait for.
+const QUEUES: f64 = 0.3;
 /// A signal instead of a broadcast may wake the wrong thread, if they wait for different things.
 const SURE: f64 = 0.3;
 
@@ -55,7 +58,11 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
     if all == 0 || all * 2 < calls {
         return None;
     }
-    let (woken, waits) = again(cx, event);
+    let Again {
+        futile: woken,
+        waits,
+        mutex,
+    } = again(cx, event);
     // Somebody may have found something at each of the calls.
     let futile = woken.values().sum::<f64>().min(waits - calls as f64);
     if futile < FUTILE * waits || futile / view.wall() * 1e9 < FUTILE_HZ {
@@ -74,6 +81,10 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
     let share = futile / waits;
     let mut change = Change::none(view);
     change.sure = SURE;
+    // Who wakes them all while it has the mutex has it for hardly more than that, if it hardly runs anything else.
+    if of_wakers.is_some_and(|of| share * of >= FUTILE) {
+        change.removed.extend(mutex);
+    }
     for (i, delta) in change.deltas.iter_mut().enumerate() {
         let of = match broadcasts.contains_key(&i) {
             true => of_wakers,
@@ -97,6 +108,7 @@ fn finding(cx: &Context, event: &EventRow) -> Option<Finding> {
     }
     wait_less(cx, uses, &mut change);
     queue_less(cx, &broadcasts, &mut change);
+    answer_sooner(cx, &broadcasts, &mut change);
     let broadcast = uses.iter().copied();
     let broadcast = broadcast.filter(|u| u.op == Some(Op::CondBroadcast));
     let here = place_of(view, site_with_most(broadcast, |u| u.calls));
@@ -161,9 +173,7 @@ fn sampled(cx: &Context, of: &dyn Fn(usize) -> bool) -> Option<f64> {
 /// faster in proportion.
 fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
     let view = cx.view;
-    let running: f64 = view.threads.iter().map(|thread| thread.cpu).sum();
-    let gone: f64 = change.deltas.iter().map(|delta| delta.overhead[1]).sum();
-    let less = view.wall() * (gone / running.max(1.0)).min(1.0);
+    let less = less(view, change);
     let mut waited: BTreeMap<usize, f64> = BTreeMap::new();
     for u in uses.iter().filter(|u| view.role(u) == Some(Role::Wait)) {
         if let Some(i) = view.thread(u.thread) {
@@ -198,8 +208,41 @@ fn queue_less(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Chan
     }
 }
 
-/// Per thread, its waits that did not begin with taking the mutex; and all waits that did not time out.
-fn again(cx: &Context, event: &EventRow) -> (BTreeMap<usize, f64>, f64) {
+/// Where threads queue for processors, what those who wake the others wait for themselves - an answer, the mutex - is done by
+/// threads that queue behind the ones that run for nothing: it also comes sooner in proportion.
+fn answer_sooner(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Change) {
+    let view = cx.view;
+    let less = less(view, change);
+    for &i in broadcasts.keys() {
+        let (thread, delta) = (&view.threads[i], &mut change.deltas[i]);
+        if thread.run_delay < QUEUES * (thread.run_delay + thread.cpu) {
+            continue;
+        }
+        let waits = thread.lock_wait + thread.event_wait;
+        let rest = (less - delta.overhead[1] - delta.queue[1]).max(0.0);
+        delta.wait = delta.wait.max(waits.min(rest));
+    }
+}
+
+/// What the run is shorter by if all of it is in proportion to what is run.
+fn less(view: &View, change: &Change) -> f64 {
+    let running: f64 = view.threads.iter().map(|thread| thread.cpu).sum();
+    let gone: f64 = change.deltas.iter().map(|delta| delta.overhead[1]).sum();
+    view.wall() * (gone / running.max(1.0)).min(1.0)
+}
+
+/// Waits at a condition.
+struct Again {
+    /// By thread, those that did not begin with taking the mutex.
+    futile: BTreeMap<usize, f64>,
+    /// All that did not time out.
+    waits: f64,
+    mutex: Option<ObjectId>,
+}
+
+/// Which mutex a condition has was not recorded: it is one of those that a thread takes where it waits, at most the one that it takes
+/// most often. Where it takes none there, any lock may be that mutex.
+fn again(cx: &Context, event: &EventRow) -> Again {
     let view = cx.view;
     let uses = view.uses_of(event.object);
     let waiting = |u: &&&Use| view.role(u) == Some(Role::Wait);
@@ -213,23 +256,44 @@ fn again(cx: &Context, event: &EventRow) -> (BTreeMap<usize, f64>, f64) {
     }
     functions.sort_unstable();
     functions.dedup();
-    let (mut near, mut anywhere) = (BTreeMap::new(), BTreeMap::new());
+    let (mut near, mut anywhere) = (Taken::default(), Taken::default());
     for u in view.uses() {
         let takes = matches!(view.role(u), Some(Role::Acquire | Role::Try));
         let Some(i) = view.thread(u.thread).filter(|_| takes) else {
             continue;
         };
         let n = u.calls.saturating_sub(u.failed);
-        *anywhere.entry(i).or_insert(0) += n;
+        *anywhere.entry((i, u.object)).or_default() += n;
         if functions.binary_search(&function(view, u.site)).is_ok() {
-            *near.entry(i).or_insert(0) += n;
+            *near.entry((i, u.object)).or_default() += n;
         }
     }
     let all = waits.values().sum::<u64>() as f64;
-    let again = waits.into_iter().map(|(i, n)| {
-        // Where the mutex is taken in another function than waited with, any lock may be that mutex.
-        let taken = near.get(&i).or(anywhere.get(&i));
-        (i, n.saturating_sub(taken.copied().unwrap_or(0)) as f64)
+    let mut mutexes: BTreeMap<ObjectId, u64> = BTreeMap::new();
+    for ((i, object), n) in &near {
+        if waits.contains_key(i) {
+            *mutexes.entry(*object).or_default() += n;
+        }
+    }
+    let futile = waits.into_iter().map(|(i, n)| {
+        let taken = most(&near, i).or_else(|| most(&anywhere, i));
+        (i, n.saturating_sub(taken.unwrap_or(0)) as f64)
     });
-    (again.collect(), all)
+    Again {
+        futile: futile.collect(),
+        waits: all,
+        mutex: mutexes
+            .into_iter()
+            .max_by_key(|(_, n)| *n)
+            .map(|(id, _)| id),
+    }
+}
+
+/// How often threads took locks.
+type Taken = BTreeMap<(usize, ObjectId), u64>;
+
+/// The most often that a thread took one.
+fn most(taken: &Taken, thread: usize) -> Option<u64> {
+    let of_thread = taken.range((thread, ObjectId(0))..=(thread, ObjectId(u32::MAX)));
+    of_thread.map(|(_, n)| *n).max()
 }
