@@ -3,7 +3,7 @@
 //! Such a function is told from a stage that passes on work by that it does both, in threads of one kind. Which frames are left of
 //! the methods that it calls is up to the virtual machine's compilers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use convoy_model::{
     passes_on, FunctionKey, Model, OffReason, ProcessId, Sched, SiteFrame, SiteId, ThreadId,
@@ -24,6 +24,8 @@ const PARK: &str = "Parker::park";
 #[derive(Debug, Default)]
 pub(crate) struct JavaPools<'a> {
     functions: BTreeSet<(ProcessId, FunctionKey<'a>)>,
+    /// Where threads park.
+    parks: HashSet<SiteId>,
 }
 
 impl<'a> JavaPools<'a> {
@@ -40,8 +42,11 @@ impl<'a> JavaPools<'a> {
             let function = function(model, takes, &TAKES)?;
             (Some(function) == self::function(model, gives, &GIVES)).then_some(function)
         });
+        let sites = (0..).map(SiteId).zip(&model.sites);
+        let parks = sites.filter(|(_, site)| site.has_function(|name| name.contains(PARK)));
         Self {
             functions: functions.collect(),
+            parks: parks.map(|(id, _)| id).collect(),
         }
     }
 
@@ -52,12 +57,11 @@ impl<'a> JavaPools<'a> {
         let ends = function(model, waker, &GIVES).or_else(|| function(model, waker, &TAKES));
         takes.is_some() && takes == ends
     }
-}
 
-/// Whether the threads that wait there do so each at a condition of its own, whatever it is for.
-pub(crate) fn parks(model: &Model, site: Option<SiteId>) -> bool {
-    let site = site.and_then(|id| model.site(id));
-    site.is_some_and(|site| site.has_function(|name| name.contains(PARK)))
+    /// Whether the threads that wait there do so each at a condition of its own, whatever it is for.
+    pub(crate) fn parks(&self, site: Option<SiteId>) -> bool {
+        site.is_some_and(|site| self.parks.contains(&site))
+    }
 }
 
 /// The program's function that calls one of these methods there.

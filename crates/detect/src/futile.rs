@@ -173,7 +173,7 @@ fn sampled(cx: &Context, of: &dyn Fn(usize) -> bool) -> Option<f64> {
 /// faster in proportion.
 fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
     let view = cx.view;
-    let less = less(view, change);
+    let less = view.wall() * gone(view, change, 1);
     let mut waited: BTreeMap<usize, f64> = BTreeMap::new();
     for u in uses.iter().filter(|u| view.role(u) == Some(Role::Wait)) {
         if let Some(i) = view.thread(u.thread) {
@@ -189,14 +189,10 @@ fn wait_less(cx: &Context, uses: &[&Use], change: &mut Change) {
 /// Who wakes all the others queues behind them for a CPU: the less they run for nothing, the less. At best all that it is off
 /// the CPUs goes with them, for not all of it is counted as queueing; half of that is expected.
 fn queue_less(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Change) {
-    let threads = &cx.view.threads;
-    let running: f64 = threads.iter().map(|thread| thread.cpu).sum();
-    let goes = [0, 1, 2].map(|v| {
-        let gone: f64 = change.deltas.iter().map(|delta| delta.overhead[v]).sum();
-        (gone / running.max(1.0)).min(1.0)
-    });
+    let view = cx.view;
+    let goes = [0, 1, 2].map(|variant| gone(view, change, variant));
     for &i in broadcasts.keys() {
-        let (thread, delta) = (&threads[i], &mut change.deltas[i]);
+        let (thread, delta) = (&view.threads[i], &mut change.deltas[i]);
         // A wait has queueing in it.
         let counted = (thread.run_delay - delta.wait).max(0.0);
         let all = (thread.run_delay + thread.off - delta.wait).max(0.0);
@@ -212,7 +208,7 @@ fn queue_less(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Chan
 /// threads that queue behind the ones that run for nothing: it also comes sooner in proportion.
 fn answer_sooner(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut Change) {
     let view = cx.view;
-    let less = less(view, change);
+    let less = view.wall() * gone(view, change, 1);
     for &i in broadcasts.keys() {
         let (thread, delta) = (&view.threads[i], &mut change.deltas[i]);
         if thread.run_delay < QUEUES * (thread.run_delay + thread.cpu) {
@@ -224,11 +220,11 @@ fn answer_sooner(cx: &Context, broadcasts: &BTreeMap<usize, u64>, change: &mut C
     }
 }
 
-/// What the run is shorter by if all of it is in proportion to what is run.
-fn less(view: &View, change: &Change) -> f64 {
-    let running: f64 = view.threads.iter().map(|thread| thread.cpu).sum();
-    let gone: f64 = change.deltas.iter().map(|delta| delta.overhead[1]).sum();
-    view.wall() * (gone / running.max(1.0)).min(1.0)
+/// Share of what all threads run that goes: pessimistic, expected, optimistic.
+fn gone(view: &View, change: &Change, variant: usize) -> f64 {
+    let deltas = change.deltas.iter();
+    let gone: f64 = deltas.map(|delta| delta.overhead[variant]).sum();
+    (gone / view.cpu().max(1.0)).min(1.0)
 }
 
 /// Waits at a condition.

@@ -56,8 +56,8 @@ pub fn is_blocking_acquire(op: Op) -> bool {
     )
 }
 
-/// The most of [`extent`], a thread's.
-pub(crate) const LARGEST: u64 = 2304;
+/// The most of [`extent`], but for threads.
+pub(crate) const WIDEST: u64 = 64;
 
 /// Bytes that an object of this kind takes at most, for telling whose futex word an address is: the sizes of
 /// glibc on 64-bit machines. A joined thread is known by its `pthread_t`, whose tid is the word.
@@ -67,14 +67,14 @@ pub(crate) fn extent(kind: ObjectKind) -> u64 {
         ObjectKind::Cond => 48,
         ObjectKind::RwLock => 56,
         ObjectKind::Sem | ObjectKind::Barrier => 32,
-        ObjectKind::Thread => LARGEST,
+        ObjectKind::Thread => 2304,
         ObjectKind::Futex | ObjectKind::Once | ObjectKind::Spin => 4,
         // Runtimes have objects of their own layouts, no larger than a cache line.
         ObjectKind::Unknown
         | ObjectKind::OmpLock
         | ObjectKind::OmpCritical
         | ObjectKind::OmpBarrier
-        | ObjectKind::OmpRegion => 64,
+        | ObjectKind::OmpRegion => WIDEST,
     }
 }
 

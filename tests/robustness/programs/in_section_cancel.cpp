@@ -47,12 +47,14 @@ static void it_goes_there()
 		__asm__ volatile("");
 }
 
-int main(int argc, char **argv)
+int main(int, char **argv)
 {
-	int blocked = argc > 1 && is(argv, "blocked");
+	int blocked = is(argv, "blocked");
 	int threads = blocked ? 20 : 500;
 	void *result;
 
+	if (!blocked && !is(argv, "at-once"))
+		return no_such_way(argv);
 	counted_section(101);
 	MUST(!pipe(fds));
 	for (int i = 0; i < threads; i++) {

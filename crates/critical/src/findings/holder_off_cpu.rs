@@ -104,14 +104,14 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
                 continue;
             };
             let ns = ns * of_all;
-            let object = waited_at(view, off);
             let key = Key {
                 held: held_is,
-                object,
-                waiters: match object {
-                    // What a virtual machine compiles anew is the same place by another path.
-                    None if off.object.is_none() => places.of(off.site),
-                    _ => PathId::default(),
+                object: waited_at(view, off),
+                // Of threads that park: what a virtual machine compiles anew is the same place by another path.
+                waiters: if off.object.is_some() {
+                    PathId::default()
+                } else {
+                    places.of(off.site)
                 },
                 holder: match held_is {
                     // Whatever is done with one, more of them end all the waits.

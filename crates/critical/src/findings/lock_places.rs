@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::{is_lock_kind, Model, ObjectId, OffCpu, ProcessId, SiteId};
 
 use crate::call_path::{path_frames, CallPaths, PathId};
-use crate::java_pools::parks;
 use crate::view::View;
 
 /// Functions in which only a lock is waited for, at the word of the lock itself: those of glibc's own data (stdio, malloc),
@@ -129,7 +128,7 @@ const WAKES_ALL: [&str; 4] = [
 
 /// What all that wait for the same wait at; nothing where each of them parks at what is its own.
 pub(super) fn waited_at(view: &View, off: &OffCpu) -> Option<ObjectId> {
-    off.object.filter(|_| !parks(view.model, off.site))
+    off.object.filter(|_| !view.java_pools.parks(off.site))
 }
 
 /// Whether a thread waits for a condition in one function and is woken in another, alone: as those do who take what a pool

@@ -29,17 +29,16 @@ impl ByAddress {
     /// begin; a condition variable has several. Nothing where the memory was several objects in turn, at this address or at ones that
     /// overlap: a lock that was freed would be waited for at the condition that is there now.
     pub(super) fn holds(&self, model: &Model, process: ProcessId, word: u64) -> Option<ObjectId> {
-        let first = (process, word.saturating_sub(kinds::LARGEST));
-        let before = self.ids.range(first..=(process, word)).rev();
-        let mut there = before.filter_map(|(&(_, addr), &id)| {
-            let object = model.objects.get(id.0 as usize)?;
-            (word - addr < kinds::extent(object.kind)).then_some((id, object))
-        });
-        let (id, last) = there.next()?;
-        // A thread's handle points to much that is not its own, and anything may be made of a futex.
         use ObjectKind::{Futex, Thread, Unknown};
+        let mut before = self.ids.range((process, 0)..=(process, word)).rev();
+        let (_, &id) = before.next()?;
+        let object = model.objects.get(id.0 as usize)?;
+        // A thread's handle points to much that is not its own, and anything may be made of a futex.
         let own = |object: &Object| !matches!(object.kind, Futex | Thread | Unknown);
-        let several = own(last) && there.any(|(_, object)| own(object));
-        (!last.several_kinds && !several).then_some(id)
+        let reaches = |object: &Object| word - object.addr < kinds::extent(object.kind);
+        let near = before.take_while(|((_, addr), _)| word - addr < kinds::WIDEST);
+        let mut others = near.filter_map(|(_, id)| model.objects.get(id.0 as usize));
+        let overlap = own(object) && others.any(|other| own(other) && reaches(other));
+        (!object.several_kinds && !overlap && reaches(object)).then_some(id)
     }
 }
