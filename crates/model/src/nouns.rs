@@ -83,7 +83,8 @@ pub struct Process {
     pub pid: u32,
     /// Parent's process id.
     pub ppid: u32,
-    /// File name of the executable.
+    /// What it was started as, without the folder; the file name of the executable where that is not known, or a program that it runs
+    /// may have changed it.
     pub name: String,
     /// Full path.
     pub exe: String,

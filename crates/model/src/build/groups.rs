@@ -10,8 +10,9 @@ use convoy_profile::{Process, Thread as Record, ThreadIx};
 
 use super::jobs::{jobs, Job, Jobs};
 use super::sched::Mention;
-use super::sites::{base_name, Sites};
+use super::sites::Sites;
 use super::threads::Threads;
+use crate::programs::base_name;
 use crate::wrappers::passes_on;
 use crate::{path, Group, GroupId, Model, ProcessId, SiteFrame, SiteId, ThreadId};
 

@@ -11,8 +11,9 @@ use convoy_profile::{Process, ThreadIx};
 
 use super::groups::is_trampoline;
 use super::sched::Mention;
-use super::sites::{base_name, Sites};
+use super::sites::Sites;
 use crate::languages::is_runtime_module;
+use crate::programs::base_name;
 use crate::stubs::begins_threads;
 use crate::wrappers::passes_on;
 use crate::{path, Model, SiteFrame, SiteId};

@@ -19,10 +19,11 @@ mod waits;
 use convoy_profile::{ObjectKind, Profile};
 
 use crate::kinds::kind_of;
+use crate::programs;
 use crate::{Model, Object, Process, ProcessId, Thread, Use};
 use objects::Objects;
 use sched::{Mention, Mentions, ProcessNames};
-use sites::{base_name, Sites};
+use sites::Sites;
 pub(crate) use sites::{shown, shown_loop};
 use threads::Threads;
 
@@ -89,7 +90,7 @@ impl Model {
         self.processes.push(Process {
             pid: process.pid,
             ppid: process.ppid,
-            name: base_name(&process.exe).to_owned(),
+            name: programs::name(&process.exe, &process.args).to_owned(),
             exe: process.exe.clone(),
             wall_ns: process.end_ns.saturating_sub(process.start_ns),
             without_agent: process.without_agent,

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 
 use super::futex;
 use super::objects::Objects;
-use super::sites::base_name;
 use super::threads::Threads;
 use crate::kinds::noun;
+use crate::programs::base_name;
 use crate::{Model, ObjectId, SiteFrame, SiteId, Use};
 
 /// Names the objects of one process. Needs its uses, sites, threads and groups.

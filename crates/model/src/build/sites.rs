@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use convoy_profile::{Frame, FrameIx, Module, Process, Reason, StackIx, Symbol};
 
 use crate::languages::{is_agent, is_language, is_virtual_machine};
+use crate::programs::base_name;
 use crate::wrappers::passes_on;
 use crate::{ProcessId, Site, SiteFrame, SiteId, SyncCode};
 
@@ -122,12 +123,6 @@ impl<'p> FileNames<'p> {
         let all = process.modules.iter();
         Self(all.map(|module| name(module).unwrap_or_default()).collect())
     }
-}
-
-/// The last component of a path. A file that was deleted meanwhile is still called by its name.
-pub(super) fn base_name(path: &str) -> &str {
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn expand(frame: &Frame, module: String, start: u64) -> Vec<SiteFrame> {
