@@ -30,6 +30,11 @@ const LAUNCHERS: [&str; 21] = [
     "sudo",
 ];
 
+/// Tools that run commands of which they know what depends on what.
+const BUILD_TOOLS: [&str; 8] = [
+    "make", "gmake", "ninja", "samu", "scons", "bmake", "rake", "meson",
+];
+
 /// Run-time libraries of OpenMP: GCC's, LLVM's, Intel's.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];
 
@@ -41,6 +46,11 @@ fn stem(process: &Process) -> &str {
 /// Whether a process is a shell.
 pub(crate) fn is_shell(process: &Process) -> bool {
     SHELLS.contains(&stem(process))
+}
+
+/// Whether a process is a tool for builds.
+pub(crate) fn is_build_tool(process: &Process) -> bool {
+    BUILD_TOOLS.contains(&stem(process))
 }
 
 /// Whether a process only starts others.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{
     semaphores_used_as_locks, Doing, GoProgram, GroupId, Model, NameId, ObjectId, OffCpu, OffId,
-    OffReason, ProcessId, Sched, SchedThread, SiteFrame, SiteId, SpinKind, Thread, ThreadId,
+    OffReason, Process, ProcessId, Sched, SchedThread, SiteFrame, SiteId, SpinKind, Thread,
+    ThreadId,
 };
 
 use convoy_profile::ObjectKind;
@@ -207,6 +208,12 @@ impl<'a> View<'a> {
 
     pub(crate) fn process(&self, id: ThreadId) -> ProcessId {
         self.thread(id).map(|th| th.process).unwrap_or_default()
+    }
+
+    /// The process that a group is of.
+    pub(crate) fn process_of(&self, group: GroupId) -> Option<&'a Process> {
+        let group = self.model.groups.get(group.0 as usize)?;
+        self.model.processes.get(group.process.0 as usize)
     }
 
     /// What a thread does: its group, or one that stands for all threads that share its tasks.

@@ -7,6 +7,7 @@ use convoy_model::words::{percent, plural};
 use convoy_model::{is_lock_kind, GroupId, OffCpu, OffReason};
 use convoy_profile::ObjectKind;
 
+use super::served::{self, Queue};
 use super::Context;
 use crate::gain::Saving;
 use crate::programs::is_openmp;
@@ -165,9 +166,11 @@ fn finding(
     let most = (slow.needs() - next.max(slow.work / needed)).max(0.0);
     let several = slow.threads > 1;
     let pick = |(many, one): (f64, f64)| if several { many } else { one };
-    let expected = match main(view, slow.group) {
-        true => EXPECTED.1,
-        false => EXPECTED.0,
+    let queue = Queue::of(cx, slow.group, slow.work);
+    let expected = match (queue, main(view, slow.group)) {
+        (Some(_), _) => served::EXPECTED,
+        (None, true) => EXPECTED.1,
+        (None, false) => EXPECTED.0,
     };
     let piece = slow.ran / pieces.max(1) as f64;
     let large = ((piece - PIECE_NS.0) / (PIECE_NS.1 - PIECE_NS.0)).clamp(0.0, 1.0);
@@ -205,6 +208,7 @@ fn finding(
     let mut list = vec![row(slow)];
     list.extend(waiters.iter().map(|stage| row(stage)));
     let used = view.cpus_used() / view.cpus;
+    list.extend(queue.map(|queue| queue.evidence()));
     if view.cpus.is_finite() {
         list.push(evidence(
             "cpu_ratio",
@@ -267,17 +271,22 @@ fn finding(
                 } else {
                     "one stage works all the time while those before and after it wait for it"
                 },
-                fix(view, slow, &name, needed),
+                match queue.and(view.process_of(slow.group)) {
+                    Some(process) => served::fix(process, cpus),
+                    None => fix(view, slow, &name, needed),
+                },
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the next stage"),
             share_of_thread_time: slow.load().min(1.0),
-            caveats: main(view, slow.group)
-                .then(|| {
-                    "it is the main thread: whether its work can move to others is not known".into()
-                })
-                .into_iter()
-                .collect(),
+            caveats: match (queue, main(view, slow.group)) {
+                (Some(_), _) => vec![served::CAVEAT.into()],
+                (None, true) => vec![
+                    "it is the main thread: whether its work can move to others is not known"
+                        .into(),
+                ],
+                (None, false) => Vec::new(),
+            },
         },
     ))
 }
@@ -290,8 +299,7 @@ fn fix(view: &View, slow: &Stage, name: &str, needed: f64) -> String {
             slow.threads
         );
     }
-    let group = view.model.groups.get(slow.group.0 as usize);
-    let process = group.and_then(|g| view.model.processes.get(g.process.0 as usize));
+    let process = view.process_of(slow.group);
     let python = process.is_some_and(|process| process.name.starts_with("python"));
     let others = match python {
         true => "more processes (threads of Python would take turns on its interpreter lock)",
@@ -305,7 +313,7 @@ fn program(view: &View, group: GroupId) -> String {
     let Some(of) = view.model.groups.get(group.0 as usize) else {
         return view.group_name(group);
     };
-    let process = view.model.processes.get(of.process.0 as usize);
+    let process = view.process_of(group);
     let program = process.map_or("the program", |process| process.name.as_str());
     format!("{program} ({})", of.name)
 }

@@ -29,6 +29,8 @@ mod one_thread;
 mod passed_on;
 mod pool_of_processes;
 mod serial_code;
+mod serial_jobs;
+mod served;
 mod shared_lines;
 mod sleeping;
 mod small_writes;
@@ -45,6 +47,7 @@ use convoy_model::{GroupId, ProcessId, SiteId};
 use self::goroutines::Kinds;
 use self::holder_off_cpu::Found;
 use self::passed_on::PassedOn;
+use self::served::Askers;
 use self::write_through::WrittenThrough;
 use crate::gain::{by_cpus, together};
 use crate::in_call::InCall;
@@ -62,6 +65,7 @@ pub(crate) struct Context<'a> {
     pub(crate) waited_for: WaitedFor,
     pub(crate) in_call: InCall,
     pub(crate) passed_on: PassedOn,
+    pub(crate) askers: Askers,
     pub(crate) goroutines: BTreeMap<ProcessId, Kinds<'a>>,
     pub(crate) written_through: WrittenThrough,
     /// The program is idle most of the time, as nobody asks for anything.
@@ -76,6 +80,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         waited_for: WaitedFor::of(view),
         in_call: InCall::of(view),
         passed_on: PassedOn::of(view),
+        askers: Askers::of(view),
         goroutines: goroutines::by_start(view),
         written_through: WrittenThrough::default(),
         nobody_asks: idle::nobody_asks(view),
@@ -270,6 +275,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }
+    if !findings.iter().any(is_worth) {
+        findings.extend(serial_jobs::finding(&cx));
+    }
     findings.extend(limited);
     findings.extend(kept_off::finding(&cx));
     findings
@@ -287,7 +295,7 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
     found.extend(written.filter_map(|of| of.finding(cx)));
     // What the report dismisses explains nothing.
     if !found.iter().any(|f| worth(f, cx.view.t)) {
-        found.extend(one_thread::finding(cx));
+        found.extend(one_thread::finding(cx).or_else(|| serial_jobs::finding(cx)));
     }
     found
 }

@@ -1,11 +1,14 @@
 //! One thread that does all the work of a program that can have more of them: a setting (`-T`, `-j`, a number of workers), or
 //! work that nobody has divided.
 
+mod event_loop;
+
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{OffCpu, OffReason, Process, ProcessId, ThreadId};
+use convoy_model::{runs, OffCpu, OffReason, Process, ProcessId, Runs, ThreadId};
 
 use super::lock_places::lets_go;
+use super::served::{self, Queue};
 use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
@@ -15,6 +18,8 @@ use crate::view::View;
 
 /// It is at work for this share of the run...
 const BUSY: f64 = 0.85;
+/// ... or for this one, if requests of others are all that it has to do...
+const ALWAYS: f64 = 0.95;
 /// ... and runs this share of all that is run.
 const ALONE: f64 = 0.95;
 /// ... or this share, of a process to which another one hands tasks, which takes some time itself.
@@ -27,10 +32,6 @@ const NEVER_SEEN: f64 = 0.5;
 /// Times that others wake the one for a task, and that it wakes others when it has done one (or taken one from a full queue): so many
 /// tasks are no chance, and may as well go to another one.
 const TASKS: (f64, f64) = (2.0, 20.0);
-/// Interpreters have threads, but one at a time runs the program's code.
-const INTERPRETERS: [&str; 5] = ["python", "ruby", "perl", "php", "lua"];
-/// Virtual machines always have threads of their own, and which one has a program's tasks is up to the program.
-const MACHINES: [&str; 6] = ["java", "node", "beam", "dotnet", "deno", "bun"];
 /// Of tasks that are handed to a process there usually are more: two programs were 1.97 and 2.04 times as fast with a second process.
 const OF_PROCESSES: f64 = 0.9;
 /// Share of its life that the first thread of who made a process waits for the end of that, if it has it do something and nothing else.
@@ -55,18 +56,22 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let ran = busiest.cpu_work_ns() as f64;
     let works = busiest.working_ns() as f64;
     let process = view.model.processes.get(view.process(id).0 as usize)?;
-    if is_one_of(process, &MACHINES) {
-        return None;
-    }
-    let interpreted = is_one_of(process, &INTERPRETERS);
-    let alone = if interpreted { HANDED_TASKS } else { ALONE };
+    let runs = runs(&process.name);
+    let queue = Queue::of(cx, view.role(id), works);
+    let alone = match (runs, &queue) {
+        (None, None) => ALONE,
+        _ => HANDED_TASKS,
+    };
     let is_alone = ran >= alone * view.cpu_work && works >= BUSY * view.wall;
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }
-    let more = match interpreted {
-        true => processes(view, id, process),
-        false => threads(view, id, process),
+    let more = match (queue, runs) {
+        (Some(queue), _) => Some(servers(view, process, queue)),
+        (_, Some(Runs::OneAtATime)) => processes(view, id, process),
+        (_, Some(Runs::EventLoop)) => event_loop::more(view, id, process),
+        (_, Some(Runs::Threads)) => None,
+        (_, None) => threads(view, id, process),
     }?;
     let most = works * (1.0 - 1.0 / view.cpus_left()).max(0.0);
     let saving = Saving {
@@ -79,8 +84,13 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         id: "too-few-threads",
         subject: Subject::Run,
         title: format!(
-            "{} does all the work, {} of the run, on one of {:.0} CPUs{}",
+            "{} does {} the work, {} of the run, on one of {:.0} CPUs{}",
             view.group_name(view.role(id)),
+            if ran >= ALONE * view.cpu_work {
+                "all"
+            } else {
+                "nearly all"
+            },
             percent(share),
             view.cpus,
             of_others(view)
@@ -107,11 +117,23 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
 /// It is given tasks, or is the only thread of a program that calls for what makes them.
 fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
     let alone = view.of_process(view.process(id)).count() == 1;
+    let busy = view
+        .threads
+        .get(&id)
+        .map_or(0.0, |th| th.working_ns() as f64 / view.wall);
     let (expected, seen) = match alone {
         true if process.makes_threads => (
             NEVER_SEEN,
             format!(
                 "{} can have more threads: its code calls for what makes them",
+                process.name
+            ),
+        ),
+        // One who asks, and waits for the answer, leaves it some time between two requests.
+        true if process.listens && busy >= ALWAYS => (
+            NEVER_SEEN,
+            format!(
+                "others connect to {}, and it is hardly ever without a request",
                 process.name
             ),
         ),
@@ -132,6 +154,17 @@ fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
         fix: format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
         caveat: "whether its work can be divided is not known",
     })
+}
+
+/// Other programs ask it, several at a time.
+fn servers(view: &View, process: &Process, queue: Queue) -> More {
+    More {
+        expected: served::EXPECTED,
+        seen: queue.seen(),
+        why: served::WHY,
+        fix: served::fix(process, view.cpus),
+        caveat: served::CAVEAT,
+    }
 }
 
 /// Another process of the same interpreter hands it tasks.
@@ -175,8 +208,4 @@ fn is_handed_tasks(view: &View, id: ThreadId) -> bool {
         done += if waker == id { wake.n as f64 } else { 0.0 };
     }
     given >= TASKS.0 && done >= TASKS.1
-}
-
-fn is_one_of(process: &Process, names: &[&str]) -> bool {
-    names.iter().any(|name| process.name.starts_with(name))
 }

@@ -9,6 +9,7 @@ use convoy_model::{
 };
 
 use super::goroutine_lock::may_be_idle;
+use super::served::{self, Queue};
 use super::sleeping::rate;
 use super::Context;
 use crate::call_path::{function_key, path_frames};
@@ -276,6 +277,7 @@ impl Phase<'_> {
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
+        let queue = Queue::of(cx, group, cm);
         let serves = self.is_between_messages();
         // Whoever asks alone, and waits for the answer, has nothing more to ask meanwhile, as far as can be seen.
         let asked_by_one = serves && cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
@@ -286,9 +288,10 @@ impl Phase<'_> {
         };
         let saving = Saving {
             expected: most
-                * match (asked_by_one, collector) {
-                    (true, _) => 0.0,
-                    (_, true) => COLLECTOR_EXPECTED,
+                * match (asked_by_one, collector, queue) {
+                    (true, ..) => 0.0,
+                    (_, true, _) => COLLECTOR_EXPECTED,
+                    (.., Some(_)) => served::EXPECTED,
                     _ => EXPECTED,
                 },
             most: most.max(perhaps),
@@ -324,15 +327,16 @@ impl Phase<'_> {
             id: "serial-code",
             subject: Subject::Code(first.site?),
             title: format!("{name} {with} {at} for {} of the run", percent(share)),
-            evidence: self.evidence(cx, group, cm),
-            causes: vec![match serves {
-                true => cause(
+            evidence: self.evidence(cx, group, cm, queue),
+            causes: vec![match (queue.and(view.process_of(group)), serves) {
+                (Some(process), _) => cause(SERVES, served::WHY, served::fix(process, view.cpus)),
+                (None, true) => cause(
                     SERVES,
                     "it does what one message asks for, and waits for the next one, while the others wait for its answer",
                     "more of it (threads, processes, connections of a pool), so that several requests are served at a time; or ask for \
                      several things in one message",
                 ),
-                false => cause(
+                (None, false) => cause(
                     "serial-code",
                     "this code runs on one thread while the others wait for it",
                     match collector {
@@ -346,7 +350,7 @@ impl Phase<'_> {
             share_of_thread_time: share,
             caveats: match collector {
                 true => Vec::new(),
-                false => self.caveats(cx, first),
+                false => self.caveats(cx, first, queue),
             },
         })
     }
@@ -402,6 +406,7 @@ impl Phase<'_> {
         cx: &Context,
         group: GroupId,
         cm: f64,
+        queue: Option<Queue>,
     ) -> Vec<convoy_model::finding::Evidence> {
         let view = cx.view;
         let mut list = vec![evidence(
@@ -426,6 +431,7 @@ impl Phase<'_> {
                 ),
             ));
         }
+        list.extend(queue.map(|queue| queue.evidence()));
         let alone = without_others(view).min(cm);
         if alone > 0.1 * cm {
             list.push(time(
@@ -452,10 +458,11 @@ impl Phase<'_> {
         list
     }
 
-    fn caveats(&self, cx: &Context, first: &Piece) -> Vec<String> {
-        let mut list = vec![match self.is_between_messages() {
-            true => "whether others ask meanwhile is not seen: if one asks, and waits for the answer, there is nothing to gain",
-            false => "whether it can be split is not known: the expected gain assumes half of it",
+    fn caveats(&self, cx: &Context, first: &Piece, queue: Option<Queue>) -> Vec<String> {
+        let mut list = vec![match (queue, self.is_between_messages()) {
+            (Some(_), _) => served::CAVEAT,
+            (None, true) => "whether others ask meanwhile is not seen: if one asks, and waits for the answer, there is nothing to gain",
+            (None, false) => "whether it can be split is not known: the expected gain assumes half of it",
         }
         .to_owned()];
         if first.from == CodeFrom::StackTop && !first.until_message {

@@ -165,3 +165,30 @@ fn one_process_of_an_interpreter_that_does_all_tasks_could_be_several() {
     assert_eq!(one_worker_process("python3.11", OffReason::Child), [""; 0]);
     assert_eq!(one_worker_process("app", OffReason::Futex), [""; 0]);
 }
+
+/// A program with an event loop that is always busy, in this function, and accepts connections or does not.
+fn event_loop(function: &str, listens: bool) -> Option<f64> {
+    let mut p = ProfileBuilder::new("node");
+    p.cpus(2).raw().listens = listens;
+    let (own, call) = (p.frame("handle", "app.js", 10), p.frame(function, "", 0));
+    let stack = p.stack(&[call, own]);
+    let mut s = Schedule::new();
+    for _ in 0..100 {
+        s.runs(0, stack, ms(10));
+    }
+    let a = analysis(&model(p, s));
+    a.findings.first().map(|f| {
+        assert_eq!(f.id, "too-few-threads");
+        f.gain.mid
+    })
+}
+
+#[test]
+fn an_event_loop_that_computes_keeps_all_events_waiting() {
+    let expected = |mid: Option<f64>, of: f64| assert!((mid.unwrap() - of).abs() < 0.02, "{mid:?}");
+    // A call that has a variant which does not block: three quarters of half the run. Else half of it, if others ask.
+    let call = "node::crypto::PBKDF2Traits::DeriveBits(node::Environment*)";
+    expected(event_loop(call, false), 1.6);
+    expected(event_loop("render", true), 4.0 / 3.0);
+    assert_eq!(event_loop("render", false), None, "a script");
+}

@@ -1,0 +1,221 @@
+//! Processes that one process starts one after the other, waiting for the end of each: a loop of a script, a build without `-j`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use convoy_model::finding::{Finding, Subject};
+use convoy_model::words::percent;
+use convoy_model::{Process, ProcessId};
+
+use super::thread_count::of_others;
+use super::Context;
+use crate::gain::Saving;
+use crate::levels::at_least;
+use crate::programs::{is_build_tool, is_shell};
+use crate::text::{cause, evidence};
+use crate::view::View;
+
+/// Share of the run that they work, and that two threads do at most.
+const WORK: f64 = 0.8;
+const TOGETHER: f64 = 0.1;
+/// Part of their work that goes through the process that starts them one by one.
+const BELOW: f64 = 0.9;
+/// Steps that do at least this share of the work: fewer of them are a sequence that somebody has thought of.
+const STEPS: (usize, f64) = (4, 0.02);
+/// No step does more than this share of it.
+const LONGEST: f64 = 0.5;
+/// Steps are pieces of one kind if so many of them spend most in the same program.
+const ALIKE: f64 = 0.8;
+/// Part that is expected to be done at the same time: a tool for builds knows what depends on what, and of other steps of one kind
+/// nothing is known but that.
+const OF_BUILDS: f64 = 0.75;
+const OF_OTHERS: f64 = 0.5;
+const METHOD: &str = "the steps on all CPUs, none faster than the longest (Amdahl)";
+
+/// A process that starts others, and those below it.
+struct Runner {
+    id: ProcessId,
+    /// Who started it, and so on.
+    above: Vec<ProcessId>,
+    steps: Vec<Step>,
+}
+
+/// What one process does that the runner started, with all that it starts itself.
+#[derive(Default)]
+struct Step {
+    work: f64,
+    /// By program.
+    programs: BTreeMap<String, f64>,
+}
+
+impl Step {
+    fn program(&self) -> Option<&str> {
+        let most = self.programs.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        most.map(|(name, _)| name.as_str())
+    }
+}
+
+/// `None` where several work at a time, or nothing says that they could.
+pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+    let view = cx.view;
+    let jobs = jobs(view);
+    let all: f64 = jobs.values().sum();
+    let in_turn = at_least(&view.sched.working, 2.0) <= TOGETHER * view.wall;
+    if all < WORK * view.wall || !in_turn || view.cpus < 2.0 || !view.cpus.is_finite() {
+        return None;
+    }
+    let runner = runner(view, &jobs, all)?;
+    let process = view.model.processes.get(runner.id.0 as usize)?;
+    let longest = runner.steps.iter().map(|s| s.work).fold(0.0, f64::max);
+    let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * all);
+    let steps: Vec<&Step> = steps.collect();
+    if steps.len() < STEPS.0 || longest > LONGEST * all || !view.roles.is_parent(runner.id) {
+        return None;
+    }
+    let processes = |ids: &[ProcessId]| -> Vec<&Process> {
+        let of = |id: &ProcessId| view.model.processes.get(id.0 as usize);
+        ids.iter().filter_map(of).collect()
+    };
+    let above = processes(&runner.above);
+    let build = std::iter::once(process)
+        .chain(above)
+        .find(|of| is_build_tool(of));
+    let alike = alike(&steps);
+    let expected = match (build, alike) {
+        (Some(_), _) => OF_BUILDS,
+        (None, Some(_)) => OF_OTHERS,
+        (None, None) => return None,
+    };
+    let most = (all - longest.max(all / view.cpus_left())).max(0.0);
+    let saving = Saving {
+        expected: expected * most,
+        most,
+        ..Saving::default()
+    };
+    let share = (all / view.wall).min(1.0);
+    let of_one = alike.map_or(String::new(), |name| format!(", most of each in {name}"));
+    Some(Finding {
+        id: "serial-jobs",
+        subject: Subject::Run,
+        title: format!(
+            "{} ({}) runs {} steps one after the other, {} of the run, on one of {:.0} CPUs{}",
+            process.name,
+            process.pid,
+            steps.len(),
+            percent(share),
+            view.cpus,
+            of_others(view)
+        ),
+        evidence: vec![
+            evidence(
+                "busy_ratio",
+                share,
+                format!(
+                    "it waits for the end of each{of_one}; {} processes worked in all",
+                    jobs.len()
+                ),
+            ),
+            evidence(
+                "longest_ratio",
+                longest / all,
+                format!("the longest step is {} of the work", percent(longest / all)),
+            ),
+        ],
+        causes: vec![cause(
+            "serial-jobs",
+            "the next one starts when the one before has ended, whatever it needs of it",
+            fix(process, build, view.cpus),
+        )],
+        undecided: String::new(),
+        gain: saving.gain(view, METHOD, "what steps need of one another"),
+        share_of_thread_time: share,
+        caveats: vec!["whether a step needs what the one before has made is not known".into()],
+    })
+}
+
+fn fix(runner: &Process, build: Option<&Process>, cpus: f64) -> String {
+    let jobs = format!("{cpus:.0}");
+    match build {
+        Some(tool) if is_build_tool(runner) => format!("{} -j{jobs}, with what depends on what in its rules", tool.name),
+        Some(tool) => format!(
+            "a rule for each step instead of a loop in one, so that {} -j{jobs} starts several (with $(MAKE) in the rule they share its \
+             jobs)",
+            tool.name
+        ),
+        None if runner.name == "xargs" => format!("xargs -P {jobs}"),
+        None if is_shell(runner) => format!("several at a time: xargs -P {jobs}, parallel -j {jobs}, or & and wait"),
+        None => format!("{jobs} of them at a time"),
+    }
+}
+
+/// Work of processes that do not only start others, nanoseconds.
+fn jobs(view: &View) -> BTreeMap<ProcessId, f64> {
+    let mut jobs: BTreeMap<ProcessId, f64> = BTreeMap::new();
+    for (&id, th) in &view.threads {
+        let process = view.process(id);
+        if !view.roles.is_parent(process) {
+            *jobs.entry(process).or_default() += th.working_ns() as f64;
+        }
+    }
+    jobs
+}
+
+/// The one nearest to the work that nearly all of it is below of.
+fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner> {
+    let mut by_pid: BTreeMap<u32, ProcessId> = BTreeMap::new();
+    for (id, process) in (0..).map(ProcessId).zip(&view.model.processes) {
+        // Of programs that one process ran one after the other the last one: those before only started it.
+        by_pid.insert(process.pid, id);
+    }
+    let above = |id: ProcessId| {
+        let process = view.model.processes.get(id.0 as usize)?;
+        by_pid.get(&process.ppid).copied().filter(|of| *of != id)
+    };
+    // Nobody is above more than all the others, whatever became of their numbers.
+    let line = |id: ProcessId| -> Vec<ProcessId> {
+        let up = std::iter::successors(above(id), |id| above(*id));
+        up.take(view.model.processes.len()).collect()
+    };
+    let lines: BTreeMap<ProcessId, Vec<ProcessId>> =
+        jobs.keys().map(|&id| (id, line(id))).collect();
+    let mut below: BTreeMap<ProcessId, f64> = BTreeMap::new();
+    for (id, work) in jobs {
+        let distinct: BTreeSet<ProcessId> = lines[id].iter().copied().collect();
+        for of in distinct {
+            *below.entry(of).or_default() += work;
+        }
+    }
+    let enough = below.iter().filter(|(_, work)| **work >= BELOW * all);
+    let (&id, _) = enough.max_by_key(|(id, _)| line(**id).len())?;
+    let mut steps: BTreeMap<ProcessId, Step> = BTreeMap::new();
+    for (job, work) in jobs {
+        let path = std::iter::once(job).chain(&lines[job]);
+        let path: Vec<ProcessId> = path.copied().collect();
+        let at = path.iter().skip(1).position(|of| *of == id);
+        let Some(step) = at.and_then(|at| path.get(at)) else {
+            continue;
+        };
+        let step = steps.entry(*step).or_default();
+        step.work += work;
+        let name = view
+            .model
+            .processes
+            .get(job.0 as usize)
+            .map_or("", |p| &p.name);
+        *step.programs.entry(name.to_owned()).or_default() += work;
+    }
+    Some(Runner {
+        id,
+        above: line(id),
+        steps: steps.into_values().collect(),
+    })
+}
+
+/// The program that most steps spend most in.
+fn alike<'a>(steps: &[&'a Step]) -> Option<&'a str> {
+    let mut programs: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in steps.iter().filter_map(|step| step.program()) {
+        *programs.entry(name).or_default() += 1;
+    }
+    let (name, n) = programs.into_iter().max_by_key(|(_, n)| *n)?;
+    (n as f64 >= ALIKE * steps.len() as f64).then_some(name)
+}

@@ -1,0 +1,73 @@
+//! serial-jobs: processes that are started one after the other.
+
+use convoy_model::finding::Finding;
+use convoy_model::OffReason;
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, model};
+
+/// A process that starts these one after the other (or all together), each for so long.
+fn steps(runner: &str, programs: &[(&str, u64)], together: bool) -> Option<Finding> {
+    let mut p = ProfileBuilder::new(runner);
+    p.cpus(2).raw().ppid = 1;
+    let wait = p.site("waitpid", "run.c", 5);
+    let all: u64 = programs.iter().map(|(_, each)| each).sum();
+    let mut s = Schedule::new();
+    s.waits(
+        0,
+        Wait::new(OffReason::Child, wait),
+        ms(if together { all / 2 } else { all }),
+    );
+    let mut at = 0;
+    for (n, (program, each)) in programs.iter().enumerate() {
+        p.process(program);
+        let work = p.site("work", "tool.c", 10);
+        s.process(n as u32 + 1)
+            .starts(0, ms(at))
+            .runs(0, work, ms(*each));
+        // Two at a time, or one.
+        at += if together && n % 2 == 0 { 0 } else { *each };
+    }
+    let found = analysis(&model(p, s)).findings;
+    found.into_iter().find(|f| f.id == "serial-jobs")
+}
+
+#[test]
+fn steps_of_a_build_are_expected_to_run_together() {
+    let f = steps("make", &[("xz", 100); 8], false).expect("eight steps");
+    // Three quarters of half the run; at most half of it.
+    assert!((f.gain.mid - 1.6).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+    assert!(f.causes[0].fix.contains("make -j2"), "{:?}", f.causes);
+    assert!(
+        f.title.starts_with("make (1000) runs 8 steps"),
+        "{}",
+        f.title
+    );
+}
+
+#[test]
+fn of_a_script_only_steps_of_one_kind_are() {
+    let f = steps("dash", &[("xz", 100); 8], false).expect("a loop");
+    assert!((f.gain.mid - 4.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
+    assert!(f.causes[0].fix.contains("xargs -P 2"), "{:?}", f.causes);
+    let sequence = ["fetch", "unpack", "convert", "sort", "pack", "send"];
+    let sequence = sequence.map(|program| (program, 100));
+    assert!(
+        steps("dash", &sequence, false).is_none(),
+        "each needs the one before"
+    );
+}
+
+#[test]
+fn what_runs_together_or_is_one_long_step_is_none() {
+    assert!(steps("make", &[("xz", 100); 8], true).is_none());
+    assert!(steps("make", &[("xz", 100); 3], false).is_none(), "too few");
+    let long = [("ld", 1000), ("cc", 50), ("cc", 50), ("cc", 50), ("cc", 50)];
+    assert!(
+        steps("make", &long, false).is_none(),
+        "one step is nearly all"
+    );
+}

@@ -1,0 +1,106 @@
+//! Requests of other programs that queue for the one thread of a server: too-few-threads, and serial-code where it does not do it all.
+
+use convoy_model::finding::Finding;
+use convoy_model::{Model, OffReason};
+use convoy_testkit::sched::{Schedule, Wait};
+use convoy_testkit::{ms, ProfileBuilder};
+
+use crate::kit::{analysis, ids, model, only};
+
+/// A server that works all the time, each answer taking 10 ms, for so many clients that wait for their turn and run for this long.
+fn server(client: &str, clients: usize, client_ms: u64, other_work: bool) -> Model {
+    let mut p = ProfileBuilder::new("httpd");
+    p.cpus(2);
+    let serve = p.site("compress", "httpd.c", 10);
+    p.process(client);
+    let recv = p.site("recv", "load.c", 20);
+    let parse = p.site("parse", "load.c", 30);
+    let threads: Vec<_> = (0..clients)
+        .map(|_| p.thread("c").start("ask", "load.c", 1).cpu(1).id())
+        .collect();
+    let mut s = Schedule::new();
+    for at in 0..100 {
+        s.process(0).runs(0, serve, ms(10));
+        s.process(1);
+        for (n, &id) in threads.iter().enumerate() {
+            let wait = Wait::new(OffReason::Socket, recv).woken_from(0, 0, serve);
+            let runs = match at % clients == n {
+                true => client_ms,
+                false => 0,
+            };
+            s.waits(id, wait, ms(10 - runs)).runs(id, parse, ms(runs));
+        }
+        // Somebody else has work now and then, so that this is a parallel program.
+        if other_work {
+            let work = if at % 10 == 0 { 10 } else { 0 };
+            let idle = Wait::new(OffReason::Sleep, parse);
+            s.runs(0, parse, ms(work)).waits(0, idle, ms(10 - work));
+        }
+    }
+    model(p, s)
+}
+
+#[test]
+fn requests_that_queue_for_one_thread_need_a_second_one() {
+    let a = analysis(&server("load", 4, 0, false));
+    let f = only(&a);
+    assert_eq!(f.id, "too-few-threads");
+    // Four fifths of half the run.
+    assert!((f.gain.mid - 1.0 / 0.6).abs() < 0.02, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+    assert!(f.causes[0].fix.contains("httpd"), "{:?}", f.causes);
+    let seen = "4 threads of other programs ask it, and 4.0 wait for its answer at a time";
+    assert!(
+        f.evidence.iter().any(|e| e.text == seen),
+        "{:?}",
+        f.evidence
+    );
+}
+
+#[test]
+fn what_one_client_asks_for_is_asked_for_when_the_answer_is_there() {
+    assert_eq!(ids(&analysis(&server("load", 1, 0, false))), [""; 0]);
+}
+
+#[test]
+fn processes_of_one_program_wait_for_one_another_for_other_reasons() {
+    assert_eq!(ids(&analysis(&server("httpd", 4, 0, false))), [""; 0]);
+}
+
+#[test]
+fn a_server_beside_other_work_is_expected_to_be_divided_as_well() {
+    let first = |clients| {
+        analysis(&server("load", clients, 1, true))
+            .findings
+            .remove(0)
+    };
+    let (several, one) = (first(4), first(1));
+    assert!(several.gain.mid > one.gain.mid + 0.1, "{several:?} {one:?}");
+    let fix = |f: &Finding| f.causes[0].fix.contains("that serve requests");
+    assert!(fix(&several) && !fix(&one), "{several:?} {one:?}");
+}
+
+/// A process without threads that is busy for so much of a second, and accepts connections or does not.
+fn alone(listens: bool, busy_ms: u64) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("httpd");
+    p.cpus(2).raw().listens = listens;
+    let (serve, poll) = (
+        p.site("compress", "httpd.c", 10),
+        p.site("poll", "httpd.c", 20),
+    );
+    let mut s = Schedule::new();
+    s.runs(0, serve, ms(busy_ms));
+    s.waits(0, Wait::new(OffReason::Poll, poll), ms(1000 - busy_ms));
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn a_server_that_is_never_idle_has_more_than_it_can_do() {
+    assert_eq!(alone(true, 980), ["too-few-threads"]);
+    assert_eq!(
+        alone(true, 900),
+        [""; 0],
+        "one client may ask again and again"
+    );
+    assert_eq!(alone(false, 980), [""; 0]);
+}
