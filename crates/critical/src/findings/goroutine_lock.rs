@@ -31,6 +31,8 @@ const SAMPLES: u64 = 3;
 /// are for more than the runtime's own timers.
 const IDLE: f64 = 0.1;
 const POLLS: u64 = 20;
+/// Waits for locks that one event may bring.
+const OF_AN_EVENT: u64 = 50;
 
 /// Locks of goroutines.
 const LOCK: [&str; 2] = ["sync.(*Mutex).", "sync.(*RWMutex)."];
@@ -150,7 +152,7 @@ impl Woken {
         let of_all = NO_WORK * (running - spinning);
         let cpu = |each: f64| (in_scheduler + switches * each).min(of_all);
         let no_work = (in_scheduler + spinning) / running.max(1.0);
-        let expected = match may_be_idle(view, process) {
+        let expected = match may_have_no_work(view, process, self.by_locks) {
             true => 0.0,
             false => EXPECTED,
         };
@@ -235,9 +237,22 @@ pub(super) fn is_its_loop(view: &View, id: LoopId) -> bool {
     is_inside(view.model, id, is_in_a_lock)
 }
 
-/// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do. A thread
-/// without anything to run looks there as well, until another one wakes it.
+/// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do.
 pub(super) fn may_be_idle(view: &View, process: ProcessId) -> bool {
+    let (n, longest) = events(view, process);
+    n >= POLLS && longest >= IDLE * view.wall
+}
+
+/// The same of what fights for locks: what is done about an event is not that much, so that few of them are timers beside work
+/// that goes on.
+fn may_have_no_work(view: &View, process: ProcessId, waits: u64) -> bool {
+    let (n, _) = events(view, process);
+    may_be_idle(view, process) && n.saturating_mul(OF_AN_EVENT) >= waits
+}
+
+/// How often the network or a timer ended a wait of a thread for them, and the longest of these waits for one thread, in
+/// nanoseconds. A thread without anything to run waits there as well, until another one wakes it.
+fn events(view: &View, process: ProcessId) -> (u64, f64) {
     let (mut threads, mut n): (BTreeMap<ThreadId, f64>, u64) = Default::default();
     for wake in &view.sched.wakes {
         let Some(off) = view.sched.off(wake.off) else {
@@ -250,7 +265,7 @@ pub(super) fn may_be_idle(view: &View, process: ProcessId) -> bool {
             n = n.saturating_add(wake.n);
         }
     }
-    n >= POLLS && threads.values().any(|ns| *ns >= IDLE * view.wall)
+    (n, threads.into_values().fold(0.0, f64::max))
 }
 
 /// Wall time that goes if as many as can work always do. Threads that wake one another queue for one processor while another

@@ -72,7 +72,7 @@ pub(super) fn is_own(name: &str) -> bool {
 }
 
 /// What a goroutine is in, from the function that it began in inwards. Without its end the stack was cut off.
-fn own_frames(site: &Site) -> Option<impl Iterator<Item = &SiteFrame>> {
+pub(super) fn own_frames(site: &Site) -> Option<impl Iterator<Item = &SiteFrame>> {
     let mut inwards = site.frames.iter().rev();
     inwards
         .next()

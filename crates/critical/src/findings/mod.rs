@@ -9,6 +9,7 @@ mod file_lock;
 mod go_processors;
 mod goroutine_lock;
 mod goroutine_pool;
+mod goroutine_sleep;
 mod goroutine_stage;
 mod goroutines;
 mod hand_over;
@@ -268,6 +269,18 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     };
     let sleeps = sleeping::finding(&cx).filter(|sleeps| !in_work(sleeps));
     findings.extend(sleeps);
+    // Who waits for a pool or a lock may sleep while it has it.
+    let asleep = goroutine_sleep::findings(&cx).into_iter();
+    let told = |id: ProcessId| {
+        findings
+            .iter()
+            .any(|f| is_worth(f) && process(f) == Some(id))
+    };
+    let asleep: Vec<Finding> = asleep
+        .filter(|(id, _)| !told(*id))
+        .map(|(_, f)| f)
+        .collect();
+    findings.extend(asleep);
     // The scheduler runs as well where goroutines wait for a lock.
     let hand_overs = hand_over::findings(&cx).into_iter();
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
@@ -291,6 +304,8 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
         .chain(go_processors::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
     found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));
+    let asleep = goroutine_sleep::findings(cx).into_iter();
+    found.extend(asleep.map(|(_, finding)| finding));
     let written = cx.written_through.all();
     found.extend(written.filter_map(|of| of.finding(cx)));
     // What the report dismisses explains nothing.
