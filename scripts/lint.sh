@@ -4,9 +4,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
-cargo clippy --locked --workspace --all-targets -q -- -D warnings
+# With the profile of what is built next, whose build scripts and macros serve both.
+cargo clippy --release --locked --workspace --all-targets -q -- -D warnings
 # The translator as the agent gets it.
-cargo clippy --locked -p convoy-translate --lib --no-default-features --features agent -q -- -D warnings
+cargo clippy --release --locked -p convoy-translate --lib --no-default-features --features agent -q -- -D warnings
 
 # The agent must compile without a warning, with either compiler where both are there.
 for cc in gcc clang; do
