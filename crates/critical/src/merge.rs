@@ -49,11 +49,6 @@ pub fn merge(
             Relation::Folded => fold(&mut found[at], ours),
             Relation::Agrees => {
                 fold(&mut found[at], ours);
-                // What handing over costs is no work of a stage's: the scheduler knows it apart.
-                let stages = (found[at].id, ours.id) == ("slow-stage", "limiting-stage");
-                if stages && ours.gain.mid < found[at].gain.mid {
-                    found[at].gain = ours.gain.clone();
-                }
                 leave_to_the_device(model, &mut found[at], ours);
                 // Why is told by ours, and so is what it can buy at most.
                 let high = &mut found[at].gain.high;
@@ -190,6 +185,8 @@ fn relation(
             // That those who only ask could be fewer is no advice: what is missing is threads that work.
             let relation = match (ours.id, theirs.id) {
                 ("too-few-threads", "load-imbalance") => Relation::Replaces,
+                // What handing over costs is no work of a stage's: the scheduler knows it apart.
+                ("limiting-stage", "slow-stage") => Relation::Replaces,
                 _ => Relation::Agrees,
             };
             (same, relation)

@@ -28,7 +28,7 @@ const TRANSFER_MAX_NS: f64 = 400.0;
 pub(crate) const LOCKING: f64 = 0.2;
 /// Of what goes beyond the price of an uncontended lock, a fix that leaves some sharing leaves some: pessimistic and
 /// expected. At best there is no lock any more.
-const LOCKING_GOES: [f64; 2] = [0.3, 0.8];
+const LOCKING_GOES: [f64; 2] = [0.3, 0.9];
 /// Samples that an object needs to be a baseline or to have an excess.
 const SAMPLES_MIN: u64 = 16;
 
