@@ -186,7 +186,7 @@ fn relation(
             let relation = match (ours.id, theirs.id) {
                 ("too-few-threads", "load-imbalance") => Relation::Replaces,
                 // What handing over costs is no work of a stage's: the scheduler knows it apart.
-                ("limiting-stage", "slow-stage") => Relation::Replaces,
+                (_, "slow-stage") => Relation::Replaces,
                 _ => Relation::Agrees,
             };
             (same, relation)
@@ -221,6 +221,7 @@ fn relation(
             Relation::Folded,
         ),
         ("serial-code", "serial-phase") => (in_process(), Relation::Replaces),
+        ("serial-code", "slow-stage") => (is_the_stage(model, theirs, ours), Relation::Replaces),
         ("serial-code", _) => (
             under_the_lock(model, critical, theirs, ours),
             // One thread alone that waits for it waits for the end of the others: Python joins so.
@@ -250,6 +251,15 @@ fn blocked_at(model: &Model, finding: &Finding) -> Vec<GroupId> {
     let here = offs.filter(|off| off.site == Some(site));
     let threads = here.filter_map(|off| model.threads.get(off.thread.0 as usize));
     threads.map(|th| th.group).collect()
+}
+
+/// Whether code is what one of the stages works on.
+fn is_the_stage(model: &Model, theirs: &Finding, ours: &Finding) -> bool {
+    let Subject::Code(site) = ours.subject else {
+        return false;
+    };
+    let stages = groups(model, &theirs.subject);
+    group_at(model, site).is_some_and(|group| stages.contains(&group))
 }
 
 /// Waits for a futex in the function that waits for the lock: the word may be another one than the lock's

@@ -88,6 +88,8 @@ pub struct Process {
     pub name: String,
     /// Full path.
     pub exe: String,
+    /// What it was given to run, if it runs others' code: a script, a module, a class. Empty = not known.
+    pub script: String,
     /// From agent ready to end, nanoseconds.
     pub wall_ns: u64,
     /// It carried no agent: nothing is known of its locks.
@@ -106,6 +108,12 @@ impl Process {
     /// What tells programs apart: the executable, and the name under which it runs.
     pub fn program(&self) -> (&str, &str) {
         (&self.exe, &self.name)
+    }
+
+    /// Whether it runs another program's code than that process: other programs, or other scripts of one.
+    pub fn runs_other_code(&self, other: &Self) -> bool {
+        let scripts = !self.script.is_empty() && !other.script.is_empty();
+        self.program() != other.program() || (scripts && self.script != other.script)
     }
 }
 

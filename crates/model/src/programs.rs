@@ -61,6 +61,39 @@ pub(crate) fn name<'a>(exe: &'a str, args: &'a [String]) -> &'a str {
     }
 }
 
+/// What a program that runs others' code was given to run, without its folder: a file, or a module or class. Empty if it is no such
+/// program, or was not told so.
+pub(crate) fn script<'a>(exe: &str, args: &'a [String]) -> &'a str {
+    /// What follows these is no script but something for the option before.
+    const TAKE_ONE: [&str; 9] = [
+        "-cp",
+        "-classpath",
+        "--class-path",
+        "-p",
+        "--module-path",
+        "-W",
+        "-X",
+        "-r",
+        "--require",
+    ];
+    /// What follows these is code.
+    const CODE: [&str; 3] = ["-c", "-e", "--eval"];
+    if runs(base_name(exe)).is_none() {
+        return "";
+    }
+    let mut args = args.iter().skip(1).map(String::as_str);
+    while let Some(arg) = args.next() {
+        match arg {
+            "-m" | "-jar" => return args.next().map_or("", base_name),
+            _ if CODE.contains(&arg) => return "",
+            _ if TAKE_ONE.contains(&arg) => _ = args.next(),
+            _ if arg.starts_with('-') => {}
+            _ => return base_name(arg),
+        }
+    }
+    ""
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +129,34 @@ mod tests {
             "app",
             "nothing is known of its arguments"
         );
+    }
+
+    #[test]
+    fn what_is_run_is_the_first_word_that_is_no_option() {
+        for (exe, args, ran) in [
+            (
+                "/usr/bin/node",
+                "node --no-warnings -r dotenv /srv/app/server.js 8080",
+                "server.js",
+            ),
+            (
+                "/usr/bin/python3.11",
+                "python3 -X dev -m http.server 80",
+                "http.server",
+            ),
+            ("/usr/bin/python3.11", "python3 -c spawn_main(5)", ""),
+            (
+                "/usr/lib/jvm/bin/java",
+                "java -Xmx1g -cp a.jar:b.jar org.Main x",
+                "org.Main",
+            ),
+            ("/usr/lib/jvm/bin/java", "java -jar /opt/app.jar", "app.jar"),
+            ("/usr/bin/node", "node", ""),
+            ("/usr/sbin/nginx", "nginx conf", ""),
+        ] {
+            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+            assert_eq!(script(exe, &args), ran, "{args:?}");
+        }
     }
 
     #[test]

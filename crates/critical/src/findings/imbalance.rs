@@ -131,7 +131,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     all
 }
 
-/// Processes that run the same executable.
+/// Processes that run the same code.
 fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
     let mut by_process: BTreeMap<ProcessId, Vec<&SchedThread>> = BTreeMap::new();
     for th in view.threads.values() {
@@ -140,19 +140,19 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
             .or_default()
             .push(th);
     }
-    let mut by_exe: BTreeMap<(&str, &str), Vec<Member>> = BTreeMap::new();
+    let mut by_code: BTreeMap<_, Vec<Member>> = BTreeMap::new();
     for (process, threads) in by_process {
         let of = view.model.processes.get(process.0 as usize);
         if let Some(of) = of.filter(|_| !view.roles.is_parent(process)) {
-            by_exe
-                .entry(of.program())
+            by_code
+                .entry((of.program(), &of.script))
                 .or_default()
                 .push(Member { threads, process });
         }
     }
-    by_exe
+    by_code
         .into_iter()
-        .map(|((_, name), members)| (format!("processes of {name}"), peers::of(view, members)))
+        .map(|(((_, name), _), members)| (format!("processes of {name}"), peers::of(view, members)))
         .collect()
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::finding::{Finding, Subject};
+use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{is_lock_kind, GroupId, OffCpu, OffReason};
+use convoy_model::{is_lock_kind, runs, GroupId, OffCpu, OffReason, Runs, ThreadId};
 use convoy_profile::ObjectKind;
 
+use super::one_thread::event_loop;
 use super::served::{self, Queue};
 use super::Context;
 use crate::gain::Saving;
@@ -166,16 +167,12 @@ fn finding(
     let most = (slow.needs() - next.max(slow.work / needed)).max(0.0);
     let several = slow.threads > 1;
     let pick = |(many, one): (f64, f64)| if several { many } else { one };
-    let queue = Queue::of(cx, slow.group, slow.work);
-    let expected = match (queue, main(view, slow.group)) {
-        (Some(_), _) => served::EXPECTED,
-        (None, true) => EXPECTED.1,
-        (None, false) => EXPECTED.0,
-    };
+    let name = view.group_name(slow.group);
+    let way = Way::of(cx, slow, &name, needed);
     let piece = slow.ran / pieces.max(1) as f64;
     let large = ((piece - PIECE_NS.0) / (PIECE_NS.1 - PIECE_NS.0)).clamp(0.0, 1.0);
     let saving = Saving {
-        expected: expected * large * most,
+        expected: way.expected * large * most,
         most,
         sure: pick(SURE) * large,
         ..Saving::default()
@@ -188,10 +185,9 @@ fn finding(
     let only_asked = asked < ASKS * slow.ran;
     // The program with a helper (a logger, a runtime's progress thread): what it does may depend on what it did before, and
     // nothing that is seen tells.
-    if main(view, slow.group) && only_asked {
+    if main(view, slow.group).is_some() && only_asked {
         return None;
     }
-    let name = view.group_name(slow.group);
     let idle = waiters.iter().map(|s| s.load()).fold(1.0, f64::min);
     let row = |stage: &Stage| {
         evidence(
@@ -208,7 +204,7 @@ fn finding(
     let mut list = vec![row(slow)];
     list.extend(waiters.iter().map(|stage| row(stage)));
     let used = view.cpus_used() / view.cpus;
-    list.extend(queue.map(|queue| queue.evidence()));
+    list.extend(way.seen);
     if view.cpus.is_finite() {
         list.push(evidence(
             "cpu_ratio",
@@ -271,41 +267,79 @@ fn finding(
                 } else {
                     "one stage works all the time while those before and after it wait for it"
                 },
-                match queue.and(view.process_of(slow.group)) {
-                    Some(process) => served::fix(process, cpus),
-                    None => fix(view, slow, &name, needed),
-                },
+                way.fix,
             )],
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the next stage"),
             share_of_thread_time: slow.load().min(1.0),
-            caveats: match (queue, main(view, slow.group)) {
-                (Some(_), _) => vec![served::CAVEAT.into()],
-                (None, true) => vec![
-                    "it is the main thread: whether its work can move to others is not known"
-                        .into(),
-                ],
-                (None, false) => Vec::new(),
-            },
+            caveats: way.caveat.into_iter().map(Into::into).collect(),
         },
     ))
 }
 
-/// Of a main thread there is one in each process.
-fn fix(view: &View, slow: &Stage, name: &str, needed: f64) -> String {
-    if !main(view, slow.group) {
-        return format!(
-            "{needed:.0} threads for {name} instead of {}, or less work in it",
-            slow.threads
-        );
+/// How a stage can have more threads.
+struct Way {
+    /// Part of what that can save.
+    expected: f64,
+    seen: Option<Evidence>,
+    fix: String,
+    caveat: Option<&'static str>,
+}
+
+impl Way {
+    fn of(cx: &Context, slow: &Stage, name: &str, needed: f64) -> Self {
+        let view = cx.view;
+        let process = view.process_of(slow.group);
+        let queue = Queue::of(cx, slow.group, slow.work);
+        if let Some((queue, process)) = queue.zip(process) {
+            return Self {
+                expected: served::EXPECTED,
+                seen: Some(queue.evidence()),
+                fix: served::fix(process, view.cpus),
+                caveat: Some(served::CAVEAT),
+            };
+        }
+        let Some(main) = main(view, slow.group) else {
+            return Self {
+                expected: EXPECTED.0,
+                seen: None,
+                fix: format!(
+                    "{needed:.0} threads for {name} instead of {}, or less work in it",
+                    slow.threads
+                ),
+                caveat: None,
+            };
+        };
+        // Of a main thread there is one in each process.
+        let runs = process.and_then(|process| Some((process, runs(&process.name)?)));
+        let (others, more) = match runs {
+            Some((_, Runs::OneAtATime)) => (
+                "more processes (its threads would take turns on the interpreter's lock)",
+                None,
+            ),
+            Some((process, Runs::EventLoop)) => (
+                "other threads or more processes",
+                event_loop::more(view, main, process),
+            ),
+            _ => ("other threads or more processes", None),
+        };
+        match more {
+            Some(more) => Self {
+                expected: more.expected.max(EXPECTED.1),
+                seen: Some(evidence("divisible_ratio", more.expected, more.seen)),
+                fix: more.fix,
+                caveat: Some(more.caveat),
+            },
+            None => Self {
+                expected: EXPECTED.1,
+                seen: None,
+                fix: format!("part of what {name} does for {others}, or less work in it"),
+                caveat: Some(
+                    "it is the main thread: whether its work can move to others is not known",
+                ),
+            },
+        }
     }
-    let process = view.process_of(slow.group);
-    let python = process.is_some_and(|process| process.name.starts_with("python"));
-    let others = match python {
-        true => "more processes (threads of Python would take turns on its interpreter lock)",
-        false => "other threads or more processes",
-    };
-    format!("part of what {name} does for {others}, or less work in it")
 }
 
 /// `zstd (compressor)`: the program, and which of its threads.
@@ -318,8 +352,10 @@ fn program(view: &View, group: GroupId) -> String {
     format!("{program} ({})", of.name)
 }
 
-fn main(view: &View, group: GroupId) -> bool {
-    let members = view.members(group);
-    let is_main = |id| view.thread(id).is_some_and(|th| th.main);
-    members.iter().any(|th| is_main(th.thread))
+/// The main thread, if it is in the group.
+fn main(view: &View, group: GroupId) -> Option<ThreadId> {
+    let members = view.members(group).into_iter().map(|th| th.thread);
+    members
+        .into_iter()
+        .find(|id| view.thread(*id).is_some_and(|th| th.main))
 }

@@ -1,7 +1,7 @@
 //! One thread that does all the work of a program that can have more of them: a setting (`-T`, `-j`, a number of workers), or
 //! work that nobody has divided.
 
-mod event_loop;
+pub(super) mod event_loop;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
@@ -39,13 +39,13 @@ const FOR_ITS_END: f64 = 0.5;
 const METHOD: &str = "the work of one thread on all CPUs (Amdahl)";
 
 /// What says that there could be more of them, and what that would buy.
-struct More {
+pub(super) struct More {
     /// Part of the work.
-    expected: f64,
-    seen: String,
+    pub(super) expected: f64,
+    pub(super) seen: String,
     why: &'static str,
-    fix: String,
-    caveat: &'static str,
+    pub(super) fix: String,
+    pub(super) caveat: &'static str,
 }
 
 /// `None` where other threads work, or where nothing says that the program can have more of them.

@@ -19,8 +19,8 @@ const SAMPLES: u64 = 100;
 /// Share of all CPU time that they use.
 const HANDS_OUT: f64 = 0.3;
 /// Share of their samples that are in reading and writing: threads that only compute hand out nothing.
-const IN_PIPES: f64 = 0.1;
-/// Waits of the other processes for a pipe that they end: fewer are a start.
+const IN_PIPES: f64 = 0.05;
+/// Waits for a pipe that they end for the other processes, or those for them: fewer are a start.
 const PIECES: u64 = 50;
 /// With larger pieces so much of it goes; and of what the others run, which take the pieces apart and put results together again: as
 /// much as handing them out takes, but waiting for one another in one interpreter.
@@ -157,20 +157,26 @@ fn parents(view: &View) -> BTreeMap<ProcessId, ProcessId> {
     parents
 }
 
-/// Waits for pipes that these threads ended in other processes.
-fn handed_out(view: &View, threads: &BTreeSet<ThreadId>, process: ProcessId) -> u64 {
-    let by_them =
-        |wake: &&Wake| matches!(wake.waker, Waker::Thread(id, _) if threads.contains(&id));
-    let wakes = view.sched.wakes.iter().filter(by_them);
-    wakes
-        .filter(|wake| {
-            let off = view.sched.off(wake.off);
-            off.is_some_and(|off| {
-                off.reason == OffReason::Pipe && view.process(off.thread) != process
-            })
-        })
-        .map(|wake| wake.n)
-        .sum()
+/// Waits for pipes that these threads ended in other processes, or those for them: where pieces are always there, nobody waits for
+/// them, but for what comes back.
+fn handed_over(view: &View, threads: &BTreeSet<ThreadId>, process: ProcessId) -> u64 {
+    let is_between = |wake: &&Wake| {
+        let Some((off, waker)) = view.sched.off(wake.off).zip(thread_of(wake.waker)) else {
+            return false;
+        };
+        let given = threads.contains(&waker) && view.process(off.thread) != process;
+        let returned = threads.contains(&off.thread) && view.process(waker) != process;
+        off.reason == OffReason::Pipe && (given || returned)
+    };
+    let wakes = view.sched.wakes.iter().filter(is_between);
+    wakes.map(|wake| wake.n).sum()
+}
+
+fn thread_of(waker: Waker) -> Option<ThreadId> {
+    match waker {
+        Waker::Thread(id, _) => Some(id),
+        _ => None,
+    }
 }
 
 /// Wall time that goes with this CPU time: between what it is with the processors as busy as before, and with all of them.
@@ -192,7 +198,7 @@ impl Samples {
         if self.handing_out < SAMPLES || share < HANDS_OUT || in_pipes < IN_PIPES {
             return None;
         }
-        if handed_out(view, &self.threads, parent) < PIECES {
+        if handed_over(view, &self.threads, parent) < PIECES {
             return None;
         }
         let cpu = share * view.cpu_work;

@@ -27,17 +27,13 @@ pub(crate) struct Askers(BTreeMap<GroupId, BTreeMap<ThreadId, f64>>);
 
 impl Askers {
     pub(super) fn of(view: &View) -> Self {
-        let program = |id: ProcessId| {
-            view.model
-                .processes
-                .get(id.0 as usize)
-                .map(Process::program)
-        };
+        let process = |id: ProcessId| view.model.processes.get(id.0 as usize);
         let mut this = Self::default();
         for (wake, off, waker, _) in view.sched.ended_by_threads() {
-            let (asks, serves) = (view.process(off.thread), view.process(waker));
+            let both = process(view.process(off.thread)).zip(process(view.process(waker)));
             // Who started a process and waits for its end asks for nothing.
-            if asks != serves && program(asks) != program(serves) && off.reason != OffReason::Child
+            if both.is_some_and(|(asks, serves)| asks.runs_other_code(serves))
+                && off.reason != OffReason::Child
             {
                 let group = this.0.entry(view.role(waker)).or_default();
                 *group.entry(off.thread).or_default() += wake.wait_ns as f64;

@@ -118,10 +118,15 @@ fn a_pool_that_is_sent_home_when_the_last_one_is_done_was_uneven() {
 
 /// Two ranks of one program, each a process; one has more to do.
 fn ranks(work_ms: [u64; 2]) -> Model {
-    let mut p = ProfileBuilder::new("rank");
-    p.cpus(2);
+    processes("rank", ["", ""], work_ms)
+}
+
+/// Two processes of one program, which were given this to run.
+fn processes(program: &str, scripts: [&str; 2], work_ms: [u64; 2]) -> Model {
+    let mut p = ProfileBuilder::new(program);
+    p.cpus(2).raw().args.push(scripts[0].into());
     let (work, recv) = (p.site("work", "r.c", 10), p.site("MPI_Recv", "mpi.c", 7));
-    p.process("rank");
+    p.process(program).raw().args.push(scripts[1].into());
     assert_eq!(
         (work, recv),
         (p.site("work", "r.c", 10), p.site("MPI_Recv", "mpi.c", 7))
@@ -150,6 +155,13 @@ fn ranks_are_threads_of_one_program() {
     assert!(matches!(&f.subject, Subject::Processes(p) if p.len() == 2));
     assert!(f.title.contains("process 1100"), "{}", f.title);
     assert_eq!(ids(&analysis(&ranks([100, 98]))), [""; 0]);
+}
+
+#[test]
+fn processes_that_run_other_scripts_are_no_ranks() {
+    let said = |scripts| ids(&analysis(&processes("python3", scripts, [50, 100])));
+    assert!(said(["solve.py", "solve.py"]).contains(&"thread-imbalance"));
+    assert!(!said(["server.py", "client.py"]).contains(&"thread-imbalance"));
 }
 
 /// Processes of one program, the first of which made the others, in ten rounds: each waits for the one that works most. The

@@ -20,7 +20,7 @@ const LIBRARIES: [&str; 4] = [
 const CALLS: [&str; 2] = ["node::crypto::", "::CompressionStream<"];
 
 /// `None` where all that is known of what it runs is that it is the program's own code, and for nobody who asks.
-pub(super) fn more(view: &View, id: ThreadId, process: &Process) -> Option<More> {
+pub(in crate::findings) fn more(view: &View, id: ThreadId, process: &Process) -> Option<More> {
     let (mut all, mut computes) = (0, 0);
     for (slice, site) in view.model.samples().filter(|(slice, _)| slice.thread == id) {
         all += slice.n;
