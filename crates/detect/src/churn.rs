@@ -47,7 +47,7 @@ struct Churn<'a> {
 
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
-    let churn = Churn::of(view)?;
+    let mut churn = Churn::of(view)?;
     let cpu: f64 = churn.threads.iter().map(|t| t.cpu).sum();
     let lives = churn
         .living(view)
@@ -55,6 +55,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let work = (cpu - lives).max(0.1 * cpu);
     let main = view.threads.iter().find(|t| t.main);
     let makes = main.map_or(0.0, |t| making(view, t)).max(churn.n * MAKE_NS);
+    // Who makes them one after the other, and waits for their ends, has no time for anything else meanwhile.
+    churn.stretch = churn.stretch.max(makes + joins(view)).min(view.wall());
     let besides = main.map_or(0.0, |t| t.busy() * churn.stretch / t.life - makes);
     let cost = lives + makes;
     let share = cost / (cost + work);
