@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::words::{percent, plural};
-use convoy_model::{Model, SiteId};
+use convoy_model::words::{count, duration, percent, plural};
+use convoy_model::{Model, OffReason, SiteId, Waker};
 
 use crate::hottest::hottest;
 use crate::rows::{Analysis, Parallelism};
@@ -23,6 +23,8 @@ const NONE: f64 = 0.01;
 const BUSY: f64 = 0.8;
 /// A function with this share of what it runs is named.
 const MOST: f64 = 0.2;
+/// Share of the run that a wait is worth a sentence.
+const MUCH: f64 = 0.3;
 /// Working threads over those that could: this is parallel.
 const PARALLEL: f64 = 0.8;
 
@@ -80,8 +82,9 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
             false => "",
         };
         return format!(
-            "No thread was active for {} of the run: the program waited for requests, time or other programs.{tasks}",
-            percent(idle)
+            "No thread was active for {} of the run: the program waited for requests, time or other programs.{}{tasks}",
+            percent(idle),
+            waited_for(view).unwrap_or_default()
         );
     }
     if p.workers_at_once < 2 {
@@ -95,6 +98,50 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
         return format!("{how}: it is parallel.");
     }
     format!("{how}: no code was found that keeps the others from working.")
+}
+
+/// What the thread that runs most waited for most.
+fn waited_for(view: &View) -> Option<String> {
+    let workers = view.workers.iter().filter_map(|id| view.threads.get(id));
+    let busiest = workers.max_by_key(|th| th.cpu_work_ns())?.thread;
+    let name = view.group_name(view.role(busiest));
+    let mut ended: BTreeMap<String, (u64, f64)> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let off = view.sched.off(wake.off).filter(|off| off.thread == busiest);
+        let Some(off) = off.filter(|off| off.reason != OffReason::Preempted) else {
+            continue;
+        };
+        let by = match wake.waker {
+            Waker::Thread(id, _) if view.process(id) != view.process(busiest) => {
+                let process = view.process_of(view.role(id))?;
+                format!("{} ({})", process.title(), process.pid)
+            }
+            Waker::Thread(id, _) => view.group_name(view.role(id)),
+            Waker::Interrupt if off.reason == OffReason::Sleep => "time (it slept)".into(),
+            Waker::Interrupt => "time, a device or the network".into(),
+            Waker::Outside(_) => "other programs".into(),
+            Waker::Unknown => continue,
+        };
+        let (n, ns) = ended.entry(by).or_default();
+        *n = n.saturating_add(wake.n);
+        *ns += wake.wait_ns as f64;
+    }
+    let (by, (n, ns)) = ended.into_iter().max_by(|a, b| a.1 .1.total_cmp(&b.1 .1))?;
+    let of_run = (ns / view.wall).min(1.0);
+    (of_run >= MUCH).then(|| {
+        let times = match n {
+            1 => "once".into(),
+            n => format!(
+                "{} times, {} each",
+                count(n as f64),
+                duration(ns / n as f64)
+            ),
+        };
+        format!(
+            " What ran most, {name}, waited for {by} for {} of it: {times}.",
+            percent(of_run)
+        )
+    })
 }
 
 /// Whether it has tasks that wait without a thread.

@@ -239,7 +239,7 @@ impl<'a> View<'a> {
         };
         match self.model.processes.get(group.process.0 as usize) {
             Some(process) if self.model.processes.len() > 1 => {
-                format!("{name} of {} ({})", process.name, process.pid)
+                format!("{name} of {} ({})", process.title(), process.pid)
             }
             _ => name,
         }

@@ -110,6 +110,14 @@ impl Process {
         (&self.exe, &self.name)
     }
 
+    /// Its name, with what it was given to run.
+    pub fn title(&self) -> String {
+        match self.script.as_str() {
+            "" => self.name.clone(),
+            script => format!("{} {script}", self.name),
+        }
+    }
+
     /// Whether it runs another program's code than that process: other programs, or other scripts of one.
     pub fn runs_other_code(&self, other: &Self) -> bool {
         let scripts = !self.script.is_empty() && !other.script.is_empty();

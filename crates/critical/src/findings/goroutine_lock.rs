@@ -276,16 +276,16 @@ fn spare(view: &View) -> f64 {
 }
 
 /// CPU time of a process, nanoseconds.
-struct CpuTime {
+pub(super) struct CpuTime {
     /// In the scheduler, in making goroutines wait and wake, and in the functions of locks.
-    in_scheduler: f64,
+    pub(super) in_scheduler: f64,
     /// In those of locks, waiting in a loop.
     spinning: f64,
     running: f64,
 }
 
 impl CpuTime {
-    fn of(view: &View, process: ProcessId) -> Self {
+    pub(super) fn of(view: &View, process: ProcessId) -> Self {
         let (mut all, mut there, mut spun) = (0.0, 0.0, 0.0);
         for (slice, site) in view.model.samples() {
             if view.process(slice.thread) != process {

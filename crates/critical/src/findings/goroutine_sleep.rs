@@ -6,9 +6,11 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{GoProgram, GoState, GoWait, ProcessId, SiteFrame, SiteId};
 
+use super::goroutine_lock::CpuTime;
 use super::goroutines::{is_own, own_frames, Kinds};
 use super::Context;
 use crate::gain::Saving;
+use crate::levels::{levels, none};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -23,11 +25,10 @@ const SHORT: f64 = 0.5;
 const SLEEPERS: f64 = 1.5;
 /// Goroutines that began in the same function run this share of all samples: who only sleeps stands for something else (a call, a timer).
 const WORK: f64 = 0.3;
-/// Share of the looks at which nothing could run from which on it is worth a word.
+/// Share of the run in which nothing can run from which on it is worth a word.
 const IDLE: f64 = 0.1;
-/// Of the time that nothing could run, and of processors that were idle beside others: whether what was slept for had happened by then
-/// is not seen.
-const EXPECTED: (f64, f64) = (0.8, 0.5);
+/// Whether what was slept for had happened by then is not seen. Two programs gained all that their processors allowed.
+const EXPECTED: f64 = 0.8;
 const METHOD: &str = "processors that are idle while goroutines sleep, in use";
 
 /// With the process that each is about.
@@ -54,23 +55,17 @@ fn of_program(view: &View, program: &GoProgram, kinds: &Kinds) -> Option<Finding
     if n < LOOKS || (different as f64) < SHORT * n as f64 || at_a_time < SLEEPERS {
         return None;
     }
-    let states: u64 = program.states.iter().map(|state| state.n).sum();
-    let share = |unused: &dyn Fn(&GoState) -> f64| {
-        let sum: f64 = program.states.iter().map(|s| unused(s) * s.n as f64).sum();
-        sum / states.max(1) as f64
-    };
-    let none = share(&|s| f64::from(busy(s) == 0.0));
-    let beside = share(&|s| match busy(s) {
-        0.0 => 0.0,
-        busy => (1.0 - busy / f64::from(s.procs.max(1))).max(0.0),
-    });
+    let (none, beside) = unused(view, program);
     if none < IDLE {
         return None;
     }
     let life = view.life_of(program.process);
+    // Going to sleep and back to look is the scheduler's work.
+    let looks = CpuTime::of(view, program.process).in_scheduler;
     let saving = Saving {
-        expected: life * (EXPECTED.0 * none + EXPECTED.1 * beside),
-        most: life * (none + beside),
+        expected: EXPECTED * (life * (none + beside) + looks / view.useful.max(1.0)),
+        most: life * (none + beside) + looks,
+        cpu: (EXPECTED * looks, looks),
         ..Saving::default()
     };
     if saving.bound(view) < view.t.gain_mid {
@@ -95,7 +90,7 @@ fn of_program(view: &View, program: &GoProgram, kinds: &Kinds) -> Option<Finding
                 at_a_time,
                 format!("{n} times a goroutine was seen asleep, at {} looks, in {different} different sleeps", program.looks),
             ),
-            evidence("idle_ratio", none, format!("at {} of the looks no goroutine could run", percent(none))),
+            evidence("idle_ratio", none, format!("no thread was at work for {} of the run", percent(none))),
         ],
         causes: vec![cause(
             "sleep-polling",
@@ -109,6 +104,27 @@ fn of_program(view: &View, program: &GoProgram, kinds: &Kinds) -> Option<Finding
             "if they sleep to keep a rate (a limit, a retry), or in place of a call, there is nothing to gain".into(),
         ],
     })
+}
+
+/// Share of the run that nothing runs, and processors that nothing runs on meanwhile otherwise. What threads do tells it exactly, but not
+/// of which process.
+fn unused(view: &View, program: &GoProgram) -> (f64, f64) {
+    let mut workers = view.workers.iter();
+    if workers.all(|&id| view.process(id) == program.process) {
+        let few = levels(&view.sched.working).filter(|&(n, _)| n >= 1.0 && n < view.useful);
+        let beside: f64 = few.map(|(n, ns)| ns * (1.0 - n / view.useful)).sum();
+        return (none(&view.sched.working) / view.wall, beside / view.wall);
+    }
+    let looks: u64 = program.states.iter().map(|state| state.n).sum();
+    let share = |unused: fn(&GoState) -> f64| {
+        let sum: f64 = program.states.iter().map(|s| unused(s) * s.n as f64).sum();
+        sum / looks.max(1) as f64
+    };
+    let beside = |state: &GoState| match busy(state) {
+        0.0 => 0.0,
+        busy => (1.0 - busy / f64::from(state.procs.max(1))).max(0.0),
+    };
+    (share(|state| f64::from(busy(state) == 0.0)), share(beside))
 }
 
 /// Processors that have a goroutine, or could have one.

@@ -327,8 +327,8 @@ fn goroutines_queue_for_one_processor_while_a_cpu_is_idle() {
     );
 }
 
-/// Goroutines seen asleep by all looks together, in so many sleeps; nothing could run at so many looks.
-fn asleep(n: u64, waits: u64, idle: u64, function: &str) -> Option<f64> {
+/// Goroutines seen asleep by all looks together, in so many sleeps, while a thread is at work for so many milliseconds of a second.
+fn asleep(n: u64, waits: u64, busy_ms: u64, function: &str) -> Option<f64> {
     let of = |p: &mut ProfileBuilder| {
         let stack = [
             "runtime.gopark",
@@ -338,15 +338,8 @@ fn asleep(n: u64, waits: u64, idle: u64, function: &str) -> Option<f64> {
             "runtime.goexit",
         ];
         let stack = go_stack(p, &stack);
-        let state = |running, n| GoState {
-            procs: 2,
-            running,
-            n,
-            ..GoState::default()
-        };
         GoProgram {
             looks: LOOKS,
-            states: vec![state(0, idle), state(1, LOOKS - idle)],
             waits: vec![GoWait {
                 reason: "sleep".into(),
                 stack,
@@ -357,7 +350,7 @@ fn asleep(n: u64, waits: u64, idle: u64, function: &str) -> Option<f64> {
             ..GoProgram::default()
         }
     };
-    let a = analysis(&program(of, 800));
+    let a = analysis(&program(of, busy_ms));
     let found = a.findings.iter().find(|f| f.id == "sleep-polling");
     found.map(|f| f.gain.mid)
 }
@@ -365,14 +358,14 @@ fn asleep(n: u64, waits: u64, idle: u64, function: &str) -> Option<f64> {
 #[test]
 fn goroutines_that_sleep_between_two_looks_leave_the_processors_idle() {
     let run = "main.request";
-    // Of a second with 0.8 s of work on two processors: 0.8 of the fifth in which nothing runs, half of what one of two leaves.
-    let mid = asleep(400, 380, 20, run).expect("they wait for one another");
-    assert!((mid - 1.0 / 0.64).abs() < 0.02, "{mid}");
-    assert_eq!(asleep(400, 20, 20, run), None, "a schedule");
-    assert_eq!(asleep(100, 100, 20, run), None, "one at a time");
-    assert_eq!(asleep(400, 380, 5, run), None, "something can run");
+    // A second with 0.8 s of work, in which a thread works or none does: 0.8 of the fifth goes.
+    let mid = asleep(400, 380, 800, run).expect("they wait for one another");
+    assert!((mid - 1.0 / 0.84).abs() < 0.02, "{mid}");
+    assert_eq!(asleep(400, 20, 800, run), None, "a schedule");
+    assert_eq!(asleep(100, 100, 800, run), None, "one at a time");
+    assert_eq!(asleep(400, 380, 950, run), None, "something can run");
     assert_eq!(
-        asleep(400, 380, 20, "main.upstream"),
+        asleep(400, 380, 800, "main.upstream"),
         None,
         "it stands for a call"
     );
