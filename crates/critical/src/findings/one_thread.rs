@@ -66,8 +66,17 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }
+    // One who asks, and waits for the answer, leaves a server some time between two requests.
+    let is_full = process.listens && works >= ALWAYS * view.wall && is_alone_there(view, id);
     let more = match (queue, runs) {
-        (Some(queue), _) => Some(servers(view, process, queue)),
+        (Some(queue), _) => Some(servers(view, process, served::EXPECTED, queue.seen())),
+        (None, None | Some(Runs::OneAtATime)) if is_full => {
+            let seen = format!(
+                "others connect to {}, and it is hardly ever without a request",
+                process.name
+            );
+            Some(servers(view, process, NEVER_SEEN, seen))
+        }
         (_, Some(Runs::OneAtATime)) => processes(view, id, process),
         (_, Some(Runs::EventLoop)) => event_loop::more(view, id, process),
         (_, Some(Runs::Threads)) => None,
@@ -116,24 +125,12 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
 
 /// It is given tasks, or is the only thread of a program that calls for what makes them.
 fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
-    let alone = view.of_process(view.process(id)).count() == 1;
-    let busy = view
-        .threads
-        .get(&id)
-        .map_or(0.0, |th| th.working_ns() as f64 / view.wall);
+    let alone = is_alone_there(view, id);
     let (expected, seen) = match alone {
         true if process.makes_threads => (
             NEVER_SEEN,
             format!(
                 "{} can have more threads: its code calls for what makes them",
-                process.name
-            ),
-        ),
-        // One who asks, and waits for the answer, leaves it some time between two requests.
-        true if process.listens && busy >= ALWAYS => (
-            NEVER_SEEN,
-            format!(
-                "others connect to {}, and it is hardly ever without a request",
                 process.name
             ),
         ),
@@ -156,15 +153,20 @@ fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
     })
 }
 
-/// Other programs ask it, several at a time.
-fn servers(view: &View, process: &Process, queue: Queue) -> More {
+/// Other programs ask it, more than one at a time.
+fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More {
     More {
-        expected: served::EXPECTED,
-        seen: queue.seen(),
+        expected,
+        seen,
         why: served::WHY,
         fix: served::fix(process, view.cpus),
         caveat: served::CAVEAT,
     }
+}
+
+/// Whether it is the only thread of its process.
+fn is_alone_there(view: &View, id: ThreadId) -> bool {
+    view.of_process(view.process(id)).count() == 1
 }
 
 /// Another process of the same interpreter hands it tasks.
