@@ -100,6 +100,26 @@ impl Descriptors {
         self.listening.contains(&pid)
     }
 
+    /// Looks a process up that has had no wait for a descriptor: a server that is busy all the time waits for none.
+    pub fn look(&mut self, pid: u32, now_ns: u64) {
+        if self.namespaces.contains_key(&pid) {
+            return;
+        }
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+            return;
+        };
+        let socket = descriptors
+            .flatten()
+            .take(LISTENING)
+            .find_map(|descriptor| {
+                let link = fs::read_link(descriptor.path()).ok()?;
+                inode(&link.to_string_lossy())
+            });
+        if let Some(inode) = socket {
+            self.socket(pid, inode, now_ns);
+        }
+    }
+
     /// The process has gone: its numbers mean nothing any more, and its own may be another's.
     pub fn forget(&mut self, pid: u32) {
         self.known.retain(|(of, _), _| *of != pid);
@@ -333,6 +353,9 @@ mod tests {
         assert!(all.listens(me) && all.listens(child.id()));
         all.forget(child.id());
         assert!(!all.listens(child.id()), "another one may get its number");
+        all.look(child.id(), 3);
+        assert!(all.listens(child.id()), "whether it waits there or not");
+        all.forget(child.id());
         assert!(all.listens(me) && all.sockets.len() == 1);
         all.forget(me);
         assert!(all.sockets.is_empty());

@@ -3,6 +3,7 @@
 //! thread works or waits in a loop.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use convoy_profile::{NameIx, OffReason, SchedSource, StackIx};
 use convoy_sched::reason::{can_wake, BlockState};
@@ -21,6 +22,9 @@ use super::writes::Writes;
 /// Places that are remembered of one thread. A thread that blocks at more is rare, and has the rest looked up
 /// again by the next copies of its stack.
 const PLACES_PER_THREAD: usize = 512;
+
+/// At the end, processes that have shown no descriptors are looked at for so long at most: there may be thousands.
+const LAST_LOOKS: Duration = Duration::from_millis(50);
 
 /// Everything that turns raw events into tables.
 #[derive(Debug)]
@@ -85,9 +89,14 @@ impl Pipeline {
 
     /// The recording ends.
     pub fn finish(mut self, end_ns: u64) -> Collected {
-        let descriptors = &self.descriptors;
-        self.images
-            .each_running(|image| image.listens = descriptors.listens(image.pid));
+        let descriptors = &mut self.descriptors;
+        let started = Instant::now();
+        self.images.each_running(|image| {
+            if started.elapsed() < LAST_LOOKS {
+                descriptors.look(image.pid, end_ns);
+            }
+            image.listens = descriptors.listens(image.pid);
+        });
         Collected {
             output: self.accounting.finish(end_ns),
             images: self.images.finish(),
