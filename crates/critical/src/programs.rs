@@ -53,6 +53,14 @@ pub(crate) fn is_build_tool(process: &Process) -> bool {
     BUILD_TOOLS.contains(&stem(process))
 }
 
+/// Whether a tool for builds may start several commands at a time: it was told to, or does so unless told otherwise.
+pub(crate) fn starts_several(tool: &Process) -> bool {
+    const ALWAYS: [&str; 3] = ["ninja", "samu", "meson"];
+    let short = |arg: &str| arg.starts_with('-') && !arg.starts_with("--") && arg.contains('j');
+    let told = |arg: &String| short(arg) || arg.starts_with("--jobs");
+    ALWAYS.contains(&stem(tool)) || tool.args.iter().skip(1).any(told)
+}
+
 /// Whether a process only starts others.
 pub(crate) fn is_launcher(process: &Process) -> bool {
     is_shell(process) || LAUNCHERS.contains(&stem(process))
@@ -79,6 +87,18 @@ mod tests {
         assert!(is_shell(&named("bash")) && is_launcher(&named("bash")));
         assert!(is_launcher(&named("mpiexec.hydra")) && !is_shell(&named("mpiexec.hydra")));
         assert!(!is_launcher(&named("timeouts")) && !is_shell(&named("shred")));
+    }
+
+    #[test]
+    fn a_build_starts_several_commands_if_it_is_told_to() {
+        let told = |args: &[&str]| {
+            starts_several(&Process {
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                ..named(args[0])
+            })
+        };
+        assert!(told(&["make", "-sj4"]) && told(&["make", "--jobs=4"]) && told(&["ninja"]));
+        assert!(!told(&["make", "-s", "join", "--justify"]));
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub struct Process {
     pub name: String,
     /// Full path.
     pub exe: String,
+    /// Its arguments, the first of which is what it was started as. Empty = not known.
+    pub args: Vec<String>,
     /// What it was given to run, if it runs others' code: a script, a module, a class. Empty = not known.
     pub script: String,
     /// From agent ready to end, nanoseconds.

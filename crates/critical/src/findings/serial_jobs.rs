@@ -10,7 +10,7 @@ use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::at_least;
-use crate::programs::{is_build_tool, is_shell};
+use crate::programs::{is_build_tool, is_shell, starts_several};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -23,6 +23,8 @@ const BELOW: f64 = 0.9;
 const STEPS: (usize, f64) = (4, 0.02);
 /// No step does more than this share of it.
 const LONGEST: f64 = 0.5;
+/// More processes above one another are numbers that were given twice.
+const GENERATIONS: usize = 64;
 /// Steps are pieces of one kind if so many of them spend most in the same program.
 const ALIKE: f64 = 0.8;
 /// Part that is expected to be done at the same time: a tool for builds knows what depends on what, and of other steps of one kind
@@ -76,9 +78,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         ids.iter().filter_map(of).collect()
     };
     let above = processes(&runner.above);
-    let build = std::iter::once(process)
-        .chain(above)
-        .find(|of| is_build_tool(of));
+    // What a tool that may start several starts one by one is a chain of things that need one another.
+    if is_build_tool(process) && build_tools(process, &above).any(starts_several) {
+        return None;
+    }
+    let build = build_tools(process, &above).next();
     let alike = alike(&steps);
     let expected = match (build, alike) {
         (Some(_), _) => OF_BUILDS,
@@ -132,6 +136,15 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     })
 }
 
+/// The tools for builds among a process and those above it.
+fn build_tools<'a>(
+    process: &'a Process,
+    above: &'a [&Process],
+) -> impl Iterator<Item = &'a Process> {
+    let all = std::iter::once(process).chain(above.iter().copied());
+    all.filter(|of| is_build_tool(of))
+}
+
 fn fix(runner: &Process, build: Option<&Process>, cpus: f64) -> String {
     let jobs = format!("{cpus:.0}");
     match build {
@@ -170,10 +183,9 @@ fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
         let process = view.model.processes.get(id.0 as usize)?;
         by_pid.get(&process.ppid).copied().filter(|of| *of != id)
     };
-    // Nobody is above more than all the others, whatever became of their numbers.
     let line = |id: ProcessId| -> Vec<ProcessId> {
         let up = std::iter::successors(above(id), |id| above(*id));
-        up.take(view.model.processes.len()).collect()
+        up.take(GENERATIONS).collect()
     };
     let lines: BTreeMap<ProcessId, Vec<ProcessId>> =
         jobs.keys().map(|&id| (id, line(id))).collect();

@@ -9,8 +9,14 @@ use crate::kit::{analysis, model};
 
 /// A process that starts these one after the other (or all together), each for so long.
 fn steps(runner: &str, programs: &[(&str, u64)], together: bool) -> Option<Finding> {
-    let mut p = ProfileBuilder::new(runner);
+    steps_of(&[runner], programs, together)
+}
+
+/// The same of one with these arguments.
+fn steps_of(runner: &[&str], programs: &[(&str, u64)], together: bool) -> Option<Finding> {
+    let mut p = ProfileBuilder::new(runner[0]);
     p.cpus(2).raw().ppid = 1;
+    p.raw().args = runner.iter().map(|arg| (*arg).to_owned()).collect();
     let wait = p.site("waitpid", "run.c", 5);
     let all: u64 = programs.iter().map(|(_, each)| each).sum();
     let mut s = Schedule::new();
@@ -46,6 +52,12 @@ fn steps_of_a_build_are_expected_to_run_together() {
         "{}",
         f.title
     );
+}
+
+#[test]
+fn what_a_build_starts_one_by_one_though_it_may_start_several_depends_on_one_another() {
+    assert!(steps_of(&["make", "-s", "-j2"], &[("xz", 100); 8], false).is_none());
+    assert!(steps_of(&["make", "-s"], &[("xz", 100); 8], false).is_some());
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Model {
             ppid: process.ppid,
             name: programs::name(&process.exe, &process.args).to_owned(),
             exe: process.exe.clone(),
+            args: process.args.clone(),
             script: programs::script(&process.exe, &process.args).to_owned(),
             wall_ns: process.end_ns.saturating_sub(process.start_ns),
             without_agent: process.without_agent,
