@@ -22,6 +22,12 @@ pub(crate) fn low_cm(histogram: &[u64], below: f64) -> f64 {
     between(histogram, below).map(|(n, ns)| ns / n).sum()
 }
 
+/// Time that processors are not used while some are, of so many that could be.
+pub(crate) fn unused(histogram: &[u64], useful: f64) -> f64 {
+    let few = between(histogram, useful);
+    few.map(|(n, ns)| ns * (1.0 - n / useful)).sum()
+}
+
 /// Time without any thread.
 pub(crate) fn none(histogram: &[u64]) -> f64 {
     histogram.first().map_or(0.0, |&ns| ns as f64)

@@ -113,7 +113,7 @@ fn waited_for(view: &View) -> Option<String> {
         };
         let by = match wake.waker {
             Waker::Thread(id, _) if view.process(id) != view.process(busiest) => {
-                let process = view.process_of(view.role(id))?;
+                let process = view.process_at(view.process(id))?;
                 format!("{} ({})", process.title(), process.pid)
             }
             Waker::Thread(id, _) => view.group_name(view.role(id)),

@@ -157,7 +157,7 @@ impl<'a> View<'a> {
 
     /// How long a process was there, nanoseconds.
     pub(crate) fn life_of(&self, id: ProcessId) -> f64 {
-        let process = self.model.processes.get(id.0 as usize);
+        let process = self.process_at(id);
         process.map_or(self.wall, |of| (of.wall_ns as f64).min(self.wall))
     }
 
@@ -184,9 +184,8 @@ impl<'a> View<'a> {
 
     /// Who made a process, if it runs the same program.
     pub(crate) fn maker(&self, id: ProcessId) -> Option<ProcessId> {
-        let processes = &self.model.processes;
-        let process = processes.get(id.0 as usize)?;
-        let mut others = (0..).map(ProcessId).zip(processes);
+        let process = self.process_at(id)?;
+        let mut others = (0..).map(ProcessId).zip(&self.model.processes);
         let maker =
             others.find(|(_, of)| of.pid == process.ppid && of.program() == process.program());
         maker.map(|(id, _)| id)
@@ -210,10 +209,15 @@ impl<'a> View<'a> {
         self.thread(id).map(|th| th.process).unwrap_or_default()
     }
 
+    /// What is known of a process; `None` of an id of another model.
+    pub(crate) fn process_at(&self, id: ProcessId) -> Option<&'a Process> {
+        self.model.processes.get(id.0 as usize)
+    }
+
     /// The process that a group is of.
     pub(crate) fn process_of(&self, group: GroupId) -> Option<&'a Process> {
         let group = self.model.groups.get(group.0 as usize)?;
-        self.model.processes.get(group.process.0 as usize)
+        self.process_at(group.process)
     }
 
     /// What a thread does: its group, or one that stands for all threads that share its tasks.
@@ -237,7 +241,7 @@ impl<'a> View<'a> {
             "main" => "the main thread".into(),
             name => name.to_owned(),
         };
-        match self.model.processes.get(group.process.0 as usize) {
+        match self.process_at(group.process) {
             Some(process) if self.model.processes.len() > 1 => {
                 format!("{name} of {} ({})", process.title(), process.pid)
             }

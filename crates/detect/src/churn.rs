@@ -43,22 +43,21 @@ struct Churn<'a> {
     stretch: f64,
     /// Most that lived together.
     at_once: f64,
+    /// What the main thread runs to make them and to be rid of them, nanoseconds.
+    makes: f64,
 }
 
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
-    let mut churn = Churn::of(view)?;
+    let main = view.threads.iter().find(|t| t.main);
+    let churn = Churn::of(view, main)?;
     let cpu: f64 = churn.threads.iter().map(|t| t.cpu).sum();
     let lives = churn
         .living(view)
         .map_or(churn.n * LIVE_NS, |share| share * cpu);
     let work = (cpu - lives).max(0.1 * cpu);
-    let main = view.threads.iter().find(|t| t.main);
-    let makes = main.map_or(0.0, |t| making(view, t)).max(churn.n * MAKE_NS);
-    // Who makes them one after the other, and waits for their ends, has no time for anything else meanwhile.
-    churn.stretch = churn.stretch.max(makes + joins(view)).min(view.wall());
-    let besides = main.map_or(0.0, |t| t.busy() * churn.stretch / t.life - makes);
-    let cost = lives + makes;
+    let besides = main.map_or(0.0, |t| t.busy() * churn.stretch / t.life - churn.makes);
+    let cost = lives + churn.makes;
     let share = cost / (cost + work);
     if share < WORTH {
         return None;
@@ -133,7 +132,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
 }
 
 impl<'a> Churn<'a> {
-    fn of(view: &'a View) -> Option<Self> {
+    fn of(view: &'a View, main: Option<&ThreadTime>) -> Option<Self> {
         let short = |t: &&ThreadTime| !t.main && t.life <= SHORT * view.wall();
         let threads: Vec<_> = view.threads.iter().filter(short).collect();
         let shared: u64 = threads.iter().map(|t| sharers(view, t)).sum();
@@ -147,9 +146,14 @@ impl<'a> Churn<'a> {
         // Of threads that shared a record one life is known, and each had to be made. To start one takes longer than
         // that; who waits for its end sees it.
         let known = n / threads.len().max(1) as f64;
+        let (joins, least) = (joins(view), n * MAKE_NS);
+        let makes = main.map_or(0.0, |t| making(view, t)).max(least);
+        // Who makes them one after the other, and waits for their ends, has no time for anything else meanwhile.
+        let stretch = ((there * known).max(joins) + least).max(makes + joins);
         Some(Self {
-            stretch: ((there * known).max(joins(view)) + n * MAKE_NS).min(view.wall()),
+            stretch: stretch.min(view.wall()),
             at_once,
+            makes,
             threads,
             n,
         })

@@ -105,17 +105,7 @@ impl Descriptors {
         if self.namespaces.contains_key(&pid) {
             return;
         }
-        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-            return;
-        };
-        let socket = descriptors
-            .flatten()
-            .take(LISTENING)
-            .find_map(|descriptor| {
-                let link = fs::read_link(descriptor.path()).ok()?;
-                inode(&link.to_string_lossy())
-            });
-        if let Some(inode) = socket {
+        if let Some(inode) = sockets_of(pid).next() {
             self.socket(pid, inode, now_ns);
         }
     }
@@ -200,14 +190,17 @@ fn namespace(pid: u32) -> Option<u64> {
 
 /// Whether one of a process's descriptors is a socket that is listened at.
 fn has_one(pid: u32, sockets: &Map<u64, String>) -> bool {
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    descriptors.flatten().take(LISTENING).any(|descriptor| {
-        let link = fs::read_link(descriptor.path()).ok();
-        let socket = link.and_then(|link| inode(&link.to_string_lossy()));
-        let name = socket.and_then(|inode| sockets.get(&inode));
-        name.is_some_and(|name| name.ends_with(LISTENS))
+    let mut names = sockets_of(pid).filter_map(|inode| sockets.get(&inode));
+    names.any(|name| name.ends_with(LISTENS))
+}
+
+/// Sockets among the first [`LISTENING`] descriptors of a process; none if these cannot be had.
+fn sockets_of(pid: u32) -> impl Iterator<Item = u64> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+    let descriptors = descriptors.into_iter().flatten().flatten();
+    descriptors.take(LISTENING).filter_map(|descriptor| {
+        let link = fs::read_link(descriptor.path()).ok()?;
+        inode(&link.to_string_lossy())
     })
 }
 

@@ -165,7 +165,7 @@ impl Pool {
     fn is_a_client(&self, view: &View) -> bool {
         let processes = self.processes(view);
         let listens = |id: &ProcessId| {
-            let process = view.model.processes.get(id.0 as usize);
+            let process = view.process_at(*id);
             process.is_some_and(|process| process.listens)
         };
         let offs = || {
@@ -273,9 +273,7 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
 fn subject(view: &View, (name, members): (String, usize), pool: &Pool) -> String {
     let threads = pool.0.len();
     let processes = pool.processes(view);
-    let program = processes
-        .first()
-        .and_then(|id| view.model.processes.get(id.0 as usize));
+    let program = processes.first().and_then(|id| view.process_at(*id));
     match (threads, members, program) {
         (1, 1, _) => format!("{name} is"),
         (1, ..) => format!("1 thread of {name} is"),

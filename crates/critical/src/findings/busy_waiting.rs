@@ -78,7 +78,7 @@ fn spinners(cx: &Context) -> Vec<Spinners> {
 
 fn code<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
-    let program = view.model.processes.get(row.process.0 as usize)?.program();
+    let program = view.process_at(row.process)?.program();
     let shown = spin.frames.get(spin.shown)?;
     let innermost = spin.frames.first()?;
     let library = spin.kind == SpinKind::KnownFunction && !passes_on(shown);
@@ -103,7 +103,7 @@ impl Spinners {
     }
 
     fn names(&self, view: &View) -> String {
-        let process = view.model.processes.get(self.row.process.0 as usize);
+        let process = view.process_at(self.row.process);
         let processes: BTreeSet<ProcessId> = self.threads.keys().map(|(id, _)| *id).collect();
         match process.filter(|_| processes.len() > 1) {
             Some(process) => {

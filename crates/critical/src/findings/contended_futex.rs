@@ -152,7 +152,7 @@ impl Kin {
         let mut known = BTreeMap::new();
         let mut first = BTreeMap::new();
         for (ix, group) in (0u32..).zip(&view.model.groups) {
-            let process = view.model.processes.get(group.process.0 as usize);
+            let process = view.process_at(group.process);
             let names = (group.name.as_str(), group.name_pattern.as_str());
             let kind = (process.map(Process::program), names);
             first.insert(GroupId(ix), *known.entry(kind).or_insert(GroupId(ix)));
@@ -250,9 +250,7 @@ impl Case<'_> {
             };
         }
         let processes = self.waits.processes(view);
-        let name = processes
-            .first()
-            .and_then(|id| view.model.processes.get(id.0 as usize));
+        let name = processes.first().and_then(|id| view.process_at(*id));
         let name = name.map_or("the program", |process| process.name.as_str());
         format!("{threads} of {} processes of {name}", processes.len())
     }
@@ -319,7 +317,7 @@ impl Case<'_> {
 
     fn caveats(&self, view: &View, site: SiteId) -> Vec<String> {
         let process = view.model.site(site).map(|site| site.process);
-        let process = process.and_then(|id| view.model.processes.get(id.0 as usize));
+        let process = process.and_then(|id| view.process_at(id));
         let mut caveats = vec![match process {
             Some(process) if !process.without_agent => {
                 "that it is a lock is concluded from who wakes whom where: the agent does not know this kind of lock".into()

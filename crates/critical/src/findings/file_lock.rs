@@ -118,7 +118,7 @@ fn of_one_file(cases: BTreeMap<String, Case>) -> Vec<Case> {
 /// Whether the one that waits is `flock` of util-linux: it does no work, and the script that goes on afterwards waits for it.
 fn is_for_a_script(view: &View, id: ThreadId) -> bool {
     let process = view.process(id);
-    let process = view.model.processes.get(process.0 as usize);
+    let process = view.process_at(process);
     process.is_some_and(|process| process.name == "flock")
 }
 

@@ -11,7 +11,7 @@ use super::busy_waiting::is_inside;
 use super::hand_over::passes_on_work;
 use super::Context;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
-use crate::levels::{levels, low_cm};
+use crate::levels::{low_cm, unused};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -239,20 +239,19 @@ pub(super) fn is_its_loop(view: &View, id: LoopId) -> bool {
 
 /// Whether a thread of the process waits for the network or a timer for so long that there may be nothing else to do.
 pub(super) fn may_be_idle(view: &View, process: ProcessId) -> bool {
-    let (n, longest) = events(view, process);
-    n >= POLLS && longest >= IDLE * view.wall
+    events_of_who_may_be_idle(view, process).is_some()
 }
 
 /// The same of what fights for locks: what is done about an event is not that much, so that few of them are timers beside work
 /// that goes on.
 fn may_have_no_work(view: &View, process: ProcessId, waits: u64) -> bool {
-    let (n, _) = events(view, process);
-    may_be_idle(view, process) && n.saturating_mul(OF_AN_EVENT) >= waits
+    let events = events_of_who_may_be_idle(view, process);
+    events.is_some_and(|n| n.saturating_mul(OF_AN_EVENT) >= waits)
 }
 
-/// How often the network or a timer ended a wait of a thread for them, and the longest of these waits for one thread, in
-/// nanoseconds. A thread without anything to run waits there as well, until another one wakes it.
-fn events(view: &View, process: ProcessId) -> (u64, f64) {
+/// How often the network or a timer ended a wait of a thread for them, if there may be nothing else to do. A thread without anything to
+/// run waits there as well, until another one wakes it.
+fn events_of_who_may_be_idle(view: &View, process: ProcessId) -> Option<u64> {
     let (mut threads, mut n): (BTreeMap<ThreadId, f64>, u64) = Default::default();
     for wake in &view.sched.wakes {
         let Some(off) = view.sched.off(wake.off) else {
@@ -265,14 +264,14 @@ fn events(view: &View, process: ProcessId) -> (u64, f64) {
             n = n.saturating_add(wake.n);
         }
     }
-    (n, threads.into_values().fold(0.0, f64::max))
+    let idle = n >= POLLS && threads.values().any(|ns| *ns >= IDLE * view.wall);
+    idle.then_some(n)
 }
 
 /// Wall time that goes if as many as can work always do. Threads that wake one another queue for one processor while another
 /// is idle, so that those on processors count.
 fn spare(view: &View) -> f64 {
-    let few = levels(&view.sched.running).filter(|&(n, _)| n >= 1.0 && n < view.useful);
-    few.map(|(n, ns)| ns * (1.0 - n / view.useful)).sum()
+    unused(&view.sched.running, view.useful)
 }
 
 /// CPU time of a process, nanoseconds.

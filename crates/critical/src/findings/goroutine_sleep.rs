@@ -7,10 +7,10 @@ use convoy_model::words::percent;
 use convoy_model::{GoProgram, GoState, GoWait, ProcessId, SiteFrame, SiteId};
 
 use super::goroutine_lock::CpuTime;
-use super::goroutines::{is_own, own_frames, Kinds};
+use super::goroutines::{first, is_own, Kinds};
 use super::Context;
 use crate::gain::Saving;
-use crate::levels::{levels, none};
+use crate::levels::{self, none};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -111,9 +111,11 @@ fn of_program(view: &View, program: &GoProgram, kinds: &Kinds) -> Option<Finding
 fn unused(view: &View, program: &GoProgram) -> (f64, f64) {
     let mut workers = view.workers.iter();
     if workers.all(|&id| view.process(id) == program.process) {
-        let few = levels(&view.sched.working).filter(|&(n, _)| n >= 1.0 && n < view.useful);
-        let beside: f64 = few.map(|(n, ns)| ns * (1.0 - n / view.useful)).sum();
-        return (none(&view.sched.working) / view.wall, beside / view.wall);
+        let working = &view.sched.working;
+        return (
+            none(working) / view.wall,
+            levels::unused(working, view.useful) / view.wall,
+        );
     }
     let looks: u64 = program.states.iter().map(|state| state.n).sum();
     let share = |unused: fn(&GoState) -> f64| {
@@ -134,6 +136,6 @@ fn busy(state: &GoState) -> f64 {
 
 /// What the goroutine began in.
 fn start<'a>(view: &View<'a>, wait: &GoWait) -> Option<&'a SiteFrame> {
-    let first = own_frames(view.model.site(wait.site?)?)?.next();
+    let first = first(view.model.site(wait.site?)?);
     first.filter(|frame| is_own(&frame.function))
 }

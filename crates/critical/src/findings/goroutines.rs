@@ -49,7 +49,7 @@ pub(super) fn by_start<'a>(view: &View<'a>) -> BTreeMap<ProcessId, Kinds<'a>> {
         if !view.roles.is_go(view.role(slice.thread)) {
             continue;
         }
-        let first = site.and_then(|site| own_frames(site)?.next());
+        let first = site.and_then(first);
         let name = first.map_or("", |frame| frame.function.as_str());
         let process = processes.entry(view.process(slice.thread)).or_default();
         let started = process.entry(name).or_default();
@@ -71,8 +71,13 @@ pub(super) fn is_own(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(RUNTIME)
 }
 
+/// What a goroutine began in, if that was not cut off.
+pub(super) fn first(site: &Site) -> Option<&SiteFrame> {
+    own_frames(site)?.next()
+}
+
 /// What a goroutine is in, from the function that it began in inwards. Without its end the stack was cut off.
-pub(super) fn own_frames(site: &Site) -> Option<impl Iterator<Item = &SiteFrame>> {
+fn own_frames(site: &Site) -> Option<impl Iterator<Item = &SiteFrame>> {
     let mut inwards = site.frames.iter().rev();
     inwards
         .next()

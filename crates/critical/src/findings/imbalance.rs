@@ -142,7 +142,7 @@ fn ranks<'a>(view: &View<'a>) -> Vec<(String, Vec<Member<'a>>)> {
     }
     let mut by_code: BTreeMap<_, Vec<Member>> = BTreeMap::new();
     for (process, threads) in by_process {
-        let of = view.model.processes.get(process.0 as usize);
+        let of = view.process_at(process);
         if let Some(of) = of.filter(|_| !view.roles.is_parent(process)) {
             by_code
                 .entry((of.program(), &of.script))
@@ -366,7 +366,7 @@ fn waits_for(view: &View, member: &Member, groups: &BTreeSet<GroupId>) -> f64 {
 }
 
 fn pid_of(view: &View, id: ProcessId) -> u32 {
-    let process = view.model.processes.get(id.0 as usize);
+    let process = view.process_at(id);
     process.map_or(0, |p| p.pid)
 }
 

@@ -354,8 +354,6 @@ fn program(view: &View, group: GroupId) -> String {
 
 /// The main thread, if it is in the group.
 fn main(view: &View, group: GroupId) -> Option<ThreadId> {
-    let members = view.members(group).into_iter().map(|th| th.thread);
-    members
-        .into_iter()
-        .find(|id| view.thread(*id).is_some_and(|th| th.main))
+    let mut members = view.members(group).into_iter().map(|th| th.thread);
+    members.find(|id| view.thread(*id).is_some_and(|th| th.main))
 }

@@ -43,10 +43,7 @@ pub(crate) fn findings(cx: &Context, told: &BTreeSet<GroupId>) -> Vec<Finding> {
         .samples()
         .filter(|(slice, _)| slice.spin.is_none());
     for (slice, site) in working {
-        let process = view
-            .model
-            .processes
-            .get(view.process(slice.thread).0 as usize);
+        let process = view.process_at(view.process(slice.thread));
         let group = view.role(slice.thread);
         if process.is_none_or(|process| !process.without_agent) || told.contains(&group) {
             continue;

@@ -55,7 +55,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let (&id, busiest) = busiest.max_by_key(|(_, th)| th.cpu_work_ns())?;
     let ran = busiest.cpu_work_ns() as f64;
     let works = busiest.working_ns() as f64;
-    let process = view.model.processes.get(view.process(id).0 as usize)?;
+    let process = view.process_at(view.process(id))?;
     let runs = runs(&process.name);
     let queue = Queue::of(cx, view.role(id), works);
     let alone = match (runs, &queue) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{OffReason, ProcessId, Site, SiteId, ThreadId, Wake, Waker};
+use convoy_model::{OffReason, ProcessId, Site, SiteId, ThreadId};
 
 use super::hand_over::is_in;
 use super::Context;
@@ -160,23 +160,13 @@ fn parents(view: &View) -> BTreeMap<ProcessId, ProcessId> {
 /// Waits for pipes that these threads ended in other processes, or those for them: where pieces are always there, nobody waits for
 /// them, but for what comes back.
 fn handed_over(view: &View, threads: &BTreeSet<ThreadId>, process: ProcessId) -> u64 {
-    let is_between = |wake: &&Wake| {
-        let Some((off, waker)) = view.sched.off(wake.off).zip(thread_of(wake.waker)) else {
-            return false;
-        };
+    let ended = view.sched.ended_by_threads();
+    let pipes = ended.filter(|(_, off, ..)| off.reason == OffReason::Pipe);
+    let between = pipes.filter(|&(_, off, waker, _)| {
         let given = threads.contains(&waker) && view.process(off.thread) != process;
-        let returned = threads.contains(&off.thread) && view.process(waker) != process;
-        off.reason == OffReason::Pipe && (given || returned)
-    };
-    let wakes = view.sched.wakes.iter().filter(is_between);
-    wakes.map(|wake| wake.n).sum()
-}
-
-fn thread_of(waker: Waker) -> Option<ThreadId> {
-    match waker {
-        Waker::Thread(id, _) => Some(id),
-        _ => None,
-    }
+        given || (threads.contains(&off.thread) && view.process(waker) != process)
+    });
+    between.map(|(wake, ..)| wake.n).sum()
 }
 
 /// Wall time that goes with this CPU time: between what it is with the processors as busy as before, and with all of them.
@@ -214,7 +204,7 @@ impl Samples {
             ),
         };
         let site = most(self.places)?;
-        let name = view.model.processes.get(parent.0 as usize)?;
+        let name = view.process_at(parent)?;
         let threads = plural(self.threads.len(), "thread");
         Some(Finding {
             id: "fine-grained-tasks",
@@ -256,7 +246,7 @@ impl Samples {
             cpu: (EXPECTED * cpu, cpu),
         };
         let site = most(self.passed_at)?;
-        let name = view.model.processes.get(parent.0 as usize)?;
+        let name = view.process_at(parent)?;
         Some(Finding {
             id: "fine-grained-tasks",
             subject: Subject::Code(site),

@@ -34,25 +34,25 @@ const OF_OTHERS: f64 = 0.5;
 const METHOD: &str = "the steps on all CPUs, none faster than the longest (Amdahl)";
 
 /// A process that starts others, and those below it.
-struct Runner {
+struct Runner<'a> {
     id: ProcessId,
     /// Who started it, and so on.
     above: Vec<ProcessId>,
-    steps: Vec<Step>,
+    steps: Vec<Step<'a>>,
 }
 
 /// What one process does that the runner started, with all that it starts itself.
 #[derive(Default)]
-struct Step {
+struct Step<'a> {
     work: f64,
     /// By program.
-    programs: BTreeMap<String, f64>,
+    programs: BTreeMap<&'a str, f64>,
 }
 
-impl Step {
-    fn program(&self) -> Option<&str> {
+impl<'a> Step<'a> {
+    fn program(&self) -> Option<&'a str> {
         let most = self.programs.iter().max_by(|a, b| a.1.total_cmp(b.1));
-        most.map(|(name, _)| name.as_str())
+        most.map(|(name, _)| *name)
     }
 }
 
@@ -66,23 +66,21 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         return None;
     }
     let runner = runner(view, &jobs, all)?;
-    let process = view.model.processes.get(runner.id.0 as usize)?;
+    let process = view.process_at(runner.id)?;
     let longest = runner.steps.iter().map(|s| s.work).fold(0.0, f64::max);
     let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * all);
     let steps: Vec<&Step> = steps.collect();
     if steps.len() < STEPS.0 || longest > LONGEST * all || !view.roles.is_parent(runner.id) {
         return None;
     }
-    let processes = |ids: &[ProcessId]| -> Vec<&Process> {
-        let of = |id: &ProcessId| view.model.processes.get(id.0 as usize);
-        ids.iter().filter_map(of).collect()
-    };
-    let above = processes(&runner.above);
+    let line = std::iter::once(&runner.id).chain(&runner.above);
+    let tools = line.filter_map(|id| view.process_at(*id));
+    let tools: Vec<&Process> = tools.filter(|of| is_build_tool(of)).collect();
     // What a tool that may start several starts one by one is a chain of things that need one another.
-    if is_build_tool(process) && build_tools(process, &above).any(starts_several) {
+    if is_build_tool(process) && tools.iter().any(|tool| starts_several(tool)) {
         return None;
     }
-    let build = build_tools(process, &above).next();
+    let build = tools.first().copied();
     let alike = alike(&steps);
     let expected = match (build, alike) {
         (Some(_), _) => OF_BUILDS,
@@ -136,15 +134,6 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     })
 }
 
-/// The tools for builds among a process and those above it.
-fn build_tools<'a>(
-    process: &'a Process,
-    above: &'a [&Process],
-) -> impl Iterator<Item = &'a Process> {
-    let all = std::iter::once(process).chain(above.iter().copied());
-    all.filter(|of| is_build_tool(of))
-}
-
 fn fix(runner: &Process, build: Option<&Process>, cpus: f64) -> String {
     let jobs = format!("{cpus:.0}");
     match build {
@@ -173,14 +162,14 @@ fn jobs(view: &View) -> BTreeMap<ProcessId, f64> {
 }
 
 /// The one nearest to the work that nearly all of it is below of.
-fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner> {
+fn runner<'a>(view: &View<'a>, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner<'a>> {
     let mut by_pid: BTreeMap<u32, ProcessId> = BTreeMap::new();
     for (id, process) in (0..).map(ProcessId).zip(&view.model.processes) {
         // Of programs that one process ran one after the other the last one: those before only started it.
         by_pid.insert(process.pid, id);
     }
     let above = |id: ProcessId| {
-        let process = view.model.processes.get(id.0 as usize)?;
+        let process = view.process_at(id)?;
         by_pid.get(&process.ppid).copied().filter(|of| *of != id)
     };
     let line = |id: ProcessId| -> Vec<ProcessId> {
@@ -208,12 +197,8 @@ fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
         };
         let step = steps.entry(*step).or_default();
         step.work += work;
-        let name = view
-            .model
-            .processes
-            .get(job.0 as usize)
-            .map_or("", |p| &p.name);
-        *step.programs.entry(name.to_owned()).or_default() += work;
+        let name = view.process_at(*job).map_or("", |of| of.name.as_str());
+        *step.programs.entry(name).or_default() += work;
     }
     Some(Runner {
         id,
@@ -223,7 +208,7 @@ fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
 }
 
 /// The program that most steps spend most in.
-fn alike<'a>(steps: &[&'a Step]) -> Option<&'a str> {
+fn alike<'a>(steps: &[&Step<'a>]) -> Option<&'a str> {
     let mut programs: BTreeMap<&str, usize> = BTreeMap::new();
     for name in steps.iter().filter_map(|step| step.program()) {
         *programs.entry(name).or_default() += 1;

@@ -27,7 +27,7 @@ pub(crate) struct Askers(BTreeMap<GroupId, BTreeMap<ThreadId, f64>>);
 
 impl Askers {
     pub(super) fn of(view: &View) -> Self {
-        let process = |id: ProcessId| view.model.processes.get(id.0 as usize);
+        let process = |id: ProcessId| view.process_at(id);
         let mut this = Self::default();
         for (wake, off, waker, _) in view.sched.ended_by_threads() {
             let both = process(view.process(off.thread)).zip(process(view.process(waker)));

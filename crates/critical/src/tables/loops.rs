@@ -65,7 +65,7 @@ pub(crate) fn loop_rows(view: &View, paths: &[PathRow]) -> Vec<LoopRow> {
 /// Who works while few do is who the others wait for: of the same process, or of its sisters.
 fn waited_for(view: &View, paths: &[PathRow], process: convoy_model::ProcessId) -> Vec<usize> {
     let exe = |id: convoy_model::ProcessId| {
-        let process = view.model.processes.get(id.0 as usize);
+        let process = view.process_at(id);
         process.map(|p| p.exe.as_str())
     };
     paths

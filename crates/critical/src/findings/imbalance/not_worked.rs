@@ -113,7 +113,7 @@ pub(super) fn for_members(
 
 /// Whether the thread is of another process of the program, which is none of them.
 fn is_hub(view: &View, members: &[Member], id: ThreadId) -> bool {
-    let exe = |id: ProcessId| Some(&view.model.processes.get(id.0 as usize)?.exe);
+    let exe = |id: ProcessId| Some(&view.process_at(id)?.exe);
     let of = exe(view.process(id));
     members.iter().all(|m| !m.has(id)) && members.iter().any(|m| exe(m.process) == of)
 }

@@ -53,7 +53,7 @@ fn mean_of_others(m: &Member, all: &[Member]) -> f64 {
 /// Whether it made all others, and does less than they, or more: it hands out what they do, and collects it. A parent that takes its
 /// part does as much as each child.
 fn gives_out(view: &View, m: &Member, all: &[Member]) -> bool {
-    let process = |m: &Member| view.model.processes.get(m.process.0 as usize);
+    let process = |m: &Member| view.process_at(m.process);
     let made = |other: &Member| {
         let pids = process(m).zip(process(other));
         pids.is_some_and(|(parent, child)| parent.pid != 0 && child.ppid == parent.pid)

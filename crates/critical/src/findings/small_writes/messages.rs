@@ -118,7 +118,7 @@ fn is_stream(view: &View, name: Option<NameId>) -> bool {
 
 /// What a script writes is a line for each command that it runs, and a shell gathers nothing.
 fn is_script(view: &View, id: ThreadId) -> bool {
-    let process = view.model.processes.get(view.process(id).0 as usize);
+    let process = view.process_at(view.process(id));
     process.is_some_and(programs::is_shell)
 }
 
