@@ -22,10 +22,20 @@ pub(crate) fn low_cm(histogram: &[u64], below: f64) -> f64 {
     between(histogram, below).map(|(n, ns)| ns / n).sum()
 }
 
-/// Time that processors are not used while some are, of so many that could be.
-pub(crate) fn unused(histogram: &[u64], useful: f64) -> f64 {
+/// Time that processors are not used while some are, of so many that could be, if there are so many more to use them.
+pub(crate) fn unused(histogram: &[u64], useful: f64, more: f64) -> f64 {
     let few = between(histogram, useful);
-    few.map(|(n, ns)| ns * (1.0 - n / useful)).sum()
+    few.map(|(n, ns)| ns * unused_at(n, useful, more)).sum()
+}
+
+/// The share of what could be used that is not, with so many at work.
+pub(crate) fn unused_at(n: f64, useful: f64, more: f64) -> f64 {
+    let could = (n + more).min(useful).max(n);
+    if could > 0.0 {
+        1.0 - n / could
+    } else {
+        0.0
+    }
 }
 
 /// Time without any thread.
@@ -54,8 +64,7 @@ pub(crate) fn freed(waits: &[u64], wall: &[u64], useful: f64) -> f64 {
         // Somebody waited for so long at most, and so many at once then.
         let somebody = waited.min(time);
         let waiters = waited / somebody.max(1.0);
-        let now = level.max(0.0);
-        somebody * (1.0 - now / (now + waiters).min(useful).max(now).max(1.0))
+        somebody * unused_at(level, useful.max(1.0), waiters)
     };
     levels(wall)
         .zip(waits.iter().map(|&ns| ns as f64))
@@ -106,6 +115,14 @@ mod tests {
         assert_eq!(freed(&[0, 0, 500], &[0, 0, 100], 2.0), 0.0);
         // One works, one waits for a tenth of the piece.
         assert_eq!(freed(&[0, 10], &[0, 100], 2.0), 5.0);
+    }
+
+    #[test]
+    fn who_is_not_there_uses_no_processor() {
+        // One works: of eight processors another one could use one, and any number seven.
+        assert_eq!(unused(&[50, 30], 8.0, 1.0), 15.0);
+        assert_eq!(unused(&[50, 32], 8.0, f64::INFINITY), 28.0);
+        assert_eq!(unused(&[50, 0, 30], 2.0, 2.0), 0.0);
     }
 
     #[test]

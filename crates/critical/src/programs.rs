@@ -48,17 +48,45 @@ pub(crate) fn is_shell(process: &Process) -> bool {
     SHELLS.contains(&stem(process))
 }
 
-/// Whether a process is a tool for builds.
-pub(crate) fn is_build_tool(process: &Process) -> bool {
-    BUILD_TOOLS.contains(&stem(process))
+/// What a process is called as a tool for builds, if it is one: some are scripts of an interpreter.
+pub(crate) fn build_tool(process: &Process) -> Option<&str> {
+    let stem = |name| str::split(name, '.').next().unwrap_or_default();
+    let names = [process.name.as_str(), process.script.as_str()];
+    let mut known = names.into_iter().map(stem);
+    known.find(|name| BUILD_TOOLS.contains(name))
 }
 
 /// Whether a tool for builds may start several commands at a time: it was told to, or does so unless told otherwise.
-pub(crate) fn starts_several(tool: &Process) -> bool {
+pub(crate) fn starts_several(process: &Process) -> bool {
     const ALWAYS: [&str; 3] = ["ninja", "samu", "meson"];
-    let short = |arg: &str| arg.starts_with('-') && !arg.starts_with("--") && arg.contains('j');
-    let told = |arg: &String| short(arg) || arg.starts_with("--jobs");
-    ALWAYS.contains(&stem(tool)) || tool.args.iter().skip(1).any(told)
+    match jobs(&process.args) {
+        Some(jobs) => jobs != "1",
+        None => build_tool(process).is_some_and(|tool| ALWAYS.contains(&tool)),
+    }
+}
+
+/// The number of jobs that a tool for builds was told, as it was told; empty is as many as there are. `None` if it was told nothing.
+fn jobs(args: &[String]) -> Option<&str> {
+    /// Short options of these tools whose value follows, so that no letter of it is an option.
+    const WITH_VALUE: &str = "CfIloWE";
+    let mut args = args.iter().skip(1).map(String::as_str).peekable();
+    while let Some(arg) = args.next() {
+        let told = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
+            (Some(long), _) => long.strip_prefix("jobs").map(|n| n.trim_start_matches('=')),
+            (None, Some(short)) => {
+                let at = short.find(|c: char| c == 'j' || WITH_VALUE.contains(c));
+                at.and_then(|at| short.get(at..)?.strip_prefix('j'))
+            }
+            (None, None) => None,
+        };
+        let is_number = |n: &&str| n.starts_with(|c: char| c.is_ascii_digit());
+        match told {
+            Some("") => return Some(args.peek().copied().filter(is_number).unwrap_or_default()),
+            Some(jobs) => return Some(jobs),
+            None => {}
+        }
+    }
+    None
 }
 
 /// Whether a process only starts others.
@@ -89,16 +117,46 @@ mod tests {
         assert!(!is_launcher(&named("timeouts")) && !is_shell(&named("shred")));
     }
 
+    fn tool(args: &str) -> Process {
+        let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+        Process {
+            script: args.get(1).cloned().unwrap_or_default(),
+            args: args.clone(),
+            ..named(&args[0])
+        }
+    }
+
     #[test]
     fn a_build_starts_several_commands_if_it_is_told_to() {
-        let told = |args: &[&str]| {
-            starts_several(&Process {
-                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-                ..named(args[0])
-            })
-        };
-        assert!(told(&["make", "-sj4"]) && told(&["make", "--jobs=4"]) && told(&["ninja"]));
-        assert!(!told(&["make", "-s", "join", "--justify"]));
+        for args in [
+            "make -sj4",
+            "make -j",
+            "make -j all",
+            "make --jobs=4",
+            "make -C /home/jo -j 3",
+            "ninja",
+            "ninja -C out",
+        ] {
+            assert!(starts_several(&tool(args)), "{args}");
+        }
+        for args in [
+            "make -s join --justify",
+            "make -j1",
+            "make -j 1",
+            "make --jobs=1",
+            "make -C/home/jo -Ijpeg",
+            "make -fj4",
+            "ninja -j1",
+        ] {
+            assert!(!starts_several(&tool(args)), "{args}");
+        }
+    }
+
+    #[test]
+    fn tools_for_builds_may_be_scripts() {
+        assert_eq!(build_tool(&tool("python3 scons")), Some("scons"));
+        assert_eq!(build_tool(&tool("gmake all")), Some("gmake"));
+        assert_eq!(build_tool(&tool("python3 train.py")), None);
     }
 
     #[test]

@@ -21,6 +21,14 @@ pub(crate) fn cause(id: &'static str, text: impl Into<String>, fix: impl Into<St
     }
 }
 
+/// So many of something that there should be more than one of; how many processors there are is not always known.
+pub(crate) fn how_many(n: f64) -> String {
+    match n.is_finite() {
+        true => format!("{n:.0}"),
+        false => "several".into(),
+    }
+}
+
 /// What a thread did that was off the processors for this reason.
 pub(crate) fn in_what(reason: OffReason) -> &'static str {
     match reason {

@@ -15,6 +15,7 @@ mod nouns;
 mod path;
 mod programs;
 mod sched;
+mod scripts;
 mod sections;
 mod semaphores;
 mod stubs;

@@ -107,9 +107,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// What tells programs apart: the executable, and the name under which it runs.
+    /// What tells programs apart: the executable, and the name under which it runs. That may be a title, and `worker1` and `worker2` are
+    /// no two programs.
     pub fn program(&self) -> (&str, &str) {
-        (&self.exe, &self.name)
+        let number = |c: char| c.is_ascii_digit();
+        (&self.exe, self.name.trim_end_matches(number))
     }
 
     /// Its name, with what it was given to run.

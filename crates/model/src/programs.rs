@@ -28,14 +28,26 @@ const RUNS: [(&str, Runs); 11] = [
 
 /// How a program of this name runs others' code; `None` if it is not known to.
 pub fn runs(name: &str) -> Option<Runs> {
-    // What follows is a version or a variant: `python3.11`, `php-fpm8.2`, `luajit`; and `bunzip2` is none of them.
-    let is_variant = |rest: &str| {
-        !rest.starts_with(|c: char| c.is_alphabetic()) || ["js", "jit"].contains(&rest)
-    };
     let mut known = RUNS.iter();
-    known
-        .find(|(of, _)| name.strip_prefix(of).is_some_and(is_variant))
-        .map(|(_, runs)| *runs)
+    let of = |(of, _): &&(&str, Runs)| name.strip_prefix(of).is_some_and(is_variant);
+    known.find(of).map(|(_, runs)| *runs)
+}
+
+/// Whether a name goes on with a version or a variant: `python3.11`, `php-fpm8.2`, `luajit-2.1.0-beta3`. `bunzip2`, `node_exporter`,
+/// `node2vec` and `lua-language-server` are other programs.
+fn is_variant(rest: &str) -> bool {
+    const VARIANTS: [&str; 5] = ["js", "jit", "-fpm", "-cgi", ".smp"];
+    /// Python without its lock, and for debugging.
+    const BUILDS: [&str; 2] = ["t", "d"];
+    let mut variants = VARIANTS.iter();
+    let rest = variants
+        .find_map(|variant| rest.strip_prefix(variant))
+        .unwrap_or(rest);
+    let version = rest.strip_prefix('-').unwrap_or(rest);
+    let after = version.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let has_version = after.len() < version.len();
+    rest.is_empty()
+        || (has_version && (after.is_empty() || after.starts_with('-') || BUILDS.contains(&after)))
 }
 
 /// The last component of a path. A file that was deleted meanwhile is still called by its name.
@@ -44,13 +56,17 @@ pub(crate) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// How a process can start its own executable.
+const ITSELF: &str = "/proc/self/exe";
+
 /// What people call a process: the name that it was started by, as one file may be several programs (`redis-server` is a link to
 /// `redis-check-rdb`, `sh` one to `dash`). Not where it looks like a title that the process gave itself; and programs that run others'
 /// code, whose titles are up to those, are called by their file.
 pub(crate) fn name<'a>(exe: &'a str, args: &'a [String]) -> &'a str {
     let file = base_name(exe);
-    // A title of several words may begin with the name: `redis-server *:6379`.
+    // A title of several words may begin with the name: `redis-server *:6379`. Who starts itself once more has no name for that.
     let first = args.first().and_then(|arg| arg.split_whitespace().next());
+    let first = first.filter(|path| *path != ITSELF);
     let called = first.map_or("", base_name);
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
     let plain =
@@ -59,39 +75,6 @@ pub(crate) fn name<'a>(exe: &'a str, args: &'a [String]) -> &'a str {
         true => called,
         false => file,
     }
-}
-
-/// What a program that runs others' code was given to run, without its folder: a file, or a module or class. Empty if it is no such
-/// program, or was not told so.
-pub(crate) fn script<'a>(exe: &str, args: &'a [String]) -> &'a str {
-    /// What follows these is no script but something for the option before.
-    const TAKE_ONE: [&str; 9] = [
-        "-cp",
-        "-classpath",
-        "--class-path",
-        "-p",
-        "--module-path",
-        "-W",
-        "-X",
-        "-r",
-        "--require",
-    ];
-    /// What follows these is code.
-    const CODE: [&str; 3] = ["-c", "-e", "--eval"];
-    if runs(base_name(exe)).is_none() {
-        return "";
-    }
-    let mut args = args.iter().skip(1).map(String::as_str);
-    while let Some(arg) = args.next() {
-        match arg {
-            "-m" | "-jar" => return args.next().map_or("", base_name),
-            _ if CODE.contains(&arg) => return "",
-            _ if TAKE_ONE.contains(&arg) => _ = args.next(),
-            _ if arg.starts_with('-') => {}
-            _ => return base_name(arg),
-        }
-    }
-    ""
 }
 
 #[cfg(test)]
@@ -121,6 +104,7 @@ mod tests {
             ),
             ("/usr/bin/python3.11", "worker one", "python3.11"),
             ("/opt/app (deleted)", "", "app"),
+            ("/opt/runc", "/proc/self/exe", "runc"),
         ] {
             assert_eq!(called(exe, first, &mut Vec::new()), name, "{first}");
         }
@@ -132,40 +116,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_run_is_the_first_word_that_is_no_option() {
-        for (exe, args, ran) in [
-            (
-                "/usr/bin/node",
-                "node --no-warnings -r dotenv /srv/app/server.js 8080",
-                "server.js",
-            ),
-            (
-                "/usr/bin/python3.11",
-                "python3 -X dev -m http.server 80",
-                "http.server",
-            ),
-            ("/usr/bin/python3.11", "python3 -c spawn_main(5)", ""),
-            (
-                "/usr/lib/jvm/bin/java",
-                "java -Xmx1g -cp a.jar:b.jar org.Main x",
-                "org.Main",
-            ),
-            ("/usr/lib/jvm/bin/java", "java -jar /opt/app.jar", "app.jar"),
-            ("/usr/bin/node", "node", ""),
-            ("/usr/sbin/nginx", "nginx conf", ""),
-        ] {
-            let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
-            assert_eq!(script(exe, &args), ran, "{args:?}");
-        }
-    }
-
-    #[test]
     fn a_version_is_no_other_program() {
         assert_eq!(runs("python3.11"), Some(Runs::OneAtATime));
         assert_eq!(runs("beam.smp"), Some(Runs::Threads));
         assert_eq!(runs("nodejs"), Some(Runs::EventLoop));
         assert_eq!(runs("php-fpm8.2"), Some(Runs::OneAtATime));
-        assert_eq!(runs("bunzip2"), None);
-        assert_eq!(runs("app"), None);
+        assert_eq!(runs("python3.13t"), Some(Runs::OneAtATime));
+        assert_eq!(runs("luajit-2.1.0-beta3"), Some(Runs::OneAtATime));
+        for name in [
+            "bunzip2",
+            "node_exporter",
+            "node2vec",
+            "lua-language-server",
+            "app",
+        ] {
+            assert_eq!(runs(name), None, "{name}");
+        }
     }
 }

@@ -100,13 +100,14 @@ impl Descriptors {
         self.listening.contains(&pid)
     }
 
-    /// Looks a process up that has had no wait for a descriptor: a server that is busy all the time waits for none.
+    /// Looks whether a process has a socket that is listened at.
     pub fn look(&mut self, pid: u32, now_ns: u64) {
-        if self.namespaces.contains_key(&pid) {
+        if self.listening.contains(&pid) {
             return;
         }
-        if let Some(inode) = sockets_of(pid).next() {
-            self.socket(pid, inode, now_ns);
+        let mut sockets = sockets_of(pid);
+        if sockets.any(|inode| self.socket(pid, inode, now_ns).ends_with(LISTENS)) {
+            self.listening.insert(pid);
         }
     }
 

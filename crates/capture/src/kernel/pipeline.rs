@@ -18,13 +18,36 @@ use super::raw::{Call, Left, Raw, Regs, Sink, WakerRaw};
 use super::reason;
 use super::waiting::{Loops, Sample};
 use super::writes::Writes;
+use crate::clock::monotonic_ns;
 
 /// Places that are remembered of one thread. A thread that blocks at more is rare, and has the rest looked up
 /// again by the next copies of its stack.
 const PLACES_PER_THREAD: usize = 512;
 
-/// At the end, processes that have shown no descriptors are looked at for so long at most: there may be thousands.
-const LAST_LOOKS: Duration = Duration::from_millis(50);
+/// Processes' sockets are looked at for so long at most, now and at the end: there may be thousands.
+const LOOKS: Duration = Duration::from_millis(50);
+/// When that is first. Each pause is half as long again as the one before, up to the last one: so a process that ends before the recording
+/// does is looked at if it lives for half as long as the recording had lasted when it began.
+const FIRST_LOOK_NS: u64 = 250_000_000;
+const LAST_PAUSE_NS: u64 = 10_000_000_000;
+
+/// When processes' sockets are looked at.
+#[derive(Debug)]
+struct Due {
+    at_ns: u64,
+    pause_ns: u64,
+}
+
+impl Due {
+    fn is_now(&mut self, now_ns: u64) -> bool {
+        let due = now_ns >= self.at_ns;
+        if due {
+            self.at_ns = now_ns.saturating_add(self.pause_ns);
+            self.pause_ns = (self.pause_ns / 2 * 3).min(LAST_PAUSE_NS);
+        }
+        due
+    }
+}
 
 /// Everything that turns raw events into tables.
 #[derive(Debug)]
@@ -40,6 +63,7 @@ pub(crate) struct Pipeline {
     /// What each blocked thread waits for: a wake-up is judged by it.
     waits: Map<u32, (OffReason, i16)>,
     kernel_stacks: KernelStacks,
+    due: Due,
     /// The source knows what a thread waits in: without system calls there is no reason.
     knows_calls: bool,
 }
@@ -79,24 +103,39 @@ impl Pipeline {
             places: Map::default(),
             waits: Map::default(),
             kernel_stacks: KernelStacks::default(),
+            due: Due {
+                at_ns: monotonic_ns().saturating_add(FIRST_LOOK_NS),
+                pause_ns: FIRST_LOOK_NS,
+            },
         }
     }
 
     /// To be called often: looks at what nobody tells.
     pub fn look(&mut self) {
         self.goroutines.look(&mut self.images);
+        let now_ns = monotonic_ns();
+        if self.due.is_now(now_ns) {
+            self.look_at_sockets(now_ns);
+        }
+    }
+
+    /// A server that is busy all the time, or waits for events only, has no wait in which one of its sockets is seen.
+    fn look_at_sockets(&mut self, now_ns: u64) {
+        let descriptors = &mut self.descriptors;
+        let started = Instant::now();
+        self.images.each_running(|image| {
+            if started.elapsed() < LOOKS {
+                descriptors.look(image.pid, now_ns);
+            }
+        });
     }
 
     /// The recording ends.
     pub fn finish(mut self, end_ns: u64) -> Collected {
-        let descriptors = &mut self.descriptors;
-        let started = Instant::now();
-        self.images.each_running(|image| {
-            if started.elapsed() < LAST_LOOKS {
-                descriptors.look(image.pid, end_ns);
-            }
-            image.listens = descriptors.listens(image.pid);
-        });
+        self.look_at_sockets(end_ns);
+        let descriptors = &self.descriptors;
+        self.images
+            .each_running(|image| image.listens = descriptors.listens(image.pid));
         Collected {
             output: self.accounting.finish(end_ns),
             images: self.images.finish(),

@@ -271,7 +271,7 @@ fn events_of_who_may_be_idle(view: &View, process: ProcessId) -> Option<u64> {
 /// Wall time that goes if as many as can work always do. Threads that wake one another queue for one processor while another
 /// is idle, so that those on processors count.
 fn spare(view: &View) -> f64 {
-    unused(&view.sched.running, view.useful)
+    unused(&view.sched.running, view.useful, f64::INFINITY)
 }
 
 /// CPU time of a process, nanoseconds.

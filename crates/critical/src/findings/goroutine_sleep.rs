@@ -25,6 +25,12 @@ const SHORT: f64 = 0.5;
 const SLEEPERS: f64 = 1.5;
 /// Goroutines that began in the same function run this share of all samples: who only sleeps stands for something else (a call, a timer).
 const WORK: f64 = 0.3;
+/// What requests are served in: the standard library's goroutine of a connection, and that of gRPC.
+const SERVERS: [&str; 3] = [
+    "net/http.(*conn).",
+    "net/rpc.(*",
+    "google.golang.org/grpc.(*Server).",
+];
 /// Share of the run in which nothing can run from which on it is worth a word.
 const IDLE: f64 = 0.1;
 /// Whether what was slept for had happened by then is not seen. Two programs gained all that their processors allowed.
@@ -55,7 +61,7 @@ fn of_program(view: &View, program: &GoProgram, kinds: &Kinds) -> Option<Finding
     if n < LOOKS || (different as f64) < SHORT * n as f64 || at_a_time < SLEEPERS {
         return None;
     }
-    let (none, beside) = unused(view, program);
+    let (none, beside) = unused(view, program, at_a_time);
     if none < IDLE {
         return None;
     }
@@ -106,27 +112,28 @@ fn of_program(view: &View, program: &GoProgram, kinds: &Kinds) -> Option<Finding
     })
 }
 
-/// Share of the run that nothing runs, and processors that nothing runs on meanwhile otherwise. What threads do tells it exactly, but not
-/// of which process.
-fn unused(view: &View, program: &GoProgram) -> (f64, f64) {
+/// Share of the run that nothing runs, and processors that nothing runs on meanwhile otherwise, which so many sleepers could use. What
+/// threads do tells it exactly, but not of which process.
+fn unused(view: &View, program: &GoProgram, sleepers: f64) -> (f64, f64) {
     let mut workers = view.workers.iter();
     if workers.all(|&id| view.process(id) == program.process) {
         let working = &view.sched.working;
         return (
             none(working) / view.wall,
-            levels::unused(working, view.useful) / view.wall,
+            levels::unused(working, view.useful, sleepers) / view.wall,
         );
     }
     let looks: u64 = program.states.iter().map(|state| state.n).sum();
-    let share = |unused: fn(&GoState) -> f64| {
+    let share = |unused: &dyn Fn(&GoState) -> f64| {
         let sum: f64 = program.states.iter().map(|s| unused(s) * s.n as f64).sum();
         sum / looks.max(1) as f64
     };
     let beside = |state: &GoState| match busy(state) {
         0.0 => 0.0,
-        busy => (1.0 - busy / f64::from(state.procs.max(1))).max(0.0),
+        busy => levels::unused_at(busy, f64::from(state.procs), sleepers),
     };
-    (share(|state| f64::from(busy(state) == 0.0)), share(beside))
+    let none = |state: &GoState| f64::from(busy(state) == 0.0);
+    (share(&none), share(&beside))
 }
 
 /// Processors that have a goroutine, or could have one.
@@ -134,8 +141,9 @@ fn busy(state: &GoState) -> f64 {
     f64::from(state.running) + f64::from(state.in_calls) + f64::from(state.runnable)
 }
 
-/// What the goroutine began in.
+/// What the goroutine began in. Not a request's: who sleeps while it serves one stands for a call.
 fn start<'a>(view: &View<'a>, wait: &GoWait) -> Option<&'a SiteFrame> {
     let first = first(view.model.site(wait.site?)?);
-    first.filter(|frame| is_own(&frame.function))
+    let serves = |name: &str| SERVERS.iter().any(|of| name.starts_with(of));
+    first.filter(|frame| is_own(&frame.function) && !serves(&frame.function))
 }

@@ -295,7 +295,7 @@ impl Way {
             return Self {
                 expected: served::EXPECTED,
                 seen: Some(queue.evidence()),
-                fix: served::fix(process, view.cpus),
+                fix: served::fix(process, needed),
                 caveat: Some(served::CAVEAT),
             };
         }
@@ -319,7 +319,7 @@ impl Way {
             ),
             Some((process, Runs::EventLoop)) => (
                 "other threads or more processes",
-                event_loop::more(view, main, process),
+                event_loop::more(cx, main, process),
             ),
             _ => ("other threads or more processes", None),
         };

@@ -269,18 +269,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     };
     let sleeps = sleeping::finding(&cx).filter(|sleeps| !in_work(sleeps));
     findings.extend(sleeps);
-    // Who waits for a pool or a lock may sleep while it has it.
-    let asleep = goroutine_sleep::findings(&cx).into_iter();
-    let told = |id: ProcessId| {
-        findings
-            .iter()
-            .any(|f| is_worth(f) && process(f) == Some(id))
-    };
-    let asleep: Vec<Finding> = asleep
-        .filter(|(id, _)| !told(*id))
-        .map(|(_, f)| f)
-        .collect();
-    findings.extend(asleep);
+    add_sleepers(&cx, &mut findings);
     // The scheduler runs as well where goroutines wait for a lock.
     let hand_overs = hand_over::findings(&cx).into_iter();
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
@@ -304,8 +293,7 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
         .chain(go_processors::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
     found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));
-    let asleep = goroutine_sleep::findings(cx).into_iter();
-    found.extend(asleep.map(|(_, finding)| finding));
+    add_sleepers(cx, &mut found);
     let written = cx.written_through.all();
     found.extend(written.filter_map(|of| of.finding(cx)));
     // What the report dismisses explains nothing.
@@ -313,6 +301,21 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
         found.extend(one_thread::finding(cx).or_else(|| serial_jobs::finding(cx)));
     }
     found
+}
+
+/// Goroutines that sleep, of programs that nothing else is said of: who waits for a pool or a lock may sleep while it has it.
+fn add_sleepers(cx: &Context, findings: &mut Vec<Finding>) {
+    let told = |f: &Finding| match f.gain.mid >= cx.view.t.gain_mid {
+        true => subject::process(cx.view.model, &f.subject),
+        false => None,
+    };
+    let told: BTreeSet<ProcessId> = findings.iter().filter_map(told).collect();
+    let asleep = goroutine_sleep::findings(cx).into_iter();
+    findings.extend(
+        asleep
+            .filter(|(id, _)| !told.contains(id))
+            .map(|(_, finding)| finding),
+    );
 }
 
 /// Whether threads wait for a lock mostly because of what its holders wait for: then that is what is said.

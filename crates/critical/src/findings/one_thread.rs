@@ -66,21 +66,17 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }
-    // One who asks, and waits for the answer, leaves a server some time between two requests.
-    let is_full = process.listens && works >= ALWAYS * view.wall && is_alone_there(view, id);
+    let is_busy = works >= ALWAYS * view.wall;
     let more = match (queue, runs) {
         (Some(queue), _) => Some(servers(view, process, served::EXPECTED, queue.seen())),
-        (None, None | Some(Runs::OneAtATime)) if is_full => {
-            let seen = format!(
-                "others connect to {}, and it is hardly ever without a request",
-                process.name
-            );
-            Some(servers(view, process, NEVER_SEEN, seen))
+        (_, Some(Runs::OneAtATime)) => {
+            processes(view, id, process).or_else(|| full(cx, id, process).filter(|_| is_busy))
         }
-        (_, Some(Runs::OneAtATime)) => processes(view, id, process),
-        (_, Some(Runs::EventLoop)) => event_loop::more(view, id, process),
+        (_, Some(Runs::EventLoop)) => event_loop::more(cx, id, process),
         (_, Some(Runs::Threads)) => None,
-        (_, None) => threads(view, id, process),
+        (_, None) => full(cx, id, process)
+            .filter(|_| is_busy)
+            .or_else(|| threads(view, id, process)),
     }?;
     let most = works * (1.0 - 1.0 / view.cpus_left()).max(0.0);
     let saving = Saving {
@@ -162,6 +158,18 @@ fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More 
         fix: served::fix(process, view.cpus),
         caveat: served::CAVEAT,
     }
+}
+
+/// Others can connect to it, and it has no other threads to serve them. One who asks, and waits for the answer, leaves a server some
+/// time between two requests, and is seen to do so unless it is on another machine.
+fn full(cx: &Context, id: ThreadId, process: &Process) -> Option<More> {
+    let view = cx.view;
+    if !process.listens || !is_alone_there(view, id) {
+        return None;
+    }
+    let asked = cx.askers.ask(view, view.role(id));
+    let expected = asked.expected();
+    (expected > 0.0).then(|| servers(view, process, expected, asked.seen(process)))
 }
 
 /// Whether it is the only thread of its process.

@@ -10,49 +10,51 @@ use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::at_least;
-use crate::programs::{is_build_tool, is_shell, starts_several};
+use crate::programs::{build_tool, is_shell, starts_several};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
 /// Share of the run that they work, and that two threads do at most.
-const WORK: f64 = 0.8;
+const WORK: f64 = 0.7;
 const TOGETHER: f64 = 0.1;
 /// Part of their work that goes through the process that starts them one by one.
 const BELOW: f64 = 0.9;
-/// Steps that do at least this share of the work: fewer of them are a sequence that somebody has thought of.
-const STEPS: (usize, f64) = (4, 0.02);
+/// Steps that do at least this part of what the longest one does: fewer of them are a sequence that somebody has thought of.
+const STEPS: (usize, f64) = (4, 0.1);
 /// No step does more than this share of it.
 const LONGEST: f64 = 0.5;
 /// More processes above one another are numbers that were given twice.
 const GENERATIONS: usize = 64;
-/// Steps are pieces of one kind if so many of them spend most in the same program.
+/// Steps are pieces of one kind if those that spend most in the same program do so much of their work. A tool for builds may have steps
+/// of some kinds, of each kind so many.
 const ALIKE: f64 = 0.8;
+const OF_A_KIND: usize = 3;
 /// Part that is expected to be done at the same time: a tool for builds knows what depends on what, and of other steps of one kind
-/// nothing is known but that.
+/// nothing is known but that. Steps that are all different may be a chain even there.
 const OF_BUILDS: f64 = 0.75;
 const OF_OTHERS: f64 = 0.5;
 const METHOD: &str = "the steps on all CPUs, none faster than the longest (Amdahl)";
 
 /// A process that starts others, and those below it.
-struct Runner<'a> {
+struct Runner {
     id: ProcessId,
     /// Who started it, and so on.
     above: Vec<ProcessId>,
-    steps: Vec<Step<'a>>,
+    steps: Vec<Step>,
 }
 
 /// What one process does that the runner started, with all that it starts itself.
 #[derive(Default)]
-struct Step<'a> {
+struct Step {
     work: f64,
     /// By program.
-    programs: BTreeMap<&'a str, f64>,
+    programs: BTreeMap<String, f64>,
 }
 
-impl<'a> Step<'a> {
-    fn program(&self) -> Option<&'a str> {
+impl Step {
+    fn program(&self) -> Option<&str> {
         let most = self.programs.iter().max_by(|a, b| a.1.total_cmp(b.1));
-        most.map(|(name, _)| *name)
+        most.map(|(name, _)| name.as_str())
     }
 }
 
@@ -68,24 +70,26 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let runner = runner(view, &jobs, all)?;
     let process = view.process_at(runner.id)?;
     let longest = runner.steps.iter().map(|s| s.work).fold(0.0, f64::max);
-    let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * all);
+    let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * longest);
     let steps: Vec<&Step> = steps.collect();
     if steps.len() < STEPS.0 || longest > LONGEST * all || !view.roles.is_parent(runner.id) {
         return None;
     }
     let line = std::iter::once(&runner.id).chain(&runner.above);
     let tools = line.filter_map(|id| view.process_at(*id));
-    let tools: Vec<&Process> = tools.filter(|of| is_build_tool(of)).collect();
+    let tools: Vec<&Process> = tools.filter(|of| build_tool(of).is_some()).collect();
+    let is_build = build_tool(process).is_some();
     // What a tool that may start several starts one by one is a chain of things that need one another.
-    if is_build_tool(process) && tools.iter().any(|tool| starts_several(tool)) {
+    if is_build && tools.iter().any(|tool| starts_several(tool)) {
         return None;
     }
     let build = tools.first().copied();
-    let alike = alike(&steps);
-    let expected = match (build, alike) {
-        (Some(_), _) => OF_BUILDS,
-        (None, Some(_)) => OF_OTHERS,
-        (None, None) => return None,
+    let kinds = Kinds::of(&steps);
+    let alike = kinds.alike();
+    let expected = match build {
+        Some(_) if alike.is_some() || (is_build && kinds.are_several()) => OF_BUILDS,
+        None if alike.is_some() => OF_OTHERS,
+        _ => return None,
     };
     let most = (all - longest.max(all / view.cpus_left())).max(0.0);
     let saving = Saving {
@@ -136,12 +140,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
 
 fn fix(runner: &Process, build: Option<&Process>, cpus: f64) -> String {
     let jobs = format!("{cpus:.0}");
-    match build {
-        Some(tool) if is_build_tool(runner) => format!("{} -j{jobs}, with what depends on what in its rules", tool.name),
+    match build.and_then(build_tool) {
+        Some(tool) if build_tool(runner).is_some() => format!("{tool} -j{jobs}, with what depends on what in its rules"),
         Some(tool) => format!(
-            "a rule for each step instead of a loop in one, so that {} -j{jobs} starts several (with $(MAKE) in the rule they share its \
-             jobs)",
-            tool.name
+            "a rule for each step instead of a loop in one, so that {tool} -j{jobs} starts several (with $(MAKE) in the rule they share \
+             its jobs)"
         ),
         None if runner.name == "xargs" => format!("xargs -P {jobs}"),
         None if is_shell(runner) => format!("several at a time: xargs -P {jobs}, parallel -j {jobs}, or & and wait"),
@@ -162,7 +165,7 @@ fn jobs(view: &View) -> BTreeMap<ProcessId, f64> {
 }
 
 /// The one nearest to the work that nearly all of it is below of.
-fn runner<'a>(view: &View<'a>, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner<'a>> {
+fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner> {
     let mut by_pid: BTreeMap<u32, ProcessId> = BTreeMap::new();
     for (id, process) in (0..).map(ProcessId).zip(&view.model.processes) {
         // Of programs that one process ran one after the other the last one: those before only started it.
@@ -197,7 +200,10 @@ fn runner<'a>(view: &View<'a>, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Opt
         };
         let step = steps.entry(*step).or_default();
         step.work += work;
-        let name = view.process_at(*job).map_or("", |of| of.name.as_str());
+        let name = view
+            .process_at(*job)
+            .map(Process::title)
+            .unwrap_or_default();
         *step.programs.entry(name).or_default() += work;
     }
     Some(Runner {
@@ -207,12 +213,37 @@ fn runner<'a>(view: &View<'a>, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Opt
     })
 }
 
-/// The program that most steps spend most in.
-fn alike<'a>(steps: &[&Step<'a>]) -> Option<&'a str> {
-    let mut programs: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in steps.iter().filter_map(|step| step.program()) {
-        *programs.entry(name).or_default() += 1;
+/// Steps by the program that each spends most in: how many, and their work.
+struct Kinds<'a>(BTreeMap<&'a str, (usize, f64)>);
+
+impl<'a> Kinds<'a> {
+    fn of(steps: &[&'a Step]) -> Self {
+        let mut kinds: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+        for (step, name) in steps
+            .iter()
+            .filter_map(|step| Some((step, step.program()?)))
+        {
+            let (n, work) = kinds.entry(name).or_default();
+            *n += 1;
+            *work += step.work;
+        }
+        Self(kinds)
     }
-    let (name, n) = programs.into_iter().max_by_key(|(_, n)| *n)?;
-    (n as f64 >= ALIKE * steps.len() as f64).then_some(name)
+
+    fn work(&self) -> f64 {
+        self.0.values().map(|(_, work)| work).sum()
+    }
+
+    /// The program of nearly all.
+    fn alike(&self) -> Option<&'a str> {
+        let mut kinds = self.0.iter();
+        let enough = kinds.find(|(_, (_, work))| *work >= ALIKE * self.work());
+        enough.map(|(name, _)| *name)
+    }
+
+    /// Whether nearly all of them are one of several of a kind.
+    fn are_several(&self) -> bool {
+        let several = self.0.values().filter(|(n, _)| *n >= OF_A_KIND);
+        several.map(|(_, work)| work).sum::<f64>() >= ALIKE * self.work()
+    }
 }

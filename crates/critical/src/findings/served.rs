@@ -7,23 +7,39 @@ use convoy_model::words::plural;
 use convoy_model::{GroupId, OffReason, Process, ProcessId, ThreadId};
 
 use super::Context;
-use crate::text::evidence;
+use crate::text::{evidence, how_many};
 use crate::view::View;
 
 /// Threads that wait for its answers for a time to speak of, and the share of the run that is one.
 const ASKERS: (usize, f64) = (2, 0.05);
 /// Requests that wait on average beside the one that is served, from which on there are enough for a second server.
 const WAITING: f64 = 0.5;
+/// So often, of the times that it is waited for, does a server wait itself that is asked in turns. With one connection it was 0.6 of
+/// them, with eight none.
+const IN_TURNS: f64 = 0.3;
+/// Of so many answers, this share at most.
+const AHEAD: (f64, f64) = (20.0, 0.1);
 /// Part of the work that is expected to be divided among servers: with two instead of one, three servers on two processors
 /// were 1.6 to 2 times as fast, of the 1.9 to 2 that their processors allowed.
 pub(super) const EXPECTED: f64 = 0.8;
+/// The same of one that others can connect to, if these were not recorded.
+const UNSEEN: f64 = 0.5;
 pub(super) const WHY: &str = "it serves one request after the other, and others wait meanwhile";
 pub(super) const CAVEAT: &str =
     "whether requests can be served beside one another is not known: they may need the same data";
 
-/// How long threads waited for a group of another program, each of them, in nanoseconds.
+/// Waits of a thread for a group of another program, and of the group for the thread.
 #[derive(Default)]
-pub(crate) struct Askers(BTreeMap<GroupId, BTreeMap<ThreadId, f64>>);
+struct Turns {
+    /// How long the thread waited, nanoseconds.
+    ns: f64,
+    n: u64,
+    awaited: u64,
+}
+
+/// Threads that waited for a group of another program, or the group for them.
+#[derive(Default)]
+pub(crate) struct Askers(BTreeMap<GroupId, BTreeMap<ThreadId, Turns>>);
 
 impl Askers {
     pub(super) fn of(view: &View) -> Self {
@@ -31,15 +47,72 @@ impl Askers {
         let mut this = Self::default();
         for (wake, off, waker, _) in view.sched.ended_by_threads() {
             let both = process(view.process(off.thread)).zip(process(view.process(waker)));
-            // Who started a process and waits for its end asks for nothing.
-            if both.is_some_and(|(asks, serves)| asks.runs_other_code(serves))
-                && off.reason != OffReason::Child
-            {
-                let group = this.0.entry(view.role(waker)).or_default();
-                *group.entry(off.thread).or_default() += wake.wait_ns as f64;
+            // Who started a process and waits for its end asks for nothing; nor does a pipeline's next or previous stage.
+            let asks = !matches!(off.reason, OffReason::Child | OffReason::Pipe);
+            if asks && both.is_some_and(|(asks, serves)| asks.runs_other_code(serves)) {
+                let turns = this.between(view.role(waker), off.thread);
+                turns.ns += wake.wait_ns as f64;
+                turns.n += wake.n;
+                this.between(view.role(off.thread), waker).awaited += wake.n;
             }
         }
         this
+    }
+
+    fn between(&mut self, group: GroupId, thread: ThreadId) -> &mut Turns {
+        self.0.entry(group).or_default().entry(thread).or_default()
+    }
+
+    /// Those that wait for a group for a time to speak of.
+    fn for_long(&self, view: &View, group: GroupId) -> Vec<&Turns> {
+        let threads = self.0.get(&group).into_iter().flat_map(BTreeMap::values);
+        let long = threads.filter(|turns| turns.ns >= ASKERS.1 * view.wall);
+        long.collect()
+    }
+
+    /// How a group is asked, as far as is seen.
+    pub(super) fn ask(&self, view: &View, group: GroupId) -> Asked {
+        let asks = self.for_long(view, group);
+        let sum = |of: fn(&Turns) -> u64| asks.iter().map(|turns| of(turns)).sum::<u64>() as f64;
+        let (answers, awaited) = (sum(|turns| turns.n), sum(|turns| turns.awaited));
+        match awaited / answers {
+            _ if asks.is_empty() => Asked::Unseen,
+            share if share >= IN_TURNS => Asked::InTurns,
+            share if share <= AHEAD.1 && answers >= AHEAD.0 => Asked::Ahead,
+            _ => Asked::Unseen,
+        }
+    }
+}
+
+/// How a server is asked that is busy all the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// By nobody who was recorded, or nothing can be said.
+    Unseen,
+    /// It and those who ask wait for each other in turns: nothing is asked before the last answer is there, and nothing else is to be done.
+    InTurns,
+    /// It hardly ever waits for who waits for it: when it has answered, the next request is there.
+    Ahead,
+}
+
+impl Asked {
+    /// Part of its work that is expected to be divided, if all that is known is that others can connect to it.
+    pub(super) fn expected(self) -> f64 {
+        match self {
+            Self::Unseen => UNSEEN,
+            Self::InTurns => 0.0,
+            Self::Ahead => EXPECTED,
+        }
+    }
+
+    pub(super) fn seen(self, process: &Process) -> String {
+        let name = &process.name;
+        match self {
+            Self::Ahead => {
+                format!("when {name} has answered who asks it, the next request is there")
+            }
+            _ => format!("others can connect to {name}, and it hardly ever waits for a request"),
+        }
     }
 }
 
@@ -56,8 +129,8 @@ impl Queue {
     pub(super) fn of(cx: &Context, group: GroupId, works: f64) -> Option<Self> {
         let view = cx.view;
         let waits = cx.askers.0.get(&group)?;
-        let threads = waits.values().filter(|ns| **ns >= ASKERS.1 * view.wall);
-        let (threads, length) = (threads.count(), waits.values().sum::<f64>() / view.wall);
+        let threads = cx.askers.for_long(view, group).len();
+        let length = waits.values().map(|turns| turns.ns).sum::<f64>() / view.wall;
         let several = threads >= ASKERS.0 && length - works / view.wall >= WAITING;
         (several && view.members(group).len() == 1).then_some(Self { threads, length })
     }
@@ -75,11 +148,12 @@ impl Queue {
     }
 }
 
-/// What to do about it, with so many processors.
-pub(super) fn fix(process: &Process, cpus: f64) -> String {
+/// What to do about it, with so many of them.
+pub(super) fn fix(process: &Process, n: f64) -> String {
     format!(
-        "{cpus:.0} processes or threads of {} that serve requests (worker_processes of nginx, --workers of gunicorn, several instances with \
+        "{} processes or threads of {} that serve requests (worker_processes of nginx, --workers of gunicorn, several instances with \
          a part of the data each), or less work for a request",
+        how_many(n),
         process.name
     )
 }

@@ -166,12 +166,17 @@ fn one_process_of_an_interpreter_that_does_all_tasks_could_be_several() {
     assert_eq!(one_worker_process("app", OffReason::Futex), [""; 0]);
 }
 
-/// A program with an event loop that is always busy, in this function, and accepts connections or does not.
-fn event_loop(function: &str, listens: bool) -> Option<f64> {
+/// A program with an event loop that is always busy: in the program's code, which calls `called` and was called by `caller`. It accepts
+/// connections or does not.
+fn event_loop(called: &str, caller: &str, listens: bool) -> Option<f64> {
     let mut p = ProfileBuilder::new("node");
     p.cpus(2).raw().listens = listens;
-    let (own, call) = (p.frame("handle", "app.js", 10), p.frame(function, "", 0));
-    let stack = p.stack(&[call, own]);
+    let (leaf, own) = (p.frame(called, "", 0), p.generated("JS:*handle app.js:10"));
+    let entry = p.frame(caller, "", 0);
+    let stack = match called {
+        "" => p.stack(&[own, entry]),
+        _ => p.stack(&[leaf, own, entry]),
+    };
     let mut s = Schedule::new();
     for _ in 0..100 {
         s.runs(0, stack, ms(10));
@@ -183,12 +188,29 @@ fn event_loop(function: &str, listens: bool) -> Option<f64> {
     })
 }
 
+const LOOP: &str = "uv_run";
+
 #[test]
 fn an_event_loop_that_computes_keeps_all_events_waiting() {
     let expected = |mid: Option<f64>, of: f64| assert!((mid.unwrap() - of).abs() < 0.02, "{mid:?}");
     // A call that has a variant which does not block: three quarters of half the run. Else half of it, if others ask.
-    let call = "node::crypto::PBKDF2Traits::DeriveBits(node::Environment*)";
-    expected(event_loop(call, false), 1.6);
-    expected(event_loop("render", true), 4.0 / 3.0);
-    assert_eq!(event_loop("render", false), None, "a script");
+    let call = "node::crypto::DeriveBitsJob<node::crypto::PBKDF2Traits>::DoThreadPoolWork()";
+    expected(event_loop(call, LOOP, false), 1.6);
+    let gzip = "void node::CompressionStream<node::ZlibContext>::Write<false>(v8::FunctionCallbackInfo<v8::Value> const&)";
+    expected(event_loop(gzip, LOOP, false), 1.6);
+    expected(event_loop("", LOOP, true), 4.0 / 3.0);
+    assert_eq!(event_loop("", LOOP, false), None, "a script");
+}
+
+#[test]
+fn what_an_event_loop_runs_because_a_call_has_ended_blocks_nothing() {
+    let after = "node::CompressionStream<node::ZlibContext>::AfterThreadPoolWork(int)";
+    assert_eq!(event_loop("", after, false), None);
+    assert_eq!(
+        event_loop("node::crypto::Hash::HashUpdate()", LOOP, false),
+        None,
+        "it has no variant"
+    );
+    let tls = "node::crypto::TLSWrap::ClearOut()";
+    assert_eq!(event_loop("", tls, false), None);
 }

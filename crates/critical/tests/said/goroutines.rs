@@ -47,9 +47,18 @@ const POOL: Users = Users {
 
 /// A program that hardly ever has a goroutine to run, for a second.
 fn program(of: impl FnOnce(&mut ProfileBuilder) -> GoProgram, busy_ms: u64) -> Model {
+    program_in("main.request", of, busy_ms)
+}
+
+/// The same of one whose goroutines begin in this function.
+fn program_in(
+    function: &str,
+    of: impl FnOnce(&mut ProfileBuilder) -> GoProgram,
+    busy_ms: u64,
+) -> Model {
     let mut p = ProfileBuilder::new("app");
     p.cpus(2).raw().without_agent = true;
-    let work = go_stack(&mut p, &["main.request", "runtime.goexit"]);
+    let work = go_stack(&mut p, &[function, "runtime.goexit"]);
     let idle = go_stack(&mut p, &["runtime.stopm", "runtime.mstart"]);
     let thread = p.thread("app").cpu(1).id();
     let program = of(&mut p);
@@ -329,6 +338,11 @@ fn goroutines_queue_for_one_processor_while_a_cpu_is_idle() {
 
 /// Goroutines seen asleep by all looks together, in so many sleeps, while a thread is at work for so many milliseconds of a second.
 fn asleep(n: u64, waits: u64, busy_ms: u64, function: &str) -> Option<f64> {
+    asleep_beside("main.request", n, waits, busy_ms, function)
+}
+
+/// The same beside work that begins in this function.
+fn asleep_beside(works: &str, n: u64, waits: u64, busy_ms: u64, function: &str) -> Option<f64> {
     let of = |p: &mut ProfileBuilder| {
         let stack = [
             "runtime.gopark",
@@ -350,7 +364,7 @@ fn asleep(n: u64, waits: u64, busy_ms: u64, function: &str) -> Option<f64> {
             ..GoProgram::default()
         }
     };
-    let a = analysis(&program(of, busy_ms));
+    let a = analysis(&program_in(works, of, busy_ms));
     let found = a.findings.iter().find(|f| f.id == "sleep-polling");
     found.map(|f| f.gain.mid)
 }
@@ -368,5 +382,11 @@ fn goroutines_that_sleep_between_two_looks_leave_the_processors_idle() {
         asleep(400, 380, 800, "main.upstream"),
         None,
         "it stands for a call"
+    );
+    let serve = "net/http.(*conn).serve";
+    assert_eq!(
+        asleep_beside(serve, 400, 380, 800, serve),
+        None,
+        "so does it while a request is served"
     );
 }

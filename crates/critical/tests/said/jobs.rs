@@ -74,6 +74,20 @@ fn of_a_script_only_steps_of_one_kind_are() {
 }
 
 #[test]
+fn many_small_steps_are_steps_as_well() {
+    assert!(steps("make", &[("cc1", 10); 80], false).is_some());
+}
+
+#[test]
+fn a_build_has_steps_of_some_kinds_and_what_is_all_different_may_be_a_chain() {
+    let kinds = ["cc1", "cc1plus"].map(|program| [(program, 100); 4]);
+    assert!(steps("make", kinds.as_flattened(), false).is_some());
+    assert!(steps("dash", kinds.as_flattened(), false).is_none());
+    let chain = ["fetch", "clean", "join", "train", "test", "plot"].map(|program| (program, 100));
+    assert!(steps("make", &chain, false).is_none());
+}
+
+#[test]
 fn what_runs_together_or_is_one_long_step_is_none() {
     assert!(steps("make", &[("xz", 100); 8], true).is_none());
     assert!(steps("make", &[("xz", 100); 3], false).is_none(), "too few");

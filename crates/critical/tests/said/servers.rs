@@ -9,6 +9,17 @@ use crate::kit::{analysis, ids, model, only};
 
 /// A server that works all the time, each answer taking 10 ms, for so many clients that wait for their turn and run for this long.
 fn server(client: &str, clients: usize, client_ms: u64, other_work: bool) -> Model {
+    asked_through(OffReason::Socket, client, clients, client_ms, other_work)
+}
+
+/// The same of clients that wait in this.
+fn asked_through(
+    reason: OffReason,
+    client: &str,
+    clients: usize,
+    client_ms: u64,
+    other_work: bool,
+) -> Model {
     let mut p = ProfileBuilder::new("httpd");
     p.cpus(2);
     let serve = p.site("compress", "httpd.c", 10);
@@ -23,7 +34,7 @@ fn server(client: &str, clients: usize, client_ms: u64, other_work: bool) -> Mod
         s.process(0).runs(0, serve, ms(10));
         s.process(1);
         for (n, &id) in threads.iter().enumerate() {
-            let wait = Wait::new(OffReason::Socket, recv).woken_from(0, 0, serve);
+            let wait = Wait::new(reason, recv).woken_from(0, 0, serve);
             let runs = match at % clients == n {
                 true => client_ms,
                 false => 0,
@@ -60,6 +71,45 @@ fn requests_that_queue_for_one_thread_need_a_second_one() {
 #[test]
 fn what_one_client_asks_for_is_asked_for_when_the_answer_is_there() {
     assert_eq!(ids(&analysis(&server("load", 1, 0, false))), [""; 0]);
+}
+
+#[test]
+fn stages_of_a_pipeline_ask_for_nothing() {
+    let pipeline = asked_through(OffReason::Pipe, "tar", 2, 0, false);
+    assert_eq!(ids(&analysis(&pipeline)), [""; 0]);
+}
+
+#[test]
+fn who_listens_and_is_always_busy_may_be_so_with_one_request_after_the_other() {
+    let told = |seen: bool, in_turns: u64| {
+        let mut p = ProfileBuilder::new("httpd");
+        p.cpus(2).raw().listens = true;
+        let serve = p.site("compress", "httpd.c", 10);
+        p.process("load");
+        let poll = p.site("poll", "load.c", 20);
+        let mut s = Schedule::new();
+        for at in 0..100 {
+            let ask = ms(u64::from(at < in_turns)) / 10;
+            let request = Wait::new(OffReason::Poll, serve).woken_from(1, 0, poll);
+            s.process(0).runs(0, serve, ms(10)).waits(0, request, ask);
+            let answer = Wait::new(OffReason::Poll, poll).woken_from(0, 0, serve);
+            s.process(1).waits(0, answer, ms(10)).runs(0, poll, ask);
+            if !seen {
+                s = Schedule::new();
+            }
+        }
+        if !seen {
+            s.process(0).runs(0, serve, ms(1000));
+        }
+        let found = analysis(&model(p, s)).findings;
+        found.first().map_or(1.0, |f| f.gain.mid)
+    };
+    let near = |mid: f64, of: f64| assert!((mid - of).abs() < 0.03, "{mid}");
+    near(told(true, 100), 1.0);
+    // Half of half the run where nothing is known, four fifths where the next request is there.
+    near(told(true, 20), 4.0 / 3.0);
+    near(told(false, 0), 4.0 / 3.0);
+    near(told(true, 5), 1.0 / 0.6);
 }
 
 #[test]

@@ -19,8 +19,7 @@ mod waits;
 use convoy_profile::{ObjectKind, Profile};
 
 use crate::kinds::kind_of;
-use crate::programs;
-use crate::{Model, Object, Process, ProcessId, Thread, Use};
+use crate::{programs, scripts, Model, Object, Process, ProcessId, Thread, Use};
 use objects::Objects;
 use sched::{Mention, Mentions, ProcessNames};
 use sites::Sites;
@@ -93,7 +92,7 @@ impl Model {
             name: programs::name(&process.exe, &process.args).to_owned(),
             exe: process.exe.clone(),
             args: process.args.clone(),
-            script: programs::script(&process.exe, &process.args).to_owned(),
+            script: scripts::script(&process.exe, &process.args).to_owned(),
             wall_ns: process.end_ns.saturating_sub(process.start_ns),
             without_agent: process.without_agent,
             listens: process.listens,

@@ -1,60 +1,93 @@
 //! A program with an event loop whose thread computes all the time: all other events wait meanwhile.
 
 use convoy_model::words::percent;
-use convoy_model::{Process, Site, ThreadId};
+use convoy_model::{Process, Site, SiteFrame, ThreadId};
 
-use super::{More, EXPECTED, NEVER_SEEN};
-use crate::view::View;
+use super::{More, EXPECTED};
+use crate::findings::served::Asked;
+use crate::findings::Context;
+use crate::text::how_many;
 
 /// Samples of the thread from which on shares of them mean something.
 const SAMPLES: u64 = 50;
 /// Part of its work that must be divisible for all that is known.
 const WORTH: f64 = 0.2;
-/// Libraries that compute for it, and how Node's own part calls them: each such call has a variant that does it in a pool of threads.
-const LIBRARIES: [&str; 4] = [
-    "libcrypto.so",
-    "libz.so",
-    "libbrotlienc.so",
-    "libbrotlidec.so",
+/// Functions of Node that do on the calling thread what a variant of the call does in its pool (`DoThreadPoolWork`, and what it may be
+/// inlined into). There is no such variant of hashes, and none is called for what a connection encrypts.
+const BLOCKING: [[&str; 2]; 3] = [
+    ["", "::DoThreadPoolWork("],
+    ["CryptoJob<", "::Run("],
+    ["CompressionStream<", "::Write<false>("],
 ];
-const CALLS: [&str; 2] = ["node::crypto::", "::CompressionStream<"];
+/// How the parts of V8 begin that programs' code calls and is called by.
+const BUILTIN: &str = "Builtins_";
+const CAVEAT: &str = "whether there are several tasks at a time is not known";
 
 /// `None` where all that is known of what it runs is that it is the program's own code, and for nobody who asks.
-pub(in crate::findings) fn more(view: &View, id: ThreadId, process: &Process) -> Option<More> {
-    let (mut all, mut computes) = (0, 0);
+pub(in crate::findings) fn more(cx: &Context, id: ThreadId, process: &Process) -> Option<More> {
+    let view = cx.view;
+    let (mut all, mut blocking) = (0, 0);
     for (slice, site) in view.model.samples().filter(|(slice, _)| slice.thread == id) {
         all += slice.n;
-        computes += slice.n * u64::from(site.is_some_and(has_a_variant));
+        blocking += slice.n * u64::from(site.is_some_and(is_blocking));
     }
-    let share = computes as f64 / all.max(1) as f64;
+    let share = match all >= SAMPLES {
+        true => blocking as f64 / all as f64,
+        false => 0.0,
+    };
+    let asked = cx.askers.ask(view, view.role(id));
     let own = match process.listens {
-        true => NEVER_SEEN,
+        true if asked == Asked::InTurns => return None,
+        true => asked.expected(),
         false => 0.0,
     };
     let expected = share * EXPECTED + (1.0 - share) * own;
-    if all < SAMPLES || expected < WORTH {
+    if expected < WORTH {
         return None;
     }
-    let seen = format!(
-        "{} of it is in calls of libraries for which {} has threads of its own",
-        percent(share),
-        process.name
+    let processes = format!(
+        "{} processes that share the requests (cluster)",
+        how_many(view.cpus)
     );
+    // Said of both only where each alone would be.
+    let (seen, fix) = match share * EXPECTED >= WORTH {
+        true => (
+            format!(
+                "{} of it is in calls that have variants which run in threads of {}",
+                percent(share),
+                process.name
+            ),
+            format!(
+                "variants of the calls that do not block (crypto.pbkdf2 instead of pbkdf2Sync, zlib.gzip instead of gzipSync); or {}",
+                match own > 0.0 {
+                    true => processes,
+                    false => "worker_threads".into(),
+                }
+            ),
+        ),
+        false => (
+            asked.seen(process),
+            format!("{processes}; or worker_threads for what computes"),
+        ),
+    };
     Some(More {
         expected,
         seen,
         why: "one thread handles all events, and all others wait while it computes",
-        fix: format!(
-            "what computes in other threads: variants of the calls that do not block (crypto.pbkdf2 instead of pbkdf2Sync, zlib.gzip instead of \
-             gzipSync), worker_threads; or {:.0} processes that share the requests (cluster)",
-            view.cpus
-        ),
-        caveat: "whether there are several tasks at a time is not known",
+        fix,
+        caveat: CAVEAT,
     })
 }
 
-fn has_a_variant(site: &Site) -> bool {
-    let of = |name: &str, parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    let mut frames = site.frames.iter();
-    frames.any(|frame| of(&frame.module, &LIBRARIES) || of(&frame.function, &CALLS))
+/// Whether the program's innermost code is in a call that does its work before it returns, and need not.
+fn is_blocking(site: &Site) -> bool {
+    let of_runtime =
+        |frame: &&SiteFrame| !frame.module.is_empty() && !frame.function.starts_with(BUILTIN);
+    let does = |name: &str| {
+        BLOCKING
+            .iter()
+            .any(|parts| parts.iter().all(|part| name.contains(part)))
+    };
+    let mut called = site.frames.iter().take_while(of_runtime);
+    called.any(|frame| does(&frame.function))
 }
