@@ -35,6 +35,21 @@ const BUILD_TOOLS: [&str; 8] = [
     "make", "gmake", "ninja", "samu", "scons", "bmake", "rake", "meson",
 ];
 
+/// Programs with one thread, unless they are told otherwise, what does the same with several, and how that is told to reverse it, which
+/// needs one.
+const WITH_THREADS: [(&str, &str, &[&str]); 6] = [
+    ("gzip", "pigz instead of gzip", &["-d", "--decompress"]),
+    (
+        "bzip2",
+        "lbzip2 or pbzip2 instead of bzip2",
+        &["-d", "--decompress"],
+    ),
+    ("xz", "xz -T0", &["-d", "--decompress"]),
+    ("zstd", "zstd -T0", &["-d", "--decompress"]),
+    ("lzip", "plzip instead of lzip", &["-d", "--decompress"]),
+    ("sort", "sort --parallel", &["-m", "--merge"]),
+];
+
 /// Run-time libraries of OpenMP: GCC's, LLVM's, Intel's.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];
 
@@ -87,6 +102,14 @@ fn jobs(args: &[String]) -> Option<&str> {
         }
     }
     None
+}
+
+/// What does with several threads what a process does with one.
+pub(crate) fn with_threads(process: &Process) -> Option<&'static str> {
+    let mut known = WITH_THREADS.iter();
+    let (_, instead, not) = known.find(|(name, ..)| *name == process.name)?;
+    let mut args = process.args.iter().skip(1);
+    (!args.any(|arg| not.contains(&arg.as_str()))).then_some(instead)
 }
 
 /// Whether a process only starts others.
@@ -150,6 +173,14 @@ mod tests {
         ] {
             assert!(!starts_several(&tool(args)), "{args}");
         }
+    }
+
+    #[test]
+    fn what_compresses_with_one_thread_has_another_that_does_it_with_several() {
+        let instead = |args: &str| with_threads(&tool(args));
+        assert_eq!(instead("gzip -6 -c"), Some("pigz instead of gzip"));
+        assert_eq!(instead("gzip -d -c"), None);
+        assert_eq!(instead("cat x"), None);
     }
 
     #[test]

@@ -24,12 +24,15 @@ enum Is {
     Ends(&'static str, &'static str),
     /// Two pieces of it, in this order: C++ and Rust, mangled or demangled.
     Has(&'static str, &'static str),
+    /// The beginning of a function of MPI's, by either of its names.
+    Mpi(&'static str),
 }
-use Is::{Ends, Has, Name, Start};
+use Is::{Ends, Has, Mpi, Name, Start};
 
 const OMP: &str = "OpenMP threads spin for a while before they sleep (OMP_WAIT_POLICY)";
 const OMPI: &str = "Open MPI polls its transports until a message has come (mpi_yield_when_idle)";
 const MPICH: &str = "MPICH polls its transports until a message has come";
+const MPI: &str = "MPI polls until the other ranks have come";
 const UCX: &str = "UCX polls the network";
 const PSM: &str = "the fabric's library polls the network";
 const SPIN: &str = "waits for a spin lock";
@@ -150,11 +153,34 @@ const KNOWN: [(Is, SpinKind, &str); 82] = [
     (Start("MPIDI_Cray_progress"), SpinKind::KnownFunction, MPICH),
 ];
 
-/// The same of functions that also call those that work. OpenBLAS: driver/others/blas_server.c.
-const KNOWN_ALONE: [(Is, SpinKind, &str); 3] = [
+/// The same of functions that also call those that work. OpenBLAS: driver/others/blas_server.c. MPI: what waits for other ranks, whose
+/// insides have no names in stripped libraries; but it also calls operations of the program's own.
+#[rustfmt::skip]
+const KNOWN_ALONE: [(Is, SpinKind, &str); 24] = [
     (Name("blas_thread_server"), SpinKind::KnownFunction, BLAS),
     (Name("exec_blas"), SpinKind::KnownFunction, BLAS),
     (Name("exec_blas_async_wait"), SpinKind::KnownFunction, BLAS),
+    (Mpi("Allgather"), SpinKind::KnownFunction, MPI),
+    (Mpi("Allreduce"), SpinKind::KnownFunction, MPI),
+    (Mpi("Alltoall"), SpinKind::KnownFunction, MPI),
+    (Mpi("Barrier"), SpinKind::KnownFunction, MPI),
+    (Mpi("Bcast"), SpinKind::KnownFunction, MPI),
+    (Mpi("Exscan"), SpinKind::KnownFunction, MPI),
+    (Mpi("Finalize"), SpinKind::KnownFunction, MPI),
+    (Mpi("Gather"), SpinKind::KnownFunction, MPI),
+    (Mpi("Iprobe"), SpinKind::KnownFunction, MPI),
+    (Mpi("Mprobe"), SpinKind::KnownFunction, MPI),
+    (Mpi("Mrecv"), SpinKind::KnownFunction, MPI),
+    (Mpi("Neighbor_"), SpinKind::KnownFunction, MPI),
+    (Mpi("Probe"), SpinKind::KnownFunction, MPI),
+    (Mpi("Recv"), SpinKind::KnownFunction, MPI),
+    (Mpi("Reduce"), SpinKind::KnownFunction, MPI),
+    (Mpi("Scan"), SpinKind::KnownFunction, MPI),
+    (Mpi("Scatter"), SpinKind::KnownFunction, MPI),
+    (Mpi("Sendrecv"), SpinKind::KnownFunction, MPI),
+    (Mpi("Ssend"), SpinKind::KnownFunction, MPI),
+    (Mpi("Test"), SpinKind::KnownFunction, MPI),
+    (Mpi("Wait"), SpinKind::KnownFunction, MPI),
 ];
 
 /// Functions of runtimes that poll, by name (mangled or not): evidence for loops that span calls. A function
@@ -164,6 +190,10 @@ pub fn known(function: &str) -> Option<KnownPoller> {
     let is = |pattern: &Is| match *pattern {
         Name(n) => name == n,
         Start(s) => name.starts_with(s),
+        Mpi(s) => {
+            let own = name.strip_prefix('P').unwrap_or(name).strip_prefix("MPI_");
+            own.is_some_and(|own| own.starts_with(s))
+        }
         Ends(s, e) => name.starts_with(s) && name.ends_with(e),
         Has(a, b) => name
             .find(a)
@@ -179,7 +209,13 @@ pub fn known(function: &str) -> Option<KnownPoller> {
 }
 
 /// Beginnings of the names of functions that polling functions call once there is something to do.
-const WORK: [&str; 20] = [
+const WORK: [&str; 25] = [
+    "MPI_Reduce_local",
+    "PMPI_Reduce_local",
+    // Tasks of OpenMP, in its barriers.
+    "gomp_barrier_handle_tasks",
+    "__kmp_execute_tasks",
+    "__kmp_invoke_",
     "memcpy",
     "__memcpy",
     "memmove",

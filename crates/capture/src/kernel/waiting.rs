@@ -9,8 +9,9 @@ use super::images::Image;
 use super::raw::{Call, Outcome};
 use super::reason;
 
-/// Frames of a stack in which a runtime's polling function is looked for: deeper ones call what works.
-const FRAMES: usize = 8;
+/// Frames of a stack in which a runtime's polling function is looked for: deeper ones call what works. Libraries of MPI poll some ten
+/// calls below what the program has called.
+const FRAMES: usize = 16;
 
 /// Stacks that are judged in one second of the recording. A verdict takes some 50 us: more would keep the
 /// listening thread from listening. A thread that waits comes by again.
@@ -152,14 +153,22 @@ impl Loops {
             return judged.at;
         }
         let pcs: Vec<u64> = image.unwinder.pcs(sample.stack).take(FRAMES).collect();
-        let is_due = pcs.first().is_some_and(|&pc| image.code.is_due(pc));
-        if !is_due || !self.budget.take(sample.ts) {
-            return None;
-        }
+        let named = by_name(image, &pcs);
+        let found = match named {
+            // The name says it all, and costs little.
+            Some(named) if named.kind != SpinKind::Lock => Some((named, Tells::Waits)),
+            named => {
+                let is_due = pcs.first().is_some_and(|&pc| image.code.is_due(pc));
+                if !is_due || !self.budget.take(sample.ts) {
+                    return None;
+                }
+                judge(image, &pcs, named, sample.in_kernel)
+            }
+        };
         let in_file = pcs
             .first()
             .is_some_and(|&pc| image.code.function(&mut image.unwinder, pc).is_some());
-        let at = judge(image, &pcs, sample.in_kernel).map(|(found, tells)| Spot {
+        let at = found.map(|(found, tells)| Spot {
             ix: self.place(found),
             tells,
         });
@@ -198,47 +207,55 @@ fn waits(tells: Tells, sample: &Sample) -> Option<bool> {
     }
 }
 
-fn judge(image: &mut Image, pcs: &[u64], in_kernel: bool) -> Option<(Found, Tells)> {
+/// What its code says; of a function that takes locks as well only that: it takes free ones, too.
+fn judge(
+    image: &mut Image,
+    pcs: &[u64],
+    lock: Option<Found>,
+    in_kernel: bool,
+) -> Option<(Found, Tells)> {
     let by_code = by_code(image, pcs);
-    let Some(named) = by_name(image, pcs) else {
-        return by_code;
-    };
-    // A function that takes locks also takes free ones: only its code says whether it waits where it was found.
-    let tells = match (named.kind, by_code) {
-        (SpinKind::Lock, Some((_, tells))) => tells,
-        (SpinKind::Lock, None) if !in_kernel => return None,
-        _ => Tells::Waits,
-    };
-    Some((named, tells))
+    match (lock, by_code) {
+        (None, by_code) => by_code,
+        (Some(lock), Some((_, tells))) => Some((lock, tells)),
+        (Some(lock), None) => in_kernel.then_some((lock, Tells::Waits)),
+    }
 }
 
-/// A function on the stack is known to poll, and does nothing that is more than that.
+/// A function on the stack is known to poll, and does nothing that is more than that. If what has called it is known to wait in this way
+/// as well, it is that which people have heard of: `MPI_Allreduce`, and not what it polls its transport with.
 fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
     // Functions that only give way, or ask the time, are nobody's work.
     let mut innermost = true;
+    let mut polls: Option<Found> = None;
     for &pc in pcs {
         let Some(function) = image.code.function(&mut image.unwinder, pc) else {
             continue;
         };
         match &function.role {
-            Role::Works => return None,
-            Role::Polls(poller) if poller.alone && !innermost => {}
+            Role::Works if polls.is_none() => return None,
             Role::Polls(poller) => {
-                return Some(Found {
-                    image: image.number,
-                    pc,
-                    lo: function.lo,
-                    hi: function.hi,
-                    kind: poller.kind,
-                    evidence: format!("{}: {}", function.name, poller.why),
-                    samples: 0,
-                })
+                let counts = match polls {
+                    Some(_) => poller.alone,
+                    None => innermost || !poller.alone,
+                };
+                if counts {
+                    polls = Some(Found {
+                        image: image.number,
+                        pc,
+                        lo: function.lo,
+                        hi: function.hi,
+                        kind: poller.kind,
+                        evidence: format!("{}: {}", function.name, poller.why),
+                        samples: 0,
+                    });
+                }
             }
-            Role::Plain => {}
+            Role::Works | Role::Plain => {}
         }
         innermost &= function.helps;
     }
-    None
+    polls
 }
 
 /// The innermost code, or what called a function that only helps to wait, is a loop that waits.

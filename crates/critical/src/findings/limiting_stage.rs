@@ -7,11 +7,12 @@ use convoy_model::words::{percent, plural};
 use convoy_model::{is_lock_kind, runs, GroupId, OffCpu, OffReason, Runs, ThreadId};
 use convoy_profile::ObjectKind;
 
-use super::one_thread::event_loop;
+use super::one_thread::{self, event_loop};
 use super::served::{self, Queue};
 use super::Context;
 use crate::gain::Saving;
 use crate::programs::is_openmp;
+use crate::programs::with_threads;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -290,7 +291,22 @@ impl Way {
     fn of(cx: &Context, slow: &Stage, name: &str, needed: f64) -> Self {
         let view = cx.view;
         let process = view.process_of(slow.group);
+        let runs = process.and_then(|process| runs(&process.name));
         let queue = Queue::of(cx, slow.group, slow.work);
+        let main = main(view, slow.group);
+        if let Some((Runs::EventLoop, (process, main))) = runs.zip(process.zip(main)) {
+            if let Some(more) = event_loop::more(cx, main, process, queue) {
+                return Self {
+                    expected: more.expected.max(EXPECTED.1),
+                    seen: Some(match queue {
+                        Some(queue) => queue.evidence(),
+                        None => evidence("divisible_ratio", more.expected, more.seen),
+                    }),
+                    fix: more.fix,
+                    caveat: Some(more.caveat),
+                };
+            }
+        }
         if let Some((queue, process)) = queue.zip(process) {
             return Self {
                 expected: served::EXPECTED,
@@ -299,7 +315,7 @@ impl Way {
                 caveat: Some(served::CAVEAT),
             };
         }
-        let Some(main) = main(view, slow.group) else {
+        if main.is_none() {
             return Self {
                 expected: EXPECTED.0,
                 seen: None,
@@ -309,35 +325,27 @@ impl Way {
                 ),
                 caveat: None,
             };
-        };
-        // Of a main thread there is one in each process.
-        let runs = process.and_then(|process| Some((process, runs(&process.name)?)));
-        let (others, more) = match runs {
-            Some((_, Runs::OneAtATime)) => (
-                "more processes (its threads would take turns on the interpreter's lock)",
-                None,
-            ),
-            Some((process, Runs::EventLoop)) => (
-                "other threads or more processes",
-                event_loop::more(cx, main, process),
-            ),
-            _ => ("other threads or more processes", None),
-        };
-        match more {
-            Some(more) => Self {
-                expected: more.expected.max(EXPECTED.1),
-                seen: Some(evidence("divisible_ratio", more.expected, more.seen)),
-                fix: more.fix,
-                caveat: Some(more.caveat),
-            },
-            None => Self {
-                expected: EXPECTED.1,
+        }
+        if let Some(instead) = process.and_then(with_threads) {
+            return Self {
+                expected: one_thread::EXPECTED,
                 seen: None,
-                fix: format!("part of what {name} does for {others}, or less work in it"),
-                caveat: Some(
-                    "it is the main thread: whether its work can move to others is not known",
-                ),
-            },
+                fix: instead.into(),
+                caveat: None,
+            };
+        }
+        // Of a main thread there is one in each process.
+        let others = match runs {
+            Some(Runs::OneAtATime) => {
+                "more processes (its threads would take turns on the interpreter's lock)"
+            }
+            _ => "other threads or more processes",
+        };
+        Self {
+            expected: EXPECTED.1,
+            seen: None,
+            fix: format!("part of what {name} does for {others}, or less work in it"),
+            caveat: Some("it is the main thread: whether its work can move to others is not known"),
         }
     }
 }

@@ -13,6 +13,7 @@ use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
 use crate::hottest::hottest;
+use crate::programs::with_threads;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -26,7 +27,7 @@ const ALONE: f64 = 0.95;
 const HANDED_TASKS: f64 = 0.85;
 /// Part of the work that is expected to be divided among all processors, if it can be at all. Nine programs with a setting for it
 /// (compressors, encoders, sort) were 1.5 to 1.95 times as fast with two threads on two of them.
-const EXPECTED: f64 = 0.75;
+pub(super) const EXPECTED: f64 = 0.75;
 /// The same of a program that was never seen to have a second thread: that it can have some does not say that it can have them for this.
 const NEVER_SEEN: f64 = 0.5;
 /// Times that others wake the one for a task, and that it wakes others when it has done one (or taken one from a full queue): so many
@@ -68,11 +69,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     }
     let is_busy = works >= ALWAYS * view.wall;
     let more = match (queue, runs) {
+        (queue, Some(Runs::EventLoop)) => event_loop::more(cx, id, process, queue),
         (Some(queue), _) => Some(servers(view, process, served::EXPECTED, queue.seen())),
         (_, Some(Runs::OneAtATime)) => {
             processes(view, id, process).or_else(|| full(cx, id, process).filter(|_| is_busy))
         }
-        (_, Some(Runs::EventLoop)) => event_loop::more(cx, id, process),
         (_, Some(Runs::Threads)) => None,
         (_, None) => full(cx, id, process)
             .filter(|_| is_busy)
@@ -122,7 +123,9 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
 /// It is given tasks, or is the only thread of a program that calls for what makes them.
 fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
     let alone = is_alone_there(view, id);
+    let instead = with_threads(process).filter(|_| alone);
     let (expected, seen) = match alone {
+        true if instead.is_some() => (EXPECTED, format!("{} has one thread", process.name)),
         true if process.makes_threads => (
             NEVER_SEEN,
             format!(
@@ -144,7 +147,10 @@ fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
         expected,
         seen,
         why: "one thread cannot use more than one CPU",
-        fix: format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
+        fix: match instead {
+            Some(instead) => instead.into(),
+            None => format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
+        },
         caveat: "whether its work can be divided is not known",
     })
 }
@@ -164,12 +170,17 @@ fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More 
 /// time between two requests, and is seen to do so unless it is on another machine.
 fn full(cx: &Context, id: ThreadId, process: &Process) -> Option<More> {
     let view = cx.view;
-    if !process.listens || !is_alone_there(view, id) {
-        return None;
-    }
-    let asked = cx.askers.ask(view, view.role(id));
-    let expected = asked.expected();
-    (expected > 0.0).then(|| servers(view, process, expected, asked.seen(process)))
+    let serves = process.listens && is_alone_there(view, id);
+    let in_turns = cx.askers.take_turns(view, view.role(id));
+    (serves && !in_turns).then(|| servers(view, process, NEVER_SEEN, seen_to_listen(process)))
+}
+
+/// What says that there may be requests that nobody sees.
+fn seen_to_listen(process: &Process) -> String {
+    format!(
+        "others can connect to {}, and it hardly ever waits for a request",
+        process.name
+    )
 }
 
 /// Whether it is the only thread of its process.

@@ -280,20 +280,21 @@ impl Phase<'_> {
         let queue = Queue::of(cx, group, cm);
         let serves = self.is_between_messages();
         // Whoever asks alone, and waits for the answer, has nothing more to ask meanwhile, as far as can be seen.
-        let asked_by_one = serves && cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
+        let one = || cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
+        let asked_by_one = serves && (one() || cx.askers.take_turns(view, group));
         // What else its wait is for, several at a time may do meanwhile: only the processors limit that.
         let perhaps = match serves {
             true => perhaps.max(unused),
             false => perhaps,
         };
         let saving = Saving {
-            expected: most
-                * match (asked_by_one, collector, queue) {
-                    (true, ..) => 0.0,
-                    (_, true, _) => COLLECTOR_EXPECTED,
-                    (.., Some(_)) => served::EXPECTED,
-                    _ => EXPECTED,
-                },
+            expected: match (asked_by_one, collector, queue) {
+                (true, ..) => 0.0,
+                (_, true, _) => COLLECTOR_EXPECTED * most,
+                // Those who ask are ahead of it as it is.
+                (.., Some(_)) => served::EXPECTED * split,
+                _ => EXPECTED * most,
+            },
             most: most.max(perhaps),
             sure: 0.0,
             ..Saving::default()

@@ -22,8 +22,6 @@ const AHEAD: (f64, f64) = (20.0, 0.1);
 /// Part of the work that is expected to be divided among servers: with two instead of one, three servers on two processors
 /// were 1.6 to 2 times as fast, of the 1.9 to 2 that their processors allowed.
 pub(super) const EXPECTED: f64 = 0.8;
-/// The same of one that others can connect to, if these were not recorded.
-const UNSEEN: f64 = 0.5;
 pub(super) const WHY: &str = "it serves one request after the other, and others wait meanwhile";
 pub(super) const CAVEAT: &str =
     "whether requests can be served beside one another is not known: they may need the same data";
@@ -71,7 +69,7 @@ impl Askers {
     }
 
     /// How a group is asked, as far as is seen.
-    pub(super) fn ask(&self, view: &View, group: GroupId) -> Asked {
+    fn asked(&self, view: &View, group: GroupId) -> Asked {
         let asks = self.for_long(view, group);
         let sum = |of: fn(&Turns) -> u64| asks.iter().map(|turns| of(turns)).sum::<u64>() as f64;
         let (answers, awaited) = (sum(|turns| turns.n), sum(|turns| turns.awaited));
@@ -82,46 +80,32 @@ impl Askers {
             _ => Asked::Unseen,
         }
     }
+
+    /// Whether a group and those who ask it wait for each other in turns: nothing is asked before the last answer is there, which keeps a
+    /// server busy that has nothing else to do.
+    pub(super) fn take_turns(&self, view: &View, group: GroupId) -> bool {
+        self.asked(view, group) == Asked::InTurns
+    }
 }
 
-/// How a server is asked that is busy all the time.
+/// How a server is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+enum Asked {
     /// By nobody who was recorded, or nothing can be said.
     Unseen,
-    /// It and those who ask wait for each other in turns: nothing is asked before the last answer is there, and nothing else is to be done.
+    /// It waits for who asks it about as often as these wait for it.
     InTurns,
     /// It hardly ever waits for who waits for it: when it has answered, the next request is there.
     Ahead,
-}
-
-impl Asked {
-    /// Part of its work that is expected to be divided, if all that is known is that others can connect to it.
-    pub(super) fn expected(self) -> f64 {
-        match self {
-            Self::Unseen => UNSEEN,
-            Self::InTurns => 0.0,
-            Self::Ahead => EXPECTED,
-        }
-    }
-
-    pub(super) fn seen(self, process: &Process) -> String {
-        let name = &process.name;
-        match self {
-            Self::Ahead => {
-                format!("when {name} has answered who asks it, the next request is there")
-            }
-            _ => format!("others can connect to {name}, and it hardly ever waits for a request"),
-        }
-    }
 }
 
 /// Requests that wait for a thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queue {
     threads: usize,
-    /// On average, the one that is served included.
+    /// Threads that wait on average, one for the request that is served; each may have asked for several things.
     length: f64,
+    several: bool,
 }
 
 impl Queue {
@@ -132,7 +116,15 @@ impl Queue {
         let threads = cx.askers.for_long(view, group).len();
         let length = waits.values().map(|turns| turns.ns).sum::<f64>() / view.wall;
         let several = threads >= ASKERS.0 && length - works / view.wall >= WAITING;
-        (several && view.members(group).len() == 1).then_some(Self { threads, length })
+        // Who starts a program and polls for what it writes waits in the same way, but cannot connect to it.
+        let serves = view.process_of(group).is_some_and(|of| of.listens);
+        let ahead = || serves && cx.askers.asked(view, group) == Asked::Ahead;
+        let waits = (several || ahead()) && view.members(group).len() == 1;
+        waits.then_some(Self {
+            threads,
+            length,
+            several,
+        })
     }
 
     pub(super) fn evidence(&self) -> Evidence {
@@ -140,11 +132,15 @@ impl Queue {
     }
 
     pub(super) fn seen(&self) -> String {
-        format!(
-            "{} of other programs ask it, and {:.1} wait for its answer at a time",
-            plural(self.threads, "thread"),
-            self.length
-        )
+        match (self.several, self.threads) {
+            (true, n) => format!(
+                "{} of other programs ask it, and {:.1} wait for its answer at a time",
+                plural(n, "thread"),
+                self.length
+            ),
+            (false, 1) => "a thread of another program asks it, and the next request is there when it has answered".into(),
+            (false, n) => format!("{n} threads of other programs ask it, and the next request is there when it has answered"),
+        }
     }
 }
 

@@ -38,7 +38,7 @@ fn one_thread_is_not_judged() {
 
 /// The same while other programs have so many CPUs.
 fn beside(threads: usize, cpus: u32, makes_threads: bool, others: f64) -> Vec<Finding> {
-    let mut model = busy_program("xz", threads, cpus, makes_threads);
+    let mut model = busy_program("encode", threads, cpus, makes_threads);
     model.meta.others_ns = (others * 1e9) as u64;
     analysis(&model).findings
 }
@@ -82,8 +82,16 @@ fn what_other_programs_have_is_not_to_be_had() {
 }
 
 #[test]
+fn what_is_known_to_be_done_with_threads_elsewhere_is_expected_to_be() {
+    let a = analysis(&busy_program("gzip", 1, 2, false));
+    let f = only(&a);
+    assert!((f.gain.mid - 1.6).abs() < 0.01, "{:?}", f.gain);
+    assert!(f.causes[0].fix.contains("pigz"), "{:?}", f.causes);
+}
+
+#[test]
 fn one_thread_of_a_program_that_can_have_more_is_too_few() {
-    let a = analysis(&busy_program("xz", 1, 2, true));
+    let a = analysis(&busy_program("encode", 1, 2, true));
     let f = only(&a);
     assert_eq!((f.id, &f.subject), ("too-few-threads", &Subject::Run));
     assert!(f.causes[0].fix.contains("work()"), "{:?}", f.causes);
@@ -93,7 +101,7 @@ fn one_thread_of_a_program_that_can_have_more_is_too_few() {
     assert_eq!(f.gain.low, 1.0);
     // In an interpreter one thread at a time runs, in a virtual machine the program has as many as it has made, and one CPU is no
     // more than one thread can use.
-    for (name, cpus) in [("python3.11", 2), ("java", 2), ("xz", 1)] {
+    for (name, cpus) in [("python3.11", 2), ("java", 2), ("encode", 1)] {
         assert_eq!(ids(&analysis(&busy_program(name, 1, cpus, true))), [""; 0]);
     }
 }

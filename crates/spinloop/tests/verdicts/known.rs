@@ -16,6 +16,8 @@ fn pollers_are_known_by_name() {
         ("MPIDI_CH3I_Progress", SpinKind::KnownFunction),
         ("ucp_worker_progress", SpinKind::KnownFunction),
         ("uct_mm_iface_progress", SpinKind::KnownFunction),
+        ("PMPI_Allreduce", SpinKind::KnownFunction),
+        ("MPI_Waitall", SpinKind::KnownFunction),
         ("pthread_spin_lock@@GLIBC_2.34", SpinKind::Lock),
         ("_ZN13ObjectMonitor7TrySpinEP10JavaThread", SpinKind::Pause),
         (
@@ -50,6 +52,7 @@ fn functions_that_work_are_not_known() {
         "do_spinning_cube",
         "put_delayed",
         "MPI_Send",
+        "MPI_Comm_rank",
         "MPIR_Allreduce",
         "pthread_mutex_lock",
         "uct_mm_ep_am_short",
@@ -71,10 +74,15 @@ fn parts_of_a_name_count_in_their_order() {
     assert_eq!(known("uct_mm_progress_enable"), None);
 }
 
-/// OpenBLAS's threads compute in what the functions call in which they poll.
+/// OpenBLAS's threads compute in what the functions call in which they poll, and MPI calls operations of the program.
 #[test]
 fn some_wait_only_while_they_call_nothing() {
-    for name in ["blas_thread_server", "exec_blas", "exec_blas_async_wait"] {
+    for name in [
+        "blas_thread_server",
+        "exec_blas",
+        "exec_blas_async_wait",
+        "PMPI_Reduce",
+    ] {
         assert!(known(name).is_some_and(|of| of.alone), "{name}");
     }
     assert_eq!(known("exec_blas_async"), None);
@@ -87,6 +95,8 @@ fn what_has_come_is_work() {
         "memcpy",
         "__memmove_avx_unaligned_erms",
         "opal_convertor_pack",
+        "gomp_barrier_handle_tasks",
+        "PMPI_Reduce_local",
     ] {
         assert!(works(name), "{name}");
     }

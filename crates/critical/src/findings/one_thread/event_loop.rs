@@ -3,8 +3,8 @@
 use convoy_model::words::percent;
 use convoy_model::{Process, Site, SiteFrame, ThreadId};
 
-use super::{More, EXPECTED};
-use crate::findings::served::Asked;
+use super::{seen_to_listen, More, EXPECTED, NEVER_SEEN};
+use crate::findings::served::{self, Queue};
 use crate::findings::Context;
 use crate::text::how_many;
 
@@ -24,7 +24,12 @@ const BUILTIN: &str = "Builtins_";
 const CAVEAT: &str = "whether there are several tasks at a time is not known";
 
 /// `None` where all that is known of what it runs is that it is the program's own code, and for nobody who asks.
-pub(in crate::findings) fn more(cx: &Context, id: ThreadId, process: &Process) -> Option<More> {
+pub(in crate::findings) fn more(
+    cx: &Context,
+    id: ThreadId,
+    process: &Process,
+    queue: Option<Queue>,
+) -> Option<More> {
     let view = cx.view;
     let (mut all, mut blocking) = (0, 0);
     for (slice, site) in view.model.samples().filter(|(slice, _)| slice.thread == id) {
@@ -35,11 +40,11 @@ pub(in crate::findings) fn more(cx: &Context, id: ThreadId, process: &Process) -
         true => blocking as f64 / all as f64,
         false => 0.0,
     };
-    let asked = cx.askers.ask(view, view.role(id));
-    let own = match process.listens {
-        true if asked == Asked::InTurns => return None,
-        true => asked.expected(),
-        false => 0.0,
+    let own = match queue {
+        Some(_) => served::EXPECTED,
+        None if !process.listens => 0.0,
+        None if cx.askers.take_turns(view, view.role(id)) => return None,
+        None => NEVER_SEEN,
     };
     let expected = share * EXPECTED + (1.0 - share) * own;
     if expected < WORTH {
@@ -66,7 +71,7 @@ pub(in crate::findings) fn more(cx: &Context, id: ThreadId, process: &Process) -
             ),
         ),
         false => (
-            asked.seen(process),
+            queue.map_or_else(|| seen_to_listen(process), |queue| queue.seen()),
             format!("{processes}; or worker_threads for what computes"),
         ),
     };
