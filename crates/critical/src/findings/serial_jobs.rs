@@ -62,13 +62,16 @@ impl Step {
 /// `None` where several work at a time, or nothing says that they could.
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
-    let jobs = jobs(view);
-    let all: f64 = jobs.values().sum();
+    let work = work(view);
+    let jobs = || work.iter().filter(|(id, _)| is_job(view, **id));
+    let all: f64 = jobs().map(|(_, work)| work).sum();
     let in_turn = at_least(&view.sched.working, 2.0) <= TOGETHER * view.wall;
     if all < WORK * view.wall || !in_turn || view.cpus < 2.0 || !view.cpus.is_finite() {
         return None;
     }
-    let runner = runner(view, &jobs, all)?;
+    let runner = runner(view, &work, all)?;
+    // What starts the programs of a step is part of it: the driver of a compiler.
+    let all: f64 = runner.steps.iter().map(|step| step.work).sum();
     let process = view.process_at(runner.id)?;
     let longest = runner.steps.iter().map(|s| s.work).fold(0.0, f64::max);
     let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * longest);
@@ -118,7 +121,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
                 share,
                 format!(
                     "it waits for the end of each{of_one}; {} processes worked in all",
-                    jobs.len()
+                    jobs().count()
                 ),
             ),
             evidence(
@@ -153,20 +156,22 @@ fn fix(runner: &Process, build: Option<&Process>, cpus: f64) -> String {
     }
 }
 
-/// Work of processes that do not only start others, nanoseconds.
-fn jobs(view: &View) -> BTreeMap<ProcessId, f64> {
-    let mut jobs: BTreeMap<ProcessId, f64> = BTreeMap::new();
+/// Work of processes, nanoseconds.
+fn work(view: &View) -> BTreeMap<ProcessId, f64> {
+    let mut work: BTreeMap<ProcessId, f64> = BTreeMap::new();
     for (&id, th) in &view.threads {
-        let process = view.process(id);
-        if !view.roles.is_parent(process) {
-            *jobs.entry(process).or_default() += th.working_ns() as f64;
-        }
+        *work.entry(view.process(id)).or_default() += th.working_ns() as f64;
     }
-    jobs
+    work
+}
+
+/// Whether it is a process that does not only start others.
+fn is_job(view: &View, id: ProcessId) -> bool {
+    !view.roles.is_parent(id)
 }
 
 /// The one nearest to the work that nearly all of it is below of.
-fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner> {
+fn runner(view: &View, work: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runner> {
     let mut by_pid: BTreeMap<u32, ProcessId> = BTreeMap::new();
     for (id, process) in (0..).map(ProcessId).zip(&view.model.processes) {
         // Of programs that one process ran one after the other the last one: those before only started it.
@@ -180,11 +185,9 @@ fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
         let up = std::iter::successors(above(id), |id| above(*id));
         up.take(GENERATIONS).collect()
     };
-    let lines: BTreeMap<ProcessId, Vec<ProcessId>> =
-        jobs.keys().map(|&id| (id, line(id))).collect();
     let mut below: BTreeMap<ProcessId, f64> = BTreeMap::new();
-    for (id, work) in jobs {
-        let distinct: BTreeSet<ProcessId> = lines[id].iter().copied().collect();
+    for (&id, work) in work.iter().filter(|(id, _)| is_job(view, **id)) {
+        let distinct: BTreeSet<ProcessId> = line(id).into_iter().collect();
         for of in distinct {
             *below.entry(of).or_default() += work;
         }
@@ -192,20 +195,19 @@ fn runner(view: &View, jobs: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
     let enough = below.iter().filter(|(_, work)| **work >= BELOW * all);
     let (&id, _) = enough.max_by_key(|(id, _)| line(**id).len())?;
     let mut steps: BTreeMap<ProcessId, Step> = BTreeMap::new();
-    for (job, work) in jobs {
-        let path = std::iter::once(job).chain(&lines[job]);
-        let path: Vec<ProcessId> = path.copied().collect();
+    for (&of, work) in work {
+        let above = line(of);
+        let path: Vec<ProcessId> = std::iter::once(of).chain(above).collect();
         let at = path.iter().skip(1).position(|of| *of == id);
         let Some(step) = at.and_then(|at| path.get(at)) else {
             continue;
         };
         let step = steps.entry(*step).or_default();
         step.work += work;
-        let name = view
-            .process_at(*job)
-            .map(Process::title)
-            .unwrap_or_default();
-        *step.programs.entry(name).or_default() += work;
+        if is_job(view, of) {
+            let name = view.process_at(of).map(Process::title).unwrap_or_default();
+            *step.programs.entry(name).or_default() += work;
+        }
     }
     Some(Runner {
         id,
