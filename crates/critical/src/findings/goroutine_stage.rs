@@ -8,7 +8,7 @@ use convoy_model::words::{count, percent};
 use convoy_model::{GroupId, ProcessId};
 
 use super::goroutine_lock::{may_be_idle, woken_for, WokenFor};
-use super::goroutines::{is_own, Kinds, Started};
+use super::goroutines::{first, is_own, Kinds, Started};
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::all;
@@ -18,6 +18,10 @@ use crate::view::View;
 
 /// Share of the run that it works; more where threads wait for the network, which it may do as well.
 const ALWAYS: (f64, f64) = (0.85, 0.9);
+/// ... or this one, if looks at the goroutines have not seen it wait in so many of them: then it waits for a processor at most, and those
+/// that hand it something are to blame for that.
+const READY: (f64, f64) = (0.6, 0.9);
+const ONE_AT_MOST: f64 = 1.2;
 /// Share of the processors' time that other programs have from which on goroutines take turns for want of processors: several
 /// look like one.
 const OTHER_PROGRAMS: f64 = 0.15;
@@ -44,13 +48,40 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     found
 }
 
-/// Whether these are one goroutine that is at work all the time.
-fn is_one(started: &Started, view: &View, process: ProcessId) -> bool {
+/// For how long the only goroutine that began so was at work or ready to be, if that is all the time.
+fn at_work(started: &Started, view: &View, process: ProcessId, kinds: &Kinds) -> Option<f64> {
     let always = match may_be_idle(view, process) {
         true => ALWAYS.1,
         false => ALWAYS.0,
     };
-    all(&started.by_working) >= always * view.wall && started.is_one(view)
+    let works = all(&started.by_working).min(view.wall);
+    if works >= always * view.wall {
+        return started.is_one(view).then_some(works);
+    }
+    let ready = ready(started, view, process).filter(|share| *share >= READY.1)?;
+    // Threads that change hands all the time leave no time for samples.
+    let told: f64 = kinds.values().map(|kind| all(&kind.by_working)).sum();
+    let worked: f64 = view
+        .of_process(process)
+        .map(|th| th.working_ns() as f64)
+        .sum();
+    let works = works * (worked / told.max(1.0)).max(1.0);
+    // Two that never wait would work twice as long as passes.
+    let is_one = (READY.0..ONE_AT_MOST).contains(&(works / view.wall));
+    is_one.then(|| works.max(ready * view.wall).min(view.wall))
+}
+
+/// The share of looks at which none that began so was seen to wait.
+fn ready(started: &Started, view: &View, process: ProcessId) -> Option<f64> {
+    let program = view.go_programs().find(|of| of.process == process)?;
+    let began = &started.first?.function;
+    let waits = program.waits.iter().filter(|wait| {
+        let site = wait.site.and_then(|id| view.model.site(id));
+        let first = site.and_then(first);
+        first.is_some_and(|first| first.function == *began)
+    });
+    let waits: u64 = waits.map(|wait| wait.n).sum();
+    Some(1.0 - waits as f64 / program.looks as f64)
 }
 
 fn finding(
@@ -59,18 +90,19 @@ fn finding(
     process: ProcessId,
     kinds: &Kinds,
 ) -> Option<(Vec<GroupId>, Finding)> {
-    let first = started.first?;
+    let began = started.first?;
     let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0u64, u64::saturating_add);
     let runs = sum(&mut kinds.values().map(|started| started.samples));
     let others = kinds
         .iter()
-        .filter(|(name, _)| is_own(name) && **name != first.function);
+        .filter(|(name, _)| is_own(name) && **name != began.function);
     let others: Vec<u64> = others.map(|(_, started)| started.samples).collect();
     let of_runs = |n: u64| n as f64 / runs.max(1) as f64;
     let of_others = of_runs(sum(&mut others.iter().copied()));
-    if started.samples < SAMPLES || of_others < OTHERS || !is_one(started, view, process) {
+    if started.samples < SAMPLES || of_others < OTHERS {
         return None;
     }
+    let at_work = at_work(started, view, process, kinds)?;
     let handed = handed_over(view, process);
     if handed < WOKEN || started.are_many(view, process) {
         return None;
@@ -80,7 +112,6 @@ fn finding(
     // Of the others nobody knows how many share their work: one, at most.
     let next = others.iter().map(|n| running * of_runs(*n));
     let next = next.fold(view.cpu_floor(), f64::max);
-    let at_work = all(&started.by_working).min(view.wall);
     let bound = (at_work - next).max(0.0);
     let expected = match started.is_first() {
         true => EXPECTED.1,

@@ -1,7 +1,7 @@
 //! Go: one goroutine that all others wait for, whatever threads it runs on.
 
 use convoy_model::finding::Finding;
-use convoy_model::Model;
+use convoy_model::{GoProgram, GoWait, Model, SiteId};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -111,6 +111,38 @@ fn those_that_are_made_all_the_time_are_no_stage() {
 fn one_that_is_idle_at_times_limits_nobody() {
     let idle_ms = 2;
     assert_eq!(Server { idle_ms, ..SERVER }.stage(), None);
+}
+
+/// The same if looks have seen so many of a hundred times that it waits.
+fn seen_to_wait(n: u64) -> Option<Finding> {
+    let server = Server {
+        idle_ms: 2,
+        ..SERVER
+    };
+    let mut p = server.model();
+    let stage = p.sites.iter().position(|site| {
+        let mut frames = site.frames.iter();
+        frames.any(|frame| frame.function == "main.encode")
+    });
+    let sched = p.sched.as_mut().expect("scheduled");
+    sched.goroutines = vec![GoProgram {
+        looks: 100,
+        waits: vec![GoWait {
+            reason: "chan receive".into(),
+            site: stage.map(|at| SiteId(at as u32)),
+            n,
+            ..GoWait::default()
+        }],
+        ..GoProgram::default()
+    }];
+    let found = analysis(&p).findings.into_iter();
+    found.into_iter().find(|f| f.id == "limiting-stage")
+}
+
+#[test]
+fn one_that_never_waits_limits_the_others_however_long_it_takes_to_get_a_processor() {
+    assert!(seen_to_wait(4).is_some());
+    assert_eq!(seen_to_wait(20), None);
 }
 
 #[test]
