@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{GroupId, OffId, OffReason, ThreadId, Wake, Waker};
+use convoy_model::{GroupId, OffId, OffReason, Process, ThreadId, Wake, Waker};
 
 use crate::tables::waits::low_ns;
 use crate::view::View;
@@ -73,6 +73,18 @@ impl WaitedFor {
         let others =
             waiters.filter(|(id, _)| view.workers.contains(id) && view.role(**id) != group);
         others.map(|(_, ns)| *ns).fold(0.0, f64::max)
+    }
+
+    /// Whether all that do real work, and wait for a group to speak of, are servers, and the group is of a program that serves nobody: they
+    /// wait for what it may ask, and not for what it does.
+    pub(crate) fn only_by_servers(&self, view: &View, group: GroupId, at_least: f64) -> bool {
+        let serves = |process: Option<&Process>| process.is_some_and(|process| process.listens);
+        let waiters = self.by_group.get(&group).into_iter().flatten();
+        let others = waiters.filter(|(id, ns)| {
+            view.workers.contains(id) && view.role(**id) != group && **ns >= at_least
+        });
+        let mut servers = others.map(|(id, _)| serves(view.process_at(view.process(*id))));
+        !serves(view.process_of(group)) && servers.next() == Some(true) && servers.all(|of| of)
     }
 
     /// Time that threads of the group waited for one another: while one works, all others wait.

@@ -1,5 +1,6 @@
 //! What is said of a recording. Every finding asks the same: what of the run would be gone without it?
 
+mod awaits;
 mod blocked;
 mod blocking_calls;
 pub(crate) mod busy_waiting;
@@ -201,6 +202,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         blocking_calls::finding(&cx).into_iter().collect(),
         &mut explained,
     );
+    add(awaits::findings(&cx), &mut explained);
     findings.extend(lock_calls::findings(&cx, &explained));
     findings.extend(serial_code::findings(&cx, &explained));
     let holders = holders.into_iter().map(|found| found.finding);
@@ -290,6 +292,7 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
     let stages = limiting_stage::findings(cx).into_iter();
     let of_groups = stages
         .chain(blocking_calls::finding(cx))
+        .chain(awaits::findings(cx))
         .chain(go_processors::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
     found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));

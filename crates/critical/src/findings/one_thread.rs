@@ -19,8 +19,9 @@ use crate::view::View;
 
 /// It is at work for this share of the run...
 const BUSY: f64 = 0.85;
-/// ... or for this one, if requests of others are all that it has to do...
+/// ... or for this one, if requests of others are all that it has to do, or for this one if they are seen to queue...
 const ALWAYS: f64 = 0.95;
+const QUEUED: f64 = 0.5;
 /// ... and runs this share of all that is run.
 const ALONE: f64 = 0.95;
 /// ... or this share, of a process to which another one hands tasks, which takes some time itself.
@@ -63,7 +64,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         (None, None) => ALONE,
         _ => HANDED_TASKS,
     };
-    let is_alone = ran >= alone * view.cpu_work && works >= BUSY * view.wall;
+    let busy = if queue.is_some() { QUEUED } else { BUSY };
+    let is_alone = ran >= alone * view.cpu_work && works >= busy * view.wall;
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }

@@ -1,5 +1,6 @@
 //! What is said of synthetic recordings, and of their twins in which nothing is wrong.
 
+mod awaits;
 mod balance;
 mod beside;
 mod blocking;

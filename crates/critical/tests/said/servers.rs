@@ -109,7 +109,7 @@ fn who_listens_and_is_always_busy_may_be_so_with_one_request_after_the_other() {
     // Half of half the run where nothing is known, four fifths where the next request is there.
     near(told(true, 20), 4.0 / 3.0);
     near(told(false, 0), 4.0 / 3.0);
-    near(told(true, 5), 1.0 / 0.6);
+    near(told(true, 1), 1.0 / 0.6);
 }
 
 #[test]
