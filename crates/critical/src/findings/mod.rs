@@ -35,6 +35,7 @@ mod serial_jobs;
 mod served;
 mod shared_lines;
 mod sleeping;
+mod small_calls;
 mod small_writes;
 mod tasks;
 mod thread_count;
@@ -276,6 +277,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let hand_overs = hand_over::findings(&cx).into_iter();
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
     findings.extend(pools.into_iter().map(|(_, finding)| finding));
+    findings.extend(small_calls::findings(&cx));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }

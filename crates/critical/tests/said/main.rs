@@ -25,6 +25,7 @@ mod pools;
 mod runtimes;
 mod serial;
 mod servers;
+mod small_calls;
 mod spinning;
 mod stages_of_go;
 mod steps;
