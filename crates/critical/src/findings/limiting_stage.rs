@@ -341,8 +341,13 @@ impl Way {
             }
             _ => "other threads or more processes",
         };
+        // Who asks for one thing at a time has nothing more to ask.
+        let expected = match cx.askers.take_turns(view, slow.group) {
+            true => 0.0,
+            false => EXPECTED.1,
+        };
         Self {
-            expected: EXPECTED.1,
+            expected,
             seen: None,
             fix: format!("part of what {name} does for {others}, or less work in it"),
             caveat: Some("it is the main thread: whether its work can move to others is not known"),
