@@ -15,8 +15,8 @@ use crate::view::View;
 
 /// Answers that make a habit, how long each takes at least, nanoseconds, and the share of the run that they take.
 const ANSWERS: (u64, f64, f64) = (20, 500_000.0, 0.3);
-/// Whoever answers waits for the next request so many times for each answer...
-const IN_TURNS: (f64, f64) = (0.7, 1.5);
+/// Whoever answers waits for the next request so many times for each answer (for a connection and what comes through it, for some)...
+const IN_TURNS: (f64, f64) = (0.7, 3.0);
 /// ... and for this share of the time that is not in answers: with several requests under way it would have others then.
 const IDLE: f64 = 0.5;
 /// Share of the time in answers that it works at most: the rest is waits of its own, of which there may be many at a time.
@@ -37,9 +37,6 @@ struct Talk {
 /// With the group of the thread that asks.
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    if cx.nobody_asks {
-        return Vec::new();
-    }
     let mut talks: BTreeMap<(ThreadId, ProcessId), Talk> = BTreeMap::new();
     for (wake, off, waker, _) in view.sched.ended_by_threads() {
         let (waits, ends) = (view.process(off.thread), view.process(waker));

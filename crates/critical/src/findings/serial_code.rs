@@ -282,7 +282,10 @@ impl Phase<'_> {
         // Whoever asks alone, and waits for the answer, has nothing more to ask meanwhile, as far as can be seen.
         let one = || cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
         let asked_by_one = serves && (one() || cx.askers.take_turns(view, group));
-        let asks = cx.waited_for.only_by_servers(view, group, ASKS * cm);
+        // A program that is alone at work is not told that either, and servers that it asks are no part of it.
+        if cx.waited_for.only_by_servers(view, group, ASKS * cm) {
+            return None;
+        }
         // What else its wait is for, several at a time may do meanwhile: only the processors limit that.
         let perhaps = match serves {
             true => perhaps.max(unused),
@@ -290,7 +293,6 @@ impl Phase<'_> {
         };
         let saving = Saving {
             expected: match (asked_by_one, collector, queue) {
-                _ if asks => 0.0,
                 (true, ..) => 0.0,
                 (_, true, _) => COLLECTOR_EXPECTED * most,
                 // Those who ask are ahead of it as it is.
