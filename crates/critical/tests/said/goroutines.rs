@@ -271,6 +271,22 @@ fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
         ..lock
     };
     assert!(said(runs).findings.is_empty(), "its holder runs");
+    // At so many looks of ten all of them compute, and at the others one waits for an answer.
+    let bursts = |computing: u64| {
+        let mut model = shared(lock);
+        let sched = model.sched.as_mut().expect("scheduled");
+        let place = &mut sched.goroutines[0].places[0];
+        place.doing[0].n = (10 - computing) * LOOKS / 10;
+        place.doing.push(GoDoing {
+            state: GoroutineState::Running,
+            wait: None,
+            n: LOOKS / 2,
+        });
+        place.away = (10 - computing) * LOOKS / 10 + LOOKS / 2;
+        ids(&analysis(&model))
+    };
+    assert_eq!(bursts(2), ["holder-off-cpu"]);
+    assert_eq!(bursts(4), [""; 0]);
     let elsewhere = Users {
         inside: "main.other",
         ..lock

@@ -229,6 +229,11 @@ fn a_few_of_them_are_a_checkpoint() {
 /// Threads wait at the end of each step for the main thread, which writes its result: so many bits at a time, in calls that were
 /// sampled so often.
 fn steps(size_class: u8, n: u64) -> Model {
+    steps_of(size_class, n, 1)
+}
+
+/// The same of which each is waited for so many times.
+fn steps_of(size_class: u8, n: u64, waits: u64) -> Model {
     let mut db = Db::new();
     db.p.cpus(4);
     let write = db.p.site("save", "step.c", 30);
@@ -242,7 +247,9 @@ fn steps(size_class: u8, n: u64) -> Model {
         db.s.waits(0, Wait::futex(meet, 0x80).woken_by(threads[0], meet), ms(6));
         let wait = |reason, stack| Wait::new(reason, stack).named(db.files[1]);
         db.s.waits(0, wait(OffReason::File, write), ms(3));
-        db.s.waits(0, wait(OffReason::Sync, db.data), ms(3));
+        for _ in 0..waits {
+            db.s.waits(0, wait(OffReason::Sync, db.data), ms(3) / waits);
+        }
         db.s.runs(0, write, ms(3));
     }
     let mut profile = db.p.build();
@@ -330,4 +337,17 @@ fn a_lock_that_is_held_to_write_through_is_a_group_commit_to_make() {
         others.skip(1).all(|of| of.gain.mid < f.gain.mid),
         "one has it"
     );
+}
+
+#[test]
+fn little_for_each_wait_is_little_however_few_commits_can_be_told_apart() {
+    let fix = |waits| {
+        let a = analysis(&steps_of(13, 20, waits));
+        let mut found = a.findings.into_iter();
+        let f = found.find(|f| f.id == "blocking-io").expect("found");
+        f.causes[0].fix.clone()
+    };
+    // 2 MB for each of 60 commits, and 40 KB for each of 50 waits.
+    assert!(fix(1).contains("write behind"));
+    assert!(fix(50).contains("one fsync for several"));
 }

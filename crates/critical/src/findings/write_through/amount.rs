@@ -11,6 +11,9 @@ use crate::view::View;
 const LARGE_BITS: u8 = 17;
 /// So many bytes a commit take a disk as long as its answer: a millisecond at 256 MB a second.
 const MUCH_BYTES: f64 = 262_144.0;
+/// A disk that is given much at a time is waited for once for more than so many bytes. Fewer for each wait are many commits, however few
+/// of them can be told apart.
+const OF_A_WAIT: f64 = 65_536.0;
 /// What a call that writes takes on a processor, nanoseconds: to enter the kernel, find the page and account for it, and for each
 /// byte.
 const CALL_NS: f64 = 1_000.0;
@@ -67,7 +70,11 @@ impl Amount {
         let n_luck = (n as f64).sqrt();
         let (at_least, at_most) = (mean * (n as f64 - n_luck), mean * (n as f64 + 1.0));
         let much = MUCH_BYTES * (commits as f64).max(1.0);
-        if 2 * large > n || at_least >= much {
+        if 2 * large > n {
+            Self::Much
+        } else if at_most < OF_A_WAIT * sync.n as f64 {
+            Self::Little
+        } else if at_least >= much {
             Self::Much
         } else if at_most < much {
             Self::Little
