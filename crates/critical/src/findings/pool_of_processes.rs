@@ -51,6 +51,10 @@ const PICKLES: [&str; 5] = [
     "_io_BytesIO_read",
 ];
 const COPIES: [&str; 2] = ["memcpy", "memmove"];
+/// The file that does so, or functions of it where it is part of the interpreter. Of pieces that take it so long each, nanoseconds, it is what goes with them that takes it, and not how many
+/// there are.
+const PICKLE: (&str, &str) = ("_pickle.", "_pickle_");
+const MUCH_NS: f64 = 200_000.0;
 
 /// Samples of a process that made others, and of those.
 #[derive(Default)]
@@ -60,8 +64,9 @@ struct Samples {
     in_pipes: u64,
     places: BTreeMap<SiteId, f64>,
     threads: BTreeSet<ThreadId>,
-    /// Of all: in copying what goes with the pieces, and in pipes.
+    /// Of all: in copying what goes with the pieces, in making bytes of it or objects of bytes, and in pipes.
     copying: u64,
+    pickling: u64,
     passing: u64,
     passed_at: BTreeMap<SiteId, f64>,
 }
@@ -99,6 +104,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(BTreeSet<ProcessId>, Finding)> {
             samples.passing = samples.passing.saturating_add(slice.n);
         } else if copies(site) {
             add(&mut samples.copying, &mut samples.passed_at);
+        } else if pickles(site) {
+            add(&mut samples.pickling, &mut samples.passed_at);
         }
     }
     let found = families.into_iter();
@@ -131,6 +138,11 @@ pub(super) fn that_hand_out(view: &View) -> BTreeSet<ProcessId> {
 
 fn is_first(view: &View, id: ThreadId) -> bool {
     view.thread(id).is_none_or(|th| th.main)
+}
+
+fn pickles(site: &Site) -> bool {
+    let mut frames = site.frames.iter();
+    frames.any(|of| of.module.starts_with(PICKLE.0) || of.function.starts_with(PICKLE.1))
 }
 
 fn copies(site: &Site) -> bool {
@@ -179,8 +191,15 @@ fn saved(view: &View, cpu: f64) -> f64 {
 impl Samples {
     fn finding(self, view: &View, parent: ProcessId, all: u64) -> Option<Finding> {
         let of_all = |n: u64| n as f64 / all.max(1) as f64;
-        let passed = of_all(self.copying.saturating_add(self.passing));
-        if all >= SAMPLES && of_all(self.copying) >= COPIED && passed >= PASSED {
+        let handed = handed_over(view, &self.threads, parent);
+        let pickled = of_all(self.copying + self.pickling);
+        // What makes bytes of many small pieces is told with them.
+        let copied = match pickled * view.cpu_work >= MUCH_NS * handed.max(1) as f64 {
+            true => pickled,
+            false => of_all(self.copying),
+        };
+        let passed = copied + of_all(self.passing);
+        if all >= SAMPLES && copied >= COPIED && passed >= PASSED {
             return self.copied(view, parent, passed);
         }
         let share = of_all(self.handing_out);
@@ -188,7 +207,7 @@ impl Samples {
         if self.handing_out < SAMPLES || share < HANDS_OUT || in_pipes < IN_PIPES {
             return None;
         }
-        if handed_over(view, &self.threads, parent) < PIECES {
+        if handed < PIECES {
             return None;
         }
         let cpu = share * view.cpu_work;
@@ -261,7 +280,8 @@ impl Samples {
                 share,
                 format!(
                     "{} samples are in making bytes of objects and objects of bytes (pickle), {} in reading and writing of pipes",
-                    self.copying, self.passing
+                    self.copying + self.pickling,
+                    self.passing
                 ),
             )],
             causes: vec![cause(

@@ -321,17 +321,25 @@ fn goroutines_that_wait_for_idle_processors_are_told_with_less_of_it() {
 
 /// A process of Python and two others that it made, which spend so many of 100 samples in copying and reading what it sends.
 fn copies(percent: u64) -> Option<Finding> {
+    let copy = [
+        "__memcpy_avx_unaligned",
+        "_PyBytes_Resize",
+        "_io__RawIOBase_read",
+    ];
+    copies_in(&copy, percent, 0)
+}
+
+/// The same in these functions, of a process that hands out so many pieces to each.
+fn copies_in(copy: &[&str], percent: u64, pieces: u64) -> Option<Finding> {
     let mut p = ProfileBuilder::new("python3");
     p.cpus(2);
     let mut s = Schedule::new();
+    let feeder = p.thread("feeder").start("run", "a.c", 1).cpu(1).id();
+    let write = p.site("_Py_write", "", 0);
+    s.process(0).runs(feeder, write, ms(1));
     for child in 1..3 {
         p.process("python3");
-        let copy = [
-            "__memcpy_avx_unaligned",
-            "_PyBytes_Resize",
-            "_io__RawIOBase_read",
-        ];
-        let copy = copy.map(|f| p.frame(f, "", 0));
+        let copy: Vec<_> = copy.iter().map(|f| p.frame(f, "", 0)).collect();
         let (copy, read, work) = (
             p.stack(&copy),
             p.site("_Py_read", "", 0),
@@ -345,8 +353,21 @@ fn copies(percent: u64) -> Option<Finding> {
             };
             s.process(child).runs(0, stack, ms(1));
         }
+        for _ in 0..pieces {
+            let task = Wait::new(OffReason::Pipe, read).woken_from(0, feeder, write);
+            s.waits(0, task, us(1));
+        }
     }
     told(p, s)
+}
+
+#[test]
+fn making_bytes_of_large_pieces_is_copying_them_and_of_small_ones_is_not() {
+    let pickle = ["save_tuple", "_pickle_Pickler_dump"];
+    let f = copies_in(&pickle, 60, 100).expect("told");
+    assert!(f.title.contains("copy data"), "{}", f.title);
+    let small = copies_in(&pickle, 60, 2000);
+    assert!(small.is_none_or(|f| !f.title.contains("copy data")));
 }
 
 #[test]
