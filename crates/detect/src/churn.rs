@@ -100,7 +100,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
                 "stretch_ns",
                 churn.stretch,
                 format!(
-                    "one of them at least was there for {} of the run, {} at once at most",
+                    "they, making them and waiting for their ends take {} of the run, {} at once at most",
                     percent(churn.stretch / view.wall()),
                     count(churn.at_once)
                 ),

@@ -161,7 +161,7 @@ pub(super) fn passes_on_work(site: &Site) -> bool {
 }
 
 /// Whether Go's runtime runs.
-fn is_of_go(site: &Site) -> bool {
+pub(super) fn is_of_go(site: &Site) -> bool {
     let leaf = site.frames.first();
     leaf.is_some_and(|leaf| leaf.function.starts_with(goroutines::RUNTIME))
 }

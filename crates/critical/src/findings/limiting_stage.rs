@@ -11,8 +11,7 @@ use super::one_thread::{self, event_loop};
 use super::served::{self, Queue};
 use super::Context;
 use crate::gain::Saving;
-use crate::programs::is_openmp;
-use crate::programs::with_threads;
+use crate::programs::{is_openmp, with_threads};
 use crate::text::{cause, evidence};
 use crate::view::View;
 

@@ -7,6 +7,7 @@ pub(crate) mod busy_waiting;
 mod contended_futex;
 mod excluded;
 mod file_lock;
+mod garbage;
 mod go_processors;
 mod goroutine_lock;
 mod goroutine_pool;
@@ -278,6 +279,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     findings.extend(hand_overs.filter(|f| !fought.contains(&process(f))));
     findings.extend(pools.into_iter().map(|(_, finding)| finding));
     findings.extend(small_calls::findings(&cx));
+    findings.extend(garbage::findings(&cx));
     if !findings.iter().any(|f| f.id == "too-few-threads") {
         findings.extend(thread_count::finding(&cx));
     }

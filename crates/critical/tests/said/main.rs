@@ -10,6 +10,7 @@ mod bounds;
 mod collector;
 mod few_threads;
 mod frequent;
+mod garbage;
 mod goroutines;
 mod hand_overs;
 mod idle_go;
