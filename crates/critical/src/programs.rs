@@ -35,20 +35,16 @@ const BUILD_TOOLS: [&str; 8] = [
     "make", "gmake", "ninja", "samu", "scons", "bmake", "rake", "meson",
 ];
 
-/// Programs with one thread, unless they are told otherwise, what does the same with several, and how that is told to reverse it, which
-/// needs one.
-const WITH_THREADS: [(&str, &str, &[&str]); 6] = [
-    ("gzip", "pigz instead of gzip", &["-d", "--decompress"]),
-    (
-        "bzip2",
-        "lbzip2 or pbzip2 instead of bzip2",
-        &["-d", "--decompress"],
-    ),
-    ("xz", "xz -T0", &["-d", "--decompress"]),
-    ("zstd", "zstd -T0", &["-d", "--decompress"]),
-    ("lzip", "plzip instead of lzip", &["-d", "--decompress"]),
-    ("sort", "sort --parallel", &["-m", "--merge"]),
+/// Programs that compress with one thread, unless they are told otherwise, and what does the same with several.
+const WITH_THREADS: [(&str, &str); 5] = [
+    ("gzip", "pigz instead of gzip"),
+    ("bzip2", "lbzip2 or pbzip2 instead of bzip2"),
+    ("xz", "xz -T0"),
+    ("zstd", "zstd -T0"),
+    ("lzip", "plzip instead of lzip"),
 ];
+/// How they are told to reverse it, or to look at what was compressed, which needs one thread: letters, and long options.
+const REVERSED: (&str, [&str; 4]) = ("dtl", ["--decompress", "--uncompress", "--test", "--list"]);
 
 /// Run-time libraries of OpenMP: GCC's, LLVM's, Intel's.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];
@@ -65,16 +61,22 @@ pub(crate) fn is_shell(process: &Process) -> bool {
 
 /// What a process is called as a tool for builds, if it is one: some are scripts of an interpreter.
 pub(crate) fn build_tool(process: &Process) -> Option<&str> {
-    let stem = |name| str::split(name, '.').next().unwrap_or_default();
-    let names = [process.name.as_str(), process.script.as_str()];
-    let mut known = names.into_iter().map(stem);
-    known.find(|name| BUILD_TOOLS.contains(name))
+    const SCRIPTS: [&str; 3] = ["scons", "meson", "rake"];
+    let script = process.script.as_str();
+    let script = script.strip_suffix(".py").unwrap_or(script);
+    let known = || Some(stem(process)).filter(|name| BUILD_TOOLS.contains(name));
+    let mut scripts = SCRIPTS.into_iter();
+    scripts.find(|name| *name == script).or_else(known)
 }
 
 /// Whether a tool for builds may start several commands at a time: it was told to, or does so unless told otherwise.
 pub(crate) fn starts_several(process: &Process) -> bool {
     const ALWAYS: [&str; 3] = ["ninja", "samu", "meson"];
-    match jobs(&process.args) {
+    // What comes before its script is the interpreter's.
+    let own = process.args.iter().position(|arg| {
+        !process.script.is_empty() && arg.rsplit('/').next() == Some(&process.script)
+    });
+    match jobs(process.args.get(own.unwrap_or(0)..).unwrap_or_default()) {
         Some(jobs) => jobs != "1",
         None => build_tool(process).is_some_and(|tool| ALWAYS.contains(&tool)),
     }
@@ -107,9 +109,13 @@ fn jobs(args: &[String]) -> Option<&str> {
 /// What does with several threads what a process does with one.
 pub(crate) fn with_threads(process: &Process) -> Option<&'static str> {
     let mut known = WITH_THREADS.iter();
-    let (_, instead, not) = known.find(|(name, ..)| *name == process.name)?;
-    let mut args = process.args.iter().skip(1);
-    (!args.any(|arg| not.contains(&arg.as_str()))).then_some(instead)
+    let (_, instead) = known.find(|(name, _)| *name == process.name)?;
+    let reverses = |arg: &String| {
+        let letters = arg.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        let short = letters.is_some_and(|of| of.contains(|c| REVERSED.0.contains(c)));
+        short || REVERSED.1.contains(&arg.as_str())
+    };
+    (!process.args.iter().skip(1).any(reverses)).then_some(*instead)
 }
 
 /// Whether a process only starts others.
@@ -143,7 +149,10 @@ mod tests {
     fn tool(args: &str) -> Process {
         let args: Vec<String> = args.split(' ').map(str::to_owned).collect();
         Process {
-            script: args.get(1).cloned().unwrap_or_default(),
+            script: match args[0].starts_with("python") {
+                true => args.get(1).cloned().unwrap_or_default(),
+                false => String::new(),
+            },
             args: args.clone(),
             ..named(&args[0])
         }
@@ -179,7 +188,8 @@ mod tests {
     fn what_compresses_with_one_thread_has_another_that_does_it_with_several() {
         let instead = |args: &str| with_threads(&tool(args));
         assert_eq!(instead("gzip -6 -c"), Some("pigz instead of gzip"));
-        assert_eq!(instead("gzip -d -c"), None);
+        assert_eq!(instead("gzip -dc"), None);
+        assert_eq!(instead("xz --test"), None);
         assert_eq!(instead("cat x"), None);
     }
 
@@ -188,6 +198,7 @@ mod tests {
         assert_eq!(build_tool(&tool("python3 scons")), Some("scons"));
         assert_eq!(build_tool(&tool("gmake all")), Some("gmake"));
         assert_eq!(build_tool(&tool("python3 train.py")), None);
+        assert_eq!(build_tool(&tool("python3 make.py")), None);
     }
 
     #[test]

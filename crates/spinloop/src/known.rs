@@ -209,12 +209,11 @@ pub fn known(function: &str) -> Option<KnownPoller> {
 }
 
 /// Beginnings of the names of functions that polling functions call once there is something to do.
-const WORK: [&str; 25] = [
+const WORK: [&str; 24] = [
     "MPI_Reduce_local",
     "PMPI_Reduce_local",
     // Tasks of OpenMP, in its barriers.
     "gomp_barrier_handle_tasks",
-    "__kmp_execute_tasks",
     "__kmp_invoke_",
     "memcpy",
     "__memcpy",

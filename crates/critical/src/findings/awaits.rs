@@ -19,6 +19,8 @@ const ANSWERS: (u64, f64, f64) = (20, 500_000.0, 0.3);
 const IN_TURNS: (f64, f64) = (0.7, 3.0);
 /// ... and for this share of the time that is not in answers: with several requests under way it would have others then.
 const IDLE: f64 = 0.5;
+/// Waits of it that others ended, for each answer, from which on these may be what the answer was waited for.
+const OTHERS: f64 = 0.5;
 /// Share of the time in answers that it works at most: the rest is waits of its own, of which there may be many at a time.
 const WORKS: f64 = 0.5;
 /// What a program expects that asks on its own account: whether it needs an answer for its next question is not known.
@@ -38,6 +40,8 @@ struct Talk {
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut talks: BTreeMap<(ThreadId, ProcessId), Talk> = BTreeMap::new();
+    // Waits of each process that threads of others ended.
+    let mut asked: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for (wake, off, waker, _) in view.sched.ended_by_threads() {
         let (waits, ends) = (view.process(off.thread), view.process(waker));
         let both = view.process_at(waits).zip(view.process_at(ends));
@@ -45,6 +49,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         if !others || !matches!(off.reason, OffReason::Poll | OffReason::Socket) {
             continue;
         }
+        *asked.entry(waits).or_default() += wake.n;
         if asks(view, off.thread) && off.reason == OffReason::Poll {
             let talk = talks.entry((off.thread, ends)).or_default();
             talk.answers += wake.n;
@@ -57,6 +62,11 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
         }
     }
     let said = |(&(thread, server), talk): (&(ThreadId, ProcessId), &Talk)| {
+        // What others tell the one who answers may be what is waited for: jobs of a queue.
+        let by_others = asked.get(&server).map_or(0, |n| n - talk.requests.min(*n));
+        if by_others as f64 >= OTHERS * talk.answers as f64 {
+            return None;
+        }
         let finding = talk.said(view, thread, server)?;
         Some((vec![view.role(thread)], finding))
     };

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{ProcessId, Site, SiteId, ThreadId};
+use convoy_model::{ProcessId, SiteId, ThreadId};
 
-use super::hand_over::{is_in, is_of_go};
+use super::hand_over::{is_in, SCHEDULER};
 use super::Context;
 use crate::gain::Saving;
+use crate::levels::none;
 use crate::tables::paths;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -21,7 +22,7 @@ const COLLECTS: f64 = 0.25;
 /// Part of that, and of making memory, that goes if most of it is kept: four times as much memory between two collections takes three
 /// quarters of them along, as keeping three of four pieces does.
 const EXPECTED: f64 = 0.75;
-/// Of what else the runtime does: stopping and starting goroutines for it is some of that.
+/// Of what else the scheduler does: stopping and starting goroutines for it is some of that.
 const OF_THE_REST: f64 = 0.5;
 const METHOD: &str = "CPU time of collecting garbage and making memory, gone";
 
@@ -55,7 +56,7 @@ struct Samples {
     all: u64,
     collects: u64,
     makes: u64,
-    /// In other code of the runtime's.
+    /// In the scheduler.
     rest: u64,
     /// Places that make memory.
     places: BTreeMap<SiteId, f64>,
@@ -64,6 +65,9 @@ struct Samples {
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let view = cx.view;
+    if cx.nobody_asks {
+        return Vec::new();
+    }
     let mut processes: BTreeMap<ProcessId, Samples> = BTreeMap::new();
     for (slice, site) in view.model.samples() {
         let process = view.process(slice.thread);
@@ -78,15 +82,18 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         let (Some(id), Some(site)) = (slice.site, site) else {
             continue;
         };
+        if is_in(site, &IDLE) {
+            continue;
+        }
         let makes = is_in(site, &MAKES);
         if makes {
             *samples.places.entry(id).or_default() += slice.n as f64;
         }
-        if collects(site) {
+        if is_in(site, &COLLECTOR) {
             samples.collects += slice.n;
         } else if makes {
             samples.makes += slice.n;
-        } else if is_of_go(site) {
+        } else if is_in(site, &SCHEDULER) {
             samples.rest += slice.n;
         }
     }
@@ -94,10 +101,6 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     found
         .filter_map(|(process, samples)| samples.finding(view, process))
         .collect()
-}
-
-fn collects(site: &Site) -> bool {
-    is_in(site, &COLLECTOR) && !is_in(site, &IDLE)
 }
 
 impl Samples {
@@ -111,13 +114,14 @@ impl Samples {
         let (of_it, rest) = (collects + makes, of_all(self.rest));
         let expected = (EXPECTED * of_it + OF_THE_REST * rest) * running;
         let most = (of_it + rest) * running;
-        // The processors are as busy as before with what is left.
-        let wall = |cpu: f64| view.wall * cpu / view.cpu_work.max(running);
+        // The processors are as busy as before with what is left, while some are; where others are idle, it may be beside the work.
+        let wall =
+            |cpu: f64| (view.wall - none(&view.sched.working)) * cpu / view.cpu_work.max(running);
         let saving = Saving {
-            expected: wall(expected),
+            expected: wall(expected) * view.share_busy(),
             most: wall(most),
             sure: 0.0,
-            cpu: (expected, most),
+            cpu: (expected * view.share_busy(), most),
         };
         if saving.bound(view) < view.t.gain_mid {
             return None;

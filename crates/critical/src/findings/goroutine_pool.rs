@@ -28,9 +28,9 @@ const ELSEWHERE: f64 = 0.5;
 /// Of a lock, somebody who has it must: so at most at this share of the looks one of its users runs.
 const RUNS: f64 = 0.3;
 /// They do so in the function that got it or in one that called it, this often for each that has it. Of a lock so often says that it is
-/// held meanwhile, whatever its users do at other times: somebody waits for it, and it is that one who has it.
+/// held meanwhile, whatever its users do at other times: somebody waits for it, and it is that one, and no more of them, who has it.
 const INSIDE: f64 = 0.5;
-const HELD: f64 = 0.7;
+const HELD: (f64, f64) = (0.7, 1.3);
 /// As many have what a channel has room for nearly always when somebody waits: within half a goroutine, or this share of it or one
 /// more, as who has given it back may be at something else.
 const AWAY: f64 = 0.5;
@@ -231,7 +231,7 @@ impl<'a> Crowd<'a> {
     /// Nobody of those who could have it runs, and there is one where he may have got it.
     fn is_held_over_a_call(&self) -> bool {
         let runs = self.away * (1.0 - self.elsewhere);
-        (runs <= RUNS && self.inside >= INSIDE) || self.inside >= HELD
+        (runs <= RUNS && self.inside >= INSIDE) || (HELD.0..HELD.1).contains(&self.inside)
     }
 
     fn finding(&self, view: &View, program: &GoProgram, what: What, saving: &Saving) -> Finding {

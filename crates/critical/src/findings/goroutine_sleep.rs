@@ -26,8 +26,10 @@ const SLEEPERS: f64 = 1.5;
 /// Goroutines that began in the same function run this share of all samples: who only sleeps stands for something else (a call, a timer).
 const WORK: f64 = 0.3;
 /// What requests are served in: the standard library's goroutine of a connection, and that of gRPC.
-const SERVERS: [&str; 3] = [
+const SERVERS: [&str; 5] = [
     "net/http.(*conn).",
+    "net/http.(*http2serverConn).",
+    "golang.org/x/net/http2.(*serverConn).",
     "net/rpc.(*",
     "google.golang.org/grpc.(*Server).",
 ];

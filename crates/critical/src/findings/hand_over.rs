@@ -50,7 +50,7 @@ const HAND_OVER: [&str; 6] = [
     "runtime.newproc",
 ];
 /// Where a thread goes when its goroutine waits or has ended, to find another one, and what makes one ready.
-const SCHEDULER: [&str; 6] = [
+pub(super) const SCHEDULER: [&str; 6] = [
     "runtime.mcall",
     "runtime.schedule",
     "runtime.findRunnable",
@@ -161,7 +161,7 @@ pub(super) fn passes_on_work(site: &Site) -> bool {
 }
 
 /// Whether Go's runtime runs.
-pub(super) fn is_of_go(site: &Site) -> bool {
+fn is_of_go(site: &Site) -> bool {
     let leaf = site.frames.first();
     leaf.is_some_and(|leaf| leaf.function.starts_with(goroutines::RUNTIME))
 }

@@ -314,9 +314,14 @@ impl Way {
                 caveat: Some(served::CAVEAT),
             };
         }
+        // Who asks for one thing at a time has nothing more to ask.
+        let in_turns = match cx.askers.take_turns(view, slow.group) {
+            true => 0.0,
+            false => 1.0,
+        };
         if main.is_none() {
             return Self {
-                expected: EXPECTED.0,
+                expected: EXPECTED.0 * in_turns,
                 seen: None,
                 fix: format!(
                     "{needed:.0} threads for {name} instead of {}, or less work in it",
@@ -340,13 +345,8 @@ impl Way {
             }
             _ => "other threads or more processes",
         };
-        // Who asks for one thing at a time has nothing more to ask.
-        let expected = match cx.askers.take_turns(view, slow.group) {
-            true => 0.0,
-            false => EXPECTED.1,
-        };
         Self {
-            expected,
+            expected: EXPECTED.1 * in_turns,
             seen: None,
             fix: format!("part of what {name} does for {others}, or less work in it"),
             caveat: Some("it is the main thread: whether its work can move to others is not known"),

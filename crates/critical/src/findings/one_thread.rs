@@ -22,6 +22,7 @@ const BUSY: f64 = 0.85;
 /// ... or for this one, if requests of others are all that it has to do, or for this one if they are seen to queue...
 const ALWAYS: f64 = 0.95;
 const QUEUED: f64 = 0.5;
+const WAITS: u64 = 20;
 /// ... and runs this share of all that is run.
 const ALONE: f64 = 0.95;
 /// ... or this share, of a process to which another one hands tasks, which takes some time itself.
@@ -64,9 +65,15 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         (None, None) => ALONE,
         _ => HANDED_TASKS,
     };
-    let busy = if queue.is_some() { QUEUED } else { BUSY };
+    // One that waits for work again and again has none to spare then, whoever waits for it.
+    let queued = queue.is_some() && waits_for_work(view, id) < WAITS;
+    let busy = if queued { QUEUED } else { BUSY };
     let is_alone = ran >= alone * view.cpu_work && works >= busy * view.wall;
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
+        return None;
+    }
+    // Who asks for one thing at a time has nothing more to ask.
+    if process.listens && cx.askers.take_turns(view, view.role(id)) {
         return None;
     }
     let is_busy = works >= ALWAYS * view.wall;
@@ -74,10 +81,10 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         (queue, Some(Runs::EventLoop)) => event_loop::more(cx, id, process, queue),
         (Some(queue), _) => Some(servers(view, process, served::EXPECTED, queue.seen())),
         (_, Some(Runs::OneAtATime)) => {
-            processes(view, id, process).or_else(|| full(cx, id, process).filter(|_| is_busy))
+            processes(view, id, process).or_else(|| full(view, id, process).filter(|_| is_busy))
         }
         (_, Some(Runs::Threads)) => None,
-        (_, None) => full(cx, id, process)
+        (_, None) => full(view, id, process)
             .filter(|_| is_busy)
             .or_else(|| threads(view, id, process)),
     }?;
@@ -170,11 +177,17 @@ fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More 
 
 /// Others can connect to it, and it has no other threads to serve them. One who asks, and waits for the answer, leaves a server some
 /// time between two requests, and is seen to do so unless it is on another machine.
-fn full(cx: &Context, id: ThreadId, process: &Process) -> Option<More> {
-    let view = cx.view;
+fn full(view: &View, id: ThreadId, process: &Process) -> Option<More> {
     let serves = process.listens && is_alone_there(view, id);
-    let in_turns = cx.askers.take_turns(view, view.role(id));
-    (serves && !in_turns).then(|| servers(view, process, NEVER_SEEN, seen_to_listen(process)))
+    serves.then(|| servers(view, process, NEVER_SEEN, seen_to_listen(process)))
+}
+
+/// How often a thread waits for events or at sockets.
+fn waits_for_work(view: &View, id: ThreadId) -> u64 {
+    let waits = view.sched.offs.iter().filter(|off| {
+        off.thread == id && matches!(off.reason, OffReason::Poll | OffReason::Socket)
+    });
+    waits.map(|off| off.n).sum()
 }
 
 /// What says that there may be requests that nobody sees.

@@ -193,8 +193,9 @@ impl Samples {
         let of_all = |n: u64| n as f64 / all.max(1) as f64;
         let handed = handed_over(view, &self.threads, parent);
         let pickled = of_all(self.copying + self.pickling);
-        // What makes bytes of many small pieces is told with them.
-        let copied = match pickled * view.cpu_work >= MUCH_NS * handed.max(1) as f64 {
+        // What makes bytes of many small pieces is told with them, and files may be read in the same way.
+        let much = handed >= PIECES && pickled * view.cpu_work >= MUCH_NS * handed as f64;
+        let copied = match much {
             true => pickled,
             false => of_all(self.copying),
         };

@@ -278,6 +278,8 @@ impl Phase<'_> {
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
         let queue = Queue::of(cx, group, cm);
+        let listens = view.process_of(group).is_some_and(|of| of.listens);
+        let serves_others = listens && cx.askers.are_seen(view, group);
         let serves = self.is_between_messages();
         // Whoever asks alone, and waits for the answer, has nothing more to ask meanwhile, as far as can be seen.
         let one = || cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
@@ -297,6 +299,8 @@ impl Phase<'_> {
                 (_, true, _) => COLLECTOR_EXPECTED * most,
                 // Those who ask are ahead of it as it is.
                 (.., Some(_)) => served::EXPECTED * split,
+                // What a server does for those who ask it does not go on beside what they do with the answer.
+                _ if serves_others => EXPECTED * split,
                 _ => EXPECTED * most,
             },
             most: most.max(perhaps),

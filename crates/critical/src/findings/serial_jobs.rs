@@ -23,6 +23,9 @@ const BELOW: f64 = 0.9;
 const STEPS: (usize, f64) = (4, 0.1);
 /// No step does more than this share of it.
 const LONGEST: f64 = 0.5;
+/// Steps of a script that are shorter in the mean, nanoseconds, are what it looks at and not what it is for; and a script that is called so.
+const SHORT_NS: f64 = 40e6;
+const CONFIGURE: &str = "configure";
 /// More processes above one another are numbers that were given twice.
 const GENERATIONS: usize = 64;
 /// Steps are pieces of one kind if those that spend most in the same program do so much of their work. A tool for builds may have steps
@@ -85,6 +88,12 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let is_build = build_tool(process).is_some();
     // What a tool that may start several starts one by one is a chain of things that need one another.
     if is_build && tools.iter().any(|tool| starts_several(tool)) {
+        return None;
+    }
+    // A script that looks what there is, in many short steps, uses what it has found.
+    let mean = all / runner.steps.len().max(1) as f64;
+    let configures = process.args.iter().any(|arg| arg.ends_with(CONFIGURE));
+    if !is_build && (mean < SHORT_NS || configures) {
         return None;
     }
     let build = tools.first().copied();

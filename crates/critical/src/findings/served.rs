@@ -17,10 +17,10 @@ const WAITING: f64 = 0.5;
 /// So often, of the times that it is waited for, does a server wait itself that is asked in turns. With one connection it was 0.6 of
 /// them, with eight none.
 const IN_TURNS: f64 = 0.3;
-/// Of so many waits for answers, such a share at most: fewer than a habit is, or hardly any. An answer may take many waits, so that a
-/// server that is asked in turns waits less often, but not that seldom (nginx with one connection: once for 20 waits; with eight 1 of 1032).
+/// Of so many waits for answers, as many as at the beginning and the end, or hardly any. An answer may take many waits, so that a server
+/// that is asked in turns waits less often, but not that seldom (nginx with one connection: once for 20 waits; with eight 1 of 1032).
 const AHEAD: f64 = 20.0;
-const SELDOM: (f64, f64) = (0.02, 0.002);
+const SELDOM: (f64, f64) = (2.0, 0.002);
 /// Part of the work that is expected to be divided among servers: with two instead of one, three servers on two processors
 /// were 1.6 to 2 times as fast, of the 1.9 to 2 that their processors allowed.
 pub(super) const EXPECTED: f64 = 0.8;
@@ -75,16 +75,17 @@ impl Askers {
         let asks = self.for_long(view, group);
         let sum = |of: fn(&Turns) -> u64| asks.iter().map(|turns| of(turns)).sum::<u64>() as f64;
         let (answers, awaited) = (sum(|turns| turns.n), sum(|turns| turns.awaited));
-        let seldom = match awaited < AHEAD {
-            true => SELDOM.0,
-            false => SELDOM.1,
-        };
         match awaited / answers {
             _ if asks.is_empty() => Asked::Unseen,
             share if share >= IN_TURNS => Asked::InTurns,
-            share if answers >= AHEAD && share <= seldom => Asked::Ahead,
+            share if answers >= AHEAD && (awaited <= SELDOM.0 || share <= SELDOM.1) => Asked::Ahead,
             _ => Asked::Unseen,
         }
+    }
+
+    /// Whether threads of other programs are seen to wait for a group for long.
+    pub(super) fn are_seen(&self, view: &View, group: GroupId) -> bool {
+        !self.for_long(view, group).is_empty()
     }
 
     /// Whether a group and those who ask it wait for each other in turns: nothing is asked before the last answer is there, which keeps a

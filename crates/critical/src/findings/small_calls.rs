@@ -1,11 +1,11 @@
 //! Processes that call another one of their program for every small thing, and wait for each answer: objects that a Manager of
 //! Python's multiprocessing keeps for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent};
-use convoy_model::{OffReason, ProcessId};
+use convoy_model::{runs, OffReason, ProcessId, Runs, ThreadId};
 
 use super::Context;
 use crate::gain::Saving;
@@ -34,6 +34,8 @@ struct Calls {
     ns: f64,
     /// Waits of the callee for it.
     next: u64,
+    /// Its threads that call.
+    threads: BTreeSet<ThreadId>,
 }
 
 /// Those that call one.
@@ -55,6 +57,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
             let calls = callees.entry(ends).or_default().entry(waits).or_default();
             calls.n += wake.n;
             calls.ns += wake.wait_ns as f64;
+            calls.threads.insert(off.thread);
         } else if calls(view, ends, waits) {
             let calls = callees.entry(waits).or_default().entry(ends).or_default();
             calls.next += wake.n;
@@ -72,7 +75,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
 fn calls(view: &View, caller: ProcessId, callee: ProcessId) -> bool {
     let both = view.process_at(caller).zip(view.process_at(callee));
     both.is_some_and(|(caller, callee)| {
-        callee.listens && !caller.listens && !caller.runs_other_code(callee)
+        let interpreted = runs(&callee.name) == Some(Runs::OneAtATime);
+        interpreted && callee.listens && !caller.listens && !caller.runs_other_code(callee)
     })
 }
 
@@ -90,7 +94,9 @@ fn said(view: &View, callee: ProcessId, callers: &Callers) -> Option<Finding> {
     // To write a call down and read its answer takes the caller what the reverse takes the callee.
     let of_caller = |(&id, calls): (&ProcessId, &Calls)| {
         let made = (calls.n as f64 * each(served)).min(works(id));
-        (calls.ns + made, made, view.life_of(id))
+        // Each of its threads waits for its own calls.
+        let of_one = (calls.ns + made) / calls.threads.len().max(1) as f64;
+        (of_one, made, view.life_of(id))
     };
     let each_caller: Vec<(f64, f64, f64)> = callers.iter().map(of_caller).collect();
     let lives: f64 = each_caller.iter().map(|(.., life)| life).sum();
