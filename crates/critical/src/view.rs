@@ -214,6 +214,12 @@ impl<'a> View<'a> {
         self.model.processes.get(id.0 as usize)
     }
 
+    /// Whether processes run different programs' code.
+    pub(crate) fn run_other_code(&self, one: ProcessId, other: ProcessId) -> bool {
+        let both = self.process_at(one).zip(self.process_at(other));
+        both.is_some_and(|(one, other)| one.runs_other_code(other))
+    }
+
     /// The process that a group is of.
     pub(crate) fn process_of(&self, group: GroupId) -> Option<&'a Process> {
         let group = self.model.groups.get(group.0 as usize)?;

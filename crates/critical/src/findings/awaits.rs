@@ -44,9 +44,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let mut asked: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for (wake, off, waker, _) in view.sched.ended_by_threads() {
         let (waits, ends) = (view.process(off.thread), view.process(waker));
-        let both = view.process_at(waits).zip(view.process_at(ends));
-        let others = both.is_some_and(|(one, other)| one.runs_other_code(other));
-        if !others || !matches!(off.reason, OffReason::Poll | OffReason::Socket) {
+        let may_talk = matches!(off.reason, OffReason::Poll | OffReason::Socket);
+        if !may_talk || !view.run_other_code(waits, ends) {
             continue;
         }
         *asked.entry(waits).or_default() += wake.n;

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{ProcessId, SiteId, ThreadId};
+use convoy_model::{ProcessId, SiteId};
 
-use super::hand_over::{is_in, SCHEDULER};
+use super::hand_over::{as_before, is_in, SCHEDULER};
 use super::Context;
 use crate::gain::Saving;
-use crate::levels::none;
 use crate::tables::paths;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -60,7 +59,6 @@ struct Samples {
     rest: u64,
     /// Places that make memory.
     places: BTreeMap<SiteId, f64>,
-    threads: BTreeMap<ThreadId, f64>,
 }
 
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
@@ -76,9 +74,6 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         }
         let samples = processes.entry(process).or_default();
         samples.all += slice.n;
-        if let Some(th) = view.threads.get(&slice.thread) {
-            samples.threads.insert(slice.thread, th.running_ns as f64);
-        }
         let (Some(id), Some(site)) = (slice.site, site) else {
             continue;
         };
@@ -110,18 +105,18 @@ impl Samples {
         if self.all < SAMPLES || collects < COLLECTS {
             return None;
         }
-        let running: f64 = self.threads.values().sum();
+        let threads = view.of_process(process);
+        let running: f64 = threads.map(|th| th.running_ns as f64).sum();
         let (of_it, rest) = (collects + makes, of_all(self.rest));
         let expected = (EXPECTED * of_it + OF_THE_REST * rest) * running;
         let most = (of_it + rest) * running;
-        // The processors are as busy as before with what is left, while some are; where others are idle, it may be beside the work.
-        let wall =
-            |cpu: f64| (view.wall - none(&view.sched.working)) * cpu / view.cpu_work.max(running);
+        // Where processors are idle, it may be beside the work.
+        let busy = view.share_busy();
         let saving = Saving {
-            expected: wall(expected) * view.share_busy(),
-            most: wall(most),
+            expected: as_before(view, running, expected) * busy,
+            most: as_before(view, running, most),
             sure: 0.0,
-            cpu: (expected * view.share_busy(), most),
+            cpu: (expected * busy, most),
         };
         if saving.bound(view) < view.t.gain_mid {
             return None;

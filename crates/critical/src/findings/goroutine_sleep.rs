@@ -7,7 +7,7 @@ use convoy_model::words::percent;
 use convoy_model::{GoProgram, GoState, GoWait, ProcessId, SiteFrame, SiteId};
 
 use super::goroutine_lock::CpuTime;
-use super::goroutines::{first, is_own, Kinds};
+use super::goroutines::{began, is_own, Kinds};
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::{self, none};
@@ -145,7 +145,6 @@ fn busy(state: &GoState) -> f64 {
 
 /// What the goroutine began in. Not a request's: who sleeps while it serves one stands for a call.
 fn start<'a>(view: &View<'a>, wait: &GoWait) -> Option<&'a SiteFrame> {
-    let first = first(view.model.site(wait.site?)?);
     let serves = |name: &str| SERVERS.iter().any(|of| name.starts_with(of));
-    first.filter(|frame| is_own(&frame.function) && !serves(&frame.function))
+    began(view, wait).filter(|frame| is_own(&frame.function) && !serves(&frame.function))
 }

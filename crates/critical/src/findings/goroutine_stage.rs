@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{GroupId, ProcessId};
+use convoy_model::{GoWait, GroupId, ProcessId};
 
 use super::goroutine_lock::{may_be_idle, woken_for, WokenFor};
-use super::goroutines::{first, is_own, Kinds, Started};
+use super::goroutines::{began, is_own, Kinds, Started};
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::all;
@@ -74,12 +74,9 @@ fn at_work(started: &Started, view: &View, process: ProcessId, kinds: &Kinds) ->
 /// The share of looks at which none that began so was seen to wait.
 fn ready(started: &Started, view: &View, process: ProcessId) -> Option<f64> {
     let program = view.go_programs().find(|of| of.process == process)?;
-    let began = &started.first?.function;
-    let waits = program.waits.iter().filter(|wait| {
-        let site = wait.site.and_then(|id| view.model.site(id));
-        let first = site.and_then(first);
-        first.is_some_and(|first| first.function == *began)
-    });
+    let name = &started.first?.function;
+    let of_it = |wait: &&GoWait| began(view, wait).is_some_and(|of| of.function == *name);
+    let waits = program.waits.iter().filter(of_it);
     let waits: u64 = waits.map(|wait| wait.n).sum();
     Some(1.0 - waits as f64 / program.looks as f64)
 }
@@ -90,12 +87,12 @@ fn finding(
     process: ProcessId,
     kinds: &Kinds,
 ) -> Option<(Vec<GroupId>, Finding)> {
-    let began = started.first?;
+    let first = started.first?;
     let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0u64, u64::saturating_add);
     let runs = sum(&mut kinds.values().map(|started| started.samples));
     let others = kinds
         .iter()
-        .filter(|(name, _)| is_own(name) && **name != began.function);
+        .filter(|(name, _)| is_own(name) && **name != first.function);
     let others: Vec<u64> = others.map(|(_, started)| started.samples).collect();
     let of_runs = |n: u64| n as f64 / runs.max(1) as f64;
     let of_others = of_runs(sum(&mut others.iter().copied()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::{ProcessId, Site, SiteFrame, SiteId};
+use convoy_model::{GoWait, ProcessId, Site, SiteFrame, SiteId};
 
 use super::hand_over::passes_on_work;
 use crate::levels::{add, at_least, levels};
@@ -72,8 +72,13 @@ pub(super) fn is_own(name: &str) -> bool {
 }
 
 /// What a goroutine began in, if that was not cut off.
-pub(super) fn first(site: &Site) -> Option<&SiteFrame> {
+fn first(site: &Site) -> Option<&SiteFrame> {
     own_frames(site)?.next()
+}
+
+/// The same of goroutines that wait.
+pub(super) fn began<'a>(view: &View<'a>, wait: &GoWait) -> Option<&'a SiteFrame> {
+    first(view.model.site(wait.site?)?)
 }
 
 /// What a goroutine is in, from the function that it began in inwards. Without its end the stack was cut off.

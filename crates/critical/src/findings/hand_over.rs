@@ -15,7 +15,7 @@ use super::goroutine_lock::may_be_idle;
 use super::goroutines::{self, is_own, Kinds, Started};
 use super::{tasks, Context};
 use crate::gain::{goes_with_larger_pieces, Saving};
-use crate::levels::levels;
+use crate::levels::{levels, none};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -243,8 +243,13 @@ impl Late {
 /// The run without what no thread had anything to do: a server waits for requests then, however many pieces they are made of. Who is
 /// woken by another thread has something to do.
 fn at_work(view: &View) -> f64 {
-    let nobody = view.sched.working.first().copied().unwrap_or(0);
-    (view.wall - nobody as f64).max(0.0)
+    (view.wall - none(&view.sched.working)).max(0.0)
+}
+
+/// Wall time that goes with this CPU time of a process that runs for so long: while some thread is at work the processors are as busy as
+/// before with what is left.
+pub(super) fn as_before(view: &View, running: f64, cpu: f64) -> f64 {
+    at_work(view) * cpu / view.cpu_work.max(running)
 }
 
 impl Samples {
@@ -264,7 +269,7 @@ impl Samples {
     /// only goroutines or tasks wait for one another, those that are late get busy as well, unless one goroutine has more to do.
     fn saved(&self, view: &View, late: Option<Late>, kinds: &Kinds, cpu: f64) -> f64 {
         let running = self.running(view);
-        let as_before = at_work(view) * cpu / view.cpu_work.max(running);
+        let as_before = as_before(view, running, cpu);
         let Some(late) = late else {
             return as_before;
         };

@@ -76,17 +76,14 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if process.listens && cx.askers.take_turns(view, view.role(id)) {
         return None;
     }
-    let is_busy = works >= ALWAYS * view.wall;
     let more = match (queue, runs) {
         (queue, Some(Runs::EventLoop)) => event_loop::more(cx, id, process, queue),
         (Some(queue), _) => Some(servers(view, process, served::EXPECTED, queue.seen())),
         (_, Some(Runs::OneAtATime)) => {
-            processes(view, id, process).or_else(|| full(view, id, process).filter(|_| is_busy))
+            processes(view, id, process).or_else(|| full(view, id, process, works))
         }
         (_, Some(Runs::Threads)) => None,
-        (_, None) => full(view, id, process)
-            .filter(|_| is_busy)
-            .or_else(|| threads(view, id, process)),
+        (_, None) => full(view, id, process, works).or_else(|| threads(view, id, process)),
     }?;
     let most = works * (1.0 - 1.0 / view.cpus_left()).max(0.0);
     let saving = Saving {
@@ -177,9 +174,10 @@ fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More 
 
 /// Others can connect to it, and it has no other threads to serve them. One who asks, and waits for the answer, leaves a server some
 /// time between two requests, and is seen to do so unless it is on another machine.
-fn full(view: &View, id: ThreadId, process: &Process) -> Option<More> {
+fn full(view: &View, id: ThreadId, process: &Process, works: f64) -> Option<More> {
     let serves = process.listens && is_alone_there(view, id);
-    serves.then(|| servers(view, process, NEVER_SEEN, seen_to_listen(process)))
+    let busy = works >= ALWAYS * view.wall;
+    (serves && busy).then(|| servers(view, process, NEVER_SEEN, seen_to_listen(process)))
 }
 
 /// How often a thread waits for events or at sockets.

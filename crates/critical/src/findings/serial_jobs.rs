@@ -79,7 +79,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let longest = runner.steps.iter().map(|s| s.work).fold(0.0, f64::max);
     let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * longest);
     let steps: Vec<&Step> = steps.collect();
-    if steps.len() < STEPS.0 || longest > LONGEST * all || !view.roles.is_parent(runner.id) {
+    if steps.len() < STEPS.0 || longest > LONGEST * all || is_job(view, runner.id) {
         return None;
     }
     let line = std::iter::once(&runner.id).chain(&runner.above);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::Evidence;
 use convoy_model::words::plural;
-use convoy_model::{GroupId, OffReason, Process, ProcessId, ThreadId};
+use convoy_model::{GroupId, OffReason, Process, ThreadId};
 
 use super::Context;
 use crate::text::{evidence, how_many};
@@ -43,13 +43,12 @@ pub(crate) struct Askers(BTreeMap<GroupId, BTreeMap<ThreadId, Turns>>);
 
 impl Askers {
     pub(super) fn of(view: &View) -> Self {
-        let process = |id: ProcessId| view.process_at(id);
         let mut this = Self::default();
         for (wake, off, waker, _) in view.sched.ended_by_threads() {
-            let both = process(view.process(off.thread)).zip(process(view.process(waker)));
+            let others = view.run_other_code(view.process(off.thread), view.process(waker));
             // Who started a process and waits for its end asks for nothing; nor does a pipeline's next or previous stage.
             let asks = !matches!(off.reason, OffReason::Child | OffReason::Pipe);
-            if asks && both.is_some_and(|(asks, serves)| asks.runs_other_code(serves)) {
+            if asks && others {
                 let turns = this.between(view.role(waker), off.thread);
                 turns.ns += wake.wait_ns as f64;
                 turns.n += wake.n;
