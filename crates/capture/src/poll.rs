@@ -10,8 +10,12 @@ use crate::clock::Clock;
 use crate::procfs::{self, SchedStat, ThreadFigures};
 use crate::session;
 
-/// Polling may take this share of one processor: with 5,000 threads it becomes rarer, not dearer.
-const SHARE_OF_CPU: u32 = 200;
+/// Polling may take one in so many parts of one processor: with 5,000 threads it becomes rarer, not dearer. (A look at three
+/// threads takes 100 us.)
+const PART_OF_CPU: u32 = 200;
+
+/// The same where the scheduler's events tell how long each thread ran and waited to run: then the rest is enough.
+const PART_BESIDE_EVENTS: u32 = 1000;
 
 /// Between two looks at the scheduler's figures.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -34,9 +38,11 @@ pub(crate) struct Seen {
 }
 
 /// All processes of a session, by pid.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Poller {
     pub seen: HashMap<u32, Seen>,
+    /// It takes one in so many parts of a processor.
+    part_of_cpu: u32,
     /// When the next look at all figures is due.
     thorough_ns: u64,
     /// By pid and tid.
@@ -44,6 +50,19 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
+    /// Of a recording with scheduler events, or without.
+    pub fn new(with_events: bool) -> Self {
+        Self {
+            seen: HashMap::new(),
+            part_of_cpu: match with_events {
+                true => PART_BESIDE_EVENTS,
+                false => PART_OF_CPU,
+            },
+            thorough_ns: 0,
+            open: HashMap::new(),
+        }
+    }
+
     /// Looks at everything once; how long to wait until the next look.
     pub fn poll(&mut self, dir: &Path, clock: &Clock) -> Duration {
         let began_ns = clock.now_ns();
@@ -65,11 +84,11 @@ impl Poller {
         // Not by the clock: on a machine without a free processor most of that is waiting for one.
         let cost = cpu_time().saturating_sub(cpu_before);
         if thorough {
-            let pause = THOROUGH_INTERVAL.max(cost * SHARE_OF_CPU);
+            let pause = THOROUGH_INTERVAL.max(cost * self.part_of_cpu);
             self.thorough_ns = began_ns.saturating_add(pause.as_nanos() as u64);
             self.open.clear(); // those of ended threads, too
         }
-        INTERVAL.max(cost * SHARE_OF_CPU)
+        INTERVAL.max(cost * self.part_of_cpu)
     }
 
     /// The last look: all figures.

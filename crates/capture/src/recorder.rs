@@ -243,7 +243,7 @@ impl Running {
             busy,
             pid,
         } = self;
-        let mut poller = Poller::default();
+        let mut poller = Poller::new(listener.is_some());
         let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
         drop(signals); // from here on Ctrl-C ends convoy
         let busy_at_end = Busy::now();

@@ -28,7 +28,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         let traced = traced.as_ref();
         traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
     };
-    let collected = collect(dir, &Poller::default(), None, None, &stacks);
+    let collected = collect(dir, &Poller::new(false), None, None, &stacks);
     let mut meta = owner.meta;
     meta.exit = Exit::Unknown;
     meta.end_ns = collected

@@ -1,9 +1,10 @@
 //! Functions by address, from the symbol tables. They are read through once, when the first address is asked for, and
-//! kept in 16 bytes a function; names are read when they are wanted. (To read a table through for each address took more
+//! kept in 16 bytes a function; names are read when they are wanted, each once. (To read a table through for each address took more
 //! time than all else that listens, beside a database server with 60,000 functions.)
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::elf::{
     FileHeader64, SHT_DYNSYM, SHT_SYMTAB, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_GNU_IFUNC,
@@ -28,7 +29,7 @@ const LE: LittleEndian = LittleEndian;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     /// As the linker has it.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) range: Range<u64>,
 }
 
@@ -96,7 +97,11 @@ impl Index {
 
 /// All tables of a file, in the order in which they are asked.
 #[derive(Debug, Default)]
-pub(crate) struct Functions(OnceLock<Vec<Index>>);
+pub(crate) struct Functions {
+    indexes: OnceLock<Vec<Index>>,
+    /// Names that were wanted, by where they are in the file.
+    names: Mutex<HashMap<u64, Arc<str>>>,
+}
 
 impl Image {
     /// The function that covers `address`, in the file's own numbering.
@@ -108,7 +113,7 @@ impl Image {
                 .map(|table| self.index(table))
                 .collect()
         };
-        let indexes = self.functions.0.get_or_init(tables);
+        let indexes = self.functions.indexes.get_or_init(tables);
         indexes.iter().find_map(|index| {
             let place = index.covering(address)?;
             Some(Found {
@@ -147,11 +152,17 @@ impl Image {
         }
     }
 
-    fn name(&self, offset: u64) -> Option<String> {
+    fn name(&self, offset: u64) -> Option<Arc<str>> {
+        let names = &self.functions.names;
+        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get(&offset) {
+            return Some(Arc::clone(known));
+        }
         let mut buffer = [0; MAX_NAME];
         let read = self.read_at(&mut buffer, offset)?;
         let name = buffer[..read].split(|b| *b == 0).next()?;
-        (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+        let name: Arc<str> = String::from_utf8_lossy(name).into();
+        (!name.is_empty()).then(|| Arc::clone(names.entry(offset).or_insert(name)))
     }
 }
 

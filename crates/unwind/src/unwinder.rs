@@ -232,6 +232,11 @@ impl Unwinder {
         Some(Code { lo, bytes })
     }
 
+    /// Whether `pc` is in a mapped file.
+    pub fn is_in_file(&mut self, pc: u64) -> bool {
+        matches!(self.find(pc), Some(State::File { .. }))
+    }
+
     /// The function that covers `pc`, from the file's own symbol tables.
     pub fn function(&mut self, pc: u64) -> Option<Function<'_>> {
         let State::File { module, .. } = self.find(pc)? else {

@@ -71,7 +71,8 @@ pub(super) enum Role {
 /// Of one image, what was found out so far. Code in files stays as it is; of what a program generates nothing is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
-    functions: Map<u64, Function>,
+    /// `None`: the file does not say.
+    functions: Map<u64, Option<Function>>,
     verdicts: Map<u64, Verdict>,
     met: Met,
 }
@@ -85,17 +86,20 @@ impl Code {
     /// The function of the instruction at `pc`; `None` outside of files and where they have no symbols.
     pub(super) fn function(&mut self, unwinder: &mut Unwinder, pc: u64) -> Option<&Function> {
         let place = match self.functions.entry(pc) {
-            Entry::Occupied(known) => return Some(known.into_mut()),
+            Entry::Occupied(known) => return known.into_mut().as_ref(),
             Entry::Vacant(place) => place,
         };
-        let found = unwinder.function(pc)?;
-        Some(place.insert(Function {
+        let found = unwinder.function(pc).map(|found| Function {
             name: found.name.to_owned(),
             lo: found.lo,
             hi: found.hi.saturating_sub(1).max(found.lo),
             role: role(found.name),
             helps: only_helps(found.name),
-        }))
+        });
+        if found.is_none() && !unwinder.is_in_file(pc) {
+            return None; // a file may be mapped there later
+        }
+        place.insert(found).as_ref()
     }
 
     /// Whether a thread only waits at `pc`, or works; `None` where there is no code. `called` is what it has called from
