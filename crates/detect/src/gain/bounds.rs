@@ -78,6 +78,9 @@ pub(crate) struct Load {
     pub group: GroupId,
     /// Life within the time in question.
     pub life: f64,
+    /// Share of the time in question in which any of them lives. A thread that sorts for a moment at the end takes no more
+    /// of the run than that moment, however much of it it loses.
+    pub covered: f64,
     pub cpu: f64,
     pub run_delay: f64,
     /// Waits for other groups.
@@ -98,14 +101,19 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Share of its life that it loses.
+    /// Share of the time in question that it loses.
     pub(crate) fn loss(&self, variant: usize) -> f64 {
-        (self.lost[variant] / self.life).min(1.0)
+        self.of_window(self.lost[variant].min(self.life))
     }
 
-    /// Share of its life that it does not wait for other groups.
+    /// Share of the time in question that it is there and does not wait for other groups.
     pub(crate) fn active(&self) -> f64 {
-        1.0 - self.elastic / self.life
+        self.of_window(self.life - self.elastic)
+    }
+
+    /// What all its threads do together for so long, as a share of the time in question.
+    pub(crate) fn of_window(&self, ns: f64) -> f64 {
+        self.covered * ns / self.life
     }
 }
 
@@ -133,6 +141,7 @@ impl Window {
                 ..Default::default()
             };
             let longest = view.group_threads(g).map(|t| t.life).fold(0.0, f64::max);
+            let mut lives = Vec::new();
             for (i, t) in view
                 .threads
                 .iter()
@@ -140,17 +149,18 @@ impl Window {
                 .filter(|(_, t)| t.group == g)
             {
                 let first = union.partition_point(|(_, b)| *b <= t.start);
-                let inside: f64 = union[first..]
+                let inside: Vec<_> = union[first..]
                     .iter()
                     .take_while(|(a, _)| *a < t.end)
-                    .map(|(a, b)| b.min(t.end) - a.max(t.start))
-                    .sum();
-                let part = inside / t.life;
+                    .map(|(a, b)| (a.max(t.start), b.min(t.end)))
+                    .collect();
+                let part = lives::length(&inside) / t.life;
                 if part <= 0.0 {
                     continue;
                 }
                 let d = &change.deltas[i];
-                load.life += inside;
+                load.life += lives::length(&inside);
+                lives.extend(inside);
                 load.cpu += part * t.cpu;
                 load.run_delay += part * t.run_delay;
                 load.elastic += part * t.elastic;
@@ -169,6 +179,8 @@ impl Window {
                 }
             }
             if load.life > 0.0 {
+                let covered = lives::length(&lives::union(lives.into_iter()));
+                load.covered = (covered / this.length).min(1.0);
                 this.loads.push(load);
             }
         }
@@ -209,19 +221,16 @@ impl Window {
     pub(crate) fn best_case(&self, linked: impl Fn(GroupId) -> bool) -> f64 {
         if self.loads.iter().any(|l| l.freed > 0.0) {
             // What spinners wait for comes sooner with their CPUs: only their own work is left.
-            let own = |l: &Load| (l.cpu - l.freed) / l.life;
+            let own = |l: &Load| l.of_window(l.cpu - l.freed);
             return self.loads.iter().map(own).fold(0.0, f64::max);
         }
-        let all: f64 = self
-            .loads
-            .iter()
-            .map(|l| l.loss(2).max(l.longest_loss))
-            .sum();
+        let loss = |l: &Load| l.loss(HIGH).max(l.covered * l.longest_loss);
+        let all: f64 = self.loads.iter().map(loss).sum();
         let floor = self
             .loads
             .iter()
             .filter(|l| linked(l.group))
-            .map(|l| l.active() - l.loss(2).max(l.longest_loss))
+            .map(|l| l.active() - loss(l))
             .fold(0.0, f64::max);
         (1.0 - all).max(floor).max(0.0)
     }

@@ -206,6 +206,9 @@ impl Prediction<'_> {
             x = x.clamp(0.01, 1.0);
         }
 
+        // Of their lives; of the time in question where they do not live all of it.
+        let covered = sum(&|l| l.covered * l.life);
+        let x = 1.0 - covered * (1.0 - x);
         let mut limits = vec![(x, self.what_remains(wait, delay, freed))];
         if cpus.is_finite() {
             let busy = w.cpu_after(MID) / (cpus * w.length);
@@ -278,7 +281,7 @@ impl Prediction<'_> {
             .iter()
             .filter(|l| l.loss(LOW) > 0.0)
             // Idle time of the losers may just grow: somebody else sets the pace.
-            .map(|l| (l.loss(LOW) - l.elastic / l.life).max(0.0))
+            .map(|l| (l.loss(LOW) - l.of_window(l.elastic)).max(0.0))
             .fold(0.0, f64::max);
         let cpus = w.cpu_after(LOW) / (self.view.cpus * w.length);
         let serial = self
@@ -311,7 +314,7 @@ impl Prediction<'_> {
 
     /// Groups that exchange wake-ups with one that the change touches, themselves included.
     fn linked_to_change(&self) -> BTreeSet<GroupId> {
-        let loss = |l: &super::bounds::Load| (l.lost[HIGH] + l.freed) / l.life;
+        let loss = |l: &super::bounds::Load| l.of_window(l.lost[HIGH] + l.freed);
         let most = self.window.loads.iter().map(loss).fold(0.0, f64::max);
         // A group that loses next to nothing is touched as the holder: its pace is its own affair.
         let mut set: BTreeSet<GroupId> = self
