@@ -17,6 +17,10 @@ use crate::procfs;
 use crate::recorder::{running_ns, Options, Recording};
 use crate::targets::Targets;
 
+/// Looks for children that began meanwhile, at most. Each finds only those that began since the one before it, whose parents were not
+/// recorded yet.
+const LATE_LOOKS: usize = 4;
+
 /// Between two looks at whether the processes are still there, and whether a control group has new ones.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -42,7 +46,7 @@ pub struct Attached {
 /// [`ErrorKind::Attach`]: no such process, not allowed to look at it, or no source of scheduler events here.
 pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     let failed = |trouble| Error::new(ErrorKind::Attach, trouble);
-    let pids = targets.resolve().map_err(failed)?;
+    let mut pids = targets.resolve().map_err(failed)?;
     let interrupt = Interrupt::watch();
     let clock = Clock::calibrate();
     let first = pids.first().copied().unwrap_or(0);
@@ -55,8 +59,9 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         ..Meta::default()
     };
     meta.machine.cpus_allowed = cpus_allowed(Pid::from_raw(first as i32));
-    let tier =
+    let mut tier =
         Tier::for_running(options.scheduler, options.sched_sample_ns, &pids).map_err(failed)?;
+    adopt_late(&targets, &mut pids, &mut tier);
     let warnings = tier.warnings();
     meta.start_ns = clock.now_ns();
     let busy = Busy::now();
@@ -83,6 +88,20 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         busy,
         interrupt,
     })
+}
+
+/// The source takes a tenth of a second to open. What the processes have started in that time nobody has told: a script may run its next
+/// step by then.
+fn adopt_late(targets: &Targets, pids: &mut Vec<u32>, tier: &mut Tier) {
+    for _ in 0..LATE_LOOKS {
+        let now = targets.resolve().unwrap_or_default();
+        let late: Vec<u32> = now.into_iter().filter(|pid| !pids.contains(pid)).collect();
+        if late.is_empty() {
+            break;
+        }
+        tier.adopt(&late);
+        pids.extend(late);
+    }
 }
 
 /// The agent is loaded at a program's start only.

@@ -121,6 +121,13 @@ impl Tier {
         }
     }
 
+    /// More processes that run already. One that has ended meanwhile is nothing to report.
+    pub fn adopt(&mut self, pids: &[u32]) {
+        if let Some(Opened::Bpf(source)) = &mut self.source {
+            let _ = source.adopt_running(pids);
+        }
+    }
+
     fn open(
         choice: Scheduler,
         sample_period_ns: u64,
