@@ -2,7 +2,8 @@
 
 use convoy_profile::{Interval, Lane, OffIx, SliceIx, ThreadRef, Timeline, WakeIx, Waker};
 
-use super::{Code, Doing, Piece, Sweep, Wait};
+use super::sweep::Sweep;
+use super::{Code, Doing, Piece, Wait};
 
 impl Sweep<'_> {
     /// What every thread does when, with the rows that the sweep has made.
