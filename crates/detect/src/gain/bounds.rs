@@ -149,18 +149,16 @@ impl Window {
                 .filter(|(_, t)| t.group == g)
             {
                 let first = union.partition_point(|(_, b)| *b <= t.start);
-                let inside: Vec<_> = union[first..]
-                    .iter()
-                    .take_while(|(a, _)| *a < t.end)
-                    .map(|(a, b)| (a.max(t.start), b.min(t.end)))
-                    .collect();
-                let part = lives::length(&inside) / t.life;
+                let before = lives.len();
+                let pieces = union[first..].iter().take_while(|(a, _)| *a < t.end);
+                lives.extend(pieces.map(|(a, b)| (a.max(t.start), b.min(t.end))));
+                let inside = lives::length(&lives[before..]);
+                let part = inside / t.life;
                 if part <= 0.0 {
                     continue;
                 }
                 let d = &change.deltas[i];
-                load.life += lives::length(&inside);
-                lives.extend(inside);
+                load.life += inside;
                 load.cpu += part * t.cpu;
                 load.run_delay += part * t.run_delay;
                 load.elastic += part * t.elastic;
