@@ -17,10 +17,6 @@ use crate::procfs;
 use crate::recorder::{running_ns, Options, Recording};
 use crate::targets::Targets;
 
-/// Looks for children that began meanwhile, at most. Each finds only those that began since the one before it, whose parents were not
-/// recorded yet.
-const LATE_LOOKS: usize = 4;
-
 /// Between two looks at whether the processes are still there, and whether a control group has new ones.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -59,13 +55,13 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         ..Meta::default()
     };
     meta.machine.cpus_allowed = cpus_allowed(Pid::from_raw(first as i32));
-    let mut tier =
-        Tier::for_running(options.scheduler, options.sched_sample_ns, &pids).map_err(failed)?;
-    adopt_late(&targets, &mut pids, &mut tier);
+    let (choice, sample_ns) = (options.scheduler, options.sched_sample_ns);
+    let tier =
+        Tier::for_running(choice, sample_ns, &mut pids, || targets.resolve()).map_err(failed)?;
     let warnings = tier.warnings();
     meta.start_ns = clock.now_ns();
     let busy = Busy::now();
-    let (listener, scheduler) = tier.listen(options.sched_sample_ns, options.timeline_intervals);
+    let (listener, scheduler) = tier.listen(sample_ns, options.timeline_intervals);
     let Some(listener) = listener else {
         return Err(failed(Trouble::new(
             "the scheduler's events cannot be had here",
@@ -88,20 +84,6 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
         busy,
         interrupt,
     })
-}
-
-/// The source takes a tenth of a second to open. What the processes have started in that time nobody has told: a script may run its next
-/// step by then.
-fn adopt_late(targets: &Targets, pids: &mut Vec<u32>, tier: &mut Tier) {
-    for _ in 0..LATE_LOOKS {
-        let now = targets.resolve().unwrap_or_default();
-        let late: Vec<u32> = now.into_iter().filter(|pid| !pids.contains(pid)).collect();
-        if late.is_empty() {
-            break;
-        }
-        tier.adopt(&late);
-        pids.extend(late);
-    }
 }
 
 /// The agent is loaded at a program's start only.

@@ -6,7 +6,7 @@ use std::path::Path;
 use convoy_profile::Process;
 
 use crate::arena::{self, Context, Late, NoArena, Pieces, Refs};
-use crate::poll::Poller;
+use crate::poll::Seen;
 use crate::procfs;
 use crate::session::{self, ArenaFile};
 
@@ -27,10 +27,10 @@ struct Found {
 }
 
 /// Reads the arenas in `dir`. `end_ns`: when the recording stopped, `None` = not known (recovery).
-/// `main`: the main child and when it ended. `stacks`: those of a process image, by pid and start, that other files name.
+/// `polled`: what was seen of each process, by pid. `main`: the main child and when it ended. `stacks`: those of a process image, by pid and start, that other files name.
 pub(crate) fn collect(
     dir: &Path,
-    poller: &Poller,
+    polled: &HashMap<u32, Seen>,
     end_ns: Option<u64>,
     main: Option<(u32, u64)>,
     stacks: &dyn Fn(u32, u64) -> Refs,
@@ -66,7 +66,7 @@ pub(crate) fn collect(
         };
         let bytes = Pieces::new(&opened);
         let next = found.get(i + 1).filter(|next| next.file.pid == pid);
-        let seen = poller.seen.get(&pid);
+        let seen = polled.get(&pid);
         let seen_end_ns = if let Some(next) = next {
             next.life.start_ns // another image has taken its place
         } else if let Some((_, at_ns)) = main.filter(|(main_pid, _)| *main_pid == pid) {

@@ -257,7 +257,7 @@ impl Running {
             traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
         };
         let now_ns = Some(clock.now_ns());
-        let collected = collect(session.dir(), &poller, now_ns, Some(main), &stacks);
+        let collected = collect(session.dir(), &poller.seen, now_ns, Some(main), &stacks);
 
         meta.end_ns = ended.at_ns;
         meta.exit = ended.exit;

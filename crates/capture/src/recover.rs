@@ -1,5 +1,6 @@
 //! Makes a profile of what a convoy left that was killed.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +10,6 @@ use convoy_profile::{Exit, Profile};
 use crate::arena::Refs;
 use crate::collect::collect;
 use crate::error::{Error, ErrorKind, Trouble};
-use crate::poll::Poller;
 use crate::recorder::agent_collector;
 use crate::sections;
 use crate::session::{is_session_name, read_owner};
@@ -28,7 +28,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         let traced = traced.as_ref();
         traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
     };
-    let collected = collect(dir, &Poller::new(false), None, None, &stacks);
+    let collected = collect(dir, &HashMap::new(), None, None, &stacks);
     let mut meta = owner.meta;
     meta.exit = Exit::Unknown;
     meta.end_ns = collected

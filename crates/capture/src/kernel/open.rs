@@ -38,6 +38,10 @@ impl Scheduler {
 /// What a report calls this collector.
 const COLLECTOR: &str = "scheduler";
 
+/// Looks for processes that began meanwhile, at most. Each finds only those that began since the one before it, whose parents were not
+/// recorded yet.
+const LATE_LOOKS: usize = 4;
+
 /// What is not known without any scheduler events.
 const LOST_WITHOUT: &str =
     "which code runs while the others wait, why threads are off the CPUs, who woke whom";
@@ -98,33 +102,30 @@ impl Tier {
         })
     }
 
-    /// For processes that run already.
+    /// For processes that run already. `meant` lists them once more: those that have begun until they are recorded join `pids`.
     pub fn for_running(
         choice: Scheduler,
         sample_period_ns: u64,
-        pids: &[u32],
+        pids: &mut Vec<u32>,
+        meant: impl Fn() -> Result<Vec<u32>, Trouble>,
     ) -> Result<Self, Trouble> {
         let mut tier = Self::open(choice, sample_period_ns, || {
             PerfSource::for_running(pids, &perf_options(sample_period_ns))
         })?;
         match &mut tier.source {
-            Some(Opened::Bpf(source)) => match source.adopt_running(pids)? {
-                0 => Err(ended(pids)),
-                _ => Ok(tier),
-            },
+            Some(Opened::Bpf(source)) => {
+                if source.adopt_running(pids)? == 0 {
+                    return Err(ended(pids));
+                }
+                adopt_late(source, pids, meant);
+                Ok(tier)
+            }
             Some(Opened::Perf(_)) => Ok(tier),
             None => Err(Trouble::new(
                 tier.why,
                 "a running process cannot be recorded without the scheduler's events",
                 tier.collector.enable,
             )),
-        }
-    }
-
-    /// More processes that run already. One that has ended meanwhile is nothing to report.
-    pub fn adopt(&mut self, pids: &[u32]) {
-        if let Some(Opened::Bpf(source)) = &mut self.source {
-            let _ = source.adopt_running(pids);
         }
     }
 
@@ -233,6 +234,25 @@ impl Tier {
                 (None, collector)
             }
         }
+    }
+}
+
+/// The source takes a tenth of a second to open. What the processes have started in that time nobody has told: a script may run its next
+/// step by then.
+fn adopt_late(
+    source: &mut BpfSource,
+    pids: &mut Vec<u32>,
+    meant: impl Fn() -> Result<Vec<u32>, Trouble>,
+) {
+    for _ in 0..LATE_LOOKS {
+        let now = meant().unwrap_or_default();
+        let late: Vec<u32> = now.into_iter().filter(|pid| !pids.contains(pid)).collect();
+        if late.is_empty() {
+            break;
+        }
+        // One that has ended meanwhile is nothing to report.
+        let _ = source.adopt_running(&late);
+        pids.extend(late);
     }
 }
 
