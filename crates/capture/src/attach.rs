@@ -2,10 +2,12 @@
 //! nothing is put into them, so that their locks have no names.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use convoy_profile::{Collector, Exit, Meta, Profile};
-use rustix::process::Pid;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
 use crate::clock::{realtime_ns, Clock};
 use crate::error::{Error, ErrorKind, Trouble};
@@ -17,8 +19,12 @@ use crate::procfs;
 use crate::recorder::{running_ns, Options, Recording};
 use crate::targets::Targets;
 
-/// Between two looks at whether the processes are still there, and whether a control group has new ones.
-const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at whether the processes are still there, where their ends are told as well, and the control groups have no new ones...
+const LOOK: Duration = Duration::from_millis(250);
+/// ... and elsewhere.
+const SHORT_LOOK: Duration = Duration::from_millis(50);
+/// The ends of so many processes are waited for: beyond, looking is cheaper.
+const ENDS: usize = 64;
 
 /// Processes that are being recorded as they run.
 #[derive(Debug)]
@@ -105,15 +111,19 @@ impl Attached {
     /// Returns after `limit`, when the processes have ended, or on Ctrl-C: whatever comes first.
     pub fn wait(mut self, limit: Option<Duration>) -> Recording {
         let began = Instant::now();
+        let mut ends = Ends::of(&self.recorded);
+        let look = match ends.all && !self.targets.has_groups() {
+            true => LOOK,
+            false => SHORT_LOOK,
+        };
         loop {
-            let left = limit.map_or(LOOK, |limit| limit.saturating_sub(began.elapsed()));
+            let left = limit.map_or(look, |limit| limit.saturating_sub(began.elapsed()));
             if left.is_zero() || self.interrupt.asked() {
                 break;
             }
-            std::thread::sleep(left.min(LOOK));
-            self.recorded.retain(|pid, start| {
-                procfs::start_ticks(*pid) == Some(*start) && procfs::is_running(*pid)
-            });
+            ends.wait(left.min(look));
+            self.recorded
+                .retain(|pid, start| procfs::running_since(*pid) == Some(*start));
             self.adopt_newcomers();
             if self.recorded.is_empty() {
                 self.meta.notes.push(convoy_profile::ALL_ENDED.into());
@@ -128,7 +138,7 @@ impl Attached {
         let own = std::process::id();
         let mut new = Vec::new();
         for pid in self.targets.in_groups() {
-            let start = procfs::start_ticks(pid).filter(|_| pid != own && procfs::is_running(pid));
+            let start = procfs::running_since(pid).filter(|_| pid != own);
             if let Some(start) = start {
                 if self.recorded.insert(pid, start) != Some(start) {
                     new.push(pid);
@@ -172,5 +182,43 @@ impl Attached {
             None,
             files,
         )
+    }
+}
+
+/// Of processes that we have not started.
+struct Ends {
+    of: Vec<OwnedFd>,
+    /// None is missing.
+    all: bool,
+}
+
+impl Ends {
+    fn of(processes: &BTreeMap<u32, u64>) -> Self {
+        let of: Vec<OwnedFd> = processes
+            .keys()
+            .take(ENDS)
+            .filter_map(|pid| pidfd_open(Pid::from_raw(*pid as i32)?, PidfdFlags::empty()).ok())
+            .collect();
+        let all = of.len() == processes.len();
+        Self { of, all }
+    }
+
+    /// Returns after so long, when one has ended, or on a signal.
+    fn wait(&mut self, limit: Duration) {
+        let limit = Timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        let mut ended: Vec<PollFd> = self
+            .of
+            .iter()
+            .map(|fd| PollFd::new(fd, PollFlags::IN))
+            .collect();
+        // An error is a signal: whoever asked for an end is seen by the caller.
+        let _ = poll(&mut ended, Some(&limit));
+        // Each tells its end once.
+        let over: Vec<bool> = ended.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut over = over.into_iter();
+        self.of.retain(|_| !over.next().unwrap_or_default());
     }
 }

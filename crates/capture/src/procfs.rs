@@ -22,12 +22,16 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
     stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.start_ticks)
 }
 
-/// Whether the process is there and not a zombie. One whose main thread has ended before the others still runs.
+/// As [`start_ticks`], unless it is a zombie. One whose main thread has ended before the others still runs.
+pub fn running_since(pid: u32) -> Option<u64> {
+    let main = stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let runs = !matches!(main.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid);
+    runs.then_some(main.start_ticks)
+}
+
+/// Whether the process is there and not a zombie, as [`running_since`].
 pub fn is_running(pid: u32) -> bool {
-    let main = fs::read_to_string(format!("/proc/{pid}/stat"))
-        .ok()
-        .and_then(|text| stat(&text));
-    main.is_some_and(|s| !matches!(s.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid))
+    running_since(pid).is_some()
 }
 
 /// A process of a PID namespace below ours that knows itself by this number there: its number here. There may be several such: one

@@ -54,6 +54,11 @@ impl Targets {
         Ok(all)
     }
 
+    /// Whether there are any control groups, into which others may come.
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.cgroups.is_empty()
+    }
+
     /// The processes that are in the control groups now.
     pub(crate) fn in_groups(&self) -> BTreeSet<u32> {
         let dirs = self.cgroups.iter().filter_map(|g| find_group(g).ok());

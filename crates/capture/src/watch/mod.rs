@@ -242,7 +242,7 @@ impl Watch {
 impl Member {
     /// Another process may have got the pid.
     fn runs(&self, pid: u32) -> bool {
-        procfs::start_ticks(pid) == Some(self.start_ticks) && procfs::is_running(pid)
+        procfs::running_since(pid) == Some(self.start_ticks)
     }
 
     fn read(&self, now_ns: u64, most_bytes: u64) -> Result<Process, String> {
