@@ -88,6 +88,7 @@ struct cv_bpf_config {
 	uint64_t copy_interval_ns; /* one stack copy in this time on each processor... */
 	uint64_t copy_burst_ns; /* ... and so much of that time can be saved up */
 	uint64_t keep_free_bytes; /* of the ring buffer, for what is not a stack */
+	uint64_t filling_bytes; /* with more than that in the ring buffer, convoy is woken up */
 	uint32_t switch_has_state; /* the tracepoint gives the state as its fourth argument */
 	uint32_t reserved;
 };
@@ -98,7 +99,7 @@ struct cv_bpf_control {
 	uint32_t adopting;      /* running processes are being adopted: forks look at the list, too */
 	uint64_t adopted;       /* threads found running; atomic */
 	uint64_t lives_lost;    /* forks, execs, exits that could not be told; atomic */
-	uint64_t programs;      /* processes forked, programs executed: their names are to be had only soon; atomic */
+	uint64_t rung_ns;       /* when convoy was last woken up */
 };
 
 /* ---- records of the ring buffer ------------------------------------------------------------ */

@@ -3,7 +3,8 @@
  * Threads and processes come and go. A thread is recorded from the moment that it has a struct task: because
  * its maker is, because convoy forks it, or because it belongs to a process that convoy adopts.
  *
- * These programs run with interrupts on, and so use neither the rings nor the scratch space.
+ * These programs run with interrupts on, and so use neither the rings nor the scratch space. Where a process begins, or another program in
+ * it, convoy is woken up: their names are to be had only soon.
  */
 #include "stack.h"
 
@@ -64,9 +65,7 @@ int on_fork(uint64_t *ctx)
 	if (!life)
 		return 0;
 	life->other = parent->pid;
-	bpf_ringbuf_submit(life, BPF_RB_NO_WAKEUP);
-	if (child->pid == child->tgid)
-		COUNT(programs);
+	bpf_ringbuf_submit(life, child->pid == child->tgid ? ring_bell(life->ts_ns) : BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
@@ -86,8 +85,7 @@ int on_exec(uint64_t *ctx)
 	if (!life)
 		return 0;
 	life->other = (uint32_t)ctx[1];
-	bpf_ringbuf_submit(life, BPF_RB_NO_WAKEUP);
-	COUNT(programs);
+	bpf_ringbuf_submit(life, ring_bell(life->ts_ns));
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Writing into this processor's ring. The tracepoints of the scheduler run with interrupts off, so that
- * there is one writer, and neither a lock nor an atomic operation is needed; waking convoy up, which costs
- * more than all the rest, is not needed either: it looks by itself.
+ * there is one writer, and neither a lock nor an atomic operation is needed; nor is waking convoy up, which costs
+ * more than all the rest: it looks by itself, and is woken up only before a buffer is full.
  */
 #ifndef CONVOY_RING_H
 #define CONVOY_RING_H
@@ -11,6 +11,34 @@
 
 /* How long skipped stacks are collected before they are told. */
 #define SKIPPED_NS 100000000ull
+/* Convoy is woken up at most once in this time: it looks again so much later by itself. */
+#define RING_AGAIN_NS 10000000ull
+/* What waits to be read is much from this part of a buffer on. */
+#define FILLING 8
+
+/* Flags for a record after which convoy is woken up, if it was not just now. Waking costs ten times as much as anything else here. */
+static __always_inline uint64_t ring_bell(uint64_t now)
+{
+	struct cv_bpf_control *shared = the_control();
+
+	if (!shared || now - shared->rung_ns < RING_AGAIN_NS)
+		return BPF_RB_NO_WAKEUP;
+	shared->rung_ns = now;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* Wakes convoy up to read the rings, with a record that nobody sees. */
+static __noinline void ring_is_filling(uint64_t now)
+{
+	uint64_t flags = ring_bell(now);
+	uint64_t *nothing;
+
+	if (flags == BPF_RB_NO_WAKEUP)
+		return;
+	nothing = bpf_ringbuf_reserve(&records, sizeof(*nothing), 0);
+	if (nothing)
+		bpf_ringbuf_discard(nothing, flags);
+}
 
 static __always_inline struct cv_bpf_event *event_at(uint64_t position)
 {
@@ -77,6 +105,8 @@ static __always_inline struct cv_bpf_event *next_event(struct cv_bpf_ring *ring,
 		count_lost(ring, now);
 		return 0;
 	}
+	if (used > config.ring_events / FILLING)
+		ring_is_filling(now);
 	if (ring->lost)
 		tell_lost(ring, CV_BPF_LOST);
 	if (ring->skipped && now - ring->skipped_from_ns > SKIPPED_NS)

@@ -114,10 +114,14 @@ static __always_inline struct scratch *filled(uint32_t kind, uint64_t now, const
 /* `bytes` of the stack, behind `before` bytes of something else. */
 static __always_inline bool send(struct scratch *scratch, uint32_t before, uint32_t bytes)
 {
+	uint64_t flags = BPF_RB_NO_WAKEUP;
+
 	if (bytes > CV_BPF_STACK_MAX)
 		return false;
 	scratch->stack.bytes = bytes;
-	return !bpf_ringbuf_output(&records, scratch, sizeof(scratch->stack) + before + bytes, BPF_RB_NO_WAKEUP);
+	if (bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA) > config.filling_bytes)
+		flags = ring_bell(scratch->stack.ts_ns);
+	return !bpf_ringbuf_output(&records, scratch, sizeof(scratch->stack) + before + bytes, flags);
 }
 
 /* Sends the stack of a thread at this place unless it is known. `now` may be 0: the clock was not read. */

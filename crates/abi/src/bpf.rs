@@ -37,12 +37,13 @@ mirror! {
     }
 
     /// Constants of a recording.
-    BpfConfig = "struct cv_bpf_config", 40 bytes {
+    BpfConfig = "struct cv_bpf_config", 48 bytes {
         ring_events: u32,
         stack_bytes: u32,
         copy_interval_ns: u64,
         copy_burst_ns: u64,
         keep_free_bytes: u64,
+        filling_bytes: u64,
         switch_has_state: u32,
         reserved: u32,
     }
@@ -53,7 +54,7 @@ mirror! {
         adopting: u32,
         adopted: u64,
         lives_lost: u64,
-        programs: u64,
+        rung_ns: u64,
     }
 
     /// What every record of the ring buffer begins with.

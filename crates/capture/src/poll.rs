@@ -15,7 +15,7 @@ use crate::session;
 const PART_OF_CPU: u32 = 200;
 
 /// The same where the scheduler's events tell how long each thread ran and waited to run: then the rest is enough.
-const PART_BESIDE_EVENTS: u32 = 1000;
+const PART_BESIDE_EVENTS: u32 = 2000;
 
 /// Between two looks at the scheduler's figures.
 const INTERVAL: Duration = Duration::from_millis(20);

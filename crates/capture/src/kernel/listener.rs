@@ -2,21 +2,24 @@
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use convoy_profile::SchedSource;
 
+use super::ears::{Bell, Ears};
 use super::modest::Modest;
 use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
+use crate::clock::monotonic_ns;
 
-/// Between two looks at the rings. They hold ten times as much as the busiest machine makes in that time.
-const INTERVAL: Duration = Duration::from_millis(10);
-/// So many looks at which nothing was pressing, and it is delivered all the same. Who seldom gets a processor for a moment
-/// keeps a busy program from it less than who gets it often, and finds its own data in the caches.
-const PATIENCE: u32 = 3;
-/// The same for one that takes nobody's processor.
-const MODEST_PATIENCE: u32 = 5;
+/// Between two deliveries of a source that does not say when it is full, and after a call of one that does: whoever begins then
+/// does not call again.
+const SOON: Duration = Duration::from_millis(10);
+/// Between two deliveries of a source that calls. Who seldom gets a processor for a moment keeps a busy program from it less than who gets
+/// it often, and finds its own data in the caches.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The least between two looks at what does not call.
+const SHORTEST: Duration = Duration::from_millis(5);
 
 /// The run is cut into at most twice as many pieces.
 const BINS: usize = 1000;
@@ -25,6 +28,7 @@ const BINS: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct Listener {
     orders: mpsc::Sender<Order>,
+    bell: Bell,
     thread: JoinHandle<Collected>,
 }
 
@@ -42,7 +46,7 @@ impl Listener {
     /// Begins to listen. `sample_period_ns` as the source samples; `intervals` of the timeline are kept. If that
     /// fails, the source is closed.
     pub fn start(
-        mut source: Box<dyn EventSource>,
+        source: Box<dyn EventSource>,
         sample_period_ns: u64,
         intervals: u32,
     ) -> std::io::Result<Self> {
@@ -53,61 +57,88 @@ impl Listener {
             bins: BINS,
             intervals: intervals as usize,
         };
+        let (ears, bell) = Ears::new(source.calls())?;
+        let pipeline = Pipeline::new(options);
         let thread = std::thread::Builder::new()
             .name("convoy-listen".into())
-            .spawn(move || {
-                let mut pipeline = Pipeline::new(options);
-                let mut looks = 0;
-                // Records of perf events are gone sooner, and are read by whom nobody would make as good as others again.
-                let modest = match source.kind() {
-                    SchedSource::Bpf => Modest::of_this_thread(),
-                    _ => None,
-                };
-                let patience = modest.as_ref().map_or(PATIENCE, |_| MODEST_PATIENCE);
-                loop {
-                    match inbox.recv_timeout(INTERVAL) {
-                        Ok(Order::Stop(end_ns)) => {
-                            source.drain(&mut pipeline, true);
-                            drop(source); // what it does to other programs ends here
-                            return pipeline.finish(end_ns);
-                        }
-                        Ok(Order::With(act)) => act(source.as_mut()),
-                        Err(mpsc::RecvTimeoutError::Timeout) => {
-                            // As one of many that want a processor: in the gaps that they leave all would seem idle.
-                            pipeline.look();
-                            looks += 1;
-                            let is_pressing = source.is_pressing();
-                            if !is_pressing && looks < patience {
-                                continue;
-                            }
-                            looks = 0;
-                            match &modest {
-                                Some(modest) if !is_pressing => {
-                                    modest.in_gaps(|| source.drain(&mut pipeline, false));
-                                }
-                                _ => source.drain(&mut pipeline, false),
-                            }
-                        }
-                        // Only if the recorder has panicked: nobody will ask for the result.
-                        Err(mpsc::RecvTimeoutError::Disconnected) => {
-                            return pipeline.finish(u64::MAX)
-                        }
-                    }
-                }
-            })?;
-        Ok(Self { orders, thread })
+            .spawn(move || listen(source, &inbox, &ears, pipeline))?;
+        Ok(Self {
+            orders,
+            bell,
+            thread,
+        })
     }
 
     /// Does something with the source, in the listening thread.
     pub fn with(&self, act: impl FnOnce(&mut dyn EventSource) + Send + 'static) {
         // The thread takes orders until it is told to stop, which only happens by value.
         let _ = self.orders.send(Order::With(Box::new(act)));
+        self.bell.ring();
     }
 
     /// The recording ended at `end_ns`: what was heard. `None` if the listening thread has panicked.
     pub fn stop(self, end_ns: u64) -> Option<Collected> {
         let _ = self.orders.send(Order::Stop(end_ns));
+        self.bell.ring();
         self.thread.join().ok()
+    }
+}
+
+/// The listening thread.
+fn listen(
+    mut source: Box<dyn EventSource>,
+    inbox: &mpsc::Receiver<Order>,
+    ears: &Ears,
+    mut pipeline: Pipeline,
+) -> Collected {
+    // Records of perf events are gone sooner, and are read by whom nobody would make as good as others again.
+    let modest = match source.kind() {
+        SchedSource::Bpf => Modest::of_this_thread(),
+        _ => None,
+    };
+    let pause = match source.calls() {
+        Some(_) => PAUSE,
+        None => SOON,
+    };
+    let mut delivered = Instant::now();
+    let (mut due, mut is_pressing) = (delivered + pause, false);
+    loop {
+        match inbox.try_recv() {
+            Ok(Order::Stop(end_ns)) => {
+                source.drain(&mut pipeline, true);
+                drop(source); // what it does to other programs ends here
+                return pipeline.finish(end_ns);
+            }
+            Ok(Order::With(act)) => {
+                act(source.as_mut());
+                continue;
+            }
+            // Only if the recorder has panicked: nobody will ask for the result.
+            Err(mpsc::TryRecvError::Disconnected) => return pipeline.finish(u64::MAX),
+            Err(mpsc::TryRecvError::Empty) => {}
+        }
+        // As one of many that want a processor: in the gaps that they leave all would seem idle.
+        let look_ns = pipeline.look();
+        if Instant::now() >= due {
+            match &modest {
+                Some(modest) if !is_pressing => {
+                    modest.in_gaps(|| source.drain(&mut pipeline, false));
+                }
+                _ => source.drain(&mut pipeline, false),
+            }
+            delivered = Instant::now();
+            due = delivered + if is_pressing { SOON } else { pause };
+            is_pressing = false;
+        }
+        let mut limit = due.saturating_duration_since(Instant::now());
+        if let Some(look_ns) = look_ns {
+            let until = Duration::from_nanos(look_ns.saturating_sub(monotonic_ns()));
+            limit = limit.min(until.max(SHORTEST));
+        }
+        if ears.sleep(limit) {
+            is_pressing = true;
+            due = due.min(delivered + SOON);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 pub(crate) mod bpf;
 mod code;
 mod descriptors;
+mod ears;
 mod goroutines;
 mod images;
 mod join;

@@ -3,15 +3,17 @@
 //! What listens takes processors from whom it listens to. On a busy machine that costs more than the time itself: a thread that
 //! waits for a moment may hold what all others want. Under `SCHED_IDLE` the listener gives way to whoever wakes up, and finds its time
 //! in the gaps that every program has which waits for something. One that leaves no gap would fill the rings
-//! meanwhile: then a second thread, which only looks at the time, makes the first one as good as the others.
+//! meanwhile: then a second thread, which sleeps unless that happens, makes the first one as good as the others.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::clock::monotonic_ns;
+use rustix::time::{timerfd_create, timerfd_settime, Itimerspec, Timespec};
+use rustix::time::{TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
 /// Work that takes longer has found no gaps.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -24,10 +26,10 @@ thread_local! {
 }
 
 /// What the two threads know.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    /// When the work began; 0 while there is none.
-    begun_ns: AtomicU64,
+    /// Rings when work takes too long.
+    alarm: OwnedFd,
     over: AtomicBool,
 }
 
@@ -48,7 +50,10 @@ impl Modest {
         if !super::bpf::has_capability(&status, CAP_SYS_NICE) {
             return None;
         }
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            alarm: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).ok()?,
+            over: AtomicBool::new(false),
+        });
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let watched = Arc::clone(&shared);
         let watch = std::thread::Builder::new()
@@ -63,15 +68,13 @@ impl Modest {
 
     /// Does something in the gaps of others. Only the thread of which this is may call it.
     pub fn in_gaps<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.shared
-            .begun_ns
-            .store(monotonic_ns(), Ordering::Relaxed);
+        self.shared.alarm_in(PATIENCE);
         set_policy(0, libc::SCHED_IDLE);
         IN_GAPS.set(true);
         let done = work();
         IN_GAPS.set(false);
-        self.shared.begun_ns.store(0, Ordering::Relaxed);
         set_policy(0, libc::SCHED_OTHER);
+        self.shared.alarm_in(Duration::ZERO);
         done
     }
 }
@@ -93,23 +96,36 @@ pub(super) fn as_usual<T>(work: impl FnOnce() -> T) -> T {
 impl Drop for Modest {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
+        self.shared.alarm_in(Duration::from_nanos(1));
         if let Some(watch) = self.watch.take() {
-            watch.thread().unpark();
             let _ = watch.join();
         }
     }
 }
 
 impl Shared {
+    /// Zero: not at all.
+    fn alarm_in(&self, time: Duration) {
+        let after = Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let once = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: after,
+        };
+        // A timer that is there can be set.
+        let _ = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once);
+    }
+
     /// If the work ends at this very moment, the next one is done like any other: no harm.
     fn watch(&self, tid: i32) {
-        while !self.over.load(Ordering::Relaxed) {
-            let begun_ns = self.begun_ns.load(Ordering::Relaxed);
-            let takes_ns = monotonic_ns().saturating_sub(begun_ns);
-            if begun_ns != 0 && u128::from(takes_ns) > PATIENCE.as_nanos() {
-                set_policy(tid, libc::SCHED_OTHER);
+        let rings = || rustix::io::read(&self.alarm, &mut [0; 8]);
+        while rustix::io::retry_on_intr(rings).is_ok() {
+            if self.over.load(Ordering::Relaxed) {
+                break;
             }
-            std::thread::park_timeout(PATIENCE);
+            set_policy(tid, libc::SCHED_OTHER);
         }
     }
 }

@@ -110,13 +110,14 @@ impl Pipeline {
         }
     }
 
-    /// To be called often: looks at what nobody tells.
-    pub fn look(&mut self) {
-        self.goroutines.look(&mut self.images);
+    /// To be called now and then: looks at what nobody tells. When that should be again, if something is worth it.
+    pub fn look(&mut self) -> Option<u64> {
+        let next_ns = self.goroutines.look(&mut self.images);
         let now_ns = monotonic_ns();
         if self.due.is_now(now_ns) {
             self.look_at_sockets(now_ns);
         }
+        next_ns
     }
 
     /// A server that is busy all the time, or waits for events only, has no wait in which one of its sockets is seen.

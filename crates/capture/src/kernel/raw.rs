@@ -1,6 +1,8 @@
 //! What a source of scheduler events delivers, before anything is looked up. A source hands its events
 //! to a [`Sink`] in order of time.
 
+use std::os::fd::BorrowedFd;
+
 use convoy_profile::SchedSource;
 
 use crate::error::Trouble;
@@ -158,9 +160,10 @@ pub(crate) trait Sink {
 pub(crate) trait EventSource: Send {
     /// What kind it is.
     fn kind(&self) -> SchedSource;
-    /// Whether something came in that should be delivered soon: it may be gone, or there may be no room for more.
-    fn is_pressing(&mut self) -> bool {
-        true
+    /// Becomes readable anew each time that something came in which should be delivered soon: it may be gone later, or there may be no
+    /// room for more. `None`: whatever comes in may be of that sort.
+    fn calls(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
     /// Delivers what has come in. Called every few milliseconds; `last`: nothing will come after, so what is
     /// still held back for the sake of order goes out, too.

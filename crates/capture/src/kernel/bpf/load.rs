@@ -1,6 +1,6 @@
 //! Loading and attaching the programs.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
 use libbpf_rs::{
@@ -39,6 +39,8 @@ pub(super) struct Loaded {
     pub control: Mapping,
     pub rings: Rings,
     pub records: RingBuf,
+    /// The map of `records`.
+    pub calls: OwnedFd,
     pub warnings: Vec<Trouble>,
 }
 
@@ -84,16 +86,19 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
             processors,
             sizes.ring_events,
         )?;
-        let records = RingBuf::new(fd("records")?.as_fd(), RECORDS_BYTES)?;
-        std::io::Result::Ok((control, rings, records))
+        let calls = fd("records")?;
+        let records = RingBuf::new(calls.as_fd(), RECORDS_BYTES)?;
+        std::io::Result::Ok((control, rings, records, calls))
     };
-    let (control, rings, records) = mapped().map_err(|e| trouble::not_mapped(&os_text(&e)))?;
+    let (control, rings, records, calls) =
+        mapped().map_err(|e| trouble::not_mapped(&os_text(&e)))?;
     Ok(Loaded {
         object,
         links,
         control,
         rings,
         records,
+        calls,
         warnings,
     })
 }
@@ -134,6 +139,7 @@ fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> 
         copy_interval_ns: COPY_INTERVAL_NS,
         copy_burst_ns: COPY_BURST_NS,
         keep_free_bytes: (RECORDS_BYTES - FOR_LIVES_BYTES) as u64,
+        filling_bytes: (RECORDS_BYTES / 8) as u64,
         switch_has_state: u32::from(switch_has_state),
         reserved: 0,
     };

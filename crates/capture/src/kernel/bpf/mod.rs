@@ -17,6 +17,7 @@ mod tests;
 mod trouble;
 
 use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub(crate) struct BpfSource {
     rings: Rings,
     records: RingBuf,
     merge: Merge,
+    /// The ring buffer: what calls goes through it.
+    calls: OwnedFd,
     blocked: BlockedStacks,
     /// Time of the last event that was delivered.
     last_ts: u64,
@@ -85,6 +88,7 @@ impl BpfSource {
             control,
             rings,
             records,
+            calls,
             warnings,
         } = load::load(options, ring_events)?;
         Ok(Self {
@@ -93,6 +97,7 @@ impl BpfSource {
             control,
             rings,
             records,
+            calls,
             merge: Merge::default(),
             blocked: BlockedStacks::new(),
             last_ts: 0,
@@ -148,11 +153,8 @@ impl EventSource for BpfSource {
         SchedSource::Bpf
     }
 
-    fn is_pressing(&mut self) -> bool {
-        let programs = self.control.word(offset_of!(BpfControl, programs));
-        programs.swap(0, Ordering::Relaxed) > 0
-            || self.rings.is_filling()
-            || self.records.is_filling()
+    fn calls(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.calls.as_fd())
     }
 
     fn drain(&mut self, sink: &mut dyn Sink, last: bool) {

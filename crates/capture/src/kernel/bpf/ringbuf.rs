@@ -97,12 +97,6 @@ impl RingBuf {
         (position & (self.bytes as u64 - 1)) as usize
     }
 
-    /// Whether an eighth or more of it waits to be looked at.
-    pub fn is_filling(&self) -> bool {
-        let produced = self.producer.word(0).load(Ordering::Acquire);
-        produced.saturating_sub(self.seen) > self.bytes as u64 / 8
-    }
-
     /// Gives everything before this record back to the kernel; everything looked at if there is none.
     pub fn release(&self, first_kept: Option<Place>) {
         let upto = first_kept.map_or(self.seen, |place| place.position - HEADER_BYTES);

@@ -82,15 +82,6 @@ impl Rings {
         self.rings[ring].head = head.load(Ordering::Acquire);
     }
 
-    /// Whether one of them is an eighth full or more.
-    pub fn is_filling(&mut self) -> bool {
-        (0..self.rings.len()).any(|ring| {
-            self.look(ring);
-            let Ring { tail, head } = self.rings[ring];
-            head - tail > self.size / 8
-        })
-    }
-
     /// The next event of a ring, as far as [`Self::look`] has seen it. Stays the next until [`Self::advance`].
     #[inline]
     pub fn next(&self, ring: usize) -> Option<BpfEvent> {

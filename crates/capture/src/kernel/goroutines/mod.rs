@@ -73,15 +73,21 @@ pub(crate) struct Goroutines {
 }
 
 impl Goroutines {
-    /// To be called often: looks at those programs whose time has come. The runtime of Go makes a thread before anything else.
-    pub fn look(&mut self, images: &mut Images) {
+    /// Looks at those programs whose time has come; when the next one's will have. The runtime of Go makes a thread before anything else.
+    pub fn look(&mut self, images: &mut Images) -> Option<u64> {
+        let mut next_ns = None;
         // The walk through their stacks, and the code that it leads to, is known for this machine only.
         if cfg!(target_arch = "x86_64") {
             images.each_threaded(|image| {
                 self.look_at(image);
-                matches!(image.goroutines, Known::Go(_))
+                let Known::Go(watched) = &image.goroutines else {
+                    return false;
+                };
+                next_ns = Some(next_ns.map_or(watched.due_ns, |ns: u64| ns.min(watched.due_ns)));
+                true
             });
         }
+        next_ns
     }
 
     fn look_at(&mut self, image: &mut Image) {
