@@ -1,12 +1,15 @@
-//! Threads of Python that take turns on the interpreter's own lock (GIL): one of them runs, whatever they do. Its waits
+//! Threads of Python or Ruby that take turns on the interpreter's own lock (GIL, GVL): one of them runs, whatever they do. Its waits
 //! are those of a condition variable, and no lock of the program's shows them.
+
+mod languages;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Subject};
 use convoy_model::words::{percent, plural};
-use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteFrame, SiteId, ThreadId, Waker};
+use convoy_model::{GroupId, Model, OffReason, ProcessId, SiteId, ThreadId, Waker};
 
+use self::languages::{Language, Wait};
 use super::excluded::Excluded;
 use super::{pool_of_processes, Context};
 use crate::gain::{Saving, SWITCH_NS};
@@ -27,90 +30,53 @@ const BUSY: f64 = 0.9;
 const METHOD: &str =
     "waits for the interpreter lock, and for locks whose holders wait for it, gone";
 
-/// Calls in which a thread takes the interpreter lock; the function that waits has no name in most builds.
-const TAKERS: [&str; 5] = [
-    "_PyEval_EvalFrameDefault",
-    "PyEval_RestoreThread",
-    "PyEval_AcquireThread",
-    "PyEval_AcquireLock",
-    "PyGILState_Ensure",
-];
-const TAKE: &str = "take_gil";
-/// Frames of the interpreter around a wait in which these are looked for.
-const NEAR: usize = 3;
-/// Where a lock of Python's own (threading.Lock, and queues made of it) is waited for.
-const LOCKS: [&str; 2] = ["PyThread_acquire_lock_timed", "PyThread_acquire_lock"];
-
 pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let mut processes: BTreeMap<ProcessId, Excluded> = BTreeMap::new();
+    let mut processes: BTreeMap<ProcessId, (Excluded, &Language)> = BTreeMap::new();
     let futexes = view
         .sched
         .offs
         .iter()
         .filter(|off| off.reason == OffReason::Futex);
-    for off in futexes.filter(|off| waits_in(view.model, off.site) == Some(Wait::Interpreter)) {
-        let process = processes.entry(view.process(off.thread)).or_default();
-        process.add(view, off);
+    for off in futexes {
+        if let Some((language, Wait::Interpreter)) = waits_in(view.model, off.site) {
+            let process = processes.entry(view.process(off.thread));
+            let (waits, _) = process.or_insert_with(|| (Excluded::default(), language));
+            waits.add(view, off);
+        }
     }
     let pools = pool_of_processes::that_hand_out(view);
     let convoys = processes
         .into_iter()
-        .filter(|(_, waits)| waits.is_a_convoy());
+        .filter(|(_, (waits, _))| waits.is_a_convoy());
     convoys
-        .filter_map(|(id, waits)| finding(view, &waits, pools.contains(&id)))
+        .filter_map(|(id, (waits, of))| finding(view, &waits, of, pools.contains(&id)))
         .collect()
 }
 
-/// Whether the interpreter lock, or a lock of Python's own, is waited for here.
+/// Whether the interpreter lock, or a lock of the language's own, is waited for here.
 pub(crate) fn is_its_wait(model: &Model, site: SiteId) -> bool {
     waits_in(model, Some(site)).is_some()
 }
 
 /// Whether the interpreter lock alone is.
 pub(crate) fn is_for_interpreter(model: &Model, site: SiteId) -> bool {
-    waits_in(model, Some(site)) == Some(Wait::Interpreter)
+    matches!(waits_in(model, Some(site)), Some((_, Wait::Interpreter)))
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    Interpreter,
-    Lock,
+fn waits_in(model: &Model, site: Option<SiteId>) -> Option<(&'static Language, Wait)> {
+    languages::wait(&model.site(site?)?.frames)
 }
 
-fn waits_in(model: &Model, site: Option<SiteId>) -> Option<Wait> {
-    kind(&model.site(site?)?.frames)
-}
-
-fn kind(frames: &[SiteFrame]) -> Option<Wait> {
-    let of_python = |frame: &SiteFrame| {
-        let module = frame.module.strip_prefix("lib").unwrap_or(&frame.module);
-        module.starts_with("python")
-    };
-    let at = frames.iter().position(of_python)?;
-    // What waits is inlined, and has names of its own in builds that have any.
-    let near: Vec<&str> = frames[at..]
-        .iter()
-        .take(NEAR)
-        .map(|frame| frame.function.as_str())
-        .collect();
-    let unnamed = near[0].is_empty() && near.get(1).is_some_and(|name| TAKERS.contains(name));
-    if unnamed || near.contains(&TAKE) {
-        return Some(Wait::Interpreter);
-    }
-    near.iter()
-        .any(|name| LOCKS.contains(name))
-        .then_some(Wait::Lock)
-}
-
-/// Waits of these threads for one another at locks of Python's: their holders wait for the interpreter.
+/// Waits of these threads for one another at locks of the language's: their holders wait for the interpreter.
 fn at_locks(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
     let by_them = |waker: &Waker| matches!(waker, Waker::Thread(id, _) if threads.contains(id));
     let wakes = view.sched.wakes.iter().filter(|wake| by_them(&wake.waker));
     wakes
         .filter(|wake| {
             view.sched.off(wake.off).is_some_and(|off| {
-                threads.contains(&off.thread) && waits_in(view.model, off.site) == Some(Wait::Lock)
+                let wait = waits_in(view.model, off.site);
+                threads.contains(&off.thread) && matches!(wait, Some((_, Wait::Lock)))
             })
         })
         .map(|wake| {
@@ -126,7 +92,11 @@ fn at_locks(view: &View, threads: &BTreeSet<ThreadId>) -> f64 {
 }
 
 /// `queue`: each piece that goes through one takes the interpreter from one thread to the other.
-fn causes(pool: bool, queue: bool) -> Vec<Cause> {
+fn causes(language: &Language, pool: bool, queue: bool) -> Vec<Cause> {
+    let lock = cause("interpreter-lock", language.why, language.fix);
+    if !language.hands_out {
+        return vec![lock];
+    }
     if pool {
         return vec![cause(
             "fine-grained-tasks",
@@ -141,17 +111,16 @@ fn causes(pool: bool, queue: bool) -> Vec<Cause> {
             "pass on lists of some hundred pieces; in processes instead of threads single pieces would cost more still",
         )
     });
-    let lock = cause(
-        "interpreter-lock",
-        "one thread at a time runs Python's code, whatever locks it takes",
-        "processes instead of threads (ProcessPoolExecutor, multiprocessing), a build without the lock (3.13t), or the work in \
-         an extension that lets the lock go",
-    );
     queue.into_iter().chain([lock]).collect()
 }
 
 /// `pool`: they hand out pieces to processes, and read what those give back.
-fn finding(view: &View, waits: &Excluded, pool: bool) -> Option<(Vec<GroupId>, Finding)> {
+fn finding(
+    view: &View,
+    waits: &Excluded,
+    language: &Language,
+    pool: bool,
+) -> Option<(Vec<GroupId>, Finding)> {
     let rows = || waits.threads.iter().filter_map(|id| view.threads.get(id));
     let runs = || rows().map(|th| th.cpu_work_ns() as f64);
     let running: f64 = runs().sum();
@@ -184,7 +153,10 @@ fn finding(view: &View, waits: &Excluded, pool: bool) -> Option<(Vec<GroupId>, F
         list.push(time(
             "lock_wait_ns",
             locks,
-            "they wait for one another at locks of Python's besides",
+            &format!(
+                "they wait for one another at locks of {}'s besides",
+                language.name
+            ),
         ));
     }
     list.push(evidence(
@@ -198,21 +170,21 @@ fn finding(view: &View, waits: &Excluded, pool: bool) -> Option<(Vec<GroupId>, F
         id: "interpreter-lock",
         subject: Subject::Code(site),
         title: format!(
-            "{} of Python take turns on the interpreter lock (GIL), {} of their time: {}",
+            "{} of {} take turns on the interpreter lock ({}), {} of their time: {}",
             plural(waits.threads.len(), "thread"),
+            language.name,
+            language.lock,
             percent(share),
             names.join(", ")
         ),
         evidence: list,
-        causes: causes(pool, locks >= all / 2.0),
+        causes: causes(language, pool, locks >= all / 2.0),
         undecided: String::new(),
         gain: saving.gain(view, METHOD, "what the threads compute"),
         share_of_thread_time: share,
-        caveats: match pool {
+        caveats: match pool && language.hands_out {
             true => Vec::new(),
-            false => {
-                vec!["processes copy what they pass on: pass large pieces (chunksize)".into()]
-            }
+            false => vec![language.but.into()],
         },
     };
     Some((roles, finding))

@@ -1,4 +1,4 @@
-//! Locks of run-time systems: of goroutines, and Python's interpreter lock.
+//! Locks of run-time systems: of goroutines, and the interpreter locks of Python and Ruby.
 
 use convoy_model::{Model, OffReason};
 use convoy_testkit::sched::{Schedule, Wait};
@@ -68,11 +68,11 @@ fn goroutines_that_exclude_one_another_are_told_by_whom_they_wake() {
     assert!(titles.into_iter().all(|title| !title.contains("at a lock")));
 }
 
-/// Two threads of Python that run in turns; who does not, waits in this function.
-fn in_turns(p: &mut ProfileBuilder, taker: &[&str]) -> (Vec<u32>, Schedule) {
+/// Two threads of an interpreter that run in turns; who does not, waits in this function.
+fn in_turns(p: &mut ProfileBuilder, module: &str, taker: &[&str]) -> (Vec<u32>, Schedule) {
     p.cpus(2);
-    let python = p.module("python3.11");
-    let frames: Vec<_> = taker.iter().map(|f| p.frame_in(python, f, "", 0)).collect();
+    let module = p.module(module);
+    let frames: Vec<_> = taker.iter().map(|f| p.frame_in(module, f, "", 0)).collect();
     let (wait, work) = (p.stack(&frames), p.site("_PyEval_EvalFrameDefault", "", 0));
     let ids = workers(p, 2);
     let mut s = Schedule::new();
@@ -86,8 +86,42 @@ fn in_turns(p: &mut ProfileBuilder, taker: &[&str]) -> (Vec<u32>, Schedule) {
 
 fn python(taker: &[&str]) -> Model {
     let mut p = ProfileBuilder::new("python3");
-    let (_, s) = in_turns(&mut p, taker);
+    let (_, s) = in_turns(&mut p, "python3.11", taker);
     model(p, s)
+}
+
+fn ruby(taker: &[&str]) -> Model {
+    let mut p = ProfileBuilder::new("ruby");
+    let (_, s) = in_turns(&mut p, "libruby-3.1.so.3.1.2", taker);
+    model(p, s)
+}
+
+#[test]
+fn threads_of_ruby_that_take_turns_are_told_with_or_without_symbols() {
+    for taker in [
+        &["gvl_acquire_common", "rb_nogvl"][..],
+        &["rb_native_cond_wait", "", "", "rb_io_wait"],
+        &["", "", "rb_threadptr_execute_interrupts"],
+    ] {
+        let a = analysis(&ruby(taker));
+        let f = only(&a);
+        assert_eq!(f.id, "interpreter-lock", "{taker:?}");
+        let begin = "2 threads of Ruby take turns on the interpreter lock (GVL)";
+        assert!(f.title.starts_with(begin), "{}", f.title);
+        assert!(f.causes[0].fix.contains("puma"), "{:?}", f.causes);
+        assert!((1.3..2.0).contains(&f.gain.mid), "{:?}", f.gain);
+    }
+    for other in [
+        &["", "", "rb_ensure"][..],
+        &["rb_native_cond_wait", "rb_io_wait"],
+        &["", "", "", "", "", "rb_nogvl"],
+        &["rb_mutex_lock", ""],
+    ] {
+        assert!(
+            !ids(&analysis(&ruby(other))).contains(&"interpreter-lock"),
+            "{other:?}"
+        );
+    }
 }
 
 #[test]
@@ -118,7 +152,7 @@ fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
 /// What is advised to two threads of Python that run in turns, where one of them waits so often for a pipe, and others were made.
 fn advised(children: u32, pipes: u64) -> Vec<String> {
     let mut p = ProfileBuilder::new("python3");
-    let (ids, mut s) = in_turns(&mut p, &["take_gil"]);
+    let (ids, mut s) = in_turns(&mut p, "python3.11", &["take_gil"]);
     let work = p.site("_PyEval_EvalFrameDefault", "", 0);
     for _ in 0..pipes {
         s.waits(ids[0], Wait::new(OffReason::Pipe, work), ms(1) / 10);
