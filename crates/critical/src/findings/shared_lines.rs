@@ -32,8 +32,8 @@ const WAITING: f64 = 0.96;
 /// Of the time in which two threads or more are at work, the least in which two have processors: taking turns on one, they
 /// take nothing from each other. With less of it, less is expected; the bound is that of a machine of one's own.
 const ON_CPUS: f64 = 0.1;
-/// So many of the samples at the words of locks make neighbours wait as at atomics.
-const OF_LOCKS: f64 = 0.2;
+/// So many of the samples at atomic operations, those of locks among them, make neighbours wait as at atomics.
+const OF_ATOMICS: f64 = 0.2;
 /// Code around the instructions that waits for them as well, bytes: at most its time goes, too. It is some thirty instructions before and
 /// after, of the hundred and more that a processor has at work at once; with half of it, 6.7x was the most where 12.6x was measured.
 const BEHIND: u64 = 128;
@@ -201,11 +201,14 @@ impl<'a> Place<'a> {
         own.copied().collect()
     }
 
-    /// Whether locks that each thread has for itself are so much of it that they decide what it costs.
-    fn are_locks(&self) -> bool {
-        let locked = self.own_locks().into_iter().filter(|used| used.locked);
-        let locked: u64 = locked.map(|used| used.n).sum();
-        locked as f64 >= OF_LOCKS * self.uses().map(|used| used.n).sum::<u64>() as f64
+    /// Whether atomic operations are so much of it that they decide what it costs.
+    fn are_atomic(&self) -> bool {
+        let locked: u64 = self
+            .uses()
+            .filter(|used| used.locked)
+            .map(|used| used.n)
+            .sum();
+        locked as f64 >= OF_ATOMICS * self.uses().map(|used| used.n).sum::<u64>() as f64
     }
 
     /// The line with most samples, and where they are.
@@ -297,8 +300,8 @@ impl<'a> Place<'a> {
             .filter_map(|used| view.model.site(used.site?)?.frames.first())
             .map(|leaf| (leaf.module.as_str(), leaf.offset));
         let near = samples.near(&leaves.collect());
-        // Nor does anything begin after the word of a lock.
-        let holds_up = fight == Fight::Atomic || (fight == Fight::Neighbours && self.are_locks());
+        // Whether it is the same word for all makes no difference to the processor.
+        let holds_up = fight == Fight::Atomic || (fight == Fight::Neighbours && self.are_atomic());
         let (mut expected, mut most, mut cpu) = (0.0, 0.0, (0.0, 0.0));
         for (id, &lost) in of_thread {
             let (working, cpu_work) = samples.ran.get(id).copied().unwrap_or_default();
