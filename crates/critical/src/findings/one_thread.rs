@@ -197,7 +197,7 @@ fn seen_to_listen(process: &Process) -> String {
 }
 
 /// Whether it is the only thread of its process.
-fn is_alone_there(view: &View, id: ThreadId) -> bool {
+pub(super) fn is_alone_there(view: &View, id: ThreadId) -> bool {
     view.of_process(view.process(id)).count() == 1
 }
 

@@ -9,12 +9,14 @@ use convoy_model::{
 };
 
 use super::goroutine_lock::may_be_idle;
+use super::one_thread::{self, is_alone_there};
 use super::served::{self, Queue};
 use super::sleeping::rate;
 use super::Context;
 use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};
 use crate::levels::{all, at_least, low, low_cm};
+use crate::programs::with_threads;
 use crate::text::{cause, evidence, time};
 use crate::view::View;
 
@@ -277,6 +279,12 @@ impl Phase<'_> {
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
+        let instead = match view.members(group).as_slice() {
+            [only] if is_alone_there(view, only.thread) => {
+                view.process_of(group).and_then(with_threads)
+            }
+            _ => None,
+        };
         let queue = Queue::of(cx, group, cm);
         let listens = view.process_of(group).is_some_and(|of| of.listens);
         let serves_others = listens && cx.askers.are_seen(view, group);
@@ -297,6 +305,7 @@ impl Phase<'_> {
             expected: match (asked_by_one, collector, queue) {
                 (true, ..) => 0.0,
                 (_, true, _) => COLLECTOR_EXPECTED * most,
+                _ if instead.is_some() => one_thread::EXPECTED * most,
                 // Those who ask are ahead of it as it is.
                 (.., Some(_)) => served::EXPECTED * split,
                 // What a server does for those who ask it does not go on beside what they do with the answer.
@@ -348,16 +357,24 @@ impl Phase<'_> {
                 (None, false) => cause(
                     "serial-code",
                     "this code runs on one thread while the others wait for it",
-                    match collector {
-                        true => COLLECTOR.into(),
-                        false => format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
+                    match (collector, instead) {
+                        (true, _) => COLLECTOR.into(),
+                        (_, Some(instead)) => instead.into(),
+                        _ => format!("give part of the work of {place} to the threads that wait, or let them go on meanwhile"),
                     },
                 ),
             }],
             undecided: String::new(),
-            gain: saving.gain(view, METHOD, "whether that work can be split or overlapped at all"),
+            gain: saving.gain(
+                view,
+                METHOD,
+                match instead {
+                    Some(_) => "CPUs",
+                    None => "whether that work can be split or overlapped at all",
+                },
+            ),
             share_of_thread_time: share,
-            caveats: match collector {
+            caveats: match collector || instead.is_some() {
                 true => Vec::new(),
                 false => self.caveats(cx, first, queue),
             },

@@ -489,3 +489,38 @@ fn who_has_less_to_do_in_a_period_sleeps_for_longer() {
     assert!(handed_over(false).contains(&"serial-code"));
     assert!(!handed_over(true).contains(&"serial-code"));
 }
+
+/// One process works for 70 ms, and another one for 30 with what it reads from it, ten times.
+fn packed_by(first: &str) -> Finding {
+    let mut p = ProfileBuilder::new("openssl");
+    p.cpus(2);
+    p.raw().without_agent = true;
+    let (encrypt, read) = (p.site("encrypt", "e.c", 1), p.site("read", "e.c", 2));
+    p.process(first);
+    p.raw().without_agent = true;
+    let (pack, write) = (p.site("pack", "p.c", 1), p.site("write", "p.c", 2));
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        let data = Wait::new(OffReason::Pipe, read).woken_from(1, 0, write);
+        s.process(0);
+        s.waits(0, data, ms(70)).runs(0, encrypt, ms(30));
+        let room = Wait::new(OffReason::Pipe, write).woken_from(0, 0, read);
+        s.process(1);
+        s.runs(0, pack, ms(70)).waits(0, room, ms(30));
+    }
+    let a = analysis(&model(p, s));
+    let about_it = |f: &&Finding| f.id == "serial-code" && f.title.contains("pack()");
+    a.findings.iter().find(about_it).expect("said").clone()
+}
+
+#[test]
+fn a_stage_that_could_have_threads_is_advised_to_have_them() {
+    let (known, unknown) = (packed_by("xz"), packed_by("pack"));
+    assert_eq!(known.causes[0].fix, "xz -T0");
+    assert!(known.caveats.is_empty(), "{:?}", known.caveats);
+    // With both processors busy all the time half of it goes: three quarters of that are expected, and half of what is not known.
+    for (found, expected) in [(known, 0.75 * 0.5), (unknown, 0.5 * 0.5)] {
+        let gain = 1.0 / (1.0 - expected);
+        assert!((found.gain.mid - gain).abs() < 0.01, "{:?}", found.gain);
+    }
+}
