@@ -2,7 +2,7 @@
 /*
  * Writing into this processor's ring. The tracepoints of the scheduler run with interrupts off, so that
  * there is one writer, and neither a lock nor an atomic operation is needed; nor is waking convoy up, which costs
- * more than all the rest: it looks by itself, and is woken up only before a buffer is full.
+ * more than all the rest: it looks by itself, and is woken up only when a program begins and before a buffer is full.
  */
 #ifndef CONVOY_RING_H
 #define CONVOY_RING_H
@@ -11,7 +11,8 @@
 
 /* How long skipped stacks are collected before they are told. */
 #define SKIPPED_NS 100000000ull
-/* Convoy is woken up at most once in this time: it looks again so much later by itself. */
+/* Convoy is woken up at most once in this time: it looks once more by itself when what comes in meanwhile can be delivered (SOON and SETTLED
+ * of the listener). */
 #define RING_AGAIN_NS 10000000ull
 /* What waits to be read is much from this part of a buffer on. */
 #define FILLING 8
@@ -21,7 +22,8 @@ static __always_inline uint64_t ring_bell(uint64_t now)
 {
 	struct cv_bpf_control *shared = the_control();
 
-	if (!shared || now - shared->rung_ns < RING_AGAIN_NS)
+	/* Another processor may have rung later than that. */
+	if (!shared || (int64_t)(now - shared->rung_ns) < (int64_t)RING_AGAIN_NS)
 		return BPF_RB_NO_WAKEUP;
 	shared->rung_ns = now;
 	return BPF_RB_FORCE_WAKEUP;

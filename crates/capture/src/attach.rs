@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use convoy_profile::{Collector, Exit, Meta, Profile};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
 use crate::clock::{realtime_ns, Clock};
@@ -23,8 +24,8 @@ use crate::targets::Targets;
 const LOOK: Duration = Duration::from_millis(250);
 /// ... and elsewhere.
 const SHORT_LOOK: Duration = Duration::from_millis(50);
-/// The ends of so many processes are waited for: beyond, looking is cheaper.
-const ENDS: usize = 64;
+/// The ends of so many processes are waited for; of more none is: they would take descriptors that others need.
+const ENDS: usize = 16;
 
 /// Processes that are being recorded as they run.
 #[derive(Debug)]
@@ -194,9 +195,8 @@ struct Ends {
 
 impl Ends {
     fn of(processes: &BTreeMap<u32, u64>) -> Self {
-        let of: Vec<OwnedFd> = processes
-            .keys()
-            .take(ENDS)
+        let pids = processes.keys().filter(|_| processes.len() <= ENDS);
+        let of: Vec<OwnedFd> = pids
             .filter_map(|pid| pidfd_open(Pid::from_raw(*pid as i32)?, PidfdFlags::empty()).ok())
             .collect();
         let all = of.len() == processes.len();
@@ -214,8 +214,10 @@ impl Ends {
             .iter()
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
-        // An error is a signal: whoever asked for an end is seen by the caller.
-        let _ = poll(&mut ended, Some(&limit));
+        // A signal is no error: whoever asked for an end is seen by the caller.
+        if poll(&mut ended, Some(&limit)).is_err_and(|e| e != Errno::INTR) {
+            std::thread::sleep(SHORT_LOOK);
+        }
         // Each tells its end once.
         let over: Vec<bool> = ended.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut over = over.into_iter();

@@ -12,10 +12,11 @@ use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
 use crate::clock::monotonic_ns;
 
-/// Between two deliveries of a source that does not say when it is full, and after a call of one that does: whoever begins then
-/// does not call again.
+/// Between two deliveries of a source that does not call when something cannot wait, and of one that does after its call.
 const SOON: Duration = Duration::from_millis(10);
-/// Between two deliveries of a source that calls. Who seldom gets a processor for a moment keeps a busy program from it less than who gets
+/// What has come in is delivered when it is so old: the source keeps what is younger back, for the sake of order.
+const SETTLED: Duration = Duration::from_millis(3);
+/// Between two deliveries of a source that calls and has not. Who seldom gets a processor for a moment keeps a busy program from it less than who gets
 /// it often, and finds its own data in the caches.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The least between two looks at what does not call.
@@ -101,7 +102,7 @@ fn listen(
         None => SOON,
     };
     let mut delivered = Instant::now();
-    let (mut due, mut is_pressing) = (delivered + pause, false);
+    let (mut due, mut pressing) = (delivered + pause, 0);
     loop {
         match inbox.try_recv() {
             Ok(Order::Stop(end_ns)) => {
@@ -118,17 +119,23 @@ fn listen(
             Err(mpsc::TryRecvError::Empty) => {}
         }
         // As one of many that want a processor: in the gaps that they leave all would seem idle.
-        let look_ns = pipeline.look();
+        let mut look_ns = pipeline.look();
         if Instant::now() >= due {
             match &modest {
-                Some(modest) if !is_pressing => {
+                Some(modest) if pressing == 0 => {
                     modest.in_gaps(|| source.drain(&mut pipeline, false));
                 }
                 _ => source.drain(&mut pipeline, false),
             }
+            pressing = u32::saturating_sub(pressing, 1);
             delivered = Instant::now();
-            due = delivered + if is_pressing { SOON } else { pause };
-            is_pressing = false;
+            due = delivered
+                + match pressing {
+                    0 => pause,
+                    _ => SOON + SETTLED,
+                };
+            // At programs, too, that were not known before.
+            look_ns = pipeline.look();
         }
         let mut limit = due.saturating_duration_since(Instant::now());
         if let Some(look_ns) = look_ns {
@@ -136,8 +143,10 @@ fn listen(
             limit = limit.min(until.max(SHORTEST));
         }
         if ears.sleep(limit) {
-            is_pressing = true;
-            due = due.min(delivered + SOON);
+            // What called, and what came in so soon after it that it does not call again.
+            pressing = 2;
+            let settled = Instant::now() + SETTLED;
+            due = due.min(settled.max(delivered + SOON));
         }
     }
 }

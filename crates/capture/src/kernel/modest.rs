@@ -3,7 +3,7 @@
 //! What listens takes processors from whom it listens to. On a busy machine that costs more than the time itself: a thread that
 //! waits for a moment may hold what all others want. Under `SCHED_IDLE` the listener gives way to whoever wakes up, and finds its time
 //! in the gaps that every program has which waits for something. One that leaves no gap would fill the rings
-//! meanwhile: then a second thread, which sleeps unless that happens, makes the first one as good as the others.
+//! meanwhile: then a second thread, which sleeps until that happens, makes the first one as good as the others.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -68,13 +68,13 @@ impl Modest {
 
     /// Does something in the gaps of others. Only the thread of which this is may call it.
     pub fn in_gaps<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.shared.alarm_in(PATIENCE);
+        self.shared.alarm_every(PATIENCE);
         set_policy(0, libc::SCHED_IDLE);
         IN_GAPS.set(true);
         let done = work();
         IN_GAPS.set(false);
         set_policy(0, libc::SCHED_OTHER);
-        self.shared.alarm_in(Duration::ZERO);
+        self.shared.alarm_every(Duration::ZERO);
         done
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn as_usual<T>(work: impl FnOnce() -> T) -> T {
 impl Drop for Modest {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        self.shared.alarm_in(Duration::from_nanos(1));
+        self.shared.alarm_every(Duration::from_nanos(1));
         if let Some(watch) = self.watch.take() {
             let _ = watch.join();
         }
@@ -104,18 +104,18 @@ impl Drop for Modest {
 }
 
 impl Shared {
-    /// Zero: not at all.
-    fn alarm_in(&self, time: Duration) {
-        let after = Timespec {
+    /// After this time, and again and again until it is set anew: [`as_usual`] may have gone back into the gaps. Zero: not at all.
+    fn alarm_every(&self, time: Duration) {
+        let time = Timespec {
             tv_sec: time.as_secs() as i64,
             tv_nsec: i64::from(time.subsec_nanos()),
         };
-        let once = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: after,
+        let times = Itimerspec {
+            it_interval: time,
+            it_value: time,
         };
         // A timer that is there can be set.
-        let _ = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once);
+        let _ = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &times);
     }
 
     /// If the work ends at this very moment, the next one is done like any other: no harm.
@@ -170,6 +170,25 @@ mod tests {
         assert!(during >= PATIENCE);
         modest.in_gaps(|| assert_eq!(policy(), libc::SCHED_IDLE));
         assert_eq!(policy(), libc::SCHED_OTHER);
+    }
+
+    #[test]
+    fn who_goes_back_into_the_gaps_is_helped_once_more() {
+        let Some(modest) = Modest::of_this_thread() else {
+            eprintln!("skipped: no CAP_SYS_NICE");
+            return;
+        };
+        let is_helped = || {
+            let begun = std::time::Instant::now();
+            while policy() == libc::SCHED_IDLE && begun.elapsed() < Duration::from_secs(20) {}
+            policy() == libc::SCHED_OTHER
+        };
+        modest.in_gaps(|| {
+            assert!(is_helped());
+            as_usual(|| ());
+            assert_eq!(policy(), libc::SCHED_IDLE);
+            assert!(is_helped());
+        });
     }
 
     #[test]

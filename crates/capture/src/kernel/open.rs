@@ -229,8 +229,12 @@ impl Tier {
             Ok(listener) => (Some(listener), self.collector),
             // Where processes and threads are limited, the program comes first.
             Err(e) => {
-                let why = format!("convoy may not make a thread: {}", os_text(&e));
-                let collector = Self::without(&why, "raise the limit: ulimit -u").collector;
+                let why = format!(
+                    "convoy may not make a thread, or what it sleeps on: {}",
+                    os_text(&e)
+                );
+                let collector =
+                    Self::without(&why, "raise the limits: ulimit -u, ulimit -n").collector;
                 (None, collector)
             }
         }

@@ -24,6 +24,11 @@ const EXPECTED: f64 = 0.7;
 const SURE: f64 = 0.2;
 /// Share of what the threads run that taking turns may cost: the caches that each finds changed by the other.
 const TURNS: f64 = 0.2;
+/// Share of these waits in which at least one thread works: who has the interpreter does, or would if there were a processor for it.
+const HELD: f64 = 0.5;
+/// Processors that the threads of one interpreter keep busy together at most, with what they do without it: those of several (Ractors) wait at
+/// the same places.
+const OF_ONE: f64 = 1.5;
 /// Processors that the threads keep busy together, up to which the interpreter is idle at times, and from which on never.
 const IDLE: f64 = 0.5;
 const BUSY: f64 = 0.9;
@@ -127,6 +132,10 @@ fn finding(
     let threads = waits.threads.len() as f64;
     // Where the interpreter is idle, who waits at a lock waits for something to do.
     let used = running / view.wall;
+    let idle = waits.meanwhile.first().copied().unwrap_or(0) as f64;
+    if idle > (1.0 - HELD) * waits.sum || (language.has_several && used > OF_ONE) {
+        return None;
+    }
     let busy = ((used - IDLE) / (BUSY - IDLE)).clamp(0.0, 1.0);
     let locks = busy * at_locks(view, &waits.threads);
     let (n, all) = (waits.n as f64, waits.sum + locks);

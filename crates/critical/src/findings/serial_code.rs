@@ -279,16 +279,16 @@ impl Phase<'_> {
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
-        let instead = match view.members(group).as_slice() {
-            [only] if is_alone_there(view, only.thread) => {
-                view.process_of(group).and_then(with_threads)
-            }
-            _ => None,
-        };
         let queue = Queue::of(cx, group, cm);
         let listens = view.process_of(group).is_some_and(|of| of.listens);
         let serves_others = listens && cx.askers.are_seen(view, group);
         let serves = self.is_between_messages();
+        let instead = match view.members(group).as_slice() {
+            [only] if !serves && queue.is_none() && is_alone_there(view, only.thread) => {
+                view.process_of(group).and_then(with_threads)
+            }
+            _ => None,
+        };
         // Whoever asks alone, and waits for the answer, has nothing more to ask meanwhile, as far as can be seen.
         let one = || cx.waited_for.waiters(group, ASKS * cm) < ASKERS;
         let asked_by_one = serves && (one() || cx.askers.take_turns(view, group));
@@ -374,9 +374,9 @@ impl Phase<'_> {
                 },
             ),
             share_of_thread_time: share,
-            caveats: match collector || instead.is_some() {
+            caveats: match collector {
                 true => Vec::new(),
-                false => self.caveats(cx, first, queue),
+                false => self.caveats(cx, first, queue, instead.is_some()),
             },
         })
     }
@@ -484,13 +484,21 @@ impl Phase<'_> {
         list
     }
 
-    fn caveats(&self, cx: &Context, first: &Piece, queue: Option<Queue>) -> Vec<String> {
-        let mut list = vec![match (queue, self.is_between_messages()) {
-            (Some(_), _) => served::CAVEAT,
-            (None, true) => "whether others ask meanwhile is not seen: if one asks, and waits for the answer, there is nothing to gain",
-            (None, false) => "whether it can be split is not known: the expected gain assumes half of it",
-        }
-        .to_owned()];
+    /// `splits`: it is known that the work can be.
+    fn caveats(
+        &self,
+        cx: &Context,
+        first: &Piece,
+        queue: Option<Queue>,
+        splits: bool,
+    ) -> Vec<String> {
+        let not_known = match (queue, self.is_between_messages()) {
+            (Some(_), _) => Some(served::CAVEAT),
+            (None, true) => Some("whether others ask meanwhile is not seen: if one asks, and waits for the answer, there is nothing to gain"),
+            (None, false) if splits => None,
+            (None, false) => Some("whether it can be split is not known: the expected gain assumes half of it"),
+        };
+        let mut list: Vec<String> = not_known.into_iter().map(str::to_owned).collect();
         if first.from == CodeFrom::StackTop && !first.until_message {
             list.push(
                 "from stack top: no sample fell into it, so this is where the thread blocked next"

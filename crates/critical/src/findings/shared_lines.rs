@@ -32,7 +32,7 @@ const WAITING: f64 = 0.96;
 /// Of the time in which two threads or more are at work, the least in which two have processors: taking turns on one, they
 /// take nothing from each other. With less of it, less is expected; the bound is that of a machine of one's own.
 const ON_CPUS: f64 = 0.1;
-/// So many of the samples at atomic operations, those of locks among them, make neighbours wait as at atomics.
+/// So many of a thread's samples at atomic operations, those of locks among them, make it wait for its neighbours as at atomics.
 const OF_ATOMICS: f64 = 0.2;
 /// Code around the instructions that waits for them as well, bytes: at most its time goes, too. It is some thirty instructions before and
 /// after, of the hundred and more that a processor has at work at once; with half of it, 6.7x was the most where 12.6x was measured.
@@ -201,14 +201,13 @@ impl<'a> Place<'a> {
         own.copied().collect()
     }
 
-    /// Whether atomic operations are so much of it that they decide what it costs.
-    fn are_atomic(&self) -> bool {
-        let locked: u64 = self
-            .uses()
-            .filter(|used| used.locked)
-            .map(|used| used.n)
-            .sum();
-        locked as f64 >= OF_ATOMICS * self.uses().map(|used| used.n).sum::<u64>() as f64
+    /// Whether atomic operations are so much of what a thread does there that they decide what it costs.
+    fn is_atomic(&self, id: ThreadId, lanes: &Lanes) -> bool {
+        let of_thread = self.uses().filter(|used| lanes.first(used.thread) == id);
+        let (locked, all) = of_thread.fold((0, 0), |(locked, all), used| {
+            (locked + if used.locked { used.n } else { 0 }, all + used.n)
+        });
+        locked as f64 >= OF_ATOMICS * all as f64
     }
 
     /// The line with most samples, and where they are.
@@ -240,9 +239,11 @@ impl<'a> Place<'a> {
         if lost < SAMPLES || (fight != Fight::Atomic && guarded()) {
             return None;
         }
-        let gain =
-            self.saving(view, fight, &of_thread, samples)
-                .gain(view, METHOD, "the work itself");
+        let gain = self.saving(view, fight, lanes, &of_thread, samples).gain(
+            view,
+            METHOD,
+            "the work itself",
+        );
         // Nobody waits: that much time passes at a line says nothing if none of it is expected to go.
         if gain.mid < view.t.gain_mid {
             return None;
@@ -292,6 +293,7 @@ impl<'a> Place<'a> {
         &self,
         view: &View,
         fight: Fight,
+        lanes: &Lanes,
         of_thread: &BTreeMap<ThreadId, f64>,
         samples: &Samples,
     ) -> Saving {
@@ -300,8 +302,6 @@ impl<'a> Place<'a> {
             .filter_map(|used| view.model.site(used.site?)?.frames.first())
             .map(|leaf| (leaf.module.as_str(), leaf.offset));
         let near = samples.near(&leaves.collect());
-        // Whether it is the same word for all makes no difference to the processor.
-        let holds_up = fight == Fight::Atomic || (fight == Fight::Neighbours && self.are_atomic());
         let (mut expected, mut most, mut cpu) = (0.0, 0.0, (0.0, 0.0));
         for (id, &lost) in of_thread {
             let (working, cpu_work) = samples.ran.get(id).copied().unwrap_or_default();
@@ -309,6 +309,9 @@ impl<'a> Place<'a> {
             let behind = near.get(id).copied().unwrap_or(0.0);
             let lost = share(lost);
             let with_behind = lost.max(share(behind));
+            // Whether it is the same word for all makes no difference to the processor.
+            let holds_up = fight == Fight::Atomic
+                || (fight == Fight::Neighbours && self.is_atomic(*id, lanes));
             let goes = match holds_up {
                 true => ATOMIC * with_behind * (lost + with_behind) / 2.0,
                 false => EXPECTED * lost * lost,

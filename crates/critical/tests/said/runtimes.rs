@@ -116,6 +116,12 @@ fn threads_of_ruby_that_take_turns_are_told_with_or_without_symbols() {
         &["rb_native_cond_wait", "rb_io_wait"],
         &["", "", "", "", "", "rb_nogvl"],
         &["rb_mutex_lock", ""],
+        &[
+            "rb_native_cond_wait",
+            "thread_sched_wait_running_turn",
+            "thread_sched_to_waiting_until_wakeup",
+            "native_sleep",
+        ],
     ] {
         assert!(
             !ids(&analysis(&ruby(other))).contains(&"interpreter-lock"),

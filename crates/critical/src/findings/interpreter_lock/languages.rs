@@ -13,6 +13,8 @@ pub(super) struct Language {
     pub(super) but: &'static str,
     /// It has a library by which threads hand out work to processes, and queues that all use.
     pub(super) hands_out: bool,
+    /// A process may have several interpreters.
+    pub(super) has_several: bool,
     /// What the interpreter's program, or its library behind "lib", begins with.
     module: &'static str,
     /// The functions that wait, in builds with names.
@@ -35,6 +37,7 @@ const PYTHON: Language = Language {
           an extension that lets the lock go",
     but: "processes copy what they pass on: pass large pieces (chunksize)",
     hands_out: true,
+    has_several: false,
     module: "python",
     take: &["take_gil"],
     takers: &[
@@ -56,13 +59,13 @@ const RUBY: Language = Language {
     fix: "processes instead of threads (puma --workers, unicorn, fork), or an interpreter without the lock (JRuby, TruffleRuby)",
     but: "processes do not share what they have in memory: what fork() copies is shared only until it is written",
     hands_out: false,
+    has_several: true,
     module: "ruby",
     take: &[
         "gvl_acquire",
         "gvl_acquire_common",
         "thread_sched_to_running",
         "thread_sched_to_running_common",
-        "thread_sched_wait_running_turn",
     ],
     takers: &[
         "rb_io_wait",
@@ -80,7 +83,7 @@ const RUBY: Language = Language {
     ],
     helpers: &["rb_native_cond_wait", "rb_native_cond_timedwait"],
     near: 5,
-    locks: &["rb_mutex_lock"],
+    locks: &["rb_mutex_lock", "rb_mutex_synchronize"],
 };
 
 /// What a thread waits for.
@@ -107,23 +110,27 @@ impl Language {
 
     fn wait(&self, frames: &[SiteFrame]) -> Option<Wait> {
         let at = frames.iter().position(|frame| self.has(frame))?;
-        let names = || frames[at..].iter().map(|frame| frame.function.as_str());
+        let named = |frames: &[SiteFrame], names: &[&str]| {
+            frames.iter().any(|f| names.contains(&f.function.as_str()))
+        };
+        let near = |n: usize| &frames[at..frames.len().min(at + n)];
         // What waits may be inlined, and has names of its own in builds that have any.
-        let waits = names().take(NAMED).any(|name| self.take.contains(&name));
-        // Its caller, behind nothing that has a name.
-        let mut nameless = names()
-            .take(self.near)
-            .skip_while(|name| self.helpers.contains(name))
-            .peekable();
-        let is_nameless = nameless.peek().is_some_and(|name| name.is_empty());
-        let caller = nameless.find(|name| !name.is_empty());
-        if waits || (is_nameless && caller.is_some_and(|name| self.takers.contains(&name))) {
+        if named(near(NAMED), self.take) || self.is_taken_back(near(self.near)) {
             return Some(Wait::Interpreter);
         }
-        names()
-            .take(NAMED)
-            .any(|name| self.locks.contains(&name))
-            .then_some(Wait::Lock)
+        named(near(NAMED.max(self.near)), self.locks).then_some(Wait::Lock)
+    }
+
+    /// Whether what waits is called by something that takes the lock, through nothing but functions of the interpreter without names.
+    fn is_taken_back(&self, near: &[SiteFrame]) -> bool {
+        let is_helper = |frame: &&SiteFrame| self.helpers.contains(&frame.function.as_str());
+        let waits = near.iter().skip_while(is_helper);
+        let nameless = waits
+            .clone()
+            .take_while(|frame| frame.function.is_empty() && self.has(frame))
+            .count();
+        let caller = waits.clone().nth(nameless);
+        nameless > 0 && caller.is_some_and(|f| self.takers.contains(&f.function.as_str()))
     }
 }
 
