@@ -205,22 +205,19 @@ impl Ends {
 
     /// Returns after so long, when one has ended, or on a signal.
     fn wait(&mut self, limit: Duration) {
-        let limit = Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        };
+        let limit = Timespec::try_from(limit).ok();
         let mut ended: Vec<PollFd> = self
             .of
             .iter()
             .map(|fd| PollFd::new(fd, PollFlags::IN))
             .collect();
         // A signal is no error: whoever asked for an end is seen by the caller.
-        if poll(&mut ended, Some(&limit)).is_err_and(|e| e != Errno::INTR) {
+        if poll(&mut ended, limit.as_ref()).is_err_and(|e| e != Errno::INTR) {
             std::thread::sleep(SHORT_LOOK);
         }
         // Each tells its end once.
-        let over: Vec<bool> = ended.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut over = over.into_iter();
-        self.of.retain(|_| !over.next().unwrap_or_default());
+        let goes_on: Vec<bool> = ended.iter().map(|fd| fd.revents().is_empty()).collect();
+        let mut goes_on = goes_on.into_iter();
+        self.of.retain(|_| goes_on.next().unwrap_or(true));
     }
 }

@@ -1,6 +1,6 @@
 //! What the listening thread sleeps on: orders from the recorder, and a source that wakes it up when something cannot wait.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Ears {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             epoll::add(&epoll, fd, epoll::EventData::new_u64(whose), flags)
         };
-        add(std::os::fd::AsFd::as_fd(&*orders), ORDER)?;
+        add(orders.as_fd(), ORDER)?;
         if let Some(source) = source {
             add(source, SOURCE)?;
         }
@@ -42,15 +42,12 @@ impl Ears {
 
     /// Sleeps for so long, to the next millisecond, or until there is an order; `true`: until the source has called.
     pub fn sleep(&self, limit: Duration) -> bool {
-        let limit = Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        };
+        let limit = Timespec::try_from(limit).ok();
         let mut heard = Vec::with_capacity(2);
         let woken = epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut heard),
-            Some(&limit),
+            limit.as_ref(),
         );
         if woken.is_err_and(|e| e != Errno::INTR) {
             // Nothing that is known leads here; it must not turn without a pause.
@@ -74,7 +71,6 @@ impl Bell {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::time::Instant;
 
     use super::*;

@@ -118,8 +118,6 @@ fn listen(
             Err(mpsc::TryRecvError::Disconnected) => return pipeline.finish(u64::MAX),
             Err(mpsc::TryRecvError::Empty) => {}
         }
-        // As one of many that want a processor: in the gaps that they leave all would seem idle.
-        let mut look_ns = pipeline.look();
         if Instant::now() >= due {
             match &modest {
                 Some(modest) if pressing == 0 => {
@@ -134,9 +132,9 @@ fn listen(
                     0 => pause,
                     _ => SOON + SETTLED,
                 };
-            // At programs, too, that were not known before.
-            look_ns = pipeline.look();
         }
+        // At programs, too, that were not known before; as one of many that want a processor: in the gaps that they leave all would seem idle.
+        let look_ns = pipeline.look();
         let mut limit = due.saturating_duration_since(Instant::now());
         if let Some(look_ns) = look_ns {
             let until = Duration::from_nanos(look_ns.saturating_sub(monotonic_ns()));

@@ -106,10 +106,7 @@ impl Drop for Modest {
 impl Shared {
     /// After this time, and again and again until it is set anew: [`as_usual`] may have gone back into the gaps. Zero: not at all.
     fn alarm_every(&self, time: Duration) {
-        let time = Timespec {
-            tv_sec: time.as_secs() as i64,
-            tv_nsec: i64::from(time.subsec_nanos()),
-        };
+        let time = Timespec::try_from(time).unwrap_or_default();
         let times = Itimerspec {
             it_interval: time,
             it_value: time,
@@ -180,7 +177,9 @@ mod tests {
         };
         let is_helped = || {
             let begun = std::time::Instant::now();
-            while policy() == libc::SCHED_IDLE && begun.elapsed() < Duration::from_secs(20) {}
+            while policy() == libc::SCHED_IDLE && begun.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             policy() == libc::SCHED_OTHER
         };
         modest.in_gaps(|| {

@@ -165,8 +165,8 @@ pub(crate) trait EventSource: Send {
     fn calls(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Delivers what has come in. Called every few milliseconds, or some ten of them if the source [calls](Self::calls); `last`: nothing will come after, so what is
-    /// still held back for the sake of order goes out, too.
+    /// Delivers what has come in. Called every few milliseconds, or some ten of them if the source [calls](Self::calls); `last`: nothing
+    /// will come after, so what is still held back for the sake of order goes out, too.
     fn drain(&mut self, sink: &mut dyn Sink, last: bool);
     /// Records these processes as well, from now on; how many threads they have. Sources that cannot take in
     /// anybody later take nobody.

@@ -27,6 +27,8 @@ static OBJECT: &Aligned<[u8]> =
 const RECORDS_BYTES: usize = 16 << 20;
 /// Stacks leave so much of it to the rest.
 const FOR_LIVES_BYTES: usize = 4 << 20;
+/// With this part of it waiting to be read convoy is woken up, as with that of a ring (bpf/ring.h).
+const FILLING: usize = 8;
 /// On each processor, 2,000 stack copies a second...
 const COPY_INTERVAL_NS: u64 = 500_000;
 /// ... after 2,000 without a limit.
@@ -139,7 +141,7 @@ fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> 
         copy_interval_ns: COPY_INTERVAL_NS,
         copy_burst_ns: COPY_BURST_NS,
         keep_free_bytes: (RECORDS_BYTES - FOR_LIVES_BYTES) as u64,
-        filling_bytes: (RECORDS_BYTES / 8) as u64,
+        filling_bytes: (RECORDS_BYTES / FILLING) as u64,
         switch_has_state: u32::from(switch_has_state),
         reserved: 0,
     };
