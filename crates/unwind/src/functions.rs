@@ -15,7 +15,7 @@ use object::{LittleEndian, ReadRef};
 use crate::image::Image;
 
 /// Size of a symbol in the file.
-const SYMBOL_BYTES: usize = 24;
+pub(crate) const SYMBOL_BYTES: usize = 24;
 /// Symbols that are read at once.
 const CHUNK: usize = 4096;
 /// Longest name that is kept.
@@ -152,7 +152,8 @@ impl Image {
         }
     }
 
-    fn name(&self, offset: u64) -> Option<Arc<str>> {
+    /// The name at an offset of the file.
+    pub(crate) fn name(&self, offset: u64) -> Option<Arc<str>> {
         let names = &self.functions.names;
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names.get(&offset) {

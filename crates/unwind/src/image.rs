@@ -15,6 +15,7 @@ use object::{LittleEndian, ReadCache, ReadRef};
 
 use crate::files::KeptFile;
 use crate::functions::{Functions, Tables};
+use crate::imports::{Imports, Relocations};
 
 /// Frame information of one file beyond this is not read: Chromium has 30 MB.
 const MAX_SECTION_BYTES: u64 = 128 << 20;
@@ -52,6 +53,8 @@ pub(crate) struct Image {
     pub(crate) tables: Tables,
     /// Functions that were asked for, by first address.
     pub(crate) functions: Functions,
+    pub(crate) relocations: Relocations,
+    pub(crate) imports: Imports,
 }
 
 impl Image {
@@ -158,6 +161,7 @@ fn parse<R: Read + Seek>(data: &ReadCache<R>) -> Option<Image> {
         image.debug_frame = section(&sections, data, b".debug_frame");
     }
     image.tables = Tables::find(&sections);
+    image.relocations = Relocations::find(&sections);
     Some(image)
 }
 

@@ -18,6 +18,7 @@ mod files;
 mod functions;
 mod hotspot;
 mod image;
+mod imports;
 mod intern;
 mod maps;
 mod open;

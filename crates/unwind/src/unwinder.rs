@@ -239,11 +239,7 @@ impl Unwinder {
 
     /// The function that covers `pc`, from the file's own symbol tables.
     pub fn function(&mut self, pc: u64) -> Option<Function<'_>> {
-        let State::File { module, .. } = self.find(pc)? else {
-            return None;
-        };
-        let image = self.images.get(module as usize)?.as_ref()?;
-        let bias = self.modules.get(module as usize)?.bias;
+        let (image, bias) = self.image(pc)?;
         let found = image.function(pc.wrapping_sub(bias))?;
         let found = self.function.insert(found);
         Some(Function {
@@ -251,6 +247,15 @@ impl Unwinder {
             lo: found.range.start.wrapping_add(bias),
             hi: found.range.end.wrapping_add(bias),
         })
+    }
+
+    /// The file that is mapped at `pc`, and what is added to its addresses.
+    pub(crate) fn image(&mut self, pc: u64) -> Option<(&Image, u64)> {
+        let State::File { module, .. } = self.find(pc)? else {
+            return None;
+        };
+        let image = self.images.get(module as usize)?.as_ref()?;
+        Some((image, self.modules.get(module as usize)?.bias))
     }
 
     /// Gives back the memory that only walking needs, 30 KB at least: of a process that has ended there are no more

@@ -117,3 +117,31 @@ fn code_and_functions_around_an_address_are_found() {
     assert_eq!(unwinder.code(8, 1, 1), None);
     assert_eq!(unwinder.function(8), None);
 }
+
+#[test]
+fn calls_into_other_files_are_named() {
+    /// Bytes of `call rel32` and of `call [rip+rel32]`.
+    const DIRECT: usize = 5;
+    const THROUGH_MEMORY: usize = 6;
+    let dir = tempfile::tempdir().expect("a directory");
+    let stubs = ["-fcf-protection=none", "-Wl,-z,lazy"];
+    let marked = ["-fcf-protection", "-Wl,-z,ibtplt"];
+    let words = ["-fno-plt", "-Wl,-z,now"];
+    for (flags, length) in [(stubs, DIRECT), (marked, DIRECT), (words, THROUGH_MEMORY)] {
+        let program = Running::program(&build(dir.path(), "blocked.c", &flags));
+        let sample = program.samples(4096)["sem"].clone();
+        let (names, frames, _) = walk(program.pid, &sample);
+        let at = names.iter().position(|n| n == "in_sem").expect("it");
+        let back = frames[at].pc;
+
+        let mut unwinder = Unwinder::new(program.pid, &Files::new());
+        unwinder.stack(sample.regs, &sample.bytes);
+        let call = unwinder.code(back, length, 0).expect("code").bytes.to_vec();
+        let distance: [u8; 4] = call[length - 4..].try_into().expect("four bytes");
+        let target = back.wrapping_add_signed(i32::from_le_bytes(distance).into());
+        let callee = unwinder.callee(back, target);
+        assert_eq!(callee.as_deref(), Some("sem_wait"), "{flags:?} {call:x?}");
+        assert_eq!(unwinder.callee(back, back).as_deref(), Some("in_sem"));
+        assert_eq!(unwinder.callee(back, 8), None);
+    }
+}

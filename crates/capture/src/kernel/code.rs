@@ -121,8 +121,8 @@ impl Code {
             if target == pc {
                 return called.map(str::to_owned); // through a register
             }
-            let mut unwinder = unwinder.borrow_mut();
-            unwinder.function(target).map(|f| f.name.to_owned())
+            let name = unwinder.borrow_mut().callee(pc, target);
+            name.map(|name| name.to_string())
         };
         let verdict = judge_with(&bytes, base, pc, &callees);
         if keeps {
