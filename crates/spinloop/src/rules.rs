@@ -42,6 +42,7 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
         i.mnemonic() == Mnemonic::Pause || (i.is_call_near() && yields())
     });
     let mut delay = None;
+    let mut inner = None;
     for body in &bodies {
         match outcome(&graph, body, backs_off, callees) {
             Outcome::Waits { mut found, counts } => {
@@ -54,7 +55,12 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
                         if counts != 0 {
                             return Verdict::Unknown(Why::Mixed);
                         }
-                        continue; // the larger loop decides
+                        // The larger loop decides, unless a thread stays in this one: it can stay only to wait.
+                        if inner.is_none() {
+                            let tells = Tells::Mostly;
+                            inner = Some(Loop { tells, ..found });
+                        }
+                        continue;
                     }
                     if is_try {
                         found.tells = tells(&graph, body, &flow.effects, ip);
@@ -75,13 +81,13 @@ pub(crate) fn judge(window: &Window, ip: u64, callees: Callees) -> Verdict {
                     .iter()
                     .filter(|b| b.members.is_superset(&body.members));
                 let anew = larger.into_iter().find(|b| begins_anew(window, &graph, b));
-                let works = || or_delay(delay, Verdict::Works(why));
+                let works = || or_else(inner, delay, Verdict::Works(why));
                 return anew.map_or_else(works, |b| Verdict::Waits(scan(&graph, b)));
             }
-            Outcome::Unknown(why) => return or_delay(delay, Verdict::Unknown(why)),
+            Outcome::Unknown(why) => return or_else(inner, delay, Verdict::Unknown(why)),
         }
     }
-    or_delay(delay, Verdict::Unknown(Why::NoLoop))
+    or_else(inner, delay, Verdict::Unknown(Why::NoLoop))
 }
 
 /// A loop that looks at many places again and again.
@@ -100,9 +106,9 @@ fn scan(graph: &Graph, body: &Body) -> Loop {
     }
 }
 
-/// A delay that is not part of a waiting loop: it waits only if it says so.
-fn or_delay(delay: Option<Option<Loop>>, otherwise: Verdict) -> Verdict {
-    match delay {
+/// Of no larger loop that waits: an inner one waits for whoever stays in it, a delay only if it says so.
+fn or_else(inner: Option<Loop>, delay: Option<Option<Loop>>, otherwise: Verdict) -> Verdict {
+    match inner.map(Some).or(delay) {
         Some(Some(found)) => Verdict::Waits(found),
         Some(None) => Verdict::Works(Why::Counts),
         None => otherwise,

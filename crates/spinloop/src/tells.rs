@@ -30,6 +30,9 @@ pub enum Tells {
     Accumulator(u64),
     /// Nothing: a thread passes here, too, that takes a free lock. It waits if it is still there later.
     Nothing,
+    /// Nothing by itself: a thread passes here, too, that goes on with the larger loop around. If most are still there
+    /// later, whoever is here waits.
+    Mostly,
 }
 
 /// For an instruction of a loop with tries at a lock, or one that gives way.

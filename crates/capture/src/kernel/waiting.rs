@@ -92,7 +92,16 @@ pub(crate) struct Loops {
     all: Vec<Found>,
     /// The loop in which each thread's sample before this one was.
     before: Map<u32, LoopIx>,
+    /// Of loops that tell nothing by themselves.
+    stays: Map<LoopIx, Stays>,
     budget: Budget,
+}
+
+/// Samples in a loop, and those of them before which the thread was there already.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stays {
+    samples: u64,
+    again: u64,
 }
 
 /// How many verdicts there may still be in this second.
@@ -121,16 +130,29 @@ impl Loops {
             Some(spot) => self.before.insert(sample.tid, spot.ix),
             None => self.before.remove(&sample.tid),
         };
-        let Spot { ix, tells } = spot?;
+        let spot = spot?;
+        let Spot { ix, tells } = spot;
         let again = before == Some(ix);
-        if !waits(tells, sample).unwrap_or(again) {
-            if tells != Tells::Nothing {
+        let mostly = self.stay(spot, again);
+        if !waits(tells, sample).unwrap_or(again || mostly) {
+            if !matches!(tells, Tells::Nothing | Tells::Mostly) {
                 self.before.remove(&sample.tid); // it has got the lock
             }
             return None;
         }
         self.all.get_mut(ix as usize)?.samples += 1;
         Some(ix)
+    }
+
+    /// Whether those who were found in such a loop mostly stay there, as far as is known.
+    fn stay(&mut self, spot: Spot, again: bool) -> bool {
+        if spot.tells != Tells::Mostly {
+            return false;
+        }
+        let of = self.stays.entry(spot.ix).or_default();
+        of.samples += 1;
+        of.again += u64::from(again);
+        2 * of.again > of.samples
     }
 
     /// The thread has blocked or ended.
@@ -201,7 +223,7 @@ fn waits(tells: Tells, sample: &Sample) -> Option<bool> {
     }
     match tells {
         Tells::Waits => Some(true),
-        Tells::Nothing => None,
+        Tells::Nothing | Tells::Mostly => None,
         Tells::Flag { mask, set } => sample.outcome.map(|o| (o.flags & mask != 0) == set),
         Tells::Accumulator(mask) => sample.outcome.map(|o| o.accumulator & mask != 0),
     }

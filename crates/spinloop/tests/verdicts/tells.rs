@@ -45,3 +45,33 @@ fn before_a_try_nothing_is_told() {
     assert_eq!(tells(&COMPARE, 2), Tells::Nothing);
     assert_eq!(tells(&EXCHANGE, 0), Tells::Nothing);
 }
+
+/// mov rdx,rcx; shl rdx,6; add rdx,rsi; mov rax,[rdx]; test rax,rax; jne; add rcx,1; cmp rcx,rbx; jne: `dgetrf_parallel` of
+/// OpenBLAS looks at the flags of its helpers, each in turn.
+const EACH: [u8; 27] = [
+    0x48, 0x89, 0xca, 0x48, 0xc1, 0xe2, 0x06, 0x48, 0x01, 0xf2, 0x48, 0x8b, 0x02, 0x48, 0x85, 0xc0,
+    0x75, 0xf8, 0x48, 0x83, 0xc1, 0x01, 0x48, 0x39, 0xd9, 0x75, 0xe5,
+];
+/// mov rax,[rdi]; test rax,rax; jne; add rdi,72; cmp rdi,rdx; jne: the same where both loops begin at once.
+const AT_ONCE: [u8; 17] = [
+    0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x75, 0xf8, 0x48, 0x83, 0xc7, 0x48, 0x48, 0x39, 0xd7, 0x75,
+    0xef,
+];
+
+#[test]
+fn whoever_stays_in_the_inner_loop_of_a_walk_waits() {
+    for at in [10, 13, 16] {
+        assert_eq!(tells(&EACH, at), Tells::Mostly);
+    }
+    for at in [0, 3, 6] {
+        assert_eq!(tells(&AT_ONCE, at), Tells::Mostly);
+    }
+    // The walk itself works.
+    let walks = [(&EACH[..], [0, 18, 25]), (&AT_ONCE[..], [8, 12, 15])];
+    for (code, places) in walks {
+        for at in places {
+            let verdict = judge(code, 0x1000, 0x1000 + at);
+            assert!(matches!(verdict, Verdict::Works(_)), "{at}: {verdict:?}");
+        }
+    }
+}
