@@ -48,6 +48,8 @@ const REVERSED: (&str, [&str; 4]) = ("dtl", ["--decompress", "--uncompress", "--
 
 /// Run-time libraries of OpenMP: GCC's, LLVM's, Intel's.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];
+/// Of linear algebra whose threads spin; the second is what NumPy's and SciPy's wheels bring along.
+const OPENBLAS: [&str; 2] = ["libopenblas", "libscipy_openblas"];
 
 /// The name without what comes after a dot: `mpiexec.hydra`.
 fn stem(process: &Process) -> &str {
@@ -126,6 +128,11 @@ pub(crate) fn is_launcher(process: &Process) -> bool {
 /// Whether a file is a run-time library of OpenMP.
 pub(crate) fn is_openmp(module: &str) -> bool {
     OPENMP.iter().any(|library| module.starts_with(library))
+}
+
+/// Whether a file is OpenBLAS.
+pub(crate) fn is_openblas(module: &str) -> bool {
+    OPENBLAS.iter().any(|library| module.starts_with(library))
 }
 
 #[cfg(test)]

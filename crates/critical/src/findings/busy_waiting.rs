@@ -15,7 +15,7 @@ use convoy_model::{
 use super::thread_count::Turns;
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
-use crate::programs::is_openmp;
+use crate::programs::{is_openblas, is_openmp};
 use crate::rows::LoopRow;
 use crate::short_cpus::{loss, Loss};
 use crate::text::{cause, evidence};
@@ -48,7 +48,8 @@ struct Spinners {
     elsewhere: Vec<LoopRow>,
 }
 
-/// What makes loops the same code: one loop in all processes of a program, or all functions of a library that are known to poll.
+/// What makes loops the same code: one loop in all processes of a program, or all loops of a library with functions that
+/// are known to poll.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Code<'a> {
     Library((&'a str, &'a str), &'a str),
@@ -57,9 +58,15 @@ enum Code<'a> {
 }
 
 fn spinners(cx: &Context) -> Vec<Spinners> {
+    let polled: BTreeSet<Code> = cx
+        .rows
+        .loops
+        .iter()
+        .filter_map(|row| library(cx.view, row))
+        .collect();
     let mut by_code: BTreeMap<Code, Spinners> = BTreeMap::new();
     for row in &cx.rows.loops {
-        let code = code(cx.view, row).unwrap_or(Code::Unknown(row.spin));
+        let code = code(cx.view, row, &polled).unwrap_or(Code::Unknown(row.spin));
         match by_code.entry(code) {
             Entry::Vacant(new) => {
                 new.insert(Spinners {
@@ -76,17 +83,26 @@ fn spinners(cx: &Context) -> Vec<Spinners> {
     all
 }
 
-fn code<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
+/// The library of a function that is known to poll.
+fn library<'a>(view: &View<'a>, row: &LoopRow) -> Option<Code<'a>> {
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
     let program = view.process_at(row.process)?.program();
     let shown = spin.frames.get(spin.shown)?;
-    let innermost = spin.frames.first()?;
-    let library = spin.kind == SpinKind::KnownFunction && !passes_on(shown);
-    if library {
-        return Some(Code::Library(program, &shown.module));
-    }
-    let known = !innermost.module.is_empty();
-    known.then(|| Code::Loop(program, &innermost.module, spin.lo))
+    let polls = spin.kind == SpinKind::KnownFunction && !passes_on(shown);
+    polls.then_some(Code::Library(program, &shown.module))
+}
+
+/// Of a library in `polled` all is one; of a program each loop is its own.
+fn code<'a>(view: &View<'a>, row: &LoopRow, polled: &BTreeSet<Code<'a>>) -> Option<Code<'a>> {
+    let spin = view.sched.loops.get(row.spin.0 as usize)?;
+    let process = view.process_at(row.process)?;
+    let module = &spin.frames.first()?.module;
+    let same = Code::Library(process.program(), module);
+    let shared = !process.exe.ends_with(module.as_str()) && polled.contains(&same);
+    let known = !module.is_empty();
+    library(view, row)
+        .or_else(|| shared.then_some(same))
+        .or_else(|| known.then(|| Code::Loop(process.program(), module, spin.lo)))
 }
 
 impl Spinners {
@@ -336,19 +352,22 @@ fn without_turns(cx: &Context, saving: &mut Saving) {
 fn fix(view: &View, spin: &SpinLoop, place: &str) -> String {
     match is_monitor(spin) {
         true => "shorter synchronized sections, or a monitor for each part of the data (as java.util.concurrent has)".into(),
-        false if is_of_openmp(spin) => format!(
+        false if is_in(spin, is_openmp) => format!(
             "{:.0} threads, as many as CPUs (OMP_NUM_THREADS), or threads that sleep (OMP_WAIT_POLICY=passive); longer parallel regions",
+            view.cpus
+        ),
+        false if is_in(spin, is_openblas) => format!(
+            "at most {:.0} threads of OpenBLAS in all: OPENBLAS_NUM_THREADS=1 where several processes or threads call it",
             view.cpus
         ),
         false => format!("block after a few tries (futex, condition variable), or have fewer threads wait at {place}"),
     }
 }
 
-/// Whether threads wait there for the others of their team, or for the next parallel region.
-fn is_of_openmp(spin: &SpinLoop) -> bool {
-    spin.frames
-        .first()
-        .is_some_and(|frame| is_openmp(&frame.module))
+/// Whether the loop is in such a library, whose threads wait for the others of their team, or for the next call.
+fn is_in(spin: &SpinLoop, library: fn(&str) -> bool) -> bool {
+    let innermost = spin.frames.first();
+    innermost.is_some_and(|frame| library(&frame.module))
 }
 
 fn why(spin: &SpinLoop) -> &'static str {
