@@ -13,7 +13,7 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{is_for_a_monitor, sign_of_a_lock, LockPlaces, Sign};
+use super::lock_places::{is_for_a_monitor, is_queued, sign_of_a_lock, LockPlaces, Sign};
 use super::Context;
 use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -127,6 +127,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
                     case.code.add(view, off.site);
                     case.code.add(view, site);
                 }
+                // Whoever queues for a lock of Java's library parks at what is its own.
+                Sign::Condition if is_queued(view, off.site) => {}
                 Sign::Condition => case.conditions += wake.wait_ns as f64,
                 Sign::Names | Sign::Function => {}
             }

@@ -17,6 +17,13 @@ const AT_ITS_WORD: [&str; 4] = [
 ];
 /// The same at a word that the thread has for all its waits: Java's monitors.
 const AT_THE_THREADS: [&str; 2] = ["ObjectMonitor::enter", "ObjectMonitor::EnterI"];
+/// Methods in which threads queue for a lock of Java's library (`ReentrantLock`), of which the compiler may leave no other; or for
+/// a semaphore or a latch.
+const QUEUES: [&str; 3] = [
+    "AbstractQueuedSynchronizer.acquire",
+    "AbstractQueuedSynchronizer.doAcquire",
+    "AbstractQueuedSynchronizer.parkAndCheckInterrupt",
+];
 /// Functions in which they are let go. Such a wait is at the same place as its end, because the program calls one function that
 /// does both.
 const UNLOCKS: [&str; 6] = [
@@ -101,6 +108,11 @@ fn sign_by_name(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) ->
 /// Whether a monitor of Java's is waited for: whoever ends that wait had it, of whatever kind the threads are.
 pub(super) fn is_for_a_monitor(view: &View, site: Option<SiteId>) -> bool {
     is_in(view.model, site, &AT_THE_THREADS)
+}
+
+/// Whether a thread queues there in Java's library for what one can have at a time, or a few.
+pub(super) fn is_queued(view: &View, site: Option<SiteId>) -> bool {
+    is_in(view.model, site, &QUEUES)
 }
 
 /// Whether waiter and waker are in functions of locks.
