@@ -229,8 +229,9 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let ends = Ends::of(view);
     let mut all: BTreeMap<ThreadId, Calls> = BTreeMap::new();
-    let works = |off: &&OffCpu| !view.is_helper(off.thread) && view.workers.contains(&off.thread);
-    for off in view.sched.offs.iter().filter(works) {
+    // Whoever is in calls all the time works little, beside others that do what comes of it.
+    let may = |off: &&OffCpu| !view.is_helper(off.thread);
+    for off in view.sched.offs.iter().filter(may) {
         all.entry(off.thread).or_default().add(view, &ends, off);
     }
     all.retain(|id, calls| calls.is_habit(view.life(*id)));
