@@ -353,9 +353,11 @@ pub enum SpinKind {
     Yield,
     /// A function known to poll (a runtime's progress or spin function).
     KnownFunction,
+    /// Sleeps between looks (usleep): threads wait in it, but off the processor.
+    Sleep,
 }
 
-/// A loop in which threads wait on the processor.
+/// A loop in which threads wait on the processor, or sleep between two looks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpinLoop {
     /// The process that has it.

@@ -67,6 +67,7 @@ pub fn spin(kind: SpinKind) -> &'static str {
         SpinKind::Lock => "tries to take a lock",
         SpinKind::Yield => "gives way or asks the time between looks",
         SpinKind::KnownFunction => "a function known to poll",
+        SpinKind::Sleep => "sleeps between looks",
     }
 }
 
@@ -78,6 +79,7 @@ pub fn spin_id(kind: SpinKind) -> &'static str {
         SpinKind::Lock => "lock",
         SpinKind::Yield => "yield",
         SpinKind::KnownFunction => "known-function",
+        SpinKind::Sleep => "sleep",
     }
 }
 

@@ -5,7 +5,8 @@
 pub(crate) enum Callee {
     /// Loads an atomic: what compilers make of it without optimisation.
     Load,
-    /// Computes its result from its arguments: the small change of unoptimised C++.
+    /// Computes its result from its arguments: the small change of unoptimised C++. Or takes or gives back the lock of what
+    /// the loop looks at.
     Nothing,
     /// A pause instruction in a function of its own.
     Pause,
@@ -18,7 +19,7 @@ pub(crate) enum Callee {
 }
 
 /// Exact names, without version.
-const NAMES: [(&str, Callee); 37] = [
+const NAMES: [(&str, Callee); 41] = [
     ("sched_yield", Callee::Yield),
     ("__sched_yield", Callee::Yield),
     ("pthread_yield", Callee::Yield),
@@ -37,6 +38,10 @@ const NAMES: [(&str, Callee); 37] = [
     ("__rdtsc", Callee::Time),
     ("rte_rdtsc", Callee::Time),
     ("MPI_Wtime", Callee::Time),
+    ("pthread_mutex_lock", Callee::Nothing),
+    ("pthread_mutex_unlock", Callee::Nothing),
+    ("__pthread_mutex_lock", Callee::Nothing),
+    ("__pthread_mutex_unlock", Callee::Nothing),
     ("pthread_mutex_trylock", Callee::TryLock),
     ("__pthread_mutex_trylock", Callee::TryLock),
     ("pthread_spin_trylock", Callee::TryLock),

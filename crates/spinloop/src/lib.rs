@@ -53,6 +53,8 @@ pub struct Loop {
     pub kind: SpinKind,
     /// Its instructions, at most eight: the ones that matter where it has more.
     pub evidence: String,
+    /// It asks for the time: it may wait until some moment, and not for others.
+    pub asks_time: bool,
     /// What the instruction asked for tells of a thread that is there.
     pub tells: Tells,
 }

@@ -102,6 +102,7 @@ fn scan(graph: &Graph, body: &Body) -> Loop {
             SpinKind::Polling
         },
         evidence: text(&flow, &Seen::default()),
+        asks_time: false,
         tells: Tells::Waits,
     }
 }
@@ -180,6 +181,7 @@ fn outcome(graph: &Graph, body: &Body, backs_off: bool, callees: Callees) -> Out
         hi: body.members.last().copied().unwrap_or(body.head),
         kind,
         evidence: text(&flow, &seen),
+        asks_time: seen.times != 0,
         tells: Tells::Waits,
     };
     let exits = flow.effects.iter().filter(|e| leaves(e)).count();

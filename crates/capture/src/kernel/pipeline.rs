@@ -182,6 +182,9 @@ impl Pipeline {
             OffReason::PageFault if !self.knows_calls => OffReason::Unknown,
             reason => reason,
         };
+        if let (OffReason::Sleep, Some(image)) = (reason, self.images.of_thread(tid)) {
+            self.loops.sleeps(image, ts, spot.stack);
+        }
         Place {
             stack: spot.stack,
             reason,

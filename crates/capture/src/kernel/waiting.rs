@@ -2,7 +2,7 @@
 
 use convoy_profile::{LoopIx, SpinKind, StackIx};
 use convoy_sched::Map;
-use convoy_spinloop::{Tells, Verdict};
+use convoy_spinloop::{Loop, Tells, Verdict};
 
 use super::code::Role;
 use super::images::Image;
@@ -165,6 +165,20 @@ impl Loops {
         self.all
     }
 
+    /// A thread has gone to sleep at `stack`: keeps the loop around it, if it does nothing but to look and to sleep again.
+    pub fn sleeps(&mut self, image: &mut Image, ts: u64, stack: StackIx) {
+        let judged = image.loops.get(&stack).is_some_and(|j| j.holds(ts));
+        if stack == 0 || judged || !self.budget.take(ts) {
+            return;
+        }
+        let pcs: Vec<u64> = image.unwinder.pcs(stack).take(FRAMES).collect();
+        if let Some(found) = sleep_loop(image, &pcs) {
+            self.place(found);
+        }
+        // Where the sleep is generated code's, its loop is not looked for again.
+        image.loops.insert(stack, Judged::new(None, ts, true, None));
+    }
+
     fn spot(&mut self, image: &mut Image, sample: &Sample) -> Option<Spot> {
         // In the kernel a thread works for itself, unless it went there only to give way or to look.
         if sample.stack == 0 || (sample.in_kernel && !reason::only_looks(sample.call)) {
@@ -202,8 +216,10 @@ impl Loops {
 
     /// A loop and the loop within it are one thing for people.
     fn place(&mut self, found: Found) -> LoopIx {
+        let sleeps = |of: &Found| of.kind == SpinKind::Sleep;
         let same = |known: &Found| {
-            known.image == found.image && known.lo <= found.hi && found.lo <= known.hi
+            let overlap = known.lo <= found.hi && found.lo <= known.hi;
+            known.image == found.image && sleeps(known) == sleeps(&found) && overlap
         };
         if let Some(ix) = self.all.iter().position(same) {
             let known = &mut self.all[ix];
@@ -280,8 +296,22 @@ fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
     polls
 }
 
+/// The loop of whoever has called for a sleep, unless it waits for some moment.
+fn sleep_loop(image: &mut Image, pcs: &[u64]) -> Option<Found> {
+    let (found, spin) = loop_of_code(image, pcs)?;
+    let looks = spin.kind == SpinKind::Yield && !spin.asks_time;
+    looks.then_some(Found {
+        kind: SpinKind::Sleep,
+        ..found
+    })
+}
+
 /// The innermost code, or what called a function that only helps to wait, is a loop that waits.
 fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
+    loop_of_code(image, pcs).map(|(found, spin)| (found, spin.tells))
+}
+
+fn loop_of_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Loop)> {
     let mut stubs = 1;
     let mut helper = None;
     for &pc in pcs {
@@ -303,10 +333,10 @@ fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
                     lo: spin.lo,
                     hi: spin.hi,
                     kind: spin.kind,
-                    evidence: spin.evidence,
+                    evidence: spin.evidence.clone(),
                     samples: 0,
                 };
-                return Some((found, spin.tells));
+                return Some((found, spin));
             }
             // An entry of a procedure linkage table, say, which only jumps on.
             Verdict::Unknown(_) if stubs > 0 => stubs -= 1,

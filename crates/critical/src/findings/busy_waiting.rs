@@ -380,5 +380,6 @@ fn why(spin: &SpinLoop) -> &'static str {
         SpinKind::Lock => "a loop tries to take a lock until it gets it",
         SpinKind::Yield => "a loop asks the time or gives way between looks at memory",
         SpinKind::KnownFunction => "a function of a runtime that is known to poll",
+        SpinKind::Sleep => "a loop sleeps between looks at memory",
     }
 }

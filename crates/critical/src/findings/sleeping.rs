@@ -1,5 +1,6 @@
 //! Threads that look for work, sleep for a while, and look again: what happens meanwhile waits for the clock.
 
+mod looks;
 pub(super) mod rate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
 use convoy_model::{passes_on, OffCpu, OffReason, SiteId, ThreadId};
 
+use self::looks::{leave_awaited, waited, Looks};
 use self::rate::keeps_a_rate;
 use super::Context;
 use crate::gain::Saving;
@@ -15,7 +17,7 @@ use crate::tables::paths::most;
 use crate::text::{cause, evidence};
 use crate::view::View;
 
-/// Sleeps longer than this are a schedule, not a poll. Nanoseconds.
+/// Sleeps longer than this are a schedule, not a poll, unless the code says so. Nanoseconds.
 const POLL_NS: f64 = 10e6;
 /// Sleeps that make a loop.
 const SLEEPS: u64 = 20;
@@ -37,16 +39,20 @@ const METHOD: &str = "sleep of the busiest of them, and getting back on a proces
 struct Sleeper {
     n: u64,
     ns: f64,
+    /// In a loop that only looks, by its code.
+    looks: bool,
     sites: BTreeMap<SiteId, f64>,
 }
 
 pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let view = cx.view;
     let mut sleepers: BTreeMap<ThreadId, Sleeper> = BTreeMap::new();
+    let looks = Looks::of(view);
     let polls = |off: &&OffCpu| {
+        let short = || off.sum_ns as f64 <= POLL_NS * off.n as f64;
+        let works = || view.workers.contains(&off.thread);
         off.reason == OffReason::Sleep
-            && off.sum_ns as f64 <= POLL_NS * off.n as f64
-            && view.workers.contains(&off.thread)
+            && (looks.has(off) || (short() && works()))
             && off
                 .site
                 .and_then(|site| view.shown(site))
@@ -57,13 +63,16 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         let sleeper = sleepers.entry(off.thread).or_default();
         sleeper.n = sleeper.n.saturating_add(off.n);
         sleeper.ns += off.sum_ns as f64;
+        sleeper.looks |= looks.has(off);
         if let Some(site) = off.site {
             *sleeper.sites.entry(site).or_default() += off.sum_ns as f64;
         }
     }
     sleepers.retain(|id, s| {
-        s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id) && !keeps_a_rate(view, *id)
+        s.n >= SLEEPS && s.ns >= ASLEEP * life(view, *id) && (s.looks || !keeps_a_rate(view, *id))
     });
+    let waited = waited(view, &sleepers);
+    leave_awaited(view, &mut sleepers, &waited);
     let mut sites: BTreeMap<SiteId, f64> = BTreeMap::new();
     for (site, ns) in sleepers.values().flat_map(|sleeper| &sleeper.sites) {
         *sites.entry(*site).or_default() += ns;
@@ -74,7 +83,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     };
     let busy = sleepers.keys().map(running).fold(0.0, f64::max) >= RUNNING;
     let in_turns = || in_turns(view, &sleepers) && !of_one_kind(view, &sleepers, &sites);
-    if sleepers.is_empty() || !(busy || in_turns()) {
+    let awaited = !waited.is_empty();
+    if sleepers.is_empty() || !(busy || awaited || in_turns()) {
         return None;
     }
     // The busiest thread limits what is left: its sleep is what can go, and only where workers all poll or wait.
@@ -83,7 +93,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         .iter()
         .map(|id| {
             sleepers.get(id).map_or_else(
-                || waits(view, *id),
+                || waited.get(id).copied().unwrap_or(waits(view, *id)),
                 |s| s.ns + view.back_on_cpu(*id, s.n as f64),
             )
         })
@@ -92,7 +102,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let all: f64 = sleepers.values().map(|s| s.ns).sum();
     let most_saved = busiest.min(view.wall).max(idle.min(all));
     let saving = Saving {
-        expected: most_saved * if busy { EXPECTED.0 } else { EXPECTED.1 },
+        expected: most_saved
+            * match busy || awaited {
+                true => EXPECTED.0,
+                false => EXPECTED.1,
+            },
         most: most_saved,
         sure: 0.0,
         ..Saving::default()
@@ -142,12 +156,13 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         id: "sleep-polling",
         subject: Subject::Code(site),
         title: format!(
-            "{} asleep between two looks for work for {} of their time, most at {place}",
+            "{} asleep between two looks for work for {} of {} time, most at {place}",
             match sleepers.len() {
                 1 => "1 thread is".into(),
                 n => format!("{} are", plural(n, "thread")),
             },
-            percent(share)
+            percent(share),
+            if sleepers.len() == 1 { "its" } else { "their" }
         ),
         evidence: list,
         causes: vec![cause(

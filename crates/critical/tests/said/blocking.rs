@@ -2,7 +2,7 @@
 
 use convoy_critical::{cross_check, merge};
 use convoy_model::finding::Subject;
-use convoy_model::{Model, ObjectId, OffReason};
+use convoy_model::{Model, ObjectId, OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
@@ -361,6 +361,58 @@ fn threads_that_sleep_while_another_one_has_work_are_told_however_little_it_is()
         ids(&analysis(&sleepers_that_work(stages, us(5), 1))),
         [""; 0]
     );
+}
+
+/// Two threads that work for 5 ms on what a third one gives them, which sleeps for 20 ms before, and does nothing else. `looks`: its
+/// code says that it looks for something.
+fn given(looks: bool) -> Model {
+    let mut p = ProfileBuilder::new("app");
+    let (work, take) = (p.site("work", "a.c", 10), p.site("take", "a.c", 20));
+    let give = p.site("give", "a.c", 30);
+    let nap = p.frame("free_slot", "a.c", 40);
+    let sleep = p.stack(&[nap]);
+    let mut start = |name: &str| p.thread(name).start(name, "a.c", 9).cpu(1).id();
+    let (workers, giver) = ([start("work"), start("work")], start("give"));
+    let mut s = Schedule::new();
+    if looks {
+        s.spin_loop(SpinKind::Sleep, Some(nap));
+    }
+    for at in 0..50 {
+        for &t in &workers {
+            s.waits(t, Wait::futex(take, 0x10).woken_by(giver, give), ms(20));
+            s.runs(t, work, ms(5));
+        }
+        // Neither in order, nor at a rate.
+        s.waits(giver, Wait::new(OffReason::Sleep, sleep), ms(20));
+        s.runs(giver, give, us(20 + at % 7));
+        s.waits(
+            giver,
+            Wait::new(OffReason::Sleep, sleep),
+            ms(5) - us(20 + at % 7),
+        );
+    }
+    let mut model = model(p, s);
+    for spin in model.sched.iter_mut().flat_map(|sched| &mut sched.loops) {
+        let at = spin.frames[0].offset;
+        (spin.lo, spin.hi) = (at - 8, at);
+    }
+    model
+}
+
+#[test]
+fn who_sleeps_in_a_loop_that_only_looks_is_told_however_long_it_sleeps() {
+    let a = analysis(&given(true));
+    let f = a.findings.iter().find(|f| f.id == "sleep-polling");
+    let f = f.unwrap_or_else(|| panic!("{:?}", ids(&a)));
+    assert!(f.title.starts_with("1 thread is asleep"), "{}", f.title);
+    // 25 ms become 5; 0.8 of that is expected, and nothing promised.
+    assert!(
+        f.gain.low == 1.0 && (f.gain.mid - 25.0 / 9.0).abs() < 0.1,
+        "{:?}",
+        f.gain
+    );
+    // The same may be a rate.
+    assert!(!ids(&analysis(&given(false))).contains(&"sleep-polling"));
 }
 
 /// Two threads of two kinds that work for so many us and then sleep for so many, a hundred times.

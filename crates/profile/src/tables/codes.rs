@@ -85,12 +85,13 @@ const OFF_REASONS: [OffReason; 18] = [
     OffReason::Preempted,
 ];
 
-const SPIN_KINDS: [SpinKind; 5] = [
+const SPIN_KINDS: [SpinKind; 6] = [
     SpinKind::Polling,
     SpinKind::Pause,
     SpinKind::Lock,
     SpinKind::Yield,
     SpinKind::KnownFunction,
+    SpinKind::Sleep,
 ];
 
 /// 0 = no operation.

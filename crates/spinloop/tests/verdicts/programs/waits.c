@@ -38,6 +38,19 @@ void w_volatile(void) { while (!done); }
 void w_volatile_pause(void) { while (!done) _mm_pause(); }
 void w_pointer(volatile int *p) { while (*p == 0); }
 void w_pointer_value(volatile int *p, int value) { while (*p != value) _mm_pause(); }
+// pbzip2 1.0 and its like: is there room now?
+extern unsigned used, most;
+extern int usleep(unsigned);
+void w_locked(void)
+{
+    for (;;) {
+        pthread_mutex_lock(&mutex);
+        unsigned n = used;
+        pthread_mutex_unlock(&mutex);
+        if (n < most) return;
+        usleep(20000);
+    }
+}
 void w_atomic(void) { while (!atomic_load(&flag)); }
 void w_atomic_relaxed(void) { while (!atomic_load_explicit(&flag, memory_order_relaxed)) _mm_pause(); }
 void w_acquire_field(struct lock *l) { while (atomic_load_explicit(&l->word, memory_order_acquire)) _mm_pause(); }

@@ -107,4 +107,7 @@ struct list **k_two_tables(struct table *t, struct list *who, unsigned long hash
 }
 int k_first_free(volatile struct list *l, unsigned long n, unsigned long from) { unsigned long i = from % n; while (l[i].key) { i++; if (i == n) i = 0; } return i; }
 unsigned long k_hash_and_yield(const unsigned long *a, long n) { unsigned long h = 0; for (long i = 0; i < n; i++) { h += a[i] * i * 31; if (i % 100 == 0) sched_yield(); } return h; }
+extern int usleep(unsigned);
+void k_paced(int n) { for (int i = 0; i < n; i++) { usleep(20000); other(i); } }
+void k_paced_count(void) { while (!done) { usleep(20000); sequence++; } }
 int k_primes(int n) { int found = 0; for (int i = 2; i < n; i++) found += n % i == 0; return found; }
