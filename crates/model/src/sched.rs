@@ -180,6 +180,8 @@ pub struct Slice {
     pub spin: Option<LoopId>,
     /// Samples, or slices for those without.
     pub n: u64,
+    /// Of them, in the kernel, which the thread had not called: in page faults (interrupts are few).
+    pub faults: u64,
     /// Active time.
     pub active_ns: u64,
     /// Of it, on a processor.

@@ -139,10 +139,14 @@ impl Accounting {
                 ..
             } => self.init(tid, pid, state),
             Event::Sample {
-                tid, stack, spin, ..
+                tid,
+                stack,
+                spin,
+                fault,
+                ..
             } => {
                 if let Some(i) = self.on_processor(tid) {
-                    self.threads[i].sample(&mut self.books, stack, spin);
+                    self.threads[i].sample(&mut self.books, stack, spin, fault);
                 }
             }
             Event::Lost { .. } => {}

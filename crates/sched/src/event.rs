@@ -94,6 +94,8 @@ pub enum Event {
         stack: StackIx,
         /// The loop in which it waits, if it does.
         spin: Option<LoopIx>,
+        /// In the kernel, which it had not called: in a page fault.
+        fault: bool,
     },
     /// Events of this time are missing.
     Lost {

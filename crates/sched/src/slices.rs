@@ -28,6 +28,7 @@ impl Hash for Code {
 struct Row {
     code: Code,
     n: u64,
+    faults: u64,
     active_ns: u64,
     running_ns: u64,
     cm: Share,
@@ -49,6 +50,7 @@ impl Slices {
         self.0.row_again(last, code, fold, |&code| Row {
             code,
             n: 0,
+            faults: 0,
             active_ns: 0,
             running_ns: 0,
             cm: Share::default(),
@@ -57,10 +59,11 @@ impl Slices {
         })
     }
 
-    /// Counts a sample, or a slice without one.
-    pub fn count(&mut self, row: u32) {
+    /// Counts a sample, in a page fault or not, or a slice without one.
+    pub fn count(&mut self, row: u32, fault: bool) {
         if let Some(row) = self.0.rows.get_mut(row as usize) {
             row.n += 1;
+            row.faults += u64::from(fault);
         }
     }
 
@@ -94,6 +97,7 @@ impl Slices {
                 from: row.code.from,
                 spin: row.code.spin,
                 n: row.n,
+                faults: row.faults,
                 active_ns: row.active_ns,
                 running_ns: row.running_ns,
                 cm_ns: row.cm.ns(),

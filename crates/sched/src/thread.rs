@@ -192,7 +192,7 @@ impl Thread {
     /// With `spin` it is known to wait in a loop from now on. It did so before, too, for up to a sampling
     /// period: that counts in its own `spinning_ns`, but not in the number of working threads, by which others
     /// have been measured meanwhile.
-    pub fn sample(&mut self, books: &mut Books, stack: StackIx, spin: Option<LoopIx>) {
+    pub fn sample(&mut self, books: &mut Books, stack: StackIx, spin: Option<LoopIx>, fault: bool) {
         let code = Code {
             thread: self.thread(),
             stack,
@@ -200,7 +200,7 @@ impl Thread {
             spin,
         };
         let row = books.slices.row(&mut self.last.sampled, code);
-        books.slices.count(row);
+        books.slices.count(row, fault);
         let known = self.spinning;
         self.spinning = spin.is_some();
         self.settle(books, Some(row), None);
@@ -317,7 +317,7 @@ impl Thread {
                 spin: None,
             };
             let row = books.slices.row(&mut self.last.unsampled, code);
-            books.slices.count(row);
+            books.slices.count(row, false);
             row
         })
     }

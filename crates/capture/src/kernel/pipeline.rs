@@ -395,6 +395,7 @@ impl Sink for Pipeline {
                     tid,
                     stack,
                     spin,
+                    fault: self.knows_calls && reason::is_fault(in_kernel, call),
                 });
             }
             // Waits without their stack have an older one of the same place, or none: nothing to account.

@@ -36,6 +36,11 @@ pub(crate) fn descriptor(call: &Call) -> Option<i32> {
     is_one.then_some(call.arg0 as i32)
 }
 
+/// Whether a sample is of a thread that is in the kernel without having called it: in a page fault, but for few interrupts.
+pub(crate) fn is_fault(in_kernel: bool, call: &Call) -> bool {
+    in_kernel && call.nr < 0
+}
+
 /// Whether the BPF program has read the one descriptor that a poll() waits for.
 fn polls_one(call: &Call) -> bool {
     let name = || convoy_sched::reason::call_name(call.nr, ARCH);

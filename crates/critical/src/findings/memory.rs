@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, ThreadId};
+use convoy_model::{bare, OffCpu, OffId, OffReason, SiteId, Slice, ThreadId};
 
 use super::blocked::Blocked;
 use super::Context;
@@ -20,19 +20,25 @@ const KERNEL: f64 = 0.5;
 /// them. Measured with 8 MB buffers: 1.3 to 1.6. Buffers that fit into a processor's own cache stay there if they are kept: with 600 KB
 /// what is left of the program's own work took a third (27x and up to 32x, where the kernel's part alone shows 8x to 10x).
 const COLD: f64 = 4.0;
+/// Share of what threads run from which on their page faults are told.
+const FAULTS: f64 = 0.05;
 /// Waits that are contention: fewer are a start or an end.
 const WAITS: u64 = 20;
 
 /// Memory that is mapped and given back again and again costs the calls and the page faults: that is one fix, and one finding.
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let is_worth = |f: &Finding| f.gain.mid >= cx.view.t.gain_mid;
-    match (memory_lock(cx), page_faults(cx)) {
+    let blocked = blocked(cx, OffReason::Memory);
+    let faulting = faulting(cx, &blocked);
+    match (memory_lock(cx, blocked, faulting), page_faults(cx)) {
+        // They are in it, by samples.
+        (Some(calls), Some(_)) if faulting > 0.0 => vec![calls],
         (Some(mut calls), Some(faults)) if is_worth(&calls) && is_worth(&faults) => {
             let bound = calls.gain.high.max(faults.gain.high);
             // Their CPU time is no work: it goes as well.
             together(&mut calls.gain, &faults.gain, f64::INFINITY);
             // Either bound is that of both.
-            calls.gain.high = calls.gain.mid.max(1.0 + COLD * (bound - 1.0));
+            calls.gain.high = calls.gain.mid.max(cold(bound));
             let text = format!("its page faults go with it: {}", faults.title);
             calls
                 .evidence
@@ -43,13 +49,18 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     }
 }
 
+/// The bound where pages are always new, of the one that the kernel's part alone shows.
+fn cold(bound: f64) -> f64 {
+    1.0 + COLD * (bound - 1.0)
+}
+
 fn page_faults(cx: &Context) -> Option<Finding> {
     let blocked = blocked(cx, OffReason::PageFault);
     // A build: each compiler reads itself in.
     if blocked.is_a_start(cx) {
         return None;
     }
-    finding(cx, &blocked, |place, share| {
+    finding(cx, &blocked, 0.0, |place, share| {
         Words {
         id: "page-faults",
         title: format!("{share} of the run few threads work because others are in page faults, most at {place}"),
@@ -60,8 +71,7 @@ fn page_faults(cx: &Context) -> Option<Finding> {
     })
 }
 
-fn memory_lock(cx: &Context) -> Option<Finding> {
-    let mut blocked = blocked(cx, OffReason::Memory);
+fn memory_lock(cx: &Context, mut blocked: Blocked, faulting: f64) -> Option<Finding> {
     // Who cannot have the lock spins for it in the kernel before it sleeps.
     for slice in &cx.view.sched.slices {
         if slice.site.is_some_and(|site| is_memory_call(cx, site)) {
@@ -71,7 +81,7 @@ fn memory_lock(cx: &Context) -> Option<Finding> {
     if blocked.n < WAITS {
         return None;
     }
-    finding(cx, &blocked, |place, share| {
+    finding(cx, &blocked, faulting, |place, share| {
         Words {
         id: "memory-lock",
         title: format!("threads wait for the lock of the address space, or spin for it in the kernel, for {share} of the run, most at {place}"),
@@ -100,6 +110,22 @@ fn is_memory_call(cx: &Context, site: SiteId) -> bool {
     let site = cx.view.model.site(site);
     let leaf = site.and_then(|site| site.frames.first());
     leaf.is_some_and(|frame| CALLS.contains(&bare(&frame.function)))
+}
+
+/// CPU time of page faults of these threads: what is mapped again and again is touched anew each time. Small shares are of what is touched
+/// once, or interrupts.
+fn faulting(cx: &Context, blocked: &Blocked) -> f64 {
+    let of = |slice: &&Slice| blocked.in_it.contains_key(&slice.thread);
+    let slices = || cx.view.sched.slices.iter().filter(of);
+    let faults = |slice: &Slice| slice.faults as f64 / slice.n.max(1) as f64;
+    let all: f64 = slices().map(|slice| slice.running_ns as f64).sum();
+    let faulting: f64 = slices()
+        .map(|slice| slice.running_ns as f64 * faults(slice))
+        .sum();
+    match faulting >= FAULTS * all {
+        true => faulting,
+        false => 0.0,
+    }
 }
 
 /// Faults and calls that did not have to wait were in the kernel as well: zeroing, copying, going through pages. They
@@ -150,21 +176,33 @@ struct Words {
     caveat: &'static str,
 }
 
+/// `faulting`: CPU time in page faults, known by samples, that goes with them.
 fn finding(
     cx: &Context,
     blocked: &Blocked,
+    faulting: f64,
     words: impl Fn(&str, &str) -> Words,
 ) -> Option<Finding> {
     let view = cx.view;
     let (one, all) = blocked.wall(cx);
     let kernel = InKernel::of(cx, blocked);
-    let besides = (kernel.own - blocked.cpu).max(0.0);
-    let cpu = blocked.cpu + KERNEL * besides;
+    let guessed = (kernel.own - blocked.cpu).max(0.0);
+    // What samples tell need not be guessed.
+    let (besides, theirs) = match faulting > 0.0 {
+        true => (faulting, faulting),
+        false => (guessed, KERNEL * guessed),
+    };
+    let cpu = blocked.cpu + theirs;
+    let in_it = one + theirs / view.useful.max(1.0);
+    let (most, most_cpu) = match faulting > 0.0 {
+        true => (all.max(in_it), cpu),
+        false => (all.max(kernel.wall), kernel.both.max(blocked.cpu)),
+    };
     let saving = Saving {
-        expected: EXPECTED * (one + KERNEL * besides / view.useful.max(1.0)),
-        most: all.max(kernel.wall),
+        expected: EXPECTED * in_it,
+        most,
         sure: 0.0,
-        cpu: (EXPECTED * cpu, kernel.both.max(blocked.cpu)),
+        cpu: (EXPECTED * cpu, most_cpu),
     };
     if saving.bound(view) < view.t.gain_mid || !blocked.on_the_critical_path(cx) {
         return None;
@@ -181,11 +219,21 @@ fn finding(
         ));
     }
     if besides > 0.0 {
-        list.push(time(
-            "kernel_cpu_ns",
-            besides,
-            "of CPU time in the kernel besides, if it is as much for these waits as for others",
-        ));
+        let text = match faulting > 0.0 {
+            true => "of CPU time in page faults: what is mapped anew is touched anew",
+            false => {
+                "of CPU time in the kernel besides, if it is as much for these waits as for others"
+            }
+        };
+        list.push(time("kernel_cpu_ns", besides, text));
+    }
+    let mut gain = saving.gain(
+        view,
+        "time that threads were in it, and few others worked or all were",
+        "how much of the memory traffic can be avoided",
+    );
+    if faulting > 0.0 {
+        gain.high = gain.mid.max(cold(gain.high));
     }
     Some(Finding {
         id: words.id,
@@ -194,11 +242,7 @@ fn finding(
         evidence: list,
         causes: vec![cause(words.id, words.text, words.fix)],
         undecided: String::new(),
-        gain: saving.gain(
-            view,
-            "time that threads were in it, and few others worked or all were",
-            "how much of the memory traffic can be avoided",
-        ),
+        gain,
         share_of_thread_time: share.min(1.0),
         caveats: vec![words.caveat.into()],
     })

@@ -151,6 +151,40 @@ fn what_is_mapped_anew_is_touched_anew_and_both_go() {
 }
 
 #[test]
+fn samples_in_page_faults_go_with_the_calls_that_map() {
+    let gain = |faults_per_sample: f64| {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2);
+        let (work, map) = (p.site("work", "a.c", 10), p.site("table", "a.c", 20));
+        let threads = [0, 1].map(|_| p.thread("w").cpu(1).id());
+        let mut s = Schedule::new();
+        for _ in 0..50 {
+            for t in threads {
+                s.runs(t, work, ms(8));
+                s.waits(t, Wait::new(OffReason::Memory, map), ms(2));
+            }
+        }
+        let mut m = model(p, s);
+        for slice in m.sched.iter_mut().flat_map(|sched| &mut sched.slices) {
+            slice.n *= 100;
+            slice.faults = (slice.n as f64 * faults_per_sample) as u64;
+        }
+        let a = analysis(&m);
+        let f = only(&a);
+        assert_eq!(f.id, "memory-lock");
+        let told = f.evidence.iter().any(|e| e.text.contains("page faults"));
+        (f.gain.mid, told)
+    };
+    let (without, told) = gain(0.0);
+    assert!(!told && (without - 10.0 / 8.2).abs() < 0.05, "{without}");
+    // Half of what they run goes as well.
+    let (half, told) = gain(0.5);
+    assert!(told && (half - 10.0 / 4.6).abs() < 0.1, "{half}");
+    // A few are what is touched once, or interrupts.
+    assert_eq!(gain(0.04), (without, false));
+}
+
+#[test]
 fn pages_that_a_program_reads_of_itself_are_its_start() {
     let said = |faults: u64| {
         let mut m = somebody_blocks(OffReason::PageFault, true);

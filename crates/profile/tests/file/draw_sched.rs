@@ -70,7 +70,9 @@ pub fn sched(r: &mut Random, processes: &[Process], rows: u64) -> Sched {
     s
 }
 
+/// One section, whatever is in it: no more rows than a recorder writes there.
 fn go_program(r: &mut Random, processes: &[Process], rows: u64) -> GoProgram {
+    let rows = rows.min(1_000);
     let process = r.index(processes.len());
     let stacks = processes[process as usize].stacks.len().max(1);
     let (waits, places) = (r.below(rows + 1) as usize, r.below(rows + 1) as usize);
@@ -294,6 +296,7 @@ fn slice(r: &mut Random, processes: &[Process], loops: usize) -> Slice {
         from: FROM[r.index(3) as usize],
         spin: some_index(r, loops),
         n: r.number(),
+        faults: r.number(),
         active_ns: r.number(),
         running_ns: r.number(),
         cm_ns,

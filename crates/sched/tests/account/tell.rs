@@ -51,6 +51,7 @@ pub fn sample(ts: u64, tid: u32, stack: u32, spin: Option<u32>) -> Event {
         tid,
         stack,
         spin,
+        fault: false,
     }
 }
 

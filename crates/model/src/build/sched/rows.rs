@@ -149,6 +149,7 @@ impl Joiner<'_> {
             from: row.from,
             spin: self.spin(row.spin),
             n: row.n.min(SAMPLES_MAX),
+            faults: row.faults.min(row.n).min(SAMPLES_MAX),
             active_ns: row.active_ns,
             running_ns: row.running_ns,
             cm_ns: finite(row.cm_ns),

@@ -89,6 +89,7 @@ impl Row for Slice {
         let apart = || rows.iter().filter(|row| differs(row));
         out.floats(apart().map(|row| row.cm_working_ns));
         put_hists(out, apart().map(|row| &row.by_working), THREAD_BUCKETS);
+        out.values(rows.iter().map(|row| row.faults));
     }
 
     fn unpack(rows: usize, input: &mut In<'_>) -> Result<Vec<Self>, Malformed> {
@@ -108,12 +109,18 @@ impl Row for Slice {
         let (differs, apart) = flags(rows, input)?;
         let mut cm_apart = input.floats(apart)?.into_iter();
         let mut by_apart = hists(apart, input, THREAD_BUCKETS)?.into_iter();
+        // Not in profiles of before November 2026.
+        let faults = match input.left() {
+            0 => vec![0; rows],
+            _ => input.values(rows)?,
+        };
         let mut slices =
             zip_columns!(rows, |thread,
                                 stack,
                                 from,
                                 spin,
                                 n,
+                                faults,
                                 active_ns,
                                 running_ns,
                                 cm_ns,
@@ -123,6 +130,7 @@ impl Row for Slice {
                 from,
                 spin,
                 n,
+                faults,
                 active_ns,
                 running_ns,
                 cm_ns,
