@@ -1,6 +1,6 @@
 //! The programs that the recorded processes run: their names, their code and their threads' names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use convoy_profile::StackIx;
@@ -30,6 +30,8 @@ pub(crate) struct Image {
     pub names: HashMap<u32, String>,
     /// Stacks that were judged: whether a thread waits there.
     pub loops: Map<StackIx, Judged>,
+    /// Stacks at which threads went to sleep, and of which the loop around was looked for.
+    pub slept: HashSet<StackIx>,
     /// Instructions that were judged.
     pub code: Code,
     /// What instructions touch.
@@ -165,6 +167,7 @@ impl Images {
             unwinder: Unwinder::new(pid, &self.files).reading(|read| as_usual(read)),
             names: HashMap::new(),
             loops: Map::default(),
+            slept: HashSet::new(),
             code: Code::default(),
             operands: Operands::default(),
             goroutines: Known::default(),
@@ -186,6 +189,7 @@ impl Image {
     fn rest(&mut self) {
         self.unwinder.rest();
         self.loops = Map::default();
+        self.slept = HashSet::new();
         self.code = Code::default();
         self.operands = Operands::default();
         self.goroutines.end();

@@ -167,16 +167,14 @@ impl Loops {
 
     /// A thread has gone to sleep at `stack`: keeps the loop around it, if it does nothing but to look and to sleep again.
     pub fn sleeps(&mut self, image: &mut Image, ts: u64, stack: StackIx) {
-        let judged = image.loops.get(&stack).is_some_and(|j| j.holds(ts));
-        if stack == 0 || judged || !self.budget.take(ts) {
+        if stack == 0 || image.slept.contains(&stack) || !self.budget.take(ts) {
             return;
         }
+        image.slept.insert(stack);
         let pcs: Vec<u64> = image.unwinder.pcs(stack).take(FRAMES).collect();
         if let Some(found) = sleep_loop(image, &pcs) {
             self.place(found);
         }
-        // Where the sleep is generated code's, its loop is not looked for again.
-        image.loops.insert(stack, Judged::new(None, ts, true, None));
     }
 
     fn spot(&mut self, image: &mut Image, sample: &Sample) -> Option<Spot> {
