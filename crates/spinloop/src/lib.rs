@@ -53,8 +53,8 @@ pub struct Loop {
     pub kind: SpinKind,
     /// Its instructions, at most eight: the ones that matter where it has more.
     pub evidence: String,
-    /// It asks for the time: it may wait until some moment, and not for others.
-    pub asks_time: bool,
+    /// What is in memory ends it: not the time, nor the outcome of a call, as where a sleep that was interrupted goes on.
+    pub awaits_memory: bool,
     /// What the instruction asked for tells of a thread that is there.
     pub tells: Tells,
 }

@@ -102,7 +102,7 @@ fn scan(graph: &Graph, body: &Body) -> Loop {
             SpinKind::Polling
         },
         evidence: text(&flow, &Seen::default()),
-        asks_time: false,
+        awaits_memory: true,
         tells: Tells::Waits,
     }
 }
@@ -164,9 +164,12 @@ fn outcome(graph: &Graph, body: &Body, backs_off: bool, callees: Callees) -> Out
             .get(&e.instr.ip())
             .is_some_and(|n| n.next.len() > 1 && n.next.iter().any(|to| !body.members.contains(to)))
     };
-    let waits = flow.effects.iter().zip(&flow.origins).any(|(e, o)| {
-        leaves(e) && o.inputs & seen.looks != 0 && o.inputs & (seen.carried | seen.times) == 0
-    });
+    let ends_by = |looks: Set| {
+        flow.effects.iter().zip(&flow.origins).any(|(e, o)| {
+            leaves(e) && o.inputs & looks != 0 && o.inputs & (seen.carried | seen.times) == 0
+        })
+    };
+    let waits = ends_by(seen.looks);
     let kind = if seen.tries != 0 || seen.trylock {
         SpinKind::Lock
     } else if seen.yields {
@@ -181,7 +184,7 @@ fn outcome(graph: &Graph, body: &Body, backs_off: bool, callees: Callees) -> Out
         hi: body.members.last().copied().unwrap_or(body.head),
         kind,
         evidence: text(&flow, &seen),
-        asks_time: seen.times != 0,
+        awaits_memory: seen.times == 0 && ends_by(seen.looks & !seen.own),
         tells: Tells::Waits,
     };
     let exits = flow.effects.iter().filter(|e| leaves(e)).count();

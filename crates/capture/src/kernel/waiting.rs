@@ -294,10 +294,10 @@ fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
     polls
 }
 
-/// The loop of whoever has called for a sleep, unless it waits for some moment.
+/// The loop of whoever has called for a sleep, if it waits for what others do.
 fn sleep_loop(image: &mut Image, pcs: &[u64]) -> Option<Found> {
     let (found, spin) = loop_of_code(image, pcs)?;
-    let looks = spin.kind == SpinKind::Yield && !spin.asks_time;
+    let looks = spin.kind == SpinKind::Yield && spin.awaits_memory;
     looks.then_some(Found {
         kind: SpinKind::Sleep,
         ..found

@@ -23,6 +23,8 @@ use crate::view::View;
 
 /// CPU time burnt that is worth a line: share of all that was used.
 const SHARE: f64 = 0.05;
+/// And share of the run: who runs next to nothing spins next to nothing, while its threads begin together, say.
+const OF_THE_RUN: f64 = 0.02;
 /// Share of a loop's samples in functions of a lock above which it is the lock's own.
 const INSIDE: f64 = 0.8;
 const METHOD: &str =
@@ -31,7 +33,9 @@ const METHOD: &str =
 pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let loss = loss(cx.view);
     let burnt = cx.rows.loops.iter().map(|row| row.running_ns as f64).sum();
-    let found = spinners(cx).into_iter().filter(|s| s.row.share >= SHARE);
+    let least = OF_THE_RUN * cx.view.wall;
+    let is_worth = |s: &Spinners| s.row.share >= SHARE && s.row.running_ns as f64 >= least;
+    let found = spinners(cx).into_iter().filter(is_worth);
     waits::together(cx.view, found.collect())
         .iter()
         .filter_map(|spinners| finding(cx, spinners, burnt, &loss))

@@ -145,6 +145,11 @@ fn check_waits(compiler: &str, flags: &[&str], source: &str) -> (Vec<String>, us
                 Verdict::Waits(l) => {
                     assert!(l.lo <= l.hi && l.lo >= f.start && l.hi < f.end, "{l:?}");
                     assert!(!l.evidence.is_empty());
+                    match f.name.as_str() {
+                        "w_locked" => assert!(l.awaits_memory, "{flags:?} {l:?}"),
+                        "w_rest_of_sleep" => assert!(!l.awaits_memory, "{flags:?} {l:?}"),
+                        _ => {}
+                    }
                     found += 1;
                 }
                 // Between the branch and its target, but on a way out.

@@ -51,6 +51,8 @@ void w_locked(void)
         usleep(20000);
     }
 }
+// A sleep that goes on after signals: nobody else ends it.
+void w_rest_of_sleep(void) { struct timespec t = { 0, 5000000 }; while (nanosleep(&t, &t)); }
 void w_atomic(void) { while (!atomic_load(&flag)); }
 void w_atomic_relaxed(void) { while (!atomic_load_explicit(&flag, memory_order_relaxed)) _mm_pause(); }
 void w_acquire_field(struct lock *l) { while (atomic_load_explicit(&l->word, memory_order_acquire)) _mm_pause(); }
