@@ -93,12 +93,14 @@ impl Blocked {
     /// Whether all of it is in threads that are there for a small part of the run only, or no more than it takes for their
     /// processes to begin.
     pub(crate) fn is_a_start(&self, cx: &Context) -> bool {
-        const SHORT: f64 = 0.3;
         let processes: BTreeSet<ProcessId> =
             self.in_it.keys().map(|id| cx.view.process(*id)).collect();
-        if self.n < OF_A_START * processes.len() as u64 {
-            return true;
-        }
+        self.n < OF_A_START * processes.len() as u64 || self.is_of_short_lives(cx)
+    }
+
+    /// Whether those who are in it live for a short part of the run, most of them.
+    pub(crate) fn is_of_short_lives(&self, cx: &Context) -> bool {
+        const SHORT: f64 = 0.3;
         let lives = self.in_it.iter().map(|(id, ns)| cx.view.life(*id) * ns);
         let lives: f64 = lives.sum();
         let all: f64 = self.in_it.values().sum();

@@ -139,6 +139,10 @@ fn is_memory_call(cx: &Context, site: SiteId) -> bool {
 /// CPU time of page faults of these threads that goes with the calls: what is mapped again and again is touched anew each time, and
 /// given back, which takes a part of the time. Small shares are of what is touched once, or interrupts.
 fn faulting(cx: &Context, calls: &Blocked) -> f64 {
+    // A build: each compiler gets what it needs for one file, and ends.
+    if calls.is_of_short_lives(cx) {
+        return 0.0;
+    }
     let of = |slice: &&Slice| calls.in_it.contains_key(&slice.thread);
     let slices = || cx.view.sched.slices.iter().filter(of);
     let faults = |slice: &Slice| slice.faults as f64 / slice.n.max(1) as f64;
@@ -235,7 +239,10 @@ fn finding(
     let site = blocked.site()?;
     let share = one / view.wall;
     let words = words(&view.place(Some(site)), &percent(share));
-    let mut list = blocked.evidence("wait_ns", "wait_low_ns");
+    let mut list = match blocked.n {
+        0 => Vec::new(),
+        _ => blocked.evidence("wait_ns", "wait_low_ns"),
+    };
     if blocked.cpu > 0.0 {
         list.push(time(
             "call_cpu_ns",
