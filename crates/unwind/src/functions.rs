@@ -16,8 +16,6 @@ use crate::image::Image;
 
 /// Size of a symbol in the file.
 pub(crate) const SYMBOL_BYTES: usize = 24;
-/// Symbols that are read at once.
-const CHUNK: usize = 4096;
 /// Longest name that is kept.
 const MAX_NAME: usize = 4096;
 /// Functions that are looked at below an address: those that begin nearest may end before it.
@@ -126,25 +124,9 @@ impl Image {
     /// Reads a table through, as far as the file goes.
     fn index(&self, table: &Table) -> Index {
         let mut places: Vec<(Place, bool)> = Vec::new();
-        let mut buffer = vec![0; CHUNK * SYMBOL_BYTES];
-        let mut at = 0;
-        while at < table.symbols {
-            let wanted = (table.symbols - at).min(CHUNK as u64) as usize * SYMBOL_BYTES;
-            let offset = table.offset.checked_add(at * SYMBOL_BYTES as u64);
-            let Some(read) = offset.and_then(|offset| self.read_at(&mut buffer[..wanted], offset))
-            else {
-                break;
-            };
-            places.extend(
-                buffer[..read]
-                    .chunks_exact(SYMBOL_BYTES)
-                    .filter_map(function),
-            );
-            if read < wanted {
-                break; // the file is shorter than it says
-            }
-            at += CHUNK as u64;
-        }
+        self.entries(table.offset, table.symbols, SYMBOL_BYTES, |raw| {
+            places.extend(function(raw));
+        });
         places.sort_by_key(|(place, global)| (place.start, *global));
         Index {
             places: places.into_iter().map(|(place, _)| place).collect(),

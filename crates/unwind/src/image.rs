@@ -19,6 +19,8 @@ use crate::imports::{Imports, Relocations};
 
 /// Frame information of one file beyond this is not read: Chromium has 30 MB.
 const MAX_SECTION_BYTES: u64 = 128 << 20;
+/// Entries of a table that are read at once.
+const ENTRIES: usize = 4096;
 
 const LE: LittleEndian = LittleEndian;
 type Header = FileHeader64<LittleEndian>;
@@ -132,6 +134,23 @@ impl Image {
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
         Some(length)
+    }
+
+    /// Reads a table through: `n` entries of so many bytes each at `offset` of the file, as far as it goes.
+    pub(crate) fn entries(&self, offset: u64, n: u64, bytes: usize, mut each: impl FnMut(&[u8])) {
+        let mut buffer = vec![0; ENTRIES * bytes];
+        let mut at = 0;
+        while at < n {
+            let wanted = (n - at).min(ENTRIES as u64) as usize * bytes;
+            let from = offset.checked_add(at * bytes as u64);
+            let read = from.and_then(|from| self.read_at(&mut buffer[..wanted], from));
+            let read = read.unwrap_or(0);
+            buffer[..read].chunks_exact(bytes).for_each(&mut each);
+            if read < wanted {
+                break; // the file is shorter than it says
+            }
+            at += ENTRIES as u64;
+        }
     }
 }
 

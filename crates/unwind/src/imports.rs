@@ -14,8 +14,6 @@ use crate::unwinder::Unwinder;
 
 /// Size of a relocation in the file: where, what, and an addend.
 const RELOCATION_BYTES: usize = 24;
-/// Relocations that are read at once.
-const CHUNK: usize = 4096;
 /// Longest stub of a procedure linkage table.
 const STUB_BYTES: usize = 16;
 
@@ -78,24 +76,8 @@ impl Image {
     /// Reads the relocations through, as far as the file goes.
     fn slots(&self) -> BTreeMap<u64, u32> {
         let mut slots = BTreeMap::new();
-        let mut buffer = vec![0; CHUNK * RELOCATION_BYTES];
         for (offset, n) in &self.relocations.parts {
-            let mut at = 0;
-            while at < *n {
-                let wanted = (n - at).min(CHUNK as u64) as usize * RELOCATION_BYTES;
-                let from = offset.checked_add(at * RELOCATION_BYTES as u64);
-                let read = from.and_then(|from| self.read_at(&mut buffer[..wanted], from));
-                let read = read.unwrap_or(0);
-                slots.extend(
-                    buffer[..read]
-                        .chunks_exact(RELOCATION_BYTES)
-                        .filter_map(slot),
-                );
-                if read < wanted {
-                    break; // the file is shorter than it says
-                }
-                at += CHUNK as u64;
-            }
+            self.entries(*offset, *n, RELOCATION_BYTES, |raw| slots.extend(slot(raw)));
         }
         slots
     }
