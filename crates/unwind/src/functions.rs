@@ -33,10 +33,27 @@ pub(crate) struct Found {
 
 /// Where a table and its names are in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Table {
-    offset: u64,
+pub(crate) struct Table {
+    pub(crate) offset: u64,
     symbols: u64,
-    names: u64,
+    pub(crate) names: u64,
+}
+
+impl Table {
+    pub(crate) fn find<'a, R: ReadRef<'a>>(
+        sections: &SectionTable<'a, FileHeader64<LittleEndian>, R>,
+        kind: u32,
+    ) -> Option<Self> {
+        let section = sections.iter().find(|s| s.sh_type(LE) == kind)?;
+        let names = sections
+            .section(object::SectionIndex(section.sh_link(LE) as usize))
+            .ok()?;
+        Some(Self {
+            offset: section.sh_offset(LE),
+            symbols: section.sh_size(LE) / SYMBOL_BYTES as u64,
+            names: names.sh_offset(LE),
+        })
+    }
 }
 
 /// `.symtab`, then `.dynsym`.
@@ -47,21 +64,10 @@ impl Tables {
     pub(crate) fn find<'a, R: ReadRef<'a>>(
         sections: &SectionTable<'a, FileHeader64<LittleEndian>, R>,
     ) -> Self {
-        let table = |kind| {
-            let section = sections.iter().find(|s| s.sh_type(LE) == kind)?;
-            let names = sections
-                .section(object::SectionIndex(section.sh_link(LE) as usize))
-                .ok()?;
-            Some(Table {
-                offset: section.sh_offset(LE),
-                symbols: section.sh_size(LE) / SYMBOL_BYTES as u64,
-                names: names.sh_offset(LE),
-            })
-        };
         Self(
             [SHT_SYMTAB, SHT_DYNSYM]
                 .into_iter()
-                .filter_map(table)
+                .filter_map(|kind| Table::find(sections, kind))
                 .collect(),
         )
     }

@@ -8,7 +8,7 @@ use object::elf::{FileHeader64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, SHT_DYNSY
 use object::read::elf::{SectionHeader, SectionTable};
 use object::{LittleEndian, ReadRef};
 
-use crate::functions::SYMBOL_BYTES;
+use crate::functions::{Table, SYMBOL_BYTES};
 use crate::image::Image;
 use crate::unwinder::Unwinder;
 
@@ -19,37 +19,23 @@ const STUB_BYTES: usize = 16;
 
 const LE: LittleEndian = LittleEndian;
 
-/// Where the relocations are in the file, and the symbols and names that they refer to.
+/// Where the relocations are in the file, and the symbols that they refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Relocations {
     /// Offset and how many there are.
     parts: Vec<(u64, u64)>,
-    symbols: u64,
-    names: u64,
+    symbols: Option<Table>,
 }
 
 impl Relocations {
     pub(crate) fn find<'a, R: ReadRef<'a>>(
         sections: &SectionTable<'a, FileHeader64<LittleEndian>, R>,
     ) -> Self {
-        let Some(symbols) = sections.iter().find(|s| s.sh_type(LE) == SHT_DYNSYM) else {
-            return Self::default();
-        };
-        let names = sections.section(object::SectionIndex(symbols.sh_link(LE) as usize));
-        let Ok(names) = names else {
-            return Self::default();
-        };
-        let part = |s: &object::elf::SectionHeader64<LittleEndian>| {
-            (s.sh_offset(LE), s.sh_size(LE) / RELOCATION_BYTES as u64)
-        };
+        let of_kind = sections.iter().filter(|s| s.sh_type(LE) == SHT_RELA);
+        let parts = of_kind.map(|s| (s.sh_offset(LE), s.sh_size(LE) / RELOCATION_BYTES as u64));
         Self {
-            parts: sections
-                .iter()
-                .filter(|s| s.sh_type(LE) == SHT_RELA)
-                .map(part)
-                .collect(),
-            symbols: symbols.sh_offset(LE),
-            names: names.sh_offset(LE),
+            parts: parts.collect(),
+            symbols: Table::find(sections, SHT_DYNSYM),
         }
     }
 }
@@ -61,16 +47,14 @@ pub(crate) struct Imports(OnceLock<BTreeMap<u64, u32>>);
 impl Image {
     /// The function whose address the linker puts at `word`, in the file's own numbering.
     fn import(&self, word: u64) -> Option<Arc<str>> {
-        let symbols = self.imports.0.get_or_init(|| self.slots());
-        let symbol = u64::from(*symbols.get(&word)?);
+        let table = self.relocations.symbols?;
+        let slots = self.imports.0.get_or_init(|| self.slots());
+        let symbol = u64::from(*slots.get(&word)?);
         let mut name = [0; 4]; // the first field of a symbol
-        let at = self
-            .relocations
-            .symbols
-            .checked_add(symbol * SYMBOL_BYTES as u64)?;
+        let at = table.offset.checked_add(symbol * SYMBOL_BYTES as u64)?;
         (self.read_at(&mut name, at)? == name.len()).then_some(())?;
         let name = u64::from(u32::from_le_bytes(name));
-        self.name(self.relocations.names.checked_add(name)?)
+        self.name(table.names.checked_add(name)?)
     }
 
     /// Reads the relocations through, as far as the file goes.

@@ -48,6 +48,21 @@ pub(crate) struct Found {
     pub samples: u64,
 }
 
+impl Found {
+    /// What the code around `pc` is.
+    fn of_code(image: &Image, pc: u64, spin: Loop) -> Self {
+        Self {
+            image: image.number,
+            pc,
+            lo: spin.lo,
+            hi: spin.hi,
+            kind: spin.kind,
+            evidence: spin.evidence,
+            samples: 0,
+        }
+    }
+}
+
 /// What a stack is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged {
@@ -296,20 +311,23 @@ fn by_name(image: &mut Image, pcs: &[u64]) -> Option<Found> {
 
 /// The loop of whoever has called for a sleep, if it waits for what others do.
 fn sleep_loop(image: &mut Image, pcs: &[u64]) -> Option<Found> {
-    let (found, spin) = loop_of_code(image, pcs)?;
+    let (pc, spin) = loop_of_code(image, pcs)?;
     let looks = spin.kind == SpinKind::Yield && spin.awaits_memory;
-    looks.then_some(Found {
+    looks.then(|| Found {
         kind: SpinKind::Sleep,
-        ..found
+        ..Found::of_code(image, pc, spin)
     })
 }
 
 /// The innermost code, or what called a function that only helps to wait, is a loop that waits.
 fn by_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Tells)> {
-    loop_of_code(image, pcs).map(|(found, spin)| (found, spin.tells))
+    let (pc, spin) = loop_of_code(image, pcs)?;
+    let tells = spin.tells;
+    Some((Found::of_code(image, pc, spin), tells))
 }
 
-fn loop_of_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Loop)> {
+/// That loop, and where in it the thread is.
+fn loop_of_code(image: &mut Image, pcs: &[u64]) -> Option<(u64, Loop)> {
     let mut stubs = 1;
     let mut helper = None;
     for &pc in pcs {
@@ -324,18 +342,7 @@ fn loop_of_code(image: &mut Image, pcs: &[u64]) -> Option<(Found, Loop)> {
             .code
             .verdict(&mut image.unwinder, pc, called.as_deref())?
         {
-            Verdict::Waits(spin) => {
-                let found = Found {
-                    image: image.number,
-                    pc,
-                    lo: spin.lo,
-                    hi: spin.hi,
-                    kind: spin.kind,
-                    evidence: spin.evidence.clone(),
-                    samples: 0,
-                };
-                return Some((found, spin));
-            }
+            Verdict::Waits(spin) => return Some((pc, spin)),
             // An entry of a procedure linkage table, say, which only jumps on.
             Verdict::Unknown(_) if stubs > 0 => stubs -= 1,
             Verdict::Works(_) | Verdict::Unknown(_) => return None,
