@@ -2,7 +2,8 @@
 //!
 //! `do { sum = 0; for (i = 0; i < n; i++) sum += pending[i]; } while (sum)` walks and computes in each pass, yet keeps
 //! nothing from one pass to the next. A pass that stores nothing and begins with what the last one began with does
-//! again what that one did, for ever, unless another thread changes the memory: it waits.
+//! again what that one did, for ever, unless another thread changes the memory: it waits. So does one that pauses in each pass,
+//! whatever it keeps in registers meanwhile: nobody works between two pauses and leaves nothing behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use crate::effects::{Effect, PLACES, RSP};
 use crate::flow::{Body, Graph, Window};
 use crate::values::Flow;
 
-/// Whether each pass of a loop begins as the one before.
+/// Whether each pass of a loop begins as the one before, or pauses.
 pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
     let mut info = InstructionInfoFactory::new();
     let effects: BTreeMap<u64, Effect> = body
@@ -31,6 +32,9 @@ pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
     {
         return false;
     }
+    if always_pauses(graph, &effects, body.head) {
+        return true;
+    }
     let mut written = [false; PLACES];
     for place in effects.values().flat_map(|e| &e.writes) {
         written[*place] = true;
@@ -40,6 +44,25 @@ pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
         .all(|place| is_fresh(graph, &effects, body.head, &written, place));
     // A way out that comes back may be the usual way round, and this the rare one.
     same && !comes_back(window, body, &Flow::of(graph, body))
+}
+
+/// Whether there is no way round without a pause.
+fn always_pauses(graph: &Graph, effects: &BTreeMap<u64, Effect>, head: u64) -> bool {
+    let goes_on = |at: &u64| effects.get(at).is_some_and(|e| !e.is_pause());
+    let (mut todo, mut seen) = (vec![head], BTreeSet::new());
+    while let Some(at) = todo.pop() {
+        if !goes_on(&at) || !seen.insert(at) {
+            continue;
+        }
+        let next = graph.get(&at).into_iter().flat_map(|node| &node.next);
+        for &to in next {
+            if to == head {
+                return false;
+            }
+            todo.push(to);
+        }
+    }
+    true
 }
 
 /// It does more than to look and to compute.

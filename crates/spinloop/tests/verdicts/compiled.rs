@@ -122,7 +122,7 @@ fn is_missed(compiler: &str, function: &str) -> bool {
 
 /// Without optimisation the variables of a loop around loops are in memory, where they are not followed.
 fn is_out_of_reach(flags: &[&str], function: &str) -> bool {
-    flags.contains(&"-O0") && function == "w_redis_main"
+    flags.contains(&"-O0") && ["w_redis_main", "w_least"].contains(&function)
 }
 
 /// Judges every instruction of every loop; what went wrong, and how many functions there were.

@@ -1,5 +1,6 @@
 // Functions whose only loop waits. None is ever run.
 #define _GNU_SOURCE
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -132,6 +133,20 @@ void w_redis_main(void)
         unsigned long pending = 0;
         for (int j = 1; j < threads; j++) pending += atomic_load(&io_threads_pending[j].value);
         if (pending == 0) break;
+    }
+}
+/* As the Disruptor's BusySpinWaitStrategy: the least of what others have reached, and what it was in the pass before. */
+long w_least(struct pending *const *all, long wanted, long seen)
+{
+    for (;;) {
+        long least = LONG_MAX;
+        for (int j = 0; j < threads; j++) {
+            long at = atomic_load_explicit(&all[j]->value, memory_order_acquire);
+            if (at < least) least = at;
+        }
+        if (least >= wanted || least < seen) return least;
+        seen = least;
+        _mm_pause();
     }
 }
 int w_bounded(struct lock *l, int most)
