@@ -18,6 +18,8 @@ pub(crate) struct WaitedFor {
     by_off: BTreeMap<OffId, BTreeMap<ThreadId, f64>>,
     /// Of each wait, who ended which share of it.
     enders: BTreeMap<OffId, Vec<(GroupId, ThreadId, f64)>>,
+    /// The share of a wait that ran out, of those that have a time limit.
+    ran_out: BTreeMap<OffId, f64>,
 }
 
 impl WaitedFor {
@@ -27,6 +29,7 @@ impl WaitedFor {
             by_group: BTreeMap::new(),
             by_off: BTreeMap::new(),
             enders: BTreeMap::new(),
+            ran_out: ran_out(view),
         };
         let enders = enders(view);
         let again = timed_out(view);
@@ -100,12 +103,28 @@ impl WaitedFor {
         waiters.map_or(0, |w| w.values().filter(|&&ns| ns >= at_least).count())
     }
 
-    /// Part of what a wake-up ended in which the waker itself waited for one of these threads, in nanoseconds.
-    pub(crate) fn passed_on(&self, wake: &Wake, to: impl Fn(ThreadId) -> bool) -> f64 {
+    /// Part of what a wake-up of `waiter` ended in which the waker itself waited for one of these threads, in nanoseconds. Who looks
+    /// up now and then while he waits (for a bar of progress) waits on for the same ones, unless others end such waits, too.
+    pub(crate) fn passed_on(
+        &self,
+        wake: &Wake,
+        waiter: ThreadId,
+        to: impl Fn(ThreadId) -> bool,
+    ) -> f64 {
         let of = |&(id, ns): &(OffId, u64)| {
             let enders = self.enders.get(&id).into_iter().flatten();
-            let theirs = enders.filter(|(_, ender, _)| to(*ender));
-            ns as f64 * theirs.map(|(.., share)| share).sum::<f64>().min(1.0)
+            // What the waiter ended before is no wait during his own.
+            let others = enders.filter(|(_, ender, _)| *ender != waiter);
+            let (mut theirs, mut all) = (0.0, 0.0);
+            for &(_, ender, share) in others {
+                all += share;
+                theirs += if to(ender) { share } else { 0.0 };
+            }
+            let ran_out = self
+                .ran_out
+                .get(&id)
+                .filter(|_| theirs > 0.0 && theirs == all);
+            ns as f64 * (theirs + ran_out.copied().unwrap_or(0.0)).min(1.0)
         };
         wake.waker_off.iter().map(of).sum()
     }
@@ -144,6 +163,21 @@ fn timed_out(view: &View) -> BTreeMap<OffId, f64> {
 
 fn most(waiters: Option<&BTreeMap<ThreadId, f64>>) -> f64 {
     waiters.map_or(0.0, |w| w.values().copied().fold(0.0, f64::max))
+}
+
+/// Of the waits for locks and conditions: which share of each nobody but a timer ended.
+fn ran_out(view: &View) -> BTreeMap<OffId, f64> {
+    let mut shares = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let Some(off) = view.sched.off(wake.off) else {
+            continue;
+        };
+        if off.reason == OffReason::Futex && matches!(wake.waker, Waker::Interrupt) {
+            let share = wake.wait_ns as f64 / (off.sum_ns as f64).max(1.0);
+            *shares.entry(wake.off).or_default() += share;
+        }
+    }
+    shares
 }
 
 /// Of each wait, who ended which share of it.

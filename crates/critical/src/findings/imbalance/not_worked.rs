@@ -89,7 +89,9 @@ pub(super) fn for_members(
                 } else if is_fed || takes_part(HELPS) {
                     // Who sends a pool home was waiting for the last one of it himself: that is the end of the work of one that
                     // did some.
-                    let theirs = cx.waited_for.passed_on(wake, |id| busiest.has(id));
+                    let theirs = cx
+                        .waited_for
+                        .passed_on(wake, off.thread, |id| busiest.has(id));
                     known += theirs;
                     ended += theirs;
                     if is_fed && theirs > 0.0 {
