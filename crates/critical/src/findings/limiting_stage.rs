@@ -156,14 +156,13 @@ fn finding(
     pieces: u64,
 ) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
-    let next = stages
-        .values()
-        .filter(|stage| stage.group != slow.group)
-        .map(Stage::needs)
-        .fold(view.cpu_floor(), f64::max);
+    let others = stages.values().filter(|stage| stage.group != slow.group);
+    let next = others.map(Stage::needs).fold(0.0, f64::max);
     // So many threads that it is no slower than what limits next, but not more than there are CPUs for.
     let cpus = view.cpus.min(1e6);
-    let needed = (slow.work / next.max(1.0)).ceil().clamp(1.0, cpus.max(1.0));
+    let enough = slow.work / next.max(view.cpu_floor()).max(1.0);
+    let needed = enough.ceil().clamp(1.0, cpus.max(1.0));
+    // What else the CPUs run may be run beside it or in the pauses that it makes today: that bounds the run, not the stage.
     let most = (slow.needs() - next.max(slow.work / needed)).max(0.0);
     let several = slow.threads > 1;
     let pick = |(many, one): (f64, f64)| if several { many } else { one };
