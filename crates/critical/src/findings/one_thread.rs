@@ -3,9 +3,13 @@
 
 pub(super) mod event_loop;
 
+use std::collections::BTreeMap;
+
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{runs, OffCpu, OffReason, Process, ProcessId, Runs, ThreadId};
+
+use convoy_profile::ObjectKind;
 
 use super::lock_places::lets_go;
 use super::served::{self, Queue};
@@ -39,6 +43,8 @@ const TASKS: (f64, f64) = (2.0, 20.0);
 const OF_PROCESSES: f64 = 0.9;
 /// Share of its life that the first thread of who made a process waits for the end of that, if it has it do something and nothing else.
 const FOR_ITS_END: f64 = 0.5;
+/// Share of the run that a main thread waits which has nothing else to do.
+const WAITED: f64 = 0.8;
 const METHOD: &str = "the work of one thread on all CPUs (Amdahl)";
 
 /// What says that there could be more of them, and what that would buy.
@@ -143,6 +149,10 @@ fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
             EXPECTED,
             "other threads hand it tasks, one after another".into(),
         ),
+        false if is_waited_for(view, id) => (
+            NEVER_SEEN,
+            "the main thread has it do that, and waits meanwhile".into(),
+        ),
         _ => return None,
     };
     let place = match hottest(view, |slice| slice.thread == id) {
@@ -155,7 +165,11 @@ fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
         why: "one thread cannot use more than one CPU",
         fix: match instead {
             Some(instead) => instead.into(),
-            None => format!("{:.0} threads, if there is a setting for their number; or {place} divided among several", view.cpus),
+            None => format!(
+                "{:.0} threads, if there is a setting for their number, and smaller parts (blocks, chunks), if it is that of all of them; \
+                 or {place} divided among several",
+                view.cpus
+            ),
         },
         caveat: "whether its work can be divided is not known",
     })
@@ -227,6 +241,30 @@ fn is_given_work(view: &View, process: ProcessId) -> bool {
     let ends = view.sched.offs.iter().filter(awaits_end);
     let longest = ends.map(|off| off.sum_ns as f64 / view.life(off.thread).max(1.0));
     longest.fold(0.0, f64::max) < FOR_ITS_END
+}
+
+/// Whether the main thread of its process waits for nearly the whole run, and this one ends such waits: not for its end, as who needs
+/// a larger stack waits, or has nothing to do but to start. Of goroutines it is not the main one that the main thread runs.
+fn is_waited_for(view: &View, id: ThreadId) -> bool {
+    let process = view.process(id);
+    let mut waits = BTreeMap::new();
+    for (wake, off, waker, _) in view.sched.ended_by_threads() {
+        let main = view.thread(off.thread).is_some_and(|th| th.main);
+        let own = main && waker == id && off.thread != id && view.process(off.thread) == process;
+        if own && off.reason == OffReason::Futex && !awaits_end(view, off) {
+            waits.insert(wake.off, off.sum_ns as f64);
+        }
+    }
+    !view.roles.is_go(view.role(id)) && waits.values().sum::<f64>() >= WAITED * view.wall
+}
+
+/// Whether somebody waits for a thread to end.
+fn awaits_end(view: &View, off: &OffCpu) -> bool {
+    let site = off.site.and_then(|id| view.model.site(id));
+    let mut frames = site.iter().flat_map(|site| &site.frames);
+    view.object_kind(off.object) == Some(ObjectKind::Thread)
+        || frames
+            .any(|frame| frame.function.contains("pthread_") && frame.function.contains("join"))
 }
 
 /// Whether other threads of its process wake a thread for tasks, and are woken when it has done some; of locks that is no sign.
