@@ -43,7 +43,7 @@ impl<'a> SyncSamples<'a> {
                         *n = n.saturating_add(slice.n);
                     }
                 }
-                None => {}
+                Some(SyncCode::Uncontended) | None => {}
             }
         }
         Self(samples)

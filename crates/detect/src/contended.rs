@@ -14,7 +14,7 @@ use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks};
 use crate::gain::{predict, Change};
 use crate::rows::{FamilyRow, LockRow, LockStats, SiteShare, WaitsFor};
 use crate::waits_for::waits_for;
-use crate::{Context, Thresholds};
+use crate::Context;
 
 /// Only so many locks and families are priced, those with most to lose: pricing costs time, and
 /// nobody reads the hundredth.
@@ -53,7 +53,10 @@ pub(crate) fn findings(cx: &Context, locks: &[LockRow], families: &[FamilyRow]) 
             .map(|(id, share)| waits[id] * share)
             .sum::<f64>()
     };
-    let stake = |u: &Unit| u.stats.wait_ns as f64 + passed(u) + u.acquire_price(cx, baseline).1;
+    let stake = |u: &Unit| {
+        let price = u.acquire_price(cx, baseline).1.max(u.fought_for(cx));
+        u.stats.wait_ns as f64 + passed(u) + price
+    };
     units.retain(|u| {
         let life = cx.users_life(&u.locks);
         u.stats.waited_ratio >= cx.t.waited_ratio
@@ -140,8 +143,22 @@ impl Unit<'_> {
         (calls * excess, calls * (excess + pair))
     }
 
-    fn contended(&self, t: &Thresholds) -> bool {
+    /// What its users run in its functions, nanoseconds, if that is what they mostly work on and its acquisitions are not seen: threads
+    /// that try again for a moment before they sleep hardly ever do.
+    fn fought_for(&self, cx: &Context) -> f64 {
+        match self.locking(cx) {
+            Some(share) if self.stats.contention_ratio.is_none() => {
+                let users = cx.users(&self.locks).into_iter();
+                share * users.map(|i| cx.view.threads[i].cpu).sum::<f64>()
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn contended(&self, cx: &Context) -> bool {
+        let t = cx.t;
         self.stats.waited_ratio >= t.waited_ratio
+            || self.fought_for(cx) > 0.0
             || (self.stats.contended >= t.asymmetry_min_waits
                 && self
                     .stats
@@ -158,7 +175,7 @@ impl Unit<'_> {
                 self.spread_evenly(cx, baseline),
                 self.uneven(),
             )
-        } else if self.contended(cx.t) {
+        } else if self.contended(cx) {
             (
                 "contended-lock",
                 self.without_waits(cx, baseline),

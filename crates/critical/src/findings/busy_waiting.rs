@@ -27,6 +27,8 @@ const SHARE: f64 = 0.05;
 const OF_THE_RUN: f64 = 0.02;
 /// Share of a loop's samples in functions of a lock above which it is the lock's own.
 const INSIDE: f64 = 0.8;
+/// Part of what fighting for a lock takes that is left with several locks.
+const NO_LOCK: f64 = 0.1;
 const METHOD: &str =
     "the work of the time in which CPUs were short, without the threads that spun in it";
 
@@ -155,6 +157,9 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
     let mut saving = saving(view, row, burnt, loss);
     if is_monitor(spin) {
         without_monitor(view, row, &mut saving);
+    }
+    if lock.is_some() {
+        without_fights(view, row, &mut saving);
     }
     if row.threads as f64 > view.cpus {
         without_turns(cx, &mut saving);
@@ -339,6 +344,37 @@ fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
     let each = NO_WORK * running / (members.len() as f64).max(1.0);
     saving.most = saving.most.max(each.min(view.wall));
     saving.cpu.1 = NO_WORK * running;
+}
+
+/// What threads run in the functions of locks goes with a lock for each part of the data, but for [`NO_LOCK`] of it.
+fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
+    let members = view.members(row.group);
+    let is_one = |id| members.iter().any(|th| th.thread == id);
+    let (mut all, mut fights, mut fast) = (0.0, 0.0, 0.0);
+    let samples = view.model.samples();
+    for (slice, site) in samples.filter(|(slice, _)| is_one(slice.thread)) {
+        let n = slice.n as f64;
+        all += n;
+        match site.and_then(|site| site.sync) {
+            Some(SyncCode::Lock) => fights += n,
+            Some(SyncCode::Uncontended) => fast += n,
+            _ => {}
+        }
+    }
+    let share = SyncCode::price_of_fights(fights, fast) / f64::max(all, 1.0);
+    let running: f64 = members.iter().map(|th| th.running_ns as f64).sum();
+    let each = |ns: f64| (ns / (members.len() as f64).max(1.0)).min(view.wall);
+    let gone = share * running;
+    saving.expected = saving.expected.max(each((1.0 - NO_LOCK) * gone));
+    saving.most = saving.most.max(each(gone));
+    // Busy waiting is no work: what is left of the locks' functions is.
+    let work = members
+        .iter()
+        .map(|th| th.cpu_work_ns() as f64)
+        .sum::<f64>();
+    let of_work = (gone - (running - work)).max(0.0);
+    saving.cpu.0 = saving.cpu.0.max((1.0 - NO_LOCK) * of_work);
+    saving.cpu.1 = saving.cpu.1.max(of_work);
 }
 
 /// Who spins for a moment before it sleeps switches as well; of as many threads as CPUs nobody would do either.

@@ -65,7 +65,7 @@ impl Unit<'_> {
     }
 
     /// Share of what its threads run that its own functions take, if that is so much that it decides what a fix buys.
-    fn locking(&self, cx: &Context) -> Option<f64> {
+    pub(super) fn locking(&self, cx: &Context) -> Option<f64> {
         let share = cx.view.lock_code.share(cx.view, &self.locks);
         share.filter(|share| *share >= LOCKING)
     }

@@ -89,16 +89,20 @@ impl<'a> LockCode<'a> {
                 .get(place)
                 .map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
         };
-        let (mut all, mut locking) = (0, 0.0);
+        let (mut all, mut locking, mut fast) = (0, 0.0, 0.0);
         for samples in users.iter().filter_map(|id| self.threads.get(id)) {
             all += samples.all;
-            let ours = samples
-                .there
-                .iter()
-                .map(|(place, n)| *n as f64 * part(place));
-            locking += ours.sum::<f64>();
+            for (&(code, function), n) in &samples.there {
+                match code {
+                    SyncCode::Uncontended => {
+                        fast += *n as f64 * part(&(SyncCode::Lock, function));
+                    }
+                    _ => locking += *n as f64 * part(&(code, function)),
+                }
+            }
         }
-        (all >= SAMPLES).then(|| locking / all as f64)
+        let price = SyncCode::price_of_fights(locking, fast);
+        (all >= SAMPLES).then(|| price / all as f64)
     }
 }
 
