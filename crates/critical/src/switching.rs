@@ -43,7 +43,7 @@ impl<'a> SyncSamples<'a> {
                         *n = n.saturating_add(slice.n);
                     }
                 }
-                Some(SyncCode::Uncontended) | None => {}
+                None => {}
             }
         }
         Self(samples)

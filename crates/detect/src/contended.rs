@@ -57,14 +57,16 @@ pub(crate) fn findings(cx: &Context, locks: &[LockRow], families: &[FamilyRow]) 
         let price = u.acquire_price(cx, baseline).1.max(u.fought_for(cx));
         u.stats.wait_ns as f64 + passed(u) + price
     };
-    units.retain(|u| {
+    let mut at_stake: Vec<(f64, Unit)> = units.into_iter().map(|u| (stake(&u), u)).collect();
+    at_stake.retain(|(stake, u)| {
         let life = cx.users_life(&u.locks);
         u.stats.waited_ratio >= cx.t.waited_ratio
-            || (life > 0.0 && stake(u) >= cx.t.waited_ratio * life)
+            || (life > 0.0 && *stake >= cx.t.waited_ratio * life)
     });
-    units.sort_by(|a, b| stake(b).total_cmp(&stake(a)));
-    units.truncate(PRICED_MAX);
-    units.iter().map(|u| u.finding(cx, baseline)).collect()
+    at_stake.sort_by(|a, b| b.0.total_cmp(&a.0));
+    at_stake.truncate(PRICED_MAX);
+    let priced = at_stake.iter().map(|(_, u)| u.finding(cx, baseline));
+    priced.collect()
 }
 
 /// A lock, or locks that are judged together.
@@ -143,16 +145,15 @@ impl Unit<'_> {
         (calls * excess, calls * (excess + pair))
     }
 
-    /// What its users run in its functions, nanoseconds, if that is what they mostly work on and its acquisitions are not seen: threads
-    /// that try again for a moment before they sleep hardly ever do.
+    /// What its users run in its functions, nanoseconds, if that is much of what they run and its acquisitions are not seen: threads that
+    /// try again for a moment before they sleep hardly ever do.
     fn fought_for(&self, cx: &Context) -> f64 {
-        match self.locking(cx) {
-            Some(share) if self.stats.contention_ratio.is_none() => {
-                let users = cx.users(&self.locks).into_iter();
-                share * users.map(|i| cx.view.threads[i].cpu).sum::<f64>()
-            }
-            _ => 0.0,
+        if self.stats.contention_ratio.is_some() {
+            return 0.0;
         }
+        let users = cx.users(&self.locks).into_iter();
+        let ran = users.map(|i| cx.view.threads[i].cpu).sum::<f64>();
+        self.locking(cx).map_or(0.0, |share| share * ran)
     }
 
     fn contended(&self, cx: &Context) -> bool {

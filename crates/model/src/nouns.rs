@@ -198,6 +198,8 @@ pub struct Site {
     /// What is done here for the sake of other threads, by a function of the C library or the language, or by the agent in
     /// its stead.
     pub sync: Option<SyncCode>,
+    /// It is the first steps of taking a lock or letting it go, inlined there: fought for or not, all locks run them.
+    pub fast_path: bool,
 }
 
 impl Site {

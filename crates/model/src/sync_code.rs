@@ -11,8 +11,6 @@ pub enum SyncCode {
     Lock,
     /// Waits for something to come, or says that it is there: conditions, semaphores, barriers, channels.
     HandOver,
-    /// The first steps of taking a lock or letting it go, inlined where that is done: fought for or not, all locks run them.
-    Uncontended,
 }
 
 /// Names of functions with which C programs and compilers lock, without leading underscores.
@@ -97,7 +95,7 @@ const FOUGHT_FOR: (f64, f64) = (0.05, 0.2);
 
 impl SyncCode {
     /// What it costs that a lock is fought for, of so many samples (or nanoseconds) in the functions for that, and in its
-    /// [fast path](Self::Uncontended).
+    /// [fast path](crate::Site::fast_path).
     pub fn price_of_fights(fights: f64, fast: f64) -> f64 {
         let share = fights / (fights + fast).max(f64::MIN_POSITIVE);
         let (least, most) = FOUGHT_FOR;
@@ -112,11 +110,7 @@ impl SyncCode {
         let called = frames.iter().take_while(|frame| is_language(frame));
         let codes = called.filter_map(Self::of_function);
         // Who waits for a condition takes a lock within.
-        codes.max_by_key(|code| match code {
-            Self::Uncontended => 0,
-            Self::HandOver => 1,
-            Self::Lock => 2,
-        })
+        codes.max_by_key(|code| *code == Self::Lock)
     }
 
     fn of_function(frame: &SiteFrame) -> Option<Self> {
@@ -132,13 +126,26 @@ impl SyncCode {
         let path = path::components(&frame.function);
         let is_in = |modules: &[&[&str]]| modules.iter().any(|module| is_below(&path, module));
         let fights = |name: &String| FIGHTS.iter().any(|part| name.contains(part));
-        let last = path.last().filter(|_| is_in(&LOCK_PATHS));
-        match last {
-            Some(name) if fights(name) => Some(Self::Lock),
-            Some(name) if FAST_PATH.contains(&name.as_str()) => Some(Self::Uncontended),
-            _ => is_in(&HAND_OVER_PATHS).then_some(Self::HandOver),
+        if is_in(&LOCK_PATHS) && path.last().is_some_and(fights) {
+            return Some(Self::Lock);
         }
+        is_in(&HAND_OVER_PATHS).then_some(Self::HandOver)
     }
+}
+
+/// Whether the code of a call path, leaf first, is the first steps of taking a lock or letting it go, inlined where that is done:
+/// all locks run them, fought for or not.
+pub(crate) fn is_fast_path(frames: &[SiteFrame]) -> bool {
+    let takes = |frame: &SiteFrame| {
+        let path = path::components(&frame.function);
+        let of_a_lock = LOCK_PATHS.iter().any(|module| is_below(&path, module));
+        of_a_lock
+            && path
+                .last()
+                .is_some_and(|name| FAST_PATH.contains(&name.as_str()))
+    };
+    let mut called = frames.iter().take_while(|frame| is_language(frame));
+    SyncCode::of(frames).is_none() && called.any(takes)
 }
 
 fn is_below(path: &[String], module: &[&str]) -> bool {
@@ -147,7 +154,7 @@ fn is_below(path: &[String], module: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::SyncCode;
+    use super::{is_fast_path, SyncCode};
     use crate::SiteFrame;
 
     fn frames(functions: &[(&str, &str)]) -> Vec<SiteFrame> {
@@ -165,6 +172,7 @@ mod tests {
         assert_eq!(price(0.0, 50.0), 0.0);
         assert_eq!(price(0.0, 0.0), 0.0);
         assert_eq!(price(1.0, 49.0), 1.0, "hardly ever fought for");
+        assert!((price(10.0, 70.0) - (10.0 + 70.0 * 0.5)).abs() < 1e-9);
         assert_eq!(price(20.0, 60.0), 80.0);
     }
 
@@ -238,7 +246,8 @@ mod tests {
             ("app", "std::sync::poison::mutex::Mutex<u64>::lock"),
             ("app", "app::count"),
         ];
-        assert_eq!(SyncCode::of(&frames(&fast)), Some(SyncCode::Uncontended));
+        assert!(is_fast_path(&frames(&fast)));
+        assert_eq!(SyncCode::of(&frames(&fast)), None);
         for other in [
             &[
                 (libc, "memcpy"),
@@ -267,6 +276,7 @@ mod tests {
             &[],
         ] {
             assert_eq!(SyncCode::of(&frames(other)), None, "{other:?}");
+            assert!(!is_fast_path(&frames(other)), "{other:?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! `do { sum = 0; for (i = 0; i < n; i++) sum += pending[i]; } while (sum)` walks and computes in each pass, yet keeps
 //! nothing from one pass to the next. A pass that stores nothing and begins with what the last one began with does
-//! again what that one did, for ever, unless another thread changes the memory: it waits. So does one that pauses in each pass,
-//! whatever it keeps in registers meanwhile: nobody works between two pauses and leaves nothing behind.
+//! again what that one did, for ever, unless another thread changes the memory: it waits. So does one that pauses in each pass and
+//! keeps only what it has seen last, or a count: nobody works between two pauses and leaves nothing behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,10 @@ use iced_x86::{InstructionInfoFactory, Mnemonic};
 use crate::around::comes_back;
 use crate::effects::{Effect, PLACES, RSP};
 use crate::flow::{Body, Graph, Window};
-use crate::values::Flow;
+use crate::rules::{ends_with_constant, is_conditional_move};
+use crate::values::{Flow, Set};
 
-/// Whether each pass of a loop begins as the one before, or pauses.
+/// Whether each pass of a loop begins as the one before, or pauses and has made nothing of what that one has found.
 pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
     let mut info = InstructionInfoFactory::new();
     let effects: BTreeMap<u64, Effect> = body
@@ -32,7 +33,8 @@ pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
     {
         return false;
     }
-    if always_pauses(graph, &effects, body.head) {
+    let flow = Flow::of(graph, body);
+    if always_pauses(graph, &effects, body.head) && !gathers(&flow) {
         return true;
     }
     let mut written = [false; PLACES];
@@ -43,7 +45,7 @@ pub(crate) fn begins_anew(window: &Window, graph: &Graph, body: &Body) -> bool {
         .filter(|&place| written[place] && is_exposed(graph, &effects, body.head, place))
         .all(|place| is_fresh(graph, &effects, body.head, &written, place));
     // A way out that comes back may be the usual way round, and this the rare one.
-    same && !comes_back(window, body, &Flow::of(graph, body))
+    same && !comes_back(window, body, &flow)
 }
 
 /// Whether there is no way round without a pause.
@@ -63,6 +65,20 @@ fn always_pauses(graph: &Graph, effects: &BTreeMap<u64, Effect>, head: u64) -> b
         }
     }
     true
+}
+
+/// Whether it makes one value of those of several passes, and does not only count, or choose one of them.
+fn gathers(flow: &Flow) -> bool {
+    let makes = |e: &Effect| match e.instr.mnemonic() {
+        Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd => false,
+        Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Cmp | Mnemonic::Test => false,
+        Mnemonic::Add | Mnemonic::Sub => !ends_with_constant(&e.instr),
+        _ => !is_conditional_move(e) && !e.instr.is_jcc_short_or_near(),
+    };
+    let of_itself = |at: usize, inputs: Set| inputs & (1 << (at % 64)) != 0;
+    let all = flow.effects.iter().zip(&flow.origins).enumerate();
+    all.into_iter()
+        .any(|(at, (e, o))| of_itself(at, o.inputs) && makes(e))
 }
 
 /// It does more than to look and to compute.

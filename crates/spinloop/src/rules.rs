@@ -458,17 +458,7 @@ fn is_plain(e: &Effect) -> bool {
 /// Counting, comparing and moving a count; computing with it only where the result says how long to pause.
 fn is_counting(e: &Effect, seen: &Seen) -> bool {
     use Mnemonic as M;
-    let immediate = matches!(
-        e.instr.op_kind(e.instr.op_count().saturating_sub(1)),
-        OpKind::Immediate8
-            | OpKind::Immediate8to16
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate16
-            | OpKind::Immediate32
-            | OpKind::Immediate32to64
-            | OpKind::Immediate64
-    );
+    let immediate = ends_with_constant(&e.instr);
     let m = e.instr.mnemonic();
     if e.instr.is_jcc_short_or_near() || is_set(e) {
         return true;
@@ -487,13 +477,28 @@ fn is_counting(e: &Effect, seen: &Seen) -> bool {
     }
 }
 
+/// The last operand is a constant.
+pub(crate) fn ends_with_constant(instr: &Instruction) -> bool {
+    matches!(
+        instr.op_kind(instr.op_count().saturating_sub(1)),
+        OpKind::Immediate8
+            | OpKind::Immediate8to16
+            | OpKind::Immediate8to32
+            | OpKind::Immediate8to64
+            | OpKind::Immediate16
+            | OpKind::Immediate32
+            | OpKind::Immediate32to64
+            | OpKind::Immediate64
+    )
+}
+
 fn is_set(e: &Effect) -> bool {
     e.instr.op_count() == 1
         && !e.instr.is_jcc_short_or_near()
         && e.instr.condition_code() != iced_x86::ConditionCode::None
 }
 
-fn is_conditional_move(e: &Effect) -> bool {
+pub(crate) fn is_conditional_move(e: &Effect) -> bool {
     e.instr.op_count() == 2 && e.instr.condition_code() != iced_x86::ConditionCode::None
 }
 

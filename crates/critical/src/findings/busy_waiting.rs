@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
 use convoy_model::{
-    passes_on, GroupId, LoopId, Model, ProcessId, Site, SpinKind, SpinLoop, SyncCode,
+    passes_on, FunctionKey, GroupId, LoopId, Model, ProcessId, SchedThread, Site, SiteFrame,
+    SpinKind, SpinLoop, SyncCode, ThreadId,
 };
 
+use super::lock_code::LockCode;
 use super::thread_count::Turns;
 use super::Context;
 use crate::gain::{Saving, NO_WORK};
@@ -28,7 +30,8 @@ const OF_THE_RUN: f64 = 0.02;
 /// Share of a loop's samples in functions of a lock above which it is the lock's own.
 const INSIDE: f64 = 0.8;
 /// Part of what fighting for a lock takes that is left with several locks.
-const NO_LOCK: f64 = 0.1;
+const LEFT_WITH_SEVERAL: f64 = 0.1;
+const METHOD_OF_LOCKS: &str = "time in the functions of the lock, by samples";
 const METHOD: &str =
     "the work of the time in which CPUs were short, without the threads that spun in it";
 
@@ -150,23 +153,27 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
     let row = &spinners.row;
     let view = cx.view;
     let spin = view.sched.loops.get(row.spin.0 as usize)?;
-    let lock = lock_place(view, row);
+    let lock = lock_taker(view, row);
     let place = lock
-        .clone()
+        .map(SiteFrame::label)
         .unwrap_or_else(|| waits::places(view, spinners, place(view, row, spin)));
     let mut saving = saving(view, row, burnt, loss);
-    if is_monitor(spin) {
-        without_monitor(view, row, &mut saving);
-    }
-    if lock.is_some() {
-        without_fights(view, row, &mut saving);
-    }
     if row.threads as f64 > view.cpus {
         without_turns(cx, &mut saving);
     }
+    let shortage = saving.expected_ratio(view);
+    if is_monitor(spin) {
+        without_monitor(view, row, &mut saving);
+    } else if let Some(taker) = &lock {
+        without_fights(view, row, taker.key(), &mut saving);
+    }
+    let method = match saving.expected_ratio(view) > shortage {
+        true => METHOD_OF_LOCKS,
+        false => METHOD,
+    };
     let short = saving.bound(view) >= view.t.gain_mid;
     let gain = if short {
-        saving.gain(view, METHOD, "the threads that work")
+        saving.gain(view, method, "the threads that work")
     } else {
         Gain::none(
             METHOD,
@@ -254,7 +261,7 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
         ),
         evidence: list,
         causes: vec![match lock {
-            Some(place) => cause(
+            Some(_) => cause(
                 "busy-waiting",
                 "threads look again and again whether the lock is free before they sleep",
                 format!("shorter sections at {place}, or one lock per part of the data"),
@@ -315,11 +322,11 @@ pub(crate) fn is_inside(model: &Model, id: LoopId, is: impl Fn(&Site) -> bool) -
 }
 
 /// Where the lock is taken whose own functions have the loop: of a library, what it is and how long it turns is given.
-fn lock_place(view: &View, row: &LoopRow) -> Option<String> {
+fn lock_taker<'a>(view: &View<'a>, row: &LoopRow) -> Option<&'a SiteFrame> {
     let locks = |site: &Site| site.sync == Some(SyncCode::Lock);
     let site = view.model.site(row.site?).filter(|site| locks(site))?;
     let taker = site.shown_frame().filter(|frame| !passes_on(frame))?;
-    is_inside(view.model, row.spin, locks).then(|| taker.label())
+    is_inside(view.model, row.spin, locks).then_some(taker)
 }
 
 /// Whether a finding is of the loop in which the Java virtual machine spins for monitors.
@@ -337,44 +344,81 @@ fn is_monitor(spin: &SpinLoop) -> bool {
 }
 
 /// A monitor that threads fight for costs more than the loop: it goes from processor to processor with what it guards,
-/// and a thread that has spun for nothing sleeps. Nobody knows how much of what the threads run is left without.
+/// and a thread that has spun for nothing sleeps. Nobody knows how much of what the threads run is left without; what they run
+/// in the virtual machine's functions for monitors tells what is not.
 fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
-    let members = view.members(row.group);
-    let running: f64 = members.iter().map(|th| th.cpu_work_ns() as f64).sum();
-    let each = NO_WORK * running / (members.len() as f64).max(1.0);
+    let users = Users::of(view, row);
+    let code = LockCode::of_monitors(view, &users.ids);
+    users.save(view, code.shares(view, &users.ids).expected, saving);
+    let each = NO_WORK * users.work / users.n();
     saving.most = saving.most.max(each.min(view.wall));
-    saving.cpu.1 = NO_WORK * running;
+    saving.cpu.1 = NO_WORK * users.work;
 }
 
-/// What threads run in the functions of locks goes with a lock for each part of the data, but for [`NO_LOCK`] of it.
-fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
-    let members = view.members(row.group);
-    let is_one = |id| members.iter().any(|th| th.thread == id);
+/// What threads run in the lock's functions where it is taken goes with a lock for each part of the data, but for
+/// [`LEFT_WITH_SEVERAL`] of it.
+fn without_fights(view: &View, row: &LoopRow, taker: FunctionKey, saving: &mut Saving) {
+    let users = Users::of(view, row);
     let (mut all, mut fights, mut fast) = (0.0, 0.0, 0.0);
     let samples = view.model.samples();
-    for (slice, site) in samples.filter(|(slice, _)| is_one(slice.thread)) {
+    for (slice, site) in samples.filter(|(slice, _)| users.ids.contains(&slice.thread)) {
         let n = slice.n as f64;
         all += n;
-        match site.and_then(|site| site.sync) {
-            Some(SyncCode::Lock) => fights += n,
-            Some(SyncCode::Uncontended) => fast += n,
-            _ => {}
-        }
+        let there = |site: &&Site| site.shown_frame().is_some_and(|frame| frame.key() == taker);
+        let Some(site) = site.filter(there) else {
+            continue;
+        };
+        fights += if site.sync == Some(SyncCode::Lock) {
+            n
+        } else {
+            0.0
+        };
+        fast += if site.fast_path { n } else { 0.0 };
     }
     let share = SyncCode::price_of_fights(fights, fast) / f64::max(all, 1.0);
-    let running: f64 = members.iter().map(|th| th.running_ns as f64).sum();
-    let each = |ns: f64| (ns / (members.len() as f64).max(1.0)).min(view.wall);
-    let gone = share * running;
-    saving.expected = saving.expected.max(each((1.0 - NO_LOCK) * gone));
-    saving.most = saving.most.max(each(gone));
-    // Busy waiting is no work: what is left of the locks' functions is.
-    let work = members
-        .iter()
-        .map(|th| th.cpu_work_ns() as f64)
-        .sum::<f64>();
-    let of_work = (gone - (running - work)).max(0.0);
-    saving.cpu.0 = saving.cpu.0.max((1.0 - NO_LOCK) * of_work);
-    saving.cpu.1 = saving.cpu.1.max(of_work);
+    users.save(view, (1.0 - LEFT_WITH_SEVERAL) * share, saving);
+    saving.most = saving.most.max(users.each(view, share));
+}
+
+/// The threads of a loop's group.
+struct Users {
+    ids: BTreeSet<ThreadId>,
+    /// CPU time of all together, and that of it that is not busy waiting.
+    running: f64,
+    work: f64,
+}
+
+impl Users {
+    fn of(view: &View, row: &LoopRow) -> Self {
+        let members = view.members(row.group);
+        let sum = |of: fn(&SchedThread) -> u64| members.iter().map(|th| of(th) as f64).sum();
+        Self {
+            ids: members.iter().map(|th| th.thread).collect(),
+            running: sum(|th| th.running_ns),
+            work: sum(SchedThread::cpu_work_ns),
+        }
+    }
+
+    fn n(&self) -> f64 {
+        self.ids.len().max(1) as f64
+    }
+
+    /// This share of what they run, of one of them.
+    fn each(&self, view: &View, share: f64) -> f64 {
+        (share * self.running / self.n()).min(view.wall)
+    }
+
+    /// This share of what they run goes: first what they spin, which is no work, and of work what is left of it. What is sure of the
+    /// gain stays as it is.
+    fn save(&self, view: &View, share: f64, saving: &mut Saving) {
+        let sure = saving.sure * (saving.expected_ratio(view) - 1.0);
+        let of_work = (share * self.running - (self.running - self.work)).max(0.0);
+        saving.expected = saving.expected.max(self.each(view, share));
+        saving.cpu.0 = saving.cpu.0.max(of_work);
+        saving.cpu.1 = saving.cpu.1.max(of_work);
+        let gained = (saving.expected_ratio(view) - 1.0).max(f64::MIN_POSITIVE);
+        saving.sure = (sure / gained).min(1.0);
+    }
 }
 
 /// Who spins for a moment before it sleeps switches as well; of as many threads as CPUs nobody would do either.

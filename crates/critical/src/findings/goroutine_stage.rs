@@ -27,6 +27,9 @@ const ONE_AT_MOST: f64 = 1.2;
 const OTHER_PROGRAMS: f64 = 0.15;
 /// Share of what it runs that others run: less is no stage before or after it.
 const OTHERS: f64 = 0.03;
+/// Share of what the program runs in channels from which on it is them: goroutines that meet for each single item work in turns, and look
+/// like one.
+const MEETS: f64 = 0.15;
 /// Idle threads that were woken for who was handed something: fewer are a start or an end.
 const WOKEN: u64 = 10;
 /// Samples from which on shares of them mean something.
@@ -96,7 +99,8 @@ fn finding(
     let others: Vec<u64> = others.map(|(_, started)| started.samples).collect();
     let of_runs = |n: u64| n as f64 / runs.max(1) as f64;
     let of_others = of_runs(sum(&mut others.iter().copied()));
-    if started.samples < SAMPLES || of_others < OTHERS {
+    let hand_over = of_runs(sum(&mut kinds.values().map(|started| started.hands_over)));
+    if started.samples < SAMPLES || of_others < OTHERS || hand_over >= MEETS {
         return None;
     }
     let at_work = at_work(started, view, process, kinds)?;

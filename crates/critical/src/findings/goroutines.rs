@@ -36,7 +36,7 @@ pub(crate) struct Started<'a> {
     pub(super) first: Option<&'a SiteFrame>,
     pub(super) samples: u64,
     /// Of these, in passing on work.
-    hands_over: u64,
+    pub(super) hands_over: u64,
     /// Time at work by the number of threads at work meanwhile.
     pub(super) by_working: Vec<u64>,
     pub(super) sites: BTreeMap<SiteId, f64>,

@@ -63,6 +63,16 @@ fn of_a_monitor(site: &Site) -> Option<FunctionKey<'_>> {
 }
 
 impl<'a> LockCode<'a> {
+    /// Of all monitors that samples found these threads at.
+    pub(crate) fn of_monitors(view: &View<'a>, threads: &BTreeSet<ThreadId>) -> Self {
+        let samples = view.model.samples();
+        let theirs = samples.filter(|(slice, _)| threads.contains(&slice.thread));
+        Self {
+            monitors: theirs.filter_map(|(_, site)| of_a_monitor(site?)).collect(),
+            ..Self::default()
+        }
+    }
+
     /// A place where such a lock is waited for, or such a wait ended.
     pub(crate) fn add(&mut self, view: &View<'a>, site: Option<SiteId>) {
         let site = site.and_then(|id| view.model.site(id));

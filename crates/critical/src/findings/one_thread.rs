@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
-use convoy_model::{runs, OffCpu, OffReason, Process, ProcessId, Runs, ThreadId};
+use convoy_model::{runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, ThreadId, Waker};
 
 use convoy_profile::ObjectKind;
 
@@ -43,8 +43,9 @@ const TASKS: (f64, f64) = (2.0, 20.0);
 const OF_PROCESSES: f64 = 0.9;
 /// Share of its life that the first thread of who made a process waits for the end of that, if it has it do something and nothing else.
 const FOR_ITS_END: f64 = 0.5;
-/// Share of the run that a main thread waits which has nothing else to do.
+/// Share of the run that a main thread waits which has nothing else to do, and how often at least.
 const WAITED: f64 = 0.8;
+const AGAIN: u64 = 3;
 const METHOD: &str = "the work of one thread on all CPUs (Amdahl)";
 
 /// What says that there could be more of them, and what that would buy.
@@ -166,9 +167,13 @@ fn threads(view: &View, id: ThreadId, process: &Process) -> Option<More> {
         fix: match instead {
             Some(instead) => instead.into(),
             None => format!(
-                "{:.0} threads, if there is a setting for their number, and smaller parts (blocks, chunks), if it is that of all of them; \
-                 or {place} divided among several",
-                view.cpus
+                "{:.0} threads, if there is a setting for their number{}; or {place} divided among several",
+                view.cpus,
+                if alone {
+                    ""
+                } else {
+                    " (and smaller parts, blocks or chunks, if there is one for their size)"
+                }
             ),
         },
         caveat: "whether its work can be divided is not known",
@@ -243,19 +248,43 @@ fn is_given_work(view: &View, process: ProcessId) -> bool {
     longest.fold(0.0, f64::max) < FOR_ITS_END
 }
 
-/// Whether the main thread of its process waits for nearly the whole run, and this one ends such waits: not for its end, as who needs
-/// a larger stack waits, or has nothing to do but to start. Of goroutines it is not the main one that the main thread runs.
+/// Whether the main thread of its process waits for this one, again and again, for nearly the whole run: not once for its end, or for
+/// its only result, as who needs a larger stack does. Of goroutines it is not the main one that the main thread runs.
 fn is_waited_for(view: &View, id: ThreadId) -> bool {
     let process = view.process(id);
-    let mut waits = BTreeMap::new();
-    for (wake, off, waker, _) in view.sched.ended_by_threads() {
+    let mut waits: BTreeMap<OffId, Waits> = BTreeMap::new();
+    for wake in &view.sched.wakes {
+        let Some(off) = view.sched.off(wake.off) else {
+            continue;
+        };
         let main = view.thread(off.thread).is_some_and(|th| th.main);
-        let own = main && waker == id && off.thread != id && view.process(off.thread) == process;
-        if own && off.reason == OffReason::Futex && !awaits_end(view, off) {
-            waits.insert(wake.off, off.sum_ns as f64);
+        let own = main && off.thread != id && view.process(off.thread) == process;
+        if !own || off.reason != OffReason::Futex || awaits_end(view, off) {
+            continue;
+        }
+        let waits = waits.entry(wake.off).or_default();
+        waits.ns += wake.wait_ns as f64;
+        waits.n += wake.n;
+        match wake.waker {
+            Waker::Thread(by, _) if by == id => waits.for_it = true,
+            Waker::Interrupt => {} // who looks up now and then waits on
+            _ => waits.for_others = true,
         }
     }
-    !view.roles.is_go(view.role(id)) && waits.values().sum::<f64>() >= WAITED * view.wall
+    let for_it = waits
+        .values()
+        .filter(|of| of.for_it && !of.for_others && of.n >= AGAIN);
+    let waited: f64 = for_it.map(|of| of.ns).sum();
+    !view.roles.is_go(view.role(id)) && waited >= WAITED * view.wall
+}
+
+/// At one place.
+#[derive(Default)]
+struct Waits {
+    ns: f64,
+    n: u64,
+    for_it: bool,
+    for_others: bool,
 }
 
 /// Whether somebody waits for a thread to end.

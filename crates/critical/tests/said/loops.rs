@@ -215,11 +215,55 @@ fn a_monitor_that_java_spins_for_may_cost_more_than_the_loop() {
         monitor.causes[0].fix.contains("synchronized"),
         "{monitor:?}"
     );
-    // No processor is short, so that nothing is promised; 0.9 of the 80 ms that each works may be the monitor's price.
-    assert_eq!(monitor.gain.mid, 1.0);
+    // No processor is short: what goes is three quarters of what samples found in the virtual machine's functions, and nothing
+    // for sure. 0.9 of the 80 ms that each works may be the monitor's price.
+    assert!((1.1..1.2).contains(&monitor.gain.mid), "{monitor:?}");
+    assert_eq!(monitor.gain.low, 1.0);
     let high = 100.0 / (100.0 - 0.9 * 80.0);
     assert!((monitor.gain.high - high).abs() < 0.01, "{monitor:?}");
     let other = of("SpinPause");
     assert!(other.causes[0].fix.starts_with("block after"), "{other:?}");
     assert_eq!(other.gain.high, 1.0);
+}
+
+/// Two threads that are in a Rust mutex for 60 of 100 ms: 20 ms look whether it is free, 40 ms in its fast path, which the
+/// function `fast_in` calls.
+fn fights(fast_in: &str) -> Finding {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let mut s = Schedule::new();
+    let app = p.module("app");
+    let mut stack = |called: &str, by: &str| {
+        let called = format!("std::sys::sync::mutex::futex::Mutex::{called}");
+        let frames = [called.as_str(), by].map(|name| p.frame_in(app, name, "", 0));
+        (p.stack(&frames), frames[0])
+    };
+    let (looks, frame) = stack("spin", "app::count");
+    let (takes, _) = stack("lock", fast_in);
+    let work = p.site("app::work", "a.rs", 1);
+    let spin = s.spin_loop(SpinKind::Pause, Some(frame));
+    for _ in 0..2 {
+        let t = p.thread("t").start("t", "a.rs", 2).cpu(1).id();
+        s.spins(t, looks, spin, ms(20));
+        s.runs(t, takes, ms(40)).runs(t, work, ms(40));
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let a = analysis(&Model::build(profile));
+    let mut all = a.findings.into_iter().chain(a.dismissed);
+    all.find(|f| f.id == "busy-waiting").expect("a loop")
+}
+
+#[test]
+fn the_fast_path_of_a_mutex_that_is_fought_for_goes_with_it() {
+    let found = fights("app::count");
+    // All but a tenth of 60 %, with as many processors as threads.
+    let mid = 1.0 / (1.0 - 0.9 * 0.6);
+    assert!((found.gain.mid / mid - 1.0).abs() < 0.1, "{found:?}");
+    assert_eq!(found.gain.low, 1.0, "{found:?}");
+    assert!(found.gain.method.contains("samples"), "{found:?}");
+    // That of another lock stays.
+    let found = fights("app::own");
+    let mid = 1.0 / (1.0 - 0.9 * 0.2);
+    assert!((found.gain.mid / mid - 1.0).abs() < 0.1, "{found:?}");
 }

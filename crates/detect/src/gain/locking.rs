@@ -19,6 +19,8 @@ struct Samples<'a> {
     all: u64,
     /// In code for the sake of other threads.
     there: BTreeMap<Place<'a>, u64>,
+    /// In the fast path of locks, by the function that takes them.
+    fast: BTreeMap<FunctionKey<'a>, u64>,
 }
 
 /// What code is called, and the function that calls it. Semaphores have that of hand-overs, also where they are used as locks.
@@ -59,16 +61,21 @@ impl<'a> LockCode<'a> {
                 continue;
             };
             samples.all += slice.n;
-            let called = site.and_then(|site| Some((site.sync?, shown_function(site)?)));
-            if let Some(place) = called {
-                *samples.there.entry(place).or_default() += slice.n;
+            let Some((site, function)) = site.and_then(|site| Some((site, shown_function(site)?)))
+            else {
+                continue;
+            };
+            if let Some(code) = site.sync {
+                *samples.there.entry((code, function)).or_default() += slice.n;
+            } else if site.fast_path {
+                *samples.fast.entry(function).or_default() += slice.n;
             }
         }
         this
     }
 
     /// Share of what the users of these locks run that is in the functions of locks, 0..1: those called where these
-    /// locks are taken, divided among all locks that are taken there. `None` without samples, or with too few.
+    /// locks are taken, divided among all locks that are seen to be taken there. `None` without samples, or with too few.
     pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> Option<f64> {
         let mut users = BTreeSet::new();
         let mut places: BTreeMap<Place, f64> = BTreeMap::new();
@@ -92,14 +99,12 @@ impl<'a> LockCode<'a> {
         let (mut all, mut locking, mut fast) = (0, 0.0, 0.0);
         for samples in users.iter().filter_map(|id| self.threads.get(id)) {
             all += samples.all;
-            for (&(code, function), n) in &samples.there {
-                match code {
-                    SyncCode::Uncontended => {
-                        fast += *n as f64 * part(&(SyncCode::Lock, function));
-                    }
-                    _ => locking += *n as f64 * part(&(code, function)),
-                }
-            }
+            let sum = |n: u64, place: &Place| n as f64 * part(place);
+            let there = samples.there.iter();
+            locking += there.map(|(place, n)| sum(*n, place)).sum::<f64>();
+            let of_a_lock =
+                |(&function, n): (&FunctionKey<'a>, &u64)| sum(*n, &(SyncCode::Lock, function));
+            fast += samples.fast.iter().map(of_a_lock).sum::<f64>();
         }
         let price = SyncCode::price_of_fights(locking, fast);
         (all >= SAMPLES).then(|| price / all as f64)

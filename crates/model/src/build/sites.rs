@@ -6,6 +6,7 @@ use convoy_profile::{Frame, FrameIx, Module, Process, Reason, StackIx, Symbol};
 
 use crate::languages::{is_agent, is_language, is_virtual_machine};
 use crate::programs::base_name;
+use crate::sync_code::is_fast_path;
 use crate::wrappers::passes_on;
 use crate::{ProcessId, Site, SiteFrame, SiteId, SyncCode};
 
@@ -59,6 +60,7 @@ impl<'p> Sites<'p> {
         }
         let all: Vec<SiteFrame> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
         let sync = SyncCode::of(&all);
+        let fast_path = is_fast_path(&all);
         let expanded = own(all);
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
@@ -66,6 +68,7 @@ impl<'p> Sites<'p> {
             shown: shown(&expanded),
             frames: expanded,
             sync,
+            fast_path,
         });
         self.by_frames.insert(frames.to_vec(), id);
         id
