@@ -164,8 +164,8 @@ fn finding(cx: &Context, spinners: &Spinners, burnt: f64, loss: &Loss) -> Option
     let shortage = saving.expected_ratio(view);
     if is_monitor(spin) {
         without_monitor(view, row, &mut saving);
-    } else if let Some(taker) = &lock {
-        without_fights(view, row, taker.key(), &mut saving);
+    } else if lock.is_some() {
+        without_fights(view, row, &mut saving);
     }
     let method = match saving.expected_ratio(view) > shortage {
         true => METHOD_OF_LOCKS,
@@ -355,29 +355,44 @@ fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
     saving.cpu.1 = NO_WORK * users.work;
 }
 
-/// What threads run in the lock's functions where it is taken goes with a lock for each part of the data, but for
+/// What threads run in the lock's functions where it is fought for goes with a lock for each part of the data, but for
 /// [`LEFT_WITH_SEVERAL`] of it.
-fn without_fights(view: &View, row: &LoopRow, taker: FunctionKey, saving: &mut Saving) {
+fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
     let users = Users::of(view, row);
-    let (mut all, mut fights, mut fast) = (0.0, 0.0, 0.0);
     let samples = view.model.samples();
-    for (slice, site) in samples.filter(|(slice, _)| users.ids.contains(&slice.thread)) {
+    let theirs = samples.filter(|(slice, _)| users.ids.contains(&slice.thread));
+    let (mut all, mut by_taker) = (0.0, BTreeMap::<FunctionKey, InLock>::new());
+    for (slice, site) in theirs {
         let n = slice.n as f64;
         all += n;
-        let there = |site: &&Site| site.shown_frame().is_some_and(|frame| frame.key() == taker);
-        let Some(site) = site.filter(there) else {
-            continue;
-        };
-        fights += if site.sync == Some(SyncCode::Lock) {
-            n
-        } else {
-            0.0
-        };
-        fast += if site.fast_path { n } else { 0.0 };
+        let taker = site.and_then(|site| Some((site, site.shown_frame()?.key())));
+        if let Some((site, taker)) = taker {
+            let of = by_taker.entry(taker).or_default();
+            of.fights += if site.sync == Some(SyncCode::Lock) {
+                n
+            } else {
+                0.0
+            };
+            of.fast += if site.fast_path { n } else { 0.0 };
+            of.in_loop |= slice.spin == Some(row.spin);
+        }
     }
-    let share = SyncCode::price_of_fights(fights, fast) / f64::max(all, 1.0);
+    let there = by_taker.values().filter(|of| of.in_loop);
+    let price: f64 = there
+        .map(|of| SyncCode::price_of_fights(of.fights, of.fast))
+        .sum();
+    let share = price / f64::max(all, 1.0);
     users.save(view, (1.0 - LEFT_WITH_SEVERAL) * share, saving);
     saving.most = saving.most.max(users.each(view, share));
+}
+
+/// Samples in the functions of locks that one function takes.
+#[derive(Default)]
+struct InLock {
+    fights: f64,
+    fast: f64,
+    /// Some of them in the loop that waits.
+    in_loop: bool,
 }
 
 /// The threads of a loop's group.
