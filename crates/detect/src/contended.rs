@@ -253,9 +253,11 @@ impl Unit<'_> {
         }
         let mut change = Change::none(cx.view);
         change.removed.extend(&self.locks);
+        // Who is in the lock's functions most of the time finds the data under it with another processor each time, too.
+        let with_data = self.locking(cx).map_or(0.0, |share| (1.0 + share) / 2.0);
         for i in cx.users(&self.locks) {
             let (d, t) = (&mut change.deltas[i], &cx.view.threads[i]);
-            d.overhead[2] = UNSEEN_PRICE * t.cpu;
+            d.overhead[2] = UNSEEN_PRICE.max(with_data).min(0.9) * t.cpu;
         }
         Some(change)
     }

@@ -194,7 +194,7 @@ fn who_runs_for_less_queues_for_less() {
 #[test]
 fn what_spinning_on_a_trylock_costs_is_not_the_price_of_the_lock() {
     let mut p = ProfileBuilder::new("poll");
-    p.cpus(2).wall(s(1));
+    p.cpus(2).wall(s(2));
     let libc = p.module("libc.so.6");
     let poll = p.frame("poll", "poll.c", 5);
     let trylock = p.frame_in(libc, "pthread_mutex_trylock", "", 0);
@@ -202,7 +202,7 @@ fn what_spinning_on_a_trylock_costs_is_not_the_price_of_the_lock() {
     let lock = p.mutex("m");
     let mut sched = Schedule::new();
     for _ in 0..2 {
-        let t = p.thread("worker").cpu(s(1)).id();
+        let t = p.thread("worker").cpu(s(1)).run_delay(s(1)).id();
         p.trylocks(t, lock, at, 20_000_000, 19_999_000);
         for percent in 0..1000 {
             sched.runs(t, if percent % 10 < 7 { tries } else { at }, ms(1));

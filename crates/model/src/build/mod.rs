@@ -45,7 +45,19 @@ impl Model {
         drop((profile.processes, profile.sections));
         let sched = profile.sched;
         model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
+        model.take_delays();
         model
+    }
+
+    /// How long threads could run and had no processor: their last figures may have been looked at long before they ended, above all
+    /// beside the scheduler's events, which miss nothing but what was before them.
+    fn take_delays(&mut self) {
+        for of in self.sched.iter().flat_map(|sched| &sched.threads) {
+            let ns = of.delayed_ns.saturating_add(of.preempted_ns);
+            if let Some(thread) = self.threads.get_mut(of.thread.0 as usize) {
+                thread.run_delay_ns = thread.run_delay_ns.max(Some(ns));
+            }
+        }
     }
 
     /// Joins one process and returns what the scheduler's rows need to know of it.
