@@ -344,8 +344,8 @@ fn is_monitor(spin: &SpinLoop) -> bool {
 }
 
 /// A monitor that threads fight for costs more than the loop: it goes from processor to processor with what it guards,
-/// and a thread that has spun for nothing sleeps. Nobody knows how much of what the threads run is left without; what they run
-/// in the virtual machine's functions for monitors tells what is not.
+/// and a thread that has spun for nothing sleeps. Nobody knows how much of what the threads run is left without, but part of what
+/// they run in the virtual machine's functions for monitors is not.
 fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
     let users = Users::of(view, row);
     let code = LockCode::of_monitors(view, &users.ids);

@@ -171,7 +171,7 @@ fn finding(
     let piece = slow.ran / pieces.max(1) as f64;
     let large = ((piece - PIECE_NS.0) / (PIECE_NS.1 - PIECE_NS.0)).clamp(0.0, 1.0);
     let saving = Saving {
-        expected: way.expected * large * most.min(view.wall - view.cpu_floor()),
+        expected: way.expected * large * most.min((view.wall - view.cpu_floor()).max(0.0)),
         most,
         sure: pick(SURE) * large,
         ..Saving::default()

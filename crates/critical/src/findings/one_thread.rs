@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::percent;
 use convoy_model::{runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, ThreadId, Waker};
-
 use convoy_profile::ObjectKind;
 
 use super::lock_places::lets_go;
@@ -264,7 +263,7 @@ fn is_waited_for(view: &View, id: ThreadId) -> bool {
         }
         let waits = waits.entry(wake.off).or_default();
         waits.ns += wake.wait_ns as f64;
-        waits.n += wake.n;
+        waits.n = waits.n.saturating_add(wake.n);
         match wake.waker {
             Waker::Thread(by, _) if by == id => waits.for_it = true,
             Waker::Interrupt => {} // who looks up now and then waits on
