@@ -133,8 +133,8 @@ impl SyncCode {
     }
 }
 
-/// Whether the code of a call path, leaf first, is the first steps of taking a lock or letting it go, inlined where that is done:
-/// all locks run them, fought for or not.
+/// Whether the code of a call path, leaf first, that is no [`SyncCode`] is the first steps of taking a lock or letting it go,
+/// inlined where that is done: all locks run them, fought for or not.
 pub(crate) fn is_fast_path(frames: &[SiteFrame]) -> bool {
     let takes = |frame: &SiteFrame| {
         let path = path::components(&frame.function);
@@ -145,7 +145,7 @@ pub(crate) fn is_fast_path(frames: &[SiteFrame]) -> bool {
                 .is_some_and(|name| FAST_PATH.contains(&name.as_str()))
     };
     let mut called = frames.iter().take_while(|frame| is_language(frame));
-    SyncCode::of(frames).is_none() && called.any(takes)
+    called.any(takes)
 }
 
 fn is_below(path: &[String], module: &[&str]) -> bool {

@@ -76,9 +76,8 @@ fn gathers(flow: &Flow) -> bool {
         _ => !is_conditional_move(e) && !e.instr.is_jcc_short_or_near(),
     };
     let of_itself = |at: usize, inputs: Set| inputs & (1 << (at % 64)) != 0;
-    let all = flow.effects.iter().zip(&flow.origins).enumerate();
-    all.into_iter()
-        .any(|(at, (e, o))| of_itself(at, o.inputs) && makes(e))
+    let mut all = flow.effects.iter().zip(&flow.origins).enumerate();
+    all.any(|(at, (e, o))| of_itself(at, o.inputs) && makes(e))
 }
 
 /// It does more than to look and to compute.

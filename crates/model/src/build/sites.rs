@@ -60,7 +60,7 @@ impl<'p> Sites<'p> {
         }
         let all: Vec<SiteFrame> = frames.iter().flat_map(|&ix| self.expand(ix)).collect();
         let sync = SyncCode::of(&all);
-        let fast_path = is_fast_path(&all);
+        let fast_path = sync.is_none() && is_fast_path(&all);
         let expanded = own(all);
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
