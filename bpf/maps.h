@@ -6,7 +6,7 @@
 #include "call.h"
 #include "convoy_bpf.h"
 
-#define KNOWN_PLACES 32
+#define KNOWN_PLACES 128
 
 /* Of a recorded thread: that it is there makes the thread one. */
 struct task {
@@ -19,7 +19,7 @@ struct task {
 	int16_t waker_nr;
 	uint16_t waker_flags;
 	uint32_t random;     /* the state of a generator */
-	uint32_t copied;     /* stacks of known places, copied again; no further than COPIED_OFTEN */
+	uint32_t copied;     /* stacks of known places, copied again; no further than COPIED_ENOUGH */
 	uint64_t stack_end;  /* first address above the stack that cannot be read; 0 = not yet known */
 	uint32_t known[KNOWN_PLACES]; /* keys of places whose stack was copied */
 };

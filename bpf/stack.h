@@ -15,8 +15,10 @@
 #define KNOWN_EVERY 8
 #define COPIED 128
 #define KNOWN_LESS_OFTEN 64
-#define COPIED_OFTEN 512
+#define COPIED_OFTEN 256
 #define KNOWN_SELDOM 256
+#define COPIED_ENOUGH 512
+#define KNOWN_HARDLY 1024
 /* One copy in so many looks anew where the stack ends. */
 #define LOOK_AGAIN_EVERY 256
 
@@ -63,12 +65,14 @@ static __always_inline bool is_known(const struct task *task, uint32_t key)
 /* Whether a stack of this place should be sent. The helper that draws numbers costs more than the rest. */
 static __always_inline bool wants_copy(struct task *task, uint32_t key)
 {
-	uint32_t every = KNOWN_SELDOM;
+	uint32_t every = KNOWN_HARDLY;
 
 	if (task->copied < COPIED)
 		every = KNOWN_EVERY;
 	else if (task->copied < COPIED_OFTEN)
 		every = KNOWN_LESS_OFTEN;
+	else if (task->copied < COPIED_ENOUGH)
+		every = KNOWN_SELDOM;
 	task->random = task->random * 1664525 + 1013904223;
 	return !is_known(task, key) || ((task->random >> 16) & (every - 1)) == 0;
 }
@@ -146,7 +150,7 @@ static __noinline void send_stack(void *ctx, struct task *task, const struct cal
 		if (send(scratch, 0, copy_user(task, scratch->bytes, call->sp))) {
 			if (is_new)
 				task->known[(task->random >> 24 & 1 ? call->key >> 8 : call->key) % KNOWN_PLACES] = call->key;
-			else if (task->copied < COPIED_OFTEN)
+			else if (task->copied < COPIED_ENOUGH)
 				task->copied++;
 			return;
 		}

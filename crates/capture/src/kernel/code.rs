@@ -16,27 +16,34 @@ const WINDOW: usize = 2048;
 /// cache line: then only those that it comes by again are worth it.
 const AT_ONCE: usize = 64;
 /// So many times an instruction is met, then, before it is looked into. Who waits in a loop, or fights for a line, is
-/// there all the time.
+/// there all the time...
 const MET: u8 = 3;
+/// ... and once more for each [`AT_ONCE`] that have been looked into, up to this: the flatter a program, the less is behind
+/// one of its instructions.
+const MET_AT_MOST: u8 = 16;
 
 /// How often instructions were met, after those that were looked into at once.
 #[derive(Debug, Default)]
 pub(super) struct Met {
-    /// Looks at once. Counted here and not by what came of them: of code that a program generates nothing is kept.
-    at_once: usize,
+    /// Instructions that were found worth it. Counted here and not by what came of it: of code that a program generates nothing
+    /// is kept.
+    looks: usize,
     later: Map<u64, u8>,
 }
 
 impl Met {
     /// A thread was found at `pc`, of which nothing is known: whether that is worth looking into it.
     pub(super) fn is_due(&mut self, pc: u64) -> bool {
-        if self.at_once < AT_ONCE {
-            self.at_once += 1;
+        if self.looks < AT_ONCE {
+            self.looks += 1;
             return true;
         }
+        let again = (self.looks / AT_ONCE - 1).min(usize::from(MET_AT_MOST - MET));
+        let enough = MET + again as u8;
         let met = self.later.entry(pc).or_default();
         *met = met.saturating_add(1);
-        *met >= MET
+        self.looks += usize::from(*met == enough);
+        *met >= enough
     }
 
     /// How many were met later.
@@ -152,6 +159,17 @@ mod tests {
             .filter(|&pc| code.is_due(pc)) // and no verdict is kept
             .count();
         assert_eq!(looks, AT_ONCE);
+    }
+
+    #[test]
+    fn the_more_was_looked_into_the_more_often_an_instruction_is_met_before() {
+        let mut met = Met::default();
+        let mut needed = |pc| (1..).find(|_| met.is_due(pc)).unwrap_or(0);
+        let times: Vec<usize> = (0..2000).map(&mut needed).collect();
+        assert!(times.is_sorted());
+        assert_eq!(times[..AT_ONCE], [1; AT_ONCE]);
+        assert_eq!(times[AT_ONCE], usize::from(MET));
+        assert_eq!(times[1999], usize::from(MET_AT_MOST));
     }
 
     #[test]
