@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator
 
-from lib import machine, measure, real, synthetic, tools
+from lib import machine, measure, real, synthetic, tools, turns
 
 HEAD = "| scheduler events | tool | median (min-max) | CPU | beside the program | pairs, quiet | at most | others |"
 OTHERS = "naive design (a wake-up of the profiler for each event): 12,500 ns"
@@ -158,6 +158,19 @@ def _attached(convoy: Path, scratch: Path, options: argparse.Namespace) -> Itera
         yield _line(f"attached: {program.name}", tool.name, elapsed, _spread(ratios.cpu, ".2f"), "", pairs, "1.03x")
 
 
+def _in_turns(convoy: Path, scratch: Path, options: argparse.Namespace) -> Iterator[str]:
+    program = next(program for program in real.SERVERS if program.name.startswith("mariadb"))
+    what, tool = "attached and not, in turns within one run: mariadb sysbench", tools.convoy_attached(convoy)
+    idle = tools.Tool("nothing recorded", tool.wrap, attach=lambda pid, scratch: ["sleep", "600"])
+    for tool, most in ((idle, ""), (tool, "1.03x")):
+        if program.absent():
+            yield _line(what, tool.name, program.absent())
+            continue
+        found = turns.attached(tool, scratch, 3 * options.pairs)
+        value = f"{found.ratio:.3f}x, mean (standard error {found.standard_error:.3f})"
+        yield _line(what, tool.name, value, pairs=str(found.pairs), most=most)
+
+
 def rows(convoy: Path, scratch: Path, options: argparse.Namespace) -> Iterator[str]:
     """All rows, under their own heading."""
     yield ""
@@ -165,9 +178,10 @@ def rows(convoy: Path, scratch: Path, options: argparse.Namespace) -> Iterator[s
     yield "|---" * 8 + "|"
     for name, part in (
         ("switches", _per_event), ("storm", _storm), ("memory", _memory_and_report), ("attach", _attached),
+        ("turns", _in_turns),
     ):  # fmt: skip
         if options.case in (None, "kernel", name):
             yield from part(convoy, scratch, options)
 
 
-CASES = ("kernel", "switches", "storm", "memory", "attach")
+CASES = ("kernel", "switches", "storm", "memory", "attach", "turns")

@@ -77,20 +77,22 @@ def _sqlite(scratch: Path) -> list[str]:
     return [str(target / "release" / "sqlite-threads"), "--no-memstatus", "--operations", "1500000"]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens at."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
-def _quietly(command: list[str]) -> None:
+def quietly(command: list[str]) -> None:
+    """Runs a command whose output only matters if it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise Failed(f"{command[0]}: {(done.stdout + done.stderr)[-300:].strip()}")
 
 
 @contextlib.contextmanager
-def _listening(command: list[str], scratch: Path, port: int) -> Iterator[int]:
+def listening(command: list[str], scratch: Path, port: int) -> Iterator[int]:
     """A server that answers on its port, by its process id; asked to end after the block, and killed if it does not."""
     with open(scratch / "server.log", "wb") as log:
         server = subprocess.Popen(
@@ -119,16 +121,16 @@ def _server(
     """Elapsed is the load's, CPU time and memory are the server's."""
 
     def measure(tool: Tool, timed: Path, scratch: Path) -> Figures:
-        port, figures = _free_port(), scratch / "figures"
+        port, figures = free_port(), scratch / "figures"
         figures.unlink(missing_ok=True)
         command = tool.command([str(timed), str(figures), *server(port, scratch)], scratch)
-        with _listening(command, scratch, port) as pid:
+        with listening(command, scratch, port) as pid:
             for step in prepare(port):
-                _quietly(step)
+                quietly(step)
             generate = load(port, scratch)
             with tool.beside(pid, scratch):
                 started = time.monotonic_ns()
-                _quietly(generate)
+                quietly(generate)
                 elapsed_ns = time.monotonic_ns() - started
         said = Figures.parse(figures.read_text())
         return Figures(elapsed_ns, said.cpu_ns, said.maxrss_bytes)
@@ -158,42 +160,51 @@ def _redis_load(port: int, _: Path) -> list[str]:
     return ["redis-benchmark", "-p", str(port), "-n", "1000000", "-c", "20", "-P", "16", "-t", "set,get", "-q"]
 
 
-def _mariadb(port: int, scratch: Path) -> list[str]:
+def mariadb(port: int, scratch: Path) -> list[str]:
+    """The server, with data of its own that outlive it."""
     data = scratch.parent / "mariadb"
     if not data.exists():
         user = _as("mysql", "--user=")
         install = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db", *user]
-        _quietly([*install, "--auth-root-authentication-method=normal"])
+        quietly([*install, "--auth-root-authentication-method=normal"])
     options = ["--skip-log-bin", "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]
     place = [f"--datadir={data}", f"--socket={data}/socket", f"--pid-file={data}/pid", f"--port={port}"]
     return ["mariadbd", "--no-defaults", "--bind-address=127.0.0.1", *place, *options, *_as("mysql", "--user=")]
 
 
-def _sysbench(port: int, step: str) -> list[str]:
-    size = ["--tables=2", "--table-size=5000", "--threads=8", "--time=0", "--events=20000"]
+def sysbench(port: int, step: str, events: int = 20_000) -> list[str]:
+    """A step of the load; as many transactions as that, 0: until it is killed."""
+    size = ["--tables=2", "--table-size=5000", "--threads=8", "--time=0", f"--events={events}"]
     account = ["--db-driver=mysql", "--mysql-host=127.0.0.1", f"--mysql-port={port}", "--mysql-user=bench"]
     return ["sysbench", "oltp_read_write", *account, *size, step]
 
 
-def _mariadb_prepare(port: int) -> list[list[str]]:
+def mariadb_client(port: int) -> list[str]:
+    """A client of the server, as its root."""
+    return ["mariadb", "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", f"--port={port}", "--user=root"]
+
+
+def mariadb_prepare(port: int) -> list[list[str]]:
+    """What the load needs there."""
     sql = "CREATE OR REPLACE DATABASE sbtest"
     for host in ("127.0.0.1", "localhost"):
         sql += f"; CREATE OR REPLACE USER bench@'{host}'; GRANT ALL ON sbtest.* TO bench@'{host}'"
-    client = ["mariadb", "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", f"--port={port}", "--user=root"]
-    return [[*client, "-e", sql], _sysbench(port, "prepare")]
+    return [[*mariadb_client(port), "-e", sql], sysbench(port, "prepare")]
 
 
 def _nothing(_: int) -> list[list[str]]:
     return []
 
 
+MARIADB_NEEDS = ("mariadbd", "mariadb-install-db", "sysbench")
+
 SERVERS = [
     Program("memcached", ("memcached", "rustc"), _server(_memcached, _nothing, _cache_load)),
     Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(_redis, _nothing, _redis_load)),
     Program(
         "mariadb sysbench",
-        ("mariadbd", "mariadb-install-db", "sysbench"),
-        _server(_mariadb, _mariadb_prepare, lambda port, _: _sysbench(port, "run")),
+        MARIADB_NEEDS,
+        _server(mariadb, mariadb_prepare, lambda port, _: sysbench(port, "run")),
     ),
 ]
 
