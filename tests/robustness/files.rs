@@ -46,6 +46,7 @@ pub fn trials() -> Vec<Trial> {
         }),
         trial("output/full-disk", needs("mount"), full_disk),
         trial("output/no-directory", None, no_directory),
+        trial("output/with-report", None, with_report),
         trial("report/truncated", None, truncated),
         trial("report/foreign", None, foreign),
         trial("report/damaged", None, damaged),
@@ -183,6 +184,24 @@ fn no_directory(scratch: &Scratch) -> Result {
         TIMEOUT,
     )?;
     not_started(&outcome, "no/such/directory")?;
+    no_panic(&outcome)
+}
+
+/// A run that is reported at once is kept, too, where that was asked for.
+fn with_report(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let mut both = Command::new(convoy::binary()?);
+    both.args(["-o", "kept.convoy", "--"])
+        .arg(program("sections.c")?);
+    let outcome = run(&mut both, scratch.dir(), "convoy", TIMEOUT)?;
+    check!(
+        outcome.end == End::Status(0) && outcome.stderr.contains("convoy report kept.convoy"),
+        "{:?}: {}",
+        outcome.end,
+        outcome.stderr
+    );
+    let report = convoy::report(&scratch.path("kept.convoy"), scratch.dir())?;
+    check!(report.is_object(), "{report}");
     no_panic(&outcome)
 }
 

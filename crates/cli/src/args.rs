@@ -90,6 +90,10 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub report_to: Option<PathBuf>,
 
+    /// Keep the profile, too, in this file: %e is the command's name, %p its process id
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
     #[command(flatten)]
     pub recording: Recording,
 

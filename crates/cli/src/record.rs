@@ -16,14 +16,24 @@ use crate::{pattern, show};
 
 /// Runs, then reports.
 pub fn run(run: &Run) -> Status {
-    let (recording, _) = match execute(&run.recording.options(), &run.command, &run.running) {
+    let output = run.output.as_deref();
+    if let Err(status) = output.map_or(Ok(()), |to| check(to, &run.command)) {
+        return status;
+    }
+    let (mut recording, pid) = match execute(&run.recording.options(), &run.command, &run.running) {
         Ok(recorded) => recorded,
         Err(status) => return status,
     };
     warn(&recording, run.quiet);
-    let shown = show::after_run(recording.profile, run);
+    // A report of what could not be kept is better than none.
+    let kept = output.map(|to| keep(&mut recording, to, &run.command, pid));
+    let file = kept.as_ref().and_then(|kept| kept.as_deref().ok());
+    let shown = show::after_run(recording.profile, run, file);
     match shown {
-        Ok(()) => Status::of_program(recording.exit),
+        Ok(()) => match kept {
+            Some(Err(status)) => status,
+            _ => Status::of_program(recording.exit),
+        },
         Err(message) => {
             message.print();
             Status::OwnFailure
@@ -33,10 +43,8 @@ pub fn run(run: &Run) -> Status {
 
 /// Runs, then writes a profile.
 pub fn record(record: &Record) -> Status {
-    // The name may hold the pid, which is not known yet; its directory hardly does.
-    if let Err(error) = convoy_capture::can_write(Path::new(&output(record, 0, None))) {
-        Message::from(error.trouble()).print();
-        return Status::OwnFailure;
+    if let Err(status) = check(&record.output, &record.command) {
+        return status;
     }
     let options = record.recording.options();
     let (mut recording, pid) = match execute(&options, &record.command, &record.running) {
@@ -44,19 +52,38 @@ pub fn record(record: &Record) -> Status {
         Err(status) => return status,
     };
     warn(&recording, record.quiet);
-    let path = output(record, pid, recording.profile.meta.command.first());
-    match recording.save(Path::new(&path)) {
-        Ok(()) => {
+    match keep(&mut recording, &record.output, &record.command, pid) {
+        Ok(path) => {
             if !record.quiet {
-                say_written(Path::new(&path));
+                say_written(&path);
             }
             Status::of_program(recording.exit)
         }
-        Err(error) => {
-            Message::from(error.trouble()).print();
-            Status::OwnFailure
-        }
+        Err(status) => status,
     }
+}
+
+/// Whether a profile can be written there, before anything is started.
+fn check(to: &Path, command: &[OsString]) -> Result<(), Status> {
+    // The name may hold the pid, which is not known yet; its directory hardly does.
+    convoy_capture::can_write(&file(to, command, 0, None)).map_err(own_failure)
+}
+
+/// Writes a profile; where.
+fn keep(
+    recording: &mut Recording,
+    to: &Path,
+    command: &[OsString],
+    pid: u32,
+) -> Result<PathBuf, Status> {
+    let path = file(to, command, pid, recording.profile.meta.command.first());
+    recording.save(&path).map_err(own_failure)?;
+    Ok(path)
+}
+
+fn own_failure(error: Error) -> Status {
+    Message::from(error.trouble()).print();
+    Status::OwnFailure
 }
 
 /// What there is now, and what to do with it.
@@ -146,13 +173,13 @@ pub fn warn(recording: &Recording, quiet: bool) {
 }
 
 /// Names that are no UTF-8 are taken as they are: there is nothing to fill in that is sure to be meant.
-fn output(record: &Record, pid: u32, running: Option<&String>) -> OsString {
-    let started = record.command.first().map(|c| c.to_string_lossy());
+fn file(to: &Path, command: &[OsString], pid: u32, running: Option<&String>) -> PathBuf {
+    let started = command.first().map(|c| c.to_string_lossy());
     let exe = started
         .or_else(|| running.map(|name| name.as_str().into()))
         .unwrap_or_default();
-    match record.output.to_str() {
+    match to.to_str() {
         Some(text) => pattern::fill(text, &pattern::exe_name(&exe), pid).into(),
-        None => record.output.clone().into_os_string(),
+        None => to.to_owned(),
     }
 }

@@ -68,10 +68,13 @@ fn try_report(report: &Report) -> Result<(), Message> {
     }
 }
 
-/// The report at the end of a run, on standard error or in the file that was asked for.
-pub fn after_run(profile: Profile, run: &Run) -> Result<(), Message> {
+/// The report at the end of a run, on standard error or in the file that was asked for. `kept`: the profile's file, if there is one.
+pub fn after_run(profile: Profile, run: &Run, kept: Option<&Path>) -> Result<(), Message> {
     let look = look_after_run(&run.report_to, &run.view.shape);
-    let text = render(profile, &run.view, &run.limits, Source::Live, look)?;
+    let source = kept.map_or(Source::Live, |file| {
+        Source::File(file.to_string_lossy().into_owned())
+    });
+    let text = render(profile, &run.view, &run.limits, source, look)?;
     write_after_run(&run.report_to, &text)
 }
 
