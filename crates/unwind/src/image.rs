@@ -52,6 +52,8 @@ pub(crate) struct Image {
     eh_frame: Section,
     eh_frame_hdr: Section,
     debug_frame: Section,
+    /// Code that only `debug_frame` tells about.
+    go: Option<Range<u64>>,
     pub(crate) tables: Tables,
     /// Functions that were asked for, by first address.
     pub(crate) functions: Functions,
@@ -108,20 +110,48 @@ impl Image {
         Some((lo, self.loads.iter().map(end).max()?))
     }
 
-    /// The rules as the unwinder takes them. `base` is subtracted from addresses.
-    pub(crate) fn rules(&self, base: u64) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+    /// The code in `within` by who tells how its frames are unwound: addresses in the file's own numbering, and the rules as the
+    /// unwinder takes them. `base` is subtracted from addresses.
+    pub(crate) fn rules(
+        &self,
+        base: u64,
+        within: Range<u64>,
+    ) -> Vec<(Range<u64>, ExplicitModuleSectionInfo<Arc<[u8]>>)> {
+        let go = self.go.clone().unwrap_or(within.end..within.end);
+        let lo = go.start.clamp(within.start, within.end);
+        let hi = go.end.clamp(lo, within.end);
+        let pieces = [
+            (within.start..lo, false),
+            (lo..hi, true),
+            (hi..within.end, false),
+        ];
+        let pieces = pieces.into_iter().filter(|(piece, _)| !piece.is_empty());
+        pieces
+            .map(|(piece, is_go)| (piece, self.tables_of(base, is_go)))
+            .collect()
+    }
+
+    fn tables_of(&self, base: u64, is_go: bool) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
         let address = |section: &Section| section.as_ref().map(|(range, _)| range.clone());
         let data = |section: &Section| section.as_ref().map(|(_, data)| data.clone());
-        ExplicitModuleSectionInfo {
+        let places = ExplicitModuleSectionInfo {
             base_svma: base,
             text_svma: self.text.clone(),
             got_svma: self.got.clone(),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        if is_go || self.eh_frame.is_none() {
+            return ExplicitModuleSectionInfo {
+                debug_frame: data(&self.debug_frame),
+                ..places
+            };
+        }
+        ExplicitModuleSectionInfo {
             eh_frame_svma: address(&self.eh_frame),
             eh_frame: data(&self.eh_frame),
             eh_frame_hdr_svma: address(&self.eh_frame_hdr),
             eh_frame_hdr: data(&self.eh_frame_hdr),
-            debug_frame: data(&self.debug_frame),
-            ..ExplicitModuleSectionInfo::default()
+            ..places
         }
     }
 
@@ -176,8 +206,14 @@ fn parse<R: Read + Seek>(data: &ReadCache<R>) -> Option<Image> {
     image.got = range(b".got");
     image.eh_frame = section(&sections, data, b".eh_frame");
     image.eh_frame_hdr = section(&sections, data, b".eh_frame_hdr");
-    if image.eh_frame.is_none() {
+    let is_go = crate::go::FUNCTIONS
+        .iter()
+        .any(|name| sections.section_by_name(LE, name).is_some());
+    if image.eh_frame.is_none() || is_go {
         image.debug_frame = section(&sections, data, b".debug_frame");
+    }
+    if let (Some(_), Some((_, frames))) = (&image.eh_frame, &image.debug_frame) {
+        image.go = crate::go::code(frames);
     }
     image.tables = Tables::find(&sections);
     image.relocations = Relocations::find(&sections);

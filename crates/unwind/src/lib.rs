@@ -3,7 +3,7 @@
 //! A profiler that copies the registers of a thread and the top of its stack in the kernel, where walking is slow and
 //! wrong (Debian's C library has no frame pointers), walks them here, later and outside of the process. An
 //! [`Unwinder`] stands for one process image. It reads the process's map when it needs one, reads what
-//! each mapped file says about its frames (`.eh_frame`, else `.debug_frame`), and gives every stack
+//! each mapped file says about its frames (`.eh_frame`, else `.debug_frame`; of Go beside C both), and gives every stack
 //! a number: equal stacks have equal numbers. Code without such information (generated code, stripped Go) is walked by
 //! frame pointers, and the walk goes on with call frame information as soon as it is back in a file that has it. Code that
 //! OpenJDK has generated is walked, and named, by what its virtual machine knows.
@@ -16,6 +16,7 @@
 mod code;
 mod files;
 mod functions;
+mod go;
 mod hotspot;
 mod image;
 mod imports;

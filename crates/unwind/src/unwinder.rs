@@ -144,12 +144,21 @@ impl Unwinder {
     /// The stack of a thread with these registers, whose stack memory from `regs.sp` upwards is `bytes`. 0 =
     /// nothing is known.
     pub fn stack(&mut self, regs: Regs, bytes: &[u8]) -> StackIx {
+        self.stack_from(regs, bytes, true)
+    }
+
+    /// The same of somebody who is at rest, by a call that saved these registers: `regs.ip` is where it returns to.
+    pub fn stack_at_rest(&mut self, regs: Regs, bytes: &[u8]) -> StackIx {
+        self.stack_from(regs, bytes, false)
+    }
+
+    fn stack_from(&mut self, regs: Regs, bytes: &[u8], interrupted: bool) -> StackIx {
         if regs.ip == 0 {
             return 0;
         }
         let mut pcs = std::mem::take(&mut self.pcs);
         pcs.clear();
-        let no_rule = self.walk(regs, bytes, &mut pcs);
+        let no_rule = self.walk(regs, bytes, interrupted, &mut pcs);
         let ix = match self.stacks.known(&pcs) {
             Some(ix) => ix,
             None => {
@@ -190,14 +199,14 @@ impl Unwinder {
         let mut old = std::mem::take(&mut self.regions).into_iter().peekable();
         for mapping in mappings {
             while let Some(gone) = old.next_if(|region| region.mapping.lo < mapping.lo) {
-                self.rules.remove(gone.mapping.lo);
+                self.rules.remove(gone.mapping.lo..gone.mapping.hi);
             }
             let same = old.next_if(|region| region.mapping.lo == mapping.lo);
             self.regions.push(match same {
                 Some(region) if region.mapping == mapping => region,
                 changed => {
-                    if changed.is_some() {
-                        self.rules.remove(mapping.lo);
+                    if let Some(old) = changed {
+                        self.rules.remove(old.mapping.lo..old.mapping.hi);
                     }
                     let state = State::New;
                     Region { mapping, state }
@@ -205,7 +214,7 @@ impl Unwinder {
             });
         }
         for gone in old {
-            self.rules.remove(gone.mapping.lo);
+            self.rules.remove(gone.mapping.lo..gone.mapping.hi);
         }
     }
 
@@ -291,8 +300,8 @@ impl Unwinder {
         }
     }
 
-    /// Walks the stack; whether it stopped for lack of rules.
-    fn walk(&mut self, regs: Regs, bytes: &[u8], pcs: &mut Vec<u64>) -> bool {
+    /// Walks the stack; whether it stopped for lack of rules. `interrupted`: somewhere, and not in a call.
+    fn walk(&mut self, regs: Regs, bytes: &[u8], interrupted: bool, pcs: &mut Vec<u64>) -> bool {
         let copy = Copy::new(regs.sp, bytes);
         let mut state = native(regs);
         let mut pc = regs.ip;
@@ -303,7 +312,7 @@ impl Unwinder {
             return false;
         }
         while pcs.len() < MAX_FRAMES {
-            let leaf = pcs.len() == 1;
+            let leaf = interrupted && pcs.len() == 1;
             let step = match place {
                 Some(State::File { rules: true, .. }) => {
                     self.rules.step(pc, leaf, &mut state, &copy)
@@ -423,12 +432,15 @@ impl Unwinder {
         }
         let rules = image.has_rules();
         if rules {
-            self.rules.add(framehop::Module::new(
-                source.path.clone(),
-                mapping.lo..mapping.hi,
-                bias.wrapping_add(first),
-                image.rules(first),
-            ));
+            let within = mapping.lo.wrapping_sub(bias)..mapping.hi.wrapping_sub(bias);
+            for (code, rules) in image.rules(first, within) {
+                self.rules.add(framehop::Module::new(
+                    source.path.clone(),
+                    code.start.wrapping_add(bias)..code.end.wrapping_add(bias),
+                    bias.wrapping_add(first),
+                    rules,
+                ));
+            }
         }
         self.images[module as usize] = Some(image);
         State::File { module, rules }

@@ -1,5 +1,6 @@
 //! From a frame to its caller, by rules where a file has them, and by frame pointers elsewhere.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -55,6 +56,8 @@ const USER: Range<u64> = 4096..1 << 63;
 /// The rules of the executable mappings of one process.
 pub(crate) struct Rules {
     unwinder: UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>,
+    /// Where the modules of `unwinder` begin.
+    begins: BTreeSet<u64>,
     /// Rules by address, 509 in each: a power of two of them, or none before the first stack.
     caches: Vec<CacheNative<MayAllocateDuringUnwind>>,
 }
@@ -69,16 +72,23 @@ impl Rules {
     pub(crate) fn new() -> Self {
         Self {
             unwinder: UnwinderNative::new(),
+            begins: BTreeSet::new(),
             caches: Vec::new(),
         }
     }
 
     pub(crate) fn add(&mut self, module: framehop::Module<Arc<[u8]>>) {
+        self.begins.insert(module.avma_range().start);
         self.unwinder.add_module(module);
     }
 
-    pub(crate) fn remove(&mut self, lo: u64) {
-        self.unwinder.remove_module(lo);
+    /// Takes away what there is of code in this range.
+    pub(crate) fn remove(&mut self, code: Range<u64>) {
+        let gone: Vec<u64> = self.begins.range(code).copied().collect();
+        for lo in gone {
+            self.begins.remove(&lo);
+            self.unwinder.remove_module(lo);
+        }
     }
 
     /// Gives the caches back.

@@ -120,6 +120,23 @@ fn threads_of_go_are_walked_to_their_start() {
 }
 
 #[test]
+fn code_of_go_beside_code_of_c_is_walked_by_its_own_rules() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = Running::program(&build(dir.path(), "parked_cgo.go", &[]));
+    let chains: Vec<Vec<String>> = program
+        .threads(8192)
+        .iter()
+        .map(|sample| walk(program.pid, sample).0)
+        .collect();
+    let reads = |names: &&Vec<String>| names.contains(&"main.inRead".to_owned());
+    assert_eq!(
+        chains.iter().filter(reads).collect::<Vec<_>>(),
+        [&READS],
+        "{chains:?}"
+    );
+}
+
+#[test]
 fn go_without_debug_information_is_walked_by_frame_pointers() {
     let dir = tempfile::tempdir().expect("a directory");
     let program = Running::program(&build(dir.path(), "parked.go", &["-ldflags=-w"]));

@@ -210,7 +210,7 @@ impl Look<'_> {
             fp: record.bp,
             lr: 0,
         };
-        self.unwinder.stack(regs, buffer)
+        self.unwinder.stack_at_rest(regs, buffer)
     }
 
     /// What fits into the channel that a goroutine waits at; `None` if it waits at none.
