@@ -77,8 +77,10 @@ struct Crowd<'a> {
     /// Means over looks at which somebody waits.
     waiting: f64,
     away: f64,
-    /// Of those who do not, the share that waits for something else.
+    /// Of those who do not, the share that waits for something else, or is in a call that leaves Go...
     elsewhere: f64,
+    /// ... and the share that is in such a call.
+    in_calls: f64,
     /// Of those, per look, how many do so where they may have it; and most of them where.
     inside: f64,
     most: Option<&'a GoWait>,
@@ -148,15 +150,14 @@ impl<'a> Crowd<'a> {
         let site = view.model.site(id)?;
         let looks = place.looks as f64;
         let users: Vec<&str> = own_functions(site).take(CALLERS).collect();
-        let (mut all, mut elsewhere, mut inside) = (0, 0, 0);
+        let (mut all, mut elsewhere, mut in_calls, mut inside) = (0, 0, 0, 0);
         let mut where_inside: BTreeMap<u32, u64> = BTreeMap::new();
         for doing in &place.doing {
             all += doing.n;
-            let waits = matches!(
-                doing.state,
-                GoroutineState::Waiting | GoroutineState::InCall
-            );
+            let in_call = doing.state == GoroutineState::InCall;
+            let waits = in_call || doing.state == GoroutineState::Waiting;
             elsewhere += if waits { doing.n } else { 0 };
+            in_calls += if in_call { doing.n } else { 0 };
             let wait = doing.wait.filter(|_| waits);
             let row = wait.and_then(|ix| program.waits.get(ix as usize));
             let at = row.and_then(|row| view.model.site(row.site?));
@@ -174,6 +175,7 @@ impl<'a> Crowd<'a> {
             waiting: place.waiting as f64 / looks,
             away: place.away as f64 / looks,
             elsewhere: elsewhere as f64 / (all as f64).max(1.0),
+            in_calls: in_calls as f64 / (all as f64).max(1.0),
             inside: inside as f64 / looks,
             most: most.and_then(|(ix, _)| program.waits.get(ix as usize)),
         })
@@ -239,11 +241,15 @@ impl<'a> Crowd<'a> {
         let (waiting, away) = (self.waiting, self.away);
         let meanwhile = self.most.map(|wait| {
             let at = view.place(wait.site);
-            (format!("{} at {at}", wait.reason), wait.reason.clone())
+            format!("{} at {at}", wait.reason)
         });
-        let at_what = meanwhile
-            .as_ref()
-            .map_or_else(|| "something else".to_owned(), |m| m.0.clone());
+        let at_what = match meanwhile {
+            Some(at) => at,
+            None if 2.0 * self.in_calls >= self.elsewhere => {
+                "for a call of the system or of C".to_owned()
+            }
+            None => "what is not known".to_owned(),
+        };
         let title = match what {
             What::Pool => {
                 format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have")
