@@ -174,7 +174,7 @@ mod tests {
         holder: [*const Text; 1],
         class: Text,
         name: Text,
-        kinds: [[u8; 16]; 3],
+        kinds: [[u8; 17]; 3],
     }
 
     #[repr(C)]
@@ -247,8 +247,9 @@ mod tests {
         Text { length, text }
     }
 
-    fn kind(of: &str) -> [u8; 16] {
-        let mut kind = [0; 16];
+    /// The longest one, and the zero that ends it.
+    fn kind(of: &str) -> [u8; 17] {
+        let mut kind = [0; 17];
         kind[..of.len()].copy_from_slice(of.as_bytes());
         kind
     }
