@@ -166,7 +166,11 @@ def _in_turns(convoy: Path, scratch: Path, options: argparse.Namespace) -> Itera
         if program.absent():
             yield _line(what, tool.name, program.absent())
             continue
-        found = turns.attached(tool, scratch, 3 * options.pairs)
+        try:
+            found = turns.attached(tool, scratch, options.pairs * (1 if options.quick else 2))
+        except (measure.Failed, RuntimeError) as failure:
+            yield _line(what, tool.name, str(failure))
+            continue
         value = f"{found.ratio:.3f}x, mean (standard error {found.standard_error:.3f})"
         yield _line(what, tool.name, value, pairs=str(found.pairs), most=most)
 

@@ -196,14 +196,12 @@ def _nothing(_: int) -> list[list[str]]:
     return []
 
 
-MARIADB_NEEDS = ("mariadbd", "mariadb-install-db", "sysbench")
-
 SERVERS = [
     Program("memcached", ("memcached", "rustc"), _server(_memcached, _nothing, _cache_load)),
     Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(_redis, _nothing, _redis_load)),
     Program(
         "mariadb sysbench",
-        MARIADB_NEEDS,
+        ("mariadbd", "mariadb-install-db", "mariadb", "sysbench"),
         _server(mariadb, mariadb_prepare, lambda port, _: sysbench(port, "run")),
     ),
 ]

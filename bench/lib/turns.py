@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Iterator
 
 from lib import real, tools
+from lib.measure import Failed
 
-# From the beginning of a turn until it counts: to begin and to end a recording takes processors, too.
-SETTLES_S = 1.0
-COUNTS_S = 2.0
+# From the beginning of a turn until it counts: to begin and to end a recording takes processors, too, and in the first seconds
+# more stacks are copied than later.
+SETTLES_S = 3.0
+COUNTS_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,19 @@ class Turns:
 class _Busy:
     """MariaDB under a load that does not end."""
 
-    def __init__(self, pid: int, client: subprocess.Popen) -> None:
+    def __init__(self, pid: int, load: subprocess.Popen, client: subprocess.Popen) -> None:
         self.pid = pid
+        self._load = load
         self._client = client
 
     def done(self) -> tuple[int, float]:
         """Transactions so far, and when."""
         self._client.stdin.write("SHOW GLOBAL STATUS LIKE 'Com_commit';\n")
         self._client.stdin.flush()
-        return int(self._client.stdout.readline().split()[1]), time.monotonic()
+        said = self._client.stdout.readline().split()
+        if len(said) != 2 or self._load.poll() is not None:
+            raise Failed("the server or its load has ended")
+        return int(said[1]), time.monotonic()
 
     def rate(self) -> float:
         """Transactions a second from now on."""
@@ -48,6 +54,8 @@ class _Busy:
         before, started = self.done()
         time.sleep(COUNTS_S)
         after, ended = self.done()
+        if after <= before:
+            raise Failed("the server has stopped working")
         return (after - before) / (ended - started)
 
 
@@ -72,7 +80,7 @@ def _busy(scratch: Path) -> Iterator[_Busy]:
         stack.enter_context(_killed(load))
         asks = [*real.mariadb_client(port), "--skip-column-names", "--unbuffered"]
         client = subprocess.Popen(asks, stdin=pipe, stdout=pipe, text=True)
-        yield _Busy(pid, stack.enter_context(_killed(client)))
+        yield _Busy(pid, load, stack.enter_context(_killed(client)))
 
 
 def attached(tool: tools.Tool, scratch: Path, pairs: int) -> Turns:

@@ -202,7 +202,18 @@ fn with_report(scratch: &Scratch) -> Result {
     );
     let report = convoy::report(&scratch.path("kept.convoy"), scratch.dir())?;
     check!(report.is_object(), "{report}");
-    no_panic(&outcome)
+    no_panic(&outcome)?;
+    for (options, reason) in [
+        (["-o", "no/such/directory/kept.convoy"], "no/such/directory"),
+        (["-o", "same"], "same file"),
+    ] {
+        let mut refused = Command::new(convoy::binary()?);
+        refused.args(options).args(["--report-to", "same", "--"]);
+        refused.arg(program("sections.c")?);
+        let outcome = run(&mut refused, scratch.dir(), "convoy", TIMEOUT)?;
+        not_started(&outcome, reason)?;
+    }
+    Ok(())
 }
 
 fn recorded(scratch: &Scratch) -> Result<Vec<u8>> {

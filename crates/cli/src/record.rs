@@ -17,6 +17,15 @@ use crate::{pattern, show};
 /// Runs, then reports.
 pub fn run(run: &Run) -> Status {
     let output = run.output.as_deref();
+    if output.is_some() && run.output == run.report_to {
+        Message::new(
+            "-o and --report-to name the same file",
+            "nothing was started: the report would overwrite the profile",
+            "name another one for the report",
+        )
+        .print();
+        return Status::OwnFailure;
+    }
     if let Err(status) = output.map_or(Ok(()), |to| check(to, &run.command)) {
         return status;
     }
@@ -28,6 +37,9 @@ pub fn run(run: &Run) -> Status {
     // A report of what could not be kept is better than none.
     let kept = output.map(|to| keep(&mut recording, to, &run.command, pid));
     let file = kept.as_ref().and_then(|kept| kept.as_deref().ok());
+    if let Some(file) = file.filter(|_| !run.quiet) {
+        say_written(file);
+    }
     let shown = show::after_run(recording.profile, run, file);
     match shown {
         Ok(()) => match kept {

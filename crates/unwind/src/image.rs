@@ -38,6 +38,9 @@ pub(crate) struct Load {
 /// Contents of a section, shared by all processes that map the file, and its address.
 type Section = Option<(Range<u64>, Arc<[u8]>)>;
 
+/// Who tells how frames are unwound, as the unwinder takes it.
+pub(crate) type FrameTables = ExplicitModuleSectionInfo<Arc<[u8]>>;
+
 /// One ELF file, shared by all processes that map it.
 #[derive(Debug, Default)]
 pub(crate) struct Image {
@@ -112,12 +115,10 @@ impl Image {
 
     /// The code in `within` by who tells how its frames are unwound: addresses in the file's own numbering, and the rules as the
     /// unwinder takes them. `base` is subtracted from addresses.
-    pub(crate) fn rules(
-        &self,
-        base: u64,
-        within: Range<u64>,
-    ) -> Vec<(Range<u64>, ExplicitModuleSectionInfo<Arc<[u8]>>)> {
-        let go = self.go.clone().unwrap_or(within.end..within.end);
+    pub(crate) fn rules(&self, base: u64, within: Range<u64>) -> Vec<(Range<u64>, FrameTables)> {
+        let Some(go) = self.go.clone().filter(|_| within.start < within.end) else {
+            return vec![(within, self.tables_of(base, false))];
+        };
         let lo = go.start.clamp(within.start, within.end);
         let hi = go.end.clamp(lo, within.end);
         let pieces = [
@@ -131,7 +132,7 @@ impl Image {
             .collect()
     }
 
-    fn tables_of(&self, base: u64, is_go: bool) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+    fn tables_of(&self, base: u64, is_go: bool) -> FrameTables {
         let address = |section: &Section| section.as_ref().map(|(range, _)| range.clone());
         let data = |section: &Section| section.as_ref().map(|(_, data)| data.clone());
         let places = ExplicitModuleSectionInfo {
@@ -214,6 +215,9 @@ fn parse<R: Read + Seek>(data: &ReadCache<R>) -> Option<Image> {
     }
     if let (Some(_), Some((_, frames))) = (&image.eh_frame, &image.debug_frame) {
         image.go = crate::go::code(frames);
+        if image.go.is_none() {
+            image.debug_frame = None;
+        }
     }
     image.tables = Tables::find(&sections);
     image.relocations = Relocations::find(&sections);
@@ -287,4 +291,56 @@ fn decompress<'a, R: ReadRef<'a>>(
         uncompressed_size,
     };
     Some(compressed.decompress().ok()?.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables(go: Option<Range<u64>>) -> Image {
+        let section = || Some((0..1, Arc::from([0].as_slice())));
+        Image {
+            eh_frame: section(),
+            debug_frame: go.is_some().then(section).flatten(),
+            go,
+            ..Image::default()
+        }
+    }
+
+    /// Pieces, and which of them are Go's.
+    fn pieces(image: &Image, within: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        let rules = image.rules(0, within).into_iter();
+        rules
+            .map(|(code, rules)| {
+                assert_ne!(rules.eh_frame.is_some(), rules.debug_frame.is_some());
+                (code, rules.debug_frame.is_some())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_mapping_is_cut_where_the_code_of_go_begins_and_ends() {
+        let image = tables(Some(100..200));
+        let (c, go) = (false, true);
+        for (within, expected) in [
+            (0..300, vec![(0..100, c), (100..200, go), (200..300, c)]),
+            (0..150, vec![(0..100, c), (100..150, go)]),
+            (150..300, vec![(150..200, go), (200..300, c)]),
+            (120..130, vec![(120..130, go)]),
+            (0..100, vec![(0..100, c)]),
+            (200..210, vec![(200..210, c)]),
+        ] {
+            assert_eq!(pieces(&image, within.clone()), expected, "{within:?}");
+        }
+    }
+
+    #[test]
+    fn a_mapping_at_the_end_of_all_addresses_is_left_in_one_piece() {
+        let (start, end) = (u64::MAX - 4095, 4096);
+        let wrapped = Range { start, end };
+        for go in [None, Some(100..200)] {
+            let found = pieces(&tables(go), wrapped.clone());
+            assert_eq!(found, [(wrapped.clone(), false)]);
+        }
+    }
 }

@@ -72,14 +72,23 @@ fn generated_code_is_walked_by_its_frame_pointer() {
         };
         unwinder.stack(regs, &stack);
     }
+    // What lies on top of the stack may look like a return address: to somebody interrupted it may be one, at rest it is none.
+    let regs = Regs {
+        ip: at + 8,
+        fp,
+        ..sample.regs
+    };
+    let stack = words(&[at + 2, 7, 7, 7, 0, above]);
+    let (interrupted, at_rest) = (
+        unwinder.stack(regs, &stack),
+        unwinder.stack_at_rest(regs, &stack),
+    );
     let unwound = unwinder.finish();
+    let caller = |stack| support::frames(&unwound, stack)[1].pc;
     for stack in 1..3 {
-        let pcs: Vec<u64> = support::frames(&unwound, stack)
-            .iter()
-            .map(|f| f.pc)
-            .collect();
-        assert_eq!(pcs[1], above, "{unwound:?}");
+        assert_eq!(caller(stack), above, "{unwound:?}");
     }
+    assert_eq!((caller(interrupted), caller(at_rest)), (at + 2, above));
 }
 
 /// Functions that a goroutine or a thread of Go begins with.

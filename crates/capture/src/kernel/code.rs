@@ -21,6 +21,8 @@ const MET: u8 = 3;
 /// ... and once more for each [`AT_ONCE`] that have been looked into, up to this: the flatter a program, the less is behind
 /// one of its instructions.
 const MET_AT_MOST: u8 = 16;
+/// For good.
+const DUE: u8 = u8::MAX;
 
 /// How often instructions were met, after those that were looked into at once.
 #[derive(Debug, Default)]
@@ -28,6 +30,7 @@ pub(super) struct Met {
     /// Instructions that were found worth it. Counted here and not by what came of it: of code that a program generates nothing
     /// is kept.
     looks: usize,
+    /// How often each was met, or [`DUE`].
     later: Map<u64, u8>,
 }
 
@@ -39,11 +42,17 @@ impl Met {
             return true;
         }
         let again = (self.looks / AT_ONCE - 1).min(usize::from(MET_AT_MOST - MET));
-        let enough = MET + again as u8;
         let met = self.later.entry(pc).or_default();
-        *met = met.saturating_add(1);
-        self.looks += usize::from(*met == enough);
-        *met >= enough
+        if *met == DUE {
+            return true;
+        }
+        *met += 1;
+        let is_due = usize::from(*met) >= usize::from(MET) + again;
+        if is_due {
+            *met = DUE;
+            self.looks += 1;
+        }
+        is_due
     }
 
     /// How many were met later.

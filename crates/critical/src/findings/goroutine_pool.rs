@@ -83,6 +83,7 @@ struct Crowd<'a> {
     in_calls: f64,
     /// Of those, per look, how many do so where they may have it; and most of them where.
     inside: f64,
+    /// None if more are in calls that leave Go.
     most: Option<&'a GoWait>,
 }
 
@@ -168,6 +169,7 @@ impl<'a> Crowd<'a> {
             }
         }
         let most = where_inside.into_iter().max_by_key(|(_, n)| *n);
+        let most = most.filter(|(_, n)| *n >= in_calls);
         Some(Self {
             place,
             site,
@@ -243,13 +245,10 @@ impl<'a> Crowd<'a> {
             let at = view.place(wait.site);
             format!("{} at {at}", wait.reason)
         });
-        let at_what = match meanwhile {
-            Some(at) => at,
-            None if 2.0 * self.in_calls >= self.elsewhere => {
-                "for a call of the system or of C".to_owned()
-            }
-            None => "what is not known".to_owned(),
-        };
+        let at_what = meanwhile.unwrap_or_else(|| match 2.0 * self.in_calls >= self.elsewhere {
+            true => "for a call of the system or of C".to_owned(),
+            false => "for what is not known".to_owned(),
+        });
         let title = match what {
             What::Pool => {
                 format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have")
