@@ -159,12 +159,11 @@ def _attached(convoy: Path, scratch: Path, options: argparse.Namespace) -> Itera
 
 
 def _in_turns(convoy: Path, scratch: Path, options: argparse.Namespace) -> Iterator[str]:
-    program = next(program for program in real.SERVERS if program.name.startswith("mariadb"))
-    what, tool = "attached and not, in turns within one run: mariadb sysbench", tools.convoy_attached(convoy)
+    what, tool = f"attached and not, in turns within one run: {real.MARIADB.name}", tools.convoy_attached(convoy)
     idle = tools.Tool("nothing recorded", tool.wrap, attach=lambda pid, scratch: ["sleep", "600"])
     for tool, most in ((idle, ""), (tool, "1.03x")):
-        if program.absent():
-            yield _line(what, tool.name, program.absent())
+        if real.MARIADB.absent():
+            yield _line(what, tool.name, real.MARIADB.absent())
             continue
         try:
             found = turns.attached(tool, scratch, options.pairs * (1 if options.quick else 2))

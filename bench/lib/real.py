@@ -196,14 +196,16 @@ def _nothing(_: int) -> list[list[str]]:
     return []
 
 
+MARIADB = Program(
+    "mariadb sysbench",
+    ("mariadbd", "mariadb-install-db", "mariadb", "sysbench"),
+    _server(mariadb, mariadb_prepare, lambda port, _: sysbench(port, "run")),
+)
+
 SERVERS = [
     Program("memcached", ("memcached", "rustc"), _server(_memcached, _nothing, _cache_load)),
     Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(_redis, _nothing, _redis_load)),
-    Program(
-        "mariadb sysbench",
-        ("mariadbd", "mariadb-install-db", "mariadb", "sysbench"),
-        _server(mariadb, mariadb_prepare, lambda port, _: sysbench(port, "run")),
-    ),
+    MARIADB,
 ]
 
 ALL = [

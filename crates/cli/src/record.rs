@@ -35,11 +35,8 @@ pub fn run(run: &Run) -> Status {
     };
     warn(&recording, run.quiet);
     // A report of what could not be kept is better than none.
-    let kept = output.map(|to| keep(&mut recording, to, &run.command, pid));
+    let kept = output.map(|to| keep(&mut recording, to, &run.command, pid, run.quiet));
     let file = kept.as_ref().and_then(|kept| kept.as_deref().ok());
-    if let Some(file) = file.filter(|_| !run.quiet) {
-        say_written(file);
-    }
     let shown = show::after_run(recording.profile, run, file);
     match shown {
         Ok(()) => match kept {
@@ -64,13 +61,9 @@ pub fn record(record: &Record) -> Status {
         Err(status) => return status,
     };
     warn(&recording, record.quiet);
-    match keep(&mut recording, &record.output, &record.command, pid) {
-        Ok(path) => {
-            if !record.quiet {
-                say_written(&path);
-            }
-            Status::of_program(recording.exit)
-        }
+    let (to, command) = (&record.output, &record.command);
+    match keep(&mut recording, to, command, pid, record.quiet) {
+        Ok(_) => Status::of_program(recording.exit),
         Err(status) => status,
     }
 }
@@ -81,15 +74,19 @@ fn check(to: &Path, command: &[OsString]) -> Result<(), Status> {
     convoy_capture::can_write(&file(to, command, 0, None)).map_err(own_failure)
 }
 
-/// Writes a profile; where.
+/// Writes a profile, and says where.
 fn keep(
     recording: &mut Recording,
     to: &Path,
     command: &[OsString],
     pid: u32,
+    quiet: bool,
 ) -> Result<PathBuf, Status> {
     let path = file(to, command, pid, recording.profile.meta.command.first());
     recording.save(&path).map_err(own_failure)?;
+    if !quiet {
+        say_written(&path);
+    }
     Ok(path)
 }
 

@@ -106,17 +106,24 @@ const READS: [&str; 8] = [
     "runtime.goexit.abi0",
 ];
 
+/// The functions of each thread.
+fn chains(program: &Running) -> Vec<Vec<String>> {
+    let threads = program.threads(8192).into_iter();
+    threads.map(|sample| walk(program.pid, &sample).0).collect()
+}
+
+/// One thread reads, and is walked to where its goroutine began.
+fn assert_reads(chains: &[Vec<String>]) {
+    let reads = |names: &&Vec<String>| names.contains(&"main.inRead".to_owned());
+    let reading: Vec<_> = chains.iter().filter(reads).collect();
+    assert_eq!(reading, [&READS], "{chains:?}");
+}
+
 #[test]
 fn threads_of_go_are_walked_to_their_start() {
     let dir = tempfile::tempdir().expect("a directory");
-    let program = Running::program(&build(dir.path(), "parked.go", &[]));
-    let chains: Vec<Vec<String>> = program
-        .threads(8192)
-        .iter()
-        .map(|sample| walk(program.pid, sample).0)
-        .collect();
-    let reads = |names: &&Vec<String>| names.contains(&"main.inRead".to_owned());
-    assert_eq!(chains.iter().filter(reads).collect::<Vec<_>>(), [&READS]);
+    let chains = chains(&Running::program(&build(dir.path(), "parked.go", &[])));
+    assert_reads(&chains);
     // The others wait in the scheduler, on stacks of the runtime.
     assert!(chains.len() > 2, "{chains:?}");
     for names in &chains {
@@ -131,18 +138,9 @@ fn threads_of_go_are_walked_to_their_start() {
 #[test]
 fn code_of_go_beside_code_of_c_is_walked_by_its_own_rules() {
     let dir = tempfile::tempdir().expect("a directory");
-    let program = Running::program(&build(dir.path(), "parked_cgo.go", &[]));
-    let chains: Vec<Vec<String>> = program
-        .threads(8192)
-        .iter()
-        .map(|sample| walk(program.pid, sample).0)
-        .collect();
-    let reads = |names: &&Vec<String>| names.contains(&"main.inRead".to_owned());
-    assert_eq!(
-        chains.iter().filter(reads).collect::<Vec<_>>(),
-        [&READS],
-        "{chains:?}"
-    );
+    let with_c = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/with_c.go");
+    let program = Running::program(&build(dir.path(), "parked.go", &[with_c]));
+    assert_reads(&chains(&program));
 }
 
 #[test]
