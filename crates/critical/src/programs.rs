@@ -46,6 +46,13 @@ const WITH_THREADS: [(&str, &str); 5] = [
 /// How they are told to reverse it, or to look at what was compressed, which needs one thread: letters, and long options.
 const REVERSED: (&str, [&str; 4]) = ("dtl", ["--decompress", "--uncompress", "--test", "--list"]);
 
+/// A server with one process for each connection that divides a request among several if it may, and what that takes.
+const DIVIDES_REQUESTS: (&str, &str) = (
+    "postgres",
+    "a parallel query: EXPLAIN shows whether workers are planned; max_parallel_workers_per_gather above 0, large tables, and functions \
+     that are PARALLEL SAFE allow them",
+);
+
 /// Run-time libraries of OpenMP: GCC's, LLVM's, Intel's.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];
 /// Of linear algebra whose threads spin; the second is what NumPy's and SciPy's wheels bring along.
@@ -106,6 +113,12 @@ fn jobs(args: &[String]) -> Option<&str> {
         }
     }
     None
+}
+
+/// What it takes that a server divides a request which it can divide.
+pub(crate) fn divides_requests(process: &Process) -> Option<&'static str> {
+    let (name, how) = DIVIDES_REQUESTS;
+    (process.name == name).then_some(how)
 }
 
 /// What does with several threads what a process does with one.

@@ -6,7 +6,7 @@ pub(super) mod event_loop;
 use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
-use convoy_model::words::percent;
+use convoy_model::words::{duration, percent};
 use convoy_model::{runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, ThreadId, Waker};
 use convoy_profile::ObjectKind;
 
@@ -16,7 +16,7 @@ use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
 use crate::hottest::hottest;
-use crate::programs::with_threads;
+use crate::programs::{divides_requests, with_threads};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -28,13 +28,15 @@ const QUEUED: f64 = 0.5;
 const WAITS: u64 = 20;
 /// ... and runs this share of all that is run.
 const ALONE: f64 = 0.95;
-/// ... or this share, of a process to which another one hands tasks, which takes some time itself.
+/// ... or this share, of a process to which another one hands tasks or requests, which takes some time itself.
 const HANDED_TASKS: f64 = 0.85;
 /// Part of the work that is expected to be divided among all processors, if it can be at all. Nine programs with a setting for it
 /// (compressors, encoders, sort) were 1.5 to 1.95 times as fast with two threads on two of them.
 pub(super) const EXPECTED: f64 = 0.75;
 /// The same of a program that was never seen to have a second thread: that it can have some does not say that it can have them for this.
 const NEVER_SEEN: f64 = 0.5;
+/// A request that takes as long may be worth dividing. Nanoseconds.
+const LONG_REQUEST_NS: f64 = 250e6;
 /// Times that others wake the one for a task, and that it wakes others when it has done one (or taken one from a full queue): so many
 /// tasks are no chance, and may as well go to another one.
 const TASKS: (f64, f64) = (2.0, 20.0);
@@ -67,8 +69,9 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let process = view.process_at(view.process(id))?;
     let runs = runs(&process.name);
     let queue = Queue::of(cx, view.role(id), works);
-    let alone = match (runs, &queue) {
-        (None, None) => ALONE,
+    let divided = long_requests(view, id, process, works);
+    let alone = match (runs, &queue, &divided) {
+        (None, None, None) => ALONE,
         _ => HANDED_TASKS,
     };
     // One that waits for work again and again has none to spare then, whoever waits for it.
@@ -78,11 +81,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     if !is_alone || !view.cpus.is_finite() || view.cpus < 2.0 {
         return None;
     }
-    // Who asks for one thing at a time has nothing more to ask.
-    if process.listens && cx.askers.take_turns(view, view.role(id)) {
+    // Who asks for one thing at a time has nothing more to ask: but that may be divided.
+    if divided.is_none() && process.listens && cx.askers.take_turns(view, view.role(id)) {
         return None;
     }
-    let more = match (queue, runs) {
+    let more = divided.or_else(|| match (queue, runs) {
         (queue, Some(Runs::EventLoop)) => event_loop::more(cx, id, process, queue),
         (Some(queue), _) => Some(servers(view, process, served::EXPECTED, queue.seen())),
         (_, Some(Runs::OneAtATime)) => {
@@ -90,7 +93,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         }
         (_, Some(Runs::Threads)) => None,
         (_, None) => full(view, id, process, works).or_else(|| threads(view, id, process)),
-    }?;
+    })?;
     let most = works * (1.0 - 1.0 / view.cpus_left()).max(0.0);
     let saving = Saving {
         expected: more.expected * most,
@@ -188,6 +191,23 @@ fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More 
         fix: served::fix(process, view.cpus),
         caveat: served::CAVEAT,
     }
+}
+
+/// It serves requests that take long, and could divide one.
+fn long_requests(view: &View, id: ThreadId, process: &Process, works: f64) -> Option<More> {
+    let fix = divides_requests(process).filter(|_| is_alone_there(view, id))?;
+    let requests = waits_for_work(view, id).max(1);
+    let one_ns = works / requests as f64;
+    (one_ns >= LONG_REQUEST_NS).then(|| More {
+        expected: EXPECTED,
+        seen: format!(
+            "it waited {requests} times for a request, and worked {} on each",
+            duration(one_ns)
+        ),
+        why: "a request of one connection is worked on by one process, unless it can be divided",
+        fix: fix.into(),
+        caveat: "whether the request can be divided is not known",
+    })
 }
 
 /// Others can connect to it, and it has no other threads to serve them. One who asks, and waits for the answer, leaves a server some

@@ -90,6 +90,27 @@ fn what_is_known_to_be_done_with_threads_elsewhere_is_expected_to_be() {
 }
 
 #[test]
+fn a_long_request_may_be_divided_by_a_server_that_can() {
+    let said = |name, requests| {
+        let mut p = ProfileBuilder::new(name);
+        p.cpus(2);
+        let (work, wait) = (p.site("work", "a.c", 10), p.site("wait", "a.c", 20));
+        let mut s = Schedule::new();
+        for _ in 0..requests {
+            s.runs(0, work, ms(1000 / requests - 1));
+            s.waits(0, Wait::new(OffReason::Poll, wait), ms(1));
+        }
+        analysis(&model(p, s)).findings.into_iter().next()
+    };
+    let f = said("postgres", 2).unwrap();
+    assert_eq!(f.id, "too-few-threads");
+    assert!(f.causes[0].fix.contains("parallel"), "{:?}", f.causes);
+    assert!((f.gain.mid - 1.6).abs() < 0.01, "{:?}", f.gain);
+    assert!(said("postgres", 5).is_none(), "its requests are short");
+    assert!(said("app", 2).is_none());
+}
+
+#[test]
 fn one_thread_of_a_program_that_can_have_more_is_too_few() {
     let a = analysis(&busy_program("encode", 1, 2, true));
     let f = only(&a);
