@@ -141,17 +141,24 @@ pub fn setuid_copy(scratch: &Scratch, of: &str) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// The program is not to suffer: it runs to its end, and the loss is told.
+/// The program is not to suffer: it runs to its end, and the loss is told. So is what there is to report.
 fn full_disk(scratch: &Scratch) -> Result {
+    for (verb, report) in [("record", ""), ("", "Verdict"), ("diagnose", "time held")] {
+        full_disk_after(scratch, verb, report)?;
+    }
+    Ok(())
+}
+
+fn full_disk_after(scratch: &Scratch, verb: &str, report: &str) -> Result {
     let _turn = turn::shared();
     let (sections, binary) = (program("sections.c")?, convoy::binary()?);
     let mut command = Command::new("unshare");
-    let script =
-        "mkdir full && mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero > full/all; \
-                  exec \"$1\" record -o full/run.convoy -- \"$2\" status";
+    let script = "mkdir -p full && mount -t tmpfs -o size=4k none full && head -c 4096 /dev/zero > full/all; \
+                  exec \"$1\" $3 -o full/run.convoy -- \"$2\" status";
     command
         .args(["-m", "sh", "-c", script, "sh"])
-        .args([binary, sections])
+        .args([&binary, &sections])
+        .arg(verb)
         .env("TMPDIR", scratch.dir()); // where the profile is put instead
     let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
     check!(
@@ -162,6 +169,11 @@ fn full_disk(scratch: &Scratch) -> Result {
     check!(
         outcome.stderr.contains("convoy: ") && outcome.stderr.contains("run.convoy"),
         "no word about the profile: {}",
+        outcome.stderr
+    );
+    check!(
+        outcome.stderr.contains(report),
+        "{verb}: no {report:?} in {}",
         outcome.stderr
     );
     check!(
@@ -203,15 +215,18 @@ fn with_report(scratch: &Scratch) -> Result {
     let report = convoy::report(&scratch.path("kept.convoy"), scratch.dir())?;
     check!(report.is_object(), "{report}");
     no_panic(&outcome)?;
-    for (options, reason) in [
-        (["-o", "no/such/directory/kept.convoy"], "no/such/directory"),
-        (["-o", "same"], "same file"),
+    for (to, reason) in [
+        ("no/such/directory/kept.convoy", "no/such/directory"),
+        ("same", "same file"),
     ] {
-        let mut refused = Command::new(convoy::binary()?);
-        refused.args(options).args(["--report-to", "same", "--"]);
-        refused.arg(program("sections.c")?);
-        let outcome = run(&mut refused, scratch.dir(), "convoy", TIMEOUT)?;
-        not_started(&outcome, reason)?;
+        for verb in [&[][..], &["diagnose"]] {
+            let mut refused = Command::new(convoy::binary()?);
+            refused.args(verb);
+            refused.args(["-o", to, "--report-to", "same", "--"]);
+            refused.arg(program("sections.c")?);
+            let outcome = run(&mut refused, scratch.dir(), "convoy", TIMEOUT)?;
+            not_started(&outcome, reason)?;
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ mod keep;
 mod wanted;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use convoy_capture::Scheduler;
@@ -84,6 +84,7 @@ pub fn diagnose(args: &Diagnose) -> Status {
 }
 
 fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
+    record::are_two(args.output.as_deref(), args.report_to.as_deref())?;
     if let Some(path) = &args.output {
         convoy_capture::can_write(path).map_err(|e| Message::from(e.trouble()))?;
     }
@@ -111,16 +112,20 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
     if let Err(message) = keep::only(&mut recording.profile, &wanted, &args.limits) {
         message.print(); // the program has run all the same
     }
-    if let Some(path) = &args.output {
-        let saved = recording.save(Path::new(path));
+    let keep = |path: &PathBuf| -> Result<(), Message> {
+        let saved = recording.save(path);
         saved.map_err(|e| Message::from(e.trouble()))?;
         if !args.quiet {
             record::say_written(path);
         }
-    }
+        Ok(())
+    };
+    // A report of what could not be kept is better than none.
+    let kept = args.output.as_ref().map_or(Ok(()), keep);
     let profile = std::mem::take(&mut recording.profile); // it may be large: not twice
     let judged = Judged::new(profile, None, &args.limits)?;
     show::sections(&judged, wanted.earlier.take(), args)?;
+    kept?;
     Ok(Status::of_program(recording.exit))
 }
 
@@ -135,6 +140,8 @@ fn percent(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::args::{Cli, Verb};
     use clap::Parser;

@@ -17,13 +17,8 @@ use crate::{pattern, show};
 /// Runs, then reports.
 pub fn run(run: &Run) -> Status {
     let output = run.output.as_deref();
-    if output.is_some() && run.output == run.report_to {
-        Message::new(
-            "-o and --report-to name the same file",
-            "nothing was started: the report would overwrite the profile",
-            "name another one for the report",
-        )
-        .print();
+    if let Err(message) = are_two(output, run.report_to.as_deref()) {
+        message.print();
         return Status::OwnFailure;
     }
     if let Err(status) = output.map_or(Ok(()), |to| check(to, &run.command)) {
@@ -66,6 +61,18 @@ pub fn record(record: &Record) -> Status {
         Ok(_) => Status::of_program(recording.exit),
         Err(status) => status,
     }
+}
+
+/// Refuses to write the report where the profile was written.
+pub fn are_two(output: Option<&Path>, report_to: Option<&Path>) -> Result<(), Message> {
+    if output.is_some() && output == report_to {
+        return Err(Message::new(
+            "-o and --report-to name the same file",
+            "nothing was started: the report would overwrite the profile",
+            "name another one for the report",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether a profile can be written there, before anything is started.
