@@ -55,6 +55,9 @@ pub fn only_waits(function: &str) -> bool {
     parts.iter().any(|prefix| function.starts_with(prefix))
 }
 
+/// What a goroutine is in that is in a system call or in C, for [`GoWait::reason`]: the runtime has no word for it.
+pub const GO_IN_CALL: &str = "a call of the system or of C";
+
 /// Looks at which as many goroutines were in each state.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
@@ -72,10 +75,10 @@ pub struct GoState {
     pub n: u64,
 }
 
-/// Goroutines that waited for one reason with one call stack.
+/// Goroutines that waited for one reason with one call stack, or were in a call that leaves Go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoWait {
-    /// What for, as the runtime says it, e.g. "chan receive".
+    /// What for, as the runtime says it, e.g. "chan receive"; or [`GO_IN_CALL`].
     pub reason: String,
     /// Where. 0 = unknown.
     pub stack: StackIx,
@@ -125,7 +128,7 @@ pub struct GoPlace {
 pub struct GoDoing {
     /// What.
     pub state: GoroutineState,
-    /// Where they wait: index into [`GoProgram::waits`].
+    /// Where they wait, or are in a call: index into [`GoProgram::waits`].
     pub wait: Option<u32>,
     /// Goroutines, summed over looks.
     pub n: u64,

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use convoy_model::finding::{Evidence, Finding, Subject};
 use convoy_model::words::{count, percent, plural};
 use convoy_model::{GoPlace, GoProgram, GoWait, GoroutineState, ProcessId, Site, SiteId};
-use convoy_profile::only_waits;
+use convoy_profile::{only_waits, GO_IN_CALL};
 
-use super::Context;
+use super::{site, Context};
 use crate::gain::Saving;
 use crate::text::{cause, evidence};
 use crate::view::View;
@@ -23,12 +23,13 @@ const LOOKS: u64 = 10;
 const OFTEN: f64 = 0.1;
 /// What fewer goroutines share is hardly a pool; two can fight for a lock.
 const USERS: (u32, u32) = (3, 2);
-/// Those who do not wait there wait for something else for this share of the time.
+/// Those who do not wait there wait for something else, or are in a call, for this share of the time.
 const ELSEWHERE: f64 = 0.5;
 /// Of a lock, somebody who has it must: so at most at this share of the looks one of its users runs.
 const RUNS: f64 = 0.3;
-/// They do so in the function that got it or in one that called it, this often for each that has it. Of a lock so often says that it is
-/// held meanwhile, whatever its users do at other times: somebody waits for it, and it is that one, and no more of them, who has it.
+/// They do so in the function that got it or in one that called it, this often for each that has it. Of a lock so many wait so often that it is
+/// held meanwhile, whatever its users do at other times: somebody waits for it, and it is that one, and no more of them, who has it. Calls are
+/// too short to tell.
 const INSIDE: f64 = 0.5;
 const HELD: (f64, f64) = (0.7, 1.3);
 /// As many have what a channel has room for nearly always when somebody waits: within half a goroutine, or this share of it or one
@@ -50,6 +51,9 @@ const EXPECTED: f64 = 0.7;
 const SURE: f64 = 0.2;
 const ANSWER: &str = "IO wait";
 const CONDITION: &str = "sync.Cond.Wait";
+/// How Go calls C.
+const CALLS_C: &str = "runtime.cgocall";
+const POOL: &str = "small-pool";
 const METHOD: &str = "goroutines that wait, at work as those that do not";
 
 /// Pools that are known: in these functions goroutines wait for nothing else.
@@ -79,23 +83,43 @@ struct Crowd<'a> {
     away: f64,
     /// Of those who do not, the share that waits for something else, or is in a call that leaves Go...
     elsewhere: f64,
-    /// ... and the share that is in such a call.
+    /// ... and the share that is in such a call of which it is not known where.
     in_calls: f64,
-    /// Of those, per look, how many do so where they may have it; and most of them where.
+    /// Of those, per look, how many do so where they may have it, those without calls, and most of them where.
     inside: f64,
-    /// None if more are in calls that leave Go.
+    waits_inside: f64,
+    /// None if more are in calls that are not known.
     most: Option<&'a GoWait>,
 }
 
-pub(crate) fn findings(cx: &Context) -> Vec<(ProcessId, Finding)> {
+/// What is said of a program.
+pub(crate) struct Found {
+    pub(super) process: ProcessId,
+    pub(super) finding: Finding,
+    /// The call of the system in which who has it is mostly.
+    pub(super) call: Option<SiteId>,
+}
+
+impl Found {
+    pub(super) fn is_of_a_lock(&self) -> bool {
+        self.finding.id != POOL
+    }
+
+    /// Whether it is the lock that a call is made under, of which something else is said that buys as much.
+    pub(super) fn is_told(&self, view: &View, of_call: &Finding) -> bool {
+        let at = |site: Option<SiteId>| view.shown(site?).map(|frame| frame.key());
+        let same = || at(self.call).is_some_and(|call| at(site(&of_call.subject)) == Some(call));
+        self.is_of_a_lock() && of_call.gain.mid >= self.finding.gain.mid && same()
+    }
+}
+
+pub(crate) fn findings(cx: &Context) -> Vec<Found> {
     let view = cx.view;
     let found = view.go_programs().filter_map(|program| {
         let places = program.places.iter();
         let found = places.filter_map(|place| of_place(view, program, place));
         // One call that waits is the way to the same pool from another place.
-        found
-            .max_by(|a, b| a.gain.mid.total_cmp(&b.gain.mid))
-            .map(|f| (program.process, f))
+        found.max_by(|a, b| a.finding.gain.mid.total_cmp(&b.finding.gain.mid))
     });
     found.collect()
 }
@@ -114,7 +138,7 @@ pub(super) fn are_idle(view: &View, process: ProcessId) -> bool {
     })
 }
 
-fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding> {
+fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Found> {
     let often = place.looks as f64 / program.looks as f64;
     if place.looks < LOOKS || often < OFTEN {
         return None;
@@ -142,7 +166,12 @@ fn of_place(view: &View, program: &GoProgram, place: &GoPlace) -> Option<Finding
     if saving.bound(view) < view.t.gain_mid {
         return None;
     }
-    Some(crowd.finding(view, program, what, &saving))
+    let call = crowd.most.filter(|wait| wait.reason == GO_IN_CALL);
+    Some(Found {
+        process: program.process,
+        finding: crowd.finding(view, program, what, &saving),
+        call: call.and_then(|wait| wait.site),
+    })
 }
 
 impl<'a> Crowd<'a> {
@@ -151,20 +180,23 @@ impl<'a> Crowd<'a> {
         let site = view.model.site(id)?;
         let looks = place.looks as f64;
         let users: Vec<&str> = own_functions(site).take(CALLERS).collect();
-        let (mut all, mut elsewhere, mut in_calls, mut inside) = (0, 0, 0, 0);
+        let (mut all, mut elsewhere, mut in_calls) = (0, 0, 0);
+        let (mut inside, mut waits_inside) = (0, 0);
         let mut where_inside: BTreeMap<u32, u64> = BTreeMap::new();
         for doing in &place.doing {
             all += doing.n;
             let in_call = doing.state == GoroutineState::InCall;
             let waits = in_call || doing.state == GoroutineState::Waiting;
             elsewhere += if waits { doing.n } else { 0 };
-            in_calls += if in_call { doing.n } else { 0 };
+            let unknown = in_call && doing.wait.is_none();
+            in_calls += if unknown { doing.n } else { 0 };
             let wait = doing.wait.filter(|_| waits);
             let row = wait.and_then(|ix| program.waits.get(ix as usize));
             let at = row.and_then(|row| view.model.site(row.site?));
             let same = at.is_some_and(|at| own_functions(at).any(|f| users.contains(&f)));
             if let Some(ix) = wait.filter(|_| same) {
                 inside += doing.n;
+                waits_inside += if in_call { 0 } else { doing.n };
                 *where_inside.entry(ix).or_default() += doing.n;
             }
         }
@@ -179,6 +211,7 @@ impl<'a> Crowd<'a> {
             elsewhere: elsewhere as f64 / (all as f64).max(1.0),
             in_calls: in_calls as f64 / (all as f64).max(1.0),
             inside: inside as f64 / looks,
+            waits_inside: waits_inside as f64 / looks,
             most: most.and_then(|(ix, _)| program.waits.get(ix as usize)),
         })
     }
@@ -206,8 +239,9 @@ impl<'a> Crowd<'a> {
     }
 
     fn is_sure(&self) -> bool {
-        let answer = |wait: &GoWait| wait.reason == ANSWER;
-        self.place.reason != CONDITION && self.most.is_some_and(|wait| !answer(wait))
+        let may_be_limited = [ANSWER, GO_IN_CALL];
+        let sure = |wait: &GoWait| !may_be_limited.contains(&wait.reason.as_str());
+        self.place.reason != CONDITION && self.most.is_some_and(sure)
     }
 
     /// As many do not wait as the channel has room for.
@@ -235,7 +269,13 @@ impl<'a> Crowd<'a> {
     /// Nobody of those who could have it runs, and there is one where he may have got it.
     fn is_held_over_a_call(&self) -> bool {
         let runs = self.away * (1.0 - self.elsewhere);
-        (runs <= RUNS && self.inside >= INSIDE) || (HELD.0..HELD.1).contains(&self.inside)
+        (runs <= RUNS && self.inside >= INSIDE) || (HELD.0..HELD.1).contains(&self.waits_inside)
+    }
+
+    /// Who has it mostly is in C, which works on a processor like anything else.
+    fn is_in_c(&self, view: &View) -> bool {
+        let site = self.most.and_then(|wait| view.model.site(wait.site?));
+        site.is_some_and(|site| site.has_function(|name| name.starts_with(CALLS_C)))
     }
 
     fn finding(&self, view: &View, program: &GoProgram, what: What, saving: &Saving) -> Finding {
@@ -249,9 +289,13 @@ impl<'a> Crowd<'a> {
             true => "for a call of the system or of C".to_owned(),
             false => "for what is not known".to_owned(),
         });
+        let in_call = self.most.is_some_and(|wait| wait.reason == GO_IN_CALL);
         let title = match what {
             What::Pool => {
                 format!("{waiting:.1} goroutines wait in {place} for what {away:.1} others have")
+            }
+            What::Lock if in_call => {
+                format!("goroutines wait for the lock of {place} while its holder is in {at_what}")
             }
             What::Lock => format!(
                 "goroutines wait for the lock of {place} while its holder waits itself: {at_what}"
@@ -273,7 +317,7 @@ impl<'a> Crowd<'a> {
                 "others_goroutines",
                 away,
                 format!(
-                    "{away:.1} of them do not: {} of that time they wait for something else, mostly: {at_what}",
+                    "{away:.1} of them do not: {} of that time they wait for something else or are in a call, mostly: {at_what}",
                     percent(self.elsewhere),
                 ),
             ),
@@ -288,10 +332,15 @@ impl<'a> Crowd<'a> {
         }
         let (id, why, fix) = match what {
             What::Pool => (
-                "small-pool",
+                POOL,
                 "fewer of it than goroutines that want it, and those who have it keep it while they wait for something else",
                 "more of it where it is made (the capacity of the channel, the connections of the pool, SetMaxOpenConns()), or give \
                  it back before the wait",
+            ),
+            What::Lock if self.is_in_c(view) => (
+                "contended-futex",
+                "a lock is kept during a call of C",
+                "make that call outside of the lock, if what it uses may be used by several at once; or one lock per part of the data",
             ),
             What::Lock => (
                 "holder-off-cpu",

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
 use convoy_model::{GoWait, GroupId, ProcessId};
+use convoy_profile::GO_IN_CALL;
 
 use super::goroutine_lock::{may_be_idle, woken_for, WokenFor};
 use super::goroutines::{began, is_own, Kinds, Started};
@@ -78,7 +79,9 @@ fn at_work(started: &Started, view: &View, process: ProcessId, kinds: &Kinds) ->
 fn ready(started: &Started, view: &View, process: ProcessId) -> Option<f64> {
     let program = view.go_programs().find(|of| of.process == process)?;
     let name = &started.first?.function;
-    let of_it = |wait: &&GoWait| began(view, wait).is_some_and(|of| of.function == *name);
+    let of_it = |wait: &&GoWait| {
+        wait.reason != GO_IN_CALL && began(view, wait).is_some_and(|of| of.function == *name)
+    };
     let waits = program.waits.iter().filter(of_it);
     let waits: u64 = waits.map(|wait| wait.n).sum();
     Some(1.0 - waits as f64 / program.looks as f64)

@@ -159,15 +159,21 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     // A lock that is kept during a call is told once.
     goroutines.retain(|(_, f)| {
         let of = process(f);
-        let held = |(id, held): &(ProcessId, Finding)| {
-            Some(*id) == of && held.id == "holder-off-cpu" && held.gain.mid > f.gain.mid
+        let held = |held: &goroutine_pool::Found| {
+            Some(held.process) == of && held.is_of_a_lock() && held.finding.gain.mid > f.gain.mid
         };
         !shared.iter().any(held)
     });
-    shared.retain(|(id, held)| {
-        let fought = |(_, f): &(Vec<GroupId>, Finding)| process(f) == Some(*id);
-        held.id != "holder-off-cpu" || !goroutines.iter().any(fought)
+    let written_through = cx.written_through.all();
+    let written_through: Vec<Finding> = written_through.filter_map(|of| of.finding(&cx)).collect();
+    shared.retain(|held| {
+        let fought = |(_, f): &(Vec<GroupId>, Finding)| process(f) == Some(held.process);
+        let told = written_through.iter().any(|of| held.is_told(view, of));
+        !held.is_of_a_lock() || !told && !goroutines.iter().any(fought)
     });
+    let in_calls = shared.iter().filter(|held| held.is_of_a_lock());
+    let in_calls = in_calls.filter_map(|held| view.shown(held.call?).map(|frame| frame.key()));
+    let in_calls: BTreeSet<_> = in_calls.collect();
     let fought: Vec<_> = goroutines
         .iter()
         .filter(|(_, f)| is_worth(f))
@@ -182,7 +188,7 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         }
         limited.push(finding);
     }
-    let shared = shared.into_iter().map(|(_, finding)| (Vec::new(), finding));
+    let shared = shared.into_iter().map(|f| (Vec::new(), f.finding));
     add(shared.collect(), &mut explained);
     let mut turns = lock_step::findings(&cx, &explained);
     let has_goroutines =
@@ -224,7 +230,11 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             || !better.any(|(of, _)| same.is_some_and(|at| of.locks.contains(&at)))
     });
     // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
-    let under = |site| under_a_lock.contains(&site) || batched.contains(&site);
+    let in_call = |site| {
+        view.shown(site)
+            .is_some_and(|f| in_calls.contains(&f.key()))
+    };
+    let under = |site| under_a_lock.contains(&site) || batched.contains(&site) || in_call(site);
     let written_through = cx.written_through.all();
     let alone = written_through.filter(|of| !of.is_mostly_at(under));
     findings.extend(alone.filter_map(|of| of.finding(&cx)));
@@ -299,7 +309,8 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
         .chain(awaits::findings(cx))
         .chain(go_processors::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
-    found.extend(goroutine_pool::findings(cx).into_iter().map(|(_, f)| f));
+    let shared = goroutine_pool::findings(cx).into_iter();
+    found.extend(shared.map(|f| f.finding));
     add_sleepers(cx, &mut found);
     let written = cx.written_through.all();
     found.extend(written.filter_map(|of| of.finding(cx)));

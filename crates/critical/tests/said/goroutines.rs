@@ -3,7 +3,7 @@
 use convoy_critical::Analysis;
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::Model;
-use convoy_profile::{GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState};
+use convoy_profile::{GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, GO_IN_CALL};
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -29,6 +29,8 @@ struct Users {
     /// What those that are away do, and where.
     state: GoroutineState,
     inside: &'static str,
+    /// What they call there.
+    calls: &'static str,
 }
 
 /// Twenty goroutines of which two have what a condition guards, and wait for an answer.
@@ -43,6 +45,7 @@ const POOL: Users = Users {
     gives_back: 3,
     state: GoroutineState::Waiting,
     inside: "main.request",
+    calls: "net.(*conn).Read",
 };
 
 /// A program that hardly ever has a goroutine to run, for a second.
@@ -81,7 +84,12 @@ fn shared(users: Users) -> Model {
     let of = |p: &mut ProfileBuilder| {
         let outer = ["main.request", "runtime.goexit"];
         let waits = go_stack(p, &[users.innermost, users.call, outer[0], outer[1]]);
-        let elsewhere = go_stack(p, &["net.(*conn).Read", users.inside, "runtime.goexit"]);
+        let elsewhere = go_stack(p, &[users.calls, users.inside, "runtime.goexit"]);
+        let (elsewhere_for, is_somewhere) = match users.state {
+            GoroutineState::Waiting => ("IO wait", true),
+            GoroutineState::InCall => (GO_IN_CALL, true),
+            _ => ("", false),
+        };
         let wait = |reason: &str, stack, each: u64, place| GoWait {
             reason: reason.into(),
             stack,
@@ -99,7 +107,7 @@ fn shared(users: Users) -> Model {
             }],
             waits: vec![
                 wait(users.reason, waits, users.waiting, Some(0)),
-                wait("IO wait", elsewhere, users.away, None),
+                wait(elsewhere_for, elsewhere, users.away, None),
             ],
             places: vec![GoPlace {
                 reason: users.reason.into(),
@@ -116,7 +124,7 @@ fn shared(users: Users) -> Model {
                 away_squares: users.squares * LOOKS,
                 doing: vec![GoDoing {
                     state: users.state,
-                    wait: (users.state == GoroutineState::Waiting).then_some(1),
+                    wait: is_somewhere.then_some(1),
                     n: users.away * LOOKS,
                 }],
             }],
@@ -295,6 +303,64 @@ fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
         said(elsewhere).findings.is_empty(),
         "who has it is not known"
     );
+}
+
+#[test]
+fn a_lock_that_is_kept_over_a_call_that_leaves_go_is_told() {
+    let lock = Users {
+        reason: "sync.Mutex.Lock",
+        innermost: "sync.(*Mutex).Lock",
+        away: 1,
+        squares: 1,
+        gives_back: 0,
+        state: GoroutineState::InCall,
+        calls: "syscall.Syscall",
+        ..POOL
+    };
+    let a = said(lock);
+    let found = only(&a);
+    assert_eq!(found.id, "holder-off-cpu");
+    let is_told = found.title.contains("is in a call of the system");
+    assert!(is_told, "{}", found.title);
+    assert_eq!(found.gain.low, 1.0, "the system may do one at a time");
+    let in_c = Users {
+        calls: "runtime.cgocall",
+        ..lock
+    };
+    assert_eq!(only(&said(in_c)).id, "contended-futex", "C computes");
+    let elsewhere = Users {
+        inside: "main.other",
+        ..lock
+    };
+    assert!(said(elsewhere).findings.is_empty());
+    // Short calls of those that do not have it are met as often as one is, while who has it runs.
+    let mut model = shared(lock);
+    let sched = model.sched.as_mut().expect("scheduled");
+    let place = &mut sched.goroutines[0].places[0];
+    place.doing.push(GoDoing {
+        state: GoroutineState::Running,
+        wait: None,
+        n: LOOKS,
+    });
+    place.away += LOOKS;
+    assert_eq!(ids(&analysis(&model)), [""; 0]);
+}
+
+#[test]
+fn a_channel_whose_tokens_are_in_c_is_a_pool() {
+    let tokens = Users {
+        reason: "chan send",
+        innermost: "runtime.chansend1",
+        capacity: 2,
+        gives_back: 0,
+        state: GoroutineState::InCall,
+        calls: "runtime.cgocall",
+        ..POOL
+    };
+    let a = said(tokens);
+    assert_eq!(only(&a).id, "small-pool");
+    let mostly = &only(&a).evidence[1].text;
+    assert!(mostly.contains("of C at main.request()"), "{mostly}");
 }
 
 /// So many goroutines run on so many processors of the runtime, and so many wait for one; one of them ran at so many looks.

@@ -7,7 +7,7 @@ use convoy_unwind::{Regs, Unwinder};
 
 use super::memory::{Memory, ADDRESSES};
 use super::program::Program;
-use super::tally::{Seen, Shape, Tally};
+use super::tally::{Seen, Shape, Tally, IN_CALL};
 use crate::poll::cpu_time;
 
 /// More goroutines than this: every second one is looked at, or every fourth, and so on. They are never taken off the list, so
@@ -45,6 +45,7 @@ pub(super) struct Scratch {
     pointers: Vec<u8>,
     records: Vec<u8>,
     stack: Vec<u8>,
+    again: Vec<u8>,
     seen: Vec<Seen>,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct Look<'a> {
 }
 
 /// A goroutine's record.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
     stack_hi: u64,
     sp: u64,
@@ -112,7 +113,7 @@ impl Look<'_> {
         let begun = cpu_time();
         let (mut walks, mut more) = WALKS;
         scratch.seen.clear();
-        for bytes in scratch.records.chunks_exact(size) {
+        for (bytes, &address) in scratch.records.chunks_exact(size).zip(&addresses) {
             let Some(record) = self.record(bytes) else {
                 continue; // free
             };
@@ -131,8 +132,9 @@ impl Look<'_> {
                 row: None,
                 fresh: false,
             };
-            if own && state == GoroutineState::Waiting {
-                if let Some((row, ran)) = tally.same_place(&seen, record.reason) {
+            if own && record.is_at_a_place() {
+                let reason = record.reason();
+                if let Some((row, ran)) = tally.same_place(&seen, reason) {
                     (seen.row, seen.fresh) = (Some(row), ran);
                 } else {
                     seen.fresh = true;
@@ -150,8 +152,11 @@ impl Look<'_> {
                         let stack = self.stack(&record, &mut scratch.stack);
                         let capacity = self.capacity(record.waiting);
                         let reasons = &program.reasons;
-                        seen.row =
-                            tally.row(record.reason, stack, capacity, reasons, self.unwinder);
+                        if record.state() == GoroutineState::Waiting
+                            || self.is_still_there(&record, address, &mut scratch.again)
+                        {
+                            seen.row = tally.row(reason, stack, capacity, reasons, self.unwinder);
+                        }
                         if let Some(row) = seen.row {
                             tally.looks_like(shape, row);
                         }
@@ -197,6 +202,14 @@ impl Look<'_> {
         (lives && record.id != 0).then_some(record)
     }
 
+    /// Whether a goroutine has not gone on since its record was read. Calls are short, and what its stack looks like while it runs is
+    /// nobody's.
+    fn is_still_there(&self, record: &Record, address: u64, buffer: &mut Vec<u8>) -> bool {
+        buffer.resize(self.program.layout.bytes(), 0);
+        let read = Memory(self.pid).fill(address, buffer);
+        read && self.record(buffer).is_some_and(|now| now == *record)
+    }
+
     /// Where a goroutine waits.
     fn stack(&mut self, record: &Record, buffer: &mut Vec<u8>) -> StackIx {
         let size = record.stack_hi.saturating_sub(record.sp).min(STACK_BYTES);
@@ -233,10 +246,31 @@ impl Record {
         }
     }
 
+    /// Its stack says where it waits, or what call it is in.
+    fn is_at_a_place(&self) -> bool {
+        match self.state() {
+            GoroutineState::Waiting => true,
+            GoroutineState::InCall => self.has_stack(),
+            _ => false,
+        }
+    }
+
+    fn reason(&self) -> u8 {
+        match self.status {
+            status::IN_CALL => IN_CALL,
+            _ => self.reason,
+        }
+    }
+
+    fn has_stack(&self) -> bool {
+        let bytes = self.stack_hi.checked_sub(self.sp);
+        bytes.is_some_and(|bytes| bytes > 0 && bytes <= LARGEST_STACK)
+    }
+
     fn shape(&self) -> Shape {
         Shape {
             start: self.start,
-            reason: self.reason,
+            reason: self.reason(),
             pc: self.pc,
             stack_bytes: self.stack_hi.wrapping_sub(self.sp),
         }
@@ -248,9 +282,7 @@ impl Record {
             self.status,
             status::WAITING | status::PREEMPTED | status::RUNNABLE
         );
-        let stack = self.stack_hi.checked_sub(self.sp);
-        let has_stack = stack.is_some_and(|bytes| bytes > 0 && bytes <= LARGEST_STACK);
         let waits = self.status != status::WAITING || usize::from(self.reason) < reasons.len();
-        self.id < 1 << 48 && waits && (!at_rest || has_stack)
+        self.id < 1 << 48 && waits && (!at_rest || self.has_stack())
     }
 }

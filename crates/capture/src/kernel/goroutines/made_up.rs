@@ -1,6 +1,6 @@
 //! Looks at what pretends to be a runtime of Go, in the memory of the test itself: nothing that it says may do harm.
 
-use convoy_profile::{GoProgram, GoState};
+use convoy_profile::{GoProgram, GoState, GO_IN_CALL};
 use convoy_unwind::{Files, Unwinder};
 
 use super::layout::Layout;
@@ -10,6 +10,7 @@ use super::tally::Tally;
 
 const RUNNABLE: u64 = 1;
 const RUNNING: u64 = 2;
+const IN_CALL: u64 = 3;
 const WAITING: u64 = 4;
 const PREEMPTED: u64 = 9;
 
@@ -121,6 +122,21 @@ fn goroutines_are_counted_by_what_they_do() {
     assert_eq!(row.states, [state]);
     let waits: u64 = row.waits.iter().map(|wait| wait.n).sum();
     assert_eq!(waits, 6, "who was preempted waits, too");
+}
+
+#[test]
+fn where_a_goroutine_is_in_a_call_is_known_if_it_has_a_stack() {
+    let mut runtime = Runtime::of(&[IN_CALL, IN_CALL, WAITING]);
+    // That of a thread of C that has called Go at some time.
+    runtime.set(1, layout().sp, 0);
+    let (found, row) = runtime.looked(2);
+    assert_eq!(found, [Some((3, 0)); 2]);
+    assert_eq!(row.states[0].in_calls, 2);
+    let calls = row.waits.iter().find(|wait| wait.reason == GO_IN_CALL);
+    let calls = calls.expect("one of them");
+    assert_eq!((calls.n, calls.waits, calls.place), (2, 1, None));
+    let waits: u64 = row.waits.iter().map(|wait| wait.n).sum();
+    assert_eq!(waits, 4);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use convoy_profile::{
     bucket, only_waits, GoDoing, GoPlace, GoProgram, GoState, GoWait, GoroutineState, StackIx,
+    GO_IN_CALL,
 };
 use convoy_sched::Map;
 use convoy_unwind::Unwinder;
@@ -32,6 +33,9 @@ const USERS: u32 = 65_535;
 const OF_PLACE: usize = 2;
 const OF_WAIT: usize = 8;
 
+/// Stands for a reason where a goroutine waits for none that the runtime knows, but is in a call.
+pub(super) const IN_CALL: u8 = u8::MAX;
+
 /// Reasons to wait for what others of the program let go or hand over, without those of timers, the network and the runtime.
 const FOR_OTHERS: [&str; 5] = ["chan send", "chan receive", "select", "sync.", "semacquire"];
 
@@ -46,7 +50,7 @@ pub(super) struct Seen {
     pub turns: u8,
     /// Stack pointer and instruction where it goes on.
     pub at: (u64, u64),
-    /// Where it waits.
+    /// Where it waits, or what call it is in.
     pub row: Option<u32>,
     /// This wait was not seen before.
     pub fresh: bool,
@@ -394,11 +398,9 @@ impl Tally {
 
     /// Everything, in an order that does not depend on chance.
     pub fn into_row(self, reasons: &[String]) -> GoProgram {
-        let text = |reason: u8| {
-            reasons
-                .get(usize::from(reason))
-                .cloned()
-                .unwrap_or_default()
+        let text = |reason: u8| match reason {
+            IN_CALL => GO_IN_CALL.to_owned(),
+            known => reasons.get(usize::from(known)).cloned().unwrap_or_default(),
         };
         let mut states: Vec<GoState> = self
             .states
