@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{GroupId, Model, OffReason, ProcessId, Sched};
+use convoy_model::{serves_a_machine, GroupId, Model, OffReason, ProcessId, Sched};
 
 use crate::programs::is_launcher;
 
@@ -34,29 +34,6 @@ const POOLS: [&str; 6] = [
     ".NET TP Worker",
 ];
 
-/// Threads that a virtual machine has for itself: they wait for requests, and nobody waits for them for long.
-const SERVICES: [&str; 19] = [
-    "C# CompilerThre",
-    "GC Thread#",
-    "G# ",
-    "VM Thread",
-    "VM Periodic Tas",
-    "Sweeper thread",
-    "Signal Dispatch",
-    "Finalizer",
-    "Reference Handl",
-    "Common-Cleaner",
-    "Service Thread",
-    "Monitor Deflati",
-    "Notification Th",
-    "DestroyJavaVM",
-    "V# Worker",
-    "V# DefaultWorke",
-    ".NET Finalizer",
-    ".NET SynchManag",
-    ".NET Tiered Com",
-];
-
 /// A process that waits for its children for this share of its life...
 const WAITS: f64 = 0.5;
 /// ... and is on a processor for no more than this share only starts them: make, a compiler's driver, a script.
@@ -86,7 +63,7 @@ impl Roles {
             } else if POOLS.iter().any(pool) {
                 this.shared.insert(id);
             }
-            if SERVICES.iter().any(pool) {
+            if serves_a_machine(&group.name_pattern) {
                 this.services.insert(id);
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
-use convoy_model::GroupId;
+use convoy_model::{runs, serves_a_machine, GroupId};
 
 use crate::assignment::Demands;
 use crate::causes::cause;
@@ -46,8 +46,17 @@ fn linked(cx: &Context) -> Vec<Vec<GroupId>> {
     for t in &cx.view.threads {
         *life.entry(t.group).or_default() += t.life;
     }
-    let strong = cx.links.iter().filter(|((waiter, _), (n, ns))| {
+    // What compiles or collects garbage takes a part in the work of no stage.
+    let serves = |g: &GroupId| {
+        let group = cx.view.model.groups.get(g.0 as usize);
+        let of = group.and_then(|group| cx.view.model.processes.get(group.process.0 as usize));
+        of.is_some_and(|process| runs(&process.name).is_some())
+            && group.is_some_and(|group| serves_a_machine(&group.name_pattern))
+    };
+    let strong = cx.links.iter().filter(|((waiter, by), (n, ns))| {
         *n >= LINK_WAKES
+            && !serves(waiter)
+            && !serves(by)
             && *ns as f64 >= LINK_SHARE * life.get(waiter).copied().unwrap_or(f64::INFINITY)
     });
     let mut sets: Vec<BTreeSet<GroupId>> = Vec::new();

@@ -56,7 +56,7 @@ pub use goroutines::*;
 pub use kinds::{is_blocking_acquire, is_lock_kind, kind_of};
 pub use lines::*;
 pub use nouns::*;
-pub use programs::{runs, Runs};
+pub use programs::{runs, serves_a_machine, Runs};
 pub use sched::*;
 pub use sections::*;
 pub use semaphores::{is_pythons_lock, semaphores_used_as_locks, tokens_are_given_back};

@@ -26,6 +26,34 @@ const RUNS: [(&str, Runs); 11] = [
     ("dotnet", Runs::Threads),
 ];
 
+/// Threads that a virtual machine has for itself: they wait for requests, and nobody waits for them for long.
+const SERVICES: [&str; 19] = [
+    "C# CompilerThre",
+    "GC Thread#",
+    "G# ",
+    "VM Thread",
+    "VM Periodic Tas",
+    "Sweeper thread",
+    "Signal Dispatch",
+    "Finalizer",
+    "Reference Handl",
+    "Common-Cleaner",
+    "Service Thread",
+    "Monitor Deflati",
+    "Notification Th",
+    "DestroyJavaVM",
+    "V# Worker",
+    "V# DefaultWorke",
+    ".NET Finalizer",
+    ".NET SynchManag",
+    ".NET Tiered Com",
+];
+
+/// Whether threads of these names (with digits replaced by `#`) are a virtual machine's own.
+pub fn serves_a_machine(name_pattern: &str) -> bool {
+    SERVICES.iter().any(|name| name_pattern.starts_with(name))
+}
+
 /// How a program of this name runs others' code; `None` if it is not known to.
 pub fn runs(name: &str) -> Option<Runs> {
     let mut known = RUNS.iter();

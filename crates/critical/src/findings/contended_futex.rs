@@ -13,7 +13,9 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{is_for_a_monitor, is_queued, sign_of_a_lock, LockPlaces, Sign};
+use super::lock_places::{
+    is_for_a_monitor, is_of_a_server, is_queued, sign_of_a_lock, LockPlaces, ServersLock, Sign,
+};
 use super::Context;
 use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -67,7 +69,8 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let is_case = |off: &OffCpu| {
-        let waits = off.reason == OffReason::Futex && may_be_a_lock(view, off.object);
+        let futex = off.reason == OffReason::Futex && may_be_a_lock(view, off.object);
+        let waits = futex || is_of_a_server(view, off.site).is_some();
         // A collector's threads wait for something to do.
         waits && tells(view, off.site) && !view.roles.is_service(view.role(off.thread))
     };
@@ -206,6 +209,17 @@ fn is_entered(view: &View, site: SiteId) -> bool {
 
 /// Where the lock is, and what to do there: of a monitor of Java's whose taker is not known, where it is let go.
 fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String) {
+    if let Some(lock) = is_of_a_server(view, Some(site)) {
+        let (of, what) = match lock {
+            ServersLock::Row => ("a row that transactions change", "row"),
+            ServersLock::Other => ("a table, or something else that transactions lock", "table"),
+        };
+        let fix = format!(
+            "change what all change late in the transaction, and commit at once: nothing else between, neither the client's work nor a trip \
+             to it; or several {what}s instead of one, or one change for many transactions"
+        );
+        return (format!("{of} (a lock of the database)"), fix);
+    }
     let in_the_machine = |id: SiteId| {
         let shown = view.shown(id);
         shown.is_none_or(|frame| frame.module.starts_with("libjvm.so"))
@@ -320,6 +334,9 @@ impl Case<'_> {
     fn caveats(&self, view: &View, site: SiteId) -> Vec<String> {
         let process = view.model.site(site).map(|site| site.process);
         let process = process.and_then(|id| view.process_at(id));
+        if is_of_a_server(view, Some(site)).is_some() {
+            return vec!["which rows or tables is not known: what the database says of its locks does (pg_locks, log_lock_waits)".into()];
+        }
         let mut caveats = vec![match process {
             Some(process) if !process.without_agent => {
                 "that it is a lock is concluded from who wakes whom where: the agent does not know this kind of lock".into()
@@ -369,35 +386,31 @@ impl Case<'_> {
         let released = most(self.wakers.clone());
         let (place, fix) = place(view, site, released);
         let share = self.waits.share(view);
-        let one_word = self.addresses.len() == 1;
         let library = LibraryCalls::of(view.model, &self.waits.sites);
         let own = self.own / self.known.max(1.0);
         let mut list = self.waits.evidence();
-        list.extend([
-            evidence(
-                "own_wakes_ratio",
-                own,
-                format!(
-                    "{} of it was ended by threads {}, at {}",
-                    percent(own),
-                    if key.group.is_some() {
-                        "of the same kind"
-                    } else {
-                        "that left it"
-                    },
-                    view.place(released)
-                ),
-            ),
-            evidence(
-                "futexes",
-                self.addresses.len() as f64,
-                if one_word {
-                    "all on one futex word".into()
+        list.push(evidence(
+            "own_wakes_ratio",
+            own,
+            format!(
+                "{} of it was ended by threads {}, at {}",
+                percent(own),
+                if key.group.is_some() {
+                    "of the same kind"
                 } else {
-                    format!("on {} futex words", self.addresses.len())
+                    "that left it"
                 },
+                view.place(released)
             ),
-        ]);
+        ));
+        if is_of_a_server(view, Some(site)).is_none() {
+            let words = self.addresses.len();
+            let text = match words {
+                1 => "all on one futex word".into(),
+                _ => format!("on {words} futex words"),
+            };
+            list.push(evidence("futexes", words as f64, text));
+        }
         Some(Finding {
             id: "contended-futex",
             subject: Subject::Code(site),
@@ -406,6 +419,7 @@ impl Case<'_> {
                 self.who(view, key),
                 match &library {
                     Some(calls) => format!("in {} of the C library, called at ", calls.names()),
+                    None if is_of_a_server(view, Some(site)).is_some() => "to have ".into(),
                     None => "at ".into(),
                 },
                 percent(share)

@@ -17,6 +17,14 @@ const AT_ITS_WORD: [&str; 4] = [
 ];
 /// The same at a word that the thread has for all its waits: Java's monitors.
 const AT_THE_THREADS: [&str; 2] = ["ObjectMonitor::enter", "ObjectMonitor::EnterI"];
+/// Where a process of PostgreSQL waits for a lock of the server's own, in memory that all share, at what is its own...
+const IN_THE_SERVER: [&str; 1] = ["ProcSleep"];
+/// ... and what for: whatever is in none of these is for a table or an object.
+const FOR_A_ROW: [&str; 3] = [
+    "XactLockTableWait",
+    "heap_lock_tuple",
+    "heap_acquire_tuplock",
+];
 /// Methods in which threads queue for a lock of Java's library (`ReentrantLock`), of which the compiler may leave no other; or for
 /// a semaphore or a latch.
 const QUEUES: [&str; 3] = [
@@ -26,8 +34,10 @@ const QUEUES: [&str; 3] = [
 ];
 /// Functions in which they are let go. Such a wait is at the same place as its end, because the program calls one function that
 /// does both.
-const UNLOCKS: [&str; 6] = [
+const UNLOCKS: [&str; 8] = [
     "__lll_lock_wake",
+    "ProcWakeup",
+    "ProcLockWakeup",
     "Mutex::wake",
     "Mutex::unlock",
     "RwLock::wake_writer_or_readers",
@@ -43,6 +53,13 @@ const LEAVES: [&str; 2] = ["ObjectMonitor::exit", "ObjectMonitor::ExitEpilog"];
 const NEAR: usize = 3;
 /// The same of a wait for a condition. Further out is whoever takes from one queue and puts into another.
 const NEAR_A_CONDITION: usize = 1;
+
+/// A lock that a database keeps for its clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ServersLock {
+    Row,
+    Other,
+}
 
 /// What says that a wait is for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +127,17 @@ pub(super) fn is_for_a_monitor(view: &View, site: Option<SiteId>) -> bool {
     is_in(view.model, site, &AT_THE_THREADS)
 }
 
+/// Whether a process of a server waits for a lock that the server keeps for its clients: of a row (or of whoever has changed one), or
+/// another one.
+pub(super) fn is_of_a_server(view: &View, site: Option<SiteId>) -> Option<ServersLock> {
+    let waits = is_in(view.model, site, &IN_THE_SERVER);
+    let site = view.model.site(site?).filter(|_| waits)?;
+    Some(match site.has_function(|name| FOR_A_ROW.contains(&name)) {
+        true => ServersLock::Row,
+        false => ServersLock::Other,
+    })
+}
+
 /// Whether a thread queues there in Java's library for what one can have at a time, or a few.
 pub(super) fn is_queued(view: &View, site: Option<SiteId>) -> bool {
     is_in(view.model, site, &QUEUES)
@@ -117,8 +145,8 @@ pub(super) fn is_queued(view: &View, site: Option<SiteId>) -> bool {
 
 /// Whether waiter and waker are in functions of locks.
 fn is_named(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    let waits = is_in(model, waiter, &AT_ITS_WORD) || is_in(model, waiter, &AT_THE_THREADS);
-    waits && is_in(model, waker, &UNLOCKS)
+    let waits = [&AT_ITS_WORD[..], &AT_THE_THREADS, &IN_THE_SERVER];
+    waits.iter().any(|waits| is_in(model, waiter, waits)) && is_in(model, waker, &UNLOCKS)
 }
 
 /// Functions in which threads wait for a condition.
@@ -290,6 +318,15 @@ impl<'a> LockPlaces<'a> {
                 continue;
             };
             for place in places {
+                this.join(first, place);
+            }
+        }
+        // Who wants a row does so on many paths through the server; it does not tell which row.
+        let mut of_server: BTreeMap<ServersLock, PathId> = BTreeMap::new();
+        for off in view.sched.offs.iter().filter(|off| is_case(off)) {
+            if let Some(lock) = is_of_a_server(view, off.site) {
+                let place = this.paths.of(off.site);
+                let first = *of_server.entry(lock).or_insert(place);
                 this.join(first, place);
             }
         }

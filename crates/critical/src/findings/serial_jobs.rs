@@ -14,9 +14,11 @@ use crate::programs::{build_tool, is_shell, starts_several};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
-/// Share of the run that they work, and that two threads do at most.
+/// Share of the run that they work, that two of them are there at most, and that two threads work at most: a step may be a pipeline, or
+/// have jobs of its own.
 const WORK: f64 = 0.7;
 const TOGETHER: f64 = 0.1;
+const AT_ONCE: f64 = 0.5;
 /// Part of their work that goes through the process that starts them one by one.
 const BELOW: f64 = 0.9;
 /// Steps that do at least this part of what the longest one does: fewer of them are a sequence that somebody has thought of.
@@ -51,6 +53,8 @@ struct Runner {
 #[derive(Default)]
 struct Step {
     work: f64,
+    /// When its first process began and ended.
+    lives: (u64, u64),
     /// By program.
     programs: BTreeMap<String, f64>,
 }
@@ -68,11 +72,14 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let work = work(view);
     let jobs = || work.iter().filter(|(id, _)| is_job(view, **id));
     let all: f64 = jobs().map(|(_, work)| work).sum();
-    let in_turn = at_least(&view.sched.working, 2.0) <= TOGETHER * view.wall;
-    if all < WORK * view.wall || !in_turn || view.cpus < 2.0 || !view.cpus.is_finite() {
+    let at_once = at_least(&view.sched.working, 2.0) > AT_ONCE * view.wall;
+    if all < WORK * view.wall || at_once || view.cpus < 2.0 || !view.cpus.is_finite() {
         return None;
     }
     let runner = runner(view, &work, all)?;
+    if together(&runner.steps) > TOGETHER * view.wall {
+        return None;
+    }
     // What starts the programs of a step is part of it: the driver of a compiler.
     let all: f64 = runner.steps.iter().map(|step| step.work).sum();
     let process = view.process_at(runner.id)?;
@@ -104,13 +111,16 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         None if alike.is_some() => OF_OTHERS,
         _ => return None,
     };
-    let most = (all - longest.max(all / view.cpus_left())).max(0.0);
+    // Less than that passes where a step does several things at a time.
+    let passes = all.min(at_least(&view.sched.working, 1.0));
+    let least = (longest * passes / all).max(all / view.cpus_left());
+    let most = (passes - least).max(0.0);
     let saving = Saving {
         expected: expected * most,
         most,
         ..Saving::default()
     };
-    let share = (all / view.wall).min(1.0);
+    let share = (passes / view.wall).min(1.0);
     let of_one = alike.map_or(String::new(), |name| format!(", most of each in {name}"));
     Some(Finding {
         id: "serial-jobs",
@@ -211,7 +221,10 @@ fn runner(view: &View, work: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
         let Some(step) = at.and_then(|at| path.get(at)) else {
             continue;
         };
-        let step = steps.entry(*step).or_default();
+        let step = steps.entry(*step).or_insert_with(|| Step {
+            lives: lives(view, *step),
+            ..Step::default()
+        });
         step.work += work;
         if is_job(view, of) {
             let name = view.process_at(of).map(Process::title).unwrap_or_default();
@@ -223,6 +236,25 @@ fn runner(view: &View, work: &BTreeMap<ProcessId, f64>, all: f64) -> Option<Runn
         above: line(id),
         steps: steps.into_values().collect(),
     })
+}
+
+/// From when to when a process was there.
+fn lives(view: &View, id: ProcessId) -> (u64, u64) {
+    let began = view.of_process(id).map(|th| th.start_ns).min();
+    let ended = view.of_process(id).map(|th| th.end_ns).max();
+    (began.unwrap_or(0), ended.unwrap_or(0))
+}
+
+/// How long two steps or more were there at once, nanoseconds.
+fn together(steps: &[Step]) -> f64 {
+    let mut lives: Vec<(u64, u64)> = steps.iter().map(|step| step.lives).collect();
+    lives.sort_unstable();
+    let (mut upto, mut both) = (0, 0);
+    for (began, ended) in lives {
+        both += u64::min(upto, ended).saturating_sub(began);
+        upto = upto.max(ended);
+    }
+    both as f64
 }
 
 /// Steps by the program that each spends most in: how many, and their work.
