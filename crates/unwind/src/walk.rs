@@ -175,6 +175,9 @@ fn return_of_leaf(regs: &UnwindRegsNative, _: &Copy<'_>) -> Option<(u64, u64)> {
     Some((regs.lr(), regs.sp()))
 }
 
+/// Frames of HotSpot's stubs (mathematics, copies of arrays) are smaller: bytes.
+const FRAME_OF_STUB: u64 = 512;
+
 /// The method that HotSpot's interpreter is in, in a frame of its own: three words below where the frame pointer leads.
 pub(crate) fn interpreted_method(regs: &UnwindRegsNative, copy: &Copy<'_>) -> Option<u64> {
     copy.word(frame_pointer(regs).checked_sub(24)?)
@@ -196,7 +199,13 @@ pub(crate) fn by_blob(
         found.map(|(caller, sp)| (caller, sp, fp))
     };
     let found = match blob.kind {
-        Kind::Other => return by_frame_pointer(leaf, regs, copy, is_code),
+        Kind::Other => {
+            // What is on top of the stack may be left over from a call before, if it has made a frame, as most stubs do.
+            let has_frame = (regs.sp()..regs.sp().saturating_add(FRAME_OF_STUB)).contains(&fp)
+                && fp % 8 == 0
+                && copy.word(fp.saturating_add(8)).is_some_and(&is_code);
+            return by_frame_pointer(leaf && !has_frame, regs, copy, is_code);
+        }
         Kind::Fixed(_) if leaf && regs.ip() < blob.complete => without(regs),
         Kind::Fixed(bytes) => {
             let Some(end) = regs.sp().checked_add(bytes) else {
@@ -289,6 +298,10 @@ mod tests {
         complete: 0x4020,
         kind: Kind::Fixed(32),
     };
+    const STUB: Blob = Blob {
+        kind: Kind::Other,
+        ..METHOD
+    };
     const INTERPRETER: Blob = Blob {
         kind: Kind::Interpreter,
         ..METHOD
@@ -331,6 +344,18 @@ mod tests {
         let stack = [0x4600, 2, 0x77, 0x4500];
         let calls = step(&METHOD, 0x4010, false, 9, &stack);
         assert_eq!(calls, Ok([0x4500, SP + 32, 0x77]));
+    }
+
+    #[test]
+    fn a_stub_with_a_frame_returns_from_there_whatever_lies_on_top_of_the_stack() {
+        // Left over from a call before; its own; saved frame pointer and return address.
+        let stack = [0x4600, 2, 0x77, 0x4500, 3];
+        let stub = |fp| step(&STUB, 0x4050, true, fp, &stack);
+        assert_eq!(stub(SP + 16), Ok([0x4500, SP + 32, 0x77]));
+        // None of its own, or not made yet: the caller's may be anything.
+        for fp in [9, SP + 8, SP + 24, SP + 32, SP - 16] {
+            assert_eq!(stub(fp), Ok([0x4600, SP + 8, fp]));
+        }
     }
 
     #[test]
