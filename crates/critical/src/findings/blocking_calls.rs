@@ -255,7 +255,9 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     }
     // A pool with members to spare has threads enough.
     pools.retain(|kind, members| {
-        2 * members.0.len() > kinds.members(*kind) && !members.is_only_told(view)
+        2 * members.0.len() > kinds.members(*kind)
+            && !members.is_only_told(view)
+            && !cx.askers.queue(view, members.0.keys())
     });
     let pools = pools
         .into_iter()

@@ -297,7 +297,7 @@ impl Phase<'_> {
             return None;
         }
         // What else its wait is for, several at a time may do meanwhile: only the processors limit that.
-        let perhaps = match serves {
+        let perhaps = match serves || queue.is_some() {
             true => perhaps.max(unused),
             false => perhaps,
         };
@@ -346,15 +346,15 @@ impl Phase<'_> {
             subject: Subject::Code(first.site?),
             title: format!("{name} {with} {at} for {} of the run", percent(share)),
             evidence: self.evidence(cx, group, cm, queue),
-            causes: vec![match (queue.and(view.process_of(group)), serves) {
-                (Some(process), _) => cause(SERVES, served::WHY, served::fix(process, view.cpus)),
-                (None, true) => cause(
+            causes: vec![match ((queue, view.process_of(group)), serves) {
+                ((Some(queue), Some(process)), _) => cause(SERVES, served::WHY, queue.fix(process, view.cpus)),
+                (_, true) => cause(
                     SERVES,
                     "it does what one message asks for, and waits for the next one, while the others wait for its answer",
                     "more of it (threads, processes, connections of a pool), so that several requests are served at a time; or ask for \
                      several things in one message",
                 ),
-                (None, false) => cause(
+                (_, false) => cause(
                     "serial-code",
                     "this code runs on one thread while the others wait for it",
                     match (collector, instead) {

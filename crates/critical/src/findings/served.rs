@@ -21,6 +21,9 @@ const IN_TURNS: f64 = 0.3;
 /// that is asked in turns waits less often, but not that seldom (nginx with one connection: once for 20 waits; with eight 1 of 1032).
 const AHEAD: f64 = 20.0;
 const SELDOM: (f64, f64) = (2.0, 0.002);
+/// Work of threads of one kind, as a share of the run, up to which one at a time works; and from which on it is all that one can do.
+const ONE_AT_A_TIME: f64 = 1.1;
+const BUSY: f64 = 0.85;
 /// Part of the work that is expected to be divided among servers: with two instead of one, three servers on two processors
 /// were 1.6 to 2 times as fast, of the 1.9 to 2 that their processors allowed.
 pub(super) const EXPECTED: f64 = 0.8;
@@ -92,6 +95,37 @@ impl Askers {
     pub(super) fn take_turns(&self, view: &View, group: GroupId) -> bool {
         self.asked(view, group) == Asked::InTurns
     }
+
+    /// Requests to a group that wait on average, one for each that is served.
+    fn length(&self, view: &View, group: GroupId) -> f64 {
+        let waits = self.0.get(&group).into_iter().flat_map(BTreeMap::values);
+        waits.map(|turns| turns.ns).sum::<f64>() / view.wall
+    }
+
+    /// Whether most of these threads wait for a server of another program that is at work all the time as it is: more of them would only
+    /// wait with them.
+    pub(super) fn queue<'t>(
+        &self,
+        view: &View,
+        threads: impl Iterator<Item = &'t ThreadId> + Clone,
+    ) -> bool {
+        let all = threads.clone().count();
+        self.0.iter().any(|(&group, waits)| {
+            let long = |id: &&ThreadId| {
+                let turns = waits.get(id);
+                turns.is_some_and(|turns| turns.ns >= ASKERS.1 * view.wall)
+            };
+            let work = work(view, group);
+            let waiting = self.length(view, group) - work;
+            2 * threads.clone().filter(long).count() > all && work >= BUSY && waiting >= WAITING
+        })
+    }
+}
+
+/// What all threads of a group do, as a share of the run.
+fn work(view: &View, group: GroupId) -> f64 {
+    let members = view.members(group).into_iter();
+    members.map(|th| th.working_ns() as f64).sum::<f64>() / view.wall
 }
 
 /// How a server is asked.
@@ -112,24 +146,33 @@ pub(super) struct Queue {
     /// Threads that wait on average, one for the request that is served; each may have asked for several things.
     length: f64,
     several: bool,
+    /// Threads that could serve them.
+    servers: usize,
 }
 
 impl Queue {
-    /// Of a group of one thread that works for so long; `None` if those who wait are no other programs', or too few.
+    /// Of a group that works for so long, of one thread or of several of which one at a time does; `None` if those who wait are no other
+    /// programs', or too few.
     pub(super) fn of(cx: &Context, group: GroupId, works: f64) -> Option<Self> {
         let view = cx.view;
-        let waits = cx.askers.0.get(&group)?;
         let threads = cx.askers.for_long(view, group).len();
-        let length = waits.values().map(|turns| turns.ns).sum::<f64>() / view.wall;
+        let length = cx.askers.length(view, group);
+        let servers = view.members(group).len();
+        // With so many requests there each of them could have one.
+        let in_turn = || length >= servers as f64 + WAITING && work(view, group) <= ONE_AT_A_TIME;
         let several = threads >= ASKERS.0 && length - works / view.wall >= WAITING;
         // Who starts a program and polls for what it writes waits in the same way, but cannot connect to it.
         let serves = view.process_of(group).is_some_and(|of| of.listens);
         let ahead = || serves && cx.askers.asked(view, group) == Asked::Ahead;
-        let waits = (several || ahead()) && view.members(group).len() == 1;
+        let waits = match servers {
+            1 => several || ahead(),
+            _ => serves && several && in_turn(),
+        };
         waits.then_some(Self {
             threads,
             length,
             several,
+            servers,
         })
     }
 
@@ -150,7 +193,21 @@ impl Queue {
     }
 }
 
-/// What to do about it, with so many of them.
+impl Queue {
+    /// What to do about it, on so many processors.
+    pub(super) fn fix(&self, process: &Process, cpus: f64) -> String {
+        match self.servers {
+            1 => fix(process, cpus),
+            n => format!(
+                "find what lets one of the {n} threads of {} at a time serve a request (a strand, a lock, a queue), and have one for each \
+                 connection, or for a part of the data",
+                process.name
+            ),
+        }
+    }
+}
+
+/// What to do about one thread that serves, with so many of them.
 pub(super) fn fix(process: &Process, n: f64) -> String {
     format!(
         "{} processes or threads of {} that serve requests (worker_processes of nginx, --workers of gunicorn, several instances with \

@@ -130,6 +130,54 @@ fn a_server_beside_other_work_is_expected_to_be_divided_as_well() {
     assert!(fix(&several) && !fix(&one), "{several:?} {one:?}");
 }
 
+/// A server with two threads of one kind of which one at a time works, in turns, for so many clients that do nothing but ask, each
+/// for its own answer of 10 ms.
+fn in_turn(clients: usize) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("quoted");
+    p.cpus(2).raw().listens = true;
+    let serve = p.site("price", "quoted.c", 10);
+    let wait = p.site("wait", "quoted.c", 20);
+    let mut thread = || p.thread("s").start("run", "quoted.c", 1).cpu(1).id();
+    let servers = [thread(), thread()];
+    p.process("load");
+    let recv = p.site("recv", "load.c", 20);
+    let (parse, join) = (p.site("parse", "load.c", 30), p.site("main", "load.c", 40));
+    let mut thread = || p.thread("c").start("ask", "load.c", 1).cpu(1).id();
+    let clients: Vec<_> = (0..clients).map(|_| thread()).collect();
+    let mut s = Schedule::new();
+    let socket = s.name("socket: tcp to port 80");
+    s.process(1);
+    let ends = Wait::futex(join, 0x100).woken_from(1, clients[0], parse);
+    s.waits(0, ends, ms(1000));
+    for at in 0..100 {
+        let (works, idles) = (servers[at % 2], servers[(at + 1) % 2]);
+        let next = Wait::new(OffReason::Poll, wait).woken_by(works, serve);
+        s.process(0).runs(works, serve, ms(10));
+        s.waits(idles, next, ms(10));
+        s.process(1);
+        for &id in &clients {
+            let answer = Wait::new(OffReason::Socket, recv).named(socket);
+            let answer = answer.woken_from(0, works, serve);
+            s.waits(id, answer, ms(9)).runs(id, parse, ms(1));
+        }
+    }
+    analysis(&model(p, s)).findings
+}
+
+#[test]
+fn of_several_threads_that_serve_one_at_a_time_may_be_let_through() {
+    let found = in_turn(4);
+    let first = found.first().expect("something");
+    assert_eq!(first.id, "serial-code", "{found:?}");
+    let fix = &first.causes[0].fix;
+    assert!(fix.contains("one of the 2 threads of quoted"), "{fix}");
+    // Those who ask wait because it is busy: more of them would wait as well.
+    assert!(found.iter().all(|f| f.id != "blocking-calls"), "{found:?}");
+    let two = in_turn(2);
+    let says = |f: &Finding| f.causes[0].fix.contains("at a time serve a request");
+    assert!(!two.iter().any(says), "no more requests than threads");
+}
+
 /// A process without threads that is busy for so much of a second, and accepts connections or does not.
 fn alone(listens: bool, busy_ms: u64) -> Vec<&'static str> {
     let mut p = ProfileBuilder::new("httpd");
