@@ -27,9 +27,10 @@ pub fn trials() -> Vec<Trial> {
         beside("mariadb-commits-attached", kernel(mariadb), mariadb_commits),
         beside(
             "postgres-commits-attached",
-            kernel(postgres),
+            kernel(postgres.clone()),
             postgres_commits,
         ),
+        beside("postgres-row-attached", kernel(postgres), postgres_row),
     ]
 }
 
@@ -192,6 +193,23 @@ fn postgres_commits(scratch: &Scratch) -> Result {
     check!(end == End::Status(0), "{end:?}");
     check!(said.contains("2000/2000"), "{said}");
     verdict.expect_wait("sync", "pg_wal")
+}
+
+/// Each transaction changes the only row of one table, and the others wait until it ends.
+fn postgres_row(scratch: &Scratch) -> Result {
+    let dir = postgres_data()?;
+    let (server, port) = postgres_server(scratch, &Mode::Bare, dir.path(), "fsync=off")?;
+    postgres_client(dir.path(), port, "createdb", &["bench"])?;
+    let fill = ["-q", "-i", "-s", "1", "bench"];
+    postgres_client(dir.path(), port, "pgbench", &fill)?;
+    let load = ["-c", "4", "-j", "1", "-t", "1000", "bench"];
+    let (said, verdict) = attached(scratch, server.id()?, || {
+        postgres_client(dir.path(), port, "pgbench", &load)
+    })?;
+    let end = server.stop(Signal::INT)?;
+    check!(end == End::Status(0), "{end:?}");
+    check!(said.contains("4000/4000"), "{said}");
+    verdict.expect_finding("contended-futex", &["a row that transactions change"])
 }
 
 fn postgres_data() -> Result<TempDir> {

@@ -1,5 +1,7 @@
 //! Code that runs while few threads work, and that the others wait for (GAPP's critical code; Amdahl).
 
+mod uneven_tasks;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
@@ -97,7 +99,7 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
         }
         findings.extend(found);
     }
-    one_of_those_that_serve(findings)
+    uneven_tasks::told_once(cx.view, one_of_those_that_serve(findings))
 }
 
 /// Whether its threads sleep for what is left of a period: with less to do they would sleep for longer.
@@ -279,6 +281,7 @@ impl Phase<'_> {
         let most = split + waited * (cm.min(unused) - split).max(0.0);
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
+        let uneven = self.is_uneven_tasks(view);
         let queue = Queue::of(cx, group, cm);
         let listens = view.process_of(group).is_some_and(|of| of.listens);
         let serves_others = listens && cx.askers.are_seen(view, group);
@@ -305,9 +308,10 @@ impl Phase<'_> {
             expected: match (asked_by_one, collector, queue) {
                 (true, ..) => 0.0,
                 (_, true, _) => COLLECTOR_EXPECTED * most,
+                _ if uneven => uneven_tasks::EXPECTED * most,
                 _ if instead.is_some() => one_thread::EXPECTED * most,
                 // Those who ask are ahead of it as it is.
-                (.., Some(_)) => served::EXPECTED * split,
+                (.., Some(queue)) => served::EXPECTED * queue.divided(view, group).max(split),
                 // What a server does for those who ask it does not go on beside what they do with the answer.
                 _ if serves_others => EXPECTED * split,
                 _ => EXPECTED * most,
@@ -354,6 +358,7 @@ impl Phase<'_> {
                     "more of it (threads, processes, connections of a pool), so that several requests are served at a time; or ask for \
                      several things in one message",
                 ),
+                _ if uneven => uneven_tasks::why(),
                 (_, false) => cause(
                     "serial-code",
                     "this code runs on one thread while the others wait for it",
@@ -376,16 +381,14 @@ impl Phase<'_> {
             share_of_thread_time: share,
             caveats: match collector {
                 true => Vec::new(),
-                false => self.caveats(cx, first, queue, instead.is_some()),
+                false => self.caveats(cx, first, queue, instead.is_some() || uneven),
             },
         })
     }
 
     /// Whether little more is known of it than the waits for messages that it ended in.
     fn is_between_messages(&self) -> bool {
-        let all: f64 = self.pieces.iter().map(|p| p.cm).sum();
-        let ended = self.pieces.iter().filter(|p| p.until_message);
-        ended.map(|p| p.cm).sum::<f64>() >= BETWEEN_MESSAGES * all
+        self.has(BETWEEN_MESSAGES, |piece| piece.until_message)
     }
 
     /// Whether it is Java's serial garbage collector.
@@ -393,14 +396,27 @@ impl Phase<'_> {
         let collects = |frame: &SiteFrame| {
             frame.module.starts_with("libjvm.so") && frame.function.contains("Generation::collect")
         };
-        let (mut all, mut collecting) = (0.0, 0.0);
-        for piece in &self.pieces {
-            all += piece.cm;
-            if piece.frames.iter().any(|frame| collects(frame)) {
-                collecting += piece.cm;
-            }
-        }
-        collecting >= 0.5 * all
+        self.has(0.5, |piece| {
+            piece.frames.iter().any(|frame| collects(frame))
+        })
+    }
+
+    fn is_uneven_tasks(&self, view: &View) -> bool {
+        let is_one = |piece: &Piece| {
+            piece
+                .site
+                .is_some_and(|site| uneven_tasks::is_one(view, site))
+        };
+        self.has(DOMINANT, is_one)
+    }
+
+    /// Whether so much of it is that.
+    fn has(&self, share: f64, is: impl Fn(&Piece) -> bool) -> bool {
+        let sum = |of: &dyn Fn(&&Piece) -> bool| {
+            let pieces = self.pieces.iter().filter(of);
+            pieces.map(|piece| piece.cm).sum::<f64>()
+        };
+        sum(&|piece| is(piece)) >= share * sum(&|_| true)
     }
 
     /// The function that all of it goes through; with the line where it is the innermost one.

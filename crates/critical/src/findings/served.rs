@@ -7,6 +7,7 @@ use convoy_model::words::plural;
 use convoy_model::{GroupId, OffReason, Process, ThreadId};
 
 use super::Context;
+use crate::gain::spread;
 use crate::text::{evidence, how_many};
 use crate::view::View;
 
@@ -194,6 +195,16 @@ impl Queue {
 }
 
 impl Queue {
+    /// What goes if those of several threads that have nothing to do serve what waits, nanoseconds: all that the group does, whatever
+    /// part of it is told.
+    pub(super) fn divided(&self, view: &View, group: GroupId) -> f64 {
+        let works = work(view, group).min(1.0) * view.wall;
+        match self.servers {
+            1 => 0.0,
+            n => spread(works, works, view.useful.min(n as f64)),
+        }
+    }
+
     /// What to do about it, on so many processors.
     pub(super) fn fix(&self, process: &Process, cpus: f64) -> String {
         match self.servers {

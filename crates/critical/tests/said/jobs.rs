@@ -97,3 +97,38 @@ fn what_runs_together_or_is_one_long_step_is_none() {
         "one step is nearly all"
     );
 }
+
+/// Steps of which each is a process that waits for two others, which work together for a part of their time.
+#[test]
+fn steps_may_be_pipelines() {
+    let told = |together_ms: u64| {
+        let mut p = ProfileBuilder::new("bash");
+        p.cpus(2).raw().ppid = 1;
+        let wait = p.site("waitpid", "run.c", 5);
+        let mut s = Schedule::new();
+        let each = 100 + (100 - together_ms);
+        s.waits(0, Wait::new(OffReason::Child, wait), ms(8 * each));
+        for n in 0..8 {
+            let (step, at) = (1 + 3 * n as u32, n * each);
+            p.process("make");
+            let pid = p.raw().pid;
+            let wait = p.site("wait", "make.c", 5);
+            s.process(step).starts(0, ms(at));
+            s.waits(0, Wait::new(OffReason::Child, wait), ms(each));
+            for (nth, begins) in [(1, at), (2, at + 100 - together_ms)] {
+                p.process("xz");
+                p.raw().ppid = pid;
+                let work = p.site("work", "xz.c", 10);
+                s.process(step + nth).starts(0, ms(begins));
+                s.runs(0, work, ms(100));
+            }
+        }
+        let found = analysis(&model(p, s)).findings;
+        found.into_iter().find(|f| f.id == "serial-jobs")
+    };
+    let f = told(30).expect("eight steps, one after the other");
+    assert!(f.title.contains("runs 8 steps"), "{}", f.title);
+    // 1.7 of 2 are at once already; half of it is expected.
+    assert!((f.gain.high - 1.7).abs() < 0.05, "{:?}", f.gain);
+    assert!(told(90).is_none(), "two threads work nearly all the time");
+}

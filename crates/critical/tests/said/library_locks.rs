@@ -1,7 +1,7 @@
 //! Locks inside of the C library that no agent counts: which waits are for one of them, and what is advised.
 
 use convoy_model::finding::Finding;
-use convoy_model::SpinKind;
+use convoy_model::{OffReason, SpinKind};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -350,4 +350,57 @@ fn threads_that_a_virtual_machine_has_for_itself_wait_for_work() {
     let said = |threads| monitor(threads, true, SPIN, 3).is_some();
     assert!(said("worker"));
     assert!(!said("G1 Refine#0"));
+}
+
+/// What is said of two processes of a database that wait in turns for a lock of it, in this function.
+fn of_a_database(sleeps: &str, wants: &str) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("postgres");
+    p.cpus(2);
+    let stack = |p: &mut ProfileBuilder, functions: &[&str]| {
+        let frames = functions.iter().map(|f| p.frame(f, "", 0));
+        let frames: Vec<_> = frames.collect();
+        p.stack(&frames)
+    };
+    let wait = [sleeps, "LockAcquireExtended", wants, "PostgresMain"];
+    let wake = ["ProcLockWakeup", "LockReleaseAll", "PostgresMain"];
+    let of_process = |p: &mut ProfileBuilder| {
+        (
+            stack(p, &wait),
+            stack(p, &wake),
+            stack(p, &["ExecUpdate", "PostgresMain"]),
+        )
+    };
+    let first = of_process(&mut p);
+    p.process("postgres");
+    let second = of_process(&mut p);
+    let mut s = Schedule::new();
+    for round in 0..50 {
+        for (turn, of) in (0..).zip([first, second]) {
+            let other = [second, first][turn as usize];
+            let works = round * 2 + turn;
+            s.process(turn);
+            let woken = Wait::new(OffReason::Poll, of.0).woken_from(1 - turn, 0, other.1);
+            if works % 2 == turn {
+                s.waits(0, woken, ms(1 + 9 * u64::from(works > 0)));
+            }
+            s.runs(0, of.2, ms(10));
+        }
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.filter(|f| f.id == "contended-futex").collect()
+}
+
+#[test]
+fn processes_of_a_database_that_wait_for_a_row_wait_for_one_another() {
+    let found = of_a_database("ProcSleep", "XactLockTableWait");
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let f = &found[0];
+    let told = "2 threads of 2 processes of postgres wait for one another to have a row";
+    assert!(f.title.starts_with(told), "{}", f.title);
+    assert!(f.causes[0].fix.contains("several rows"), "{:?}", f.causes);
+    assert!(f.evidence.iter().all(|e| e.key != "futexes"), "{f:#?}");
+    let table = of_a_database("ProcSleep", "LockRelationOid");
+    assert!(table[0].title.contains("a table"), "{}", table[0].title);
+    let clients = of_a_database("secure_read", "ReadCommand");
+    assert!(clients.is_empty(), "it waits for its client: {clients:#?}");
 }

@@ -524,3 +524,34 @@ fn a_stage_that_could_have_threads_is_advised_to_have_them() {
         assert!((found.gain.mid - gain).abs() < 0.01, "{:?}", found.gain);
     }
 }
+
+/// The main thread and one of a pool have all parts of a parallel stream in turns, each for so long, in these functions.
+fn parts(task: &str, main_ms: u64, pool_ms: u64) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("java");
+    p.cpus(2);
+    let frames = ["price", task, "run"].map(|function| p.frame(function, "", 0));
+    let (work, wait) = (p.stack(&frames), p.site("await", "a.c", 20));
+    let pool = p.thread("ForkJoinPool").start("pool", "a.c", 9).cpu(1).id();
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        let (main_ns, pool_ns) = (ms(main_ms), ms(pool_ms));
+        s.runs(0, work, main_ns);
+        s.waits(pool, Wait::futex(wait, 0x100).woken_by(0, work), main_ns);
+        s.waits(0, Wait::futex(wait, 0x200).woken_by(pool, work), pool_ns);
+        s.runs(pool, work, pool_ns);
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.filter(|f| f.id == "serial-code").collect()
+}
+
+#[test]
+fn parts_of_a_parallel_stream_that_one_thread_has_alone_are_one_finding() {
+    let stream = parts("java.util.stream.AbstractTask.compute", 70, 30);
+    assert_eq!(stream.len(), 1, "{stream:#?}");
+    let f = &stream[0];
+    assert!(f.causes[0].fix.contains("source"), "{:?}", f.causes);
+    assert!(f.gain.mid > 1.5, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+    let other = parts("app.Job.run", 70, 30);
+    assert_eq!(other.len(), 2, "{other:#?}");
+}

@@ -1,0 +1,48 @@
+//! Parts of a parallel stream (Java) of which one thread has nearly all at a time: the pool's threads would run the same code, but there
+//! are too few parts, or the source does not know how to be divided (lines of a file, an iterator).
+
+use convoy_model::finding::{Cause, Finding};
+use convoy_model::SiteId;
+
+use crate::gain::{by_cpus, together};
+use crate::subject;
+use crate::text::cause;
+use crate::view::View;
+
+/// That it can be divided is known: as much is expected as of what is known to be done by several threads elsewhere.
+pub(super) const EXPECTED: f64 = 0.8;
+const ID: &str = "uneven-tasks";
+
+/// Whether a part of a parallel stream is worked on there.
+pub(super) fn is_one(view: &View, site: SiteId) -> bool {
+    let task = |name: &str| name.starts_with("java.util.stream.") && name.contains("Task.");
+    view.model
+        .site(site)
+        .is_some_and(|site| site.has_function(task))
+}
+
+pub(super) fn why() -> Cause {
+    cause(
+        ID,
+        "one thread has nearly all parts of a parallel stream at a time",
+        "a source whose parts are known, and many more of them than threads: a list or an array (read lines() or what an iterator gives \
+         into one first), smaller parts, or one stream for all files",
+    )
+}
+
+/// Whoever has the parts, it is one fix.
+pub(super) fn told_once(view: &View, findings: Vec<Finding>) -> Vec<Finding> {
+    let is_one = |f: &Finding| f.causes.iter().any(|cause| cause.id == ID);
+    let (mut uneven, mut rest): (Vec<_>, Vec<_>) = findings.into_iter().partition(is_one);
+    uneven.sort_by(|a, b| b.gain.mid.total_cmp(&a.gain.mid));
+    let process = |f: &Finding| subject::process(view.model, &f.subject);
+    let mut first: Vec<Finding> = Vec::new();
+    for finding in uneven {
+        match first.iter_mut().find(|f| process(f) == process(&finding)) {
+            Some(of_all) => together(&mut of_all.gain, &finding.gain, by_cpus(view)),
+            None => first.push(finding),
+        }
+    }
+    rest.extend(first);
+    rest
+}
