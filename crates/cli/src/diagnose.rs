@@ -112,21 +112,23 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
     if let Err(message) = keep::only(&mut recording.profile, &wanted, &args.limits) {
         message.print(); // the program has run all the same
     }
-    let keep = |path: &PathBuf| -> Result<(), Message> {
-        let saved = recording.save(path);
-        saved.map_err(|e| Message::from(e.trouble()))?;
-        if !args.quiet {
-            record::say_written(path);
-        }
-        Ok(())
-    };
     // A report of what could not be kept is better than none.
-    let kept = args.output.as_ref().map_or(Ok(()), keep);
+    let kept = args.output.as_ref().is_none_or(|path| {
+        let saved = recording.save(path).map_err(|e| Message::from(e.trouble()));
+        match &saved {
+            Ok(()) if !args.quiet => record::say_written(path),
+            Ok(()) => {}
+            Err(message) => message.print(),
+        }
+        saved.is_ok()
+    });
     let profile = std::mem::take(&mut recording.profile); // it may be large: not twice
     let judged = Judged::new(profile, None, &args.limits)?;
     show::sections(&judged, wanted.earlier.take(), args)?;
-    kept?;
-    Ok(Status::of_program(recording.exit))
+    Ok(match kept {
+        true => Status::of_program(recording.exit),
+        false => Status::OwnFailure,
+    })
 }
 
 /// A share in percent, in millionths.

@@ -46,11 +46,31 @@ const WITH_THREADS: [(&str, &str); 5] = [
 /// How they are told to reverse it, or to look at what was compressed, which needs one thread: letters, and long options.
 const REVERSED: (&str, [&str; 4]) = ("dtl", ["--decompress", "--uncompress", "--test", "--list"]);
 
-/// A server with one process for each connection that divides a request among several if it may, and what that takes.
-const DIVIDES_REQUESTS: (&str, &str) = (
+/// A server with one process for each connection that divides a request among several if it may.
+pub(crate) struct Divides {
+    /// Where it waits for the next request.
+    pub(crate) waits: &'static str,
+    /// What is never divided.
+    pub(crate) keeps_whole: &'static [&'static str],
+}
+
+/// It, and what it takes.
+const DIVIDES_REQUESTS: (&str, &str, Divides) = (
     "postgres",
     "a parallel query: EXPLAIN shows whether workers are planned; max_parallel_workers_per_gather above 0, large tables, and functions \
      that are PARALLEL SAFE allow them",
+    Divides {
+        waits: "secure_read",
+        keeps_whole: &[
+            "heap_insert",
+            "heap_multi_insert",
+            "heap_update",
+            "heap_delete",
+            "CopyFrom",
+            "DoCopy",
+            "vacuum",
+        ],
+    },
 );
 
 /// Run-time libraries of OpenMP: GCC's, LLVM's, Intel's.
@@ -116,9 +136,9 @@ fn jobs(args: &[String]) -> Option<&str> {
 }
 
 /// What it takes that a server divides a request which it can divide.
-pub(crate) fn divides_requests(process: &Process) -> Option<&'static str> {
-    let (name, how) = DIVIDES_REQUESTS;
-    (process.name == name).then_some(how)
+pub(crate) fn divides_requests(process: &Process) -> Option<(&'static str, Divides)> {
+    let (name, how, server) = DIVIDES_REQUESTS;
+    (process.name == name).then_some((how, server))
 }
 
 /// What does with several threads what a process does with one.

@@ -199,13 +199,15 @@ pub(crate) fn by_blob(
         found.map(|(caller, sp)| (caller, sp, fp))
     };
     let found = match blob.kind {
-        Kind::Other => {
-            // What is on top of the stack may be left over from a call before, if it has made a frame, as most stubs do.
+        Kind::Stub => {
+            // What is on top of the stack may be left over from a call before.
+            let above = copy.word(fp.saturating_add(8));
             let has_frame = (regs.sp()..regs.sp().saturating_add(FRAME_OF_STUB)).contains(&fp)
                 && fp % 8 == 0
-                && copy.word(fp.saturating_add(8)).is_some_and(&is_code);
+                && above.is_some_and(|above| is_code(above & ADDRESS_BITS));
             return by_frame_pointer(leaf && !has_frame, regs, copy, is_code);
         }
+        Kind::Other => return by_frame_pointer(leaf, regs, copy, is_code),
         Kind::Fixed(_) if leaf && regs.ip() < blob.complete => without(regs),
         Kind::Fixed(bytes) => {
             let Some(end) = regs.sp().checked_add(bytes) else {
@@ -299,6 +301,10 @@ mod tests {
         kind: Kind::Fixed(32),
     };
     const STUB: Blob = Blob {
+        kind: Kind::Stub,
+        ..METHOD
+    };
+    const GLUE: Blob = Blob {
         kind: Kind::Other,
         ..METHOD
     };
@@ -356,6 +362,9 @@ mod tests {
         for fp in [9, SP + 8, SP + 24, SP + 32, SP - 16] {
             assert_eq!(stub(fp), Ok([0x4600, SP + 8, fp]));
         }
+        // An adapter between two methods makes no frame: it is the caller's that the frame pointer leads to.
+        let glue = step(&GLUE, 0x4050, true, SP + 16, &stack);
+        assert_eq!(glue, Ok([0x4600, SP + 8, SP + 16]));
     }
 
     #[test]

@@ -144,6 +144,12 @@ impl Pool {
         self.0.values().map(of).sum()
     }
 
+    /// How long each of them is in calls.
+    fn in_calls(&self) -> BTreeMap<ThreadId, f64> {
+        let each = self.0.iter().map(|(id, calls)| (*id, calls.blocked));
+        each.collect()
+    }
+
     /// Whether this is most of what blocks them.
     fn is_mostly(&self, part: impl Fn(&Calls) -> f64) -> bool {
         2.0 * self.sum(part) > self.sum(|calls| calls.blocked)
@@ -257,7 +263,7 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     pools.retain(|kind, members| {
         2 * members.0.len() > kinds.members(*kind)
             && !members.is_only_told(view)
-            && !cx.askers.queue(view, members.0.keys())
+            && !cx.askers.queue(view, &members.in_calls())
     });
     let pools = pools
         .into_iter()

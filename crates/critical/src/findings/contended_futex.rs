@@ -212,7 +212,11 @@ fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String
     if let Some(lock) = is_of_a_server(view, Some(site)) {
         let (of, what) = match lock {
             ServersLock::Row => ("a row that transactions change", "row"),
-            ServersLock::Other => ("a table, or something else that transactions lock", "table"),
+            ServersLock::Table => ("a table that transactions lock", "table"),
+            ServersLock::Other => {
+                let fix = "less between taking it and letting it go (pg_locks says which it is)";
+                return ("a lock of the database".into(), fix.into());
+            }
         };
         let fix = format!(
             "change what all change late in the transaction, and commit at once: nothing else between, neither the client's work nor a trip \

@@ -27,9 +27,9 @@ const USERS: (u32, u32) = (3, 2);
 const ELSEWHERE: f64 = 0.5;
 /// Of a lock, somebody who has it must: so at most at this share of the looks one of its users runs.
 const RUNS: f64 = 0.3;
-/// They do so in the function that got it or in one that called it, this often for each that has it. Of a lock so many wait so often that it is
-/// held meanwhile, whatever its users do at other times: somebody waits for it, and it is that one, and no more of them, who has it. Calls are
-/// too short to tell.
+/// They do so in the function that got it or in one that called it, this often for each that has it. If about one of the users of a lock
+/// waits there whenever others want it, that one has it, whatever they do at other times. Calls do not count: who is in one there may just as
+/// well have let it go.
 const INSIDE: f64 = 0.5;
 const HELD: (f64, f64) = (0.7, 1.3);
 /// As many have what a channel has room for nearly always when somebody waits: within half a goroutine, or this share of it or one

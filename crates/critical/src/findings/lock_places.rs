@@ -19,7 +19,8 @@ const AT_ITS_WORD: [&str; 4] = [
 const AT_THE_THREADS: [&str; 2] = ["ObjectMonitor::enter", "ObjectMonitor::EnterI"];
 /// Where a process of PostgreSQL waits for a lock of the server's own, in memory that all share, at what is its own...
 const IN_THE_SERVER: [&str; 1] = ["ProcSleep"];
-/// ... and what for: whatever is in none of these is for a table or an object.
+/// ... and what for: a row, or whoever has changed it, or a table. There are others: to make a file longer, what clients call locks.
+const FOR_A_TABLE: [&str; 3] = ["LockRelation", "LockRelationOid", "LockRelationId"];
 const FOR_A_ROW: [&str; 3] = [
     "XactLockTableWait",
     "heap_lock_tuple",
@@ -58,6 +59,7 @@ const NEAR_A_CONDITION: usize = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServersLock {
     Row,
+    Table,
     Other,
 }
 
@@ -132,9 +134,13 @@ pub(super) fn is_for_a_monitor(view: &View, site: Option<SiteId>) -> bool {
 pub(super) fn is_of_a_server(view: &View, site: Option<SiteId>) -> Option<ServersLock> {
     let waits = is_in(view.model, site, &IN_THE_SERVER);
     let site = view.model.site(site?).filter(|_| waits)?;
-    Some(match site.has_function(|name| FOR_A_ROW.contains(&name)) {
-        true => ServersLock::Row,
-        false => ServersLock::Other,
+    let is_for = |functions: &[&str]| site.has_function(|name| functions.contains(&name));
+    Some(if is_for(&FOR_A_ROW) {
+        ServersLock::Row
+    } else if is_for(&FOR_A_TABLE) {
+        ServersLock::Table
+    } else {
+        ServersLock::Other
     })
 }
 

@@ -165,10 +165,12 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         !shared.iter().any(held)
     });
     let written_through = cx.written_through.all();
-    let written_through: Vec<Finding> = written_through.filter_map(|of| of.finding(&cx)).collect();
+    let written_through: Vec<(_, Finding)> = written_through
+        .filter_map(|of| Some((of, of.finding(&cx)?)))
+        .collect();
     shared.retain(|held| {
         let fought = |(_, f): &(Vec<GroupId>, Finding)| process(f) == Some(held.process);
-        let told = written_through.iter().any(|of| held.is_told(view, of));
+        let told = written_through.iter().any(|(_, of)| held.is_told(view, of));
         !held.is_of_a_lock() || !told && !goroutines.iter().any(fought)
     });
     let in_calls = shared.iter().filter(|held| held.is_of_a_lock());
@@ -235,9 +237,9 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
             .is_some_and(|f| in_calls.contains(&f.key()))
     };
     let under = |site| under_a_lock.contains(&site) || batched.contains(&site) || in_call(site);
-    let written_through = cx.written_through.all();
-    let alone = written_through.filter(|of| !of.is_mostly_at(under));
-    findings.extend(alone.filter_map(|of| of.finding(&cx)));
+    let alone = written_through.into_iter();
+    let alone = alone.filter(|(of, _)| !of.is_mostly_at(under));
+    findings.extend(alone.map(|(_, finding)| finding));
     findings.extend(io::findings(&cx).into_iter().filter(|f| {
         let of_a_lock = site(&f.subject).is_some_and(under);
         !of_a_lock && function(f).is_none_or(|of| !written.contains(&of))

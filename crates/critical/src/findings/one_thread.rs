@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent};
-use convoy_model::{runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, ThreadId, Waker};
+use convoy_model::{
+    runs, OffCpu, OffId, OffReason, Process, ProcessId, Runs, SiteId, ThreadId, Waker,
+};
 use convoy_profile::ObjectKind;
 
 use super::lock_places::lets_go;
@@ -195,11 +197,21 @@ fn servers(view: &View, process: &Process, expected: f64, seen: String) -> More 
 
 /// It serves requests that take long, and could divide one.
 fn long_requests(view: &View, id: ThreadId, process: &Process, works: f64) -> Option<More> {
-    let fix = divides_requests(process).filter(|_| is_alone_there(view, id))?;
-    let requests = waits_for_work(view, id).max(1);
+    let (fix, server) = divides_requests(process).filter(|_| is_alone_there(view, id))?;
+    let is_in = |site: Option<SiteId>, functions: &[&str]| {
+        let site = site.and_then(|id| view.model.site(id));
+        site.is_some_and(|site| site.has_function(|name| functions.contains(&name)))
+    };
+    let offs = view.sched.offs.iter().filter(|off| off.thread == id);
+    let requests: u64 = offs
+        .filter(|off| is_in(off.site, &[server.waits]))
+        .map(|off| off.n)
+        .sum();
     let one_ns = works / requests as f64;
-    (one_ns >= LONG_REQUEST_NS).then(|| More {
-        expected: EXPECTED,
+    let whole = hottest(view, |slice| slice.thread == id)
+        .is_some_and(|of| is_in(Some(of.site), server.keeps_whole));
+    (requests > 0 && one_ns >= LONG_REQUEST_NS && !whole).then(|| More {
+        expected: NEVER_SEEN,
         seen: format!(
             "it waited {requests} times for a request, and worked {} on each",
             duration(one_ns)

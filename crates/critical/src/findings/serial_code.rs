@@ -282,7 +282,8 @@ impl Phase<'_> {
         let perhaps = (view.perhaps_low() * most).min(spread(view.wall, view.wall, view.useful));
         let collector = self.is_collector();
         let uneven = self.is_uneven_tasks(view);
-        let queue = Queue::of(cx, group, cm);
+        let queue = Queue::of(cx, group, cm).or_else(|| Queue::of_several(cx, group));
+        let of_several = queue.as_ref().is_some_and(Queue::is_of_several);
         let listens = view.process_of(group).is_some_and(|of| of.listens);
         let serves_others = listens && cx.askers.are_seen(view, group);
         let serves = self.is_between_messages();
@@ -299,8 +300,9 @@ impl Phase<'_> {
         if cx.waited_for.only_by_servers(view, group, ASKS * cm) {
             return None;
         }
-        // What else its wait is for, several at a time may do meanwhile: only the processors limit that.
-        let perhaps = match serves || queue.is_some() {
+        // What else its wait is for, several at a time may do meanwhile, and what one of several does that serve, the others: only the
+        // processors limit that.
+        let perhaps = match serves || of_several {
             true => perhaps.max(unused),
             false => perhaps,
         };

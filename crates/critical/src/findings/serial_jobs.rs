@@ -77,9 +77,6 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         return None;
     }
     let runner = runner(view, &work, all)?;
-    if together(&runner.steps) > TOGETHER * view.wall {
-        return None;
-    }
     // What starts the programs of a step is part of it: the driver of a compiler.
     let all: f64 = runner.steps.iter().map(|step| step.work).sum();
     let process = view.process_at(runner.id)?;
@@ -87,6 +84,10 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let steps = runner.steps.iter().filter(|s| s.work >= STEPS.1 * longest);
     let steps: Vec<&Step> = steps.collect();
     if steps.len() < STEPS.0 || longest > LONGEST * all || is_job(view, runner.id) {
+        return None;
+    }
+    // What is there beside them and does next to nothing is no step: it reads what they print, say.
+    if together(&steps) > TOGETHER * view.wall {
         return None;
     }
     let line = std::iter::once(&runner.id).chain(&runner.above);
@@ -113,6 +114,9 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     };
     // Less than that passes where a step does several things at a time.
     let passes = all.min(at_least(&view.sched.working, 1.0));
+    if passes < WORK * view.wall {
+        return None;
+    }
     let least = (longest * passes / all).max(all / view.cpus_left());
     let most = (passes - least).max(0.0);
     let saving = Saving {
@@ -126,11 +130,15 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         id: "serial-jobs",
         subject: Subject::Run,
         title: format!(
-            "{} ({}) runs {} steps one after the other, {} of the run, on one of {:.0} CPUs{}",
+            "{} ({}) runs {} steps one after the other, {} of the run, on {} of {:.0} CPUs{}",
             process.name,
             process.pid,
             steps.len(),
             percent(share),
+            match all - passes > TOGETHER * view.wall {
+                true => format!("{:.1}", all / passes),
+                false => "one".to_owned(),
+            },
             view.cpus,
             of_others(view)
         ),
@@ -246,7 +254,7 @@ fn lives(view: &View, id: ProcessId) -> (u64, u64) {
 }
 
 /// How long two steps or more were there at once, nanoseconds.
-fn together(steps: &[Step]) -> f64 {
+fn together(steps: &[&Step]) -> f64 {
     let mut lives: Vec<(u64, u64)> = steps.iter().map(|step| step.lives).collect();
     lives.sort_unstable();
     let (mut upto, mut both) = (0, 0);

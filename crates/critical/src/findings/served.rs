@@ -1,4 +1,5 @@
-//! Requests of other programs that queue for the one thread of a server: that there are several at a time shows in who waits for it.
+//! Requests of other programs that queue for the one thread of a server, or for several of which one at a time works: that there are
+//! several requests shows in who waits for it.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +23,10 @@ const IN_TURNS: f64 = 0.3;
 /// that is asked in turns waits less often, but not that seldom (nginx with one connection: once for 20 waits; with eight 1 of 1032).
 const AHEAD: f64 = 20.0;
 const SELDOM: (f64, f64) = (2.0, 0.002);
-/// Work of threads of one kind, as a share of the run, up to which one at a time works; and from which on it is all that one can do.
-const ONE_AT_A_TIME: f64 = 1.1;
+/// What threads can do at most, of which they do this part if they are busy all the time.
 const BUSY: f64 = 0.85;
+/// Several that do as much as one that is busy all the time, and up to this, work one at a time: as shares of the run.
+const WORK_OF_ONE: f64 = 1.1;
 /// Part of the work that is expected to be divided among servers: with two instead of one, three servers on two processors
 /// were 1.6 to 2 times as fast, of the 1.9 to 2 that their processors allowed.
 pub(super) const EXPECTED: f64 = 0.8;
@@ -103,23 +105,31 @@ impl Askers {
         waits.map(|turns| turns.ns).sum::<f64>() / view.wall
     }
 
-    /// Whether most of these threads wait for a server of another program that is at work all the time as it is: more of them would only
-    /// wait with them.
-    pub(super) fn queue<'t>(
-        &self,
-        view: &View,
-        threads: impl Iterator<Item = &'t ThreadId> + Clone,
-    ) -> bool {
-        let all = threads.clone().count();
+    /// Whether these threads, each of which is in calls for so long, mostly wait for a server of another program that does as much as it
+    /// can: more of them would only wait with them.
+    pub(super) fn queue(&self, view: &View, calls: &BTreeMap<ThreadId, f64>) -> bool {
+        let in_calls: f64 = calls.values().sum();
         self.0.iter().any(|(&group, waits)| {
-            let long = |id: &&ThreadId| {
-                let turns = waits.get(id);
-                turns.is_some_and(|turns| turns.ns >= ASKERS.1 * view.wall)
-            };
-            let work = work(view, group);
-            let waiting = self.length(view, group) - work;
-            2 * threads.clone().filter(long).count() > all && work >= BUSY && waiting >= WAITING
+            let for_it = calls.keys().filter_map(|id| waits.get(id));
+            let for_it: f64 = for_it.map(|turns| turns.ns).sum();
+            2.0 * for_it > in_calls && self.is_full(view, group)
         })
+    }
+
+    /// Whether a group has more requests than it works on, and cannot do more.
+    fn is_full(&self, view: &View, group: GroupId) -> bool {
+        let (work, threads) = (work(view, group), view.members(group).len() as f64);
+        let all_work = work >= BUSY * threads.min(view.cpus);
+        let waiting = self.length(view, group) - work;
+        waiting >= WAITING && (all_work || self.lets_one_through(view, group))
+    }
+
+    /// Whether one thread of several works at a time, all the time, though each of them could have a request.
+    fn lets_one_through(&self, view: &View, group: GroupId) -> bool {
+        let threads = view.members(group).len();
+        threads > 1
+            && (BUSY..=WORK_OF_ONE).contains(&work(view, group))
+            && self.length(view, group) >= threads as f64 + WAITING
     }
 }
 
@@ -152,29 +162,41 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Of a group that works for so long, of one thread or of several of which one at a time does; `None` if those who wait are no other
-    /// programs', or too few.
+    /// Of a group of one thread that works for so long; `None` if those who wait are no other programs', or too few.
     pub(super) fn of(cx: &Context, group: GroupId, works: f64) -> Option<Self> {
         let view = cx.view;
         let threads = cx.askers.for_long(view, group).len();
         let length = cx.askers.length(view, group);
-        let servers = view.members(group).len();
-        // With so many requests there each of them could have one.
-        let in_turn = || length >= servers as f64 + WAITING && work(view, group) <= ONE_AT_A_TIME;
         let several = threads >= ASKERS.0 && length - works / view.wall >= WAITING;
         // Who starts a program and polls for what it writes waits in the same way, but cannot connect to it.
         let serves = view.process_of(group).is_some_and(|of| of.listens);
         let ahead = || serves && cx.askers.asked(view, group) == Asked::Ahead;
-        let waits = match servers {
-            1 => several || ahead(),
-            _ => serves && several && in_turn(),
-        };
+        let waits = (several || ahead()) && view.members(group).len() == 1;
         waits.then_some(Self {
             threads,
             length,
             several,
-            servers,
+            servers: 1,
         })
+    }
+
+    /// Of a group of several threads that others can connect to, of which one at a time works.
+    pub(super) fn of_several(cx: &Context, group: GroupId) -> Option<Self> {
+        let view = cx.view;
+        let threads = cx.askers.for_long(view, group).len();
+        let serves = view.process_of(group).is_some_and(|of| of.listens);
+        let waits = serves && threads >= ASKERS.0 && cx.askers.lets_one_through(view, group);
+        waits.then(|| Self {
+            threads,
+            length: cx.askers.length(view, group),
+            several: true,
+            servers: view.members(group).len(),
+        })
+    }
+
+    /// Whether they wait for one of several threads.
+    pub(super) fn is_of_several(&self) -> bool {
+        self.servers > 1
     }
 
     pub(super) fn evidence(&self) -> Evidence {
@@ -192,9 +214,7 @@ impl Queue {
             (false, n) => format!("{n} threads of other programs ask it, and the next request is there when it has answered"),
         }
     }
-}
 
-impl Queue {
     /// What goes if those of several threads that have nothing to do serve what waits, nanoseconds: all that the group does, whatever
     /// part of it is told.
     pub(super) fn divided(&self, view: &View, group: GroupId) -> f64 {

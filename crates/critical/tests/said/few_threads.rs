@@ -91,10 +91,10 @@ fn what_is_known_to_be_done_with_threads_elsewhere_is_expected_to_be() {
 
 #[test]
 fn a_long_request_may_be_divided_by_a_server_that_can() {
-    let said = |name, requests| {
+    let said = |name, does, waits, requests| {
         let mut p = ProfileBuilder::new(name);
         p.cpus(2);
-        let (work, wait) = (p.site("work", "a.c", 10), p.site("wait", "a.c", 20));
+        let (work, wait) = (p.site(does, "a.c", 10), p.site(waits, "a.c", 20));
         let mut s = Schedule::new();
         for _ in 0..requests {
             s.runs(0, work, ms(1000 / requests - 1));
@@ -102,12 +102,20 @@ fn a_long_request_may_be_divided_by_a_server_that_can() {
         }
         analysis(&model(p, s)).findings.into_iter().next()
     };
-    let f = said("postgres", 2).unwrap();
+    let read = "secure_read";
+    let f = said("postgres", "ExecScan", read, 2).unwrap();
     assert_eq!(f.id, "too-few-threads");
     assert!(f.causes[0].fix.contains("parallel"), "{:?}", f.causes);
-    assert!((f.gain.mid - 1.6).abs() < 0.01, "{:?}", f.gain);
-    assert!(said("postgres", 5).is_none(), "its requests are short");
-    assert!(said("app", 2).is_none());
+    // Half of half the run; at most half of it.
+    assert!((f.gain.mid - 4.0 / 3.0).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.02, "{:?}", f.gain);
+    let short = said("postgres", "ExecScan", read, 5);
+    assert!(short.is_none(), "{short:?}");
+    let writes = said("postgres", "heap_update", read, 2);
+    assert!(writes.is_none(), "{writes:?}");
+    let no_client = said("postgres", "ExecScan", "WaitLatch", 2);
+    assert!(no_client.is_none(), "{no_client:?}");
+    assert!(said("app", "ExecScan", read, 2).is_none());
 }
 
 #[test]

@@ -131,8 +131,8 @@ fn a_server_beside_other_work_is_expected_to_be_divided_as_well() {
 }
 
 /// A server with two threads of one kind of which one at a time works, in turns, for so many clients that do nothing but ask, each
-/// for its own answer of 10 ms.
-fn in_turn(clients: usize) -> Vec<Finding> {
+/// for its own answer of 10 ms, of which it works for so many and waits for something else for the rest.
+fn in_turn(clients: usize, works_ms: u64) -> Vec<Finding> {
     let mut p = ProfileBuilder::new("quoted");
     p.cpus(2).raw().listens = true;
     let serve = p.site("price", "quoted.c", 10);
@@ -152,7 +152,8 @@ fn in_turn(clients: usize) -> Vec<Finding> {
     for at in 0..100 {
         let (works, idles) = (servers[at % 2], servers[(at + 1) % 2]);
         let next = Wait::new(OffReason::Poll, wait).woken_by(works, serve);
-        s.process(0).runs(works, serve, ms(10));
+        s.process(0).runs(works, serve, ms(works_ms));
+        s.waits(works, Wait::new(OffReason::Poll, wait), ms(10 - works_ms));
         s.waits(idles, next, ms(10));
         s.process(1);
         for &id in &clients {
@@ -166,16 +167,18 @@ fn in_turn(clients: usize) -> Vec<Finding> {
 
 #[test]
 fn of_several_threads_that_serve_one_at_a_time_may_be_let_through() {
-    let found = in_turn(4);
+    let found = in_turn(4, 10);
     let first = found.first().expect("something");
     assert_eq!(first.id, "serial-code", "{found:?}");
     let fix = &first.causes[0].fix;
     assert!(fix.contains("one of the 2 threads of quoted"), "{fix}");
     // Those who ask wait because it is busy: more of them would wait as well.
     assert!(found.iter().all(|f| f.id != "blocking-calls"), "{found:?}");
-    let two = in_turn(2);
+    let two = in_turn(2, 10);
     let says = |f: &Finding| f.causes[0].fix.contains("at a time serve a request");
     assert!(!two.iter().any(says), "no more requests than threads");
+    let waits = in_turn(4, 6);
+    assert!(!waits.iter().any(says), "it waits itself: {waits:#?}");
 }
 
 /// A process without threads that is busy for so much of a second, and accepts connections or does not.

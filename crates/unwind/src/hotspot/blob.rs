@@ -10,6 +10,8 @@ const FRAME_WORDS: i32 = 1 << 16;
 const LOG2_SEGMENT: i32 = 20;
 /// Steps back through the map of segments: each byte leads back by 253 at most, and no blob is larger than 16 MB.
 const STEPS: usize = 4096;
+/// How blobs of stubs are called: with a number behind it.
+const STUBS: &str = "StubRoutines";
 /// Of the map of segments: nothing is there.
 const FREE: u8 = 0xff;
 
@@ -30,6 +32,8 @@ pub(crate) enum Kind {
     Fixed(u64),
     /// The interpreter: frames by frame pointer, which grow.
     Interpreter,
+    /// Stubs for mathematics and copies of arrays, most of which make a small frame with a frame pointer.
+    Stub,
     /// Glue that makes frames with a frame pointer, or none.
     Other,
 }
@@ -83,6 +87,7 @@ impl Heaps {
         let kind = match frame_words {
             _ if name == "Interpreter" => Kind::Interpreter,
             2..FRAME_WORDS => Kind::Fixed(8 * frame_words as u64),
+            _ if name.starts_with(STUBS) => Kind::Stub,
             _ => Kind::Other,
         };
         let blob = Blob {
@@ -349,10 +354,7 @@ mod tests {
             (Kind::Interpreter, "Interpreter")
         );
         let (blob, name) = found(&machine, 6, 1).unwrap();
-        assert_eq!(
-            (blob.kind, name.as_str()),
-            (Kind::Other, "StubRoutines (1)")
-        );
+        assert_eq!((blob.kind, name.as_str()), (Kind::Stub, "StubRoutines (1)"));
     }
 
     #[test]

@@ -44,9 +44,15 @@ mod status {
 pub(super) struct Scratch {
     pointers: Vec<u8>,
     records: Vec<u8>,
+    stacks: Buffers,
+    seen: Vec<Seen>,
+}
+
+/// For a stack, and to see whether it has changed.
+#[derive(Debug, Default)]
+struct Buffers {
     stack: Vec<u8>,
     again: Vec<u8>,
-    seen: Vec<Seen>,
 }
 
 /// What a look needs.
@@ -134,7 +140,11 @@ impl Look<'_> {
             };
             if own && record.is_at_a_place() {
                 let reason = record.reason();
-                if let Some((row, ran)) = tally.same_place(&seen, reason) {
+                // Nothing counts how often a goroutine was in calls, and what calls look like from below is all the same.
+                let known = tally
+                    .same_place(&seen, reason)
+                    .filter(|_| state == GoroutineState::Waiting);
+                if let Some((row, ran)) = known {
                     (seen.row, seen.fresh) = (Some(row), ran);
                 } else {
                     seen.fresh = true;
@@ -149,13 +159,19 @@ impl Look<'_> {
                             0 => (0, more - 1),
                             _ => (walks - 1, more),
                         };
-                        let stack = self.stack(&record, &mut scratch.stack);
+                        let stack = match state {
+                            GoroutineState::InCall => {
+                                self.stack_in_call(&record, address, &mut scratch.stacks)
+                            }
+                            _ => Some(self.stack(&record, &mut scratch.stacks.stack)),
+                        };
                         let capacity = self.capacity(record.waiting);
                         let reasons = &program.reasons;
-                        if record.state() == GoroutineState::Waiting
-                            || self.is_still_there(&record, address, &mut scratch.again)
-                        {
-                            seen.row = tally.row(reason, stack, capacity, reasons, self.unwinder);
+                        seen.row = stack.and_then(|stack| {
+                            tally.row(reason, stack, capacity, reasons, self.unwinder)
+                        });
+                        if state == GoroutineState::InCall {
+                            seen.fresh = tally.is_news(&seen);
                         }
                         if let Some(row) = seen.row {
                             tally.looks_like(shape, row);
@@ -202,28 +218,42 @@ impl Look<'_> {
         (lives && record.id != 0).then_some(record)
     }
 
-    /// Whether a goroutine has not gone on since its record was read. Calls are short, and what its stack looks like while it runs is
-    /// nobody's.
-    fn is_still_there(&self, record: &Record, address: u64, buffer: &mut Vec<u8>) -> bool {
-        buffer.resize(self.program.layout.bytes(), 0);
-        let read = Memory(self.pid).fill(address, buffer);
-        read && self.record(buffer).is_some_and(|now| now == *record)
+    /// Where a goroutine is that is in a call. Calls are short, and the next one looks like it: `None` if it has gone on since its record
+    /// was read, or its stack changes.
+    fn stack_in_call(
+        &mut self,
+        record: &Record,
+        address: u64,
+        buffers: &mut Buffers,
+    ) -> Option<StackIx> {
+        let memory = Memory(self.pid);
+        let Buffers { stack, again } = buffers;
+        stack.resize(record.bytes_of_stack(), 0);
+        again.resize(self.program.layout.bytes(), 0);
+        let read = memory.fill(record.sp, stack) && memory.fill(address, again);
+        let now = self.record(again).filter(|_| read)?;
+        again.resize(stack.len(), 0);
+        let same = now == *record && memory.fill(record.sp, again) && again == stack;
+        same.then(|| self.walk(record, stack))
     }
 
     /// Where a goroutine waits.
     fn stack(&mut self, record: &Record, buffer: &mut Vec<u8>) -> StackIx {
-        let size = record.stack_hi.saturating_sub(record.sp).min(STACK_BYTES);
-        buffer.resize(size as usize, 0);
-        if !Memory(self.pid).fill(record.sp, buffer) {
-            return 0;
+        buffer.resize(record.bytes_of_stack(), 0);
+        match Memory(self.pid).fill(record.sp, buffer) {
+            true => self.walk(record, buffer),
+            false => 0,
         }
+    }
+
+    fn walk(&mut self, record: &Record, stack: &[u8]) -> StackIx {
         let regs = Regs {
             ip: record.pc,
             sp: record.sp,
             fp: record.bp,
             lr: 0,
         };
-        self.unwinder.stack_at_rest(regs, buffer)
+        self.unwinder.stack_at_rest(regs, stack)
     }
 
     /// What fits into the channel that a goroutine waits at; `None` if it waits at none.
@@ -260,6 +290,11 @@ impl Record {
             status::IN_CALL => IN_CALL,
             _ => self.reason,
         }
+    }
+
+    /// Of its stack, those that are read.
+    fn bytes_of_stack(&self) -> usize {
+        self.stack_hi.saturating_sub(self.sp).min(STACK_BYTES) as usize
     }
 
     fn has_stack(&self) -> bool {

@@ -176,6 +176,12 @@ impl Tally {
         (of == reason && !doubt).then_some((row, ran))
     }
 
+    /// Whether it was somewhere else at the last look.
+    pub fn is_news(&self, seen: &Seen) -> bool {
+        let known = self.known.get(&seen.id);
+        known.is_none_or(|known| (known.state, known.row) != (seen.state, seen.row))
+    }
+
     /// Where goroutines wait that look like this one: for those of which there is no time to walk the stack.
     pub fn alike(&self, shape: &Shape) -> Option<u32> {
         self.shapes.get(shape).copied()

@@ -13,12 +13,13 @@ use crate::view::View;
 pub(super) const EXPECTED: f64 = 0.8;
 const ID: &str = "uneven-tasks";
 
-/// Whether a part of a parallel stream is worked on there.
+/// Whether a part of a parallel stream is worked on there: not where results of parts are put together, which smaller parts make
+/// more of.
 pub(super) fn is_one(view: &View, site: SiteId) -> bool {
     let task = |name: &str| name.starts_with("java.util.stream.") && name.contains("Task.");
-    view.model
-        .site(site)
-        .is_some_and(|site| site.has_function(task))
+    let joins = |name: &str| name.ends_with(".onCompletion") || name.ends_with(".tryComplete");
+    let site = view.model.site(site);
+    site.is_some_and(|site| site.has_function(task) && !site.has_function(joins))
 }
 
 pub(super) fn why() -> Cause {
