@@ -140,10 +140,9 @@ impl Look<'_> {
             };
             if own && record.is_at_a_place() {
                 let reason = record.reason();
-                // Nothing counts how often a goroutine was in calls, and what calls look like from below is all the same.
-                let known = tally
-                    .same_place(&seen, reason)
-                    .filter(|_| state == GoroutineState::Waiting);
+                // Nothing counts how often a goroutine was in calls, and from their ends all calls look the same.
+                let in_call = state == GoroutineState::InCall;
+                let known = tally.same_place(&seen, reason).filter(|_| !in_call);
                 if let Some((row, ran)) = known {
                     (seen.row, seen.fresh) = (Some(row), ran);
                 } else {
@@ -152,29 +151,26 @@ impl Look<'_> {
                         (walks, more) = (0, 0);
                     }
                     let shape = record.shape();
-                    let alike = tally.alike(&shape).filter(|_| walks == 0);
+                    let alike = tally.alike(&shape).filter(|_| walks == 0 && !in_call);
                     seen.row = alike;
                     if alike.is_none() && walks + more > 0 {
                         (walks, more) = match walks {
                             0 => (0, more - 1),
                             _ => (walks - 1, more),
                         };
-                        let stack = match state {
-                            GoroutineState::InCall => {
-                                self.stack_in_call(&record, address, &mut scratch.stacks)
-                            }
-                            _ => Some(self.stack(&record, &mut scratch.stacks.stack)),
+                        let stack = match in_call {
+                            true => self.stack_in_call(&record, address, &mut scratch.stacks),
+                            false => Some(self.stack(&record, &mut scratch.stacks.stack)),
                         };
                         let capacity = self.capacity(record.waiting);
                         let reasons = &program.reasons;
                         seen.row = stack.and_then(|stack| {
                             tally.row(reason, stack, capacity, reasons, self.unwinder)
                         });
-                        if state == GoroutineState::InCall {
-                            seen.fresh = tally.is_news(&seen);
-                        }
-                        if let Some(row) = seen.row {
-                            tally.looks_like(shape, row);
+                        match seen.row {
+                            _ if in_call => seen.fresh = tally.is_news(&seen),
+                            Some(row) => tally.looks_like(shape, row),
+                            None => {}
                         }
                     }
                 }
