@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::machine::{as_user, command, data_dir, free_port, is_root, lacks, succeed};
 use crate::server::Server;
 use crate::twice::{attached, beside, kernel, twice, Mode};
+use crate::verdict::Verdict;
 
 /// How long a database may look through its log before it answers.
 const STARTS: Duration = Duration::from_secs(30);
@@ -180,36 +181,42 @@ fn postgres_case(scratch: &Scratch) -> Result {
 
 /// The same as in MariaDB, and each connection is a process, which is there only after the recording began.
 fn postgres_commits(scratch: &Scratch) -> Result {
-    let dir = postgres_data()?;
-    let (server, port) = postgres_server(scratch, &Mode::Bare, dir.path(), "fsync=on")?;
-    postgres_client(dir.path(), port, "createdb", &["bench"])?;
-    let fill = ["-q", "-i", "-s", "1", "bench"];
-    postgres_client(dir.path(), port, "pgbench", &fill)?;
     let load = ["-N", "-c", "2", "-j", "1", "-t", "1000", "bench"];
-    let (said, verdict) = attached(scratch, server.id()?, || {
-        postgres_client(dir.path(), port, "pgbench", &load)
-    })?;
-    let end = server.stop(Signal::INT)?;
-    check!(end == End::Status(0), "{end:?}");
+    let (said, verdict) = pgbench_attached(scratch, "fsync=on", &load)?;
     check!(said.contains("2000/2000"), "{said}");
     verdict.expect_wait("sync", "pg_wal")
 }
 
-/// Each transaction changes the only row of one table, and the others wait until it ends.
+/// Each transaction changes the same row and works for some milliseconds before it ends; the others wait until then.
 fn postgres_row(scratch: &Scratch) -> Result {
+    let script = scratch.path("row.sql");
+    let steps = "BEGIN;\n\
+                 UPDATE pgbench_branches SET bbalance = bbalance + 1 WHERE bid = 1;\n\
+                 SELECT sum(i) FROM generate_series(1, 30000) i;\n\
+                 COMMIT;\n";
+    std::fs::write(&script, steps).map_err(|e| format!("{}: {e}", script.display()))?;
+    let file = script.display().to_string();
+    let load = [
+        "-n", "-f", &file, "-c", "4", "-j", "1", "-t", "100", "bench",
+    ];
+    let (said, verdict) = pgbench_attached(scratch, "fsync=off", &load)?;
+    check!(said.contains("400/400"), "{said}");
+    verdict.expect_finding("contended-futex", &["a row that transactions change"])
+}
+
+/// What pgbench says, and the recording of a server that ran already.
+fn pgbench_attached(scratch: &Scratch, fsync: &str, load: &[&str]) -> Result<(String, Verdict)> {
     let dir = postgres_data()?;
-    let (server, port) = postgres_server(scratch, &Mode::Bare, dir.path(), "fsync=off")?;
+    let (server, port) = postgres_server(scratch, &Mode::Bare, dir.path(), fsync)?;
     postgres_client(dir.path(), port, "createdb", &["bench"])?;
     let fill = ["-q", "-i", "-s", "1", "bench"];
     postgres_client(dir.path(), port, "pgbench", &fill)?;
-    let load = ["-c", "4", "-j", "1", "-t", "1000", "bench"];
-    let (said, verdict) = attached(scratch, server.id()?, || {
-        postgres_client(dir.path(), port, "pgbench", &load)
+    let found = attached(scratch, server.id()?, || {
+        postgres_client(dir.path(), port, "pgbench", load)
     })?;
     let end = server.stop(Signal::INT)?;
     check!(end == End::Status(0), "{end:?}");
-    check!(said.contains("4000/4000"), "{said}");
-    verdict.expect_finding("contended-futex", &["a row that transactions change"])
+    Ok(found)
 }
 
 fn postgres_data() -> Result<TempDir> {
