@@ -113,21 +113,15 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
         message.print(); // the program has run all the same
     }
     // A report of what could not be kept is better than none.
-    let kept = args.output.as_ref().is_none_or(|path| {
-        let saved = recording.save(path).map_err(|e| Message::from(e.trouble()));
-        match &saved {
-            Ok(()) if !args.quiet => record::say_written(path),
-            Ok(()) => {}
-            Err(message) => message.print(),
-        }
-        saved.is_ok()
+    let kept = args.output.as_ref().map_or(Ok(()), |path| {
+        record::save(&mut recording, path, args.quiet)
     });
     let profile = std::mem::take(&mut recording.profile); // it may be large: not twice
     let judged = Judged::new(profile, None, &args.limits)?;
     show::sections(&judged, wanted.earlier.take(), args)?;
     Ok(match kept {
-        true => Status::of_program(recording.exit),
-        false => Status::OwnFailure,
+        Ok(()) => Status::of_program(recording.exit),
+        Err(status) => status,
     })
 }
 

@@ -90,11 +90,17 @@ fn keep(
     quiet: bool,
 ) -> Result<PathBuf, Status> {
     let path = file(to, command, pid, recording.profile.meta.command.first());
-    recording.save(&path).map_err(own_failure)?;
-    if !quiet {
-        say_written(&path);
-    }
+    save(recording, &path, quiet)?;
     Ok(path)
+}
+
+/// The same under a name that is known.
+pub fn save(recording: &mut Recording, path: &Path, quiet: bool) -> Result<(), Status> {
+    recording.save(path).map_err(own_failure)?;
+    if !quiet {
+        say_written(path);
+    }
+    Ok(())
 }
 
 fn own_failure(error: Error) -> Status {

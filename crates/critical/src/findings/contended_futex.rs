@@ -14,7 +14,7 @@ use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
 use super::lock_places::{
-    is_for_a_monitor, is_of_a_server, is_queued, sign_of_a_lock, LockPlaces, ServersLock, Sign,
+    is_for_a_monitor, is_queued, servers_lock, sign_of_a_lock, LockPlaces, ServersLock, Sign,
 };
 use super::Context;
 use crate::call_path::PathId;
@@ -70,7 +70,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let is_case = |off: &OffCpu| {
         let futex = off.reason == OffReason::Futex && may_be_a_lock(view, off.object);
-        let waits = futex || is_of_a_server(view, off.site).is_some();
+        let waits = futex || servers_lock(view, off.site).is_some();
         // A collector's threads wait for something to do.
         waits && tells(view, off.site) && !view.roles.is_service(view.role(off.thread))
     };
@@ -207,23 +207,25 @@ fn is_entered(view: &View, site: SiteId) -> bool {
             .is_some_and(|site| site.has_function(enters))
 }
 
+/// What a lock of a server is, and what to do about it.
+fn of_a_server(lock: ServersLock) -> (String, String) {
+    let (of, what) = match lock {
+        ServersLock::Row => ("a row that transactions change", "row"),
+        ServersLock::Table => ("a table that transactions lock", "table"),
+        ServersLock::Other => {
+            let fix = "less between taking it and letting it go (pg_locks says which it is)";
+            return ("a lock of the database".into(), fix.into());
+        }
+    };
+    let fix = format!(
+        "change what all change late in the transaction, and commit at once: nothing else between, neither the client's work nor a trip \
+         to it; or several {what}s instead of one, or one change for many transactions"
+    );
+    (format!("{of} (a lock of the database)"), fix)
+}
+
 /// Where the lock is, and what to do there: of a monitor of Java's whose taker is not known, where it is let go.
 fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String) {
-    if let Some(lock) = is_of_a_server(view, Some(site)) {
-        let (of, what) = match lock {
-            ServersLock::Row => ("a row that transactions change", "row"),
-            ServersLock::Table => ("a table that transactions lock", "table"),
-            ServersLock::Other => {
-                let fix = "less between taking it and letting it go (pg_locks says which it is)";
-                return ("a lock of the database".into(), fix.into());
-            }
-        };
-        let fix = format!(
-            "change what all change late in the transaction, and commit at once: nothing else between, neither the client's work nor a trip \
-             to it; or several {what}s instead of one, or one change for many transactions"
-        );
-        return (format!("{of} (a lock of the database)"), fix);
-    }
     let in_the_machine = |id: SiteId| {
         let shown = view.shown(id);
         shown.is_none_or(|frame| frame.module.starts_with("libjvm.so"))
@@ -335,12 +337,12 @@ impl Case<'_> {
         }
     }
 
-    fn caveats(&self, view: &View, site: SiteId) -> Vec<String> {
-        let process = view.model.site(site).map(|site| site.process);
-        let process = process.and_then(|id| view.process_at(id));
-        if is_of_a_server(view, Some(site)).is_some() {
+    fn caveats(&self, view: &View, site: SiteId, server: Option<ServersLock>) -> Vec<String> {
+        if server.is_some() {
             return vec!["which rows or tables is not known: what the database says of its locks does (pg_locks, log_lock_waits)".into()];
         }
+        let process = view.model.site(site).map(|site| site.process);
+        let process = process.and_then(|id| view.process_at(id));
         let mut caveats = vec![match process {
             Some(process) if !process.without_agent => {
                 "that it is a lock is concluded from who wakes whom where: the agent does not know this kind of lock".into()
@@ -388,7 +390,8 @@ impl Case<'_> {
         }
         let site = most(sites)?;
         let released = most(self.wakers.clone());
-        let (place, fix) = place(view, site, released);
+        let server = servers_lock(view, Some(site));
+        let (place, fix) = server.map_or_else(|| place(view, site, released), of_a_server);
         let share = self.waits.share(view);
         let library = LibraryCalls::of(view.model, &self.waits.sites);
         let own = self.own / self.known.max(1.0);
@@ -407,7 +410,7 @@ impl Case<'_> {
                 view.place(released)
             ),
         ));
-        if is_of_a_server(view, Some(site)).is_none() {
+        if server.is_none() {
             let words = self.addresses.len();
             let text = match words {
                 1 => "all on one futex word".into(),
@@ -423,7 +426,7 @@ impl Case<'_> {
                 self.who(view, key),
                 match &library {
                     Some(calls) => format!("in {} of the C library, called at ", calls.names()),
-                    None if is_of_a_server(view, Some(site)).is_some() => "to have ".into(),
+                    None if server.is_some() => "to have ".into(),
                     None => "at ".into(),
                 },
                 percent(share)
@@ -440,7 +443,7 @@ impl Case<'_> {
             undecided: String::new(),
             gain: saving.gain(view, METHOD, "the section itself"),
             share_of_thread_time: share,
-            caveats: self.caveats(view, site),
+            caveats: self.caveats(view, site, server),
         })
     }
 }

@@ -129,9 +129,8 @@ pub(super) fn is_for_a_monitor(view: &View, site: Option<SiteId>) -> bool {
     is_in(view.model, site, &AT_THE_THREADS)
 }
 
-/// Whether a process of a server waits for a lock that the server keeps for its clients: of a row (or of whoever has changed one), or
-/// another one.
-pub(super) fn is_of_a_server(view: &View, site: Option<SiteId>) -> Option<ServersLock> {
+/// The lock, kept by a server for its clients, that a process of the server waits for.
+pub(super) fn servers_lock(view: &View, site: Option<SiteId>) -> Option<ServersLock> {
     let waits = is_in(view.model, site, &IN_THE_SERVER);
     let site = view.model.site(site?).filter(|_| waits)?;
     let is_for = |functions: &[&str]| site.has_function(|name| functions.contains(&name));
@@ -330,7 +329,7 @@ impl<'a> LockPlaces<'a> {
         // Who wants a row does so on many paths through the server; it does not tell which row.
         let mut of_server: BTreeMap<ServersLock, PathId> = BTreeMap::new();
         for off in view.sched.offs.iter().filter(|off| is_case(off)) {
-            if let Some(lock) = is_of_a_server(view, off.site) {
+            if let Some(lock) = servers_lock(view, off.site) {
                 let place = this.paths.of(off.site);
                 let first = *of_server.entry(lock).or_insert(place);
                 this.join(first, place);

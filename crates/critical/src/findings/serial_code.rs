@@ -414,11 +414,9 @@ impl Phase<'_> {
 
     /// Whether so much of it is that.
     fn has(&self, share: f64, is: impl Fn(&Piece) -> bool) -> bool {
-        let sum = |of: &dyn Fn(&&Piece) -> bool| {
-            let pieces = self.pieces.iter().filter(of);
-            pieces.map(|piece| piece.cm).sum::<f64>()
-        };
-        sum(&|piece| is(piece)) >= share * sum(&|_| true)
+        let all: f64 = self.pieces.iter().map(|p| p.cm).sum();
+        let those = self.pieces.iter().filter(|p| is(p));
+        those.map(|p| p.cm).sum::<f64>() >= share * all
     }
 
     /// The function that all of it goes through; with the line where it is the innermost one.

@@ -48,6 +48,16 @@ const POOL: Users = Users {
     calls: "net.(*conn).Read",
 };
 
+/// The same with a lock, which one of them has.
+const LOCK: Users = Users {
+    reason: "sync.Mutex.Lock",
+    innermost: "sync.(*Mutex).Lock",
+    away: 1,
+    squares: 1,
+    gives_back: 0,
+    ..POOL
+};
+
 /// A program that hardly ever has a goroutine to run, for a second.
 fn program(of: impl FnOnce(&mut ProfileBuilder) -> GoProgram, busy_ms: u64) -> Model {
     program_in("main.request", of, busy_ms)
@@ -265,14 +275,7 @@ fn pools_that_are_known_need_no_proof() {
 
 #[test]
 fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
-    let lock = Users {
-        reason: "sync.Mutex.Lock",
-        innermost: "sync.(*Mutex).Lock",
-        away: 1,
-        squares: 1,
-        gives_back: 0,
-        ..POOL
-    };
+    let lock = LOCK;
     assert_eq!(only(&said(lock)).id, "holder-off-cpu");
     let runs = Users {
         state: GoroutineState::Running,
@@ -308,14 +311,9 @@ fn a_lock_that_is_kept_over_a_call_is_told_from_one_that_is_fought_for() {
 #[test]
 fn a_lock_that_is_kept_over_a_call_that_leaves_go_is_told() {
     let lock = Users {
-        reason: "sync.Mutex.Lock",
-        innermost: "sync.(*Mutex).Lock",
-        away: 1,
-        squares: 1,
-        gives_back: 0,
         state: GoroutineState::InCall,
         calls: "syscall.Syscall",
-        ..POOL
+        ..LOCK
     };
     let a = said(lock);
     let found = only(&a);
