@@ -21,7 +21,7 @@ use crate::recorder::{running_ns, Options, Recording};
 use crate::targets::Targets;
 
 /// Between two looks at whether the processes are still there, where their ends are told as well, and the control groups have no new ones...
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_secs(1);
 /// ... and elsewhere.
 const SHORT_LOOK: Duration = Duration::from_millis(50);
 /// The ends of so many processes are waited for; of more none is: they would take descriptors that others need.

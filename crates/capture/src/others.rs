@@ -27,12 +27,9 @@ pub(crate) struct Busy {
 impl Busy {
     /// Until now, on the processors that we may use.
     pub(crate) fn now() -> Self {
-        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let allowed = rustix::thread::sched_getaffinity(None).ok();
-        let is_ours = |cpu: usize| allowed.as_ref().is_none_or(|set| set.is_set(cpu));
-        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        let cpus = busy_ticks(&text)
-            .filter(|(cpu, _)| is_ours(*cpu))
+        let text = stat();
+        let tick = tick_ns();
+        let cpus = of_ours(&text, &BUSY)
             .map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick)))
             .collect();
         let own = clock_gettime(ClockId::ProcessCPUTime);
@@ -81,16 +78,42 @@ impl Busy {
     }
 }
 
-/// Of each processor, ticks that were not idle: user, nice, system, interrupts (proc(5)).
-fn busy_ticks(stat: &str) -> impl Iterator<Item = (usize, u64)> + '_ {
-    stat.lines().filter_map(|line| {
+/// Time so far in which the processors that we may use had nothing to do, all together, in steps of a tick. Nanoseconds.
+pub(crate) fn idle_ns() -> u64 {
+    let ticks: u64 = of_ours(&stat(), &IDLE).map(|(_, ticks)| ticks).sum();
+    ticks.saturating_mul(tick_ns())
+}
+
+fn stat() -> String {
+    fs::read_to_string("/proc/stat").unwrap_or_default()
+}
+
+fn tick_ns() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// Of each processor that we may use.
+fn of_ours<'a>(stat: &'a str, which: &'a [usize]) -> impl Iterator<Item = (usize, u64)> + 'a {
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    let is_ours = move |cpu: usize| allowed.as_ref().is_none_or(|set| set.is_set(cpu));
+    ticks(stat, which).filter(move |(cpu, _)| is_ours(*cpu))
+}
+
+/// User, nice, system, interrupts (proc(5)).
+const BUSY: [usize; 5] = [0, 1, 2, 5, 6];
+/// With and without somebody who waits for a disk.
+const IDLE: [usize; 2] = [3, 4];
+
+/// Of each processor the sum of these numbers.
+fn ticks<'a>(stat: &'a str, which: &'a [usize]) -> impl Iterator<Item = (usize, u64)> + 'a {
+    stat.lines().filter_map(move |line| {
         let (cpu, numbers) = line.strip_prefix("cpu")?.split_once(' ')?;
         let ticks: Vec<u64> = numbers
             .split_whitespace()
             .map_while(|number| number.parse().ok())
             .collect();
-        let busy = [0, 1, 2, 5, 6].iter().filter_map(|&at| ticks.get(at));
-        Some((cpu.parse().ok()?, busy.sum()))
+        let those = which.iter().filter_map(|&at| ticks.get(at));
+        Some((cpu.parse().ok()?, those.sum()))
     })
 }
 
@@ -103,7 +126,7 @@ fn stolen_ticks(stat: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{busy_ticks, stolen_ticks, Busy, Meta};
+    use super::{idle_ns, stolen_ticks, ticks, Busy, Meta, BUSY, IDLE};
 
     #[test]
     fn stolen_time_is_the_eighth_number() {
@@ -117,8 +140,9 @@ mod tests {
     fn idle_and_stolen_time_is_not_busy() {
         let stat =
             "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 1 20 300 4 5 6 77 0 0\ncpu11 1 0 2 3\nintr 5\n";
-        let busy: Vec<_> = busy_ticks(stat).collect();
-        assert_eq!(busy, [(0, 42), (11, 3)]);
+        let those = |which| ticks(stat, which).collect::<Vec<_>>();
+        assert_eq!(those(&BUSY), [(0, 42), (11, 3)]);
+        assert_eq!(those(&IDLE), [(0, 304), (11, 3)]);
     }
 
     #[test]
@@ -160,5 +184,6 @@ mod tests {
     fn this_machine_has_processors_that_were_busy() {
         let now = Busy::now();
         assert!(now.cpus.values().any(|busy| *busy > 0), "{now:?}");
+        assert!(idle_ns() > 0);
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use convoy_profile::SchedSource;
 
 use super::ears::{Bell, Ears};
-use super::modest::Modest;
+use super::idle::Idle;
+use super::modest::{self, as_usual, Modest, Way};
 use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
 use crate::clock::monotonic_ns;
@@ -101,30 +102,40 @@ fn listen(
         Some(_) => PAUSE,
         None => SOON,
     };
+    let mut idle = Idle::new();
     let mut delivered = Instant::now();
     let (mut due, mut pressing) = (delivered + pause, 0);
     loop {
         match inbox.try_recv() {
             Ok(Order::Stop(end_ns)) => {
+                drop(modest); // what is left is as long as it is
                 source.drain(&mut pipeline, true);
                 drop(source); // what it does to other programs ends here
                 return pipeline.finish(end_ns);
             }
             Ok(Order::With(act)) => {
-                act(source.as_mut());
+                modest::work(modest.as_ref(), Way::AsUsual, || act(source.as_mut()));
                 continue;
             }
             // Only if the recorder has panicked: nobody will ask for the result.
             Err(mpsc::TryRecvError::Disconnected) => return pipeline.finish(u64::MAX),
             Err(mpsc::TryRecvError::Empty) => {}
         }
-        if Instant::now() >= due {
-            match &modest {
-                Some(modest) if pressing == 0 => {
-                    modest.in_gaps(|| source.drain(&mut pipeline, false));
-                }
-                _ => source.drain(&mut pipeline, false),
+        let is_due = Instant::now() >= due;
+        let way = match pressing {
+            0 if idle.is_full() => Way::AtOnce,
+            0 if is_due => Way::InGaps,
+            _ => Way::AsUsual,
+        };
+        let turn = || {
+            if is_due {
+                source.drain(&mut pipeline, false);
             }
+            // At programs, too, that were not known before; as one of many that want a processor: in the gaps that they leave all would seem idle.
+            as_usual(|| pipeline.look())
+        };
+        let look_ns = modest::work(modest.as_ref(), way, turn);
+        if is_due {
             pressing = u32::saturating_sub(pressing, 1);
             delivered = Instant::now();
             due = delivered
@@ -133,8 +144,6 @@ fn listen(
                     _ => SOON + SETTLED,
                 };
         }
-        // At programs, too, that were not known before; as one of many that want a processor: in the gaps that they leave all would seem idle.
-        let look_ns = pipeline.look();
         let mut limit = due.saturating_duration_since(Instant::now());
         if let Some(look_ns) = look_ns {
             let until = Duration::from_nanos(look_ns.saturating_sub(monotonic_ns()));

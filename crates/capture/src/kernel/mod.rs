@@ -10,6 +10,7 @@ mod code;
 mod descriptors;
 mod ears;
 mod goroutines;
+mod idle;
 mod images;
 mod join;
 mod lines;

@@ -1,9 +1,15 @@
-//! A thread that works when the processors have nothing better to do, but not for ever.
+//! A thread that takes as little as it can from those whom it listens to, but gets what it needs.
 //!
-//! What listens takes processors from whom it listens to. On a busy machine that costs more than the time itself: a thread that
-//! waits for a moment may hold what all others want. Under `SCHED_IDLE` the listener gives way to whoever wakes up, and finds its time
-//! in the gaps that every program has which waits for something. One that leaves no gap would fill the rings
+//! What listens takes processors from whom it listens to. On a busy machine that costs more than the time itself, in two ways.
+//!
+//! A thread that waits for a moment may hold what all others want. Where processors have nothing to do now and then, the listener works
+//! under `SCHED_IDLE`, gives way to whoever wakes up, and finds its time in the gaps. One that leaves no gap would fill the rings
 //! meanwhile: then a second thread, which sleeps until that happens, makes the first one as good as the others.
+//!
+//! Where they are all busy there are no gaps, and one thread more that wants a processor makes the kernel balance their loads:
+//! threads that talk to each other get onto different processors, and each of their wake-ups needs an interrupt from then on. A thread of
+//! real-time priority is not balanced against others. So the listener takes the processor that it is on, for less than others'
+//! time slices; the second thread sees to it that it is not more. (What both cost: docs/design/0003.)
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -17,12 +23,28 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
 /// Work that takes longer has found no gaps.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Nobody has a processor at once for longer.
+const BRIEF: Duration = Duration::from_millis(5);
+/// Of the real-time threads the last, before all others; and who ends that.
+const AT_ONCE: i32 = 1;
+const WATCH: i32 = 2;
 /// Who may give a thread back what it had given up.
 const CAP_SYS_NICE: u32 = 23;
 
 thread_local! {
     /// Whether the thread works in the gaps of others.
     static IN_GAPS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// How work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As by any other thread.
+    AsUsual,
+    /// When no other thread wants the processor.
+    InGaps,
+    /// Before any other thread.
+    AtOnce,
 }
 
 /// What the two threads know.
@@ -38,6 +60,8 @@ struct Shared {
 pub(super) struct Modest {
     shared: Arc<Shared>,
     watch: Option<JoinHandle<()>>,
+    /// Real-time priorities are not refused (control groups may have none).
+    has_real_time: bool,
 }
 
 impl Modest {
@@ -58,16 +82,31 @@ impl Modest {
         let watched = Arc::clone(&shared);
         let watch = std::thread::Builder::new()
             .name("convoy-watch".into())
-            .spawn(move || watched.watch(tid))
+            .spawn(move || {
+                set_real_time(WATCH);
+                watched.watch(tid);
+            })
             .ok()?;
+        let has_real_time = set_real_time(AT_ONCE);
+        set_policy(0, libc::SCHED_OTHER);
         Some(Self {
             shared,
             watch: Some(watch),
+            has_real_time,
         })
     }
 
-    /// Does something in the gaps of others. Only the thread of which this is may call it.
-    pub fn in_gaps<T>(&self, work: impl FnOnce() -> T) -> T {
+    fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.shared.alarm_every(BRIEF);
+        set_real_time(AT_ONCE);
+        let done = work();
+        // If it took too long it is not any more. What wakes up like any other is balanced like any other.
+        set_real_time(AT_ONCE);
+        self.shared.alarm_every(Duration::ZERO);
+        done
+    }
+
+    fn in_gaps<T>(&self, work: impl FnOnce() -> T) -> T {
         self.shared.alarm_every(PATIENCE);
         set_policy(0, libc::SCHED_IDLE);
         IN_GAPS.set(true);
@@ -76,6 +115,20 @@ impl Modest {
         set_policy(0, libc::SCHED_OTHER);
         self.shared.alarm_every(Duration::ZERO);
         done
+    }
+}
+
+/// Does something in this way, if the calling thread can be modest: only the thread of which that is may call this. It sleeps afterwards
+/// as it has worked, if that was [`Way::AtOnce`], and as usual otherwise.
+pub(super) fn work<T>(modest: Option<&Modest>, way: Way, work: impl FnOnce() -> T) -> T {
+    match (modest, way) {
+        (None, _) => work(),
+        (Some(modest), Way::AtOnce) if modest.has_real_time => modest.at_once(work),
+        (Some(modest), Way::AtOnce | Way::InGaps) => modest.in_gaps(work),
+        (Some(_), Way::AsUsual) => {
+            set_policy(0, libc::SCHED_OTHER);
+            work()
+        }
     }
 }
 
@@ -100,6 +153,7 @@ impl Drop for Modest {
         if let Some(watch) = self.watch.take() {
             let _ = watch.join();
         }
+        set_policy(0, libc::SCHED_OTHER);
     }
 }
 
@@ -130,15 +184,25 @@ impl Shared {
 /// Of the calling thread.
 fn policy() -> i32 {
     // SAFETY: no memory is involved.
-    unsafe { libc::sched_getscheduler(0) }
+    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
 }
 
 /// Of a thread of this process; 0 = the calling one. Where it is refused all stays as it is.
 fn set_policy(tid: i32, policy: i32) {
+    schedule(tid, policy, 0);
+}
+
+/// Of the calling thread, and not of those that it makes. Whether it was done.
+fn set_real_time(priority: i32) -> bool {
+    schedule(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+fn schedule(tid: i32, policy: i32, priority: i32) -> bool {
     // SAFETY: all zeroes is a value of that structure, which is only read, and outlives the call.
     unsafe {
-        let parameters: libc::sched_param = std::mem::zeroed();
-        libc::sched_setscheduler(tid, policy, &parameters);
+        let mut parameters: libc::sched_param = std::mem::zeroed();
+        parameters.sched_priority = priority;
+        libc::sched_setscheduler(tid, policy, &parameters) == 0
     }
 }
 
@@ -153,7 +217,7 @@ mod tests {
             eprintln!("skipped: no CAP_SYS_NICE");
             return;
         };
-        let (before, during, late) = modest.in_gaps(|| {
+        let (before, during, late) = work(Some(&modest), Way::InGaps, || {
             let before = policy();
             let begun = std::time::Instant::now();
             let mut late = before;
@@ -165,7 +229,9 @@ mod tests {
         assert_eq!(before, libc::SCHED_IDLE);
         assert_eq!(late, libc::SCHED_OTHER, "after {during:?}");
         assert!(during >= PATIENCE);
-        modest.in_gaps(|| assert_eq!(policy(), libc::SCHED_IDLE));
+        work(Some(&modest), Way::InGaps, || {
+            assert_eq!(policy(), libc::SCHED_IDLE)
+        });
         assert_eq!(policy(), libc::SCHED_OTHER);
     }
 
@@ -182,12 +248,37 @@ mod tests {
             }
             policy() == libc::SCHED_OTHER
         };
-        modest.in_gaps(|| {
+        work(Some(&modest), Way::InGaps, || {
             assert!(is_helped());
             as_usual(|| ());
             assert_eq!(policy(), libc::SCHED_IDLE);
             assert!(is_helped());
         });
+    }
+
+    #[test]
+    fn who_works_at_once_does_so_for_a_moment_and_sleeps_ready_to() {
+        let Some(modest) = Modest::of_this_thread().filter(|modest| modest.has_real_time) else {
+            eprintln!("skipped: no CAP_SYS_NICE, or no real-time priorities");
+            return;
+        };
+        let (before, during) = work(Some(&modest), Way::AtOnce, || {
+            let (before, begun) = (policy(), std::time::Instant::now());
+            while policy() == libc::SCHED_FIFO && begun.elapsed() < Duration::from_secs(20) {}
+            (before, begun.elapsed())
+        });
+        assert_eq!(before, libc::SCHED_FIFO);
+        assert!(during >= BRIEF && during < Duration::from_secs(20));
+        assert_eq!(policy(), libc::SCHED_FIFO);
+        let made = std::thread::spawn(policy).join().unwrap();
+        assert_eq!(made, libc::SCHED_OTHER, "what it makes is like any other");
+        work(Some(&modest), Way::AsUsual, || {
+            assert_eq!(policy(), libc::SCHED_OTHER)
+        });
+        assert_eq!(policy(), libc::SCHED_OTHER);
+        work(Some(&modest), Way::AtOnce, || ());
+        drop(modest);
+        assert_eq!(policy(), libc::SCHED_OTHER);
     }
 
     #[test]
@@ -197,7 +288,7 @@ mod tests {
             return;
         };
         let is = |wanted| assert_eq!(policy(), wanted);
-        modest.in_gaps(|| {
+        work(Some(&modest), Way::InGaps, || {
             as_usual(|| {
                 is(libc::SCHED_OTHER);
                 as_usual(|| is(libc::SCHED_OTHER));
