@@ -232,19 +232,27 @@ impl Growing {
         }
     }
 
-    /// Goes through all that is kept once more, with a greater least length.
-    fn thin(&mut self, least_ns: u64) {
+    /// Goes through all that is kept once more, with a greater least length. What it fills again stays its own: memory that is given back
+    /// and taken anew costs a page fault for each page. `scratch` is empty before and after.
+    fn thin(&mut self, least_ns: u64, scratch: &mut Vec<Entry>) {
         let open = self.open.take();
-        let mut old = std::mem::take(&mut self.kept).into_iter().peekable();
+        std::mem::swap(&mut self.kept, scratch);
         let last_end_ns = self.end_ns;
+        let mut old = scratch.iter().peekable();
         while let Some(entry) = old.next() {
-            let end_ns = old.peek().map_or(last_end_ns, Entry::start_ns);
-            self.push(Piece::from_entry(&entry, end_ns), least_ns);
+            let end_ns = old.peek().map_or(last_end_ns, |next| next.start_ns());
+            self.push(Piece::from_entry(entry, end_ns), least_ns);
         }
         if let Some(open) = open {
             self.push(open, least_ns);
         }
-        self.kept.shrink_to_fit();
+        std::mem::swap(&mut self.kept, scratch);
+        self.kept.clear();
+        self.kept.append(scratch);
+        // Whoever has ended, or does little now, does not fill it again.
+        if self.kept.len() < self.kept.capacity() / 4 {
+            self.kept.shrink_to(2 * self.kept.len());
+        }
     }
 }
 
@@ -338,8 +346,9 @@ impl Lanes {
     #[cold]
     fn thin(&mut self) {
         self.least_ns = self.enough();
+        let mut scratch = Vec::new();
         for lane in &mut self.lanes {
-            lane.thin(self.least_ns);
+            lane.thin(self.least_ns, &mut scratch);
         }
         self.kept = self.lanes.iter().map(|lane| lane.kept.len()).sum();
     }
