@@ -118,7 +118,10 @@ fn listen(
                 continue;
             }
             // Only if the recorder has panicked: nobody will ask for the result.
-            Err(mpsc::TryRecvError::Disconnected) => return pipeline.finish(u64::MAX),
+            Err(mpsc::TryRecvError::Disconnected) => {
+                drop(modest);
+                return pipeline.finish(u64::MAX);
+            }
             Err(mpsc::TryRecvError::Empty) => {}
         }
         let is_due = Instant::now() >= due;

@@ -13,6 +13,7 @@
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -60,7 +61,7 @@ struct Shared {
 pub(super) struct Modest {
     shared: Arc<Shared>,
     watch: Option<JoinHandle<()>>,
-    /// Real-time priorities are not refused (control groups may have none).
+    /// It may have real-time priorities, and they are not refused (control groups may have none).
     has_real_time: bool,
 }
 
@@ -87,7 +88,7 @@ impl Modest {
                 watched.watch(tid);
             })
             .ok()?;
-        let has_real_time = set_real_time(AT_ONCE);
+        let has_real_time = may_be_real_time() && set_real_time(AT_ONCE);
         set_policy(0, libc::SCHED_OTHER);
         Some(Self {
             shared,
@@ -179,6 +180,13 @@ impl Shared {
             set_policy(tid, libc::SCHED_OTHER);
         }
     }
+}
+
+/// Not if convoy was started to be nice to others, nor where priorities of real time are what the machine is for: the watching thread's timer would
+/// have to wait for us there (PREEMPT_RT).
+fn may_be_real_time() -> bool {
+    let is_nice = rustix::process::getpriority_process(None).is_ok_and(|nice| nice > 0);
+    !is_nice && !Path::new("/sys/kernel/realtime").exists()
 }
 
 /// Of the calling thread.
