@@ -40,6 +40,7 @@ mod small_calls;
 mod small_writes;
 mod tasks;
 mod thread_count;
+mod uneven_tasks;
 mod write_through;
 
 use std::collections::{BTreeMap, BTreeSet};

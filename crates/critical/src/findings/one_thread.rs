@@ -15,6 +15,7 @@ use convoy_profile::ObjectKind;
 use super::lock_places::lets_go;
 use super::served::{self, Queue};
 use super::thread_count::of_others;
+use super::uneven_tasks;
 use super::Context;
 use crate::gain::Saving;
 use crate::hottest::hottest;
@@ -93,7 +94,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         (_, Some(Runs::OneAtATime)) => {
             processes(view, id, process).or_else(|| full(view, id, process, works))
         }
-        (_, Some(Runs::Threads)) => None,
+        (_, Some(Runs::Threads)) => parts_of_a_stream(view, id),
         (_, None) => full(view, id, process, works).or_else(|| threads(view, id, process)),
     })?;
     let most = works * (1.0 - 1.0 / view.cpus_left()).max(0.0);
@@ -219,6 +220,18 @@ fn long_requests(view: &View, id: ThreadId, process: &Process, works: f64) -> Op
         why: "a request of one connection is worked on by one process, unless it can be divided",
         fix: fix.into(),
         caveat: "whether the request can be divided is not known",
+    })
+}
+
+/// The threads that would share the parts are there, and got none worth mentioning.
+fn parts_of_a_stream(view: &View, id: ThreadId) -> Option<More> {
+    uneven_tasks::are_what_it_does(view, id).then(|| More {
+        expected: uneven_tasks::EXPECTED,
+        seen: "what it does are parts of a parallel stream, which a pool's threads could share"
+            .into(),
+        why: uneven_tasks::WHY,
+        fix: uneven_tasks::FIX.into(),
+        caveat: "how evenly the work can be divided is not known",
     })
 }
 

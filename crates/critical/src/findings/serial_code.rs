@@ -1,7 +1,5 @@
 //! Code that runs while few threads work, and that the others wait for (GAPP's critical code; Amdahl).
 
-mod uneven_tasks;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
@@ -14,6 +12,7 @@ use super::goroutine_lock::may_be_idle;
 use super::one_thread::{self, is_alone_there};
 use super::served::{self, Queue};
 use super::sleeping::rate;
+use super::uneven_tasks;
 use super::Context;
 use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};

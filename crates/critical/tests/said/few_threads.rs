@@ -36,7 +36,32 @@ fn one_thread_is_not_judged() {
     );
 }
 
-/// The same while other programs have so many CPUs.
+/// One thread of a virtual machine works, called from there.
+fn called_from(task: &str) -> Model {
+    let mut p = ProfileBuilder::new("java");
+    p.cpus(2);
+    let frames = ["price", task, "main"].map(|function| p.frame(function, "", 0));
+    let work = p.stack(&frames);
+    let mut s = Schedule::new();
+    s.runs(0, work, ms(1000));
+    model(p, s)
+}
+
+#[test]
+fn one_thread_that_has_all_parts_of_a_parallel_stream_is_too_few() {
+    let a = analysis(&called_from("java.util.stream.ReduceOps$ReduceTask.doLeaf"));
+    let f = only(&a);
+    assert_eq!(f.id, "too-few-threads");
+    assert!(f.causes[0].fix.contains("source"), "{:?}", f.causes);
+    // Four fifths of half the run, at most half of it.
+    assert!((f.gain.mid - 1.0 / 0.6).abs() < 0.01, "{:?}", f.gain);
+    assert!((f.gain.high - 2.0).abs() < 0.01, "{:?}", f.gain);
+    assert_eq!(f.gain.low, 1.0);
+    let sequential = "java.util.stream.ReferencePipeline$3$1.accept";
+    assert_eq!(ids(&analysis(&called_from(sequential))), [""; 0]);
+}
+
+/// As [`busy_program`], while other programs have so many CPUs.
 fn beside(threads: usize, cpus: u32, makes_threads: bool, others: f64) -> Vec<Finding> {
     let mut model = busy_program("encode", threads, cpus, makes_threads);
     model.meta.others_ns = (others * 1e9) as u64;

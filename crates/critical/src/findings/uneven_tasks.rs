@@ -2,16 +2,23 @@
 //! are too few parts, or the source does not know how to be divided (lines of a file, an iterator).
 
 use convoy_model::finding::{Cause, Finding};
-use convoy_model::SiteId;
+use convoy_model::{SiteId, Slice, ThreadId};
 
 use crate::gain::{by_cpus, together};
+use crate::levels::all;
 use crate::subject;
 use crate::text::cause;
 use crate::view::View;
 
 /// That it can be divided is known: as much is expected as of what is known to be done by several threads elsewhere.
 pub(super) const EXPECTED: f64 = 0.8;
+/// Share of a thread's work, from which on parts of a stream are what it does.
+const DOMINANT: f64 = 0.8;
 const ID: &str = "uneven-tasks";
+pub(super) const WHY: &str = "one thread has nearly all parts of a parallel stream at a time";
+pub(super) const FIX: &str =
+    "a source whose parts are known, and many more of them than threads: a list or an array (read lines() or what an iterator gives \
+     into one first), smaller parts, or one stream for all files";
 
 /// Whether a part of a parallel stream is worked on there: not where results of parts are put together, which smaller parts make
 /// more of.
@@ -22,13 +29,18 @@ pub(super) fn is_one(view: &View, site: SiteId) -> bool {
     site.is_some_and(|site| site.has_function(task) && !site.has_function(joins))
 }
 
+/// Whether such parts are what a thread does.
+pub(super) fn are_what_it_does(view: &View, thread: ThreadId) -> bool {
+    let own = view.sched.slices.iter().filter(|s| s.thread == thread);
+    let time = |slice: &Slice| all(&slice.by_working);
+    let whole: f64 = own.clone().map(time).sum();
+    let parts = own.filter(|s| s.site.is_some_and(|site| is_one(view, site)));
+    let parts: f64 = parts.map(time).sum();
+    whole > 0.0 && parts >= DOMINANT * whole
+}
+
 pub(super) fn why() -> Cause {
-    cause(
-        ID,
-        "one thread has nearly all parts of a parallel stream at a time",
-        "a source whose parts are known, and many more of them than threads: a list or an array (read lines() or what an iterator gives \
-         into one first), smaller parts, or one stream for all files",
-    )
+    cause(ID, WHY, FIX)
 }
 
 /// Whoever has the parts, it is one fix.
