@@ -81,14 +81,17 @@ impl Modest {
         });
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let watched = Arc::clone(&shared);
+        let may_be_real_time = may_be_real_time();
         let watch = std::thread::Builder::new()
             .name("convoy-watch".into())
             .spawn(move || {
-                set_real_time(WATCH);
+                if may_be_real_time {
+                    set_real_time(WATCH);
+                }
                 watched.watch(tid);
             })
             .ok()?;
-        let has_real_time = may_be_real_time() && set_real_time(AT_ONCE);
+        let has_real_time = may_be_real_time && set_real_time(AT_ONCE);
         set_policy(0, libc::SCHED_OTHER);
         Some(Self {
             shared,
