@@ -13,11 +13,14 @@ const MUCH: f64 = 0.15;
 /// The kernel counts ticks: less says nothing of a short run. Nanoseconds.
 const LEAST_NS: u64 = 100_000_000;
 
+/// By processor. Nanoseconds, in steps of a tick.
+pub(crate) type PerCpu = BTreeMap<usize, u64>;
+
 /// CPU time up to a moment. Nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Busy {
     /// That processors were busy.
-    cpus: BTreeMap<usize, u64>,
+    cpus: PerCpu,
     /// That this recorder ran.
     own: u64,
     /// That was wanted and given to others, all processors together, in steps of a tick; 0 on real hardware.
@@ -28,16 +31,12 @@ impl Busy {
     /// Until now, on the processors that we may use.
     pub(crate) fn now() -> Self {
         let text = stat();
-        let tick = tick_ns();
-        let cpus = of_ours(&text, &BUSY)
-            .map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick)))
-            .collect();
         let own = clock_gettime(ClockId::ProcessCPUTime);
         let own = Duration::try_from(own).unwrap_or_default();
         Self {
-            cpus,
+            cpus: of_ours(&text, &BUSY),
             own: u64::try_from(own.as_nanos()).unwrap_or(u64::MAX),
-            stolen: stolen_ticks(&text).saturating_mul(tick),
+            stolen: stolen_ticks(&text).saturating_mul(tick_ns()),
         }
     }
 
@@ -48,14 +47,7 @@ impl Busy {
 
     /// CPU time that other programs had since `start`, and processors that could have it. The program itself ran for `program_ns`.
     fn others_ns(&self, start: &Self, program_ns: u64) -> (u64, u32) {
-        // One that was switched on meanwhile tells of the time before.
-        let both = self.cpus.iter().filter_map(|(cpu, busy)| {
-            let before = start.cpus.get(cpu)?;
-            Some(busy.saturating_sub(*before))
-        });
-        let (cpus, busy) = both.fold((0, 0u64), |(n, sum), busy| {
-            (n + 1, sum.saturating_add(busy))
-        });
+        let (cpus, busy) = since(&self.cpus, &start.cpus);
         let own = self.own.saturating_sub(start.own);
         (busy.saturating_sub(own).saturating_sub(program_ns), cpus)
     }
@@ -78,10 +70,20 @@ impl Busy {
     }
 }
 
-/// Time so far in which the processors that we may use had nothing to do, all together, in steps of a tick. Nanoseconds.
-pub(crate) fn idle_ns() -> u64 {
-    let ticks: u64 = of_ours(&stat(), &IDLE).map(|(_, ticks)| ticks).sum();
-    ticks.saturating_mul(tick_ns())
+/// Time so far in which the processors that we may use had nothing to do.
+pub(crate) fn idle() -> PerCpu {
+    of_ours(&stat(), &IDLE)
+}
+
+/// What was added meanwhile, and to how many processors: of one that was switched on meanwhile the time before is not known.
+pub(crate) fn since(now: &PerCpu, start: &PerCpu) -> (u32, u64) {
+    let both = now.iter().filter_map(|(cpu, ns)| {
+        let before = start.get(cpu)?;
+        Some(ns.saturating_sub(*before))
+    });
+    both.fold((0, 0), |(n, sum): (u32, u64), ns| {
+        (n + 1, sum.saturating_add(ns))
+    })
 }
 
 fn stat() -> String {
@@ -92,11 +94,14 @@ fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// Of each processor that we may use.
-fn of_ours<'a>(stat: &'a str, which: &'a [usize]) -> impl Iterator<Item = (usize, u64)> + 'a {
+/// These numbers of the processors that we may use.
+fn of_ours(stat: &str, which: &[usize]) -> PerCpu {
     let allowed = rustix::thread::sched_getaffinity(None).ok();
-    let is_ours = move |cpu: usize| allowed.as_ref().is_none_or(|set| set.is_set(cpu));
-    ticks(stat, which).filter(move |(cpu, _)| is_ours(*cpu))
+    let is_ours = |cpu: usize| allowed.as_ref().is_none_or(|set| set.is_set(cpu));
+    let ours = ticks(stat, which).filter(|(cpu, _)| is_ours(*cpu));
+    let tick_ns = tick_ns();
+    ours.map(|(cpu, ticks)| (cpu, ticks.saturating_mul(tick_ns)))
+        .collect()
 }
 
 /// User, nice, system, interrupts (proc(5)).
@@ -126,7 +131,7 @@ fn stolen_ticks(stat: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{idle_ns, stolen_ticks, ticks, Busy, Meta, BUSY, IDLE};
+    use super::{idle, stolen_ticks, ticks, Busy, Meta, BUSY, IDLE};
 
     #[test]
     fn stolen_time_is_the_eighth_number() {
@@ -184,6 +189,6 @@ mod tests {
     fn this_machine_has_processors_that_were_busy() {
         let now = Busy::now();
         assert!(now.cpus.values().any(|busy| *busy > 0), "{now:?}");
-        assert!(idle_ns() > 0);
+        assert!(idle().values().any(|idle| *idle > 0));
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use convoy_profile::SchedSource;
 
 use super::ears::{Bell, Ears};
-use super::idle::Idle;
 use super::modest::{self, as_usual, Modest, Way};
 use super::pipeline::{Collected, Pipeline};
 use super::raw::EventSource;
@@ -94,7 +93,7 @@ fn listen(
     mut pipeline: Pipeline,
 ) -> Collected {
     // Records of perf events are gone sooner, and are read by whom nobody would make as good as others again.
-    let modest = match source.kind() {
+    let mut modest = match source.kind() {
         SchedSource::Bpf => Modest::of_this_thread(),
         _ => None,
     };
@@ -102,7 +101,6 @@ fn listen(
         Some(_) => PAUSE,
         None => SOON,
     };
-    let mut idle = Idle::new();
     let mut delivered = Instant::now();
     let (mut due, mut pressing) = (delivered + pause, 0);
     loop {
@@ -125,9 +123,8 @@ fn listen(
             Err(mpsc::TryRecvError::Empty) => {}
         }
         let is_due = Instant::now() >= due;
-        let way = match pressing {
-            0 if idle.is_full() => Way::AtOnce,
-            0 if is_due => Way::InGaps,
+        let way = match &mut modest {
+            Some(modest) if pressing == 0 => modest.way(is_due),
             _ => Way::AsUsual,
         };
         let turn = || {

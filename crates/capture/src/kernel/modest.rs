@@ -8,27 +8,30 @@
 //!
 //! Where they are all busy there are no gaps, and one thread more that wants a processor makes the kernel balance their loads:
 //! threads that talk to each other get onto different processors, and each of their wake-ups needs an interrupt from then on. A thread of
-//! real-time priority is not balanced against others. So the listener takes the processor that it is on, for less than others'
-//! time slices; the second thread sees to it that it is not more. (What both cost: docs/design/0003.)
+//! real-time priority is not balanced against others. So the listener takes the processor that it is on, for a few milliseconds at most:
+//! the second thread sees to that. (What both cost: docs/design/0003.)
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::time::{timerfd_create, timerfd_settime, Itimerspec, Timespec};
 use rustix::time::{TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
+use super::load::Load;
+
 /// Work that takes longer has found no gaps.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Nobody has a processor at once for longer.
+/// Work at once goes on like any other after that.
 const BRIEF: Duration = Duration::from_millis(5);
-/// Of the real-time threads the last, before all others; and who ends that.
-const AT_ONCE: i32 = 1;
-const WATCH: i32 = 2;
+/// Who works at once sleeps for less before the next time: what is done from the one to the other is watched, too.
+const ASLEEP: Duration = Duration::from_millis(100);
+/// The least of real time, before all threads that have none; and of who ends that.
+const AT_ONCE_PRIORITY: i32 = 1;
+const WATCH_PRIORITY: i32 = 2;
 /// Who may give a thread back what it had given up.
 const CAP_SYS_NICE: u32 = 23;
 
@@ -61,8 +64,8 @@ struct Shared {
 pub(super) struct Modest {
     shared: Arc<Shared>,
     watch: Option<JoinHandle<()>>,
-    /// It may have real-time priorities, and they are not refused (control groups may have none).
-    has_real_time: bool,
+    /// By which it is told whether to work at once, if it can.
+    load: Option<Load>,
 }
 
 impl Modest {
@@ -82,31 +85,41 @@ impl Modest {
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let watched = Arc::clone(&shared);
         let may_be_real_time = may_be_real_time();
+        let (says, outranks) = mpsc::channel();
         let watch = std::thread::Builder::new()
             .name("convoy-watch".into())
             .spawn(move || {
-                if may_be_real_time {
-                    set_real_time(WATCH);
-                }
+                let _ = says.send(may_be_real_time && set_real_time(WATCH_PRIORITY));
                 watched.watch(tid);
             })
             .ok()?;
-        let has_real_time = may_be_real_time && set_real_time(AT_ONCE);
+        // Control groups may have no such priorities. Never without somebody who can end it.
+        let has_real_time = outranks.recv() == Ok(true) && set_real_time(AT_ONCE_PRIORITY);
         set_policy(0, libc::SCHED_OTHER);
         Some(Self {
             shared,
             watch: Some(watch),
-            has_real_time,
+            load: has_real_time.then(Load::new),
         })
     }
 
+    /// How to do what does not press: all that `is_due`, or else little.
+    pub fn way(&mut self, is_due: bool) -> Way {
+        let is_full = self.load.as_mut().is_some_and(Load::is_full);
+        match is_due {
+            _ if is_full => Way::AtOnce,
+            true => Way::InGaps,
+            false => Way::AsUsual,
+        }
+    }
+
     fn at_once<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.shared.alarm_every(BRIEF);
-        set_real_time(AT_ONCE);
+        set_real_time(AT_ONCE_PRIORITY);
+        self.shared.alarm_after(BRIEF);
         let done = work();
         // If it took too long it is not any more. What wakes up like any other is balanced like any other.
-        set_real_time(AT_ONCE);
-        self.shared.alarm_every(Duration::ZERO);
+        set_real_time(AT_ONCE_PRIORITY);
+        self.shared.alarm_after(ASLEEP);
         done
     }
 
@@ -117,7 +130,7 @@ impl Modest {
         let done = work();
         IN_GAPS.set(false);
         set_policy(0, libc::SCHED_OTHER);
-        self.shared.alarm_every(Duration::ZERO);
+        self.shared.alarm_after(Duration::ZERO);
         done
     }
 }
@@ -127,8 +140,8 @@ impl Modest {
 pub(super) fn work<T>(modest: Option<&Modest>, way: Way, work: impl FnOnce() -> T) -> T {
     match (modest, way) {
         (None, _) => work(),
-        (Some(modest), Way::AtOnce) if modest.has_real_time => modest.at_once(work),
-        (Some(modest), Way::AtOnce | Way::InGaps) => modest.in_gaps(work),
+        (Some(modest), Way::AtOnce) => modest.at_once(work),
+        (Some(modest), Way::InGaps) => modest.in_gaps(work),
         (Some(_), Way::AsUsual) => {
             set_policy(0, libc::SCHED_OTHER);
             work()
@@ -137,7 +150,7 @@ pub(super) fn work<T>(modest: Option<&Modest>, way: Way, work: impl FnOnce() -> 
 }
 
 /// Does something as a thread like any other, also in the gaps of others: what locks something that they need. Reads of a process's
-/// memory and map do, for who maps memory.
+/// memory and map do, for who maps memory. Who works at once goes on to: the lock is free again the sooner.
 pub(super) fn as_usual<T>(work: impl FnOnce() -> T) -> T {
     if !IN_GAPS.replace(false) {
         return work();
@@ -153,7 +166,7 @@ pub(super) fn as_usual<T>(work: impl FnOnce() -> T) -> T {
 impl Drop for Modest {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Relaxed);
-        self.shared.alarm_every(Duration::from_nanos(1));
+        self.shared.alarm_after(Duration::from_nanos(1));
         if let Some(watch) = self.watch.take() {
             let _ = watch.join();
         }
@@ -162,18 +175,26 @@ impl Drop for Modest {
 }
 
 impl Shared {
+    /// After this time. Zero: not at all.
+    fn alarm_after(&self, time: Duration) {
+        self.alarm(time, Duration::ZERO);
+    }
+
     /// After this time, and again and again until it is set anew: [`as_usual`] may have gone back into the gaps. Zero: not at all.
     fn alarm_every(&self, time: Duration) {
-        let time = Timespec::try_from(time).unwrap_or_default();
+        self.alarm(time, time);
+    }
+
+    fn alarm(&self, after: Duration, again: Duration) {
         let times = Itimerspec {
-            it_interval: time,
-            it_value: time,
+            it_interval: Timespec::try_from(again).unwrap_or_default(),
+            it_value: Timespec::try_from(after).unwrap_or_default(),
         };
         // A timer that is there can be set.
         let _ = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &times);
     }
 
-    /// If the work ends at this very moment, the next one is done like any other: no harm.
+    /// If the work ends at this very moment, who sleeps or works next does so like any other once: no harm.
     fn watch(&self, tid: i32) {
         let rings = || rustix::io::read(&self.alarm, &mut [0; 8]);
         while rustix::io::retry_on_intr(rings).is_ok() {
@@ -185,11 +206,16 @@ impl Shared {
     }
 }
 
-/// Not if convoy was started to be nice to others, nor where priorities of real time are what the machine is for: the watching thread's timer would
-/// have to wait for us there (PREEMPT_RT).
+/// Not if convoy was started to be nice to others, nor where priorities of real time are what the machine is for.
 fn may_be_real_time() -> bool {
     let is_nice = rustix::process::getpriority_process(None).is_ok_and(|nice| nice > 0);
-    !is_nice && !Path::new("/sys/kernel/realtime").exists()
+    let kernel = rustix::system::uname();
+    !is_nice && !is_for_real_time(&kernel.version().to_string_lossy())
+}
+
+/// By `uname -v`. The watching thread's timer would have to wait for the listener there.
+fn is_for_real_time(version: &str) -> bool {
+    version.contains("PREEMPT_RT") || version.contains("PREEMPT RT")
 }
 
 /// Of the calling thread.
@@ -228,9 +254,9 @@ mod tests {
             eprintln!("skipped: no CAP_SYS_NICE");
             return;
         };
+        let begun = std::time::Instant::now();
         let (before, during, late) = work(Some(&modest), Way::InGaps, || {
             let before = policy();
-            let begun = std::time::Instant::now();
             let mut late = before;
             while late == libc::SCHED_IDLE && begun.elapsed() < Duration::from_secs(20) {
                 late = policy();
@@ -269,12 +295,13 @@ mod tests {
 
     #[test]
     fn who_works_at_once_does_so_for_a_moment_and_sleeps_ready_to() {
-        let Some(modest) = Modest::of_this_thread().filter(|modest| modest.has_real_time) else {
+        let Some(modest) = Modest::of_this_thread().filter(|modest| modest.load.is_some()) else {
             eprintln!("skipped: no CAP_SYS_NICE, or no real-time priorities");
             return;
         };
+        let begun = std::time::Instant::now();
         let (before, during) = work(Some(&modest), Way::AtOnce, || {
-            let (before, begun) = (policy(), std::time::Instant::now());
+            let before = policy();
             while policy() == libc::SCHED_FIFO && begun.elapsed() < Duration::from_secs(20) {}
             (before, begun.elapsed())
         });
@@ -290,6 +317,32 @@ mod tests {
         work(Some(&modest), Way::AtOnce, || ());
         drop(modest);
         assert_eq!(policy(), libc::SCHED_OTHER);
+    }
+
+    #[test]
+    fn without_real_time_what_is_due_is_done_in_gaps_and_a_look_as_usual() {
+        let alarm = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
+        let mut modest = Modest {
+            shared: Arc::new(Shared {
+                alarm,
+                over: AtomicBool::new(false),
+            }),
+            watch: None,
+            load: None,
+        };
+        assert_eq!(
+            [true, false].map(|is_due| modest.way(is_due)),
+            [Way::InGaps, Way::AsUsual]
+        );
+    }
+
+    #[test]
+    fn a_kernel_for_real_time_is_known_by_its_version() {
+        assert!(is_for_real_time(
+            "#1 SMP PREEMPT_RT Debian 6.12.9-1 (2025-01-10)"
+        ));
+        assert!(is_for_real_time("#1 SMP PREEMPT RT Fri Nov 9 2018"));
+        assert!(!is_for_real_time("#1 SMP PREEMPT_DYNAMIC @0"));
     }
 
     #[test]
