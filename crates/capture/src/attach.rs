@@ -10,7 +10,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
-use crate::clock::{realtime_ns, Clock};
+use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Listener, Tier};
@@ -51,7 +51,7 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     let failed = |trouble| Error::new(ErrorKind::Attach, trouble);
     let mut pids = targets.resolve().map_err(failed)?;
     let interrupt = Interrupt::watch();
-    let clock = Clock::calibrate();
+    let calibration = Calibration::begin();
     let first = pids.first().copied().unwrap_or(0);
     let mut meta = Meta {
         convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,6 +66,7 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     let tier =
         Tier::for_running(choice, sample_ns, &mut pids, || targets.resolve()).map_err(failed)?;
     let warnings = tier.warnings();
+    let clock = calibration.end();
     meta.start_ns = clock.now_ns();
     let busy = Busy::now();
     let (listener, scheduler) = tier.listen(sample_ns, options.timeline_intervals);

@@ -9,9 +9,10 @@ use std::time::Duration;
 use convoy_abi as abi;
 use rustix::time::{clock_gettime, ClockId};
 
-/// How long calibration takes. The error of one reading is below 0.1 us, so 10 ms give 10 ppm.
+/// How long calibration takes at least. The error of one reading is below 0.1 us, so 10 ms give 10 ppm.
 const CALIBRATION: Duration = Duration::from_millis(10);
-const POINTS: usize = 5;
+/// Readings at its begin, and at its end.
+const POINTS: usize = 3;
 
 /// Disagreement of the two clocks over a recording that is worth a note. NTP may slew by 500 ppm;
 /// the hardware itself drifts by less than one.
@@ -42,32 +43,57 @@ fn timespec_ns(t: rustix::time::Timespec) -> u64 {
         .saturating_add(t.tv_nsec.max(0) as u64)
 }
 
-impl Clock {
-    /// The best clock of this machine, calibrated.
-    pub fn calibrate() -> Self {
+/// A clock that is being compared with the system's, while there is something else to do.
+#[derive(Debug)]
+pub struct Calibration {
+    system: Clock,
+    /// None where the counter is not trusted.
+    begin: Vec<(u64, u64)>,
+}
+
+impl Calibration {
+    /// Looks at both clocks.
+    pub fn begin() -> Self {
         let (base_ticks, base_ns) = reading();
-        let system = Self {
+        let system = Clock {
             kind: abi::CV_CLOCK_MONOTONIC,
             base_ticks,
             base_ns,
             mult: 0,
         };
-        if !counter_is_trusted() {
+        let mut begin = Vec::new();
+        if counter_is_trusted() {
+            begin.push((base_ticks, base_ns));
+            begin.extend((1..POINTS).map(|_| reading()));
+        }
+        Self { system, begin }
+    }
+
+    /// The best clock of this machine. Waits until 10 ms have passed since the begin.
+    pub fn end(self) -> Clock {
+        let Self { system, begin } = self;
+        let Some(&(_, last_ns)) = begin.last() else {
             return system;
-        }
-        let mut points = vec![(base_ticks, base_ns)];
-        for _ in 1..POINTS {
-            std::thread::sleep(CALIBRATION / (POINTS as u32 - 1));
-            points.push(reading());
-        }
+        };
+        let passed = Duration::from_nanos(monotonic_ns().saturating_sub(last_ns));
+        std::thread::sleep(CALIBRATION.saturating_sub(passed));
+        let mut points = begin;
+        points.extend((0..POINTS).map(|_| reading()));
         match median_mult(&points) {
-            Some(mult) => Self {
+            Some(mult) => Clock {
                 kind: abi::CV_CLOCK_TSC,
                 mult,
                 ..system
             },
             None => system,
         }
+    }
+}
+
+impl Clock {
+    /// The best clock of this machine, calibrated (10 ms).
+    pub fn calibrate() -> Self {
+        Calibration::begin().end()
     }
 
     /// Write this clock into a session.

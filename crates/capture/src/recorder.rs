@@ -11,7 +11,7 @@ use convoy_profile::{Collector, Exit, Meta, Profile, Sched};
 
 use crate::agent_file;
 use crate::arena::Refs;
-use crate::clock::{realtime_ns, Clock};
+use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::collect::collect;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, Trouble};
@@ -74,7 +74,7 @@ pub struct Recorder {
     options: Options,
     session: Session,
     agent: PathBuf,
-    clock: Clock,
+    clock: Calibration,
     meta: Meta,
     warnings: Vec<Trouble>,
 }
@@ -108,11 +108,11 @@ pub struct Recording {
 }
 
 impl Recorder {
-    /// Makes the session directory, puts the agent in place and measures the machine (about 15 ms).
+    /// Makes the session directory, puts the agent in place and looks at the machine.
     pub fn new(options: Options) -> Result<Self, Error> {
         let (session, warnings) = Session::create(options.session_parent.as_deref())?;
         let agent = agent_file::install(options.diagnose.is_some())?;
-        let clock = Clock::calibrate();
+        let clock = Calibration::begin();
         let meta = Meta {
             convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine(),
@@ -155,9 +155,11 @@ impl Recorder {
             .to_string_lossy()
             .into_owned();
         self.meta.started_unix_ns = realtime_ns();
-        self.meta.start_ns = self.clock.now_ns();
+        let clock = self.clock.end();
+        self.meta.start_ns = clock.now_ns();
         self.warnings.extend(file_limit_warning());
-        self.session.write_session(&self.session_facts())?;
+        self.session
+            .write_session(&session_facts(&self.options, &clock))?;
         self.session.write_owner(&self.meta)?;
         let diagnose = self.options.diagnose.as_ref();
         if let Some(what) = diagnose {
@@ -183,7 +185,6 @@ impl Recorder {
         let (listener, scheduler) = tier.listen(sample_ns, self.options.timeline_intervals);
         let Self {
             session,
-            clock,
             meta,
             warnings,
             ..
@@ -206,21 +207,20 @@ impl Recorder {
     pub fn session_dir(&self) -> &Path {
         self.session.dir()
     }
+}
 
-    fn session_facts(&self) -> abi::Session {
-        let options = &self.options;
-        let mut facts = abi::Session {
-            magic: abi::CV_SESSION_MAGIC,
-            version: abi::CV_ABI_VERSION,
-            arena_bytes: options.arena_bytes.max(SMALLEST_ARENA_BYTES),
-            sample_period: options.sample_period.max(1),
-            stack_depth: options.stack_depth.clamp(1, abi::CV_STACK_MAX as u32),
-            max_threads: options.max_threads.max(1),
-            ..abi::Session::default()
-        };
-        self.clock.store(&mut facts);
-        facts
-    }
+fn session_facts(options: &Options, clock: &Clock) -> abi::Session {
+    let mut facts = abi::Session {
+        magic: abi::CV_SESSION_MAGIC,
+        version: abi::CV_ABI_VERSION,
+        arena_bytes: options.arena_bytes.max(SMALLEST_ARENA_BYTES),
+        sample_period: options.sample_period.max(1),
+        stack_depth: options.stack_depth.clamp(1, abi::CV_STACK_MAX as u32),
+        max_threads: options.max_threads.max(1),
+        ..abi::Session::default()
+    };
+    clock.store(&mut facts);
+    facts
 }
 
 impl Running {

@@ -97,7 +97,11 @@ pub(crate) struct Tier {
 impl Tier {
     /// For a command that this thread is about to start. `Err` only if the user asked for a certain source.
     pub fn for_next_child(choice: Scheduler, sample_period_ns: u64) -> Result<Self, Trouble> {
-        Self::open(choice, sample_period_ns, || {
+        let bpf = BpfOptions {
+            adopts_running: false,
+            ..bpf_options(sample_period_ns)
+        };
+        Self::open(choice, &bpf, || {
             PerfSource::for_next_child(&perf_options(sample_period_ns))
         })
     }
@@ -109,7 +113,7 @@ impl Tier {
         pids: &mut Vec<u32>,
         meant: impl Fn() -> Result<Vec<u32>, Trouble>,
     ) -> Result<Self, Trouble> {
-        let mut tier = Self::open(choice, sample_period_ns, || {
+        let mut tier = Self::open(choice, &bpf_options(sample_period_ns), || {
             PerfSource::for_running(pids, &perf_options(sample_period_ns))
         })?;
         match &mut tier.source {
@@ -131,14 +135,10 @@ impl Tier {
 
     fn open(
         choice: Scheduler,
-        sample_period_ns: u64,
+        options: &BpfOptions,
         perf: impl Fn() -> Result<PerfSource, Trouble>,
     ) -> Result<Self, Trouble> {
-        let options = BpfOptions {
-            sample_period_ns,
-            ..BpfOptions::default()
-        };
-        let bpf = || BpfSource::open(&options);
+        let bpf = || BpfSource::open(options);
         match choice {
             Scheduler::Off | Scheduler::InsteadOfAgent => Ok(Self::without(
                 "the scheduler's events were not asked for: --scheduler auto asks",
@@ -271,6 +271,13 @@ fn ended(pids: &[u32]) -> Trouble {
         "nothing is recorded",
         "for a short program: convoy -- COMMAND",
     )
+}
+
+fn bpf_options(sample_period_ns: u64) -> BpfOptions {
+    BpfOptions {
+        sample_period_ns,
+        ..BpfOptions::default()
+    }
 }
 
 fn perf_options(sample_period_ns: u64) -> PerfOptions {

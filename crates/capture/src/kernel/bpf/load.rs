@@ -55,6 +55,7 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
         ring_events: ring_events.unwrap_or_else(|| events_per_ring(processors)),
         stack_bytes: options.stack_bytes.clamp(512, CV_BPF_STACK_MAX as u32),
         sampled: options.sample_period_ns > 0,
+        adopts_running: options.adopts_running,
     };
     // The fourth argument came with Linux 5.18, and with back-ports: asking is the only way to know.
     let object =
@@ -111,6 +112,7 @@ struct Sizes {
     ring_events: usize,
     stack_bytes: u32,
     sampled: bool,
+    adopts_running: bool,
 }
 
 /// What libbpf had to say about loading.
@@ -157,8 +159,10 @@ fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> 
         }
     }
     for mut program in object.progs_mut() {
-        if program.name() == "on_sample" {
-            program.set_autoload(sizes.sampled);
+        match program.name().to_str() {
+            Some("on_sample") => program.set_autoload(sizes.sampled),
+            Some("on_task") => program.set_autoload(sizes.adopts_running),
+            _ => {}
         }
     }
     Ok(object)

@@ -34,6 +34,7 @@ fn source(
 const NO_SAMPLES: BpfOptions = BpfOptions {
     sample_period_ns: 0,
     stack_bytes: 16384,
+    adopts_running: true,
 };
 
 /// Drains until the program has ended, and the rest.
