@@ -17,6 +17,7 @@
 #define CV_BPF_STACK_MAX 16384u   /* bytes of a user stack that are copied at most; a power of two */
 #define CV_BPF_KERNEL_FRAMES 16u  /* of a kernel stack */
 #define CV_BPF_COMM 16u
+#define CV_BPF_NAME 128u
 #define CV_BPF_REGISTERS 16u      /* general ones of x86-64 */
 #define CV_BPF_RED_ZONE 128u      /* bytes below its stack pointer that a function of x86-64 may use */
 
@@ -165,6 +166,12 @@ struct cv_bpf_stack {
 struct cv_bpf_registers {
 	uint64_t general[CV_BPF_REGISTERS];
 	uint8_t red_zone[CV_BPF_RED_ZONE]; /* what is right below `sp`: a function that calls none has variables there */
+};
+
+/* A question about an address of the kernel, and the answer. */
+struct cv_bpf_name {
+	uint64_t address;
+	uint8_t name[CV_BPF_NAME]; /* of the function that it is in, and "[module]"; ends with 0 */
 };
 
 #endif

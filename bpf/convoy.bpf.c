@@ -8,6 +8,7 @@
 #include "life.h"
 #include "adopt.h"
 #include "sample.h"
+#include "names.h"
 
 /* Helpers that read memory and tasks are offered to programs under this licence only. */
 char _license[] SEC("license") = "Dual MIT/GPL";

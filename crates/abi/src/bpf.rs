@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // the header documents every field
 #![allow(missing_debug_implementations)] // of the helper types that zerocopy derives
 
-use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES, CV_BPF_RED_ZONE, CV_BPF_REGISTERS};
+use crate::{CV_BPF_COMM, CV_BPF_KERNEL_FRAMES, CV_BPF_NAME, CV_BPF_RED_ZONE, CV_BPF_REGISTERS};
 
 mirror! {
     /// A context switch, a wake-up, or what is missing.
@@ -117,5 +117,11 @@ mirror! {
     BpfRegisters = "struct cv_bpf_registers", 256 bytes {
         general: [u64; CV_BPF_REGISTERS],
         red_zone: [u8; CV_BPF_RED_ZONE],
+    }
+
+    /// A question about an address of the kernel, and the answer.
+    BpfName = "struct cv_bpf_name", 136 bytes {
+        address: u64,
+        name: [u8; CV_BPF_NAME],
     }
 }

@@ -147,6 +147,7 @@ constants! {
         CV_BPF_STACK_MAX = 16384,
         CV_BPF_KERNEL_FRAMES = 16,
         CV_BPF_COMM = 16,
+        CV_BPF_NAME = 128,
         CV_BPF_REGISTERS = 16,
         CV_BPF_RED_ZONE = 128,
     }

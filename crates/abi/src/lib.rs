@@ -21,7 +21,8 @@ pub use arena::{
     WaitDetail,
 };
 pub use bpf::{
-    BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfRecord, BpfRegisters, BpfRing, BpfStack,
+    BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfName, BpfRecord, BpfRegisters, BpfRing,
+    BpfStack,
 };
 pub use constants::*;
 pub use mirror::{Field, Layout};
@@ -63,6 +64,7 @@ pub const LAYOUTS: &[Layout] = &[
     BpfInit::LAYOUT,
     BpfStack::LAYOUT,
     BpfRegisters::LAYOUT,
+    BpfName::LAYOUT,
     Targets::LAYOUT,
     Target::LAYOUT,
     TraceChunk::LAYOUT,

@@ -21,7 +21,7 @@ pub fn kernel_names(addresses: &[u64]) -> Vec<String> {
     }
 }
 
-/// Names the kernel's side of waits, which the recorder leaves as addresses.
+/// Names the kernel's side of waits where the recorder could not, and left addresses; and takes away what all have.
 pub fn resolve_kernel(sched: &mut Sched) {
     let stacks = sched.offs.iter_mut().map(|off| &mut off.kernel_stack);
     let mut frames: Vec<(u64, &mut String)> = stacks

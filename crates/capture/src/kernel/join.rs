@@ -77,13 +77,8 @@ pub(crate) fn join(
     one_row_per_thread(&mut sched);
     complete_threads(&sched, processes);
     for (off, id) in sched.offs.iter_mut().zip(&output.off_kernel) {
-        let addresses = collected.kernel_stacks.get(*id as usize);
-        // Names come later, with those of the program's own code.
-        off.kernel_stack = addresses
-            .into_iter()
-            .flatten()
-            .map(|address| format!("{address:#x}"))
-            .collect();
+        let stack = collected.kernel_stacks.get(*id as usize);
+        off.kernel_stack = stack.cloned().unwrap_or_default();
     }
     sched.lines = lines(collected.lines, &maps);
     sched.loops = collected

@@ -108,8 +108,7 @@ fn listen(
             Ok(Order::Stop(end_ns)) => {
                 drop(modest); // what is left is as long as it is
                 source.drain(&mut pipeline, true);
-                drop(source); // what it does to other programs ends here
-                return pipeline.finish(end_ns);
+                return pipeline.finish(end_ns, |address| source.kernel_name(address));
             }
             Ok(Order::With(act)) => {
                 modest::work(modest.as_ref(), Way::AsUsual, || act(source.as_mut()));
@@ -118,7 +117,7 @@ fn listen(
             // Only if the recorder has panicked: nobody will ask for the result.
             Err(mpsc::TryRecvError::Disconnected) => {
                 drop(modest);
-                return pipeline.finish(u64::MAX);
+                return pipeline.finish(u64::MAX, |_| None);
             }
             Err(mpsc::TryRecvError::Empty) => {}
         }

@@ -85,8 +85,9 @@ pub(crate) struct Collected {
     pub loops: Loops,
     pub lines: Lines,
     pub writes: Writes,
-    /// Kernel addresses, leaf first, by the ids in the output; id 0 is empty.
-    pub kernel_stacks: Vec<Vec<u64>>,
+    /// Names of the kernel's functions, leaf first, by the ids in the output; id 0 is empty. An address, "0x...", where the source
+    /// cannot tell.
+    pub kernel_stacks: Vec<Vec<String>>,
 }
 
 impl Pipeline {
@@ -131,8 +132,8 @@ impl Pipeline {
         });
     }
 
-    /// The recording ends.
-    pub fn finish(mut self, end_ns: u64) -> Collected {
+    /// The recording ends. `kernel_name`: of the function that an address of the kernel is in.
+    pub fn finish(mut self, end_ns: u64, kernel_name: impl Fn(u64) -> Option<String>) -> Collected {
         self.look_at_sockets(end_ns);
         let descriptors = &self.descriptors;
         self.images
@@ -144,7 +145,7 @@ impl Pipeline {
             loops: self.loops,
             lines: self.lines,
             writes: self.writes,
-            kernel_stacks: self.kernel_stacks.all,
+            kernel_stacks: self.kernel_stacks.named(kernel_name),
         }
     }
 
@@ -452,5 +453,18 @@ impl KernelStacks {
         self.all.push(addresses.to_vec());
         self.index.insert(addresses.to_vec(), id);
         id
+    }
+
+    fn named(self, name: impl Fn(u64) -> Option<String>) -> Vec<Vec<String>> {
+        let mut known = HashMap::new();
+        let mut named = |address: u64| -> String {
+            known
+                .entry(address)
+                .or_insert_with(|| name(address).unwrap_or_else(|| format!("{address:#x}")))
+                .clone()
+        };
+        let all = self.all.into_iter();
+        all.map(|stack| stack.into_iter().map(&mut named).collect())
+            .collect()
     }
 }

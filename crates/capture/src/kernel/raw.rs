@@ -174,4 +174,9 @@ pub(crate) trait EventSource: Send {
         let _ = pids;
         Ok(0)
     }
+    /// The kernel's function that this address is in, if the source can tell. `/proc/kallsyms` can for all, and takes longer.
+    fn kernel_name(&self, address: u64) -> Option<String> {
+        let _ = address;
+        None
+    }
 }

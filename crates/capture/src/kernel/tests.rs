@@ -105,7 +105,7 @@ fn one_wait(nr: i16) -> Pipeline {
 }
 
 fn heard(p: Pipeline, end_ns: u64) -> Collected {
-    p.finish(end_ns)
+    p.finish(end_ns, |_| None)
 }
 
 #[test]

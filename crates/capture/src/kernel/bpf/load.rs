@@ -65,7 +65,7 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
     let mut warnings = Vec::new();
     for program in object.progs_mut() {
         match program.name().to_str() {
-            Some("on_task") => {} // read on demand
+            Some("on_task" | "name_address") => {} // run on demand
             Some("on_sample") if !sizes.sampled => {}
             Some("on_sample") => match sampler::attach(&program, options.sample_period_ns) {
                 Ok(timers) => links.extend(timers),

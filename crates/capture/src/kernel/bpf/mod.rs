@@ -9,6 +9,7 @@ mod deliver;
 mod load;
 mod map;
 mod merge;
+mod names;
 mod ringbuf;
 mod rings;
 mod sampler;
@@ -194,6 +195,10 @@ impl EventSource for BpfSource {
 
     fn adopt(&mut self, pids: &[u32]) -> Result<usize, Trouble> {
         self.adopt_running(pids)
+    }
+
+    fn kernel_name(&self, address: u64) -> Option<String> {
+        names::name(&self.object, address)
     }
 }
 
