@@ -225,12 +225,17 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let small = small_writes::findings(&cx, &futexes.filter_map(function).collect());
     let worth = small.iter().filter(|(_, f)| is_worth(f));
     let written: BTreeSet<_> = worth.flat_map(|(of, _)| &of.writes).collect();
-    // What they buy more of is the lock that they are made under.
-    findings.retain(|of_lock| {
-        let mut better = small.iter().filter(|(_, f)| f.gain.mid >= of_lock.gain.mid);
-        let same = function(of_lock);
-        of_lock.id != "contended-futex"
-            || !better.any(|(of, _)| same.is_some_and(|at| of.locks.contains(&at)))
+    // What they buy more of is the lock that they are made under, and the code that waits are for because it makes them.
+    findings.retain(|found| {
+        let mut better = small.iter().filter(|(_, f)| f.gain.mid >= found.gain.mid);
+        let Some(at) = function(found) else {
+            return true;
+        };
+        match found.id {
+            "contended-futex" => !better.any(|(of, _)| of.locks.contains(&at)),
+            "serial-code" => !better.any(|(of, _)| of.writes.contains(&at)),
+            _ => true,
+        }
     });
     // I/O under a lock is said once, of the lock; and what small writes wait for, of them.
     let in_call = |site| {

@@ -130,8 +130,8 @@ fn for_messages(view: &View) -> BTreeSet<SiteId> {
     offs.filter_map(|off| off.site).collect()
 }
 
-/// Share of the group's low-parallelism time in which somebody waited for it, or nobody else was there.
-fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
+/// Share of the group's low-parallelism time (CMetric) in which somebody waited for it, or nobody else was there.
+pub(super) fn counts(cx: &Context, group: GroupId, all: f64) -> f64 {
     let view = cx.view;
     if view.sched.source == SchedSource::Perf {
         return 1.0;

@@ -14,8 +14,9 @@ use convoy_model::{
 
 pub(super) use self::place::bytes;
 use self::place::{Cpu, Entering, Lock, Place, Time};
-use super::Context;
+use super::{serial_code, Context};
 use crate::gain::Saving;
+use crate::levels::{all, low, low_cm};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence, time};
 use crate::view::View;
@@ -118,7 +119,7 @@ pub(crate) fn findings<'a>(
     }
     let parts = kinds.into_values().map(Parts::of);
     parts
-        .filter_map(|parts| Some((parts.functions(), parts.finding(&cpu)?)))
+        .filter_map(|parts| Some((parts.functions(), parts.finding(cx, &cpu)?)))
         .collect()
 }
 
@@ -199,8 +200,8 @@ impl<'a> Parts<'a> {
         threads.copied().collect()
     }
 
-    fn finding(&self, cpu: &Cpu) -> Option<Finding> {
-        let view = cpu.view;
+    fn finding(&self, cx: &Context, cpu: &Cpu) -> Option<Finding> {
+        let view = cx.view;
         let threads = self.threads();
         let of_threads: f64 = threads.iter().filter_map(|id| cpu.all.get(id)).sum();
         let samples: f64 = self.0.iter().map(|part| part.place.all).sum();
@@ -209,7 +210,7 @@ impl<'a> Parts<'a> {
             return None;
         }
         let gain = self
-            .saving(view, &threads)
+            .saving(cx, &threads)
             .gain(view, METHOD, "the work between the calls");
         if gain.mid < view.t.gain_mid {
             return None;
@@ -295,7 +296,8 @@ impl<'a> Parts<'a> {
     }
 
     /// Each thread no longer waits for the others' calls, and does not make its own.
-    fn saving(&self, view: &View, threads: &BTreeSet<ThreadId>) -> Saving {
+    fn saving(&self, cx: &Context, threads: &BTreeSet<ThreadId>) -> Saving {
+        let view = cx.view;
         let sum = |of: &dyn Fn(&Part) -> f64| self.0.iter().map(of).sum::<f64>();
         let locks = self.0.iter().filter_map(|part| part.lock.as_ref());
         let waiters = locks.flat_map(|lock| &lock.waiters);
@@ -306,13 +308,17 @@ impl<'a> Parts<'a> {
         let locking = sum(&|part| part.around().1.cpu);
         let goes = sum(&|part| part.place.goes() * part.calls.cpu);
         let all = sum(&|part| part.calls.cpu);
-        // Who waits for work most of the time gets no more of it, but leaves the processors to the others.
+        // Who waits for work most of the time gets no more of it, but leaves the processors to the others; what all wait for
+        // is over sooner.
         let (each, sure) = match is_busy(view, threads, waited) {
             true => {
                 let active = sum(&|part| part.place.goes() * part.calls.active);
                 ((active + around) / at_once, SURE)
             }
-            false => (goes * view.share_busy() / view.cpus, 0.0),
+            false => {
+                let alone = sum(&|part| part.place.goes() * part.calls.active * alone(cx, part));
+                (alone.max(goes * view.share_busy() / view.cpus), 0.0)
+            }
         };
         Saving {
             expected: EXPECTED * each,
@@ -363,6 +369,25 @@ impl<'a> Parts<'a> {
         }
         list
     }
+}
+
+/// Share of what runs in the part's function that runs while nobody else works who could.
+fn alone(cx: &Context, part: &Part) -> f64 {
+    let view = cx.view;
+    let Some(group) = part.place.thread().map(|id| view.role(id)) else {
+        return 0.0;
+    };
+    let (mut of_group, mut low_there, mut there) = (0.0, 0.0, 0.0);
+    let slices = view.sched.slices.iter();
+    for slice in slices.filter(|slice| view.role(slice.thread) == group) {
+        of_group += low_cm(&slice.by_working, view.low_below);
+        let function = slice.site.and_then(|site| view.shown(site));
+        if function.map(|frame| frame.key()).unwrap_or_default() == part.function {
+            low_there += low(&slice.by_working, view.low_below);
+            there += all(&slice.by_working);
+        }
+    }
+    low_there / there.max(1.0) * serial_code::counts(cx, group, of_group)
 }
 
 /// Whether the threads that write are at work, or kept from it by the calls, for most of their lives.

@@ -191,6 +191,65 @@ fn a_thread_that_waits_for_more_to_log_limits_nobody() {
     }
 }
 
+/// The main thread writes 40 ms a few bytes at a time, then two others compute for 60 ms, ten times.
+fn writes_between(awaited: bool) -> Analysis {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let main = p.frame("main", "app.c", 90);
+    let (write, save) = (
+        p.frame("write", "write.c", 26),
+        p.frame("save", "app.c", 31),
+    );
+    let (save, join) = (p.stack(&[write, save, main]), p.stack(&[main]));
+    let work = p.site("work", "app.c", 10);
+    let next = p.site("next", "app.c", 20);
+    let workers = [0, 1].map(|_| p.thread("w").start("work", "app.c", 9).cpu(1).id());
+    let mut s = Schedule::new();
+    for _ in 0..10 {
+        s.runs(0, save, ms(40));
+        s.waits(
+            0,
+            Wait::futex(join, 0x200).woken_by(workers[0], work),
+            ms(60),
+        );
+        for w in workers {
+            let wait = match awaited {
+                true => Wait::futex(next, 0x100).woken_by(0, save),
+                false => Wait::new(OffReason::Poll, next),
+            };
+            s.waits(w, wait, ms(40)).runs(w, work, ms(60));
+        }
+    }
+    let mut profile = p.build();
+    s.put_into(&mut profile);
+    let sched = profile.sched.as_mut().unwrap();
+    sched.names.push("/data/result.txt".into());
+    sched.writes.push(CallSamples {
+        thread: ThreadRef {
+            process: 0,
+            thread: 0,
+        },
+        stack: save,
+        name: Some(sched.names.len() as u32 - 1),
+        size_class: 3,
+        reads: false,
+        n: 133,
+    });
+    analysis(&Model::build(profile))
+}
+
+#[test]
+fn what_a_thread_writes_while_the_others_wait_for_it_goes_from_the_run() {
+    let a = writes_between(true);
+    assert_eq!(ids(&a), ["small-writes"]);
+    // 400 of 1000 ms, of which a twentieth and what is written are left.
+    let mid = a.findings[0].gain.mid;
+    assert!((mid - 1.0 / (1.0 - 0.95 * 0.4)).abs() < 0.02, "{mid}");
+    let a = writes_between(false);
+    let mut found = a.findings.iter().chain(&a.dismissed);
+    assert!(found.all(|f| f.gain.mid < 1.2), "{:?}", ids(&a));
+}
+
 #[test]
 fn a_file_for_each_thread_is_one_matter() {
     let one = Writers::new(6, LOG).said().findings[0].gain.clone();
