@@ -21,11 +21,13 @@ const STARTS: Duration = Duration::from_secs(30);
 
 pub fn trials() -> Vec<Trial> {
     let mariadb = lacks(&["mariadbd", "mariadb-install-db", "mariadb", "sysbench"]);
+    let slap = lacks(&["mariadbd", "mariadb-install-db", "mariadb", "mariadb-slap"]);
     let postgres = lacks(&["postgres", "initdb", "pgbench", "createdb", "psql"]);
     vec![
         beside("mariadb-sysbench", mariadb.clone(), mariadb_case),
         beside("postgres-pgbench", postgres.clone(), postgres_case),
         beside("mariadb-commits-attached", kernel(mariadb), mariadb_commits),
+        beside("mariadb-row-attached", kernel(slap), mariadb_row),
         beside(
             "postgres-commits-attached",
             kernel(postgres.clone()),
@@ -67,6 +69,31 @@ fn mariadb_commits(scratch: &Scratch) -> Result {
     check!(end == End::Status(0), "{end:?}");
     check!(said.contains("2000"), "{said}");
     verdict.expect_wait("sync", "ib_logfile0")
+}
+
+/// As in PostgreSQL, below.
+fn mariadb_row(scratch: &Scratch) -> Result {
+    let dir = mariadb_data()?;
+    let (server, port) = mariadb_server(scratch, &Mode::Bare, dir.path(), "0")?;
+    let create = "CREATE TABLE sbtest.total (n BIGINT) ENGINE=InnoDB// INSERT INTO sbtest.total VALUES (0)// \
+                  CREATE PROCEDURE sbtest.step() BEGIN START TRANSACTION; UPDATE sbtest.total SET n = n + 1; \
+                  DO BENCHMARK(20000, MD5('')); COMMIT; END//";
+    mariadb_client(port, "mariadb", &["--delimiter=//", "-e", create])?;
+    let load = [
+        "--concurrency=4",
+        "--number-of-queries=400",
+        "--create-schema=sbtest",
+        "--query=CALL step()",
+    ];
+    let (_, verdict) = attached(scratch, server.id()?, || {
+        mariadb_client(port, "mariadb-slap", &load)
+    })?;
+    let sum = ["--skip-column-names", "-e", "SELECT n FROM sbtest.total"];
+    let sum = mariadb_client(port, "mariadb", &sum)?;
+    let end = server.stop(Signal::TERM)?;
+    check!(end == End::Status(0), "{end:?}");
+    check!(sum.trim() == "400", "{sum}");
+    verdict.expect_finding("contended-futex", &["a row that transactions change"])
 }
 
 /// A directory with the server's own tables.
@@ -118,21 +145,21 @@ fn mariadb_server<'a>(
         server.arg("--user=mysql");
     }
     let server = Server::start(scratch, mode, &server, port)?;
-    let address = [
-        "--protocol=tcp".into(),
-        "--host=127.0.0.1".into(),
-        format!("--port={port}"),
-    ];
     let create = "CREATE OR REPLACE DATABASE sbtest; CREATE OR REPLACE USER bench@'127.0.0.1'; \
                   GRANT ALL ON sbtest.* TO bench@'127.0.0.1'; CREATE OR REPLACE USER bench@localhost; \
                   GRANT ALL ON sbtest.* TO bench@localhost";
-    succeed(
-        command("mariadb")
-            .arg("--no-defaults")
-            .args(&address)
-            .args(["--user=root", "-e", create]),
-    )?;
+    mariadb_client(port, "mariadb", &["-e", create])?;
     Ok((server, port))
+}
+
+/// A client of the server, as its root.
+fn mariadb_client(port: u16, program: &str, arguments: &[&str]) -> Result<String> {
+    let mut client = command(program);
+    client
+        .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"])
+        .args([&format!("--port={port}"), "--user=root"])
+        .args(arguments);
+    succeed(&mut client)
 }
 
 /// A step of a load; of a run, the line that counts.

@@ -13,9 +13,8 @@ use convoy_profile::ObjectKind;
 use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
-use super::lock_places::{
-    is_for_a_monitor, is_queued, servers_lock, sign_of_a_lock, LockPlaces, ServersLock, Sign,
-};
+use super::lock_places::{is_for_a_monitor, is_queued, sign_of_a_lock, LockPlaces, Sign};
+use super::servers_lock::{servers_lock, ServersLock};
 use super::Context;
 use crate::call_path::PathId;
 use crate::gain::{Saving, NO_WORK, SWITCH_NS};
@@ -70,7 +69,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
     let mut cases: BTreeMap<Key, Case> = BTreeMap::new();
     let is_case = |off: &OffCpu| {
         let futex = off.reason == OffReason::Futex && may_be_a_lock(view, off.object);
-        let waits = futex || servers_lock(view, off.site).is_some();
+        let waits = futex || servers_lock(view.model, off.site).is_some();
         // A collector's threads wait for something to do.
         waits && tells(view, off.site) && !view.roles.is_service(view.role(off.thread))
     };
@@ -207,23 +206,6 @@ fn is_entered(view: &View, site: SiteId) -> bool {
             .is_some_and(|site| site.has_function(enters))
 }
 
-/// What a lock of a server is, and what to do about it.
-fn of_a_server(lock: ServersLock) -> (String, String) {
-    let (of, what) = match lock {
-        ServersLock::Row => ("a row that transactions change", "row"),
-        ServersLock::Table => ("a table that transactions lock", "table"),
-        ServersLock::Other => {
-            let fix = "less between taking it and letting it go (pg_locks says which it is)";
-            return ("a lock of the database".into(), fix.into());
-        }
-    };
-    let fix = format!(
-        "change what all change late in the transaction, and commit at once: nothing else between, neither the client's work nor a trip \
-         to it; or several {what}s instead of one, or one change for many transactions"
-    );
-    (format!("{of} (a lock of the database)"), fix)
-}
-
 /// Where the lock is, and what to do there: of a monitor of Java's whose taker is not known, where it is let go.
 fn place(view: &View, site: SiteId, released: Option<SiteId>) -> (String, String) {
     let in_the_machine = |id: SiteId| {
@@ -338,8 +320,8 @@ impl Case<'_> {
     }
 
     fn caveats(&self, view: &View, site: SiteId, server: Option<ServersLock>) -> Vec<String> {
-        if server.is_some() {
-            return vec!["which rows or tables is not known: what the database says of its locks does (pg_locks, log_lock_waits)".into()];
+        if let Some(lock) = server {
+            return vec![lock.caveat()];
         }
         let process = view.model.site(site).map(|site| site.process);
         let process = process.and_then(|id| view.process_at(id));
@@ -390,8 +372,8 @@ impl Case<'_> {
         }
         let site = most(sites)?;
         let released = most(self.wakers.clone());
-        let server = servers_lock(view, Some(site));
-        let (place, fix) = server.map_or_else(|| place(view, site, released), of_a_server);
+        let server = servers_lock(view.model, Some(site));
+        let (place, fix) = server.map_or_else(|| place(view, site, released), ServersLock::said);
         let share = self.waits.share(view);
         let library = LibraryCalls::of(view.model, &self.waits.sites);
         let own = self.own / self.known.max(1.0);

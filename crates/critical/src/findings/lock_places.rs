@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::{is_lock_kind, Model, ObjectId, OffCpu, ProcessId, SiteId};
 
+use super::servers_lock::{servers_lock, ServersLock};
 use crate::call_path::{path_frames, CallPaths, PathId};
 use crate::view::View;
 
@@ -17,15 +18,6 @@ const AT_ITS_WORD: [&str; 4] = [
 ];
 /// The same at a word that the thread has for all its waits: Java's monitors.
 const AT_THE_THREADS: [&str; 2] = ["ObjectMonitor::enter", "ObjectMonitor::EnterI"];
-/// Where a process of PostgreSQL waits for a lock of the server's own, in memory that all share, at what is its own...
-const IN_THE_SERVER: [&str; 1] = ["ProcSleep"];
-/// ... and what for: a row, or whoever has changed it, or a table. There are others: to make a file longer, what clients call locks.
-const FOR_A_TABLE: [&str; 3] = ["LockRelation", "LockRelationOid", "LockRelationId"];
-const FOR_A_ROW: [&str; 3] = [
-    "XactLockTableWait",
-    "heap_lock_tuple",
-    "heap_acquire_tuplock",
-];
 /// Methods in which threads queue for a lock of Java's library (`ReentrantLock`), of which the compiler may leave no other; or for
 /// a semaphore or a latch.
 const QUEUES: [&str; 3] = [
@@ -35,10 +27,8 @@ const QUEUES: [&str; 3] = [
 ];
 /// Functions in which they are let go. Such a wait is at the same place as its end, because the program calls one function that
 /// does both.
-const UNLOCKS: [&str; 8] = [
+const UNLOCKS: [&str; 6] = [
     "__lll_lock_wake",
-    "ProcWakeup",
-    "ProcLockWakeup",
     "Mutex::wake",
     "Mutex::unlock",
     "RwLock::wake_writer_or_readers",
@@ -54,14 +44,6 @@ const LEAVES: [&str; 2] = ["ObjectMonitor::exit", "ObjectMonitor::ExitEpilog"];
 const NEAR: usize = 3;
 /// The same of a wait for a condition. Further out is whoever takes from one queue and puts into another.
 const NEAR_A_CONDITION: usize = 1;
-
-/// A lock that a database keeps for its clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ServersLock {
-    Row,
-    Table,
-    Other,
-}
 
 /// What says that a wait is for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,20 +111,6 @@ pub(super) fn is_for_a_monitor(view: &View, site: Option<SiteId>) -> bool {
     is_in(view.model, site, &AT_THE_THREADS)
 }
 
-/// The lock, kept by a server for its clients, that a process of the server waits for.
-pub(super) fn servers_lock(view: &View, site: Option<SiteId>) -> Option<ServersLock> {
-    let waits = is_in(view.model, site, &IN_THE_SERVER);
-    let site = view.model.site(site?).filter(|_| waits)?;
-    let is_for = |functions: &[&str]| site.has_function(|name| functions.contains(&name));
-    Some(if is_for(&FOR_A_ROW) {
-        ServersLock::Row
-    } else if is_for(&FOR_A_TABLE) {
-        ServersLock::Table
-    } else {
-        ServersLock::Other
-    })
-}
-
 /// Whether a thread queues there in Java's library for what one can have at a time, or a few.
 pub(super) fn is_queued(view: &View, site: Option<SiteId>) -> bool {
     is_in(view.model, site, &QUEUES)
@@ -150,12 +118,15 @@ pub(super) fn is_queued(view: &View, site: Option<SiteId>) -> bool {
 
 /// Whether waiter and waker are in functions of locks.
 fn is_named(model: &Model, waiter: Option<SiteId>, waker: Option<SiteId>) -> bool {
-    let waits = [&AT_ITS_WORD[..], &AT_THE_THREADS, &IN_THE_SERVER];
+    if let Some(lock) = servers_lock(model, waiter) {
+        return lock.is_let_go(model, waker);
+    }
+    let waits = [&AT_ITS_WORD[..], &AT_THE_THREADS];
     waits.iter().any(|waits| is_in(model, waiter, waits)) && is_in(model, waker, &UNLOCKS)
 }
 
 /// Functions in which threads wait for a condition.
-const CONDITION_WAITS: [&str; 5] = [
+pub(super) const CONDITION_WAITS: [&str; 5] = [
     "pthread_cond_wait",
     "pthread_cond_timedwait",
     "pthread_cond_clockwait",
@@ -275,7 +246,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-fn is_in(model: &Model, site: Option<SiteId>, functions: &[&str]) -> bool {
+pub(super) fn is_in(model: &Model, site: Option<SiteId>, functions: &[&str]) -> bool {
     let site = site.and_then(|id| model.site(id));
     let frames = site.map_or(&[][..], |site| {
         site.frames.get(..=site.shown).unwrap_or(&site.frames)
@@ -329,7 +300,7 @@ impl<'a> LockPlaces<'a> {
         // Who wants a row does so on many paths through the server; it does not tell which row.
         let mut of_server: BTreeMap<ServersLock, PathId> = BTreeMap::new();
         for off in view.sched.offs.iter().filter(|off| is_case(off)) {
-            if let Some(lock) = servers_lock(view, off.site) {
+            if let Some(lock) = servers_lock(view.model, off.site) {
                 let place = this.paths.of(off.site);
                 let first = *of_server.entry(lock).or_insert(place);
                 this.join(first, place);

@@ -34,6 +34,7 @@ mod pool_of_processes;
 mod serial_code;
 mod serial_jobs;
 mod served;
+mod servers_lock;
 mod shared_lines;
 mod sleeping;
 mod small_calls;

@@ -404,3 +404,63 @@ fn processes_of_a_database_that_wait_for_a_row_wait_for_one_another() {
     let clients = of_a_database("secure_read", "ReadCommand");
     assert!(clients.is_empty(), "it waits for its client: {clients:#?}");
 }
+
+/// What is said of four threads of MariaDB that wait in turns, each for a condition of its own, on the way to `wants`, and end that on the way of `ends`.
+fn of_connections(wants: &str, ends: &str) -> Vec<Finding> {
+    let mut p = ProfileBuilder::new("mariadbd");
+    p.cpus(2);
+    let mut stack = |functions: [&str; 4]| {
+        let frames = functions.map(|f| p.frame(f, "", 0));
+        let outer = ["dispatch_command(THD*)", "handle_one_connection"].map(|f| p.frame(f, "", 0));
+        p.stack(&[&frames[..], &outer].concat())
+    };
+    let wait = stack(["pthread_cond_timedwait", "", wants, "mysql_update(THD*)"]);
+    let wake = stack([
+        "pthread_cond_signal",
+        "",
+        ends,
+        "mysql_execute_command(THD*)",
+    ]);
+    let works = stack(["my_hash_sort", "", "mysql_parse(THD*)", ""]);
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            p.thread("mariadbd")
+                .start("pfs_spawn_thread", "", 0)
+                .cpu(1)
+                .id()
+        })
+        .collect();
+    let mut s = Schedule::new();
+    for round in 0..50 {
+        for (ix, &t) in threads.iter().enumerate() {
+            let before = threads[(ix + 3) % 4];
+            let wait = Wait::futex(wait, 0x1000 + 0x100 * ix as u64).woken_by(before, wake);
+            let first = if round == 0 { ix as u64 } else { 3 };
+            if first > 0 {
+                s.waits(t, wait, ms(10 * first));
+            }
+            s.runs(t, works, ms(10));
+        }
+    }
+    let found = analysis(&model(p, s)).findings.into_iter();
+    found.filter(|f| f.id == "contended-futex").collect()
+}
+
+#[test]
+fn connections_that_wait_for_a_row_wait_for_one_another() {
+    let row = "handler::ha_index_read_map(unsigned char*, unsigned char const*)";
+    let found = of_connections(row, "ha_commit_trans(THD*, bool)");
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let told = "4 threads of pfs_spawn_thread() wait for one another to have a row";
+    assert!(found[0].title.starts_with(told), "{}", found[0].title);
+    assert!(found[0].caveats[0].contains("INNODB_LOCK_WAITS"));
+    let table = of_connections(
+        "MDL_context::acquire_lock(MDL_request*, double)",
+        "MDL_context::release_transactional_locks(THD*)",
+    );
+    assert!(table[0].title.contains("a table"), "{}", table[0].title);
+    // Nobody lets a row go in the middle; and who waits in its commit has its rows.
+    assert!(of_connections(row, "handler::ha_write_row(unsigned char const*)").is_empty());
+    let commit = "ha_commit_trans(THD*, bool)";
+    assert!(of_connections(commit, commit).is_empty());
+}

@@ -159,8 +159,14 @@ fn job_of(frames: &[SiteFrame]) -> Option<(Job, &SiteFrame)> {
     let at = frames
         .iter()
         .rposition(|frame| !passes_on(frame) && !is_trampoline(frame))?;
-    let frame = frames.get(at).filter(|_| begins)?;
-    if frame.function.is_empty() {
+    let outermost = frames.get(at).filter(|_| begins)?;
+    // A trampoline of the program's own that was stripped of its name, if what it calls has one.
+    let at = match outermost.function.is_empty() {
+        true => at.checked_sub(1)?,
+        false => at,
+    };
+    let frame = &frames[at];
+    if frame.function.is_empty() || frame.module != outermost.module {
         return None;
     }
     let name = path::short(&frame.function);
@@ -208,5 +214,21 @@ mod tests {
         assert_eq!(named(&stack(&complete[..3])), None, "cut off");
         assert_eq!(named(&stack(&complete[3..])), None, "nothing but libraries");
         assert_eq!(named(&[]), None);
+    }
+
+    #[test]
+    fn a_trampoline_without_a_name_is_none_of_the_job() {
+        let mut stack = stack(&[
+            ("do_command", "served"),
+            ("handle_one_connection", "served"),
+            ("", "served"),
+            ("start_thread", "libc.so.6"),
+        ]);
+        assert_eq!(named(&stack), Some("handle_one_connection".into()));
+        stack[1].module = "libother.so".into();
+        assert_eq!(named(&stack), None);
+        stack[1].function.clear();
+        assert_eq!(named(&stack), None);
+        assert_eq!(named(&stack[2..]), None);
     }
 }
