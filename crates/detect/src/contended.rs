@@ -12,6 +12,7 @@ use self::stuck::{leave_stuck, TOLD};
 use crate::causes::{cause, Case};
 use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks};
 use crate::gain::{predict, Change};
+use crate::ops::Role;
 use crate::rows::{FamilyRow, LockRow, LockStats, SiteShare, WaitsFor};
 use crate::waits_for::waits_for;
 use crate::Context;
@@ -25,6 +26,10 @@ const PRIVATE_HIGH: f64 = 1.25;
 /// those of the data go from core to core each time. A hash map under Rust's `Mutex` cost four threads on two CPUs
 /// three quarters of their CPU time.
 const UNSEEN_PRICE: f64 = 0.7;
+/// A lock that is held for this share of the run has sections that are most of what there is to do.
+const HELD_MOSTLY: f64 = 0.5;
+/// Most of what its users run that can be what they do under it.
+const IN_SECTIONS: f64 = 0.9;
 /// One wait with this share of all of them is an accident, or parks a thread.
 const ONE_WAIT_SHARE: f64 = 0.8;
 /// One lock with this share of its family's waits is the culprit, not the family.
@@ -193,6 +198,7 @@ impl Unit<'_> {
             change.sure = 0.0;
         }
         let all = (id == "contended-lock").then(|| change.clone());
+        let less = all.as_ref().and_then(|all| self.without_sections(cx, all));
         let stuck = self
             .stuck(cx)
             .filter(|share| all.is_some() && *share >= TOLD);
@@ -207,6 +213,13 @@ impl Unit<'_> {
         if let Some(price) = self.unseen_price(cx).filter(|_| id == "contended-lock") {
             let price = predict(cx.view, cx.stations, cx.links, &price);
             gain.high = gain.high.max(price.high);
+        }
+        if let Some(less) = less {
+            let less = predict(cx.view, cx.stations, cx.links, &less);
+            if less.high > gain.high {
+                gain.high = less.high;
+                gain.limited_by += "; more if what is done under the lock is not only done elsewhere, but gets less";
+            }
         }
         if !self.passed.is_empty() {
             // What waiters hold while they wait is told from stacks and sampled holds.
@@ -258,6 +271,23 @@ impl Unit<'_> {
         for i in cx.users(&self.locks) {
             let (d, t) = (&mut change.deltas[i], &cx.view.threads[i]);
             d.overhead[2] = UNSEEN_PRICE.max(with_data).min(0.9) * t.cpu;
+        }
+        Some(change)
+    }
+
+    /// At best what is done under it does not have to be done at all: a list that is searched there can be a table.
+    fn without_sections(&self, cx: &Context, without_waits: &Change) -> Option<Change> {
+        if (self.stats.hold_total_ns as f64) < HELD_MOSTLY * cx.view.wall() {
+            return None;
+        }
+        let mut change = without_waits.clone();
+        for u in self.locks.iter().flat_map(|id| cx.view.uses_of(*id)) {
+            if let (Some(i), Some(Role::Acquire)) = (cx.view.thread(u.thread), cx.view.role(u)) {
+                change.deltas[i].overhead[2] += u.hold_total_ns() as f64;
+            }
+        }
+        for (d, t) in change.deltas.iter_mut().zip(&cx.view.threads) {
+            d.overhead[2] = d.overhead[2].min(IN_SECTIONS * (t.cpu - d.spin).max(0.0));
         }
         Some(change)
     }

@@ -124,6 +124,42 @@ fn predicted_intervals_contain_the_truth() {
     );
 }
 
+/// A lock under which most of the run is spent searching a list: the fix may be to split it, or to search no more.
+#[test]
+fn the_bound_of_a_lock_that_is_held_most_of_the_time_holds_if_its_work_goes() {
+    let program = |section: f64| Program {
+        cpus: 2,
+        locks: 1,
+        split: vec![],
+        kinds: vec![Kind {
+            threads: 4,
+            turn: vec![
+                Step::Lock(0),
+                Step::Compute(section),
+                Step::Unlock(0),
+                Step::Compute(3_000.0),
+            ],
+        }],
+        jitter: 0.3,
+        park_scale: 1.0,
+        seed: 11,
+    };
+    let told = |section: f64| {
+        let before = program(section);
+        let run = Sim::run(&before, 6000);
+        let truth = Sim::run(&program(500.0), 6000).throughput() / run.throughput();
+        let analysis = analyze(&model(&before, &run), &Thresholds::default());
+        let gain = finding_on(&analysis, 0).expect("the lock").gain.clone();
+        assert!(gain.low <= truth && truth <= gain.high, "{truth}: {gain:?}");
+        (gain.mid, gain.limited_by)
+    };
+    let (mid, limited_by) = told(15_000.0);
+    // What is expected is what two CPUs leave if all is still to be done, and nobody is woken for it.
+    assert!((1.2..2.4).contains(&mid), "{mid}");
+    assert!(limited_by.contains("gets less"), "{limited_by}");
+    assert!(!told(700.0).1.contains("gets less"));
+}
+
 /// Each thread keeps a lock of its own meanwhile, as a connection's: it is held nearly all the time, and limits nothing.
 #[test]
 fn a_lock_that_one_thread_has_to_itself_limits_nobody() {
