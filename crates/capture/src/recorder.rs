@@ -154,8 +154,8 @@ impl Recorder {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        self.meta.started_unix_ns = realtime_ns();
         let clock = self.clock.end();
+        self.meta.started_unix_ns = realtime_ns();
         self.meta.start_ns = clock.now_ns();
         self.warnings.extend(file_limit_warning());
         self.session

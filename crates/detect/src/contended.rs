@@ -3,7 +3,7 @@
 mod stuck;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
 use convoy_model::ObjectId;
@@ -14,6 +14,7 @@ use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks};
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::{FamilyRow, LockRow, LockStats, SiteShare, WaitsFor};
+use crate::view::ThreadTime;
 use crate::waits_for::waits_for;
 use crate::Context;
 
@@ -30,6 +31,10 @@ const UNSEEN_PRICE: f64 = 0.7;
 const HELD_MOSTLY: f64 = 0.5;
 /// Most of what its users run that can be what they do under it.
 const IN_SECTIONS: f64 = 0.9;
+/// Share of what its users run and sleep that they run, from which on what they do while they have it is work.
+const AWAKE: f64 = 0.8;
+/// So much more is worth to be told apart from what is to be had if the work is only done elsewhere.
+const LESS_WORK: f64 = 1.1;
 /// One wait with this share of all of them is an accident, or parks a thread.
 const ONE_WAIT_SHARE: f64 = 0.8;
 /// One lock with this share of its family's waits is the culprit, not the family.
@@ -216,7 +221,7 @@ impl Unit<'_> {
         }
         if let Some(less) = less {
             let less = predict(cx.view, cx.stations, cx.links, &less);
-            if less.high > gain.high {
+            if less.high > LESS_WORK * gain.high {
                 gain.high = less.high;
                 gain.limited_by += "; more if what is done under the lock is not only done elsewhere, but gets less";
             }
@@ -277,26 +282,33 @@ impl Unit<'_> {
 
     /// At best what is done under it does not have to be done at all: a list that is searched there can be a table.
     fn without_sections(&self, cx: &Context, without_waits: &Change) -> Option<Change> {
-        if (self.stats.hold_total_ns as f64) < HELD_MOSTLY * cx.view.wall() {
-            return None;
-        }
+        let view = cx.view;
+        let [lock] = self.locks.as_slice() else {
+            return None; // held side by side
+        };
         let mut change = without_waits.clone();
-        for u in self.locks.iter().flat_map(|id| cx.view.uses_of(*id)) {
-            if let (Some(i), Some(Role::Acquire)) = (cx.view.thread(u.thread), cx.view.role(u)) {
-                change.deltas[i].overhead[2] += u.hold_total_ns() as f64;
+        let (mut held, mut users) = (0.0, BTreeSet::new());
+        for u in view.uses_of(*lock) {
+            if let (Some(i), Some(Role::Acquire)) = (view.thread(u.thread), view.role(u)) {
+                held += u.hold_total_ns();
+                users.insert(i);
+                change.deltas[i].overhead[2] += u.hold_total_ns();
             }
         }
-        for (d, t) in change.deltas.iter_mut().zip(&cx.view.threads) {
+        for (d, t) in change.deltas.iter_mut().zip(&view.threads) {
             d.overhead[2] = d.overhead[2].min(IN_SECTIONS * (t.cpu - d.spin).max(0.0));
         }
-        Some(change)
+        // Who sleeps may do that while it has the lock.
+        let sum =
+            |of: fn(&ThreadTime) -> f64| users.iter().map(|i| of(&view.threads[*i])).sum::<f64>();
+        let is_awake = sum(|t| t.cpu) >= AWAKE * sum(|t| t.cpu + t.off);
+        (is_awake && held >= HELD_MOSTLY * view.wall()).then_some(change)
     }
 
     fn case<'a>(&'a self, cx: &'a Context) -> Case<'a> {
         let users = cx.users(&self.locks);
-        let sum = |f: &dyn Fn(&crate::view::ThreadTime) -> f64| {
-            users.iter().map(|i| f(&cx.view.threads[*i])).sum()
-        };
+        let sum =
+            |f: &dyn Fn(&ThreadTime) -> f64| users.iter().map(|i| f(&cx.view.threads[*i])).sum();
         Case {
             view: cx.view,
             locks: &self.locks,

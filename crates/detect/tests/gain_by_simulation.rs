@@ -160,6 +160,39 @@ fn the_bound_of_a_lock_that_is_held_most_of_the_time_holds_if_its_work_goes() {
     assert!(!told(700.0).1.contains("gets less"));
 }
 
+/// Who sleeps under a lock has no work there that could go: the work is elsewhere.
+#[test]
+fn a_lock_that_is_slept_under_does_not_take_the_work_along() {
+    let program = |section: Step| Program {
+        cpus: 4,
+        locks: 1,
+        split: vec![],
+        kinds: vec![Kind {
+            threads: 4,
+            turn: vec![
+                Step::Lock(0),
+                section,
+                Step::Unlock(0),
+                Step::Compute(150_000.0),
+            ],
+        }],
+        jitter: 0.3,
+        park_scale: 1.0,
+        seed: 13,
+    };
+    let before = program(Step::Sleep(200_000.0));
+    let run = Sim::run(&before, 3000);
+    let split = Program {
+        split: vec![0],
+        ..before.clone()
+    };
+    let truth = Sim::run(&split, 3000).throughput() / run.throughput();
+    let analysis = analyze(&model(&before, &run), &Thresholds::default());
+    let gain = &finding_on(&analysis, 0).expect("the lock").gain;
+    assert!(gain.low <= truth && truth <= gain.high, "{truth}: {gain:?}");
+    assert!(gain.high < 1.3 * truth, "{truth}: {gain:?}");
+}
+
 /// Each thread keeps a lock of its own meanwhile, as a connection's: it is held nearly all the time, and limits nothing.
 #[test]
 fn a_lock_that_one_thread_has_to_itself_limits_nobody() {

@@ -59,6 +59,8 @@ struct Case<'a> {
     named: f64,
     /// Of `own`, for conditions, where nothing says that they are a lock's but the function that waits and wakes.
     conditions: f64,
+    /// Of `own`, ended where a database lets its locks go.
+    of_server: BTreeMap<ServersLock, f64>,
     /// Waited while the one who had it, and handed it on, was itself in a file or a disk.
     in_files: f64,
     wakers: BTreeMap<SiteId, f64>,
@@ -126,6 +128,9 @@ pub(crate) fn findings(cx: &Context) -> Vec<(Vec<GroupId>, Finding)> {
             match sign {
                 Sign::Library => {
                     case.named += wake.wait_ns as f64;
+                    if let Some(lock) = servers_lock(view.model, off.site) {
+                        *case.of_server.entry(lock).or_default() += wake.wait_ns as f64;
+                    }
                     case.code.add(view, off.site);
                     case.code.add(view, site);
                 }
@@ -372,7 +377,8 @@ impl Case<'_> {
         }
         let site = most(sites)?;
         let released = most(self.wakers.clone());
-        let server = servers_lock(view.model, Some(site));
+        let most_own = |(_, ns): &(&ServersLock, &f64)| **ns >= OWN * self.own;
+        let server = self.of_server.iter().find(most_own).map(|(lock, _)| *lock);
         let (place, fix) = server.map_or_else(|| place(view, site, released), ServersLock::said);
         let share = self.waits.share(view);
         let library = LibraryCalls::of(view.model, &self.waits.sites);

@@ -299,8 +299,9 @@ impl<'a> LockPlaces<'a> {
         }
         // Who wants a row does so on many paths through the server; it does not tell which row.
         let mut of_server: BTreeMap<ServersLock, PathId> = BTreeMap::new();
-        for off in view.sched.offs.iter().filter(|off| is_case(off)) {
-            if let Some(lock) = servers_lock(view.model, off.site) {
+        for (_, off, _, site) in view.sched.ended_by_threads() {
+            let lock = servers_lock(view.model, off.site).filter(|_| is_case(off));
+            if let Some(lock) = lock.filter(|lock| lock.is_let_go(view.model, site)) {
                 let place = this.paths.of(off.site);
                 let first = *of_server.entry(lock).or_insert(place);
                 this.join(first, place);

@@ -64,6 +64,9 @@ use crate::view::View;
 use crate::waited_for::WaitedFor;
 use crate::worth;
 
+/// Threads that spend so much of what they run in small writes have little else to share.
+const MOSTLY: f64 = 0.7;
+
 /// What all findings are made from.
 pub(crate) struct Context<'a> {
     pub(crate) view: &'a View<'a>,
@@ -234,7 +237,10 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
         };
         match found.id {
             "contended-futex" => !better.any(|(of, _)| of.locks.contains(&at)),
-            "serial-code" => !better.any(|(of, _)| of.writes.contains(&at)),
+            "serial-code" => {
+                let mostly = |f: &Finding| f.share_of_thread_time >= MOSTLY;
+                !better.any(|(of, f)| of.writes.contains(&at) && mostly(f))
+            }
             _ => true,
         }
     });

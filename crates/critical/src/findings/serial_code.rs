@@ -1,28 +1,26 @@
 //! Code that runs while few threads work, and that the others wait for (GAPP's critical code; Amdahl).
 
+mod phase;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{
-    passes_on, CodeFrom, GroupId, OffReason, SchedSource, SiteFrame, SiteId, Slice,
-};
+use convoy_model::{CodeFrom, GroupId, OffReason, SchedSource, SiteFrame, SiteId, Slice};
 
+use self::phase::{outermost_first, split, Phase, Piece, DOMINANT};
 use super::goroutine_lock::may_be_idle;
 use super::one_thread::{self, is_alone_there};
 use super::served::{self, Queue};
 use super::sleeping::rate;
 use super::uneven_tasks;
 use super::Context;
-use crate::call_path::{function_key, path_frames};
 use crate::gain::{spread, Saving};
 use crate::levels::{all, at_least, low, low_cm};
 use crate::programs::with_threads;
 use crate::text::{cause, evidence, time};
 use crate::view::View;
 
-/// A function that has this share of a phase is where its time goes.
-const DOMINANT: f64 = 0.8;
 /// Nobody knows whether code can be spread or overlapped: half of it is expected to be.
 const EXPECTED: f64 = 0.5;
 /// Of a garbage collector that is known to exist in parallel.
@@ -57,10 +55,7 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
     let mut by_group: BTreeMap<GroupId, Vec<Piece>> = BTreeMap::new();
     let below = cx.view.low_below;
     let messages = for_messages(cx.view);
-    let code = |s: &&Slice| {
-        s.spin.is_none() && cx.in_call.reason(s).is_none() && !cx.view.is_helper(s.thread)
-    };
-    for slice in cx.view.sched.slices.iter().filter(code) {
+    for slice in code(cx) {
         let cm = low_cm(&slice.by_working, below);
         let group = cx.view.role(slice.thread);
         by_group.entry(group).or_default().push(Piece {
@@ -101,8 +96,16 @@ pub(crate) fn findings(cx: &Context, explained: &BTreeSet<GroupId>) -> Vec<Findi
     uneven_tasks::told_once(cx.view, one_of_those_that_serve(findings))
 }
 
+/// What threads do that is neither waiting in a loop, nor told as a call.
+pub(super) fn code<'a>(cx: &'a Context) -> impl Iterator<Item = &'a Slice> {
+    let is_code = |s: &&Slice| {
+        s.spin.is_none() && cx.in_call.reason(s).is_none() && !cx.view.is_helper(s.thread)
+    };
+    cx.view.sched.slices.iter().filter(is_code)
+}
+
 /// Whether its threads sleep for what is left of a period: with less to do they would sleep for longer.
-fn keeps_a_rate(view: &View, group: GroupId) -> bool {
+pub(super) fn keeps_a_rate(view: &View, group: GroupId) -> bool {
     let members = view.members(group);
     members.iter().all(|th| rate::keeps_a_rate(view, th.thread))
 }
@@ -186,76 +189,6 @@ fn is_one_of_a_kind(view: &View, group: GroupId) -> bool {
     let mut processes = view.workers.iter().map(|&id| view.process(id));
     let first = processes.next();
     lived <= ONE_AT_A_TIME * view.wall && processes.all(|id| Some(id) == first)
-}
-
-/// Activity at low parallelism with one call stack.
-#[derive(Debug, Clone)]
-struct Piece<'a> {
-    cm: f64,
-    time: f64,
-    /// At any parallelism.
-    all: f64,
-    site: Option<SiteId>,
-    from: CodeFrom,
-    /// No sample fell into it, and it ended in a wait for a message: a request, an answer, an event.
-    until_message: bool,
-    /// Outermost first, runtime frames left out.
-    frames: Vec<&'a SiteFrame>,
-}
-
-fn outermost_first<'a>(view: &View<'a>, site: SiteId) -> Vec<&'a SiteFrame> {
-    let frames = path_frames(view.model, site);
-    let own = frames.iter().rev().filter(|frame| !passes_on(frame));
-    let mut own: Vec<&SiteFrame> = own.collect();
-    // How deep a recursion is tells nothing of where the time goes.
-    own.dedup_by_key(|frame| function_key(frame));
-    if own.is_empty() {
-        frames.first().into_iter().collect()
-    } else {
-        own
-    }
-}
-
-/// Pieces that go through one function, the innermost one that has nearly all of them.
-struct Phase<'a> {
-    pieces: Vec<Piece<'a>>,
-    depth: usize,
-}
-
-/// Goes inwards while one function has nearly all of `whole`, not of what its caller has: a little is lost at each
-/// call, and after ten of them most. Where a thread's outermost function calls several, each is a phase of its own
-/// (once); further in they are parts of one.
-fn split<'a>(
-    pieces: Vec<Piece<'a>>,
-    depth: usize,
-    whole: f64,
-    part: bool,
-    out: &mut Vec<Phase<'a>>,
-) {
-    let mut children: BTreeMap<Option<String>, Vec<Piece>> = BTreeMap::new();
-    for piece in pieces {
-        let key = piece.frames.get(depth).map(|frame| function_key(frame));
-        children.entry(key).or_default().push(piece);
-    }
-    let cm = |pieces: &[Piece]| pieces.iter().map(|p| p.cm).sum::<f64>();
-    let dominant = children
-        .iter()
-        .find(|(key, child)| key.is_some() && cm(child) >= DOMINANT * whole)
-        .map(|(key, _)| key.clone());
-    if let Some(child) = dominant.and_then(|key| children.remove(&key)) {
-        split(child, depth + 1, whole, part, out);
-    } else if part && depth <= 1 && children.len() > 1 {
-        for (key, child) in children {
-            let inwards = usize::from(key.is_some());
-            let whole = cm(&child);
-            split(child, depth + inwards, whole, false, out);
-        }
-    } else {
-        out.push(Phase {
-            pieces: children.into_values().flatten().collect(),
-            depth,
-        });
-    }
 }
 
 impl Phase<'_> {
@@ -409,37 +342,6 @@ impl Phase<'_> {
                 .is_some_and(|site| uneven_tasks::is_one(view, site))
         };
         self.has(DOMINANT, is_one)
-    }
-
-    /// Whether so much of it is that.
-    fn has(&self, share: f64, is: impl Fn(&Piece) -> bool) -> bool {
-        let all: f64 = self.pieces.iter().map(|p| p.cm).sum();
-        let those = self.pieces.iter().filter(|p| is(p));
-        those.map(|p| p.cm).sum::<f64>() >= share * all
-    }
-
-    /// The function that all of it goes through; with the line where it is the innermost one.
-    fn place(&self, first: &Piece) -> String {
-        if self.depth == 0 {
-            let shown = first.frames.last();
-            return shown.map_or_else(|| "an unknown place".into(), |f| f.label());
-        }
-        let at = self
-            .depth
-            .saturating_sub(1)
-            .min(first.frames.len().saturating_sub(1));
-        let Some(frame) = first.frames.get(at) else {
-            return "an unknown place".into();
-        };
-        if at + 1 == first.frames.len() {
-            // A helper says little without its caller; what a thread runs all the time says nothing.
-            let caller = at.checked_sub(1).filter(|&caller| caller > 0);
-            return match caller.and_then(|caller| first.frames.get(caller)) {
-                Some(caller) => format!("{}, called by {}", frame.label(), caller.label()),
-                None => frame.label(),
-            };
-        }
-        frame.whole().label()
     }
 
     fn evidence(

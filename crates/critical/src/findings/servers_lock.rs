@@ -41,8 +41,9 @@ const PROC_WAKES: [&str; 2] = ["ProcWakeup", "ProcLockWakeup"];
 const OF_A_CLIENT: &str = "dispatch_command";
 /// ... waits for a condition on its way to a row, in a storage engine whose own functions have lost their names...
 const TO_A_ROW: &str = "handler::ha_";
-/// ... or for the right to use a table.
-const TO_A_TABLE: [&str; 2] = ["MDL_wait::timed_wait", "MDL_context::acquire_lock"];
+/// ... or for the right to use a table, or something else that has a name.
+const TO_A_NAME: [&str; 2] = ["MDL_wait::timed_wait", "MDL_context::acquire_lock"];
+const OPENS: [&str; 2] = ["open_table", "lock_table"];
 /// Where they let them go: at the end of the transaction.
 const AT_THE_END: [&str; 6] = [
     "ha_commit",
@@ -69,7 +70,8 @@ pub(super) fn servers_lock(model: &Model, site: Option<SiteId>) -> Option<Server
         Database::PostgreSql if calls(&FOR_A_ROW) => Locked::Row,
         Database::PostgreSql if calls(&FOR_A_TABLE) => Locked::Table,
         Database::PostgreSql => Locked::Other,
-        Database::MySql if begins(&TO_A_TABLE) => Locked::Table,
+        Database::MySql if begins(&TO_A_NAME) && begins(&OPENS) => Locked::Table,
+        Database::MySql if begins(&TO_A_NAME) => Locked::Other,
         Database::MySql if begins(&[TO_A_ROW]) => Locked::Row,
         Database::MySql => return None,
     };
@@ -99,7 +101,7 @@ impl ServersLock {
             Locked::Other => {
                 let fix = format!(
                     "less between taking it and letting it go ({} says which it is)",
-                    self.of.view()
+                    self.views()
                 );
                 return ("a lock of the database".into(), fix);
             }
@@ -113,24 +115,22 @@ impl ServersLock {
 
     /// What is not known of it.
     pub(super) fn caveat(self) -> String {
-        let asked = match self.of {
-            Database::PostgreSql => "pg_locks, log_lock_waits",
-            Database::MySql => {
-                "information_schema.INNODB_LOCK_WAITS, performance_schema.data_locks"
-            }
-        };
+        let views = self.views();
         format!(
-            "which rows or tables is not known: what the database says of its locks does ({asked})"
+            "which rows or tables is not known: what the database says of its locks does ({views})"
         )
     }
-}
 
-impl Database {
-    /// Where it says which locks are waited for.
-    fn view(self) -> &'static str {
-        match self {
-            Self::PostgreSql => "pg_locks",
-            Self::MySql => "performance_schema",
+    /// Where the database says which of its locks are waited for.
+    fn views(self) -> &'static str {
+        match (self.of, self.what) {
+            (Database::PostgreSql, _) => "pg_locks, log_lock_waits",
+            (Database::MySql, Locked::Row) => {
+                "information_schema.INNODB_LOCK_WAITS, performance_schema.data_locks"
+            }
+            (Database::MySql, _) => {
+                "performance_schema.metadata_locks, the plugin metadata_lock_info of MariaDB"
+            }
         }
     }
 }

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Cause, Evidence, Finding, Subject};
 use convoy_model::words::{percent, plural};
 use convoy_model::{
-    CallSamples, FunctionKey, GroupId, NameId, ObjectId, OffReason, ProcessId, ThreadId,
+    CallSamples, FunctionKey, GroupId, NameId, ObjectId, OffReason, ProcessId, Slice, ThreadId,
 };
 
 pub(super) use self::place::bytes;
 use self::place::{Cpu, Entering, Lock, Place, Time};
 use super::{serial_code, Context};
 use crate::gain::Saving;
-use crate::levels::{all, low, low_cm};
+use crate::levels::{all, low_cm};
 use crate::tables::paths::most;
 use crate::text::{cause, evidence, time};
 use crate::view::View;
@@ -308,6 +308,7 @@ impl<'a> Parts<'a> {
         let locking = sum(&|part| part.around().1.cpu);
         let goes = sum(&|part| part.place.goes() * part.calls.cpu);
         let all = sum(&|part| part.calls.cpu);
+        let most = (1.0 + COLD) * (sum(&|part| part.calls.active) + around) / at_once;
         // Who waits for work most of the time gets no more of it, but leaves the processors to the others; what all wait for
         // is over sooner.
         let (each, sure) = match is_busy(view, threads, waited) {
@@ -317,12 +318,13 @@ impl<'a> Parts<'a> {
             }
             false => {
                 let alone = sum(&|part| part.place.goes() * part.calls.active * alone(cx, part));
-                (alone.max(goes * view.share_busy() / view.cpus), 0.0)
+                let cpu = goes * view.share_busy() / view.cpus;
+                (alone.min(most / (1.0 + COLD)).max(cpu), 0.0)
             }
         };
         Saving {
             expected: EXPECTED * each,
-            most: (1.0 + COLD) * (sum(&|part| part.calls.active) + around) / at_once,
+            most,
             sure,
             cpu: (EXPECTED * (goes + locking), (1.0 + COLD) * all + locking),
         }
@@ -371,19 +373,23 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Share of what runs in the part's function that runs while nobody else works who could.
+/// Share of what runs in the part's function that is the run's, because nobody else works meanwhile who could: its CMetric at low parallelism.
 fn alone(cx: &Context, part: &Part) -> f64 {
     let view = cx.view;
     let Some(group) = part.place.thread().map(|id| view.role(id)) else {
         return 0.0;
     };
+    if serial_code::keeps_a_rate(view, group) || cx.waited_for.only_by_servers(view, group, 0.0) {
+        return 0.0;
+    }
     let (mut of_group, mut low_there, mut there) = (0.0, 0.0, 0.0);
-    let slices = view.sched.slices.iter();
-    for slice in slices.filter(|slice| view.role(slice.thread) == group) {
-        of_group += low_cm(&slice.by_working, view.low_below);
+    let of_it = |slice: &&Slice| view.role(slice.thread) == group;
+    for slice in serial_code::code(cx).filter(of_it) {
+        let low = low_cm(&slice.by_working, view.low_below);
+        of_group += low;
         let function = slice.site.and_then(|site| view.shown(site));
         if function.map(|frame| frame.key()).unwrap_or_default() == part.function {
-            low_there += low(&slice.by_working, view.low_below);
+            low_there += low;
             there += all(&slice.by_working);
         }
     }

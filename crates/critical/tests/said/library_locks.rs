@@ -407,6 +407,11 @@ fn processes_of_a_database_that_wait_for_a_row_wait_for_one_another() {
 
 /// What is said of four threads of MariaDB that wait in turns, each for a condition of its own, on the way to `wants`, and end that on the way of `ends`.
 fn of_connections(wants: &str, ends: &str) -> Vec<Finding> {
+    of_connections_at("", wants, ends)
+}
+
+/// The same, with what the engine waits in.
+fn of_connections_at(inner: &str, wants: &str, ends: &str) -> Vec<Finding> {
     let mut p = ProfileBuilder::new("mariadbd");
     p.cpus(2);
     let mut stack = |functions: [&str; 4]| {
@@ -414,7 +419,7 @@ fn of_connections(wants: &str, ends: &str) -> Vec<Finding> {
         let outer = ["dispatch_command(THD*)", "handle_one_connection"].map(|f| p.frame(f, "", 0));
         p.stack(&[&frames[..], &outer].concat())
     };
-    let wait = stack(["pthread_cond_timedwait", "", wants, "mysql_update(THD*)"]);
+    let wait = stack(["pthread_cond_timedwait", inner, wants, "mysql_update(THD*)"]);
     let wake = stack([
         "pthread_cond_signal",
         "",
@@ -454,11 +459,19 @@ fn connections_that_wait_for_a_row_wait_for_one_another() {
     let told = "4 threads of pfs_spawn_thread() wait for one another to have a row";
     assert!(found[0].title.starts_with(told), "{}", found[0].title);
     assert!(found[0].caveats[0].contains("INNODB_LOCK_WAITS"));
-    let table = of_connections(
-        "MDL_context::acquire_lock(MDL_request*, double)",
-        "MDL_context::release_transactional_locks(THD*)",
+    let ends = "MDL_context::release_transactional_locks(THD*)";
+    let named = of_connections("MDL_context::acquire_lock(MDL_request*, double)", ends);
+    assert!(named[0].title.contains("to have a lock of the database"));
+    // A latch of the engine is let go by who has it, in the middle: it is a lock like any other.
+    let latch = of_connections_at(
+        "rw_lock_x_lock(rw_lock_t*)",
+        row,
+        "rw_lock_x_unlock(rw_lock_t*)",
     );
-    assert!(table[0].title.contains("a table"), "{}", table[0].title);
+    assert!(
+        latch.iter().all(|f| !f.title.contains("a row")),
+        "{latch:#?}"
+    );
     // Nobody lets a row go in the middle; and who waits in its commit has its rows.
     assert!(of_connections(row, "handler::ha_write_row(unsigned char const*)").is_empty());
     let commit = "ha_commit_trans(THD*, bool)";

@@ -191,10 +191,10 @@ fn a_thread_that_waits_for_more_to_log_limits_nobody() {
     }
 }
 
-/// The main thread writes 40 ms a few bytes at a time, then two others compute for 60 ms, ten times.
-fn writes_between(awaited: bool) -> Analysis {
+/// The main thread writes 40 ms a few bytes at a time, then `workers` others compute for 60 ms, ten times. So many of them compute all the time.
+fn writes_between(awaited: bool, workers: usize, beside: usize) -> Analysis {
     let mut p = ProfileBuilder::new("app");
-    p.cpus(2);
+    p.cpus(workers as u32);
     let main = p.frame("main", "app.c", 90);
     let (write, save) = (
         p.frame("write", "write.c", 26),
@@ -203,7 +203,9 @@ fn writes_between(awaited: bool) -> Analysis {
     let (save, join) = (p.stack(&[write, save, main]), p.stack(&[main]));
     let work = p.site("work", "app.c", 10);
     let next = p.site("next", "app.c", 20);
-    let workers = [0, 1].map(|_| p.thread("w").start("work", "app.c", 9).cpu(1).id());
+    let workers: Vec<_> = (0..workers)
+        .map(|_| p.thread("w").start("work", "app.c", 9).cpu(1).id())
+        .collect();
     let mut s = Schedule::new();
     for _ in 0..10 {
         s.runs(0, save, ms(40));
@@ -212,12 +214,15 @@ fn writes_between(awaited: bool) -> Analysis {
             Wait::futex(join, 0x200).woken_by(workers[0], work),
             ms(60),
         );
-        for w in workers {
+        for (ix, &w) in workers.iter().enumerate() {
             let wait = match awaited {
                 true => Wait::futex(next, 0x100).woken_by(0, save),
                 false => Wait::new(OffReason::Poll, next),
             };
-            s.waits(w, wait, ms(40)).runs(w, work, ms(60));
+            match ix < beside {
+                true => s.runs(w, work, ms(100)),
+                false => s.waits(w, wait, ms(40)).runs(w, work, ms(60)),
+            };
         }
     }
     let mut profile = p.build();
@@ -240,14 +245,24 @@ fn writes_between(awaited: bool) -> Analysis {
 
 #[test]
 fn what_a_thread_writes_while_the_others_wait_for_it_goes_from_the_run() {
-    let a = writes_between(true);
+    let a = writes_between(true, 2, 0);
     assert_eq!(ids(&a), ["small-writes"]);
     // 400 of 1000 ms, of which a twentieth and what is written are left.
     let mid = a.findings[0].gain.mid;
     assert!((mid - 1.0 / (1.0 - 0.95 * 0.4)).abs() < 0.02, "{mid}");
-    let a = writes_between(false);
+    let a = writes_between(false, 2, 0);
     let mut found = a.findings.iter().chain(&a.dismissed);
     assert!(found.all(|f| f.gain.mid < 1.2), "{:?}", ids(&a));
+}
+
+#[test]
+fn beside_others_what_a_thread_writes_is_a_part_of_the_run() {
+    let a = writes_between(true, 8, 2);
+    let mut found = a.findings.iter().chain(&a.dismissed);
+    let f = found.find(|f| f.id == "small-writes").expect("said");
+    // A third of the 400 ms.
+    let mid = 1.0 / (1.0 - 0.95 * 0.4 / 3.0);
+    assert!((f.gain.mid - mid).abs() < 0.02, "{:?}", f.gain);
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub(super) fn jobs(
     }
     let known = by_thread.into_iter();
     this.of = known
-        .filter_map(|(thread, job)| Some((thread, job?)))
+        .filter_map(|(thread, job)| Some((thread, job.filter(|job| !job.name.is_empty())?)))
         .collect();
     this
 }
@@ -151,7 +151,7 @@ fn scheduled(
         .collect()
 }
 
-/// The outermost frame that is no library's, of a stack that goes down to where threads begin.
+/// The outermost frame that is no library's, of a stack that goes down to where threads begin; without a name if it has none.
 fn job_of(frames: &[SiteFrame]) -> Option<(Job, &SiteFrame)> {
     let begins = frames
         .last()
@@ -161,14 +161,16 @@ fn job_of(frames: &[SiteFrame]) -> Option<(Job, &SiteFrame)> {
         .rposition(|frame| !passes_on(frame) && !is_trampoline(frame))?;
     let outermost = frames.get(at).filter(|_| begins)?;
     // A trampoline of the program's own that was stripped of its name, if what it calls has one.
-    let at = match outermost.function.is_empty() {
-        true => at.checked_sub(1)?,
-        false => at,
+    let called = || {
+        let at = at.checked_sub(1)?;
+        let frame = &frames[at];
+        let is_job = frame.module == outermost.module && !passes_on(frame) && !is_trampoline(frame);
+        is_job.then_some((at, frame))
     };
-    let frame = &frames[at];
-    if frame.function.is_empty() || frame.module != outermost.module {
-        return None;
-    }
+    let (at, frame) = match outermost.function.is_empty() {
+        true => called().unwrap_or((at, outermost)),
+        false => (at, outermost),
+    };
     let name = path::short(&frame.function);
     let compiled = frames[at..].iter().find(|frame| !frame.inlined);
     let begins = match name.contains(CLOSURE) {
@@ -195,6 +197,8 @@ mod tests {
     fn named(frames: &[SiteFrame]) -> Option<String> {
         job_of(frames).map(|(job, _)| job.name)
     }
+
+    const NAMELESS: Option<String> = Some(String::new());
 
     #[test]
     fn job_is_what_the_library_calls() {
@@ -226,9 +230,10 @@ mod tests {
         ]);
         assert_eq!(named(&stack), Some("handle_one_connection".into()));
         stack[1].module = "libother.so".into();
-        assert_eq!(named(&stack), None);
+        assert_eq!(named(&stack), NAMELESS);
         stack[1].function.clear();
-        assert_eq!(named(&stack), None);
-        assert_eq!(named(&stack[2..]), None);
+        assert_eq!(named(&stack), NAMELESS);
+        assert_eq!(named(&stack[2..]), NAMELESS);
+        assert_eq!(named(&stack[..3]), None, "cut off");
     }
 }

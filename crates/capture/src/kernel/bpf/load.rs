@@ -57,9 +57,7 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
         sampled: options.sample_period_ns > 0,
         adopts_running: options.adopts_running,
     };
-    // The fourth argument came with Linux 5.18, and with back-ports: asking is the only way to know.
-    let object =
-        load_object(&sizes, true).or_else(|first| load_object(&sizes, false).map_err(|_| first))?;
+    let object = load_what_can_be(&sizes)?;
 
     let mut links = Vec::new();
     let mut warnings = Vec::new();
@@ -106,6 +104,20 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
     })
 }
 
+/// The fourth argument of the tracepoint came with Linux 5.18, and with back-ports: asking is the only way to know. Without the program for
+/// names they are read from a table.
+fn load_what_can_be(sizes: &Sizes) -> Result<Object, Trouble> {
+    let ways = [(true, true), (false, true), (true, false), (false, false)];
+    let mut first = None;
+    for (switch_has_state, names) in ways {
+        match load_object(sizes, switch_has_state, names) {
+            Ok(object) => return Ok(object),
+            Err(trouble) => first = first.or(Some(trouble)),
+        }
+    }
+    Err(first.unwrap_or_else(|| trouble::not_mapped("no way to load the programs")))
+}
+
 struct Sizes {
     processors: usize,
     /// In each ring.
@@ -118,7 +130,7 @@ struct Sizes {
 /// What libbpf had to say about loading.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn load_object(sizes: &Sizes, switch_has_state: bool) -> Result<Object, Trouble> {
+fn load_object(sizes: &Sizes, switch_has_state: bool, names: bool) -> Result<Object, Trouble> {
     // What is locked in memory is counted by control groups since Linux 5.11; the limit of this process would
     // be that of the program, too.
     // SAFETY: sets a variable of libbpf that is read while loading, which only this thread does.
@@ -130,12 +142,12 @@ fn load_object(sizes: &Sizes, switch_has_state: bool) -> Result<Object, Trouble>
             .unwrap_or_else(|broken| broken.into_inner())
             .push(line);
     })));
-    let loaded = open(sizes, switch_has_state).and_then(OpenObject::load);
+    let loaded = open(sizes, switch_has_state, names).and_then(OpenObject::load);
     set_print(printed_before);
     loaded.map_err(|e| trouble::refused("load the eBPF programs", &e, &said()))
 }
 
-fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> {
+fn open(sizes: &Sizes, switch_has_state: bool, names: bool) -> libbpf_rs::Result<OpenObject> {
     let mut object = ObjectBuilder::default().open_memory(&OBJECT.0)?;
     let config = BpfConfig {
         ring_events: sizes.ring_events as u32,
@@ -162,6 +174,7 @@ fn open(sizes: &Sizes, switch_has_state: bool) -> libbpf_rs::Result<OpenObject> 
         match program.name().to_str() {
             Some("on_sample") => program.set_autoload(sizes.sampled),
             Some("on_task") => program.set_autoload(sizes.adopts_running),
+            Some("name_address") => program.set_autoload(names),
             _ => {}
         }
     }
