@@ -47,7 +47,7 @@ fn timespec_ns(t: rustix::time::Timespec) -> u64 {
 #[derive(Debug)]
 pub struct Calibration {
     system: Clock,
-    /// None where the counter is not trusted.
+    /// Readings; none where the counter is not trusted.
     begin: Vec<(u64, u64)>,
 }
 

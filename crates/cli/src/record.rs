@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use convoy_capture::{Error, Options, Recorder, Recording};
@@ -171,22 +170,12 @@ fn name_with(profile: &mut Profile, opened: Vec<Opened>) {
         ..convoy_symbols::Options::from_env()
     };
     let mut opened = opened.into_iter();
-    let mut kernel_is_named = false;
-    // The kernel's table takes as long to read as the symbols of most programs.
-    thread::scope(|scope| {
-        if let Some(sched) = &mut profile.sched {
-            let names = || convoy_symbols::resolve_kernel(sched);
-            kernel_is_named = thread::Builder::new().spawn_scoped(scope, names).is_ok();
-        }
-        for process in &mut profile.processes {
-            (options.files, options.jit_map) = opened.next().unwrap_or_default();
-            convoy_symbols::resolve(process, &options);
-        }
-    });
+    for process in &mut profile.processes {
+        (options.files, options.jit_map) = opened.next().unwrap_or_default();
+        convoy_symbols::resolve(process, &options);
+    }
     if let Some(sched) = &mut profile.sched {
-        if !kernel_is_named {
-            convoy_symbols::resolve_kernel(sched);
-        }
+        convoy_symbols::resolve_kernel(sched);
         if let Some(lines) = &mut sched.lines {
             convoy_symbols::resolve_lines(&profile.processes, lines, &options);
         }

@@ -3,7 +3,7 @@
 mod stuck;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
 use convoy_model::ObjectId;
@@ -203,7 +203,9 @@ impl Unit<'_> {
             change.sure = 0.0;
         }
         let all = (id == "contended-lock").then(|| change.clone());
-        let less = all.as_ref().and_then(|all| self.without_sections(cx, all));
+        let less = all
+            .as_ref()
+            .and_then(|all| self.without_sections(cx, &case, all));
         let stuck = self
             .stuck(cx)
             .filter(|share| all.is_some() && *share >= TOLD);
@@ -281,17 +283,21 @@ impl Unit<'_> {
     }
 
     /// At best what is done under it does not have to be done at all: a list that is searched there can be a table.
-    fn without_sections(&self, cx: &Context, without_waits: &Change) -> Option<Change> {
+    fn without_sections(
+        &self,
+        cx: &Context,
+        case: &Case,
+        without_waits: &Change,
+    ) -> Option<Change> {
         let view = cx.view;
         let [lock] = self.locks.as_slice() else {
             return None; // held side by side
         };
         let mut change = without_waits.clone();
-        let (mut held, mut users) = (0.0, BTreeSet::new());
+        let mut held = 0.0;
         for u in view.uses_of(*lock) {
             if let (Some(i), Some(Role::Acquire)) = (view.thread(u.thread), view.role(u)) {
                 held += u.hold_total_ns();
-                users.insert(i);
                 change.deltas[i].overhead[2] += u.hold_total_ns();
             }
         }
@@ -299,9 +305,7 @@ impl Unit<'_> {
             d.overhead[2] = d.overhead[2].min(IN_SECTIONS * (t.cpu - d.spin).max(0.0));
         }
         // Who sleeps may do that while it has the lock.
-        let sum =
-            |of: fn(&ThreadTime) -> f64| users.iter().map(|i| of(&view.threads[*i])).sum::<f64>();
-        let is_awake = sum(|t| t.cpu) >= AWAKE * sum(|t| t.cpu + t.off);
+        let is_awake = case.users_cpu >= AWAKE * (case.users_cpu + case.users_off);
         (is_awake && held >= HELD_MOSTLY * view.wall()).then_some(change)
     }
 

@@ -75,6 +75,14 @@ fn program(r: &mut Random, seed: u64) -> Program {
     }
 }
 
+/// With a lock per thread instead of lock 0.
+fn split(program: &Program) -> Program {
+    Program {
+        split: vec![0],
+        ..program.clone()
+    }
+}
+
 fn finding_on(a: &Analysis, lock: u32) -> Option<&Finding> {
     a.findings
         .iter()
@@ -92,11 +100,7 @@ fn predicted_intervals_contain_the_truth() {
     for case in 0..CASES {
         let before = program(&mut r, 1000 + case);
         let run = Sim::run(&before, TURNS);
-        let fixed = Program {
-            split: vec![0],
-            ..before.clone()
-        };
-        let truth = Sim::run(&fixed, TURNS).throughput() / run.throughput();
+        let truth = Sim::run(&split(&before), TURNS).throughput() / run.throughput();
         let analysis = analyze(&model(&before, &run), &Thresholds::default());
         let (low, mid, high) = finding_on(&analysis, 0)
             .map_or((1.0, 1.0, 1.02), |f| (f.gain.low, f.gain.mid, f.gain.high));
@@ -124,26 +128,29 @@ fn predicted_intervals_contain_the_truth() {
     );
 }
 
-/// A lock under which most of the run is spent searching a list: the fix may be to split it, or to search no more.
-#[test]
-fn the_bound_of_a_lock_that_is_held_most_of_the_time_holds_if_its_work_goes() {
-    let program = |section: f64| Program {
-        cpus: 2,
+/// Four threads that take turns at lock 0 and compute `outside` of it.
+fn under_one_lock(cpus: usize, section: Step, outside: f64) -> Program {
+    let turn = vec![
+        Step::Lock(0),
+        section,
+        Step::Unlock(0),
+        Step::Compute(outside),
+    ];
+    Program {
+        cpus,
         locks: 1,
         split: vec![],
-        kinds: vec![Kind {
-            threads: 4,
-            turn: vec![
-                Step::Lock(0),
-                Step::Compute(section),
-                Step::Unlock(0),
-                Step::Compute(3_000.0),
-            ],
-        }],
+        kinds: vec![Kind { threads: 4, turn }],
         jitter: 0.3,
         park_scale: 1.0,
         seed: 11,
-    };
+    }
+}
+
+/// A lock under which most of the run is spent searching a list: the fix may be to split it, or to search no more.
+#[test]
+fn the_bound_of_a_lock_that_is_held_most_of_the_time_holds_if_its_work_goes() {
+    let program = |section: f64| under_one_lock(2, Step::Compute(section), 3_000.0);
     let told = |section: f64| {
         let before = program(section);
         let run = Sim::run(&before, 6000);
@@ -163,30 +170,9 @@ fn the_bound_of_a_lock_that_is_held_most_of_the_time_holds_if_its_work_goes() {
 /// Who sleeps under a lock has no work there that could go: the work is elsewhere.
 #[test]
 fn a_lock_that_is_slept_under_does_not_take_the_work_along() {
-    let program = |section: Step| Program {
-        cpus: 4,
-        locks: 1,
-        split: vec![],
-        kinds: vec![Kind {
-            threads: 4,
-            turn: vec![
-                Step::Lock(0),
-                section,
-                Step::Unlock(0),
-                Step::Compute(150_000.0),
-            ],
-        }],
-        jitter: 0.3,
-        park_scale: 1.0,
-        seed: 13,
-    };
-    let before = program(Step::Sleep(200_000.0));
+    let before = under_one_lock(4, Step::Sleep(200_000.0), 150_000.0);
     let run = Sim::run(&before, 3000);
-    let split = Program {
-        split: vec![0],
-        ..before.clone()
-    };
-    let truth = Sim::run(&split, 3000).throughput() / run.throughput();
+    let truth = Sim::run(&split(&before), 3000).throughput() / run.throughput();
     let analysis = analyze(&model(&before, &run), &Thresholds::default());
     let gain = &finding_on(&analysis, 0).expect("the lock").gain;
     assert!(gain.low <= truth && truth <= gain.high, "{truth}: {gain:?}");
@@ -220,13 +206,7 @@ fn a_lock_that_one_thread_has_to_itself_limits_nobody() {
             seed: 7,
         };
         let run = Sim::run(&program, 6000);
-        let truth = Sim::run(
-            &Program {
-                split: vec![0],
-                ..program.clone()
-            },
-            6000,
-        );
+        let truth = Sim::run(&split(&program), 6000);
         let truth = truth.throughput() / run.throughput();
         let analysis = analyze(&model(&program, &run), &Thresholds::default());
         let gain = &finding_on(&analysis, 0).expect("the shared lock").gain;

@@ -308,7 +308,7 @@ impl<'a> Parts<'a> {
         let locking = sum(&|part| part.around().1.cpu);
         let goes = sum(&|part| part.place.goes() * part.calls.cpu);
         let all = sum(&|part| part.calls.cpu);
-        let most = (1.0 + COLD) * (sum(&|part| part.calls.active) + around) / at_once;
+        let whole = (sum(&|part| part.calls.active) + around) / at_once;
         // Who waits for work most of the time gets no more of it, but leaves the processors to the others; what all wait for
         // is over sooner.
         let (each, sure) = match is_busy(view, threads, waited) {
@@ -319,12 +319,12 @@ impl<'a> Parts<'a> {
             false => {
                 let alone = sum(&|part| part.place.goes() * part.calls.active * alone(cx, part));
                 let cpu = goes * view.share_busy() / view.cpus;
-                (alone.min(most / (1.0 + COLD)).max(cpu), 0.0)
+                (alone.min(whole).max(cpu), 0.0)
             }
         };
         Saving {
             expected: EXPECTED * each,
-            most,
+            most: (1.0 + COLD) * whole,
             sure,
             cpu: (EXPECTED * (goes + locking), (1.0 + COLD) * all + locking),
         }

@@ -107,15 +107,10 @@ pub(super) fn load(options: &BpfOptions, ring_events: Option<usize>) -> Result<L
 /// The fourth argument of the tracepoint came with Linux 5.18, and with back-ports: asking is the only way to know. Without the program for
 /// names they are read from a table.
 fn load_what_can_be(sizes: &Sizes) -> Result<Object, Trouble> {
-    let ways = [(true, true), (false, true), (true, false), (false, false)];
-    let mut first = None;
-    for (switch_has_state, names) in ways {
-        match load_object(sizes, switch_has_state, names) {
-            Ok(object) => return Ok(object),
-            Err(trouble) => first = first.or(Some(trouble)),
-        }
-    }
-    Err(first.unwrap_or_else(|| trouble::not_mapped("no way to load the programs")))
+    let others = [(false, true), (true, false), (false, false)].into_iter();
+    others.fold(load_object(sizes, true, true), |loaded, (state, names)| {
+        loaded.or_else(|first| load_object(sizes, state, names).map_err(|_| first))
+    })
 }
 
 struct Sizes {
