@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beside_sync;
 mod build;
 mod chance;
 pub mod finding;
@@ -51,6 +52,7 @@ pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
     compiled.is_some_and(languages::is_runtimes_own)
 }
 
+pub use beside_sync::BesideSync;
 pub use chance::differs_by_chance;
 pub use goroutines::*;
 pub use kinds::{is_blocking_acquire, is_lock_kind, kind_of};

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
 use convoy_model::{
-    passes_on, FunctionKey, GroupId, LoopId, Model, ProcessId, SchedThread, Site, SiteFrame,
-    SpinKind, SpinLoop, SyncCode, ThreadId,
+    passes_on, BesideSync, FunctionKey, GroupId, LoopId, Model, ProcessId, SchedThread, Site,
+    SiteFrame, SpinKind, SpinLoop, SyncCode, ThreadId,
 };
 
 use super::lock_code::LockCode;
@@ -356,11 +356,12 @@ fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
 }
 
 /// What threads run in the lock's functions where it is fought for goes with a lock for each part of the data, but for
-/// [`LEFT_WITH_SEVERAL`] of it.
+/// [`LEFT_WITH_SEVERAL`] of it. At best what it guards stays where it is as well.
 fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
     let users = Users::of(view, row);
     let samples = view.model.samples();
     let theirs = samples.filter(|(slice, _)| users.ids.contains(&slice.thread));
+    let beside = BesideSync::of(view.model.samples().filter_map(|(_, site)| site));
     let (mut all, mut by_taker) = (0.0, BTreeMap::<FunctionKey, InLock>::new());
     for (slice, site) in theirs {
         let n = slice.n as f64;
@@ -374,16 +375,22 @@ fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
                 0.0
             };
             of.fast += if site.fast_path { n } else { 0.0 };
+            of.beside += if beside.has(site) { n } else { 0.0 };
             of.in_loop |= slice.spin == Some(row.spin);
         }
     }
-    let there = by_taker.values().filter(|of| of.in_loop);
-    let price: f64 = there
-        .map(|of| SyncCode::price_of_fights(of.fights, of.fast))
-        .sum();
+    let (mut price, mut guarded) = (0.0, 0.0);
+    for of in by_taker.values().filter(|of| of.in_loop) {
+        let fights = SyncCode::price_of_fights(of.fights, of.fast);
+        price += fights;
+        // As much as the word's way is of what the lock costs is the way of what it guards, too.
+        guarded += of.beside * fights / (of.fights + of.fast).max(1.0);
+    }
     let share = price / f64::max(all, 1.0);
+    let at_best = (price + guarded) / f64::max(all, 1.0);
     users.save(view, (1.0 - LEFT_WITH_SEVERAL) * share, saving);
-    saving.most = saving.most.max(users.each(view, share));
+    saving.most = saving.most.max(users.each(view, at_best));
+    saving.cpu.1 = saving.cpu.1.max(users.of_work(at_best));
 }
 
 /// Samples in the functions of locks that one function takes.
@@ -391,6 +398,8 @@ fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
 struct InLock {
     fights: f64,
     fast: f64,
+    /// Right beside where they are called.
+    beside: f64,
     /// Some of them in the loop that waits.
     in_loop: bool,
 }
@@ -423,11 +432,15 @@ impl Users {
         (share * self.running / self.n()).min(view.wall)
     }
 
-    /// This share of what they run goes: first what they spin, which is no work, and of work what is left of it. What is sure of the
-    /// gain stays as it is.
+    /// Of this share of what they run, what is work: the first of it is what they spin.
+    fn of_work(&self, share: f64) -> f64 {
+        (share * self.running - (self.running - self.work)).max(0.0)
+    }
+
+    /// This share of what they run goes. What is sure of the gain stays as it is.
     fn save(&self, view: &View, share: f64, saving: &mut Saving) {
         let sure = saving.sure * (saving.expected_ratio(view) - 1.0);
-        let of_work = (share * self.running - (self.running - self.work)).max(0.0);
+        let of_work = self.of_work(share);
         saving.expected = saving.expected.max(self.each(view, share));
         saving.cpu.0 = saving.cpu.0.max(of_work);
         saving.cpu.1 = saving.cpu.1.max(of_work);

@@ -66,7 +66,8 @@ impl Unit<'_> {
 
     /// Share of what its threads run that its own functions take, if that is so much that it decides what a fix buys.
     pub(super) fn locking(&self, cx: &Context) -> Option<f64> {
-        let share = cx.view.lock_code.share(cx.view, &self.locks);
+        let shares = cx.view.lock_code.shares(cx.view, &self.locks);
+        let share = shares.map(|shares| shares.locking);
         share.filter(|share| *share >= LOCKING)
     }
 

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{FunctionKey, Model, ObjectId, Site, SiteFrame, SyncCode, ThreadId, Use};
+use convoy_model::{
+    BesideSync, FunctionKey, Model, ObjectId, Site, SiteFrame, SyncCode, ThreadId, Use,
+};
 use convoy_profile::Op;
 
 use crate::ops::{is_semaphore, role, Locks, Role};
@@ -21,6 +23,8 @@ struct Samples<'a> {
     there: BTreeMap<Place<'a>, u64>,
     /// In the fast path of locks, by the function that takes them.
     fast: BTreeMap<FunctionKey<'a>, u64>,
+    /// Right beside that, or beside calls of a lock's functions.
+    beside: BTreeMap<FunctionKey<'a>, u64>,
 }
 
 /// What code is called, and the function that calls it. Semaphores have that of hand-overs, also where they are used as locks.
@@ -32,6 +36,15 @@ pub(crate) struct LockCode<'a> {
     threads: BTreeMap<ThreadId, Samples<'a>>,
     /// Calls of any lock, and of semaphores of whatever use.
     calls: BTreeMap<Place<'a>, f64>,
+}
+
+/// Shares of what the users of locks run, 0..1.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Shares {
+    /// In the functions of the locks.
+    pub(crate) locking: f64,
+    /// There, and right beside the places where they are called.
+    pub(crate) with_section: f64,
 }
 
 impl<'a> LockCode<'a> {
@@ -56,6 +69,7 @@ impl<'a> LockCode<'a> {
         if this.threads.is_empty() {
             return this;
         }
+        let beside = BesideSync::of(model.samples().filter_map(|(_, site)| site));
         for (slice, site) in model.samples() {
             let Some(samples) = this.threads.get_mut(&slice.thread) else {
                 continue;
@@ -69,14 +83,16 @@ impl<'a> LockCode<'a> {
                 *samples.there.entry((code, function)).or_default() += slice.n;
             } else if site.fast_path {
                 *samples.fast.entry(function).or_default() += slice.n;
+            } else if beside.has(site) {
+                *samples.beside.entry(function).or_default() += slice.n;
             }
         }
         this
     }
 
-    /// Share of what the users of these locks run that is in the functions of locks, 0..1: those called where these
-    /// locks are taken, divided among all locks that are seen to be taken there. `None` without samples, or with too few.
-    pub(crate) fn share(&self, view: &View, locks: &[ObjectId]) -> Option<f64> {
+    /// What the users of these locks run in the functions of locks: those called where these locks are taken, divided among all
+    /// locks that are seen to be taken there. `None` without samples, or with too few.
+    pub(crate) fn shares(&self, view: &View, locks: &[ObjectId]) -> Option<Shares> {
         let mut users = BTreeSet::new();
         let mut places: BTreeMap<Place, f64> = BTreeMap::new();
         for u in locks.iter().flat_map(|id| view.uses_of(*id)) {
@@ -96,7 +112,7 @@ impl<'a> LockCode<'a> {
                 .get(place)
                 .map_or(0.0, |calls| (calls / all.max(1.0)).min(1.0))
         };
-        let (mut all, mut locking, mut fast) = (0, 0.0, 0.0);
+        let (mut all, mut locking, mut fast, mut beside) = (0, 0.0, 0.0, 0.0);
         for samples in users.iter().filter_map(|id| self.threads.get(id)) {
             all += samples.all;
             let sum = |n: u64, place: &Place| n as f64 * part(place);
@@ -105,9 +121,15 @@ impl<'a> LockCode<'a> {
             let of_a_lock =
                 |(&function, n): (&FunctionKey<'a>, &u64)| sum(*n, &(SyncCode::Lock, function));
             fast += samples.fast.iter().map(of_a_lock).sum::<f64>();
+            beside += samples.beside.iter().map(of_a_lock).sum::<f64>();
         }
         let price = SyncCode::price_of_fights(locking, fast);
-        (all >= SAMPLES).then(|| price / all as f64)
+        // As much as the word's way is of what the lock costs is the way of what it guards, too.
+        let on_the_way = price / (locking + fast).max(f64::MIN_POSITIVE);
+        (all >= SAMPLES).then(|| Shares {
+            locking: price / all as f64,
+            with_section: (price + on_the_way * beside) / all as f64,
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use convoy_model::ObjectId;
 
-use super::locking::taken;
+use super::locking::{taken, Shares};
 use super::predict::Change;
 use crate::ops::{spins, Role};
 use crate::view::{polls, ThreadTime, View};
@@ -29,6 +29,8 @@ pub(crate) const LOCKING: f64 = 0.2;
 /// Of what goes beyond the price of an uncontended lock, a fix that leaves some sharing leaves some: pessimistic and
 /// expected. At best there is no lock any more.
 const LOCKING_GOES: [f64; 2] = [0.3, 0.9];
+/// Of what threads run so much can be the price of a lock, the rest is work; at best more, where samples find more in its functions.
+const NO_WORK: f64 = 0.9;
 /// Samples that an object needs to be a baseline or to have an excess.
 const SAMPLES_MIN: u64 = 16;
 
@@ -142,26 +144,39 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
         d.wait = d.wait.min(t.life);
         d.spin = d.spin.min(d.wait);
     }
-    by_samples(view, locks, &paid, &mut change);
+    let shares = by_samples(view, locks, &paid, &mut change);
+    let at_best = shares.map_or(NO_WORK, |shares| shares.with_section.clamp(NO_WORK, 1.0));
+    let at_most = [NO_WORK, NO_WORK, at_best];
     for (t, d) in view.threads.iter().zip(&mut change.deltas) {
-        let spare = (t.cpu - d.spin).max(0.0) * 0.9;
-        d.overhead.iter_mut().for_each(|x| *x = x.min(spare));
+        let spare = (t.cpu - d.spin).max(0.0);
+        for (x, part) in d.overhead.iter_mut().zip(at_most) {
+            *x = x.min(part * spare);
+        }
     }
     change
 }
 
 /// What the samples say of the locks' own functions, with their system calls. That is what there is to expect; at best the
 /// data under the lock stay where they are as well.
-fn by_samples(view: &View, locks: &[ObjectId], paid: &[f64], change: &mut Change) {
+fn by_samples(
+    view: &View,
+    locks: &[ObjectId],
+    paid: &[f64],
+    change: &mut Change,
+) -> Option<Shares> {
     let all: f64 = paid.iter().sum();
-    let Some(share) = view.lock_code.share(view, locks).filter(|_| all > 0.0) else {
-        return;
-    };
+    let shares = view.lock_code.shares(view, locks).filter(|_| all > 0.0)?;
+    let share = shares.locking;
     let users = view.threads.iter().zip(paid).filter(|(_, n)| **n > 0.0);
-    let locking = share * users.map(|(t, _)| t.cpu - t.spin).sum::<f64>();
+    let running = users.map(|(t, _)| t.cpu - t.spin).sum::<f64>();
+    let locking = share * running;
     let excess = (locking - all * pair_ns(view)).max(0.0);
     let least = match share >= LOCKING {
-        true => [LOCKING_GOES[0] * excess, LOCKING_GOES[1] * excess, locking],
+        true => [
+            LOCKING_GOES[0] * excess,
+            LOCKING_GOES[1] * excess,
+            shares.with_section * running,
+        ],
         false => [0.0; 3],
     };
     let most = [locking, locking, f64::INFINITY];
@@ -176,6 +191,7 @@ fn by_samples(view: &View, locks: &[ObjectId], paid: &[f64], change: &mut Change
             *sum = sum.max(part * least).min(part * most);
         }
     }
+    Some(shares)
 }
 
 /// Share of their CPU time that the users of a lock spend in the kernel. Many kernels split a thread's
