@@ -128,6 +128,15 @@ fn what_threads_run_in_the_functions_of_a_lock_is_its_price() {
 }
 
 #[test]
+fn at_best_all_goes_that_samples_find_in_a_locks_functions() {
+    // Ten times, and what is allowed for errors, would be the most if a tenth of what they run were work whatever samples say.
+    let hot = routes(99, 20, false).expect("found");
+    assert!(hot[2] > 11.0, "{hot:?}");
+    let less = routes(85, 20, false).expect("found");
+    assert!(less[2] < 6.0, "{less:?}");
+}
+
+#[test]
 fn no_more_is_expected_of_a_lock_than_threads_run_in_its_functions() {
     // Ten million acquires of 200 ns would be all of the run.
     let timed = routes(5, 200, false).unwrap_or([1.0; 3]);
