@@ -213,10 +213,12 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     let messages = messages.map(|(groups, found)| (groups.into_iter().collect(), found));
     add(messages.collect(), &mut explained);
     add(turns, &mut explained);
-    add(
-        blocking_calls::finding(&cx).into_iter().collect(),
-        &mut explained,
-    );
+    let blocked = blocking_calls::finding(&cx);
+    // Who sleeps in its work looks for none there.
+    let in_work = |sleeps: &Finding| blocked.iter().any(|(_, f)| f.subject == sleeps.subject);
+    let sleeps = sleeping::finding(&cx).filter(|(_, sleeps)| !in_work(sleeps));
+    add(blocked.into_iter().collect(), &mut explained);
+    add(sleeps.into_iter().collect(), &mut explained);
     add(awaits::findings(&cx), &mut explained);
     findings.extend(lock_calls::findings(&cx, &explained));
     findings.extend(serial_code::findings(&cx, &explained));
@@ -291,13 +293,6 @@ pub(crate) fn all(view: &View, rows: &Analysis) -> Vec<Finding> {
     findings.extend(loops);
     findings.extend(memory::findings(&cx));
     findings.extend(shared_lines::findings(&cx));
-    // Who sleeps in its work looks for none there.
-    let in_work = |sleeps: &Finding| {
-        let mut calls = findings.iter().filter(|f| f.id == "blocking-calls");
-        calls.any(|f| f.subject == sleeps.subject)
-    };
-    let sleeps = sleeping::finding(&cx).filter(|sleeps| !in_work(sleeps));
-    findings.extend(sleeps);
     add_sleepers(&cx, &mut findings);
     // The scheduler runs as well where goroutines wait for a lock.
     let hand_overs = hand_over::findings(&cx).into_iter();

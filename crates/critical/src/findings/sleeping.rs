@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::{passes_on, OffCpu, OffReason, SiteId, ThreadId};
+use convoy_model::{passes_on, GroupId, OffCpu, OffReason, SiteId, ThreadId};
 
 use self::looks::{leave_awaited, waited, Looks};
 use self::rate::keeps_a_rate;
@@ -44,7 +44,8 @@ struct Sleeper {
     sites: BTreeMap<SiteId, f64>,
 }
 
-pub(crate) fn finding(cx: &Context) -> Option<Finding> {
+/// With the kinds of threads of which all sleep so: that one of them works alone is because the others are asleep.
+pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
     let view = cx.view;
     let mut sleepers: BTreeMap<ThreadId, Sleeper> = BTreeMap::new();
     let looks = Looks::of(view);
@@ -152,7 +153,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
             format!("{} of it at {place}", percent(ns / all)),
         )
     }));
-    Some(Finding {
+    let found = Finding {
         id: "sleep-polling",
         subject: Subject::Code(site),
         title: format!(
@@ -176,7 +177,18 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         caveats: vec![
             "if it sleeps to keep a rate (frames, a limit, a retry), there is nothing to gain".into(),
         ],
-    })
+    };
+    Some((asleep_together(view, &sleepers), found))
+}
+
+/// Kinds of two threads or more that all are sleepers.
+fn asleep_together(view: &View, sleepers: &BTreeMap<ThreadId, Sleeper>) -> Vec<GroupId> {
+    let groups: BTreeSet<GroupId> = sleepers.keys().map(|&id| view.role(id)).collect();
+    let all_sleep = |group: &GroupId| {
+        let members = view.members(*group);
+        members.len() > 1 && members.iter().all(|th| sleepers.contains_key(&th.thread))
+    };
+    groups.into_iter().filter(all_sleep).collect()
 }
 
 /// Whether nobody does anything but look for work, find some, and sleep: each then sleeps while another one has it.
