@@ -388,6 +388,32 @@ fn who_sleeps_between_two_looks_for_work_is_told_where() {
     assert_eq!(f.gain.low, 1.0);
 }
 
+/// Two threads that work for 4 ms in turn, and wait in between for this; the main thread waits for the end of the first.
+fn one_at_a_time(waits_for: OffReason) -> Vec<&'static str> {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2);
+    let (work, get) = (p.site("work", "a.c", 10), p.site("queue_get", "a.c", 20));
+    let join = p.site("main", "a.c", 90);
+    let workers = [0; 2].map(|_| p.thread("w").start("work", "a.c", 9).cpu(1).id());
+    let mut s = Schedule::new();
+    for (i, t) in workers.into_iter().enumerate() {
+        s.waits(t, Wait::new(waits_for, get), ms(1 + 4 * i as u64));
+        for _ in 0..50 {
+            s.runs(t, work, ms(4));
+            s.waits(t, Wait::new(waits_for, get), ms(5));
+        }
+    }
+    let end = Wait::futex(join, 0x100).woken_by(workers[0], work);
+    s.waits(0, end, ms(1 + 50 * 9));
+    ids(&analysis(&model(p, s)))
+}
+
+#[test]
+fn who_works_while_the_others_sleep_between_two_looks_does_no_serial_code() {
+    assert_eq!(one_at_a_time(OffReason::Sleep), ["sleep-polling"]);
+    assert!(one_at_a_time(OffReason::Futex).contains(&"serial-code"));
+}
+
 #[test]
 fn threads_that_sleep_while_another_one_has_work_are_told_however_little_it_is() {
     let stages = ["parse", "store"];
