@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{FunctionKey, Site, SiteFrame};
+use crate::{FunctionKey, Site};
 
 /// Code so near, bytes, is what the lock guards, or waits for the lock's word as well: a processor has that many instructions at
 /// work at once.
@@ -39,14 +39,13 @@ fn is_sync(site: &Site) -> bool {
 }
 
 fn place(site: &Site) -> Option<(FunctionKey<'_>, u64)> {
-    site.shown_frame()
-        .map(|frame: &SiteFrame| (frame.key(), frame.offset))
+    site.shown_frame().map(|frame| (frame.key(), frame.offset))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SyncCode;
+    use crate::{SiteFrame, SyncCode};
 
     fn site(function: &str, offset: u64, sync: Option<SyncCode>) -> Site {
         Site {

@@ -102,6 +102,13 @@ impl SyncCode {
         fights + fast * ((share - least) / (most - least)).clamp(0.0, 1.0)
     }
 
+    /// The same with what is run right [beside](crate::BesideSync) the lock's calls: as much as the word's way from processor to
+    /// processor is of what the lock costs, the way of what it guards is of that.
+    pub fn price_with_guarded(fights: f64, fast: f64, beside: f64) -> f64 {
+        let price = Self::price_of_fights(fights, fast);
+        price + beside * price / (fights + fast).max(f64::MIN_POSITIVE)
+    }
+
     /// What the code of a call path, leaf first, does so: by the language, or by the agent in its stead.
     pub(crate) fn of(frames: &[SiteFrame]) -> Option<Self> {
         if frames.first().is_some_and(|leaf| is_agent(&leaf.module)) {
@@ -174,6 +181,10 @@ mod tests {
         assert_eq!(price(1.0, 49.0), 1.0, "hardly ever fought for");
         assert!((price(10.0, 70.0) - (10.0 + 70.0 * 0.5)).abs() < 1e-9);
         assert_eq!(price(20.0, 60.0), 80.0);
+        let with_guarded = SyncCode::price_with_guarded;
+        assert_eq!(with_guarded(0.0, 0.0, 10.0), 0.0);
+        assert_eq!(with_guarded(20.0, 60.0, 10.0), 90.0);
+        assert!((with_guarded(10.0, 70.0, 8.0) - (45.0 + 4.5)).abs() < 1e-9);
     }
 
     #[test]

@@ -379,15 +379,15 @@ fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
             of.in_loop |= slice.spin == Some(row.spin);
         }
     }
-    let (mut price, mut guarded) = (0.0, 0.0);
-    for of in by_taker.values().filter(|of| of.in_loop) {
-        let fights = SyncCode::price_of_fights(of.fights, of.fast);
-        price += fights;
-        // As much as the word's way is of what the lock costs is the way of what it guards, too.
-        guarded += of.beside * fights / (of.fights + of.fast).max(1.0);
-    }
+    let there = || by_taker.values().filter(|of| of.in_loop);
+    let price: f64 = there()
+        .map(|of| SyncCode::price_of_fights(of.fights, of.fast))
+        .sum();
+    let at_best: f64 = there()
+        .map(|of| SyncCode::price_with_guarded(of.fights, of.fast, of.beside))
+        .sum();
     let share = price / f64::max(all, 1.0);
-    let at_best = (price + guarded) / f64::max(all, 1.0);
+    let at_best = at_best / f64::max(all, 1.0);
     users.save(view, (1.0 - LEFT_WITH_SEVERAL) * share, saving);
     saving.most = saving.most.max(users.each(view, at_best));
     saving.cpu.1 = saving.cpu.1.max(users.of_work(at_best));

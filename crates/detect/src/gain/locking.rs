@@ -39,7 +39,7 @@ pub(crate) struct LockCode<'a> {
 }
 
 /// Shares of what the users of locks run, 0..1.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Shares {
     /// In the functions of the locks.
     pub(crate) locking: f64,
@@ -123,12 +123,10 @@ impl<'a> LockCode<'a> {
             fast += samples.fast.iter().map(of_a_lock).sum::<f64>();
             beside += samples.beside.iter().map(of_a_lock).sum::<f64>();
         }
-        let price = SyncCode::price_of_fights(locking, fast);
-        // As much as the word's way is of what the lock costs is the way of what it guards, too.
-        let on_the_way = price / (locking + fast).max(f64::MIN_POSITIVE);
+        let of_all = |samples: f64| samples / all as f64;
         (all >= SAMPLES).then(|| Shares {
-            locking: price / all as f64,
-            with_section: (price + on_the_way * beside) / all as f64,
+            locking: of_all(SyncCode::price_of_fights(locking, fast)),
+            with_section: of_all(SyncCode::price_with_guarded(locking, fast, beside)),
         })
     }
 }
