@@ -26,6 +26,7 @@ mod pools;
 mod runtimes;
 mod serial;
 mod servers;
+mod sleeping;
 mod small_calls;
 mod spinning;
 mod stages_of_go;
