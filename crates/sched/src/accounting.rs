@@ -159,6 +159,11 @@ impl Accounting {
         self.threads.get(ix as usize).map(Thread::thread)
     }
 
+    /// Threads so far, ended ones included.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     /// The recording is over at `end_ns`, or at the last event if that is later. Waits and slices
     /// that go on count up to then.
     pub fn finish(mut self, end_ns: u64) -> Output {
