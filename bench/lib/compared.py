@@ -1,6 +1,7 @@
 """A tool against the bare program, in pairs of runs: a synthetic case, a real program."""
 
 import argparse
+import functools
 from pathlib import Path
 
 from lib import measure, real, synthetic, tools
@@ -25,14 +26,16 @@ def case(
     return measure.pairs(lambda: once(tools.BARE), lambda: once(tool), pairs or options.pairs, options.patience, budget)
 
 
-def program(tool: tools.Tool, of: real.Program, scratch: Path, options: argparse.Namespace) -> measure.Ratios:
-    """Of a program as a distribution ships it."""
+def program(
+    those: list[tools.Tool], of: real.Program, scratch: Path, options: argparse.Namespace
+) -> dict[str, measure.Ratios]:
+    """Of a program as a distribution ships it: all these tools in each round, by their names."""
     if of.absent():
-        return measure.Ratios(failure=of.absent())
+        return {tool.name: measure.Ratios(failure=of.absent()) for tool in those}
     timed = synthetic.TIMED.build(scratch.parent)
 
     def once(tool: tools.Tool) -> measure.Figures:
         return of.measure(tool, timed, scratch)
 
-    count = 2 if options.quick else 5
-    return measure.pairs(lambda: once(tools.BARE), lambda: once(tool), count, options.patience, 90)
+    others = {tool.name: functools.partial(once, tool) for tool in those}
+    return measure.rounds(lambda: once(tools.BARE), others, options.pairs, options.patience, 60 * options.pairs)

@@ -1,7 +1,10 @@
 """One run, and pairs of runs."""
 
 import contextlib
+import itertools
+import math
 import os
+import random
 import re
 import resource
 import signal
@@ -97,6 +100,10 @@ def run(command: list[str], scratch: Path, limit_s: float, figures_file: Path | 
     return figures
 
 
+# The name of the program by itself in a round.
+BASE = ""
+
+
 @dataclass
 class Ratios:
     """Pairs of runs: the second of each over the first."""
@@ -132,25 +139,48 @@ class Ratios:
         """Median elapsed ratio."""
         return statistics.median(self.elapsed)
 
+    def mean(self) -> tuple[float, float]:
+        """Geometric mean of the elapsed ratios and its standard error; that is infinite for fewer than two."""
+        logarithms = [math.log(ratio) for ratio in self.elapsed]
+        mean = math.exp(statistics.fmean(logarithms))
+        if len(logarithms) < 2:
+            return mean, math.inf
+        return mean, mean * statistics.stdev(logarithms) / math.sqrt(len(logarithms))
+
 
 def pairs(
     base: Callable[[], Figures], other: Callable[[], Figures], count: int, patience_s: float, budget_s: float
 ) -> Ratios:
-    """Runs base and other in turns, in changing order, each pair from an idle machine if it gets idle. Stops at
-    `count` pairs, or after the pair that ends past the budget."""
-    ratios = Ratios()
+    """Rounds of one program and another."""
+    return rounds(base, {"other": other}, count, patience_s, budget_s)["other"]
+
+
+def rounds(
+    base: Callable[[], Figures], others: dict[str, Callable[[], Figures]], count: int, patience_s: float, budget_s: float
+) -> dict[str, Ratios]:
+    """In each round base and all others once, from an idle machine if it gets idle, in all orders by turns: what one
+    leaves behind (caches, a disk that is still written to) is the next one's. Stops at `count` rounds, or after the
+    one that ends past the budget. Who fails is left out from then on; if base fails, all end."""
+    ratios = {name: Ratios() for name in others}
+    orders = list(itertools.permutations([BASE, *others]))
+    random.Random(1).shuffle(orders)
     started = time.monotonic()
-    for i in range(count):
+    for _, order in zip(range(count), itertools.cycle(orders)):
         quiet = machine.wait_until_quiet(patience_s)
-        try:
-            if i % 2 == 0:
-                a, b = base(), other()
-            else:
-                b, a = other(), base()
-        except Failed as failure:
-            ratios.failure = str(failure)
-            return ratios
-        ratios.add(a, b, quiet)
+        figures: dict[str, Figures] = {}
+        for name in order:
+            if name != BASE and ratios[name].failure:
+                continue
+            try:
+                figures[name] = base() if name == BASE else others[name]()
+            except Failed as failure:
+                for of in ratios.values() if name == BASE else [ratios[name]]:
+                    of.failure = str(failure)
+                if name == BASE:
+                    return ratios
+        for name in others:
+            if name in figures:
+                ratios[name].add(figures[BASE], figures[name], quiet)
         if time.monotonic() - started > budget_s:
             break
     return ratios

@@ -1,5 +1,5 @@
-"""Programs of the distribution: commands with a fixed amount of work, and servers under a fixed load. Each takes some
-seconds: what it costs to begin is measured by itself (`--case short`)."""
+"""Programs of the distribution: commands with a fixed amount of work, and servers under a fixed load. Each takes
+four seconds or more: what it costs to begin is measured by itself (`--case short`)."""
 
 import contextlib
 import os
@@ -44,14 +44,14 @@ def measure_command(arguments: Callable[[Path], list[str]]) -> Callable[[Tool, P
 
 
 def _text(scratch: Path) -> str:
-    """130 MB that compress as text does."""
+    """260 MB that compress as text does."""
     path = scratch.parent / "text"
     if not path.exists():
         state, lines = 1, []
         for _ in range(60_000):
             state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
             lines.append(" ".join(WORDS[(state >> shift) % 16] for shift in range(0, 60, 5)))
-        path.write_text("\n".join(lines * 35))
+        path.write_text("\n".join(lines * 70))
     return str(path)
 
 
@@ -74,7 +74,7 @@ def _sqlite(scratch: Path) -> list[str]:
     manifest = ROOT / "examples" / "sqlite" / "Cargo.toml"
     build = ["cargo", "build", "-q", "--release", "--locked", "--manifest-path", manifest, "--target-dir", target]
     subprocess.run(build, check=True)
-    return [str(target / "release" / "sqlite-threads"), "--no-memstatus", "--operations", "1500000"]
+    return [str(target / "release" / "sqlite-threads"), "--no-memstatus", "--operations", "3000000"]
 
 
 def free_port() -> int:
@@ -157,7 +157,7 @@ def _redis(port: int, _: Path) -> list[str]:
 
 
 def _redis_load(port: int, _: Path) -> list[str]:
-    return ["redis-benchmark", "-p", str(port), "-n", "1000000", "-c", "20", "-P", "16", "-t", "set,get", "-q"]
+    return ["redis-benchmark", "-p", str(port), "-n", "3000000", "-c", "20", "-P", "16", "-t", "set,get", "-q"]
 
 
 def mariadb(port: int, scratch: Path) -> list[str]:
@@ -213,10 +213,10 @@ ALL = [
     Program("pbzip2", ("pbzip2",), measure_command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", _text(s)])),
     Program("pigz", ("pigz",), measure_command(lambda s: ["pigz", "-k", "-f", "-p", "4", _text(s)])),
     Program("xz", ("xz",), measure_command(lambda s: ["xz", "-k", "-f", "-0", "-T4", "--block-size=1MiB", _text(s)])),
-    Program("python threads", ("python3",), measure_command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py"), "15"])),
+    Program("python threads", ("python3",), measure_command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py"), "50"])),
     Program("java monitors", ("java",), measure_command(lambda _: ["java", str(PROGRAMS / "Monitors.java"), "30"])),
-    Program("node workers", ("node",), measure_command(lambda _: ["node", str(PROGRAMS / "workers.mjs"), "12"])),
-    Program("rust std::sync", ("rustc",), measure_command(_built("std_mutex.rs", RUSTC, "30"))),
-    Program("openmp", ("gcc",), measure_command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "20"))),
+    Program("node workers", ("node",), measure_command(lambda _: ["node", str(PROGRAMS / "workers.mjs"), "48"])),
+    Program("rust std::sync", ("rustc",), measure_command(_built("std_mutex.rs", RUSTC, "75"))),
+    Program("openmp", ("gcc",), measure_command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "50"))),
     *SERVERS,
 ]
