@@ -283,7 +283,7 @@ impl Phase<'_> {
             id: "serial-code",
             subject: Subject::Code(first.site?),
             title: format!("{name} {with} {at} for {} of the run", percent(share)),
-            evidence: self.evidence(cx, group, cm, queue),
+            evidence: self.evidence(cx, group, cm, time_low, queue),
             causes: vec![match ((queue, view.process_of(group)), serves) {
                 ((Some(queue), Some(process)), _) => cause(SERVES, served::WHY, queue.fix(process, view.cpus)),
                 (_, true) => cause(
@@ -349,6 +349,7 @@ impl Phase<'_> {
         cx: &Context,
         group: GroupId,
         cm: f64,
+        time_low: f64,
         queue: Option<Queue>,
     ) -> Vec<convoy_model::finding::Evidence> {
         let view = cx.view;
@@ -375,6 +376,19 @@ impl Phase<'_> {
             ));
         }
         list.extend(queue.map(|queue| queue.evidence()));
+        if queue.is_none() && !self.is_between_messages() {
+            let gone = Saving {
+                most: cm,
+                cpu: (0.0, time_low),
+                ..Saving::default()
+            };
+            let gain = gone.bound(view);
+            list.push(evidence(
+                "gain_without_ratio",
+                gain,
+                format!("{gain:.2}x would be the gain if it need not be done at all"),
+            ));
+        }
         let alone = without_others(view).min(cm);
         if alone > 0.1 * cm {
             list.push(time(
