@@ -35,6 +35,13 @@ const BUILD_TOOLS: [&str; 8] = [
     "make", "gmake", "ninja", "samu", "scons", "bmake", "rake", "meson",
 ];
 
+/// Programs that start one for each piece of a list, and how they give it many.
+const START_EACH: [(&str, &str); 3] = [
+    ("xargs", "xargs without -n 1, -I or -L 1, or -n 100"),
+    ("parallel", "parallel -n 50, or -X"),
+    ("find", "find -exec ... {} + instead of \\;"),
+];
+
 /// Programs that compress with one thread, unless they are told otherwise, and what does the same with several.
 const WITH_THREADS: [(&str, &str); 5] = [
     ("gzip", "pigz instead of gzip"),
@@ -81,6 +88,13 @@ const OPENBLAS: [&str; 2] = ["libopenblas", "libscipy_openblas"];
 /// The name without what comes after a dot: `mpiexec.hydra`.
 fn stem(process: &Process) -> &str {
     process.name.split('.').next().unwrap_or_default()
+}
+
+/// How a process that starts one for each piece of a list gives it many of them, if it is one.
+pub(crate) fn starts_each(process: &Process) -> Option<&'static str> {
+    let mut known = START_EACH.iter();
+    let known = known.find(|(name, _)| *name == process.name || *name == process.script)?;
+    Some(known.1)
 }
 
 /// Whether a process is a shell.

@@ -36,6 +36,7 @@ mod serial_jobs;
 mod served;
 mod servers_lock;
 mod shared_lines;
+mod short_processes;
 mod sleeping;
 mod small_calls;
 mod small_writes;
@@ -121,7 +122,8 @@ fn where_one_works(cx: &Context) -> Vec<Finding> {
     let of_groups = stages
         .chain(blocking_calls::finding(cx))
         .chain(awaits::findings(cx))
-        .chain(go_processors::findings(cx));
+        .chain(go_processors::findings(cx))
+        .chain(short_processes::findings(cx));
     let mut found: Vec<Finding> = of_groups.map(|(_, finding)| finding).collect();
     let shared = goroutine_pool::findings(cx).into_iter();
     found.extend(shared.map(|f| f.finding));

@@ -14,8 +14,8 @@ use super::{
     add_sleepers, awaits, blocking_calls, busy_waiting, contended_futex, file_lock, garbage,
     go_processors, goroutine_lock, goroutine_pool, goroutine_stage, hand_over, holder_off_cpu,
     imbalance, interpreter_lock, io, kept_off, limiting_stage, lock_calls, lock_step, memory,
-    pool_of_processes, serial_code, serial_jobs, shared_lines, site, sleeping, small_calls,
-    small_writes, thread_count, Context,
+    pool_of_processes, serial_code, serial_jobs, shared_lines, short_processes, site, sleeping,
+    small_calls, small_writes, thread_count, Context,
 };
 use crate::gain::{by_cpus, together};
 use crate::text::evidence;
@@ -54,6 +54,7 @@ pub(super) fn all(cx: &Context) -> Vec<Finding> {
         in_calls: BTreeSet::new(),
     };
     let pools = told.pools();
+    told.add(short_processes::findings(cx));
     told.interpreters();
     told.uneven();
     let holders = holder_off_cpu::findings(cx);

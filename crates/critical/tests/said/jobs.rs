@@ -1,9 +1,9 @@
-//! serial-jobs: processes that are started one after the other.
+//! serial-jobs: processes that are started one after the other; fine-grained-tasks: those that are started for little each.
 
 use convoy_model::finding::Finding;
 use convoy_model::OffReason;
 use convoy_testkit::sched::{Schedule, Wait};
-use convoy_testkit::{ms, ProfileBuilder};
+use convoy_testkit::{ms, us, ProfileBuilder};
 
 use crate::kit::{analysis, model};
 
@@ -131,4 +131,56 @@ fn steps_may_be_pipelines() {
     // 1.7 of 2 are at once already; half of it is expected.
     assert!((f.gain.high - 1.7).abs() < 0.05, "{:?}", f.gain);
     assert!(told(90).is_none(), "two threads work nearly all the time");
+}
+
+/// What is said of a process that runs for 1 ms and then starts one that runs for so long (us), and so on 400 times.
+fn each_of(starter: &str, above: &str, program: &str, us_each: u64) -> Option<Finding> {
+    let mut p = ProfileBuilder::new(above);
+    p.cpus(2).raw().ppid = 1;
+    let mut s = Schedule::new();
+    let wait = p.site("waitpid", "run.c", 5);
+    let each = ms(1) + us(us_each);
+    s.waits(0, Wait::new(OffReason::Child, wait), 400 * each);
+    p.process(starter);
+    let next = p.site("next", "xargs.c", 7);
+    s.process(1).starts(0, 0);
+    for _ in 0..400 {
+        s.runs(0, next, ms(1));
+        s.waits(0, Wait::new(OffReason::Child, wait), us(us_each));
+    }
+    let pid = p.raw().pid;
+    for n in 0..400u32 {
+        p.process(program);
+        p.raw().ppid = pid;
+        let work = p.site("work", "tool.c", 10);
+        s.process(n + 2)
+            .starts(0, u64::from(n) * each + ms(1))
+            .runs(0, work, us(us_each));
+    }
+    let found = analysis(&model(p, s)).findings;
+    found.into_iter().find(|f| f.id == "fine-grained-tasks")
+}
+
+#[test]
+fn a_program_for_each_piece_of_a_list_costs_its_starts() {
+    let f = each_of("xargs", "bash", "gzip", 1000).expect("four hundred starts");
+    // Of 2 ms each 0.9 ms are a start, and 1 ms is that of xargs: nine tenths of both, on one processor.
+    assert!((f.gain.mid - 2.0 / 0.29).abs() < 0.1, "{:?}", f.gain);
+    assert!(f.gain.low > 1.0 && f.gain.high > 15.0, "{:?}", f.gain);
+    assert!(f.title.contains("most gzip"), "{}", f.title);
+    assert!(f.causes[0].fix.contains("xargs"), "{:?}", f.causes);
+    // A shell has lines of its own, and other programs what they do between two.
+    let shell = each_of("bash", "bash", "gzip", 1000).unwrap().gain;
+    assert!(shell.mid < f.gain.mid && shell.mid > 1.5, "{shell:?}");
+    let other = each_of("python3", "bash", "gzip", 1000).unwrap().gain;
+    assert!(other.mid < shell.mid, "{other:?}");
+}
+
+#[test]
+fn a_program_for_each_piece_is_worth_its_start_if_it_has_much_to_do_or_is_a_step_of_a_build() {
+    assert!(each_of("env", "bash", "gzip", 8000).is_none());
+    assert!(each_of("env", "bash", "gzip", 800).is_some());
+    assert!(each_of("xargs", "bash", "gzip", 20_000).is_none());
+    assert!(each_of("bash", "make", "cc1", 1000).is_none());
+    assert!(each_of("make", "bash", "cc1", 1000).is_none());
 }
