@@ -27,7 +27,7 @@ def case(
 
 
 def program(
-    those: list[tools.Tool], of: real.Program, scratch: Path, options: argparse.Namespace
+    those: list[tools.Tool], of: real.Program, scratch: Path, options: argparse.Namespace, budget_s: float | None = None
 ) -> dict[str, measure.Ratios]:
     """Of a program as a distribution ships it: all these tools in each round, by their names."""
     if of.absent():
@@ -38,4 +38,4 @@ def program(
         return of.measure(tool, timed, scratch)
 
     others = {tool.name: functools.partial(once, tool) for tool in those}
-    return measure.rounds(lambda: once(tools.BARE), others, options.pairs, options.patience, 60 * options.pairs)
+    return measure.rounds(lambda: once(tools.BARE), others, options.pairs, options.patience, budget_s or 60 * options.pairs)

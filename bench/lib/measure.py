@@ -158,7 +158,7 @@ def pairs(
 def rounds(
     base: Callable[[], Figures], others: dict[str, Callable[[], Figures]], count: int, patience_s: float, budget_s: float
 ) -> dict[str, Ratios]:
-    """In each round base and all others once, from an idle machine if it gets idle, in all orders by turns: what one
+    """In each round base and all others once, from an idle machine if it gets idle, each time in another order: what one
     leaves behind (caches, a disk that is still written to) is the next one's. Stops at `count` rounds, or after the
     one that ends past the budget. Who fails is left out from then on; if base fails, all end."""
     ratios = {name: Ratios() for name in others}
@@ -181,6 +181,8 @@ def rounds(
         for name in others:
             if name in figures:
                 ratios[name].add(figures[BASE], figures[name], quiet)
+        if all(of.failure for of in ratios.values()):
+            break
         if time.monotonic() - started > budget_s:
             break
     return ratios

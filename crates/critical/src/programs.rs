@@ -35,11 +35,32 @@ const BUILD_TOOLS: [&str; 8] = [
     "make", "gmake", "ninja", "samu", "scons", "bmake", "rake", "meson",
 ];
 
-/// Programs that start one for each piece of a list, and how they give it many.
-const START_EACH: [(&str, &str); 3] = [
-    ("xargs", "xargs without -n 1, -I or -L 1, or -n 100"),
-    ("parallel", "parallel -n 50, or -X"),
-    ("find", "find -exec ... {} + instead of \\;"),
+/// A program that starts another one for each piece of a list.
+#[derive(Debug)]
+pub(crate) struct StartsEach {
+    name: &'static str,
+    /// How it gives it many of them.
+    pub(crate) how: &'static str,
+    /// All that it runs is for that.
+    pub(crate) does_nothing_else: bool,
+}
+
+const START_EACH: [StartsEach; 3] = [
+    StartsEach {
+        name: "xargs",
+        how: "xargs -n 100 instead of -n 1, -L 1 or -I",
+        does_nothing_else: true,
+    },
+    StartsEach {
+        name: "parallel",
+        how: "parallel -n 50",
+        does_nothing_else: true,
+    },
+    StartsEach {
+        name: "find",
+        how: "find -exec ... {} + instead of -exec ... \\;",
+        does_nothing_else: false,
+    },
 ];
 
 /// Programs that compress with one thread, unless they are told otherwise, and what does the same with several.
@@ -90,11 +111,16 @@ fn stem(process: &Process) -> &str {
     process.name.split('.').next().unwrap_or_default()
 }
 
-/// How a process that starts one for each piece of a list gives it many of them, if it is one.
-pub(crate) fn starts_each(process: &Process) -> Option<&'static str> {
-    let mut known = START_EACH.iter();
-    let known = known.find(|(name, _)| *name == process.name || *name == process.script)?;
-    Some(known.1)
+/// What is known of a process that starts one for each piece of a list, if it is one.
+pub(crate) fn starts_each(process: &Process) -> Option<&'static StartsEach> {
+    let is = |of: &&StartsEach| of.name == process.name || of.name == process.script;
+    START_EACH.iter().find(is)
+}
+
+/// Whether a script looks what there is, in many short steps: configure.
+pub(crate) fn configures(process: &Process) -> bool {
+    let is = |arg: &String| arg.to_ascii_lowercase().ends_with("configure");
+    process.args.iter().any(is)
 }
 
 /// Whether a process is a shell.

@@ -17,7 +17,8 @@ use crate::thread::{Books, Phase, Thread};
 use crate::wakes::Wakes;
 
 /// Rows kept of each kind. With long histograms a row is half a kilobyte, and twice that while the output is
-/// made: together they stay under 60 MB in a recording, so that convoy stays under 120 MB with its rings.
+/// made: together they stay under 60 MB in a recording, so that convoy stays under 120 MB with its rings and the events that
+/// wait (`later.rs`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub slices: usize,

@@ -1,6 +1,6 @@
 //! An accounting that can wait. On a machine that has nothing left, what an event takes is taken from the program that is
-//! recorded: to put it down costs a tenth of what it costs to account for it. So it is put down, and accounted for when there is
-//! time, when too much waits, or at the end.
+//! recorded: to put it down costs a tenth of what it costs to account for it. So it is put down, and accounted for when too much
+//! waits, or at the end.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,9 @@ use convoy_profile::ThreadRef;
 use crate::accounting::{Accounting, Output};
 use crate::event::{Event, Options, Tid};
 
-/// Events that may wait: 20 MB of them, some seconds of a program that switches often.
-const MOST: usize = 400_000;
+/// Events that may wait: 5 MB of them, a second or two of a program that switches often. They are all due when a thread is made: with more, the
+/// rings could be full before that is done.
+const MOST: usize = 100_000;
 /// They lie in pieces of so many, which are given back one by one: 400 kB.
 const PIECE: usize = 8192;
 /// With more threads than this their own tables are what memory is for.
@@ -82,7 +83,7 @@ impl Later {
     }
 
     /// Accounts for so many of the events that wait, the oldest first.
-    pub fn account(&mut self, mut how_many: usize) {
+    fn account(&mut self, mut how_many: usize) {
         while let Some(piece) = self.waiting.front().filter(|_| how_many > 0) {
             let upto = piece.len().min(self.done.saturating_add(how_many));
             for event in &piece[self.done..upto] {

@@ -263,6 +263,11 @@ impl Phase<'_> {
         if sure.bound(view) < view.t.gain_mid {
             return None;
         }
+        let limited_by = match instead {
+            Some(_) => "CPUs",
+            None => "whether that work can be split or overlapped at all",
+        };
+        let gain = saving.gain(view, METHOD, limited_by);
         let share = cm / view.wall;
         let name = match view.group_name(group) {
             name if name.starts_with("other threads") => format!("one of the {name}"),
@@ -283,7 +288,7 @@ impl Phase<'_> {
             id: "serial-code",
             subject: Subject::Code(first.site?),
             title: format!("{name} {with} {at} for {} of the run", percent(share)),
-            evidence: self.evidence(cx, group, cm, time_low, queue),
+            evidence: self.evidence(cx, group, (cm, time_low), gain.high, queue),
             causes: vec![match ((queue, view.process_of(group)), serves) {
                 ((Some(queue), Some(process)), _) => cause(SERVES, served::WHY, queue.fix(process, view.cpus)),
                 (_, true) => cause(
@@ -304,14 +309,7 @@ impl Phase<'_> {
                 ),
             }],
             undecided: String::new(),
-            gain: saving.gain(
-                view,
-                METHOD,
-                match instead {
-                    Some(_) => "CPUs",
-                    None => "whether that work can be split or overlapped at all",
-                },
-            ),
+            gain,
             share_of_thread_time: share,
             caveats: match collector {
                 true => Vec::new(),
@@ -348,8 +346,8 @@ impl Phase<'_> {
         &self,
         cx: &Context,
         group: GroupId,
-        cm: f64,
-        time_low: f64,
+        (cm, time_low): (f64, f64),
+        most: f64,
         queue: Option<Queue>,
     ) -> Vec<convoy_model::finding::Evidence> {
         let view = cx.view;
@@ -383,11 +381,10 @@ impl Phase<'_> {
                 ..Saving::default()
             };
             let gain = gone.bound(view);
-            list.push(evidence(
-                "gain_without_ratio",
-                gain,
-                format!("{gain:.2}x would be the gain if it need not be done at all"),
-            ));
+            let text = format!(
+                "if it were not needed at all (kept from before, say) the gain would be {gain:.2}x"
+            );
+            list.extend((gain > most).then(|| evidence("gain_without_ratio", gain, text)));
         }
         let alone = without_others(view).min(cm);
         if alone > 0.1 * cm {

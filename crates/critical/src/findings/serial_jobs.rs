@@ -10,7 +10,7 @@ use super::thread_count::of_others;
 use super::Context;
 use crate::gain::Saving;
 use crate::levels::at_least;
-use crate::programs::{build_tool, is_shell, starts_several};
+use crate::programs::{build_tool, configures, is_shell, starts_several};
 use crate::text::{cause, evidence};
 use crate::view::View;
 
@@ -25,11 +25,10 @@ const BELOW: f64 = 0.9;
 const STEPS: (usize, f64) = (4, 0.1);
 /// No step does more than this share of it.
 const LONGEST: f64 = 0.5;
-/// Steps of a script that are shorter in the mean, nanoseconds, are what it looks at and not what it is for; and a script that is called so.
+/// Steps of a script that are shorter in the mean, nanoseconds, are what it looks at and not what it is for.
 const SHORT_NS: f64 = 40e6;
-const CONFIGURE: &str = "configure";
 /// More processes above one another are numbers that were given twice.
-const GENERATIONS: usize = 64;
+pub(super) const GENERATIONS: usize = 64;
 /// Steps are pieces of one kind if those that spend most in the same program do so much of their work. A tool for builds may have steps
 /// of some kinds, of each kind so many.
 const ALIKE: f64 = 0.8;
@@ -100,8 +99,7 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     }
     // A script that looks what there is, in many short steps, uses what it has found.
     let mean = all / runner.steps.len().max(1) as f64;
-    let configures = process.args.iter().any(|arg| arg.ends_with(CONFIGURE));
-    if !is_build && (mean < SHORT_NS || configures) {
+    if !is_build && (mean < SHORT_NS || configures(process)) {
         return None;
     }
     let build = tools.first().copied();

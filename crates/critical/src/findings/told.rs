@@ -94,7 +94,7 @@ impl<'a> Told<'a> {
 
     fn interpreters(&mut self) {
         let mut found = interpreter_lock::findings(self.cx);
-        found.retain(|(_, finding)| !is_in(self.cx, &self.pooled, finding));
+        found.retain(|(_, finding)| !is_of_one_of(self.cx, &self.pooled, finding));
         let worth = found.iter().map(|(_, f)| f).filter(|f| self.cx.is_worth(f));
         self.interpreters = worth.filter_map(|f| self.cx.process(f)).collect();
         self.add(found);
@@ -105,7 +105,7 @@ impl<'a> Told<'a> {
         let mut uneven = imbalance::findings(self.cx);
         uneven.retain(|(_, found)| match &found.subject {
             Subject::Processes(ids) => !ids.iter().any(|id| self.pooled.contains(id)),
-            _ => !is_in(self.cx, &self.pooled, found),
+            _ => !is_of_one_of(self.cx, &self.pooled, found),
         });
         // They explain as well if they are not worth it: how long a stage takes, and how even the work is, are facts.
         for (groups, finding) in uneven.into_iter().chain(limiting_stage::findings(self.cx)) {
@@ -118,7 +118,7 @@ impl<'a> Told<'a> {
         let model = self.cx.view.model;
         let is_interpreters = |f: &Finding| {
             let its_wait = |at| interpreter_lock::is_its_wait(model, at);
-            is_in(self.cx, &self.interpreters, f) && site(&f.subject).is_some_and(its_wait)
+            is_of_one_of(self.cx, &self.interpreters, f) && site(&f.subject).is_some_and(its_wait)
         };
         let mut found = contended_futex::findings(self.cx);
         found.retain(|(_, f)| !is_interpreters(f));
@@ -199,7 +199,7 @@ impl<'a> Told<'a> {
                 .cx
                 .process(found)
                 .map(|id| goroutine_pool::are_idle(cx.view, id));
-            !is_in(self.cx, &self.pooled, found) && idle != Some(true)
+            !is_of_one_of(self.cx, &self.pooled, found) && idle != Some(true)
         });
         let mut messages = small_writes::messages::findings(cx);
         let same =
@@ -279,7 +279,8 @@ impl<'a> Told<'a> {
         let mut loops = busy_waiting::findings(self.cx);
         loops.retain(|found| match found.subject {
             Subject::Loop(id) => {
-                !is_in(self.cx, &self.fought, found) || !goroutine_lock::is_its_loop(view, id)
+                !is_of_one_of(self.cx, &self.fought, found)
+                    || !goroutine_lock::is_its_loop(view, id)
             }
             _ => true,
         });
@@ -313,7 +314,7 @@ impl<'a> Told<'a> {
     /// What handing over work costs. The scheduler runs as well where goroutines wait for a lock.
     fn tasks(&mut self, pools: Vec<Finding>) {
         let mut hand_overs = hand_over::findings(self.cx);
-        hand_overs.retain(|f| !is_in(self.cx, &self.fought, f));
+        hand_overs.retain(|f| !is_of_one_of(self.cx, &self.fought, f));
         self.findings.extend(hand_overs);
         self.findings.extend(pools);
         self.findings.extend(small_calls::findings(self.cx));
@@ -333,14 +334,14 @@ impl<'a> Told<'a> {
     }
 }
 
-fn is_in(cx: &Context, processes: &BTreeSet<ProcessId>, finding: &Finding) -> bool {
+fn is_of_one_of(cx: &Context, processes: &BTreeSet<ProcessId>, finding: &Finding) -> bool {
     cx.process(finding)
         .is_some_and(|id| processes.contains(&id))
 }
 
 /// Whether threads wait for a lock mostly because of what its holders wait for: then that is what is said.
 fn is_explained(contended: &Finding, holders: &[Holder]) -> bool {
-    const MOSTLY: f64 = 0.5;
+    const HALF: f64 = 0.5;
     let waited = contended.evidence.iter().find(|e| e.key == "wait_ns");
     let waited = waited.map_or(f64::INFINITY, |e| e.value);
     let at = site(&contended.subject);
@@ -350,7 +351,7 @@ fn is_explained(contended: &Finding, holders: &[Holder]) -> bool {
         .filter(same)
         .map(|found| found.waited_ns)
         .sum();
-    explained >= MOSTLY * waited
+    explained >= HALF * waited
 }
 
 /// What small writes buy more of is the lock that they are made under, and the code that waits are for because it makes them.
@@ -367,8 +368,9 @@ fn goes_with(small: &[(Functions, Finding)], found: &Finding, at: &FunctionKey) 
 
 /// Processes that wait in loops for the one that has most work do so because of it: with even work, both go.
 fn with_loops(cx: &Context, imbalance: &mut Finding, loops: &[Finding]) {
-    let Subject::Processes(processes) = imbalance.subject.clone() else {
-        return;
+    let processes = match &imbalance.subject {
+        Subject::Processes(processes) if imbalance.id == "thread-imbalance" => processes.clone(),
+        _ => return,
     };
     let spins = |f: &&Finding| match f.subject {
         Subject::Loop(id) => {

@@ -82,15 +82,12 @@ pub fn exit(ts: u64, tid: u32) -> Event {
 /// What comes out at once; and the same if it may wait, however much of it and however long.
 pub fn account(options: Options, events: &[Event], end_ns: u64) -> Output {
     let mut a = Accounting::new(options);
-    let mut later = [0, 7, usize::MAX].map(|most| Later::with_most(options, most));
-    for (i, event) in events.iter().enumerate() {
+    let mut later = [0, 7, 1000, usize::MAX].map(|most| Later::with_most(options, most));
+    for event in events {
         a.push(event);
         for l in &mut later {
             l.push(event.clone());
             assert_eq!(l.thread(1), a.thread(1), "a thread is known at once");
-        }
-        if i % 1000 == 0 {
-            later[2].account(i % 777);
         }
     }
     let out = a.finish(end_ns);
