@@ -17,8 +17,7 @@ use crate::thread::{Books, Phase, Thread};
 use crate::wakes::Wakes;
 
 /// Rows kept of each kind. With long histograms a row is half a kilobyte, and twice that while the output is
-/// made: together they stay under 60 MB in a recording, so that convoy stays under 120 MB with its rings and the events that
-/// wait (`later.rs`).
+/// made: together they stay under 60 MB in a recording, so that convoy stays under 120 MB with its rings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub slices: usize,
@@ -158,11 +157,6 @@ impl Accounting {
     pub fn thread(&self, tid: Tid) -> Option<ThreadRef> {
         let ix = *self.tids.get(&tid)?;
         self.threads.get(ix as usize).map(Thread::thread)
-    }
-
-    /// Threads so far, ended ones included.
-    pub(crate) fn threads(&self) -> usize {
-        self.threads.len()
     }
 
     /// The recording is over at `end_ns`, or at the last event if that is later. Waits and slices

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use convoy_profile::{NameIx, OffReason, SchedSource, StackIx};
 use convoy_sched::reason::{can_wake, BlockState};
-use convoy_sched::{Event, Later, Map, Options, Out, Place, State, WakerIs};
+use convoy_sched::{Accounting, Event, Map, Options, Out, Place, State, WakerIs};
 
 use super::descriptors::Descriptors;
 use super::goroutines::Goroutines;
@@ -52,7 +52,7 @@ impl Due {
 /// Everything that turns raw events into tables.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    accounting: Later,
+    accounting: Accounting,
     images: Images,
     descriptors: Descriptors,
     loops: Loops,
@@ -94,7 +94,7 @@ impl Pipeline {
     pub fn new(options: Options) -> Self {
         Self {
             knows_calls: options.source == SchedSource::Bpf,
-            accounting: Later::new(options),
+            accounting: Accounting::new(options),
             images: Images::default(),
             descriptors: Descriptors::default(),
             loops: Loops::default(),
@@ -277,15 +277,15 @@ impl Sink for Pipeline {
             Raw::Switch { ts, out, into } => {
                 if let Some((tid, left)) = out {
                     let event = self.out(ts, tid, &left);
-                    self.accounting.push(event);
+                    self.accounting.push(&event);
                 }
                 if let Some(tid) = into {
-                    self.accounting.push(Event::In { ts, tid });
+                    self.accounting.push(&Event::In { ts, tid });
                 }
             }
             Raw::Wakeup { ts, tid, waker } => {
                 let waker = waker.map_or(WakerIs::Unknown, |w| self.waker(tid, &w));
-                self.accounting.push(Event::Wakeup { ts, tid, waker });
+                self.accounting.push(&Event::Wakeup { ts, tid, waker });
             }
             Raw::Fork {
                 ts,
@@ -294,7 +294,7 @@ impl Sink for Pipeline {
                 pid,
             } => {
                 self.images.thread(tid, pid);
-                self.accounting.push(Event::Fork {
+                self.accounting.push(&Event::Fork {
                     ts,
                     tid,
                     pid,
@@ -308,7 +308,7 @@ impl Sink for Pipeline {
                 self.images.exec(pid, old_tid);
                 self.forget(old_tid);
                 self.forget(pid);
-                self.accounting.push(Event::Exec { ts, pid, old_tid });
+                self.accounting.push(&Event::Exec { ts, pid, old_tid });
             }
             Raw::Exit { ts, tid, comm } => {
                 if let Some(ended) = self.images.exit(tid, &comm) {
@@ -316,7 +316,7 @@ impl Sink for Pipeline {
                     self.descriptors.forget(ended.pid);
                 }
                 self.forget(tid);
-                self.accounting.push(Event::Exit { ts, tid });
+                self.accounting.push(&Event::Exit { ts, tid });
             }
             Raw::Init {
                 ts,
@@ -339,7 +339,7 @@ impl Sink for Pipeline {
                     pid,
                     state,
                 };
-                self.accounting.push(event);
+                self.accounting.push(&event);
             }
             Raw::Stack {
                 tid,
@@ -391,7 +391,7 @@ impl Sink for Pipeline {
                 if in_kernel {
                     self.file_call(ts, tid, stack, call);
                 }
-                self.accounting.push(Event::Sample {
+                self.accounting.push(&Event::Sample {
                     ts,
                     tid,
                     stack,
@@ -405,7 +405,7 @@ impl Sink for Pipeline {
                 to,
                 n,
                 stacks,
-            } => self.accounting.push(Event::Lost {
+            } => self.accounting.push(&Event::Lost {
                 from,
                 to,
                 n,
