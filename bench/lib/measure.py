@@ -162,27 +162,25 @@ def rounds(
     leaves behind (caches, a disk that is still written to) is the next one's. Stops at `count` rounds, or after the
     one that ends past the budget. Who fails is left out from then on; if base fails, all end."""
     ratios = {name: Ratios() for name in others}
-    orders = list(itertools.permutations([BASE, *others]))
+    runs = {BASE: base, **others}
+    orders = list(itertools.permutations(runs))
     random.Random(1).shuffle(orders)
     started = time.monotonic()
     for _, order in zip(range(count), itertools.cycle(orders)):
         quiet = machine.wait_until_quiet(patience_s)
         figures: dict[str, Figures] = {}
         for name in order:
-            if name != BASE and ratios[name].failure:
+            if name in ratios and ratios[name].failure:
                 continue
             try:
-                figures[name] = base() if name == BASE else others[name]()
+                figures[name] = runs[name]()
             except Failed as failure:
-                for of in ratios.values() if name == BASE else [ratios[name]]:
-                    of.failure = str(failure)
-                if name == BASE:
-                    return ratios
-        for name in others:
-            if name in figures:
-                ratios[name].add(figures[BASE], figures[name], quiet)
+                for of in [name] if name in ratios else ratios:
+                    ratios[of].failure = str(failure)
         if all(of.failure for of in ratios.values()):
             break
+        for name in figures.keys() & ratios.keys():
+            ratios[name].add(figures[BASE], figures[name], quiet)
         if time.monotonic() - started > budget_s:
             break
     return ratios

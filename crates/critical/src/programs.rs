@@ -45,6 +45,7 @@ pub(crate) struct StartsEach {
     pub(crate) does_nothing_else: bool,
 }
 
+/// Those that are known.
 const START_EACH: [StartsEach; 3] = [
     StartsEach {
         name: "xargs",

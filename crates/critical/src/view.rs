@@ -275,6 +275,11 @@ impl<'a> View<'a> {
         threads.filter(move |th| self.process(th.thread) == id)
     }
 
+    /// CPU time of a process, nanoseconds.
+    pub(crate) fn ran(&self, id: ProcessId) -> f64 {
+        self.of_process(id).map(|th| th.running_ns as f64).sum()
+    }
+
     /// Roles with threads that were seen.
     pub(crate) fn groups(&self) -> BTreeSet<GroupId> {
         self.threads.keys().map(|&id| self.role(id)).collect()

@@ -105,8 +105,7 @@ impl Samples {
         if self.all < SAMPLES || collects < COLLECTS {
             return None;
         }
-        let threads = view.of_process(process);
-        let running: f64 = threads.map(|th| th.running_ns as f64).sum();
+        let running = view.ran(process);
         let (of_it, rest) = (collects + makes, of_all(self.rest));
         let expected = (EXPECTED * of_it + OF_THE_REST * rest) * running;
         let most = (of_it + rest) * running;

@@ -300,8 +300,7 @@ impl CpuTime {
                 _ => {}
             }
         }
-        let threads = view.of_process(process);
-        let running: f64 = threads.map(|th| th.running_ns as f64).sum();
+        let running = view.ran(process);
         let share = |n: f64| running * n / all.max(1.0);
         Self {
             in_scheduler: share(there),

@@ -112,7 +112,7 @@ fn finding(
         return None;
     }
     let threads = || view.of_process(process);
-    let running: f64 = threads().map(|th| th.running_ns as f64).sum();
+    let running = view.ran(process);
     // Of the others nobody knows how many share their work: one, at most.
     let next = others.iter().map(|n| running * of_runs(*n));
     let next = next.fold(view.cpu_floor(), f64::max);

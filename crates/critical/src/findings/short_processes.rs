@@ -108,7 +108,7 @@ impl Life {
     }
 }
 
-/// All processes, by number; of those that had one number the last, unless it ran on as another program.
+/// All processes by their numbers, which several may have had one after the other.
 struct Lives(BTreeMap<u32, Vec<Life>>);
 
 impl Lives {
@@ -215,7 +215,7 @@ fn starter<'a>(view: &View<'a>, above: &[&Life]) -> Option<(ProcessId, &'a Proce
 
 /// CPU time of a process that it takes to start others, nanoseconds, and the groups that do.
 fn of_starter(view: &View, id: ProcessId, process: &Process) -> (f64, BTreeSet<GroupId>) {
-    let running: f64 = view.of_process(id).map(|th| th.running_ns as f64).sum();
+    let running = view.ran(id);
     if starts_each(process).is_some_and(|of| of.does_nothing_else) {
         let groups = view.of_process(id).map(|th| view.role(th.thread));
         return (running, groups.collect());

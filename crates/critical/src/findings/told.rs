@@ -195,11 +195,9 @@ impl<'a> Told<'a> {
         let cx = self.cx;
         let mut turns = lock_step::findings(cx, &self.explained);
         turns.retain(|(_, found)| {
-            let idle = self
-                .cx
-                .process(found)
-                .map(|id| goroutine_pool::are_idle(cx.view, id));
-            !is_of_one_of(self.cx, &self.pooled, found) && idle != Some(true)
+            let are_idle = |id| goroutine_pool::are_idle(cx.view, id);
+            let idle = cx.process(found).is_some_and(are_idle);
+            !is_of_one_of(cx, &self.pooled, found) && !idle
         });
         let mut messages = small_writes::messages::findings(cx);
         let same =
