@@ -1,0 +1,2 @@
+//! Estimates.
+#![forbid(unsafe_code)]

@@ -1,0 +1,17 @@
+//! Replay of a recorded program with and without its unnecessary lock contention (PerfPlay, CGO'15). Pure.
+//!
+//! The stages, each a module:
+//!
+//! 1. [`program`]: the recording as a program for replay: what each thread computes and which
+//!    operations it performs, without the time that it waited.
+//! 2. `ulcp`: critical sections, their read and write sets, unnecessary lock contention pairs.
+//! 3. `transform`: what-ifs and the ULCP-free trace, program in, program out.
+//! 4. `sim`: a discrete-event simulation of a program on a [`machine::Machine`].
+//! 5. `cost`: what each pair and code region costs, ranked.
+//!
+//! The native replay, with real threads and real locks, is the crate `convoy-replayer`.
+
+#![forbid(unsafe_code)]
+
+pub mod machine;
+pub mod program;

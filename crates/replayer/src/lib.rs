@@ -1,0 +1,1 @@
+//! Native replay of a program: real threads, real locks, calibrated work.
