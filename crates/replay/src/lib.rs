@@ -13,5 +13,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod extract;
 pub mod machine;
 pub mod program;

@@ -1,0 +1,135 @@
+//! Extraction of replayable programs from a recording: one program per window.
+//!
+//! Waits disappear: replay makes them anew. What remains of a thread is its work (wall time between
+//! operations, minus the time off the CPU, minus the recorder's own cost) and its operations.
+//!
+//! A window begins and ends in the middle of things. A thread that waits at its start waits first; a
+//! thread that holds locks at its start takes them before anybody else; what a thread does after its
+//! last event in the window is work until the window's end.
+
+mod objects;
+mod off_cpu;
+mod thread;
+mod tokens;
+
+use convoy_trace::{Recording, Window};
+
+use crate::machine::Machine;
+use crate::program::Program;
+
+pub use objects::ObjectMap;
+
+/// A window as a program, with what is known about how true it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Extraction {
+    /// What replay runs.
+    pub program: Program,
+    /// Which window it is.
+    pub window: Window,
+    /// From program indices to the recording's objects and back.
+    pub objects: ObjectMap,
+    /// Where each critical section of the program was recorded, by [`crate::program::SectionId`].
+    pub sections: Vec<SectionOrigin>,
+    /// Thread time that replay cannot answer for, and all of it.
+    pub opaque: Opaque,
+}
+
+/// The acquire of a critical section in the recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SectionOrigin {
+    /// Index into the recording's threads.
+    pub thread: u32,
+    /// Index into that thread's events: the acquire, or the end of the wait on a condition variable
+    /// with which the section begins.
+    pub event: u32,
+}
+
+/// Thread time whose length replay takes as given although a change of the program may alter it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Opaque {
+    /// Waits on raw futexes, whose protocol is not known: locks of Rust, C++20, other runtimes.
+    pub futex_ns: f64,
+    /// Waits on condition variables for which no rule of tokens fits what was recorded.
+    pub timing_ns: f64,
+    /// Time off the CPU outside of recorded operations: I/O, sleeping.
+    pub sleep_ns: f64,
+    /// Time of all threads in the window.
+    pub thread_ns: f64,
+}
+
+/// Costs that are in the recorded times, but not the program's.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RecorderCost {
+    /// Of an event of an uncontended operation, nanoseconds.
+    pub event_ns: f64,
+}
+
+/// The program of one window.
+///
+/// `machine`: the costs that replay adds to each operation are taken off the recorded gaps, so that
+/// they do not count twice.
+pub fn extract(
+    recording: &Recording,
+    window: Window,
+    machine: &Machine,
+    recorder: RecorderCost,
+) -> Extraction {
+    let objects = ObjectMap::of(recording);
+    let tokens = tokens::infer(recording, window, &objects);
+    let mut out = Extraction {
+        program: objects.program(recording),
+        window,
+        ..Extraction::default()
+    };
+    out.program.channels.clone_from(&tokens.channels);
+    let off_cpu = off_cpu::Policy::of(recording, window);
+    let builder = thread::Builder {
+        recording,
+        window,
+        objects: &objects,
+        tokens: &tokens,
+        off_cpu: &off_cpu,
+        pair_ns: machine.lock_pair_ns,
+        event_ns: recorder.event_ns,
+    };
+    // Creation needs the program's index of a thread before that thread is built.
+    let present = builder.present();
+    for &recorded in &present {
+        let thread = builder.build(recorded, &present, &mut out.sections, &mut out.opaque);
+        out.program.threads.push(thread);
+    }
+    // A thread that nobody of the program creates is there from the start.
+    let spawned = spawned(&out.program);
+    for (ix, thread) in out.program.threads.iter_mut().enumerate() {
+        thread.at_start = !spawned.contains(&(ix as u32));
+    }
+    out.objects = objects;
+    out
+}
+
+fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
+    let ops = program.threads.iter().flat_map(|thread| &thread.ops);
+    ops.filter_map(|op| match op {
+        crate::program::Op::Spawn { thread } => Some(*thread),
+        _ => None,
+    })
+    .collect()
+}
+
+/// Windows to replay: all of them, or, where they hold more than `events` events, as many as fit,
+/// evenly spread over the run.
+pub fn choose_windows(recording: &Recording, events: usize) -> Vec<Window> {
+    let windows = &recording.windows;
+    let total = recording.event_count();
+    if windows.len() < 2 || total <= events {
+        return windows.clone();
+    }
+    let wanted = ((windows.len() as f64 * events as f64 / total as f64) as usize).max(1);
+    let step = windows.len() as f64 / wanted as f64;
+    (0..wanted)
+        .map(|i| windows[((i as f64 + 0.5) * step) as usize])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
