@@ -15,4 +15,5 @@
 
 pub mod extract;
 pub mod machine;
+pub mod plan;
 pub mod program;
