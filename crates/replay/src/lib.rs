@@ -16,4 +16,5 @@
 pub mod extract;
 pub mod machine;
 pub mod plan;
+pub mod predict;
 pub mod program;
