@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod extract;
 pub mod machine;
 pub mod plan;
