@@ -15,3 +15,6 @@
 
 pub mod machine;
 pub mod program;
+pub mod sections;
+#[cfg(test)]
+mod testing;
