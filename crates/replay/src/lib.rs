@@ -15,6 +15,8 @@
 
 pub mod machine;
 pub mod program;
+mod random;
 pub mod sections;
+pub mod sets;
 #[cfg(test)]
 mod testing;
