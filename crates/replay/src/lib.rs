@@ -18,5 +18,9 @@ pub mod program;
 mod random;
 pub mod sections;
 pub mod sets;
+pub mod ulcp;
+
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_sets;
