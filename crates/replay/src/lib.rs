@@ -19,3 +19,12 @@ pub mod machine;
 pub mod plan;
 pub mod predict;
 pub mod program;
+mod random;
+pub mod sections;
+pub mod sets;
+pub mod ulcp;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod testing_sets;
