@@ -333,7 +333,6 @@ impl Walk<'_, '_> {
                 self.release(lock);
                 self.sleep(length);
                 self.acquire(lock, false, over);
-                return;
             }
         }
     }
