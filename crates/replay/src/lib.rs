@@ -6,12 +6,15 @@
 //!    operations it performs, without the time that it waited.
 //! 2. `ulcp`: critical sections, their read and write sets, unnecessary lock contention pairs.
 //! 3. `transform`: what-ifs and the ULCP-free trace, program in, program out.
-//! 4. `sim`: a discrete-event simulation of a program on a [`machine::Machine`].
-//! 5. `cost`: what each pair and code region costs, ranked.
+//! 4. [`sim`]: a discrete-event simulation of a program on a [`machine::Machine`].
+//! 5. [`fidelity`]: whether a replay gives back the recorded run.
+//! 6. `cost`: what each pair and code region costs, ranked.
 //!
 //! The native replay, with real threads and real locks, is the crate `convoy-replayer`.
 
 #![forbid(unsafe_code)]
 
+pub mod fidelity;
 pub mod machine;
 pub mod program;
+pub mod sim;
