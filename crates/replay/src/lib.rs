@@ -6,8 +6,9 @@
 //!    operations it performs, without the time that it waited.
 //! 2. `ulcp`: critical sections, their read and write sets, unnecessary lock contention pairs.
 //! 3. `transform`: what-ifs and the ULCP-free trace, program in, program out.
-//! 4. `sim`: a discrete-event simulation of a program on a [`machine::Machine`].
-//! 5. `cost`: what each pair and code region costs, ranked.
+//! 4. [`sim`]: a discrete-event simulation of a program on a [`machine::Machine`].
+//! 5. [`fidelity`]: whether a replay gives back the recorded run.
+//! 6. `cost`: what each pair and code region costs, ranked.
 //!
 //! The native replay, with real threads and real locks, is the crate `convoy-replayer`.
 
@@ -15,6 +16,7 @@
 
 pub mod analysis;
 pub mod extract;
+pub mod fidelity;
 pub mod machine;
 pub mod plan;
 pub mod predict;
@@ -28,3 +30,4 @@ pub mod ulcp;
 mod testing;
 #[cfg(test)]
 mod testing_sets;
+pub mod sim;
