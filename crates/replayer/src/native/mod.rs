@@ -1,0 +1,2 @@
+//! Native replay.
+pub(crate) mod usage;
