@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod caveat;
 pub mod extract;
 pub mod machine;
 pub mod plan;
