@@ -5,11 +5,14 @@
 use convoy_estimate::Method;
 use convoy_trace::Mode;
 
+use crate::caveat::Caveat;
 use crate::predict::{Answer, Baseline};
 
 /// What the replay of a process says.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Analysis {
+    /// The command and its arguments, as recorded; empty = not known.
+    pub command: Vec<String>,
     /// The process.
     pub pid: u32,
     /// What was recorded.
@@ -32,8 +35,8 @@ pub struct Analysis {
     pub curve: Vec<CurvePoint>,
     /// The two runs as lanes: recorded, and without unnecessary contention.
     pub lanes: Vec<Lanes>,
-    /// What limits all of this, for people; most important first.
-    pub caveats: Vec<String>,
+    /// Limits that the other fields do not show. [`crate::caveat::of`] has all of them, in order.
+    pub caveats: Vec<Caveat>,
 }
 
 /// What was recorded.
@@ -89,10 +92,28 @@ pub struct Ulcp {
     pub unknown_because: Option<String>,
     /// Share of the pairs whose sets come from other sections of the same call path, 0..1.
     pub inferred_share: f64,
-    /// Potential data races that the ULCP-free trace may have (theorem 1), for people, with places.
-    pub races: Vec<String>,
+    /// Potential data races of the ULCP-free trace (theorem 1).
+    pub races: Vec<Race>,
     /// Share of the accesses that was not observed, 0..1.
     pub unobserved_share: f64,
+}
+
+/// Two accesses to the same data that only removed locking ordered, at least one of them a write.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Race {
+    /// The data: name of a variable, or an address.
+    pub data: String,
+    /// Both accesses.
+    pub accesses: [Access; 2],
+}
+
+/// One access of a race.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Where.
+    pub place: Place,
+    /// It writes.
+    pub is_write: bool,
 }
 
 /// Pairs of critical sections by class. A pair: a section and, in another thread, the next section of the
@@ -155,7 +176,7 @@ pub struct Region {
     pub answer: Answer,
     /// The what-if that this is the answer to.
     pub query: String,
-    /// The fix, for people.
+    /// The fix, for people; empty = the one of its class.
     pub fix: String,
     /// The section's source with what each line does, if it was found.
     pub source: Vec<SourceLine>,

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod caveat;
 pub mod extract;
 pub mod fidelity;
 pub mod machine;
