@@ -27,8 +27,9 @@ pub mod sections;
 pub mod sets;
 pub mod ulcp;
 
+pub mod sim;
+pub mod simulated;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod testing_sets;
-pub mod sim;
