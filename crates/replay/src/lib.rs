@@ -18,9 +18,13 @@ pub mod program;
 mod random;
 pub mod sections;
 pub mod sets;
+pub mod topology;
+pub mod transform;
 pub mod ulcp;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_program;
 #[cfg(test)]
 mod testing_sets;
