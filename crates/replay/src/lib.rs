@@ -25,11 +25,15 @@ pub mod program;
 mod random;
 pub mod sections;
 pub mod sets;
+pub mod topology;
+pub mod transform;
 pub mod ulcp;
 
 pub mod sim;
 pub mod simulated;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_program;
 #[cfg(test)]
 mod testing_sets;
