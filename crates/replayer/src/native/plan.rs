@@ -65,7 +65,7 @@ pub(super) struct Await {
 }
 
 /// What tells waits apart.
-type AwaitKey = (u32, LockIx, bool, bool, ChannelIx, Option<u16>);
+type AwaitKey = (u32, LockIx, bool, bool, ChannelIx, Option<u32>);
 
 impl Await {
     fn key(&self) -> AwaitKey {
