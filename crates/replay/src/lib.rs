@@ -31,6 +31,7 @@ pub mod ulcp;
 
 pub mod sim;
 pub mod simulated;
+pub mod study;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -46,6 +46,20 @@ pub struct Opaque {
     pub thread_ns: f64,
 }
 
+impl Opaque {
+    /// Share of the threads' time whose length replay takes as given, sleeping and I/O apart; 0..1.
+    pub fn share(&self) -> f64 {
+        (self.futex_ns + self.timing_ns) / self.thread_ns.max(1.0)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.futex_ns += other.futex_ns;
+        self.timing_ns += other.timing_ns;
+        self.sleep_ns += other.sleep_ns;
+        self.thread_ns += other.thread_ns;
+    }
+}
+
 /// Costs that are in the recorded times, but not the program's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RecorderCost {
@@ -137,18 +151,19 @@ fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
     .collect()
 }
 
-/// Windows to replay: all of them, or, where they hold more than `events` events, as many as fit,
-/// evenly spread over the run.
-pub fn choose_windows(recording: &Recording, events: usize) -> Vec<Window> {
-    let windows = &recording.windows;
+/// Windows to replay, by their numbers: all of them, or, where they hold more than `events` events, as
+/// many as fit, evenly spread over the run. For a stationary program a tenth of the trace predicts as
+/// well as all of it.
+pub fn choose_windows(recording: &Recording, events: usize) -> Vec<u32> {
+    let windows = recording.windows.len();
     let total = recording.event_count();
-    if windows.len() < 2 || total <= events {
-        return windows.clone();
+    if windows < 2 || total <= events {
+        return (0..windows as u32).collect();
     }
-    let wanted = ((windows.len() as f64 * events as f64 / total as f64) as usize).max(1);
-    let step = windows.len() as f64 / wanted as f64;
+    let wanted = ((windows as f64 * events as f64 / total as f64) as usize).max(1);
+    let step = windows as f64 / wanted as f64;
     (0..wanted)
-        .map(|i| windows[((i as f64 + 0.5) * step) as usize])
+        .map(|i| ((i as f64 + 0.5) * step) as u32)
         .collect()
 }
 

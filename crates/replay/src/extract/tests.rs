@@ -351,7 +351,6 @@ fn windows_are_thinned_evenly() {
             end_ns: 100 * i + 10,
         })
         .collect();
-    let chosen: Vec<u64> = choose_windows(&r, 500).iter().map(|w| w.start_ns).collect();
-    assert_eq!(chosen, [100, 300, 500, 700, 900]);
+    assert_eq!(choose_windows(&r, 500), [1, 3, 5, 7, 9]);
     assert_eq!(choose_windows(&r, 5000).len(), 10);
 }

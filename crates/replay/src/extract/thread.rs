@@ -79,8 +79,15 @@ impl Builder<'_> {
             walk.work_until(self.window.end_ns, false);
         }
         walk.release_all();
-        let lives = self.window.end_ns.saturating_sub(self.window.start_ns);
-        walk.opaque.thread_ns += lives as f64;
+        let begin_ns = match events[begin..end].first() {
+            Some(first) if begins_later => first.at_ns,
+            _ => self.window.start_ns,
+        };
+        let end_ns = match events[..end].last() {
+            Some(last) if ends => last.at_ns,
+            _ => self.window.end_ns,
+        };
+        walk.opaque.thread_ns += end_ns.saturating_sub(begin_ns) as f64;
         Thread {
             recorded,
             at_start: true,
