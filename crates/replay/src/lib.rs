@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cost;
 pub mod machine;
 pub mod program;
 mod random;
