@@ -18,6 +18,7 @@ pub mod analysis;
 pub mod caveat;
 pub mod extract;
 pub mod fidelity;
+pub mod cost;
 pub mod machine;
 pub mod plan;
 pub mod predict;
