@@ -16,9 +16,9 @@
 
 pub mod analysis;
 pub mod caveat;
+pub mod cost;
 pub mod extract;
 pub mod fidelity;
-pub mod cost;
 pub mod machine;
 pub mod plan;
 pub mod predict;
@@ -39,3 +39,4 @@ mod testing;
 mod testing_program;
 #[cfg(test)]
 mod testing_sets;
+pub mod unnecessary;
