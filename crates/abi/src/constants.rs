@@ -37,6 +37,7 @@ constants! {
         CV_DROP_EXEC_WITHOUT_AGENT = 9,
         CV_DROP_THREAD_REUSED = 10,
         CV_DROP_SANDBOXED = 11,
+        CV_DROP_EXEC_UNLOADABLE = 12,
         CV_DROP_MAX = 24,
     }
     u32 {
@@ -265,4 +266,5 @@ pub const DROP_IDS: &[&str] = &[
     "exec-without-agent",
     "thread-reused",
     "sandboxed",
+    "exec-unloadable",
 ];

@@ -23,6 +23,7 @@ mod collect;
 mod command;
 pub mod doctor;
 mod elf_check;
+mod empty_library;
 mod error;
 mod inherited;
 mod interrupt;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use convoy_abi as abi;
 use convoy_profile::{Collector, Exit, Meta, Profile, Sched};
 
-use crate::agent_file;
+use crate::agent_file::{self, AgentFile};
 use crate::arena::Refs;
 use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::collect::collect;
@@ -39,8 +39,6 @@ pub struct Options {
     pub arena_bytes: u64,
     /// Where the session directory is made; `None` = the best place of this machine.
     pub session_parent: Option<PathBuf>,
-    /// Start the command even if nothing, or not all of it, can be recorded.
-    pub force: bool,
     /// Where scheduler events come from.
     pub scheduler: Scheduler,
     /// CPU time between two samples of a processor's instruction pointer, nanoseconds.
@@ -59,7 +57,6 @@ impl Default for Options {
             max_threads: 4096,
             arena_bytes: 1 << 30,
             session_parent: None,
-            force: false,
             scheduler: Scheduler::Auto,
             sched_sample_ns: 3_000_000,
             timeline_intervals: 500_000,
@@ -73,7 +70,7 @@ impl Default for Options {
 pub struct Recorder {
     options: Options,
     session: Session,
-    agent: PathBuf,
+    agent: AgentFile,
     clock: Calibration,
     meta: Meta,
     warnings: Vec<Trouble>,
@@ -92,6 +89,8 @@ pub struct Running {
     tracer: Option<Tracer>,
     busy: Busy,
     pid: i32,
+    /// Why the agent cannot be in the command; `None` if it can.
+    agent_lacks: Option<String>,
 }
 
 /// What was recorded. Its session directory goes away with it.
@@ -129,8 +128,8 @@ impl Recorder {
         })
     }
 
-    /// Starts a command. `Err` with [`crate::ErrorKind::NotFound`], `NotExecutable` or `Refused` if it
-    /// cannot run or be recorded; then nothing was started.
+    /// Starts a command, also one that cannot be recorded: [`Running::take_warnings`] says so. `Err` with
+    /// [`crate::ErrorKind::NotFound`] or `NotExecutable` if it cannot run; then nothing was started.
     pub fn launch(mut self, command: &[OsString]) -> Result<Running, Error> {
         let command = Command::resolve(command)?;
         let sample_ns = self.options.sched_sample_ns;
@@ -138,11 +137,9 @@ impl Recorder {
         let scheduler = self.options.scheduler.for_command(refusal.is_none());
         let mut tier = Tier::for_next_child(scheduler, sample_ns)
             .map_err(|trouble| Error::new(ErrorKind::Attach, trouble))?;
+        let agent_lacks = refusal.as_ref().map(|r| r.trouble().found.clone());
         if let Some(refusal) = refusal {
             let seen = tier.sees(&refusal);
-            if !seen && !self.options.force {
-                return Err(refusal);
-            }
             self.warnings.push(without_agent(refusal.trouble(), seen));
         }
         self.meta.command = command
@@ -200,6 +197,7 @@ impl Recorder {
             tracer,
             busy,
             pid,
+            agent_lacks,
         })
     }
 
@@ -229,6 +227,11 @@ impl Running {
         self.pid.unsigned_abs()
     }
 
+    /// What the user should know before the program has ended. Each is told once: the recording has the rest.
+    pub fn take_warnings(&mut self) -> Vec<Trouble> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// Returns when the program has ended. Processes that it leaves behind are recorded up to then.
     pub fn wait(self) -> Recording {
         let Self {
@@ -242,6 +245,7 @@ impl Running {
             tracer,
             busy,
             pid,
+            agent_lacks,
         } = self;
         let mut poller = Poller::new(listener.is_some());
         let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
@@ -264,14 +268,16 @@ impl Running {
         meta.cpu_user_ns = ended.user_ns;
         meta.cpu_sys_ns = ended.sys_ns;
         meta.stolen_ns = busy_at_end.stolen_ns(&busy);
-        meta.collectors = vec![agent_collector(!collected.processes.is_empty()), scheduler];
+        let agent = agent_collector(!collected.processes.is_empty(), agent_lacks.as_deref());
+        meta.collectors = vec![agent, scheduler];
         meta.notes.extend(collected.notes);
         meta.notes.extend(processors_note(meta.machine.cpus_online));
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;
         let without_agent = processes.is_empty();
         let (sched, files) = kernel::tables(heard, &mut processes);
-        if without_agent && sched.as_ref().is_none_or(|sched| sched.events == 0) {
+        let is_unseen = sched.as_ref().is_none_or(|sched| sched.events == 0);
+        if without_agent && is_unseen && agent_lacks.is_none() {
             warnings.push(Trouble::new(
                 "no process of the command wrote anything",
                 "the agent was not loaded, or could not make its tables: there is nothing to report",
@@ -382,7 +388,8 @@ fn own_descriptor(file: &File) -> PathBuf {
 /// Nothing to be fixed for the scheduler's part of it.
 fn without_agent(refusal: &Trouble, seen: bool) -> Trouble {
     if !seen {
-        return refusal.clone();
+        let effect = format!("{}; it runs unrecorded", refusal.effect);
+        return Trouble::new(refusal.found.clone(), effect, refusal.fix.clone());
     }
     let effect = format!("{}; its scheduler events are recorded", refusal.effect);
     Trouble::new(refusal.found.clone(), effect, "")
@@ -403,14 +410,13 @@ fn file_limit_warning() -> Option<Trouble> {
     })
 }
 
-pub(crate) fn agent_collector(active: bool) -> Collector {
-    let (lost, enable) = if active {
-        (String::new(), String::new())
-    } else {
-        (
-            "all locks, waits and threads".to_owned(),
-            "convoy doctor -- COMMAND".to_owned(),
-        )
+/// `lacks`: why the agent cannot be in the command.
+pub(crate) fn agent_collector(active: bool, lacks: Option<&str>) -> Collector {
+    let all = "all locks, waits and threads";
+    let (lost, enable) = match lacks {
+        _ if active => (String::new(), String::new()),
+        Some(lacks) => (format!("{all} ({lacks})"), String::new()),
+        None => (all.to_owned(), "convoy doctor -- COMMAND".to_owned()),
     };
     Collector {
         name: "agent".into(),

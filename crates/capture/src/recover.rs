@@ -37,7 +37,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         .map(|p| p.end_ns)
         .max()
         .unwrap_or(meta.start_ns);
-    meta.collectors = vec![agent_collector(!collected.processes.is_empty())];
+    meta.collectors = vec![agent_collector(!collected.processes.is_empty(), None)];
     meta.notes.push(format!(
         "recovered from {}: convoy ended before the program; times end with the last event of each process",
         dir.display()

@@ -104,11 +104,12 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
         budget_ppm: args.overhead,
         ..convoy_capture::Diagnose::default()
     });
-    let (mut recording, _) = match record::execute(&options, &args.command, &Running::default()) {
-        Ok(recorded) => recorded,
-        Err(status) => return Ok(status),
-    };
-    record::warn(&recording, args.quiet);
+    let (mut recording, _) =
+        match record::execute(&options, &args.command, &Running::default(), args.quiet) {
+            Ok(recorded) => recorded,
+            Err(status) => return Ok(status),
+        };
+    record::warn(&recording.warnings, args.quiet);
     if let Err(message) = keep::only(&mut recording.profile, &wanted, &args.limits) {
         message.print(); // the program has run all the same
     }

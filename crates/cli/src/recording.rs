@@ -102,11 +102,9 @@ pub struct Recording {
           value_parser = clap::value_parser!(u32).range(..=100_000_000))]
     pub timeline_events: u32,
 
-    /// Run the command even if it cannot be recorded
-    ///
-    /// For launchers and test suites: a static or Go program runs, and the report says what was not seen.
-    #[arg(long)]
-    pub force: bool,
+    /// Accepted for scripts of older versions: a command that cannot be recorded runs anyway
+    #[arg(long = "force", hide = true)]
+    _force: bool,
 }
 
 impl Recording {
@@ -118,7 +116,6 @@ impl Recording {
             max_threads: self.max_threads,
             arena_bytes: self.arena_size << 20,
             session_parent: self.session_dir.clone(),
-            force: self.force,
             scheduler: match self.scheduler.unwrap_or(Scheduler::Auto) {
                 Scheduler::Auto => convoy_capture::Scheduler::Auto,
                 Scheduler::Bpf => convoy_capture::Scheduler::Bpf,
