@@ -22,6 +22,7 @@ pub mod sets;
 pub mod topology;
 pub mod transform;
 pub mod ulcp;
+pub mod whatif;
 
 #[cfg(test)]
 mod testing;
