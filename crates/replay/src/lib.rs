@@ -29,6 +29,7 @@ pub mod sets;
 pub mod topology;
 pub mod transform;
 pub mod ulcp;
+pub mod whatif;
 
 pub mod sim;
 pub mod simulated;

@@ -3,6 +3,7 @@
 mod by_data;
 mod by_section;
 mod lock_order;
+pub(crate) mod matching;
 mod plan;
 #[cfg(test)]
 mod tests;
