@@ -16,9 +16,11 @@
 
 pub mod analysis;
 pub mod caveat;
+pub mod compose;
 pub mod cost;
 pub mod extract;
 pub mod fidelity;
+mod lanes;
 pub mod machine;
 pub mod plan;
 pub mod predict;

@@ -76,7 +76,7 @@ const RESIDUAL: f64 = 0.5;
 
 /// Replays the recorded run, then changes of it.
 pub struct Predictor<'a> {
-    replayers: Vec<&'a mut dyn Replayer>,
+    replayers: Vec<Box<dyn Replayer + 'a>>,
     baselines: Vec<Baseline>,
 }
 
@@ -90,14 +90,14 @@ impl<'a> Predictor<'a> {
     /// Replays the recorded run. `spread`: the relative spread of recorded runs of this program, if
     /// several are known.
     pub fn new(
-        mut replayers: Vec<&'a mut dyn Replayer>,
+        mut replayers: Vec<Box<dyn Replayer + 'a>>,
         programs: &[Program],
         recorded: &Fingerprint,
         spread: Option<f64>,
     ) -> Self {
         let baselines = replayers
             .iter_mut()
-            .map(|replayer| baseline(*replayer, programs, recorded, spread))
+            .map(|replayer| baseline(replayer.as_mut(), programs, recorded, spread))
             .collect();
         Self {
             replayers,
@@ -129,6 +129,32 @@ impl<'a> Predictor<'a> {
                 Ok(None) => answer.refused.push((method, NO_END.into())),
                 Err(why) => answer.refused.push((method, why)),
             }
+        }
+        answer
+    }
+
+    /// What the changed program saves on a machine that only this replayer has: its own recorded run is
+    /// that of the replay of the same method.
+    pub fn ask_other(
+        &self,
+        replayer: &mut dyn Replayer,
+        changed: &[Program],
+        recorded: &Fingerprint,
+    ) -> Answer {
+        let mut answer = Answer::default();
+        let method = replayer.method();
+        let Some(baseline) = self.baselines.iter().find(|b| b.method == method) else {
+            return answer;
+        };
+        debug_assert!((baseline.recorded_ns - recorded.wall_ns).abs() < 1.0);
+        let replayed = match &baseline.refused {
+            Some(why) => Err(why.clone()),
+            None => replayer.replay(changed),
+        };
+        match replayed.map(|runs| saved(baseline, &runs)) {
+            Ok(Some(saved)) => answer.by_method.push((method, saved)),
+            Ok(None) => answer.refused.push((method, NO_END.into())),
+            Err(why) => answer.refused.push((method, why)),
         }
         answer
     }
@@ -352,16 +378,16 @@ mod tests {
     }
 
     fn ask(base: [f64; 2], changed: [f64; 2]) -> (Vec<Baseline>, Answer) {
-        let mut simulated = Told {
+        let simulated = Told {
             method: Method::ReplaySimulated,
             runs: vec![Ok(vec![base[0]]), Ok(vec![changed[0]])],
         };
-        let mut native = Told {
+        let native = Told {
             method: Method::ReplayNative,
             runs: vec![Ok(vec![base[1]]), Ok(vec![changed[1]])],
         };
         let mut predictor = Predictor::new(
-            vec![&mut simulated, &mut native],
+            vec![Box::new(simulated), Box::new(native)],
             &[],
             &Fingerprint {
                 wall_ns: 100.0,

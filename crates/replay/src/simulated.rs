@@ -5,8 +5,8 @@ use convoy_estimate::Method;
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::predict::{Replayed, Replayer};
-use crate::program::Program;
-use crate::sim::{self, calibrate_rules, Options, Rules, Schedule};
+use crate::program::{LockIx, Program};
+use crate::sim::{self, calibrate_rules, LockOutcome, Options, Range, Rules, Schedule};
 
 /// Replays by simulation.
 #[derive(Debug, Clone)]
@@ -78,6 +78,53 @@ impl<'a> Simulator<'a> {
             cpus: self.cpus,
             sections: false,
         }
+    }
+
+    /// Waits for each lock, nanoseconds, in a run of these programs; `None` = one does not end.
+    pub fn lock_waits(&self, programs: &[Program]) -> Option<Vec<(LockIx, f64)>> {
+        self.of_locks(programs, |lock| lock.waited_ns)
+    }
+
+    /// The lock that is held most of the time, and that share of the wall time.
+    pub fn busiest_lock(&self, programs: &[Program]) -> Option<(LockIx, f64)> {
+        let held = self.of_locks(programs, |lock| lock.hold_ns)?;
+        let wall = self.wall_range(programs)?.mid;
+        let most = held.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((most.0, most.1 / wall))
+    }
+
+    fn of_locks(
+        &self,
+        programs: &[Program],
+        of: impl Fn(&LockOutcome) -> f64,
+    ) -> Option<Vec<(LockIx, f64)>> {
+        let mut sums: Vec<f64> = Vec::new();
+        for program in programs {
+            let outcome = sim::run(program, &self.machine, &self.options(1)).ok()?;
+            sums.resize(sums.len().max(outcome.locks.len()), 0.0);
+            for (sum, lock) in sums.iter_mut().zip(&outcome.locks) {
+                *sum += of(lock);
+            }
+        }
+        let numbered = sums.into_iter().enumerate();
+        Some(numbered.map(|(lock, sum)| (lock as LockIx, sum)).collect())
+    }
+
+    /// Wall time of these programs with all variations, nanoseconds; `None` = one does not end.
+    pub fn wall_range(&self, programs: &[Program]) -> Option<Range> {
+        let mut sum = Range {
+            low: 0.0,
+            mid: 0.0,
+            high: 0.0,
+        };
+        for program in programs {
+            let options = self.options(0);
+            let range = sim::wall_range(program, &self.machine, &options, &self.seeds).ok()??;
+            sum.low += range.low;
+            sum.mid += range.mid;
+            sum.high += range.high;
+        }
+        Some(sum)
     }
 
     /// The machine that it runs on.

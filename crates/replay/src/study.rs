@@ -41,8 +41,8 @@ pub struct Study<'a> {
     pub fingerprint: Fingerprint,
 }
 
-/// Events of the windows that are replayed, at most: some seconds of simulation.
-const MOST_EVENTS: usize = 2_000_000;
+/// Events of the windows that are replayed, at most: a second of simulation for each what-if.
+const MOST_EVENTS: usize = 400_000;
 
 impl<'a> Study<'a> {
     /// Takes a recording apart. `switches`: voluntary and involuntary context switches of the whole run,
