@@ -16,9 +16,11 @@
 pub mod cost;
 pub mod machine;
 pub mod program;
+pub mod races;
 mod random;
 pub mod sections;
 pub mod sets;
+pub mod tables;
 pub mod topology;
 pub mod transform;
 pub mod ulcp;
