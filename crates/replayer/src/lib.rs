@@ -11,8 +11,12 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod calibrate;
+pub mod child;
 pub mod clock;
+mod codec;
 pub mod cpus;
 pub mod native;
 pub mod stats;
 pub mod work;
+
+pub use child::spawn;
