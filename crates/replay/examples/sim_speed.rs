@@ -45,39 +45,87 @@ fn program(threads: u32, locks: u32, sections: u32, inside: f32, outside: f32) -
     let ops = |thread: u32| {
         let mut state = u64::from(thread) + 1;
         let mut vary = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             0.8 + 0.4 * (state >> 40) as f32 / (1u64 << 24) as f32
         };
         let mut ops = Vec::with_capacity(4 * sections as usize);
         for index in 0..sections {
             let lock = (thread + index) % locks;
-            ops.push(Op::Work { ns: outside * vary() });
-            ops.push(Op::Acquire { lock, shared: false, section: thread * sections + index });
-            ops.push(Op::Work { ns: inside * vary() });
+            ops.push(Op::Work {
+                ns: outside * vary(),
+            });
+            ops.push(Op::Acquire {
+                lock,
+                shared: false,
+                section: thread * sections + index,
+            });
+            ops.push(Op::Work {
+                ns: inside * vary(),
+            });
             ops.push(Op::Release { lock });
         }
         ops
     };
     Program {
         threads: (0..threads)
-            .map(|thread| Thread { at_start: true, ops: ops(thread), ..Thread::default() })
+            .map(|thread| Thread {
+                at_start: true,
+                ops: ops(thread),
+                ..Thread::default()
+            })
             .collect(),
-        locks: vec![Lock { recorded: 0, kind: Default::default() }; locks as usize],
+        locks: vec![
+            Lock {
+                recorded: 0,
+                kind: Default::default()
+            };
+            locks as usize
+        ],
         ..Program::default()
     }
 }
 
 fn main() -> Result<(), sim::SimError> {
     let cases = [
-        ("2 threads, uncontended", 2, 2, program(2, 64, 2_000_000, 100.0, 1000.0)),
-        ("2 threads, lightly contended", 2, 2, program(2, 1, 2_000_000, 50.0, 1000.0)),
-        ("2 threads, contended", 2, 2, program(2, 1, 2_000_000, 200.0, 1000.0)),
-        ("4 threads on 2 CPUs, saturated", 4, 2, program(4, 1, 1_000_000, 1000.0, 200.0)),
-        ("64 threads on 64 CPUs", 64, 64, program(64, 16, 60_000, 100.0, 5000.0)),
+        (
+            "2 threads, uncontended",
+            2,
+            2,
+            program(2, 64, 2_000_000, 100.0, 1000.0),
+        ),
+        (
+            "2 threads, lightly contended",
+            2,
+            2,
+            program(2, 1, 2_000_000, 50.0, 1000.0),
+        ),
+        (
+            "2 threads, contended",
+            2,
+            2,
+            program(2, 1, 2_000_000, 200.0, 1000.0),
+        ),
+        (
+            "4 threads on 2 CPUs, saturated",
+            4,
+            2,
+            program(4, 1, 1_000_000, 1000.0, 200.0),
+        ),
+        (
+            "64 threads on 64 CPUs",
+            64,
+            64,
+            program(64, 16, 60_000, 100.0, 5000.0),
+        ),
     ];
     for (name, threads, cpus, program) in &cases {
         for sections in [false, true] {
-            let options = sim::Options { sections, ..sim::Options::default() };
+            let options = sim::Options {
+                sections,
+                ..sim::Options::default()
+            };
             let start = Instant::now();
             let outcome = sim::run(program, &machine(*cpus), &options)?;
             let seconds = start.elapsed().as_secs_f64();

@@ -159,7 +159,9 @@ pub(super) fn check(
             match *op {
                 Op::Spawn { thread } => {
                     let twice = std::mem::replace(&mut is_started[thread as usize], true);
-                    (!twice).then_some(()).ok_or(SimError::StartedTwice(thread))?;
+                    (!twice)
+                        .then_some(())
+                        .ok_or(SimError::StartedTwice(thread))?;
                 }
                 Op::Acquire { section, .. } | Op::TryAcquire { section, .. } => {
                     acquisitions += 1;
