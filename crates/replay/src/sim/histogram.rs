@@ -3,7 +3,7 @@
 /// Buckets of a power of two; a value is known within a sixteenth.
 const PARTS: u32 = 8;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-const BUCKETS: usize = ((64 - PART_BITS) * PARTS) as usize;
+const BUCKETS: usize = ((65 - PART_BITS) * PARTS) as usize;
 
 /// Counts of durations, nanoseconds, in buckets an eighth of a power of two wide.
 #[derive(Clone, PartialEq, Eq)]

@@ -40,7 +40,10 @@ impl Sim<'_> {
             is_reacquisition: false,
             is_contended: false,
             shares_flag: false,
-            requested: self.now,
+            requested: self.threads[tid as usize]
+                .turn_asked
+                .take()
+                .unwrap_or(self.now),
             wait_began: 0,
             spin_until: NEVER,
             ticket: 0,
@@ -66,6 +69,13 @@ impl Sim<'_> {
         };
         self.threads[tid as usize].step = step;
         Flow::Run(self.touch_lock(tid, lock, cost))
+    }
+
+    /// Nobody holds the lock in a way that excludes this.
+    pub(super) fn is_free(&self, lock: LockIx, shared: bool) -> bool {
+        let state = &self.locks[lock as usize];
+        let is_shared = shared && state.kind == LockKind::RwLock;
+        !state.exclusive && (is_shared || state.shared == 0)
     }
 
     /// The first attempt failed: from here on it waits.
@@ -188,7 +198,7 @@ impl Sim<'_> {
         if let Some(times) = self.section_times(held.section) {
             times.released_ns = ns(now);
         }
-        self.turns_released(tid, lock);
+        self.turns_released(tid, lock, held.shared);
     }
 
     /// The acquisition or release is over.

@@ -12,8 +12,17 @@ use super::engine::Sim;
 use super::events::Tid;
 use super::schedule::Turns;
 use crate::program::LockIx;
-use crate::program::LockKind;
 use crate::program::Op;
+
+/// Logical time of a lock.
+#[derive(Debug, Clone, Default)]
+struct LockTime {
+    /// Latest clock of a release; of a release by an exclusive holder.
+    released: Ps,
+    released_exclusive: Ps,
+    /// Wait for a release.
+    waiters: Vec<Tid>,
+}
 
 #[derive(Debug)]
 pub(super) struct LogicalTime {
@@ -28,8 +37,7 @@ pub(super) struct LogicalTime {
     holder: Option<Tid>,
     /// The holder has begun the operation for which it has the turn.
     is_used: bool,
-    /// Wait for a release.
-    lock_waiters: Vec<Vec<Tid>>,
+    locks: Vec<LockTime>,
 }
 
 impl LogicalTime {
@@ -41,7 +49,7 @@ impl LogicalTime {
             waiting: vec![false; threads],
             holder: None,
             is_used: false,
-            lock_waiters: vec![Vec::new(); locks],
+            locks: vec![LockTime::default(); locks],
         }
     }
 
@@ -143,32 +151,63 @@ impl Sim<'_> {
 
     /// Whether the thread may acquire the lock: it has its turn, and the lock is free.
     pub(super) fn take_lock_turn(&mut self, tid: Tid, lock: LockIx, shared: bool) -> bool {
-        let state = &self.locks[lock as usize];
-        let is_shared = shared && state.kind == LockKind::RwLock;
-        let is_free = !state.exclusive && (is_shared || state.shared == 0);
+        let is_free = self.is_free(lock, shared);
         let Turns::Logical(time) = &mut self.turns else {
             return true;
         };
         if !time.take(tid) {
             return false;
         }
-        if is_free {
+        let lock = &mut time.locks[lock as usize];
+        // A release with a later clock has not happened yet, in logical time.
+        let released = if shared {
+            lock.released_exclusive
+        } else {
+            lock.released
+        };
+        let is_due = time.clocks[tid as usize] > released;
+        if is_free && (is_due || released == 0) {
             return true;
         }
-        self.with_logical_time(|time| {
+        if is_free {
             time.remove(tid);
-            time.lock_waiters[lock as usize].push(tid);
-        });
+            time.insert(tid, released + 1);
+            if time.take(tid) {
+                return true;
+            }
+        } else {
+            lock.waiters.push(tid);
+            time.remove(tid);
+        }
+        // It is somebody else's turn now.
+        self.with_logical_time(|_| {});
         false
     }
 
     /// A lock was released.
-    pub(super) fn turns_released(&mut self, tid: Tid, lock: LockIx) {
+    pub(super) fn turns_released(&mut self, tid: Tid, lock: LockIx, shared: bool) {
         self.with_logical_time(|time| {
-            for waiter in std::mem::take(&mut time.lock_waiters[lock as usize]) {
+            let clock = time.clocks[tid as usize];
+            let lock = &mut time.locks[lock as usize];
+            lock.released = lock.released.max(clock);
+            if !shared {
+                lock.released_exclusive = lock.released_exclusive.max(clock);
+            }
+            for waiter in std::mem::take(&mut lock.waiters) {
                 time.insert_after(waiter, tid);
                 time.waiting[waiter as usize] = true;
             }
+        });
+        self.open_elsc_gate(lock);
+    }
+
+    /// The thread that was joined has ended, before or after the joiner in logical time.
+    pub(super) fn turns_joined(&mut self, tid: Tid) {
+        let ended = self.threads[tid as usize].operand;
+        self.with_logical_time(|time| {
+            let after = time.clocks[ended as usize].saturating_add(1);
+            let ahead = after.saturating_sub(time.clocks[tid as usize]);
+            time.advance(tid, ahead);
         });
     }
 

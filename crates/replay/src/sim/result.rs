@@ -24,7 +24,7 @@ impl Sim<'_> {
                 .iter()
                 .enumerate()
                 .filter(|(_, thread)| !matches!(thread.place, Place::Ended | Place::NotStarted))
-                .map(|(tid, thread)| (tid as u32, thread.pos as u32))
+                .map(|(tid, thread)| (tid as u32, thread.current_op as u32))
                 .collect(),
         });
         Outcome {

@@ -27,7 +27,9 @@ pub enum Schedule<'a> {
     Orig,
     /// ELSC, enforced locking serialization constraint: the acquisitions of each lock in the given
     /// order, one list a lock. Sections that the program does not have are skipped; sections that are
-    /// in no list are free.
+    /// in no list are free, and so are the returns from waits on condition variables. A thread passes
+    /// when it is its turn and the lock is free, so that such acquisitions are never contended: what
+    /// they wait is [`WaitKind::Turn`].
     Elsc(&'a [Vec<SectionId>]),
     /// SYNC: synchronization operations in the order of deterministic logical time, as Kendo has it
     /// (Olszewski and others, ASPLOS'09). The logical clock of a thread is the work that it has done;
@@ -53,31 +55,33 @@ pub struct Access {
 /// A gate that lets positions pass in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gate {
+    /// The position whose turn it is.
     next: u32,
+    /// Positions of threads that wait.
     early: Vec<(u32, Tid)>,
 }
 
 impl Gate {
-    /// Whether the position may pass; if not, its thread is noted.
-    fn may_pass(&mut self, position: u32, tid: Tid) -> bool {
-        if position <= self.next {
-            return true;
-        }
-        self.early.push((position, tid));
-        false
+    fn is_open_for(&self, position: u32) -> bool {
+        position <= self.next
     }
 
-    /// The position has passed; gives the thread that waits for the next one.
-    fn pass(&mut self, position: u32) -> Option<Tid> {
-        if position != self.next {
-            return None;
-        }
-        self.next += 1;
-        let next = self
+    fn wait(&mut self, position: u32, tid: Tid) {
+        self.early.push((position, tid));
+    }
+
+    /// This position has passed: the next one's turn has come.
+    fn pass(&mut self, position: u32) {
+        self.next += u32::from(position == self.next);
+    }
+
+    /// The thread that waits for the position whose turn it is, taken out.
+    fn first(&mut self) -> Option<Tid> {
+        let index = self
             .early
             .iter()
             .position(|&(early, _)| early == self.next)?;
-        Some(self.early.swap_remove(next).1)
+        Some(self.early.swap_remove(index).1)
     }
 }
 
@@ -202,15 +206,13 @@ impl Sim<'_> {
     pub(super) fn take_turn(&mut self, tid: Tid, pos: usize, op: Op) -> bool {
         match &mut self.turns {
             Turns::Free => true,
-            Turns::Elsc { positions, gates } => match op {
-                Op::Acquire { lock, section, .. } | Op::TryAcquire { lock, section } => {
-                    match positions.get(section as usize) {
-                        Some(&position) if position != u32::MAX => {
-                            gates[lock as usize].may_pass(position, tid)
-                        }
-                        _ => true,
-                    }
-                }
+            Turns::Elsc { .. } => match op {
+                Op::Acquire {
+                    lock,
+                    shared,
+                    section,
+                } => self.take_elsc_turn(tid, lock, shared, section),
+                Op::TryAcquire { lock, section } => self.take_elsc_turn(tid, lock, false, section),
                 _ => true,
             },
             Turns::Mem { accesses, gate } => {
@@ -218,11 +220,13 @@ impl Sim<'_> {
                 let Some(&(_, position)) = own.last().filter(|(op, _)| *op as usize == pos) else {
                     return true;
                 };
-                if !gate.may_pass(position, tid) {
+                if !gate.is_open_for(position) {
+                    gate.wait(position, tid);
                     return false;
                 }
                 own.pop();
-                if let Some(next) = gate.pass(position) {
+                gate.pass(position);
+                if let Some(next) = gate.first() {
                     self.resume(next);
                 }
                 true
@@ -241,8 +245,27 @@ impl Sim<'_> {
 
     /// The thread's turn has not come: off the CPU, then `step` again.
     pub(super) fn wait_turn(&mut self, tid: Tid, step: Step) -> Flow {
+        let now = self.now;
+        self.threads[tid as usize].turn_asked.get_or_insert(now);
         self.enter_wait(tid, WaitKind::Turn);
         self.block(tid, step)
+    }
+
+    fn take_elsc_turn(&mut self, tid: Tid, lock: LockIx, shared: bool, section: SectionId) -> bool {
+        let is_free = self.is_free(lock, shared);
+        let Turns::Elsc { positions, gates } = &mut self.turns else {
+            return true;
+        };
+        let position = positions.get(section as usize).copied().unwrap_or(u32::MAX);
+        if position == u32::MAX {
+            return true;
+        }
+        let gate = &mut gates[lock as usize];
+        let may_pass = gate.is_open_for(position) && is_free;
+        if !may_pass {
+            gate.wait(position, tid);
+        }
+        may_pass
     }
 
     /// A lock was acquired for a section.
@@ -250,10 +273,23 @@ impl Sim<'_> {
         let Turns::Elsc { positions, gates } = &mut self.turns else {
             return;
         };
-        let Some(&position) = positions.get(section as usize) else {
+        if let Some(&position) = positions.get(section as usize) {
+            gates[lock as usize].pass(position);
+            // Nobody but another reader can follow before the release.
+            self.open_elsc_gate(lock);
+        }
+    }
+
+    /// Lets the thread whose turn it is look at the lock again.
+    pub(super) fn open_elsc_gate(&mut self, lock: LockIx) {
+        let is_free = self.is_free(lock, true);
+        let Turns::Elsc { gates, .. } = &mut self.turns else {
             return;
         };
-        if let Some(next) = gates[lock as usize].pass(position) {
+        if !is_free {
+            return;
+        }
+        if let Some(next) = gates[lock as usize].first() {
             self.resume(next);
         }
     }

@@ -87,6 +87,10 @@ pub(super) struct Thread {
     pub(super) step: Step,
     /// The operation that comes next.
     pub(super) pos: usize,
+    /// The operation that it is in.
+    pub(super) current_op: usize,
+    /// When it first asked for its turn, if it has to wait for that.
+    pub(super) turn_asked: Option<Ps>,
     pub(super) place: Place,
     pub(super) cpu: u32,
     /// What is left of the delay, while it is not on a CPU.
@@ -130,6 +134,8 @@ impl Thread {
         Self {
             step: Step::NextOp,
             pos: 0,
+            current_op: 0,
+            turn_asked: None,
             place: Place::NotStarted,
             cpu: 0,
             rest: 0,

@@ -107,6 +107,7 @@ impl Sim<'_> {
         let Some(&op) = self.program.threads[tid as usize].ops.get(pos) else {
             return self.exit(tid);
         };
+        self.threads[tid as usize].current_op = pos;
         if self.turns.are_enforced() && !self.take_turn(tid, pos, op) {
             return self.wait_turn(tid, Step::NextOp);
         }
@@ -201,6 +202,7 @@ impl Sim<'_> {
         if self.is_unchanged(word) {
             return self.futex_wait(tid, word, Step::JoinCheck);
         }
+        self.turns_joined(tid);
         self.op_done(tid)
     }
 
