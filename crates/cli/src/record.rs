@@ -12,6 +12,7 @@ use convoy_report::human;
 use crate::args::{Record, Run, Running};
 use crate::exit::Status;
 use crate::message::{say, Message};
+use crate::recording::Recording as HowToRecord;
 use crate::{pattern, show};
 
 /// Runs, then reports.
@@ -22,6 +23,9 @@ pub fn run(run: &Run) -> Status {
         return Status::OwnFailure;
     }
     if let Err(status) = output.map_or(Ok(()), |to| check(to, &run.command)) {
+        return status;
+    }
+    if let Err(status) = can_trace(&run.recording, &run.running) {
         return status;
     }
     let (mut recording, pid) = match execute(
@@ -55,6 +59,9 @@ pub fn record(record: &Record) -> Status {
     if let Err(status) = check(&record.output, &record.command) {
         return status;
     }
+    if let Err(status) = can_trace(&record.recording, &record.running) {
+        return status;
+    }
     let options = record.recording.options();
     let (mut recording, pid) =
         match execute(&options, &record.command, &record.running, record.quiet) {
@@ -67,6 +74,21 @@ pub fn record(record: &Record) -> Status {
         Ok(_) => Status::of_program(recording.exit),
         Err(status) => status,
     }
+}
+
+/// Refuses to trace what runs already.
+fn can_trace(how: &HowToRecord, running: &Running) -> Result<(), Status> {
+    let Some(_) = running.targets() else {
+        return Ok(());
+    };
+    let refused = how.without_trace(
+        "the program runs already: events are recorded from within, from its start on",
+        "start it under convoy: convoy record --trace -o FILE -- COMMAND",
+    );
+    refused.map_err(|message| {
+        message.print();
+        Status::OwnFailure
+    })
 }
 
 /// Refuses to write the report where the profile was written.

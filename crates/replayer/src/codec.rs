@@ -426,8 +426,7 @@ impl Reader<'_> {
 
     fn count(&mut self) -> Result<Need, DecodeError> {
         let channel = self.int32()?;
-        let count = u16::try_from(self.int32()?).map_err(|_| DecodeError::Unknown(self.at))?;
-        Ok(Need::Count(channel, count))
+        Ok(Need::Count(channel, self.int32()?))
     }
 }
 
@@ -464,7 +463,7 @@ mod tests {
             Op::TryFail { lock: 4 },
             Op::Release { lock: 5 },
             need(Need::Token(6)),
-            need(Need::Count(7, u16::MAX)),
+            need(Need::Count(7, u32::MAX)),
             Op::Post { channel: 8 },
             Op::Signal { cond: 9 },
             Op::Broadcast { cond: 10 },
