@@ -62,7 +62,7 @@ fn pairs(text: &str) -> Vec<(u32, u32)> {
     let sections = Sections::of(&recording(text));
     let mut pairs = Vec::new();
     for (_, of_lock) in sections.by_lock().iter() {
-        for_each_pair(&sections, of_lock, |a, b| pairs.push((a, b)));
+        for_each_pair(&sections, of_lock, |a, b| pairs.push((a.ix, b.ix)));
     }
     pairs.sort_unstable();
     pairs
