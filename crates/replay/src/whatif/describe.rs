@@ -1,6 +1,8 @@
 //! What a what-if means and what it assumes, in words.
 
-use super::WhatIf;
+use std::fmt;
+
+use super::{Note, WhatIf};
 
 impl WhatIf {
     /// The change, as an imperative.
@@ -92,5 +94,34 @@ impl WhatIf {
     /// The result is that of a model of the program, not of its recorded threads.
     pub fn is_model(&self) -> bool {
         matches!(self, Self::Threads { .. } | Self::Batch { .. })
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SectionsStay(n) => {
+                write!(
+                    f,
+                    "{n} sections stay as they are: they contain other operations"
+                )
+            }
+            Self::SetsUnknown(n) => {
+                write!(
+                    f,
+                    "{n} sections stay exclusive: what they write is not known"
+                )
+            }
+            Self::ShardsByChance => {
+                f.write_str("sections fall on the parts by chance: their data are not known")
+            }
+            Self::OnePart => f.write_str(
+                "all sections touch the same data, which the parts would have to divide",
+            ),
+            Self::GuardsCondition => {
+                f.write_str("the lock guards a condition variable: keep its order")
+            }
+            Self::Model => f.write_str("a model of the program, not its recorded threads"),
+        }
     }
 }
