@@ -10,16 +10,37 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 PAGES = pathlib.Path(sys.argv.pop(1)).resolve()
-KINDS = ["rich", "refused", "sets-unknown", "one-thread", "no-lock", "disputed", "worthless", "hostile"]
+KINDS = [
+    "rich", "refused", "sets-unknown", "one-thread", "no-lock", "disputed", "worthless", "hostile",
+]
+FLAGS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900",
+    "--disable-dev-shm-usage",
+]
+SERVICE = webdriver.chrome.service.Service("/usr/bin/chromedriver")
+# How much wider the page is than its window.
+OVER = "const e = document.documentElement; return e.scrollWidth - e.clientWidth"
+VIEWS = """
+return [...document.querySelectorAll('.lanes-of-run')].map((e) => e.viewBox.baseVal.width);
+"""
+BOXES = """
+const boxes = [...document.querySelectorAll(arguments[0])].map((e) => e.getBoundingClientRect());
+return boxes.map((box) => [box.left, box.right]);
+"""
+MOVE = """
+const input = arguments[0].querySelector('input');
+input.value = arguments[1];
+input.dispatchEvent(new Event('input'));
+"""
 
 
 def browser():
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    for argument in ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,900", "--disable-dev-shm-usage"]:
+    for argument in FLAGS:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(service=webdriver.chrome.service.Service("/usr/bin/chromedriver"), options=options)
+    return webdriver.Chrome(service=SERVICE, options=options)
 
 
 class Pages(unittest.TestCase):
@@ -34,19 +55,19 @@ class Pages(unittest.TestCase):
     def open(self, name):
         self.browser.get("about:blank")
         self.browser.get(f"file://{PAGES / name}.html")
-        WebDriverWait(self.browser, 30).until(lambda b: b.find_elements(By.CSS_SELECTOR, "body.ready"))
+        is_ready = lambda b: b.find_elements(By.CSS_SELECTOR, "body.ready")
+        WebDriverWait(self.browser, 30).until(is_ready)
 
     def tearDown(self):
-        log = [entry for entry in self.browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-        self.assertEqual(log, [])
+        log = self.browser.get_log("browser")
+        self.assertEqual([e for e in log if e["level"] in ("SEVERE", "WARNING")], [])
         self.assertFalse(self.browser.execute_script("return window.harmed === 1"))
 
     def find_all(self, selector):
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
 
     def boxes(self, selector):
-        script = "return [...document.querySelectorAll(arguments[0])].map((e) => { const b = e.getBoundingClientRect(); return [b.left, b.right]; })"
-        return self.browser.execute_script(script, selector)
+        return self.browser.execute_script(BOXES, selector)
 
     def test_pages_fit_the_window_and_can_be_pictured(self):
         for kind in KINDS:
@@ -54,11 +75,11 @@ class Pages(unittest.TestCase):
                 with self.subTest(kind=kind, width=width):
                     self.browser.set_window_size(width, 900)
                     self.open(kind)
-                    over = self.browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                    over = self.browser.execute_script(OVER)
                     self.assertLessEqual(over, 0)
             self.browser.set_window_size(1300, 900)
             self.open(kind)
-            height = self.browser.execute_script("return document.documentElement.scrollHeight")
+            height = self.browser.execute_script("return document.body.scrollHeight")
             self.browser.set_window_size(1300, min(height + 150, 8000))
             self.browser.save_screenshot(str(PAGES / f"{kind}.png"))
         self.browser.set_window_size(1300, 900)
@@ -76,9 +97,10 @@ class Pages(unittest.TestCase):
         before = labels()
         self.assertEqual(before, ["0.0 ms", "0.5 ms", "1.0 ms", "1.5 ms", "2.0 ms"])
         self.browser.execute_script("document.querySelector('[data-zoom=in]').click()")
-        views = self.browser.execute_script("return [...document.querySelectorAll('.lanes-of-run')].map((e) => e.viewBox.baseVal.width)")
+        views = self.browser.execute_script(VIEWS)
         self.assertEqual(views, [5e5, 5e5])
-        self.assertTrue(all(label.endswith(" ms") for label in labels()) and labels() != before, labels())
+        self.assertNotEqual(labels(), before)
+        self.assertTrue(all(label.endswith(" ms") for label in labels()), labels())
         self.browser.execute_script("document.querySelector('[data-zoom=all]').click()")
         self.assertEqual(labels(), before)
 
@@ -87,9 +109,9 @@ class Pages(unittest.TestCase):
         dial = self.find_all(".dial")[0]
         seen = set()
         for at in range(4):
-            self.browser.execute_script(
-                "const i = arguments[0].querySelector('input'); i.value = arguments[1]; i.dispatchEvent(new Event('input'));", dial, at)
-            points = [p.text for p in dial.find_elements(By.CSS_SELECTOR, ".points li") if p.is_displayed()]
+            self.browser.execute_script(MOVE, dial, at)
+            points = dial.find_elements(By.CSS_SELECTOR, ".points li")
+            points = [point.text for point in points if point.is_displayed()]
             self.assertEqual(len(points), 1)
             seen.add(points[0])
         self.assertEqual(len(seen), 4)

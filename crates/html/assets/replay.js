@@ -6,7 +6,8 @@
 
   // A point in time, in the unit that the step of the axis calls for.
   const moment = (ns, step) => {
-    const [scale, unit] = step >= 1e8 ? [1e9, "s"] : step >= 1e5 ? [1e6, "ms"] : step >= 100 ? [1e3, "us"] : [1, "ns"];
+    const units = [[1e8, 1e9, "s"], [1e5, 1e6, "ms"], [100, 1e3, "us"], [0, 1, "ns"]];
+    const [, scale, unit] = units.find(([least]) => step >= least);
     const places = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
     return `${(ns / scale).toFixed(Math.min(places, 3))} ${unit}`;
   };
@@ -88,7 +89,9 @@
     input.addEventListener("input", show);
     show();
     // Paper has no sliders: it gets all points.
-    window.addEventListener("beforeprint", () => points.forEach((point) => { point.hidden = false; }));
+    window.addEventListener("beforeprint", () => {
+      points.forEach((point) => { point.hidden = false; });
+    });
     window.addEventListener("afterprint", show);
   };
 

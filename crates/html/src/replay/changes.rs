@@ -7,6 +7,8 @@ use convoy_report::human::percent;
 use convoy_report::replay::{gain, messages};
 use maud::{html, Markup};
 
+use super::{left_out, marked, ROWS};
+
 const METHODS: [Method; 2] = [Method::ReplaySimulated, Method::ReplayNative];
 
 pub(super) fn has_rows(analysis: &Analysis) -> bool {
@@ -37,9 +39,10 @@ pub(super) fn what_ifs(analysis: &Analysis) -> Markup {
                         @for method in METHODS { th .n scope="col" { (messages::method(method)) } }
                         th scope="col" { "remarks" }
                     } }
-                    tbody { @for row in rows { (row_of(row, &scale)) } }
+                    tbody { @for row in rows.iter().take(ROWS) { (row_of(row, &scale)) } }
                 }
             }
+            (left_out(rows.len()))
         }
     }
 }
@@ -51,12 +54,13 @@ fn row_of(row: &WhatIfRow, scale: &Scale) -> Markup {
     } else {
         "dim"
     };
-    let disputed = gain::is_disputed(&row.answer);
+    let disputed =
+        gain::is_disputed(&row.answer).then(|| messages::disagreement(row.answer.disagreement()));
     html! {
         tr {
             th scope="row" {
                 code { (row.query) }
-                @if row.title != row.query { div .dim { (row.title) } }
+                @if row.title != row.query { div .dim { (marked(&row.title)) } }
             }
             td .nowrap { span class=(class) { (gain::of_answer(&row.answer)) } }
             td { (scale.bar(&row.answer, measured)) }
@@ -65,10 +69,8 @@ fn row_of(row: &WhatIfRow, scale: &Scale) -> Markup {
             }
             td {
                 @if let Some(text) = messages::verified(row) { strong { (text) } ". " }
-                @if disputed { span .warn { (messages::disagreement(row.answer.disagreement())) } ". " }
-                @for text in messages::detail(row, true).iter().skip(usize::from(row.title != row.query && !row.title.is_empty())) {
-                    span .dim { (text) " " }
-                }
+                @if let Some(text) = disputed { span .warn { (text) } ". " }
+                @for text in messages::remarks(row) { span .dim { (text) " " } }
             }
         }
     }
@@ -127,8 +129,7 @@ impl Scale {
             svg .axis width=(WIDTH) height="18" aria-hidden="true" {
                 @for tick in ticks {
                     @let x = self.x(tick);
-                    @let anchor = if x < 20.0 { "start" } else if x > WIDTH - 20.0 { "end" } else { "middle" };
-                    text x=(x) y="13" text-anchor=(anchor) { (percent_of(tick)) }
+                    text x=(x) y="13" text-anchor=(anchor(x)) { (percent_of(tick)) }
                 }
             }
         }
@@ -138,8 +139,9 @@ impl Scale {
     pub(super) fn bar(&self, answer: &Answer, measured: Option<Saved>) -> Markup {
         let middle = HEIGHT / 2.0;
         let zero = self.x(0.0);
+        let said = gain::of_answer(answer);
         html! {
-            svg .saved width=(WIDTH) height=(HEIGHT) role="img" aria-label=(gain::of_answer(answer)) {
+            svg .saved width=(WIDTH) height=(HEIGHT) role="img" aria-label=(said) {
                 line .zero x1=(zero) x2=(zero) y1="0" y2=(HEIGHT) {}
                 @if let Some(all) = answer.saved() {
                     @let (low, mid, high) = (self.x(all.low), self.x(all.mid), self.x(all.high));
@@ -152,13 +154,23 @@ impl Scale {
                     }
                 }
                 @if let Some(saved) = measured {
-                    line .measured x1=(self.x(saved.low)) x2=(self.x(saved.high)) y1=(middle) y2=(middle) {}
-                    line .measured.middle x1=(self.x(saved.mid)) x2=(self.x(saved.mid)) y1="1" y2=(HEIGHT - 1.0) {
+                    @let [low, mid, high] = [saved.low, saved.mid, saved.high].map(|s| self.x(s));
+                    line .measured x1=(low) x2=(high) y1=(middle) y2=(middle) {}
+                    line .measured.middle x1=(mid) x2=(mid) y1="1" y2=(HEIGHT - 1.0) {
                         title { "measured: " (gain::of_saved(&saved)) }
                     }
                 }
             }
         }
+    }
+}
+
+/// How a label at `x` stays inside.
+fn anchor(x: f64) -> &'static str {
+    match x {
+        x if x < 20.0 => "start",
+        x if x > WIDTH - 20.0 => "end",
+        _ => "middle",
     }
 }
 

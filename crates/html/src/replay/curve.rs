@@ -24,7 +24,9 @@ pub(super) fn curve(analysis: &Analysis) -> Markup {
             div .scroll tabindex="0" role="region" aria-label="Table of the scaling curve" {
                 table {
                     thead { tr {
-                        th scope="col" { "" } th scope="col" { "throughput" } th scope="col" { "limit" }
+                        th scope="col" { "" }
+                        th scope="col" { "throughput" }
+                        th scope="col" { "limit" }
                     } }
                     tbody { @for point in points { tr {
                         th scope="row" { (messages::curve_point(point)) }
@@ -70,20 +72,22 @@ fn picture(points: &[CurvePoint]) -> Markup {
         svg .curve viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } width=(WIDTH) role="img"
             aria-label="Throughput over the number of CPUs or threads" {
             g .grid { @for tick in &ticks {
-                line x1=(LEFT) x2=(WIDTH) y1=(format!("{:.1}", y(*tick))) y2=(format!("{:.1}", y(*tick))) {}
-                text x=(LEFT - 6.0) y=(format!("{:.1}", y(*tick) + 4.0)) text-anchor="end" { (factor(*tick)) }
+                @let y = format!("{:.1}", y(*tick));
+                line x1=(LEFT) x2=(WIDTH) y1=(y) y2=(y) {}
+                text x=(LEFT - 6.0) y=(y) dy="4" text-anchor="end" { (factor(*tick)) }
             } }
             polygon .band points=(band.join(" ")) {}
             polyline .known points=(known.join(" ")) {}
             polyline .beyond points=(beyond.join(" ")) {}
             @for point in points {
-                circle cx=(format!("{:.1}", x(point))) cy=(format!("{:.1}", y(point.speedup.1))) r="4" {
+                @let (x, y) = (format!("{:.1}", x(point)), format!("{:.1}", y(point.speedup.1)));
+                circle cx=(x) cy=(y) r="4" {
                     title {
                         (messages::curve_point(point)) ": " (messages::speedup(point)) " "
                         (messages::curve_limit(point))
                     }
                 }
-                text x=(format!("{:.1}", x(point))) y=(HEIGHT - 8.0) text-anchor="middle" { (value(point)) }
+                text x=(x) y=(HEIGHT - 8.0) text-anchor="middle" { (value(point)) }
             }
         }
     }

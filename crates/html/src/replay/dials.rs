@@ -55,21 +55,22 @@ pub(super) fn of(analysis: &Analysis) -> Vec<Dial> {
     dials
 }
 
-/// `shorten L 50%` as `shorten L …`, 50 and `50%`: a query's last word that is a number, alone, with
-/// a percent sign, or after an equals sign.
+/// `shorten L 50%` as `shorten L …`, 50 and `50%`: a query whose last word is the number that its
+/// last change takes, alone, with a percent sign, or after an equals sign.
 fn split(query: &str) -> Option<(String, f64, String)> {
     let start = query.rfind(' ')? + 1;
     let word = &query[start..];
     let at = word.rfind('=').map_or(0, |at| at + 1);
     let label = &word[at..];
     let value: f64 = label.trim_end_matches('%').parse().ok()?;
-    // A lock may be called by a number: these take none.
-    let named = ["remove ", "rwlock ", "spin ", "atomic "];
-    if !value.is_finite() || named.iter().any(|verb| query.starts_with(verb)) {
-        return None;
-    }
+    // Other changes take only a lock, which may be called by a number.
+    let change = query.rfind(" + ").map_or(query, |plus| &query[plus + 3..]);
+    let takes_number = change[..change.len() - word.len()].ends_with(" / ")
+        || ["shorten ", "batch ", "cpus ", "threads "]
+            .iter()
+            .any(|verb| change.starts_with(verb));
     let name = format!("{}{}…", &query[..start], &word[..at]);
-    Some((name, value, label.to_owned()))
+    (takes_number && value.is_finite()).then(|| (name, value, label.to_owned()))
 }
 
 fn point(row: &WhatIfRow, at: usize, value: f64, label: String) -> Point {
@@ -164,7 +165,17 @@ mod tests {
             split("threads workers=4"),
             Some(("threads workers=…".into(), 4.0))
         );
-        for query in ["remove cache_lock", "remove shard 3", "rwlock 7", "x", ""] {
+        assert_eq!(
+            split("remove a + cpus 16"),
+            Some(("remove a + cpus …".into(), 16.0))
+        );
+        for query in [
+            "remove cache_lock",
+            "remove shard 3",
+            "cpus 4 + rwlock 7",
+            "x",
+            "",
+        ] {
             assert_eq!(split(query), None, "{query}");
         }
     }

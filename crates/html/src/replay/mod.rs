@@ -113,6 +113,25 @@ fn navigation(analysis: &Analysis) -> Markup {
     }
 }
 
+/// Rows of a table on the page.
+const ROWS: usize = 200;
+
+/// That rows are left out, if so.
+fn left_out(all: usize) -> Markup {
+    html! {
+        @if all > ROWS { p .remark { (messages::title("Rows", ROWS, all)) } }
+    }
+}
+
+/// A text with code between backticks.
+fn marked(text: &str) -> Markup {
+    html! {
+        @for (i, part) in text.split('`').enumerate() {
+            @if i % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 fn tables(analysis: &Analysis) -> Markup {
     html! {
         section #tables aria-labelledby="tables-title" {
@@ -127,7 +146,7 @@ fn tables(analysis: &Analysis) -> Markup {
                                     th .n[at > 0] scope="col" { (text) }
                                 }
                             } }
-                            tbody { @for row in &exhibit.rows { tr {
+                            tbody { @for row in exhibit.rows.iter().take(ROWS) { tr {
                                 @for (at, text) in row.iter().enumerate() {
                                     @if at == 0 { th scope="row" { (text) } }
                                     @else { td .n { (text) } }
@@ -135,14 +154,16 @@ fn tables(analysis: &Analysis) -> Markup {
                             } } }
                         }
                     }
+                    (left_out(exhibit.rows.len()))
                 }
             }
             @if !analysis.locks.is_empty() {
                 details {
                     summary { h3 { "Locks" } ": by waited time" }
-                    ul { @for row in &analysis.locks {
+                    ul { @for row in analysis.locks.iter().take(ROWS) {
                         li { strong { (row.name) } ": " (messages::lock(row).join(", ")) }
                     } }
+                    (left_out(analysis.locks.len()))
                 }
             }
         }
@@ -155,7 +176,7 @@ fn limits(analysis: &Analysis) -> Markup {
         section #limits aria-labelledby="limits-title" {
             h2 #limits-title { "Limits" }
             @if texts.is_empty() { p { (messages::NO_LIMITS) } }
-            @else { ul { @for text in &texts { li { (text) } } } }
+            @else { ul { @for text in &texts { li { (marked(text)) } } } }
         }
     }
 }

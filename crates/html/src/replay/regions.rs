@@ -6,6 +6,8 @@ use convoy_report::replay::source::{self, Role};
 use convoy_report::replay::{gain, messages};
 use maud::{html, Markup};
 
+use super::{left_out, marked, ROWS};
+
 /// Regions whose source is shown.
 const SOURCES: usize = 24;
 
@@ -33,7 +35,8 @@ pub(super) fn contention(analysis: &Analysis) -> Markup {
             div .scroll tabindex="0" role="region" aria-label="Pairs by class" { table {
                 thead { tr {
                     th scope="col" { "class" } th .n scope="col" { "pairs" }
-                    th .n scope="col" { "share" } th scope="col" { "" } th scope="col" { "what it is" }
+                    th .n scope="col" { "share" } th scope="col" { "" }
+                    th scope="col" { "what it is" }
                 } }
                 tbody { @for ((id, name, meaning), n) in classes.filter(|(_, n)| *n > 0) { tr {
                     th scope="row" { (name) }
@@ -52,7 +55,8 @@ fn bar(id: &str, share: f64) -> Markup {
     const WIDTH: f64 = 200.0;
     html! {
         svg .bar width=(WIDTH) height="14" aria-hidden="true" {
-            rect class={ "class-" (id) } x="0" y="1" height="12" width=(format!("{:.1}", WIDTH * share)) {}
+            @let width = format!("{:.1}", WIDTH * share);
+            rect class={ "class-" (id) } x="0" y="1" height="12" width=(width) {}
         }
     }
 }
@@ -67,15 +71,17 @@ pub(super) fn table(analysis: &Analysis) -> Markup {
                     table {
                         caption { (messages::REGIONS) }
                         thead { tr {
-                            th .n scope="col" { "P" } th scope="col" { "gain" } th scope="col" { "class" }
-                            th scope="col" { "lock" } th .n scope="col" { "pairs" }
+                            th .n scope="col" { "P" } th scope="col" { "gain" }
+                            th scope="col" { "class" } th scope="col" { "lock" }
+                            th .n scope="col" { "pairs" }
                             th scope="col" { "where" } th scope="col" { "fix" }
                         } }
-                        tbody { @for (i, region) in analysis.regions.iter().enumerate() {
+                        tbody { @for (i, region) in analysis.regions.iter().take(ROWS).enumerate() {
                             (row(region, i))
                         } }
                     }
                 }
+                (left_out(analysis.regions.len()))
             }
         }
     }
@@ -102,7 +108,7 @@ fn row(region: &Region, at: usize) -> Markup {
                 }
                 @if has_source { " " a href={ "#source-" (at + 1) } { "source" } }
             }
-            td { (messages::fix(region)) }
+            td { (marked(messages::fix(region))) }
         }
     }
 }
@@ -117,17 +123,22 @@ pub(super) fn sources(analysis: &Analysis) -> Markup {
     html! {
         section #source aria-labelledby="source-title" {
             h2 #source-title { "Source" }
-            p .legend { @for role in roles { i class={ "role " (role.id()) } {} (messages::role(role)) " " } }
+            p .legend { @for role in roles {
+                i class={ "role " (role.id()) } {} (messages::role(role)) " "
+            } }
             @for (i, (at, region)) in shown.iter().enumerate() {
                 details .object open[i == 0] id={ "source-" (at + 1) } {
                     summary { h3 { (messages::source_of(region)) } ": " (messages::fix(region)) }
-                    div .scroll tabindex="0" role="region" aria-label=(messages::source_of(region)) {
+                    @let title = messages::source_of(region);
+                    div .scroll tabindex="0" role="region" aria-label=(title) {
                         table .code.listing {
                             thead { tr {
                                 th scope="col" { "line" } th .n scope="col" { "instructions" }
                                 th scope="col" { "lock" } th scope="col" { "source" }
                             } }
-                            tbody { @for (role, line) in source::lines(region) { (source_line(role, line)) } }
+                            tbody { @for (role, line) in source::lines(region) {
+                                (source_line(role, line))
+                            } }
                         }
                     }
                 }
@@ -156,7 +167,8 @@ pub(super) fn races(analysis: &Analysis) -> Markup {
         section #races aria-labelledby="races-title" {
             h2 #races-title { "Potential data races" }
             p { (messages::RACES) "." }
-            ul { @for race in races { li { (messages::race(race)) } } }
+            ul { @for race in races.iter().take(ROWS) { li { (messages::race(race)) } } }
+            (left_out(races.len()))
         }
     }
 }

@@ -45,7 +45,8 @@ pub(super) fn runs(analysis: &Analysis) -> Markup {
             div .axis.row { span {} div .ticks data-length=(longest) {
                 @for i in 0..=TICKS {
                     @let share = i as f64 / TICKS as f64;
-                    span style={ "left:" (format!("{:.2}", 100.0 * share)) "%" } { (duration(share * longest)) }
+                    @let left = format!("left:{:.2}%", 100.0 * share);
+                    span style=(left) { (duration(share * longest)) }
                 }
             } }
             (sums(&analysis.lanes))
@@ -65,6 +66,10 @@ fn drawn(analysis: &Analysis, run: &Lanes, longest: f64) -> Markup {
     let height = lanes.len() * LANE;
     let left_out = run.threads.len() - lanes.len();
     let end = run.length_ns * scale;
+    let (until, after) = (
+        format!("{end:.0}"),
+        format!("{:.0}", (UNITS - end).max(0.0)),
+    );
     html! {
         figure .run-lanes {
             figcaption {
@@ -72,26 +77,31 @@ fn drawn(analysis: &Analysis, run: &Lanes, longest: f64) -> Markup {
                 @if run.length_ns < longest {
                     ", " span .good { (percent(1.0 - run.length_ns / longest)) " less" }
                 }
-                @if left_out > 0 { " (" (count_of(left_out as u64, "thread", "threads")) " not drawn)" }
+                @if left_out > 0 {
+                    " (" (count_of(left_out as u64, "thread", "threads")) " not drawn)"
+                }
             }
             div .row {
                 div .names { @for lane in lanes { div title=(lane.thread) { (lane.thread) } } }
                 svg .lanes-of-run viewBox={ "0 0 " (UNITS) " " (height) } preserveAspectRatio="none"
                     height=(height) role="img" aria-label={ "Lanes of the run: " (run.title) } {
                     @for (i, lane) in lanes.iter().enumerate() {
-                        rect .work x="0" y=(i * LANE + 2) width=(format!("{end:.0}")) height=(LANE - 4) {}
+                        rect .work x="0" y=(i * LANE + 2) width=(until) height=(LANE - 4) {}
                         @for (doing, path) in paths(lane, i * LANE, scale, grain) {
-                            path class=(class(doing)) d=(path) { title { (lane.thread) (said(analysis, doing)) } }
+                            path class=(class(doing)) d=(path) {
+                                title { (lane.thread) (said(analysis, doing)) }
+                            }
                         }
                     }
-                    rect .after x=(format!("{end:.0}")) y="0" width=(format!("{:.0}", (UNITS - end).max(0.0))) height=(height) {}
+                    rect .after x=(until) y="0" width=(after) height=(height) {}
                 }
             }
         }
     }
 }
 
-/// One path for each thing that a thread does. Intervals closer than `grain` nanoseconds are joined.
+/// One path for each thing that a thread does. Intervals closer than `grain` nanoseconds are
+/// joined.
 fn paths(lane: &Lane, top: usize, scale: f64, grain: f64) -> Vec<(Doing, String)> {
     let mut by_doing: BTreeMap<(u8, u32), Vec<(f64, f64)>> = BTreeMap::new();
     for (start, end, doing) in &lane.intervals {

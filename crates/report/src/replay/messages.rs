@@ -516,19 +516,16 @@ pub fn role(role: Role) -> &'static str {
     }
 }
 
-/// What a what-if means, where its query alone does not say it: its title, then its assumption.
-pub fn detail(row: &WhatIfRow, with_assumption: bool) -> Vec<String> {
+/// What a what-if assumes, and which replays make no prediction of it.
+pub fn remarks(row: &WhatIfRow) -> Vec<String> {
     let mut texts = Vec::new();
-    if with_assumption && !row.title.is_empty() && row.title != row.query {
-        texts.push(row.title.clone());
-    }
-    if with_assumption && !row.assumption.is_empty() {
+    if !row.assumption.is_empty() {
         texts.push(format!(
             "Holds if {}.",
             row.assumption.trim_end_matches('.')
         ));
     }
-    let refused = row.answer.refused.iter().filter(|_| with_assumption);
+    let refused = row.answer.refused.iter();
     texts.extend(refused.map(|(by, why)| format!("No {} replay: {why}.", method(*by))));
     texts
 }

@@ -55,8 +55,11 @@ pub fn what_ifs(page: &mut Page, analysis: &Analysis, rows: usize) {
         if !fits {
             page.line(6, vec![toned(Tone::Strong, remarks)]);
         }
-        for text in messages::detail(row, rows == usize::MAX) {
-            page.line(6, vec![toned(Tone::Dim, text)]);
+        if rows == usize::MAX {
+            let title = Some(row.title.clone()).filter(|title| *title != row.query);
+            for text in title.into_iter().chain(messages::remarks(row)) {
+                page.line(6, vec![toned(Tone::Dim, text)]);
+            }
         }
     }
 }
