@@ -147,6 +147,7 @@ mod tests {
                 recorded_ns: 1e8,
                 replayed_ns: vec![1e8],
                 refused: None,
+                ..Baseline::default()
             }],
             ..Analysis::default()
         }
@@ -193,6 +194,7 @@ mod tests {
             recorded_ns: 1e8,
             replayed_ns: vec![2e8],
             refused: Some("slow".into()),
+            ..Baseline::default()
         });
         assert_eq!(
             of(&one),

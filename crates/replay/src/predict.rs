@@ -6,6 +6,7 @@
 
 use convoy_estimate::{Check, Estimate, Interval, Method, WhatIf};
 
+use crate::fidelity::{Fidelity, Fingerprint, Quantity};
 use crate::program::Program;
 
 /// Runs programs. The simulator and the native replay are one each.
@@ -13,9 +14,21 @@ pub trait Replayer {
     /// Which method it is.
     fn method(&self) -> Method;
 
-    /// The run times of these programs, one after another, summed: one number per repetition, at least
-    /// one. `Err` = this program cannot be replayed by it, and why, for people.
-    fn replay(&mut self, programs: &[Program]) -> Result<Vec<f64>, String>;
+    /// Runs these programs one after another, several times. `Err` = they cannot be replayed by it, and
+    /// why, for people.
+    fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String>;
+}
+
+/// Several runs of the same programs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Replayed {
+    /// Wall time of each run, nanoseconds, at least one; NaN = that run did not end.
+    pub walls_ns: Vec<f64>,
+    /// The n-th run of one program and the n-th run of another had the same conditions (a variation of
+    /// the machine, a seed), so that they can be compared one by one.
+    pub paired: bool,
+    /// What the runs are recognized by; `None` = not measured.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// A share of the recorded wall time that a change saves. Negative: it costs time.
@@ -36,8 +49,12 @@ pub struct Baseline {
     pub method: Method,
     /// What was recorded, nanoseconds of the replayed windows.
     pub recorded_ns: f64,
-    /// The replayed runs, ascending; empty = it could not be replayed.
+    /// The replayed runs that ended, ascending; empty = it could not be replayed.
     pub replayed_ns: Vec<f64>,
+    /// The same as they were made, for comparison with runs of other programs.
+    pub runs: Replayed,
+    /// What else was compared; `None` = nothing was.
+    pub fidelity: Option<Fidelity>,
     /// Why it makes no predictions; `None` = it does.
     pub refused: Option<String>,
 }
@@ -51,8 +68,6 @@ pub struct Answer {
     pub refused: Vec<(Method, String)>,
 }
 
-/// The recorded run must come back within this share, or within the spread of its own replays.
-const GATE: f64 = 0.05;
 /// What the shares of the fastest and the slowest repetition are allowed to be off: on 32 what-ifs the
 /// spread of the simulator's parameters alone held 20 truths, the union with the native replay 28.
 const POINTS: f64 = 0.03;
@@ -61,7 +76,7 @@ const RESIDUAL: f64 = 0.5;
 
 /// Replays the recorded run, then changes of it.
 pub struct Predictor<'a> {
-    replayers: Vec<&'a mut dyn Replayer>,
+    replayers: Vec<Box<dyn Replayer + 'a>>,
     baselines: Vec<Baseline>,
 }
 
@@ -75,15 +90,14 @@ impl<'a> Predictor<'a> {
     /// Replays the recorded run. `spread`: the relative spread of recorded runs of this program, if
     /// several are known.
     pub fn new(
-        replayers: Vec<&'a mut dyn Replayer>,
-        recorded: &[Program],
-        recorded_ns: f64,
-        spread: f64,
+        mut replayers: Vec<Box<dyn Replayer + 'a>>,
+        programs: &[Program],
+        recorded: &Fingerprint,
+        spread: Option<f64>,
     ) -> Self {
-        let mut replayers = replayers;
         let baselines = replayers
             .iter_mut()
-            .map(|replayer| baseline(*replayer, recorded, recorded_ns, spread))
+            .map(|replayer| baseline(replayer.as_mut(), programs, recorded, spread))
             .collect();
         Self {
             replayers,
@@ -110,15 +124,37 @@ impl<'a> Predictor<'a> {
                 Some(why) => Err(why.clone()),
                 None => replayer.replay(changed),
             };
-            match replayed {
-                Ok(runs) if !runs.is_empty() => {
-                    answer
-                        .by_method
-                        .push((method, saved(baseline, &sorted(runs))));
-                }
-                Ok(_) => answer.refused.push((method, "no run of it ended".into())),
+            match replayed.map(|runs| saved(baseline, &runs)) {
+                Ok(Some(saved)) => answer.by_method.push((method, saved)),
+                Ok(None) => answer.refused.push((method, NO_END.into())),
                 Err(why) => answer.refused.push((method, why)),
             }
+        }
+        answer
+    }
+
+    /// What the changed program saves on a machine that only this replayer has: its own recorded run is
+    /// that of the replay of the same method.
+    pub fn ask_other(
+        &self,
+        replayer: &mut dyn Replayer,
+        changed: &[Program],
+        recorded: &Fingerprint,
+    ) -> Answer {
+        let mut answer = Answer::default();
+        let method = replayer.method();
+        let Some(baseline) = self.baselines.iter().find(|b| b.method == method) else {
+            return answer;
+        };
+        debug_assert!((baseline.recorded_ns - recorded.wall_ns).abs() < 1.0);
+        let replayed = match &baseline.refused {
+            Some(why) => Err(why.clone()),
+            None => replayer.replay(changed),
+        };
+        match replayed.map(|runs| saved(baseline, &runs)) {
+            Ok(Some(saved)) => answer.by_method.push((method, saved)),
+            Ok(None) => answer.refused.push((method, NO_END.into())),
+            Err(why) => answer.refused.push((method, why)),
         }
         answer
     }
@@ -130,8 +166,12 @@ impl<'a> Predictor<'a> {
             if baseline.refused.is_some() {
                 continue;
             }
-            if let Ok(runs) = replayer.replay(changed) {
-                return saved(baseline, &sorted(runs)).mid;
+            if let Some(saved) = replayer
+                .replay(changed)
+                .ok()
+                .and_then(|r| saved(baseline, &r))
+            {
+                return saved.mid;
             }
         }
         0.0
@@ -187,6 +227,20 @@ impl Answer {
     }
 }
 
+impl Default for Baseline {
+    /// Of a simulation that was not made.
+    fn default() -> Self {
+        Self {
+            method: Method::ReplaySimulated,
+            recorded_ns: 0.0,
+            replayed_ns: Vec::new(),
+            runs: Replayed::default(),
+            fidelity: None,
+            refused: None,
+        }
+    }
+}
+
 impl Baseline {
     /// The middle one of the replayed runs; `None` = there is none.
     pub fn median_ns(&self) -> Option<f64> {
@@ -196,57 +250,90 @@ impl Baseline {
 
 fn baseline(
     replayer: &mut dyn Replayer,
-    recorded: &[Program],
-    recorded_ns: f64,
-    spread: f64,
+    programs: &[Program],
+    recorded: &Fingerprint,
+    spread: Option<f64>,
 ) -> Baseline {
-    let (replayed_ns, refused) = match replayer.replay(recorded) {
-        Ok(runs) => (sorted(runs), None),
-        Err(why) => (Vec::new(), Some(why)),
+    let method = replayer.method();
+    let (runs, mut refused) = match replayer.replay(programs) {
+        Ok(runs) => (runs, None),
+        Err(why) => (Replayed::default(), Some(why)),
     };
-    let mut baseline = Baseline {
-        method: replayer.method(),
-        recorded_ns,
-        replayed_ns,
-        refused,
-    };
-    if baseline.refused.is_none() {
-        baseline.refused = misses(&baseline, spread);
+    let replayed_ns = sorted(&runs.walls_ns);
+    let median_ns = median(&replayed_ns);
+    let mut fidelity = None;
+    if let Some(wall_ns) = median_ns {
+        let own = match (replayed_ns.first(), replayed_ns.last()) {
+            (Some(first), Some(last)) => (last - first) / wall_ns,
+            _ => 0.0,
+        };
+        let replayed = Fingerprint {
+            wall_ns,
+            // Where it is not measured it does not tell the two apart.
+            ..runs.fingerprint.unwrap_or(*recorded)
+        };
+        let allowed = spread.unwrap_or(0.0).max(own);
+        let compared = Fidelity::compare(method, recorded, &replayed, Some(allowed));
+        refused = refused.or_else(|| misses(&compared));
+        fidelity = Some(compared);
+    } else {
+        refused = refused.or_else(|| Some(NO_END.into()));
     }
-    baseline
+    Baseline {
+        method,
+        recorded_ns: recorded.wall_ns,
+        replayed_ns,
+        runs,
+        fidelity,
+        refused,
+    }
 }
 
-fn misses(baseline: &Baseline, spread: f64) -> Option<String> {
-    let (Some(first), Some(last), Some(middle)) = (
-        baseline.replayed_ns.first(),
-        baseline.replayed_ns.last(),
-        baseline.median_ns(),
-    ) else {
-        return Some("no run of it ended".into());
+/// Programs whose order depends on timing come to a standstill when it changes.
+const NO_END: &str = "no run of it ended";
+
+fn misses(fidelity: &Fidelity) -> Option<String> {
+    if fidelity.is_faithful() {
+        return None;
+    }
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let failed = fidelity.failed().find_map(|check| match check.what {
+        Quantity::Wall => Some(format!(
+            "it replays the recorded run in {} of its time",
+            percent(check.replayed / check.recorded)
+        )),
+        Quantity::WaitedShare => Some(format!(
+            "its threads wait for locks {} of their time, the recorded ones {}",
+            percent(check.replayed),
+            percent(check.recorded)
+        )),
+        _ => None,
+    });
+    failed.or_else(|| Some("it differs from the recorded run".into()))
+}
+
+/// `None` = no run of the changed program ended.
+fn saved(baseline: &Baseline, changed: &Replayed) -> Option<Saved> {
+    let base = baseline.median_ns()?;
+    let walls = sorted(&changed.walls_ns);
+    let mid = 1.0 - median(&walls)? / base;
+    let shares: Vec<f64> = if baseline.runs.paired && changed.paired {
+        let pairs = baseline.runs.walls_ns.iter().zip(&changed.walls_ns);
+        pairs.map(|(base, wall)| 1.0 - wall / base).collect()
+    } else {
+        walls.iter().map(|wall| 1.0 - wall / base).collect()
     };
-    let recorded = baseline.recorded_ns;
-    let allowed = GATE.max(spread).max((last - first) / middle) * recorded;
-    ((middle - recorded).abs() > allowed).then(|| {
-        format!(
-            "it replays the recorded run in {:.0} % of its time",
-            100.0 * middle / recorded
-        )
-    })
-}
-
-fn saved(baseline: &Baseline, runs: &[f64]) -> Saved {
-    let base = baseline.median_ns().unwrap_or(baseline.recorded_ns);
-    let share = |wall: f64| 1.0 - wall / base;
-    let bounds = runs.first().zip(runs.last());
-    let (fastest, slowest) = bounds.map_or((base, base), |(a, b)| (*a, *b));
+    let ended = shares.iter().filter(|share| share.is_finite());
+    let (least, most) = ended.fold((mid, mid), |(low, high), share| {
+        (low.min(*share), high.max(*share))
+    });
     let residual = (base / baseline.recorded_ns - 1.0).abs();
     let margin = POINTS + RESIDUAL * residual;
-    let mid = share(median(runs).unwrap_or(base));
-    Saved {
-        low: share(slowest) - margin,
+    Some(Saved {
+        low: least - margin,
         mid,
-        high: (share(fastest) + margin).min(1.0),
-    }
+        high: (most + margin).min(1.0),
+    })
 }
 
 fn median(sorted: &[f64]) -> Option<f64> {
@@ -259,7 +346,8 @@ fn median(sorted: &[f64]) -> Option<f64> {
     })
 }
 
-fn sorted(mut runs: Vec<f64>) -> Vec<f64> {
+fn sorted(runs: &[f64]) -> Vec<f64> {
+    let mut runs = runs.to_vec();
     runs.retain(|run| run.is_finite() && *run > 0.0);
     runs.sort_unstable_by(f64::total_cmp);
     runs
@@ -280,21 +368,33 @@ mod tests {
             self.method
         }
 
-        fn replay(&mut self, _: &[Program]) -> Result<Vec<f64>, String> {
-            self.runs.remove(0)
+        fn replay(&mut self, _: &[Program]) -> Result<Replayed, String> {
+            let walls_ns = self.runs.remove(0)?;
+            Ok(Replayed {
+                walls_ns,
+                ..Replayed::default()
+            })
         }
     }
 
     fn ask(base: [f64; 2], changed: [f64; 2]) -> (Vec<Baseline>, Answer) {
-        let mut simulated = Told {
+        let simulated = Told {
             method: Method::ReplaySimulated,
             runs: vec![Ok(vec![base[0]]), Ok(vec![changed[0]])],
         };
-        let mut native = Told {
+        let native = Told {
             method: Method::ReplayNative,
             runs: vec![Ok(vec![base[1]]), Ok(vec![changed[1]])],
         };
-        let mut predictor = Predictor::new(vec![&mut simulated, &mut native], &[], 100.0, 0.0);
+        let mut predictor = Predictor::new(
+            vec![Box::new(simulated), Box::new(native)],
+            &[],
+            &Fingerprint {
+                wall_ns: 100.0,
+                ..Fingerprint::default()
+            },
+            None,
+        );
         let answer = predictor.ask(&[]);
         (predictor.baselines().to_vec(), answer)
     }

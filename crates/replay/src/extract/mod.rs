@@ -15,7 +15,8 @@ mod tokens;
 use convoy_trace::{Recording, Window};
 
 use crate::machine::Machine;
-use crate::program::Program;
+use crate::program::{Op, Program, NO_SECTION};
+use crate::sections::{SectionIx, Sections};
 
 pub use objects::ObjectMap;
 
@@ -28,20 +29,8 @@ pub struct Extraction {
     pub window: Window,
     /// From program indices to the recording's objects and back.
     pub objects: ObjectMap,
-    /// Where each critical section of the program was recorded, by [`crate::program::SectionId`].
-    pub sections: Vec<SectionOrigin>,
     /// Thread time that replay cannot answer for, and all of it.
     pub opaque: Opaque,
-}
-
-/// The acquire of a critical section in the recording.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SectionOrigin {
-    /// Index into the recording's threads.
-    pub thread: u32,
-    /// Index into that thread's events: the acquire, or the end of the wait on a condition variable
-    /// with which the section begins.
-    pub event: u32,
 }
 
 /// Thread time whose length replay takes as given although a change of the program may alter it.
@@ -57,6 +46,20 @@ pub struct Opaque {
     pub thread_ns: f64,
 }
 
+impl Opaque {
+    /// Share of the threads' time whose length replay takes as given, sleeping and I/O apart; 0..1.
+    pub fn share(&self) -> f64 {
+        (self.futex_ns + self.timing_ns) / self.thread_ns.max(1.0)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.futex_ns += other.futex_ns;
+        self.timing_ns += other.timing_ns;
+        self.sleep_ns += other.sleep_ns;
+        self.thread_ns += other.thread_ns;
+    }
+}
+
 /// Costs that are in the recorded times, but not the program's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RecorderCost {
@@ -64,12 +67,14 @@ pub struct RecorderCost {
     pub event_ns: f64,
 }
 
-/// The program of one window.
+/// The program of one window. Its critical sections have the numbers of `sections`, which are those of
+/// the recording.
 ///
 /// `machine`: the costs that replay adds to each operation are taken off the recorded gaps, so that
 /// they do not count twice.
 pub fn extract(
     recording: &Recording,
+    sections: &Sections,
     window: Window,
     machine: &Machine,
     recorder: RecorderCost,
@@ -83,10 +88,12 @@ pub fn extract(
     };
     out.program.channels.clone_from(&tokens.channels);
     let off_cpu = off_cpu::Policy::of(recording, window);
+    let section_ids = SectionIds::of(sections, recording.threads.len());
     let builder = thread::Builder {
         recording,
         window,
         objects: &objects,
+        sections: &section_ids,
         tokens: &tokens,
         off_cpu: &off_cpu,
         pair_ns: machine.lock_pair_ns,
@@ -95,7 +102,7 @@ pub fn extract(
     // Creation needs the program's index of a thread before that thread is built.
     let present = builder.present();
     for &recorded in &present {
-        let thread = builder.build(recorded, &present, &mut out.sections, &mut out.opaque);
+        let thread = builder.build(recorded, &present, &mut out.opaque);
         out.program.threads.push(thread);
     }
     // A thread that nobody of the program creates is there from the start.
@@ -107,27 +114,56 @@ pub fn extract(
     out
 }
 
+/// The numbers of critical sections by thread and acquiring event.
+#[derive(Debug)]
+struct SectionIds {
+    /// By thread: events, ascending, and the section that each begins.
+    of_thread: Vec<Vec<(u32, SectionIx)>>,
+}
+
+impl SectionIds {
+    fn of(sections: &Sections, threads: usize) -> Self {
+        let mut of_thread = vec![Vec::new(); threads];
+        for (ix, section) in sections.all.iter().enumerate() {
+            if let Some(own) = of_thread.get_mut(section.thread as usize) {
+                own.push((section.acquire_event, ix as SectionIx));
+            }
+        }
+        for own in &mut of_thread {
+            own.sort_unstable();
+        }
+        Self { of_thread }
+    }
+
+    fn get(&self, thread: u32, event: usize) -> SectionIx {
+        let own = &self.of_thread[thread as usize];
+        own.binary_search_by_key(&(event as u32), |(event, _)| *event)
+            .map_or(NO_SECTION, |at| own[at].1)
+    }
+}
+
 fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
     let ops = program.threads.iter().flat_map(|thread| &thread.ops);
     ops.filter_map(|op| match op {
-        crate::program::Op::Spawn { thread } => Some(*thread),
+        Op::Spawn { thread } => Some(*thread),
         _ => None,
     })
     .collect()
 }
 
-/// Windows to replay: all of them, or, where they hold more than `events` events, as many as fit,
-/// evenly spread over the run.
-pub fn choose_windows(recording: &Recording, events: usize) -> Vec<Window> {
-    let windows = &recording.windows;
+/// Windows to replay, by their numbers: all of them, or, where they hold more than `events` events, as
+/// many as fit, evenly spread over the run. For a stationary program a tenth of the trace predicts as
+/// well as all of it.
+pub fn choose_windows(recording: &Recording, events: usize) -> Vec<u32> {
+    let windows = recording.windows.len();
     let total = recording.event_count();
-    if windows.len() < 2 || total <= events {
-        return windows.clone();
+    if windows < 2 || total <= events {
+        return (0..windows as u32).collect();
     }
-    let wanted = ((windows.len() as f64 * events as f64 / total as f64) as usize).max(1);
-    let step = windows.len() as f64 / wanted as f64;
+    let wanted = ((windows as f64 * events as f64 / total as f64) as usize).max(1);
+    let step = windows as f64 / wanted as f64;
     (0..wanted)
-        .map(|i| windows[((i as f64 + 0.5) * step) as usize])
+        .map(|i| ((i as f64 + 0.5) * step) as u32)
         .collect()
 }
 

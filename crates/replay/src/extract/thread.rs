@@ -7,8 +7,8 @@ use convoy_trace::{Event, Kind, Recording, ThreadIx, Window};
 use super::objects::Role;
 use super::off_cpu::{begins_wait, Policy};
 use super::tokens::Tokens;
-use super::{ObjectMap, Opaque, SectionOrigin};
-use crate::program::{CondIx, LockIx, Op, Thread};
+use super::{ObjectMap, Opaque, SectionIds};
+use crate::program::{CondIx, LockIx, Op, SectionId, Thread, NO_SECTION};
 
 /// What all threads of a window are built with.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub(super) struct Builder<'a> {
     pub recording: &'a Recording,
     pub window: Window,
     pub objects: &'a ObjectMap,
+    pub sections: &'a SectionIds,
     pub tokens: &'a Tokens,
     pub off_cpu: &'a Policy,
     /// Cost of an uncontended lock and unlock, nanoseconds: replay adds it again.
@@ -42,13 +43,7 @@ impl Builder<'_> {
     }
 
     /// The program of one thread. `present`: the recorded threads of the program, in its order.
-    pub fn build(
-        &self,
-        recorded: ThreadIx,
-        present: &[ThreadIx],
-        sections: &mut Vec<SectionOrigin>,
-        opaque: &mut Opaque,
-    ) -> Thread {
+    pub fn build(&self, recorded: ThreadIx, present: &[ThreadIx], opaque: &mut Opaque) -> Thread {
         let events = &self.recording.threads[recorded as usize].events;
         let begin = events.partition_point(|e| e.at_ns < self.window.start_ns);
         let end = events.partition_point(|e| e.at_ns < self.window.end_ns);
@@ -56,7 +51,6 @@ impl Builder<'_> {
             of: self,
             recorded,
             present,
-            sections,
             opaque,
             ops: Vec::with_capacity(2 * (end - begin)),
             free_since_ns: self.window.start_ns,
@@ -85,8 +79,15 @@ impl Builder<'_> {
             walk.work_until(self.window.end_ns, false);
         }
         walk.release_all();
-        let lives = self.window.end_ns.saturating_sub(self.window.start_ns);
-        walk.opaque.thread_ns += lives as f64;
+        let begin_ns = match events[begin..end].first() {
+            Some(first) if begins_later => first.at_ns,
+            _ => self.window.start_ns,
+        };
+        let end_ns = match events[..end].last() {
+            Some(last) if ends => last.at_ns,
+            _ => self.window.end_ns,
+        };
+        walk.opaque.thread_ns += end_ns.saturating_sub(begin_ns) as f64;
         Thread {
             recorded,
             at_start: true,
@@ -114,7 +115,6 @@ struct Walk<'a, 'b> {
     of: &'a Builder<'a>,
     recorded: ThreadIx,
     present: &'a [ThreadIx],
-    sections: &'b mut Vec<SectionOrigin>,
     opaque: &'b mut Opaque,
     ops: Vec<Op>,
     /// The latest operation ended then; work has gone on since.
@@ -136,17 +136,17 @@ struct Walk<'a, 'b> {
 impl Walk<'_, '_> {
     /// Takes the locks that are held when the window begins. True = the thread waits then.
     fn state_before(&mut self, before: &[Event]) -> bool {
-        let mut held: BTreeMap<LockIx, bool> = BTreeMap::new();
-        for event in before {
+        let mut held: BTreeMap<LockIx, (bool, usize)> = BTreeMap::new();
+        for (i, event) in before.iter().enumerate() {
             let Some(lock) = self.of.objects.lock(event.object) else {
                 continue;
             };
             match event.kind {
                 Kind::Acquired | Kind::AcquiredAfterWait | Kind::TryAcquired => {
-                    held.insert(lock, false);
+                    held.insert(lock, (false, i));
                 }
                 Kind::AcquiredShared => {
-                    held.insert(lock, true);
+                    held.insert(lock, (true, i));
                 }
                 Kind::Released => {
                     held.remove(&lock);
@@ -157,9 +157,10 @@ impl Walk<'_, '_> {
         // Outside of windows only waits are recorded: a lock acquired after a wait may have been
         // released since, unseen. Whoever releases it in the window held it at its start.
         let waits = before.last().is_some_and(|e| begins_wait(e.kind));
-        for (lock, shared) in held {
+        for (lock, (shared, event)) in held {
             if self.releases_first(before.len(), lock) {
-                self.acquire(lock, shared, None);
+                let section = self.section(event);
+                self.take(lock, shared, section);
             }
         }
         waits
@@ -339,42 +340,39 @@ impl Walk<'_, '_> {
                 self.release(lock);
                 self.sleep(length);
                 self.acquire(lock, false, over);
-                return;
             }
-        }
-        if let Some(event) = over {
-            self.begin_section(event);
         }
     }
 
     fn acquire(&mut self, lock: LockIx, shared: bool, event: Option<usize>) {
         let section = match event {
-            Some(event) => self.begin_section(event),
-            None => crate::program::NO_SECTION,
+            Some(event) => self.section(event),
+            None => NO_SECTION,
         };
-        // Taken again by its holder: a recursive mutex, whose section goes on.
-        if self.held.contains(&lock) && !shared {
-            self.held.push(lock);
+        let Some(event) = event.filter(|_| self.take(lock, shared, section)) else {
             return;
-        }
-        self.held.push(lock);
-        self.ops.push(Op::Acquire {
-            lock,
-            shared,
-            section,
-        });
-        let Some(event) = event else { return };
+        };
         if let Some((cond, need)) = self.of.tokens.get_without_wait(self.recorded, event) {
             self.ops.push(Op::Await { cond, lock, need });
         }
     }
 
-    fn begin_section(&mut self, event: usize) -> u32 {
-        self.sections.push(SectionOrigin {
-            thread: self.recorded,
-            event: event as u32,
-        });
-        self.sections.len() as u32 - 1
+    /// False = its holder takes it again: a recursive mutex, whose section goes on.
+    fn take(&mut self, lock: LockIx, shared: bool, section: SectionId) -> bool {
+        let again = self.held.contains(&lock) && !shared;
+        self.held.push(lock);
+        if !again {
+            self.ops.push(Op::Acquire {
+                lock,
+                shared,
+                section,
+            });
+        }
+        !again
+    }
+
+    fn section(&self, event: usize) -> SectionId {
+        self.of.sections.get(self.recorded, event)
     }
 
     fn release(&mut self, lock: LockIx) {
@@ -403,7 +401,7 @@ impl Walk<'_, '_> {
         match spun {
             Some(_) => self.acquire(lock, event.arg == 1, Some(i)),
             None => {
-                let section = self.begin_section(i);
+                let section = self.section(i);
                 self.held.push(lock);
                 self.ops.push(Op::TryAcquire { lock, section });
             }
