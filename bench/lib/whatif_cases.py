@@ -103,7 +103,7 @@ def _loops() -> Iterator[Case]:
     """Sections and gaps of two lengths, contended a little and all the time."""
     program, lock = _of_bench("loop"), "loop_lock"
     for threads in (2, 4):
-        for name, section, gap, turns in (("loop", 200, 1000, 500_000), ("hot loop", 1000, 200, 300_000)):
+        for name, section, gap, turns in (("loop", 200, 1000, 320_000), ("hot loop", 1000, 200, 200_000)):
             arguments = f"threads={threads} turns={turns // threads} section={section} gap={gap}"
             fixes = {f"shorten {lock} {100 - left}%": f"section={section * left // 100}" for left in (75, 50, 25, 0)}
             fixes |= {f"shorten gap {lock} {100 - left}%": f"gap={gap * left // 100}" for left in (75, 50, 25)}
@@ -130,18 +130,18 @@ def _data() -> Iterator[Case]:
             {"heap_lock / 4": "heap=arenas", "batch heap_lock 32": "heap=cached"},
         )
         yield _case(
-            _of_bench("configuration"), f"threads={threads} turns={360_000 // threads}", "configuration_lock",
+            _of_bench("configuration"), f"threads={threads} turns={240_000 // threads}", "configuration_lock",
             {"rwlock configuration_lock": "lock=rwlock"},
         )
     for threads in (2, 4, 8):
-        turns = 2_000_000 // threads
+        turns = 1_200_000 // threads
         fixes = {"remove map_lock": "lock=none", "rwlock map_lock": "lock=shared"}
         yield _case(look_up, f"threads={threads} turns={turns}", "map_lock", fixes)
-        turns = 4_000_000 // threads
+        turns = 2_400_000 // threads
         yield _case(null_lock, f"threads={threads} turns={turns}", "flag_lock", {"remove flag_lock": "test=first"})
     yield _case(
-        _of_bench("rust_cache"), "threads=4 turns=250000 gap=50", "CACHE",
-        {"CACHE / 16": "shards=16"},
+        _of_bench("rust_cache"), "threads=4 turns=250000 gap=50", "rust_cache::CACHE",
+        {"rust_cache::CACHE / 16": "shards=16"},
     )
     yield _case(
         _of_bench("omp_sum", "-fopenmp"), "threads=4 turns=2000000 gap=100", "sum_lock",
@@ -181,8 +181,8 @@ def _order() -> Iterator[Case]:
         {"permits connections=2": "connections=2", "permits connections=4": "connections=4"},
     )
     yield _case(
-        _of_bench("task_queue"), "threads=4 tasks=4000000 task=100", "tasks_lock",
-        {"batch tasks_lock 16": "batch=16", "remove section tasks_lock": "batch=1000000", "threads worker=2": "threads=2"},
+        _of_bench("task_queue"), "threads=4 tasks=1200000 task=100", "tasks_lock",
+        {"batch tasks_lock 16": "batch=16", "remove section tasks_lock": "batch=300000", "threads worker=2": "threads=2"},
     )
 
 
