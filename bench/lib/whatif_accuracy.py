@@ -84,7 +84,8 @@ def _errors(pairs: Iterable[tuple[Truth, Predicted]]) -> list[float]:
 
 def _binary(truth: Truth) -> str:
     """The program without its arguments: programs with many what-ifs must not outvote the others."""
-    return truth.base.split()[0]
+    words = truth.base.removeprefix("taskset -c 0 ").split()
+    return words[0] if words else truth.program
 
 
 def _medians_of_programs(pairs: list[tuple[Truth, Predicted]]) -> list[float]:

@@ -14,6 +14,7 @@ PROGRAMS = real.ROOT / "bench" / "programs"
 C = ("gcc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 CPP = ("g++", "-std=c++20", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 
+ONE_CPU = ("taskset", "-c", "0")
 # Width, height, frames.
 FILM = (320, 240, 100)
 
@@ -55,10 +56,12 @@ class Case:
     arguments: tuple[str, ...]
     lock: str
     what_ifs: tuple[WhatIf, ...]
+    # In front of the base's command.
+    prefix: tuple[str, ...] = ()
 
     def base(self, directory: Path) -> list[str]:
         """The command as it is."""
-        return [*self.program.build(directory), *self.arguments]
+        return [*self.prefix, *self.program.build(directory), *self.arguments]
 
     def fixed(self, what_if: WhatIf, directory: Path) -> list[str]:
         """The command with the fix."""
@@ -91,7 +94,7 @@ def _case(program: Program, arguments: str, lock: str, what_ifs: dict[str, str],
 
     def what_if(query: str, change: str) -> WhatIf:
         if change == "cpus=1":
-            return WhatIf(query, words(base), prefix=("taskset", "-c", "0"))
+            return WhatIf(query, words(base), prefix=ONE_CPU)
         return WhatIf(query, words(base | dict(word.split("=") for word in change.split())))
 
     threads = f" T{base['threads']}" if "threads" in base else ""
@@ -186,6 +189,13 @@ def _order() -> Iterator[Case]:
     )
 
 
+def _on_one_cpu(cases: Iterator[Case]) -> Iterator[Case]:
+    """Recorded on one CPU, asked for two."""
+    for case in cases:
+        fixes = (WhatIf("cpus 2", case.arguments),)
+        yield Case(f"{case.name}, one CPU", case.program, case.arguments, case.lock, fixes, prefix=ONE_CPU)
+
+
 def _sqlite() -> Iterator[Case]:
     """The worked example: the lock of SQLite's memory statistics."""
 
@@ -248,7 +258,7 @@ def _distribution() -> Iterator[Case]:
             return [*command, make(directory)]
 
         four, two = (threads.format(n) for n in (4, 2))
-        fixes = (WhatIf(f"threads {name}=2", (two,)), WhatIf("cpus 1", (four,), prefix=("taskset", "-c", "0")))
+        fixes = (WhatIf(f"threads {name}=2", (two,)), WhatIf("cpus 1", (four,), prefix=ONE_CPU))
         yield Case(name, Program(name, (name,), build), (four,), "", fixes)
 
 
@@ -276,4 +286,7 @@ def _fixtures() -> Iterator[Case]:
 
 def all_cases() -> list[Case]:
     """In the order in which they are measured."""
-    return [*_loops(), *_data(), *_order(), *_sqlite(), *_rocksdb(), *_distribution(), *_fixtures()]
+    all_of_two = [*_loops(), *_data(), *_order()]
+    scaled = ("loop T4", "map_lookup T4", "free_list T4", "phases T2", "pipeline", "task_queue T4")
+    one_cpu = _on_one_cpu(case for case in all_of_two if case.name in scaled)
+    return [*all_of_two, *one_cpu, *_sqlite(), *_rocksdb(), *_distribution(), *_fixtures()]
