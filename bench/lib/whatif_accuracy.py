@@ -10,8 +10,8 @@ from lib.whatif_truth import Truth
 POINTS = 10.0
 # A fix whose truth is noise must not be promised more.
 MID_OF_NOTHING = 5.0
-# All methods together: the widest interval, and the mean of their middles.
-UNION = "union"
+# All methods together, as convoy combines them; else the widest interval, and the mean of their middles.
+COMBINED = "combined"
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Fidelity:
 
     program: str
     method: str
-    recorded_ns: int
-    replayed_ns: int
+    recorded_ns: float
+    replayed_ns: float
 
     @property
     def error(self) -> float:
@@ -42,8 +42,10 @@ class Fidelity:
         return 100 * (self.replayed_ns / max(self.recorded_ns, 1) - 1)
 
 
-def union(rows: list[Predicted]) -> Predicted | None:
-    """The answer to one what-if of all methods that gave a number."""
+def combined(rows: list[Predicted]) -> Predicted | None:
+    """The answer to one what-if of all methods that gave a number, if convoy did not combine them."""
+    if any(row.method == COMBINED for row in rows):
+        return None
     given = [row for row in rows if row.mid is not None]
     if not given:
         return None
@@ -51,7 +53,7 @@ def union(rows: list[Predicted]) -> Predicted | None:
     return Predicted(
         given[0].program,
         given[0].what_if,
-        UNION,
+        COMBINED,
         min(row.low for row in given),
         statistics.mean(row.mid for row in given),
         None if None in highs else max(highs),
@@ -67,7 +69,7 @@ def _by_method(truths: list[Truth], predicted: list[Predicted]) -> dict[str, lis
     pairs: dict[str, list[tuple[Truth, Predicted]]] = {}
     for truth in truths:
         rows = [p for p in predicted if (p.program, p.what_if) == (truth.program, truth.what_if)]
-        together = union(rows)
+        together = combined(rows)
         for row in [*rows, *([together] if together else [])]:
             if row.mid is not None:
                 pairs.setdefault(row.method, []).append((truth, row))
@@ -101,7 +103,7 @@ def rows(truths: list[Truth], predicted: list[Predicted]) -> Iterator[str]:
     yield "|---" * 8 + "|"
     for truth in truths:
         mine = [p for p in predicted if (p.program, p.what_if) == (truth.program, truth.what_if)]
-        together = union(mine)
+        together = combined(mine)
         head = f"| {truth.program} | {truth.what_if} | {truth.saved:.1f} | "
         head += f"{truth.saved_min:.0f}–{truth.saved_max:.0f} | {truth.spread:.1f} | "
         for row in [*mine, *([together] if together and len(mine) > 1 else [])]:

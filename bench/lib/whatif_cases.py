@@ -168,12 +168,12 @@ def _order() -> Iterator[Case]:
     for threads in (2, 4, 8):
         yield _case(
             _of_bench("poll_reference"), f"threads={threads} turns={12_000 // threads}", "reference_lock",
-            {"block reference_lock": "wait=condition"},
+            {"blocking reference_lock": "wait=condition"},
         )
     for threads in (2, 4):
         yield _case(
             _of_bench("try_loop"), f"threads={threads} turns={40_000 // threads}", "try_lock",
-            {"block try_lock": "lock=block"},
+            {"blocking try_lock": "lock=block"},
         )
         yield _case(
             _of_bench("phases"), f"threads={threads} phases=1000 skew=3", "phase_end",
@@ -205,7 +205,8 @@ def _sqlite() -> Iterator[Case]:
         subprocess.run(command, check=True)
         return [str(target / "release" / "sqlite-threads")]
 
-    program, lock = Program("sqlite", ("cargo",), build), "staticMutexes+0x30"
+    # The compiler puts a number of its own into the name: staticMutexes.112+0x30.
+    program, lock = Program("sqlite", ("cargo",), build), "+0x30"
     for threads in (2, 4):
         base = ("--threads", str(threads), "--operations", str(400_000 // threads))
         fixes = (WhatIf(f"remove section {lock}", (*base, "--no-memstatus")),)
@@ -220,7 +221,7 @@ def _rocksdb() -> Iterator[Case]:
     """The worked example of diagnose: RocksDB's cache with one part, or 16."""
     source = real.ROOT / "examples" / "rocksdb" / "object_cache.cpp"
     program = _compiled(source, ("g++", "-std=c++17", "-O2", "-g", "-pthread"), "object_cache", "-lrocksdb")
-    lock = "rocksdb::port::Mutex::Mutex()"
+    lock = "rocksdb::port::Mutex::Mutex() in librocksdb.so.7.8 #2"
     yield Case("rocksdb cache", program, ("0", "150000"), lock, (WhatIf(f"{lock} / 16", ("4", "150000")),))
 
 
