@@ -75,6 +75,7 @@ enum cv_drop {
 	CV_DROP_EXEC_WITHOUT_AGENT, /* an exec whose environment lacks the agent: that program is not seen */
 	CV_DROP_THREAD_REUSED,      /* a thread shares the record of an ended one (more than max_threads) */
 	CV_DROP_SANDBOXED,          /* the program gave up system calls: no growth, no CPU times from then on */
+	CV_DROP_EXEC_UNLOADABLE,    /* an exec of a program that cannot load the agent: static, musl, 32-bit, foreign */
 	CV_DROP_MAX = 24,
 };
 

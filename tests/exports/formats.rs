@@ -356,7 +356,7 @@ fn truncated(scratch: &Scratch) -> Result {
 
 /// A program without an agent, and no scheduler events: the files open, and why they are empty is said.
 fn nothing(scratch: &Scratch) -> Result {
-    let options = ["--force", "--scheduler", "off"];
+    let options = ["--scheduler", "off"];
     let source = root().join("fixtures/parallel-clean/parallel_clean.c");
     let profile = record_source(scratch, &source, "run.convoy", &["-static"], &options)?;
     for format in ["pprof-mutex", "pprof-block", "folded-waits", "firefox"] {

@@ -12,6 +12,7 @@ mod launch;
 mod laws;
 mod perf_sched;
 mod phases;
+mod replay;
 mod top;
 
 use std::process::ExitCode;
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
     let mut trials = vec![expect::every_finding_has_a_fixture(&fixtures)];
     for fixture in fixtures {
         trials.extend(fixture::trials(&fixture));
+        if replay::IS_ENABLED {
+            trials.extend(replay::trials(&fixture));
+        }
     }
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());

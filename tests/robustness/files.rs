@@ -13,7 +13,7 @@ use convoy_harness::run::{run, End, Outcome};
 use convoy_harness::{check, compile, convoy, turn, Result};
 use libtest_mimic::Trial;
 
-use crate::table::{program, programs};
+use crate::table::{program, programs, same};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -35,15 +35,7 @@ pub fn trials() -> Vec<Trial> {
             cannot_run(s, s.dir(), NOT_EXECUTABLE)
         }),
         trial("command/no-permission", None, no_permission),
-        trial("refused/static", None, |s| {
-            refused(s, &statically_linked()?, "static")
-        }),
-        trial("refused/go", needs("go"), |s| {
-            refused(s, &program("go_threads.go")?, "Go")
-        }),
-        trial("refused/setuid", needs("root"), |s| {
-            refused(s, &setuid_copy(s, "sections.c")?, "setuid")
-        }),
+        trial("unrecorded/go", needs("go"), go_runs),
         trial("output/full-disk", needs("mount"), full_disk),
         trial("output/no-directory", None, no_directory),
         trial("output/with-report", None, with_report),
@@ -112,21 +104,14 @@ fn not_started(outcome: &Outcome, reason: &str) -> Result {
     Ok(())
 }
 
-/// Without scheduler events it is refused before it runs, with the reason and a way out.
-fn refused(scratch: &Scratch, program: &Path, reason: &str) -> Result {
+/// Nothing of it can be recorded without scheduler events, and it runs.
+fn go_runs(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
+    let program = program("go_threads.go")?;
+    let bare = run(&mut Command::new(&program), scratch.dir(), "bare", TIMEOUT)?;
     let mut recorder = convoy::record_with(&["--scheduler", "off"], &scratch.path("run.convoy"))?;
-    let outcome = run(recorder.arg(program), scratch.dir(), "convoy", TIMEOUT)?;
-    not_started(&outcome, reason)?;
-    check!(
-        !scratch.path("run.convoy").exists(),
-        "a profile was written of nothing"
-    );
-    no_panic(&outcome)
-}
-
-fn statically_linked() -> Result<PathBuf> {
-    compile::compile(&programs().join("sections.c"), &["-static".into()])
+    let outcome = run(recorder.arg(&program), scratch.dir(), "convoy", TIMEOUT)?;
+    same(&bare, &outcome)
 }
 
 /// Owned by another user, so that even root runs it with other rights than its own.

@@ -6,6 +6,7 @@ mod scheduler;
 mod table;
 mod tracing;
 mod tty;
+mod unloadable;
 
 use std::process::ExitCode;
 
@@ -24,5 +25,6 @@ fn main() -> ExitCode {
     trials.extend(scheduler::trials());
     trials.extend(attach::trials());
     trials.extend(tracing::trials());
+    trials.extend(unloadable::trials());
     case::run(trials).exit_code()
 }

@@ -86,13 +86,15 @@ pub fn trials() -> Result<Vec<Trial>> {
 }
 
 /// Programs of the tests that are written in Rust.
-const USED_ELSEWHERE: [&str; 8] = [
+const USED_ELSEWHERE: [&str; 10] = [
+    "bystander.c",
     "environment.c",
     "forbids.c",
     "go_threads.go",
     "local_strings.c",
     "racy.c",
     "script.sh",
+    "starter.c",
     "thread_goes_on.c",
     "waits_for_signal.c",
 ];

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::agent_file::AgentFile;
 use crate::elf_check::{self, Elf};
 use crate::error::{Error, ErrorKind, Trouble};
 
@@ -61,7 +62,16 @@ impl Command {
             .map(String::as_str)
     }
 
-    /// Why this command cannot be recorded, although it can run.
+    /// Whether it starts as ever with the agent's path in `LD_PRELOAD`. Of a file that cannot be read
+    /// nothing else is known: most can.
+    pub(crate) fn tolerates(&self, agent: &AgentFile) -> bool {
+        self.program.as_ref().is_none_or(|program| {
+            let loads = self.refusal().is_none();
+            loads || agent.is_inheritable && elf_check::tolerates_preload(&program.elf)
+        })
+    }
+
+    /// Why this command cannot be recorded by the agent, although it can run.
     pub fn refusal(&self) -> Option<Error> {
         let program = self.program.as_ref()?;
         elf_check::refusal(&program.path, &program.elf)

@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind, Refusal, Trouble};
 pub struct Elf {
     /// 64-bit and for this processor.
     pub native: bool,
+    /// 32-bit for this family of processors: its loader finds an empty library in the agent's place.
+    pub companion: bool,
     /// e.g. "32-bit, machine 3".
     pub architecture: String,
     /// Path of the dynamic loader; `None` = static.
@@ -48,6 +50,11 @@ impl Elf {
 const MACHINE: u16 = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 const MACHINE: u16 = elf::EM_AARCH64;
+/// Machine of the 32-bit programs that this processor also runs.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const COMPANION_MACHINE: u16 = elf::EM_386;
+#[cfg(target_arch = "aarch64")]
+pub(crate) const COMPANION_MACHINE: u16 = elf::EM_ARM;
 
 /// Symbols whose import says that a program may start threads.
 const THREAD_SYMBOLS: [&[u8]; 4] = [
@@ -68,6 +75,7 @@ fn parse<'data, R: ReadRef<'data>>(data: R) -> Option<Elf> {
         let architecture = format!("{bits}-bit, ELF machine {machine}");
         return Some(Elf {
             architecture,
+            companion: class == elf::ELFCLASS32 && machine == COMPANION_MACHINE,
             ..Elf::default()
         });
     }
@@ -132,6 +140,16 @@ fn parse<'data, R: ReadRef<'data>>(data: R) -> Option<Elf> {
     Some(found)
 }
 
+/// Loaders of C libraries that may refuse to start a program because of a preload.
+const STRICT_LOADERS: [&str; 2] = ["uClibc", "/system/bin/linker"];
+
+/// Whether the program starts as ever with the agent's path in `LD_PRELOAD`, loaded or not. glibc's loader loads
+/// what the path names for it, musl's passes over a path that it cannot open, a static program has none.
+pub fn tolerates_preload(elf: &Elf) -> bool {
+    let strict = |loader: &String| STRICT_LOADERS.iter().any(|name| loader.contains(name));
+    elf.companion || elf.native && !elf.loader.as_ref().is_some_and(strict)
+}
+
 /// Why the agent cannot get into this program; `None` if it can.
 pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
     let name = path.display();
@@ -141,6 +159,14 @@ pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
             Trouble::new(found, effect, fix),
         ))
     };
+    if elf.companion {
+        return refuse(
+            Refusal::Architecture,
+            format!("{name} is a 32-bit program"),
+            "the agent is a 64-bit library and cannot be loaded into it",
+            format!("record a 64-bit build; sudo convoy -- {name} shows what the scheduler sees"),
+        );
+    }
     if !elf.native {
         return refuse(
             Refusal::Architecture,
@@ -174,10 +200,7 @@ pub fn refusal(path: &Path, elf: &Elf) -> Option<Error> {
             format!("link it dynamically (without -static); sudo convoy -- {name} shows what the scheduler sees"),
         );
     };
-    if loader.contains("ld-musl")
-        || loader.contains("ld-uClibc")
-        || loader.contains("/system/bin/linker")
-    {
+    if loader.contains("ld-musl") || STRICT_LOADERS.iter().any(|name| loader.contains(name)) {
         return refuse(
             Refusal::CLibrary,
             format!("{name} uses another C library than glibc (loader {loader})"),

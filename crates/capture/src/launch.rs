@@ -8,22 +8,31 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use crate::agent_file::AgentFile;
 use crate::command::Command;
 use crate::error::{os_text, Error, ErrorKind, Trouble};
 use crate::inherited;
 use crate::session;
 use crate::signals::{restore_in_child, Forwarding, Inherited};
 
-/// The program's environment: ours, the agent before all other preloads, and the session.
+/// The program's environment: ours, the agent before all other preloads, and the session. Of a program that would
+/// not start with the agent's path it is ours alone.
 pub(crate) fn environment(
     ours: impl Iterator<Item = (OsString, OsString)>,
     command: &Command,
-    agent: &Path,
+    agent: &AgentFile,
     session_dir: &Path,
 ) -> Vec<CString> {
     let (session_name, session_value) = session::variable(session_dir);
+    if !command.tolerates(agent) {
+        let outer = |name: &OsString| name.as_bytes() == session_name.as_bytes();
+        return ours
+            .filter(|(name, _)| !outer(name))
+            .filter_map(|(name, value)| assignment(&name, &value))
+            .collect();
+    }
     let mut all: Vec<CString> = Vec::new();
-    let mut preload = agent.as_os_str().to_owned();
+    let mut preload = agent.preload.as_os_str().to_owned();
     let mut sanitizer_options = OsString::new();
     for (name, value) in ours {
         match name.as_bytes() {
@@ -232,9 +241,14 @@ mod tests {
 
     fn texts(ours: &[(&str, &str)], needed: &[&str]) -> Vec<String> {
         let elf = Elf {
+            native: true,
             needed: needed.iter().map(|n| (*n).to_owned()).collect(),
             ..Elf::default()
         };
+        texts_of(ours, elf)
+    }
+
+    fn texts_of(ours: &[(&str, &str)], elf: Elf) -> Vec<String> {
         let program = Some(Program {
             path: "/bin/x".into(),
             elf,
@@ -248,7 +262,11 @@ mod tests {
         environment(
             ours,
             &command,
-            Path::new("/a/libconvoy.so"),
+            &AgentFile {
+                file: "/a/libconvoy.so".into(),
+                preload: "/a/$PLATFORM/libconvoy.so".into(),
+                is_inheritable: true,
+            },
             Path::new("/dev/shm/s"),
         )
         .into_iter()
@@ -276,7 +294,7 @@ mod tests {
                 "Z=1",
                 "A=2=3",
                 "M=",
-                "LD_PRELOAD=/a/libconvoy.so",
+                "LD_PRELOAD=/a/$PLATFORM/libconvoy.so",
                 ASAN,
                 SESSION
             ]
@@ -292,7 +310,7 @@ mod tests {
             ],
             &["libc.so.6"],
         );
-        let preload = "LD_PRELOAD=/a/libconvoy.so:libjemalloc.so.2 /x.so";
+        let preload = "LD_PRELOAD=/a/$PLATFORM/libconvoy.so:libjemalloc.so.2 /x.so";
         assert_eq!(
             all,
             [
@@ -303,13 +321,20 @@ mod tests {
         );
         assert_eq!(
             texts(&[("LD_PRELOAD", "")], &[])[0],
-            "LD_PRELOAD=/a/libconvoy.so"
+            "LD_PRELOAD=/a/$PLATFORM/libconvoy.so"
         );
     }
 
     #[test]
     fn thread_sanitizer_comes_before_the_agent() {
         let all = texts(&[], &["libtsan.so.2", "libc.so.6"]);
-        assert_eq!(all[0], "LD_PRELOAD=libtsan.so.2:/a/libconvoy.so");
+        assert_eq!(all[0], "LD_PRELOAD=libtsan.so.2:/a/$PLATFORM/libconvoy.so");
+    }
+
+    #[test]
+    fn program_that_would_not_start_with_the_agent_gets_our_environment() {
+        let foreign = Elf::default();
+        let ours = [("LD_PRELOAD", "/x.so"), ("_CONVOY_SESSION", "/old")];
+        assert_eq!(texts_of(&ours, foreign), ["LD_PRELOAD=/x.so"]);
     }
 }

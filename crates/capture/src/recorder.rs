@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 use convoy_abi as abi;
 use convoy_profile::{Collector, Exit, Meta, Profile, Sched};
 
-use crate::agent_file;
+use crate::agent_file::{self, AgentFile, Build};
 use crate::arena::Refs;
 use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::collect::collect;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, Trouble};
+use crate::events::{EventReader, Events, TraceOptions};
 use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, processors_note};
 use crate::others::Busy;
 use crate::poll::Poller;
-use crate::sections::{self, Diagnose, Tracer};
+use crate::sections::{self, Diagnose, Traced, Tracer};
 use crate::session::{self, Session};
 use crate::signals::Forwarding;
 use crate::store;
@@ -39,8 +40,6 @@ pub struct Options {
     pub arena_bytes: u64,
     /// Where the session directory is made; `None` = the best place of this machine.
     pub session_parent: Option<PathBuf>,
-    /// Start the command even if nothing, or not all of it, can be recorded.
-    pub force: bool,
     /// Where scheduler events come from.
     pub scheduler: Scheduler,
     /// CPU time between two samples of a processor's instruction pointer, nanoseconds.
@@ -49,6 +48,8 @@ pub struct Options {
     pub timeline_intervals: u32,
     /// Look into critical sections.
     pub diagnose: Option<Diagnose>,
+    /// Record synchronization events in time order. Not together with `diagnose`.
+    pub trace: Option<TraceOptions>,
 }
 
 impl Default for Options {
@@ -59,11 +60,11 @@ impl Default for Options {
             max_threads: 4096,
             arena_bytes: 1 << 30,
             session_parent: None,
-            force: false,
             scheduler: Scheduler::Auto,
             sched_sample_ns: 3_000_000,
             timeline_intervals: 500_000,
             diagnose: None,
+            trace: None,
         }
     }
 }
@@ -73,7 +74,7 @@ impl Default for Options {
 pub struct Recorder {
     options: Options,
     session: Session,
-    agent: PathBuf,
+    agent: AgentFile,
     clock: Calibration,
     meta: Meta,
     warnings: Vec<Trouble>,
@@ -90,8 +91,11 @@ pub struct Running {
     listener: Option<Listener>,
     scheduler: Collector,
     tracer: Option<Tracer>,
+    events: Option<EventReader>,
     busy: Busy,
     pid: i32,
+    /// Why the agent cannot be in the command; `None` if it can.
+    agent_lacks: Option<String>,
 }
 
 /// What was recorded. Its session directory goes away with it.
@@ -111,7 +115,7 @@ impl Recorder {
     /// Makes the session directory, puts the agent in place and looks at the machine.
     pub fn new(options: Options) -> Result<Self, Error> {
         let (session, warnings) = Session::create(options.session_parent.as_deref())?;
-        let agent = agent_file::install(options.diagnose.is_some())?;
+        let agent = agent_file::install(build(&options))?;
         let clock = Calibration::begin();
         let meta = Meta {
             convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -129,8 +133,8 @@ impl Recorder {
         })
     }
 
-    /// Starts a command. `Err` with [`crate::ErrorKind::NotFound`], `NotExecutable` or `Refused` if it
-    /// cannot run or be recorded; then nothing was started.
+    /// Starts a command, also one that cannot be recorded: [`Running::take_warnings`] says so. `Err` with
+    /// [`crate::ErrorKind::NotFound`] or `NotExecutable` if it cannot run; then nothing was started.
     pub fn launch(mut self, command: &[OsString]) -> Result<Running, Error> {
         let command = Command::resolve(command)?;
         let sample_ns = self.options.sched_sample_ns;
@@ -138,11 +142,9 @@ impl Recorder {
         let scheduler = self.options.scheduler.for_command(refusal.is_none());
         let mut tier = Tier::for_next_child(scheduler, sample_ns)
             .map_err(|trouble| Error::new(ErrorKind::Attach, trouble))?;
+        let agent_lacks = refusal.as_ref().map(|r| r.trouble().found.clone());
         if let Some(refusal) = refusal {
             let seen = tier.sees(&refusal);
-            if !seen && !self.options.force {
-                return Err(refusal);
-            }
             self.warnings.push(without_agent(refusal.trouble(), seen));
         }
         self.meta.command = command
@@ -182,6 +184,8 @@ impl Recorder {
         signals.program_is(pid);
         // Not before the program runs: its user may have few threads left.
         let tracer = diagnose.map(|what| Tracer::start(&self.session, what));
+        let trace = self.options.trace.as_ref();
+        let events = trace.map(|options| EventReader::start(&self.session, options, clock));
         let (listener, scheduler) = tier.listen(sample_ns, self.options.timeline_intervals);
         let Self {
             session,
@@ -198,8 +202,10 @@ impl Recorder {
             listener,
             scheduler,
             tracer,
+            events,
             busy,
             pid,
+            agent_lacks,
         })
     }
 
@@ -207,6 +213,27 @@ impl Recorder {
     pub fn session_dir(&self) -> &Path {
         self.session.dir()
     }
+}
+
+/// The agent for these options.
+fn build(options: &Options) -> Build {
+    match (&options.diagnose, &options.trace) {
+        (Some(_), _) => Build::Tracing,
+        (None, Some(_)) => Build::Events,
+        (None, None) => Build::Normal,
+    }
+}
+
+/// Stacks of a process image that other files of its agent name.
+pub(crate) fn stacks(
+    traced: Option<&Traced>,
+    events: Option<&Events>,
+    pid: u32,
+    start_ns: u64,
+) -> Refs {
+    let mut all = traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns));
+    all.extend(events.into_iter().flat_map(|e| e.stacks(pid, start_ns)));
+    all
 }
 
 fn session_facts(options: &Options, clock: &Clock) -> abi::Session {
@@ -229,6 +256,11 @@ impl Running {
         self.pid.unsigned_abs()
     }
 
+    /// What the user should know before the program has ended. Each is told once: the recording has the rest.
+    pub fn take_warnings(&mut self) -> Vec<Trouble> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// Returns when the program has ended. Processes that it leaves behind are recorded up to then.
     pub fn wait(self) -> Recording {
         let Self {
@@ -240,8 +272,10 @@ impl Running {
             listener,
             scheduler,
             tracer,
+            events,
             busy,
             pid,
+            agent_lacks,
         } = self;
         let mut poller = Poller::new(listener.is_some());
         let ended = wait::wait(pid, &signals, session.dir(), &clock, &mut poller);
@@ -252,10 +286,8 @@ impl Running {
         let heard =
             listener.and_then(|listener| kernel::stop(listener, ended.at_ns, &mut warnings));
         let traced = tracer.and_then(Tracer::finish);
-        let stacks = |pid, start_ns| {
-            let traced = traced.as_ref();
-            traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
-        };
+        let events = events.and_then(EventReader::finish);
+        let stacks = |pid, start_ns| stacks(traced.as_ref(), events.as_ref(), pid, start_ns);
         let now_ns = Some(clock.now_ns());
         let collected = collect(session.dir(), &poller.seen, now_ns, Some(main), &stacks);
 
@@ -264,14 +296,16 @@ impl Running {
         meta.cpu_user_ns = ended.user_ns;
         meta.cpu_sys_ns = ended.sys_ns;
         meta.stolen_ns = busy_at_end.stolen_ns(&busy);
-        meta.collectors = vec![agent_collector(!collected.processes.is_empty()), scheduler];
+        let agent = agent_collector(!collected.processes.is_empty(), agent_lacks.as_deref());
+        meta.collectors = vec![agent, scheduler];
         meta.notes.extend(collected.notes);
         meta.notes.extend(processors_note(meta.machine.cpus_online));
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;
         let without_agent = processes.is_empty();
         let (sched, files) = kernel::tables(heard, &mut processes);
-        if without_agent && sched.as_ref().is_none_or(|sched| sched.events == 0) {
+        let is_unseen = sched.as_ref().is_none_or(|sched| sched.events == 0);
+        if without_agent && is_unseen && agent_lacks.is_none() {
             warnings.push(Trouble::new(
                 "no process of the command wrote anything",
                 "the agent was not loaded, or could not make its tables: there is nothing to report",
@@ -289,11 +323,13 @@ impl Running {
         busy_at_end.tell(&busy, program_ns, &mut meta);
         let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
         let sections = traced.map(|t| t.place(&mut processes, late, &mut warnings));
+        let trace = events.map(|e| e.place(&mut processes, late, &mut warnings));
         let profile = Profile {
             meta,
             processes,
             sched,
             sections,
+            trace,
         };
         Recording::new(profile, warnings, Some(session), files)
     }
@@ -382,7 +418,8 @@ fn own_descriptor(file: &File) -> PathBuf {
 /// Nothing to be fixed for the scheduler's part of it.
 fn without_agent(refusal: &Trouble, seen: bool) -> Trouble {
     if !seen {
-        return refusal.clone();
+        let effect = format!("{}; it runs unrecorded", refusal.effect);
+        return Trouble::new(refusal.found.clone(), effect, refusal.fix.clone());
     }
     let effect = format!("{}; its scheduler events are recorded", refusal.effect);
     Trouble::new(refusal.found.clone(), effect, "")
@@ -403,14 +440,13 @@ fn file_limit_warning() -> Option<Trouble> {
     })
 }
 
-pub(crate) fn agent_collector(active: bool) -> Collector {
-    let (lost, enable) = if active {
-        (String::new(), String::new())
-    } else {
-        (
-            "all locks, waits and threads".to_owned(),
-            "convoy doctor -- COMMAND".to_owned(),
-        )
+/// `lacks`: why the agent cannot be in the command.
+pub(crate) fn agent_collector(active: bool, lacks: Option<&str>) -> Collector {
+    let all = "all locks, waits and threads";
+    let (lost, enable) = match lacks {
+        _ if active => (String::new(), String::new()),
+        Some(lacks) => (format!("{all} ({lacks})"), String::new()),
+        None => (all.to_owned(), "convoy doctor -- COMMAND".to_owned()),
     };
     Collector {
         name: "agent".into(),

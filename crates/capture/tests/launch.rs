@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use convoy_capture::{ErrorKind, Options, Recorder, Recording, Refusal, Scheduler};
+use convoy_capture::{ErrorKind, Options, Recorder, Recording, Scheduler};
 use convoy_profile::{Exit, Profile};
 
 fn words(command: &[&str]) -> Vec<OsString> {
@@ -69,7 +69,7 @@ fn what_cannot_run_is_told_apart() {
 }
 
 #[test]
-fn static_program_is_refused_without_scheduler_events_unless_forced() {
+fn static_program_runs_unrecorded_without_scheduler_events() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("t.c");
     std::fs::write(&source, "int main(void) { return 5; }\n").unwrap();
@@ -82,38 +82,28 @@ fn static_program_is_refused_without_scheduler_events_unless_forced() {
         .unwrap();
     assert!(built.success());
     let command = [exe.to_str().unwrap()];
-    let without_scheduler = Options {
+    let options = Options {
         scheduler: Scheduler::Off,
         ..Options::default()
     };
-    let refused = Recorder::new(without_scheduler.clone())
+    let mut running = Recorder::new(options)
         .unwrap()
         .launch(&words(&command))
-        .unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Refused(Refusal::Static));
-    let options = Options {
-        force: true,
-        ..without_scheduler
-    };
-    let recording = Recorder::new(options)
-        .unwrap()
-        .launch(&words(&command))
-        .unwrap()
-        .wait();
+        .unwrap();
+    let told = running.take_warnings();
+    assert!(
+        told.iter()
+            .any(|w| w.found.contains("statically") && w.effect.contains("unrecorded")),
+        "{told:?}"
+    );
+    let recording = running.wait();
     assert_eq!(recording.exit, Exit::Status(5));
     assert!(recording.profile.processes.is_empty());
     assert!(
         !recording.profile.meta.collectors[0].active,
         "the profile says that the agent saw nothing"
     );
-    assert!(
-        recording
-            .warnings
-            .iter()
-            .any(|w| w.found.contains("statically")),
-        "{:?}",
-        recording.warnings
-    );
+    assert_eq!(recording.warnings, [], "said once");
 }
 
 #[test]

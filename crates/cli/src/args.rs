@@ -78,6 +78,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind
     Recover(Recover),
+    /// The process of a native replay, started by convoy itself
+    #[command(name = convoy_replayer::child::ARGUMENT, hide = true)]
+    ReplayNative,
 }
 
 /// `convoy -- COMMAND`.

@@ -92,6 +92,10 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
     if !args.quiet {
         wanted.remarks.iter().for_each(Message::print);
     }
+    args.recording.without_trace(
+        "diagnose looks into critical sections: the agent can do one of the two",
+        "record the trace in a run of its own: convoy record --trace -o FILE -- COMMAND",
+    )?;
     let mut options = args.recording.options();
     // Tracing makes sections longer and runs them from a cache that no stack of the kernel's can be unwound from: what
     // the scheduler shows is of an undisturbed run.
@@ -104,11 +108,12 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
         budget_ppm: args.overhead,
         ..convoy_capture::Diagnose::default()
     });
-    let (mut recording, _) = match record::execute(&options, &args.command, &Running::default()) {
-        Ok(recorded) => recorded,
-        Err(status) => return Ok(status),
-    };
-    record::warn(&recording, args.quiet);
+    let (mut recording, _) =
+        match record::execute(&options, &args.command, &Running::default(), args.quiet) {
+            Ok(recorded) => recorded,
+            Err(status) => return Ok(status),
+        };
+    record::warn(&recording.warnings, args.quiet);
     if let Err(message) = keep::only(&mut recording.profile, &wanted, &args.limits) {
         message.print(); // the program has run all the same
     }

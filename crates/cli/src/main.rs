@@ -20,6 +20,7 @@ mod pattern;
 mod record;
 mod recording;
 mod recover;
+mod replay_native;
 mod shape;
 mod show;
 mod top;
@@ -55,6 +56,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Top(top)) => top::top(&top),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
+        Some(Verb::ReplayNative) => replay_native::serve(),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {
             Message::new(
                 "no command was given",

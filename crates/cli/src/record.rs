@@ -5,13 +5,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use convoy_capture::{Error, Options, Recorder, Recording};
+use convoy_capture::{Error, Options, Recorder, Recording, Trouble};
 use convoy_profile::Profile;
 use convoy_report::human;
 
 use crate::args::{Record, Run, Running};
 use crate::exit::Status;
 use crate::message::{say, Message};
+use crate::recording::Recording as HowToRecord;
 use crate::{pattern, show};
 
 /// Runs, then reports.
@@ -24,11 +25,19 @@ pub fn run(run: &Run) -> Status {
     if let Err(status) = output.map_or(Ok(()), |to| check(to, &run.command)) {
         return status;
     }
-    let (mut recording, pid) = match execute(&run.recording.options(), &run.command, &run.running) {
+    if let Err(status) = can_trace(&run.recording, &run.running) {
+        return status;
+    }
+    let (mut recording, pid) = match execute(
+        &run.recording.options(),
+        &run.command,
+        &run.running,
+        run.quiet,
+    ) {
         Ok(recorded) => recorded,
         Err(status) => return status,
     };
-    warn(&recording, run.quiet);
+    warn(&recording.warnings, run.quiet);
     // A report of what could not be kept is better than none.
     let kept = output.map(|to| keep(&mut recording, to, &run.command, pid, run.quiet));
     let file = kept.as_ref().and_then(|kept| kept.as_deref().ok());
@@ -50,17 +59,36 @@ pub fn record(record: &Record) -> Status {
     if let Err(status) = check(&record.output, &record.command) {
         return status;
     }
+    if let Err(status) = can_trace(&record.recording, &record.running) {
+        return status;
+    }
     let options = record.recording.options();
-    let (mut recording, pid) = match execute(&options, &record.command, &record.running) {
-        Ok(recorded) => recorded,
-        Err(status) => return status,
-    };
-    warn(&recording, record.quiet);
+    let (mut recording, pid) =
+        match execute(&options, &record.command, &record.running, record.quiet) {
+            Ok(recorded) => recorded,
+            Err(status) => return status,
+        };
+    warn(&recording.warnings, record.quiet);
     let (to, command) = (&record.output, &record.command);
     match keep(&mut recording, to, command, pid, record.quiet) {
         Ok(_) => Status::of_program(recording.exit),
         Err(status) => status,
     }
+}
+
+/// Refuses to trace what runs already.
+fn can_trace(how: &HowToRecord, running: &Running) -> Result<(), Status> {
+    let Some(_) = running.targets() else {
+        return Ok(());
+    };
+    let refused = how.without_trace(
+        "the program runs already: events are recorded from within, from its start on",
+        "start it under convoy: convoy record --trace -o FILE -- COMMAND",
+    );
+    refused.map_err(|message| {
+        message.print();
+        Status::OwnFailure
+    })
 }
 
 /// Refuses to write the report where the profile was written.
@@ -124,6 +152,7 @@ pub fn execute(
     options: &Options,
     command: &[OsString],
     running: &Running,
+    quiet: bool,
 ) -> Result<(Recording, u32), Status> {
     let failed = |error: Error| {
         Message::from(error.trouble()).print();
@@ -137,7 +166,9 @@ pub fn execute(
         }
         None => {
             let recorder = Recorder::new(options.clone()).map_err(failed)?;
-            let started = recorder.launch(command).map_err(failed)?;
+            let mut started = recorder.launch(command).map_err(failed)?;
+            // Before the program has ended: it may run for hours, and nothing of it be recorded.
+            warn(&started.take_warnings(), quiet);
             let pid = started.pid();
             (started.wait(), pid)
         }
@@ -185,10 +216,10 @@ fn name_with(profile: &mut Profile, opened: Vec<Opened>) {
     }
 }
 
-pub fn warn(recording: &Recording, quiet: bool) {
+/// Prints them, unless the user wants none.
+pub fn warn(warnings: &[Trouble], quiet: bool) {
     if !quiet {
-        recording
-            .warnings
+        warnings
             .iter()
             .for_each(|trouble| Message::from(trouble).print());
     }

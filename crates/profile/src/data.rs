@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Sched, Sections};
+use crate::{Sched, Sections, Trace};
 
 /// Index into [`Process::modules`].
 pub type ModuleIx = u32;
@@ -29,6 +29,8 @@ pub struct Profile {
     pub sched: Option<Sched>,
     /// What traced critical sections touched; `None` = nobody looked into any.
     pub sections: Option<Sections>,
+    /// Synchronization events in time order; `None` = nobody asked for them.
+    pub trace: Option<Trace>,
 }
 
 /// What ran, where and when.

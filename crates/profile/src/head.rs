@@ -19,6 +19,7 @@ pub(crate) const LINES: Tag = *b"SLHD";
 pub(crate) const WRITES: Tag = *b"SWHD";
 pub(crate) const GOROUTINES: Tag = *b"SGOR";
 pub(crate) const SECTIONS: Tag = *b"XSEC";
+pub(crate) const TRACE: Tag = *b"EPRC";
 pub(crate) const END: Tag = *b"END ";
 
 /// Everything of a [`Process`] but its tables, and how many rows these have.

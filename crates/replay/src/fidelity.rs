@@ -1,6 +1,9 @@
 //! Performance fidelity: a replay of the recorded program must give back the recorded run before any
 //! what-if is believed (PerfPlay, CGO'15).
 
+use convoy_estimate::Method;
+
+use crate::sections::Sections;
 use crate::sim::Outcome;
 use crate::sim::WaitHistogram;
 
@@ -13,9 +16,9 @@ pub struct Fingerprint {
     pub contended_share: f64,
     /// Time that threads waited for locks, of the threads' lifetimes, 0..1.
     pub waited_share: f64,
-    /// Context switches of threads that blocked.
+    /// Context switches of threads that blocked; NaN = not known.
     pub voluntary: f64,
-    /// Context switches of threads that were preempted.
+    /// Context switches of threads that were preempted; NaN = not known.
     pub involuntary: f64,
     /// Half of the waits for locks took less, nanoseconds; 0 = there were none.
     pub wait_p50_ns: f64,
@@ -64,6 +67,42 @@ impl Fingerprint {
         }
     }
 
+    /// Of recorded windows: `windows` names them by their number in the recording, `lifetime_ns` is the
+    /// threads' time in them. `switches`: voluntary and involuntary ones, if they are known.
+    pub fn of_recording(
+        sections: &Sections,
+        windows: &[u32],
+        wall_ns: f64,
+        lifetime_ns: f64,
+        switches: Option<(f64, f64)>,
+    ) -> Self {
+        let (mut acquisitions, mut contended, mut waited) = (0u64, 0u64, 0.0);
+        let mut waits = WaitHistogram::default();
+        for section in &sections.all {
+            if section.reacquired || !windows.contains(&section.window) {
+                continue;
+            }
+            acquisitions += 1;
+            if section.contended {
+                contended += 1;
+                waited += section.wait_ns() as f64;
+                waits.add(section.wait_ns());
+            }
+        }
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        let (voluntary, involuntary) = switches.unwrap_or((f64::NAN, f64::NAN));
+        Self {
+            wall_ns,
+            contended_share: share(contended as f64, acquisitions as f64),
+            waited_share: share(waited, lifetime_ns),
+            voluntary,
+            involuntary,
+            wait_p50_ns: waits.quantile_ns(0.5),
+            wait_p90_ns: waits.quantile_ns(0.9),
+            wait_p99_ns: waits.quantile_ns(0.99),
+        }
+    }
+
     /// Field by field; all zero if there are none.
     pub fn mean(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut count) = ([0.0; 8], 0.0f64);
@@ -80,7 +119,15 @@ impl Fingerprint {
     /// differ by, weighted by how well a scheduler's model can be expected to meet them. 0 = the same;
     /// 0.05 = 5 % of the wall time, all else equal.
     pub fn distance(&self, other: &Self) -> f64 {
-        let ratio = |a: f64, b: f64, floor: f64| ((a + floor) / (b + floor)).ln().abs();
+        let ratio = |a: f64, b: f64, floor: f64| {
+            let apart = ((a + floor) / (b + floor)).ln().abs();
+            // What is not known of one of the two does not tell them apart.
+            if apart.is_nan() {
+                0.0
+            } else {
+                apart
+            }
+        };
         // Few switches are chance: a tenth of a millisecond's worth of wall time each does not count.
         let floor = 1.0 + MIN_SWITCH_RATE * self.wall_ns / 1e9;
         ratio(self.wall_ns, other.wall_ns, 1.0)
@@ -119,15 +166,6 @@ impl Fingerprint {
             wait_p99_ns: p99,
         }
     }
-}
-
-/// A method of replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// The discrete-event simulation.
-    Simulated,
-    /// Real threads and real locks.
-    Native,
 }
 
 /// Recorded and replayed run, compared.
@@ -238,6 +276,8 @@ impl Fidelity {
             factor(Q::WaitP90, r.wait_p90_ns, p.wait_p90_ns),
             factor(Q::WaitP99, r.wait_p99_ns, p.wait_p99_ns),
         ];
+        let known = |check: &Check| !check.recorded.is_nan() && !check.replayed.is_nan();
+        let checks = checks.into_iter().filter(known).collect();
         Self {
             method,
             recorded_ns: r.wall_ns,
@@ -281,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_run_is_faithful_to_itself() {
-        let fidelity = Fidelity::compare(Method::Simulated, &recorded(), &recorded(), None);
+        let fidelity = Fidelity::compare(Method::ReplaySimulated, &recorded(), &recorded(), None);
         assert!(fidelity.is_faithful());
         assert_eq!(fidelity.failed().count(), 0);
         assert_eq!(recorded().distance(&recorded()), 0.0);
@@ -293,14 +333,15 @@ mod tests {
             wall_ns: 1.1e9,
             ..recorded()
         };
-        let strict = Fidelity::compare(Method::Native, &recorded(), &replayed, None);
+        let strict = Fidelity::compare(Method::ReplayNative, &recorded(), &replayed, None);
         assert!(!strict.is_faithful());
         assert_eq!(
             strict.failed().next().map(|check| check.what),
             Some(Quantity::Wall)
         );
         assert!(
-            Fidelity::compare(Method::Native, &recorded(), &replayed, Some(0.15)).is_faithful()
+            Fidelity::compare(Method::ReplayNative, &recorded(), &replayed, Some(0.15))
+                .is_faithful()
         );
         assert!((recorded().distance(&replayed) - 0.095).abs() < 0.001);
     }
@@ -312,7 +353,7 @@ mod tests {
             wait_p99_ns: 1e5,
             ..recorded()
         };
-        let fidelity = Fidelity::compare(Method::Simulated, &recorded(), &replayed, None);
+        let fidelity = Fidelity::compare(Method::ReplaySimulated, &recorded(), &replayed, None);
         assert!(fidelity.is_faithful());
         let failed: Vec<Quantity> = fidelity.failed().map(|check| check.what).collect();
         assert_eq!(failed, [Quantity::VoluntarySwitches, Quantity::WaitP99]);
@@ -330,7 +371,7 @@ mod tests {
             involuntary: 9.0,
             ..recorded()
         };
-        let fidelity = Fidelity::compare(Method::Simulated, &quiet, &other, None);
+        let fidelity = Fidelity::compare(Method::ReplaySimulated, &quiet, &other, None);
         assert_eq!(fidelity.failed().count(), 0);
     }
 

@@ -14,7 +14,34 @@
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod caveat;
+pub mod compose;
+pub mod cost;
+pub mod extract;
 pub mod fidelity;
+mod lanes;
 pub mod machine;
+pub mod plan;
+pub mod predict;
 pub mod program;
+pub mod races;
+mod random;
+pub mod sections;
+pub mod sets;
+pub mod tables;
+pub mod topology;
+pub mod transform;
+pub mod ulcp;
+pub mod whatif;
+
 pub mod sim;
+pub mod simulated;
+pub mod study;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod testing_program;
+#[cfg(test)]
+mod testing_sets;
+pub mod unnecessary;

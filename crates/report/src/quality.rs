@@ -154,7 +154,12 @@ fn meaning(reason: &str) -> (&'static str, bool) {
             true,
         ),
         "exec-without-agent" => (
-            "programs started with a cleaned environment or static: not seen at all",
+            "programs started with a cleaned environment, or where the agent cannot be reached (chroot): \
+             not seen by the agent",
+            true,
+        ),
+        "exec-unloadable" => (
+            "programs started that cannot load the agent (static, musl, 32-bit, foreign): not seen by it",
             true,
         ),
         "thread-reused" => (

@@ -37,6 +37,14 @@ fn lacks(need: &str) -> Option<String> {
             works("mpicc.mpich", &["-show"]) && works("mpicc.openmpi", &["-showme"]),
             "apt-get install mpich libmpich-dev openmpi-bin libopenmpi-dev",
         ),
+        "musl" => (
+            works("musl-gcc", &["--version"]),
+            "apt-get install musl-tools",
+        ),
+        "32-bit" => (
+            gcc_has(&["-m32"], "libc.so"),
+            "apt-get install gcc-multilib",
+        ),
         "go" => (works("go", &["version"]), "apt-get install golang-go"),
         "rustc" => (works("rustc", &["--version"]), "a Rust toolchain"),
         "jemalloc" => (library("libjemalloc.so.2"), "apt-get install libjemalloc2"),
@@ -44,8 +52,8 @@ fn lacks(need: &str) -> Option<String> {
             library("libtcmalloc.so.4"),
             "apt-get install libgoogle-perftools4",
         ),
-        "asan" => (gcc_has("libasan.so"), "apt-get install libasan8"),
-        "tsan" => (gcc_has("libtsan.so"), "apt-get install libtsan2"),
+        "asan" => (gcc_has(&[], "libasan.so"), "apt-get install libasan8"),
+        "tsan" => (gcc_has(&[], "libtsan.so"), "apt-get install libtsan2"),
         "perf" => (works("perf", &["--version"]), "apt-get install linux-perf"),
         "tmux" => (works("tmux", &["-V"]), "apt-get install tmux"),
         "nm" => (works("nm", &["--version"]), "apt-get install binutils"),
@@ -92,8 +100,9 @@ fn library(name: &str) -> bool {
 }
 
 /// gcc prints the bare name of a file that it does not have.
-fn gcc_has(name: &str) -> bool {
+fn gcc_has(flags: &[&str], name: &str) -> bool {
     let output = Command::new("gcc")
+        .args(flags)
         .arg(format!("-print-file-name={name}"))
         .output();
     output.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_absolute())

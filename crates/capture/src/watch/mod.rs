@@ -167,7 +167,7 @@ impl Watch {
         } else {
             Exit::Unknown
         };
-        meta.collectors = vec![agent_collector(!processes.is_empty())];
+        meta.collectors = vec![agent_collector(!processes.is_empty(), None)];
         meta.notes.extend(notes);
         Profile {
             meta,

@@ -106,7 +106,7 @@ fn variations(machine: &Machine, options: &Options<'_>) -> Vec<(Machine, f64)> {
 }
 
 /// Wall time of each variation and seed, nanoseconds; NaN where the run did not end.
-fn varied_walls(
+pub fn varied_walls(
     program: &Program,
     machine: &Machine,
     options: &Options<'_>,

@@ -53,6 +53,7 @@ pub use calibrate::Calibration;
 pub use check::SimError;
 pub use ensemble::run_many;
 pub use ensemble::saved_range;
+pub use ensemble::varied_walls;
 pub use ensemble::wall_range;
 pub use ensemble::Range;
 pub use ensemble::Runs;

@@ -395,6 +395,7 @@ mod tests {
                 high,
                 method: String::new(),
                 limited_by: String::new(),
+                estimates: Vec::new(),
             })
         };
         assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4-2.1x)");

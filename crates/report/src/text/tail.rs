@@ -67,7 +67,7 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "_-./:=+@%,".contains(c);
     if !word.is_empty() && word.chars().all(safe) {
         word.to_owned()
@@ -77,7 +77,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// A word of a command, to stay on one line.
-fn tied(word: &str) -> String {
+pub(crate) fn tied(word: &str) -> String {
     word.replace(' ', &TIED.to_string())
 }
 

@@ -1,0 +1,135 @@
+"""Predictions of what-ifs against their truth: errors, coverage and width of the intervals."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Iterable, Iterator
+
+from lib.whatif_truth import Truth
+
+# An error counts as small up to this, or up to the truth's own spread.
+POINTS = 10.0
+# A fix whose truth is noise must not be promised more.
+MID_OF_NOTHING = 5.0
+# All methods together: the widest interval, and the mean of their middles.
+UNION = "union"
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """One method's answer, in percent of the run's wall time. All `None`: refused."""
+
+    program: str
+    what_if: str
+    method: str
+    low: float | None
+    mid: float | None
+    # `None` with a middle: nothing bounds it.
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """A recorded run, and the same replayed unchanged."""
+
+    program: str
+    method: str
+    recorded_ns: int
+    replayed_ns: int
+
+    @property
+    def error(self) -> float:
+        """Percent."""
+        return 100 * (self.replayed_ns / max(self.recorded_ns, 1) - 1)
+
+
+def union(rows: list[Predicted]) -> Predicted | None:
+    """The answer to one what-if of all methods that gave a number."""
+    given = [row for row in rows if row.mid is not None]
+    if not given:
+        return None
+    highs = [row.high for row in given]
+    return Predicted(
+        given[0].program,
+        given[0].what_if,
+        UNION,
+        min(row.low for row in given),
+        statistics.mean(row.mid for row in given),
+        None if None in highs else max(highs),
+    )
+
+
+def is_other_cpus(truth: Truth) -> bool:
+    """The program on another number of CPUs: a ratio of speeds, judged apart."""
+    return truth.what_if.startswith("cpus ")
+
+
+def _by_method(truths: list[Truth], predicted: list[Predicted]) -> dict[str, list[tuple[Truth, Predicted]]]:
+    pairs: dict[str, list[tuple[Truth, Predicted]]] = {}
+    for truth in truths:
+        rows = [p for p in predicted if (p.program, p.what_if) == (truth.program, truth.what_if)]
+        together = union(rows)
+        for row in [*rows, *([together] if together else [])]:
+            if row.mid is not None:
+                pairs.setdefault(row.method, []).append((truth, row))
+    return pairs
+
+
+def _high(row: Predicted) -> float:
+    return 100.0 if row.high is None else row.high
+
+
+def _errors(pairs: Iterable[tuple[Truth, Predicted]]) -> list[float]:
+    return [abs(row.mid - truth.saved) for truth, row in pairs]
+
+
+def rows(truths: list[Truth], predicted: list[Predicted]) -> Iterator[str]:
+    """One line for each what-if."""
+    yield "| program | what-if | truth | min–max | spread | predicted | error | method |"
+    yield "|---" * 8 + "|"
+    for truth in truths:
+        mine = [p for p in predicted if (p.program, p.what_if) == (truth.program, truth.what_if)]
+        together = union(mine)
+        head = f"| {truth.program} | {truth.what_if} | {truth.saved:.1f} | "
+        head += f"{truth.saved_min:.0f}–{truth.saved_max:.0f} | {truth.spread:.1f} | "
+        for row in [*mine, *([together] if together and len(mine) > 1 else [])]:
+            if row.mid is None:
+                yield f"{head}refused | | {row.method} |"
+            else:
+                answer = f"{row.mid:.1f} ({row.low:.0f}–{_high(row):.0f})"
+                yield f"{head}{answer} | {row.mid - truth.saved:+.1f} | {row.method} |"
+        if not mine:
+            yield f"{head}no answer | | |"
+
+
+def figures(truths: list[Truth], predicted: list[Predicted], fidelity: list[Fidelity]) -> Iterator[str]:
+    """The table of figures of all what-ifs, by method."""
+    asked = [truth for truth in truths if not is_other_cpus(truth)]
+    programs = len({truth.base.split()[0] for truth in asked if truth.base})
+    spreads = [truth.spread for truth in asked]
+    yield f"{len(asked)} what-ifs on {programs} programs. The truth's own spread: "
+    yield f"median {statistics.median(spreads):.1f} points, at most {max(spreads):.1f}."
+    yield ""
+    yield "| method | answered | error, median | at most | small | interval holds truth | its width, median | fixes worth nothing |"
+    yield "|---" * 8 + "|"
+    for method, pairs in sorted(_by_method(asked, predicted).items()):
+        errors = _errors(pairs)
+        small = [e <= max(POINTS, truth.spread) for e, (truth, _) in zip(errors, pairs)]
+        held = [row.low - truth.spread <= truth.saved <= _high(row) + truth.spread for truth, row in pairs]
+        widths = [_high(row) - row.low for _, row in pairs]
+        noise = [(truth, row) for truth, row in pairs if abs(truth.saved) <= truth.noise]
+        right = [row.low <= 0 and row.mid <= MID_OF_NOTHING for _, row in noise]
+        yield (
+            f"| {method} | {len(pairs)} of {len(asked)} | {statistics.median(errors):.1f} | {max(errors):.1f} | "
+            f"{_share(small)} | {_share(held)} | {statistics.median(widths):.0f} | {sum(right)} of {len(right)} |"
+        )
+    others = [truth for truth in truths if is_other_cpus(truth)]
+    for method, pairs in sorted(_by_method(others, predicted).items()):
+        errors = [100 * abs((100 - truth.saved) / max(100 - row.mid, 1e-9) - 1) for truth, row in pairs]
+        yield f"| {method}, other CPU counts | {len(pairs)} of {len(others)} | {statistics.median(errors):.1f} % | {max(errors):.1f} % | | | | |"
+    for method in sorted({f.method for f in fidelity}):
+        errors = [abs(f.error) for f in fidelity if f.method == method]
+        yield f"| {method}, run unchanged | {len(errors)} | {statistics.median(errors):.1f} % | {max(errors):.1f} % | | | | |"
+
+
+def _share(of: list[bool]) -> str:
+    return f"{100 * sum(of) / len(of):.0f} %" if of else ""
