@@ -7,16 +7,20 @@ use std::cell::UnsafeCell;
 use std::error::Error;
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use convoy_replay::program::{Lock, LockKind, Op, Program, Thread, NO_SECTION};
 use convoy_replayer::calibrate::calibrate;
+use convoy_replayer::clock::monotonic_ns;
 use convoy_replayer::native::{NativeOutcome, Prepared, Schedule};
 use convoy_replayer::stats::Range;
 use convoy_replayer::work::{iteration_ns, work};
 
 /// Section and work outside, nanoseconds; threads.
-const CASES: [(f64, f64, usize); 8] = [
+const CASES: [(f64, f64, usize); 11] = [
+    (20.0, 60.0, 1),
+    (200.0, 250.0, 1),
+    (0.0, 100.0, 1),
     (200.0, 1000.0, 2),
     (200.0, 1000.0, 4),
     (1000.0, 200.0, 2),
@@ -60,21 +64,29 @@ impl Loop {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             value: UnsafeCell::new(1),
         };
-        let gate = Barrier::new(self.threads + 1);
-        let (start, before) = thread::scope(|scope| {
+        let gate = Barrier::new(self.threads);
+        let before = switches();
+        let spans: Vec<(u64, u64)> = thread::scope(|scope| {
             let (guarded, gate) = (&guarded, &gate);
-            for _ in 0..self.threads {
+            let threads = (0..self.threads).map(|_| {
                 scope.spawn(move || {
                     gate.wait();
+                    let begin = monotonic_ns();
                     self.operations(guarded);
-                });
-            }
-            gate.wait();
-            (Instant::now(), switches())
+                    (begin, monotonic_ns())
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            threads
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .collect()
         });
         let after = switches();
+        let begin = spans.iter().map(|span| span.0).min().unwrap_or(0);
+        let end = spans.iter().map(|span| span.1).max().unwrap_or(0);
         Measured {
-            wall_ns: start.elapsed().as_nanos() as f64,
+            wall_ns: (end - begin) as f64,
             voluntary: (after.0 - before.0) as f64,
             involuntary: (after.1 - before.1) as f64,
         }
@@ -98,7 +110,7 @@ impl Loop {
     /// beyond its iterations.
     fn program(&self, overhead_ns: f64) -> Program {
         let ns = |iterations: u32| Op::Work {
-            ns: (f64::from(iterations) * iteration_ns() + overhead_ns) as f32,
+            ns: (f64::from(iterations) * iteration_ns() + overhead_ns).max(0.0) as f32,
         };
         let operation = [
             Op::Acquire {
@@ -167,7 +179,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             operations: (run_ms * 1e6 / bound.max(inside_ns * threads as f64)) as u32,
             ..alone
         };
-        let prepared = Prepared::new(case.program(overhead.max(0.0)), &Schedule::Free)?;
+        let prepared = Prepared::new(case.program(overhead), &Schedule::Free)?;
         let (mut real, mut replay) = (Vec::new(), Vec::new());
         for _ in 0..runs {
             real.push(case.run());

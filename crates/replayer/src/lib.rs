@@ -16,7 +16,9 @@ pub mod clock;
 mod codec;
 pub mod cpus;
 pub mod native;
+pub mod paired;
 pub mod stats;
+pub mod verify;
 pub mod work;
 
 pub use child::spawn;
