@@ -1,5 +1,6 @@
-//! Native replay against the program that it replays: loops of a critical section and work outside,
-//! in real code, and as programs for replay. Runs alternate; medians, and the real code's own spread.
+//! Native replay against the program that it replays: loops of a critical section and work
+//! outside, in real code, and as programs for replay. Runs alternate; medians, and the real code's
+//! own spread.
 //!
 //! Arguments: milliseconds of a run (100), runs (10).
 
@@ -95,7 +96,8 @@ impl Loop {
     fn operations(&self, guarded: &Guarded) {
         let mut own = 1;
         for _ in 0..self.operations {
-            // SAFETY: the mutex is initialized and does not move; the value is accessed with it held.
+            // SAFETY: the mutex is initialized and does not move; the value is accessed with it
+            // held.
             unsafe {
                 libc::pthread_mutex_lock(guarded.mutex.get());
                 *guarded.value.get() = work(self.inside, *guarded.value.get());
@@ -106,8 +108,8 @@ impl Loop {
         std::hint::black_box(own);
     }
 
-    /// The same as a recorder without cost would have seen it: `overhead_ns` is what a segment takes
-    /// beyond its iterations.
+    /// The same as a recorder without cost would have seen it: `overhead_ns` is what a segment
+    /// takes beyond its iterations.
     fn program(&self, overhead_ns: f64) -> Program {
         let ns = |iterations: u32| Op::Work {
             ns: (f64::from(iterations) * iteration_ns() + overhead_ns).max(0.0) as f32,
@@ -162,7 +164,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run_ms: f64 = arguments.next().map_or(Ok(100.0), |text| text.parse())?;
     let runs: u32 = arguments.next().map_or(Ok(10), |text| text.parse())?;
     let pair_ns = calibrate().machine.lock_pair_ns;
-    println!("section outside threads |  real ns/op  spread | replay ns/op  spread |  wall | vcs/1000  real replay | ics");
+    println!(
+        "section outside threads |  real ns/op  spread | replay ns/op  spread |  wall | \
+         vcs/1000: real replay | ics"
+    );
     for (inside_ns, outside_ns, threads) in CASES {
         let alone = Loop {
             inside: (inside_ns / iteration_ns()) as u32,
@@ -200,7 +205,8 @@ fn report(case: &Loop, (inside, outside): (f64, f64), real: &[Measured], replay:
     let involuntary = |runs| range(runs, |run| run.involuntary, operations / 1000.0).median;
     let (a, b) = (wall(real), wall(replay));
     println!(
-        "{inside:7} {outside:7} {:7} | {:11.1} {:5.0} % | {:12.1} {:5.0} % | {:+4.0} % | {:14.2} {:6.2} | {:.2} {:.2}",
+        "{inside:7} {outside:7} {:7} | {:11.1} {:5.0} % | {:12.1} {:5.0} % | {:+4.0} % | \
+         {:14.2} {:6.2} | {:.2} {:.2}",
         case.threads,
         a.median,
         100.0 * a.relative_width(),

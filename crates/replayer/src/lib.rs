@@ -5,8 +5,8 @@
 //! * [`child`]: the same in a process of its own, so that a hang or crash stays there.
 //! * [`verify`]: an original and a fixed command, measured in interleaved pairs.
 //!
-//! With `convoy-capture` the only crate that may use `unsafe`: for the C library's locks, which have
-//! no safe interface, and for the loop that stands for a program's work.
+//! With `convoy-capture` the only crate that may use `unsafe`: for the C library's locks, which
+//! have no safe interface, and for the loop that stands for a program's work.
 
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -19,8 +19,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Interval of the median by the sign test (order statistics): between the k-th smallest and the
-    /// k-th greatest of n measurements it lies with probability 1 - 2 P(B(n, 1/2) < k).
+    /// Interval of the median by the sign test (order statistics): between the k-th smallest and
+    /// the k-th greatest of n measurements it lies with probability 1 - 2 P(B(n, 1/2) < k).
     ///
     /// One measurement has an interval of no width, with probability 0.
     pub fn of_median(values: impl IntoIterator<Item = f64>) -> Self {

@@ -101,9 +101,9 @@ pub enum VerifyError {
 
 /// Measures two commands, each with its arguments, in interleaved pairs.
 ///
-/// They run with this process's environment and directory. Their standard input is empty, since only
-/// the first run could read it; their standard output is discarded, and of standard error the end is
-/// kept for the case that a run fails.
+/// They run with this process's environment and directory. Their standard input is empty, since
+/// only the first run could read it; their standard output is discarded, and of standard error the
+/// end is kept for the case that a run fails.
 ///
 /// # Errors
 ///
