@@ -9,13 +9,13 @@ mod sources;
 use std::time::Duration;
 
 use convoy_model::Model;
-use convoy_profile::Profile;
+use convoy_profile::{FrameIx, Process, Profile};
 use convoy_replay::analysis::Analysis;
 use convoy_replay::caveat::Caveat;
 use convoy_replay::compose::{analyze, Questions, Sets};
 use convoy_replay::machine::Machine;
 use convoy_replay::predict::Replayer;
-use convoy_replay::sets::from_profile::UnknownOperations;
+use convoy_replay::sets::operations::DecodedOperations;
 use convoy_replay::sets::{RunKeys, SectionSets};
 use convoy_replay::study::Study;
 use convoy_replay::ulcp::StaticRules;
@@ -23,6 +23,7 @@ use convoy_replayer::calibrate;
 use convoy_report::replay::text::{Options, View};
 use convoy_report::replay::{json, text};
 use convoy_report::text::Source;
+use convoy_symbols::CodeFiles;
 use convoy_trace::Recording;
 
 use crate::exit::Status;
@@ -59,6 +60,9 @@ fn try_replay(args: &Replay) -> Result<Status, Message> {
         (Some(file), _) => show::write_file(file, &text)?,
         (None, true) => show::print(&text)?,
         (None, false) => crate::message::say(&text),
+    }
+    if let Some(file) = &args.html {
+        show::write_file(file, &convoy_html::replay::page(&analysis))?;
     }
     Ok(recorded.status)
 }
@@ -204,15 +208,30 @@ fn switches(profile: &Profile, recording: &Recording) -> Option<(f64, f64)> {
     ))
 }
 
+/// Code from a frame's instruction on, and its address.
+fn code_at(process: &Process, files: &CodeFiles, frame: FrameIx) -> Option<(Vec<u8>, u64)> {
+    /// An instruction that changes a word, and those that may use its flags.
+    const BYTES: usize = 64;
+    let frame = process.frames.get(frame as usize)?;
+    let module = process.modules.get(frame.module? as usize)?;
+    let code = files.read(&module.path, frame.offset, BYTES)?;
+    Some((code, frame.offset))
+}
+
 impl Touched {
     /// Read and write sets of a process's critical sections.
-    fn sets(&self, recorded: &convoy_profile::Process) -> Result<SectionSets, String> {
+    fn sets(&self, recorded: &Process) -> Result<SectionSets, String> {
         let profile = self.profile.as_ref().map_err(Clone::clone)?;
         // The same program in the other run: its executable.
         let other = profile.processes.iter().position(|p| p.exe == recorded.exe);
         let other = other.ok_or("the other run has no process of this executable")? as u32;
         let model = Model::build(profile.clone());
-        let sets = SectionSets::of(profile, &model, other, &UnknownOperations);
+        let process = &profile.processes[other as usize];
+        let sets = {
+            let code = CodeFiles::default();
+            let operations = DecodedOperations(|frame| code_at(process, &code, frame));
+            SectionSets::of(profile, &model, other, &operations)
+        };
         if sets.samples.is_empty() {
             return Err("no critical section of its locks was looked into".into());
         }
