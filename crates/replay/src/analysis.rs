@@ -7,6 +7,7 @@ use convoy_trace::Mode;
 
 use crate::caveat::Caveat;
 use crate::predict::{Answer, Baseline};
+use crate::tables::Analyzed;
 
 /// What the replay of a process says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Analysis {
     pub plan: Vec<PlanRow>,
     /// The program on other numbers of CPUs, if it was asked for.
     pub curve: Vec<CurvePoint>,
+    /// This recording, and others of its program, for the tables of the paper.
+    pub compared: Vec<Analyzed>,
     /// The two runs as lanes: recorded, and without unnecessary contention.
     pub lanes: Vec<Lanes>,
     /// Limits that the other fields do not show. [`crate::caveat::of`] has all of them, in order.

@@ -8,6 +8,7 @@ use crate::analysis::{
     Analysis, CurvePoint, LockRow, Place, PlanRow, Region, Ulcp, UlcpCounts as Counts, WhatIfRow,
 };
 use crate::caveat::Caveat;
+use crate::compared::analyzed;
 use crate::cost::RegionPair;
 use crate::lanes;
 use crate::machine::Machine;
@@ -139,6 +140,10 @@ pub fn analyze(
     let free = found.as_ref().map_or(&[][..], |found| &found.free);
     analysis.lanes = lanes::lanes(study, &locks, free, &simulator);
     analysis.baselines = asking.predictor.baselines().to_vec();
+    let rows = found
+        .iter()
+        .map(|found| analyzed(study, found, &analysis.baselines));
+    analysis.compared = rows.collect();
     analysis.locks = locks.into_iter().map(|(_, row)| row).collect();
     Ok(analysis)
 }

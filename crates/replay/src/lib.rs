@@ -16,6 +16,7 @@
 
 pub mod analysis;
 pub mod caveat;
+pub mod compared;
 pub mod compose;
 pub mod cost;
 pub mod extract;

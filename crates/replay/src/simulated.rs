@@ -84,7 +84,9 @@ impl<'a> Simulator<'a> {
     fn standstill(&self, program: &Program) -> String {
         const SHOWN: usize = 3;
         let outcome = sim::run(program, &self.machine, &self.options(1)).ok();
-        let stuck = outcome.and_then(|outcome| outcome.stuck).unwrap_or_default();
+        let stuck = outcome
+            .and_then(|outcome| outcome.stuck)
+            .unwrap_or_default();
         let waits = stuck.threads.iter().take(SHOWN).map(|(thread, op)| {
             let ops = program.threads.get(*thread as usize).map(|t| &t.ops);
             let op = ops.and_then(|ops| ops.get(*op as usize));

@@ -82,6 +82,8 @@ pub fn percent(ratio: f64) -> String {
         "0 %".into()
     } else if pct.abs() < 0.01 {
         "<0.01 %".into()
+    } else if pct < 0.0 {
+        format!("-{}", percent(-ratio))
     } else if pct < 0.995 {
         format!("{pct:.2} %")
     } else if pct < 9.95 {
@@ -292,6 +294,7 @@ mod tests {
             (0.9999, "100 %"),
             (1.0, "100 %"),
             (1.5, "150 %"),
+            (-0.12, "-12 %"),
             (f64::NAN, "?"),
         ] {
             assert_eq!(percent(ratio), text, "{ratio}");

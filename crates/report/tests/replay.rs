@@ -89,16 +89,18 @@ fn source_lines_begin_with_their_place() {
 
 #[test]
 fn tables_of_the_paper_are_printed_or_refused() {
-    golden(
-        "table-1.txt",
-        &render(&replay::rich(), &page(View::Table(1))).unwrap(),
-    );
-    golden(
-        "table-2.txt",
-        &render(&replay::rich(), &page(View::Table(2))).unwrap(),
-    );
+    let shown = [1, 2, 3].map(View::Table).into_iter();
+    let shown = shown.chain([2, 13, 14, 15, 16, 19].map(View::Figure));
+    let texts = shown.map(|view| render(&replay::rich(), &page(view)));
+    let texts: Result<String, String> = texts.collect();
+    golden("exhibits.txt", &texts.unwrap());
     let none = render(&replay::rich(), &page(View::Table(9))).unwrap_err();
-    assert!(none.contains("table 9"), "{none}");
+    assert!(
+        none.contains("no table 9: there are tables 1, 2, 3"),
+        "{none}"
+    );
+    let unknown = render(&replay::sets_unknown(), &page(View::Figure(2))).unwrap_err();
+    assert!(unknown.contains("`convoy replay -- COMMAND`"), "{unknown}");
 }
 
 #[test]

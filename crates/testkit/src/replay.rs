@@ -6,7 +6,10 @@ use convoy_replay::analysis::{
     Region, SourceLine, Ulcp, UlcpCounts, Verified, WhatIfRow,
 };
 use convoy_replay::caveat::Caveat;
-use convoy_replay::predict::{Answer, Baseline, Saved};
+use convoy_replay::cost::{CodeRegion, Overall, RegionPair, Regions, SpanCost};
+use convoy_replay::fidelity::{Fidelity, Fingerprint};
+use convoy_replay::predict::{Answer, Baseline, Replayed, Saved};
+use convoy_replay::tables::Analyzed;
 use convoy_trace::Mode;
 
 /// A place in the source.
@@ -51,10 +54,23 @@ fn baselines(recorded_ns: f64, simulated: f64, native: f64) -> Vec<Baseline> {
     [(ReplaySimulated, simulated), (ReplayNative, native)]
         .map(|(method, ratio)| {
             let middle = recorded_ns * ratio;
+            let fingerprint = |wall_ns, waited_share| Fingerprint {
+                wall_ns,
+                contended_share: 0.11,
+                waited_share,
+                voluntary: 4_000.0,
+                involuntary: f64::NAN,
+                wait_p50_ns: 40_000.0,
+                wait_p90_ns: 90_000.0,
+                wait_p99_ns: 3_900_000.0 * ratio.powi(30),
+            };
+            let (recorded, replayed) = (fingerprint(recorded_ns, 0.41), fingerprint(middle, 0.43));
             Baseline {
                 method,
                 recorded_ns,
                 replayed_ns: vec![middle * 0.99, middle, middle * 1.01],
+                runs: Replayed::default(),
+                fidelity: Some(Fidelity::compare(method, &recorded, &replayed, None)),
                 refused: ((ratio - 1.0f64).abs() > 0.05).then(|| {
                     format!(
                         "it replays the recorded run in {:.0} % of its time",
@@ -176,6 +192,7 @@ pub fn rich() -> Analysis {
             },
         ],
         curve: curve(),
+        compared: vec![compared(16, 0.4), compared(4, 0.12)],
         lanes: lanes(),
         caveats: vec![Caveat::Drift(0.04)],
     }
@@ -231,6 +248,8 @@ fn regions() -> Vec<Region> {
             sites: vec![
                 place("stats_hit", "src/stats.c", 17),
                 place("stats_hit", "src/stats.c", 19),
+                place("stats_print", "src/stats.c", 38),
+                place("stats_print", "src/stats.c", 44),
             ],
             kind: "benign",
             pairs: 61_000,
@@ -269,6 +288,45 @@ fn curve() -> Vec<CurvePoint> {
         extrapolated: cpus > 8,
     })
     .to_vec()
+}
+
+/// The program with so many threads.
+fn compared(threads: u32, t_pd: f64) -> Analyzed {
+    let mut of = Analyzed {
+        input: format!("--threads {threads}"),
+        program: "server".into(),
+        threads,
+        overall: Overall {
+            original_ns: 2.04e8,
+            free_ns: 2.04e8 * (1.0 - t_pd),
+            saved_ns: 1.6e9 * t_pd,
+            t_pd,
+            t_rw: 0.02,
+        },
+        regions: Regions {
+            regions: vec![CodeRegion::default()],
+            pairs: vec![RegionPair {
+                regions: (0, 0),
+                locks: vec![0],
+                cost: SpanCost {
+                    pairs: 98_000,
+                    saved_ns: 5e8,
+                    by_class: [0.0, 5e8, 0.0, 0.0],
+                },
+                p: 0.78,
+            }],
+        },
+        region_labels: vec!["cache_get() cache.c:41–47".into()],
+        recorded_ns: 2.1e8,
+        replays: vec![("orig, simulated".into(), vec![2.02e8, 2.04e8, 2.06e8])],
+        ..Analyzed::default()
+    };
+    of.counts.acquisitions = 252_000;
+    of.counts.all.read_read = 98_000;
+    of.counts.all.true_contention = 58_400;
+    of.counts.contended.read_read = 9_000;
+    of.counts.contended.true_contention = 4_000;
+    of
 }
 
 fn lanes() -> Vec<Lanes> {
@@ -342,6 +400,7 @@ pub fn sets_unknown() -> Analysis {
         ulcp_free: None,
         plan: Vec::new(),
         curve: Vec::new(),
+        compared: Vec::new(),
         lanes: full.lanes[..1].to_vec(),
         caveats: Vec::new(),
         ..full

@@ -9,6 +9,7 @@ mod regions;
 mod runs;
 
 use convoy_replay::analysis::Analysis;
+use convoy_replay::tables::{Cell, Table};
 use convoy_report::replay::{exhibits, gain, messages};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 
@@ -136,27 +137,7 @@ fn tables(analysis: &Analysis) -> Markup {
     html! {
         section #tables aria-labelledby="tables-title" {
             h2 #tables-title { "Tables and figures of the paper" }
-            @for (i, exhibit) in exhibits::all(analysis).iter().enumerate() {
-                details open[i == 0] {
-                    summary { h3 { (exhibit.label) } ": " (exhibit.title) }
-                    div .scroll tabindex="0" role="region" aria-label=(exhibit.label) {
-                        table {
-                            thead { tr {
-                                @for (at, text) in exhibit.head.iter().enumerate() {
-                                    th .n[at > 0] scope="col" { (text) }
-                                }
-                            } }
-                            tbody { @for row in exhibit.rows.iter().take(ROWS) { tr {
-                                @for (at, text) in row.iter().enumerate() {
-                                    @if at == 0 { th scope="row" { (text) } }
-                                    @else { td .n { (text) } }
-                                }
-                            } } }
-                        }
-                    }
-                    (left_out(exhibit.rows.len()))
-                }
-            }
+            @for (i, table) in exhibits::all(analysis).iter().enumerate() { (exhibit(table, i == 0)) }
             @if !analysis.locks.is_empty() {
                 details {
                     summary { h3 { "Locks" } ": by waited time" }
@@ -170,6 +151,76 @@ fn tables(analysis: &Analysis) -> Markup {
     }
 }
 
+/// A table; shares have a bar each.
+fn exhibit(table: &Table, open: bool) -> Markup {
+    let numbers: Vec<bool> = (0..table.columns.len())
+        .map(|column| !exhibits::is_names(table, column))
+        .collect();
+    let cells = |row: &[Cell]| -> Vec<(bool, Option<f64>, String)> {
+        let cells = row.iter().zip(&numbers);
+        let share = |cell: &Cell| match cell {
+            Cell::Share(share) => Some(*share),
+            _ => None,
+        };
+        cells
+            .map(|(cell, number)| (*number, share(cell), exhibits::text(cell)))
+            .collect()
+    };
+    html! {
+        details open[open] {
+            summary { h3 { (table.title) } }
+            div .scroll tabindex="0" role="region" aria-label=(table.title) {
+                table {
+                    thead { tr { @for (text, number) in table.columns.iter().zip(&numbers) {
+                        th .n[*number] scope="col" { (text) }
+                    } } }
+                    tbody { @for row in table.rows.iter().take(ROWS) { tr {
+                        @for (number, share, text) in cells(row) {
+                            td .n[number] {
+                                (text)
+                                @if let Some(share) = share { (regions::bar("share", share)) }
+                            }
+                        }
+                    } } }
+                }
+            }
+            (left_out(table.rows.len()))
+        }
+    }
+}
+
+/// All that replays were compared by.
+fn fidelity(analysis: &Analysis) -> Markup {
+    let compared = analysis
+        .baselines
+        .iter()
+        .filter_map(|b| b.fidelity.as_ref());
+    let compared: Vec<_> = compared.filter(|f| !f.checks.is_empty()).collect();
+    html! {
+        @if !compared.is_empty() {
+            details {
+                summary { h3 { (messages::FIDELITY) } }
+                @for of in compared {
+                    table {
+                        thead { tr {
+                            th scope="col" { "" } th .n scope="col" { "recorded" }
+                            th .n scope="col" { (messages::method(of.method)) } th scope="col" { "" }
+                        } }
+                        tbody { @for check in &of.checks {
+                            @let [name, recorded, replayed] = messages::check(check);
+                            @let class = if check.ok { "dim" } else { "warn" };
+                            tr {
+                                th scope="row" { (name) } td .n { (recorded) } td .n { (replayed) }
+                                td class=(class) { (messages::holds(check)) }
+                            }
+                        } }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn limits(analysis: &Analysis) -> Markup {
     let texts = messages::caveats(analysis);
     html! {
@@ -177,6 +228,7 @@ fn limits(analysis: &Analysis) -> Markup {
             h2 #limits-title { "Limits" }
             @if texts.is_empty() { p { (messages::NO_LIMITS) } }
             @else { ul { @for text in &texts { li { (marked(text)) } } } }
+            (fidelity(analysis))
         }
     }
 }

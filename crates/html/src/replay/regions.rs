@@ -51,8 +51,9 @@ pub(super) fn contention(analysis: &Analysis) -> Markup {
 }
 
 /// A bar of the class' colour.
-fn bar(id: &str, share: f64) -> Markup {
+pub(super) fn bar(id: &str, share: f64) -> Markup {
     const WIDTH: f64 = 200.0;
+    let share = share.clamp(0.0, 1.0);
     html! {
         svg .bar width=(WIDTH) height="14" aria-hidden="true" {
             @let width = format!("{:.1}", WIDTH * share);

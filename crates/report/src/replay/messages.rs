@@ -6,6 +6,7 @@ use convoy_replay::analysis::{
     UlcpCounts, WhatIfRow,
 };
 use convoy_replay::caveat::{self, Caveat};
+use convoy_replay::fidelity::{Check, Quantity};
 use convoy_replay::predict::{Answer, Baseline};
 use convoy_trace::Mode;
 
@@ -274,6 +275,28 @@ pub fn answered(rows: &[WhatIfRow]) -> Vec<&WhatIfRow> {
     rows
 }
 
+/// Other functions that contend for the region's lock: places to look at, too.
+pub fn rivals(region: &Region) -> Vec<&Place> {
+    let mut rivals: Vec<&Place> = Vec::new();
+    for site in &region.sites {
+        let known = region
+            .sites
+            .first()
+            .into_iter()
+            .chain(rivals.iter().copied());
+        if known
+            .into_iter()
+            .all(|place| place.function != site.function)
+        {
+            rivals.push(site);
+        }
+    }
+    rivals
+}
+
+/// What is said of a rival.
+pub const RIVAL: &str = "contends with it";
+
 /// Methods that contradict each other on one change.
 pub fn disagreement(points: f64) -> String {
     format!("methods disagree by {:.0} points", 100.0 * points)
@@ -538,8 +561,47 @@ pub fn speedup(point: &CurvePoint) -> String {
 }
 
 /// A table or a figure that there is not, and those that there are.
-pub fn no_exhibit(kind: &str, number: u32, there: &str) -> String {
-    format!("{kind} {number} of the paper is not available: this recording has {there}")
+pub fn no_exhibit(analysis: &Analysis, kind: &str, number: u32, there: &[u32]) -> String {
+    if there.contains(&number) && analysis.compared.is_empty() {
+        return format!("no {kind} {number}: read and write sets are unknown; {BOTH_RUNS}");
+    }
+    let there: Vec<String> = there.iter().map(u32::to_string).collect();
+    format!("no {kind} {number}: there are {kind}s {}", there.join(", "))
+}
+
+/// The program of a row of the paper's tables: the first is this recording.
+pub fn program(analysis: &Analysis, row: usize) -> String {
+    let path = analysis.command.first().filter(|_| row == 0);
+    let name = path.and_then(|path| path.rsplit('/').next());
+    name.unwrap_or("?").to_owned()
+}
+
+/// What a replay is compared by: a row of its name, then recorded and replayed.
+pub fn check(check: &Check) -> [String; 3] {
+    let number = |value: f64| count(value.round().max(0.0) as u64);
+    let (name, show): (&str, fn(f64) -> String) = match check.what {
+        Quantity::Wall => ("run time", duration),
+        Quantity::ContendedShare => ("contended acquisitions", percent),
+        Quantity::WaitedShare => ("waits for locks, of the threads' time", percent),
+        Quantity::VoluntarySwitches => ("voluntary context switches", number),
+        Quantity::InvoluntarySwitches => ("involuntary context switches", number),
+        Quantity::WaitP50 => ("median wait", duration),
+        Quantity::WaitP90 => ("90th percentile of the waits", duration),
+        Quantity::WaitP99 => ("99th percentile of the waits", duration),
+    };
+    [name.into(), show(check.recorded), show(check.replayed)]
+}
+
+/// As [`REGIONS`].
+pub const FIDELITY: &str = "Fidelity: the recorded run and its replays";
+
+/// Whether a replay gives a quantity back.
+pub fn holds(check: &Check) -> &'static str {
+    if check.ok {
+        "holds"
+    } else {
+        "differs"
+    }
 }
 
 /// What is said where no region is known.

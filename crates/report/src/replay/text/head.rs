@@ -3,7 +3,7 @@
 use convoy_replay::analysis::Analysis;
 
 use crate::replay::{gain, messages};
-use crate::text::page::{plain, toned, Page, Tone};
+use crate::text::page::{cell, cell_right, plain, toned, Page, Tone};
 
 /// Columns of the labels.
 pub const LABEL: usize = 10;
@@ -41,4 +41,38 @@ pub fn write(page: &mut Page, analysis: &Analysis) {
         "Verdict",
         vec![toned(tone, messages::verdict(analysis))],
     );
+}
+
+/// All that replays were compared by.
+pub fn fidelity(page: &mut Page, analysis: &Analysis) {
+    let compared = analysis
+        .baselines
+        .iter()
+        .filter_map(|b| b.fidelity.as_ref());
+    for fidelity in compared {
+        if fidelity.checks.is_empty() {
+            continue;
+        }
+        page.title(messages::FIDELITY);
+        let row = |page: &mut Page, tone, cells: [&str; 4]| {
+            let [name, recorded, replayed, holds] = cells;
+            page.row(&[
+                toned(tone, format!("  {}", cell(name, 40))),
+                toned(tone, cell_right(recorded, 12)),
+                toned(tone, cell_right(replayed, 12)),
+                toned(tone, format!("  {holds}")),
+            ]);
+        };
+        let name = messages::method(fidelity.method);
+        row(page, Tone::Dim, ["", "recorded", name, ""]);
+        for check in &fidelity.checks {
+            let [name, recorded, replayed] = messages::check(check);
+            let tone = if check.ok { Tone::Plain } else { Tone::Warn };
+            row(
+                page,
+                tone,
+                [&name, &recorded, &replayed, messages::holds(check)],
+            );
+        }
+    }
 }

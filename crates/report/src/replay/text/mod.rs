@@ -146,6 +146,7 @@ pub fn render(analysis: &Analysis, options: &Options) -> Result<String, String> 
         }
         View::All => {
             summary(&mut page, analysis, options, Rows::ALL);
+            head::fidelity(&mut page, analysis);
             regions::locks(&mut page, analysis);
             for exhibit in exhibits::all(analysis) {
                 exhibits::write(&mut page, &exhibit);

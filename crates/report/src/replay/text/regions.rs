@@ -81,6 +81,11 @@ fn row(page: &mut Page, region: &Region) {
         plain(messages::fix(region)),
     ];
     page.hang(0, plain(label), 9, spans);
+    for rival in messages::rivals(region) {
+        let label = messages::jump(rival).map_or_else(String::new, |to| to + ":");
+        let text = format!("{}: {}", messages::function(rival), messages::RIVAL);
+        page.hang(0, plain(label), 9, vec![toned(Tone::Dim, text)]);
+    }
 }
 
 /// Locks by waited time.
