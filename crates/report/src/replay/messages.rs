@@ -192,6 +192,20 @@ pub fn verdict(analysis: &Analysis) -> String {
         (None, None) if counts.pairs() == 0 => {
             "No two threads take the same lock: there is no contention.".into()
         }
+        (None, None) if counts.unnecessary() > 0 => {
+            let pairs = pairs_of(counts.unnecessary(), counts.pairs());
+            match analysis
+                .ulcp_free
+                .as_ref()
+                .filter(|answer| gain::is_reportable(answer))
+            {
+                Some(answer) => format!(
+                    "{pairs} are unnecessary. Expected gain without them: {}.",
+                    gain::of_answer(answer)
+                ),
+                None => format!("{pairs} are unnecessary. No code region costs much of it."),
+            }
+        }
         (None, None) => format!(
             "No unnecessary contention was found among {}.",
             count_of(
@@ -415,9 +429,17 @@ fn caveat_text(caveat: &Caveat) -> String {
         Caveat::NoLock => "No lock was taken in the recorded time. If the program synchronizes \
              otherwise, ask `convoy report --critical`."
             .into(),
-        Caveat::Untrusted => "No replay gives the recorded run back, so no gain is shown: repeat \
-             on an idle machine, with a longer run."
-            .into(),
+        Caveat::Untrusted(why) => {
+            let why: Vec<String> = why
+                .iter()
+                .map(|(by, why)| format!("{}: {}", method(*by), why.trim_end_matches('.')))
+                .collect();
+            format!(
+                "No replay gives the recorded run back, so no gain is shown ({}): repeat on an \
+                 idle machine, with a longer run.",
+                why.join("; ")
+            )
+        }
         Caveat::Refused(by, why) => format!(
             "The {} replay makes no predictions: {}. Intervals rest on the other replay alone: \
              repeat on an idle machine to have both.",
