@@ -202,6 +202,10 @@ mod tests {
             [Caveat::Refused(Method::ReplayNative, "slow".into())]
         );
         one.baselines[0].refused = Some("fast".into());
-        assert_eq!(of(&one), [Caveat::Untrusted]);
+        let why = [
+            (Method::ReplaySimulated, "fast".into()),
+            (Method::ReplayNative, "slow".into()),
+        ];
+        assert_eq!(of(&one), [Caveat::Untrusted(why.to_vec())]);
     }
 }
