@@ -13,6 +13,7 @@ mod laws;
 mod perf_sched;
 mod phases;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -35,5 +36,6 @@ fn main() -> ExitCode {
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
     trials.extend(top::trials());
+    trials.extend(trace::trials());
     case::run(trials).exit_code()
 }
