@@ -486,3 +486,39 @@ fn count_pairs(found: &Unnecessary, locks: &mut [(ObjectIx, LockRow)], ulcp: &mu
         row.ulcp = of_it.map(|of| counts(of.acquisitions, &of.all));
     }
 }
+
+/// What removing locks saves, by simulation alone: for each set of recorded objects, one answer. For
+/// findings about locks, which say what it would buy if nobody waited for them.
+pub fn remove_locks(study: &Study<'_>, machine: &Machine, locks: &[Vec<ObjectIx>]) -> Vec<Answer> {
+    let programs = study.programs();
+    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
+    let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
+    let mut predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
+    let knowledge = Knowledge {
+        machine,
+        sets: None,
+        seed: 1,
+    };
+    let without = |objects: &[ObjectIx]| -> Result<Vec<Program>, String> {
+        let windows = study.extractions.iter();
+        windows
+            .map(|e| {
+                let locks = objects.iter().filter_map(|object| e.objects.lock(*object));
+                let target = whatif::Target {
+                    name: String::new(),
+                    locks: locks.collect(),
+                };
+                whatif::apply(&e.program, &[WhatIf::Remove(target)], &knowledge)
+                    .map(|applied| applied.program)
+                    .map_err(|error| error.to_string())
+            })
+            .collect()
+    };
+    locks
+        .iter()
+        .map(|objects| match without(objects) {
+            Ok(changed) => predictor.ask(&changed),
+            Err(_) => Answer::default(),
+        })
+        .collect()
+}

@@ -80,6 +80,24 @@ impl<'a> Simulator<'a> {
         }
     }
 
+    /// Why a program does not end: what its threads wait for then.
+    fn standstill(&self, program: &Program) -> String {
+        const SHOWN: usize = 3;
+        let outcome = sim::run(program, &self.machine, &self.options(1)).ok();
+        let stuck = outcome.and_then(|outcome| outcome.stuck).unwrap_or_default();
+        let waits = stuck.threads.iter().take(SHOWN).map(|(thread, op)| {
+            let ops = program.threads.get(*thread as usize).map(|t| &t.ops);
+            let op = ops.and_then(|ops| ops.get(*op as usize));
+            format!("thread {thread} at {op:?}")
+        });
+        let waits: Vec<String> = waits.collect();
+        format!(
+            "its threads come to a standstill, since their order depends on timing: {} wait ({})",
+            stuck.threads.len(),
+            waits.join(", ")
+        )
+    }
+
     /// Waits for each lock, nanoseconds, in a run of these programs; `None` = one does not end.
     pub fn lock_waits(&self, programs: &[Program]) -> Option<Vec<(LockIx, f64)>> {
         self.of_locks(programs, |lock| lock.waited_ns)
@@ -146,6 +164,9 @@ impl Replayer for Simulator<'_> {
             let walls = sim::varied_walls(program, &self.machine, &options, &self.seeds)
                 .map_err(|error| error.to_string())?;
             let walls: Vec<f64> = walls.into_iter().flatten().collect();
+            if walls.iter().all(|wall| wall.is_nan()) {
+                return Err(self.standstill(program));
+            }
             walls_ns.resize(walls.len(), 0.0);
             for (sum, wall) in walls_ns.iter_mut().zip(walls) {
                 *sum += wall;

@@ -163,53 +163,56 @@ fn one_lock(truth: &Truth, inside: f32, outside: f32) -> Program {
     }
 }
 
-fn ns_per_op(program: &Program) -> (f64, sim::Runs) {
-    let runs =
-        sim::run_many(program, &machine(), &Options::default(), &SEEDS).expect("a valid program");
+/// Simulated ns per operation.
+fn ns_per_op(program: &Program) -> f64 {
+    let runs = sim::run_many(program, &machine(), &Options::default(), &SEEDS);
+    let runs = runs.expect("a valid program");
     assert_eq!(runs.stuck, 0);
-    (runs.median.wall_ns / f64::from(OPERATIONS), runs)
+    runs.median.wall_ns / f64::from(OPERATIONS)
 }
 
 #[test]
 fn time_saved_by_shorter_sections_is_that_of_the_truth() {
     let mut errors = Vec::new();
+    let mut report = String::new();
     for truth in &TRUTH {
-        let (base, runs) = ns_per_op(&one_lock(truth, 1.0, 1.0));
-        let f = runs.fingerprint;
-        println!(
-            "{}: base {base:.0} ns (truth {:.0}) contended/kop {:.1} vol/kop {:.1} inv/kop {:.1} p50 {:.0} p99 {:.0} eagain/kop {:.1}",
-            truth.name, truth.base, f.contended_share * 1e3,
-            f.voluntary / f64::from(OPERATIONS) * 1e3, f.involuntary / f64::from(OPERATIONS) * 1e3, f.wait_p50_ns, f.wait_p99_ns,
-            runs.median.futex.eagain as f64 / f64::from(OPERATIONS) * 1e3
+        let base = ns_per_op(&one_lock(truth, 1.0, 1.0));
+        report += &format!(
+            "{}: {base:.0} ns/op (truth {:.0})\n",
+            truth.name, truth.base
         );
-        for (what, measured) in [("inside", truth.inside), ("outside", truth.outside)] {
-            for (factor, measured) in FACTORS.into_iter().zip(measured) {
-                let program = match what {
-                    "inside" => one_lock(truth, factor, 1.0),
-                    _ => one_lock(truth, 1.0, factor),
-                };
-                let (simulated, _) = ns_per_op(&program);
-                let (saved, true_saved) = (1.0 - simulated / base, 1.0 - measured / truth.base);
-                let error = 100.0 * (saved - true_saved).abs();
-                println!(
-                    "  {what} {factor:.2}: {simulated:.0} ns (truth {measured:.0}), saved {:.0} (truth {:.0}), error {error:.1}",
-                    100.0 * saved, 100.0 * true_saved
-                );
-                errors.push(error);
-            }
+        assert!((base / truth.base - 1.0).abs() < 0.12, "{report}");
+        let what_ifs = FACTORS
+            .into_iter()
+            .zip(truth.inside)
+            .map(|(f, ns)| ((f, 1.0), ns));
+        let what_ifs = what_ifs.chain(
+            FACTORS
+                .into_iter()
+                .zip(truth.outside)
+                .map(|(f, ns)| ((1.0, f), ns)),
+        );
+        for ((inside, outside), measured) in what_ifs {
+            let simulated = ns_per_op(&one_lock(truth, inside, outside));
+            let saved = 100.0 * (1.0 - simulated / base);
+            let true_saved = 100.0 * (1.0 - measured / truth.base);
+            errors.push((saved - true_saved).abs());
+            report += &format!(
+                "  section x {inside}, outside x {outside}: {simulated:.0} ns/op \
+                 (truth {measured:.0}), saved {saved:.0} % (truth {true_saved:.0} %)\n"
+            );
         }
     }
     errors.sort_by(f64::total_cmp);
+    let median = errors[errors.len() / 2];
     let within = errors.iter().filter(|error| **error <= 10.0).count();
-    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-    println!(
-        "error: median {:.1}, mean {mean:.1}, max {:.1}; within 10: {within} of {}",
-        errors[errors.len() / 2],
-        errors[errors.len() - 1],
+    report += &format!(
+        "median error {median:.1} points, {within} of {} within 10",
         errors.len()
     );
-    assert!(errors[errors.len() / 2] <= 4.0);
-    assert!(within >= 26);
+    println!("{report}");
+    assert!(median <= 4.0, "{report}");
+    assert!(within >= 26, "{report}");
 }
 
 /// Three stages, two queues of 16, as in the program measured: stage lengths in us.
@@ -293,35 +296,37 @@ fn pipeline(stages: [f32; 3], items: u32) -> Program {
 
 #[test]
 fn time_saved_in_a_pipeline_is_that_of_the_truth() {
-    // Calibrated lengths of the stages (20, 100 and 30 us nominally), us.
+    // Stages of nominally 20, 100 and 30 us, as long as they were on that machine.
     let base = [17.7f32, 88.5, 26.5].map(|us| us * 1.13);
-    let run = |stages| {
+    let us_per_item = |stages| {
         let items = 3000;
-        let runs = sim::run_many(
-            &pipeline(stages, items),
-            &machine(),
-            &Options::default(),
-            &SEEDS,
-        )
-        .expect("a valid program");
+        let program = pipeline(stages, items);
+        let runs = sim::run_many(&program, &machine(), &Options::default(), &SEEDS);
+        let runs = runs.expect("a valid program");
         assert_eq!(runs.stuck, 0);
         runs.median.wall_ns / f64::from(items) / 1000.0
     };
-    let base_us = run(base);
-    println!("e_pipe: base {base_us:.1} us (truth 115.0)");
+    let base_us = us_per_item(base);
+    // A model of stages alone says 100: the rest are wake-ups, paid by the bottleneck.
+    assert!((base_us / 115.0 - 1.0).abs() < 0.05, "{base_us} us an item");
+    // Time saved by each stage at 75/50/25/0 %, percent; and the error allowed, points. Stage 2 at 25 %
+    // is near saturation of the CPUs, where the truth depends on placement by the real scheduler.
     let truth = [
         [0.0, 1.0, 1.0, 2.0],
         [24.0, 45.0, 50.0, 66.0],
         [3.0, 2.0, 2.0, 3.0],
     ];
-    for (stage, saved) in truth.into_iter().enumerate() {
-        for (factor, true_saved) in FACTORS.into_iter().zip(saved) {
+    let allowed = [[5.0; 4], [10.0, 10.0, 20.0, 10.0], [5.0; 4]];
+    for (stage, (saved, allowed)) in truth.into_iter().zip(allowed).enumerate() {
+        for ((factor, true_saved), allowed) in FACTORS.into_iter().zip(saved).zip(allowed) {
             let mut stages = base;
             stages[stage] *= factor;
-            let saved = 100.0 * (1.0 - run(stages) / base_us);
-            println!(
-                "  stage {} {factor:.2}: saved {saved:.0} (truth {true_saved:.0})",
-                stage + 1
+            let saved = 100.0 * (1.0 - us_per_item(stages) / base_us);
+            let text = format!("stage {} x {factor}: saved {saved:.0} %", stage + 1);
+            println!("{text} (truth {true_saved:.0} %)");
+            assert!(
+                (saved - true_saved).abs() <= allowed,
+                "{text} (truth {true_saved:.0} %)"
             );
         }
     }

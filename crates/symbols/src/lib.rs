@@ -10,8 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-mod called_as;
 mod code;
+mod called_as;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -36,7 +36,7 @@ use std::sync::Mutex;
 
 use convoy_profile::{FunctionStart, Memory, ObjectKind, Process, Reason, Symbol};
 
-pub use code::read_code;
+pub use code::CodeFiles;
 pub use demangle::demangle;
 pub use kernel::{kernel_names, resolve_kernel};
 pub use options::{Options, Stats};

@@ -1,8 +1,9 @@
 //! The queue of events: one pending event a processor, and timers.
 //!
 //! A processor has exactly one thing to wait for: the end of the step that its thread runs. A new one
-//! replaces the old one, so that nothing in the queue is ever stale. Timers (ticks, ends of sleeps) are
-//! few and live in a heap.
+//! replaces the old one, so that nothing in the queue is ever stale. A winner tree over the processors
+//! gives the first event, and on the way to it the second. Timers (ticks, ends of sleeps) are few and
+//! live in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,7 +36,9 @@ pub(crate) enum Next {
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    cpus: Vec<Ps>,
+    /// Winner tree: node `i` has the lesser of its children `2i` and `2i + 1`; the leaves, one for each
+    /// processor, are the second half.
+    tree: Vec<Ps>,
     timers: BinaryHeap<Reverse<(Ps, u64, Timer)>>,
     sequence: u64,
     /// The earliest other event, see [`Events::is_undisturbed_until`].
@@ -45,7 +48,7 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(cpus: usize) -> Self {
         Self {
-            cpus: vec![NEVER; cpus],
+            tree: vec![NEVER; 2 * cpus.next_power_of_two()],
             timers: BinaryHeap::new(),
             sequence: 0,
             horizon: 0,
@@ -54,12 +57,18 @@ impl Events {
 
     /// When the step that a processor runs ends.
     pub(crate) fn cpu(&self, cpu: usize) -> Ps {
-        self.cpus[cpu]
+        self.tree[self.tree.len() / 2 + cpu]
     }
 
     /// The step that a processor runs ends then.
     pub(crate) fn set_cpu(&mut self, cpu: usize, at: Ps) {
-        self.cpus[cpu] = at;
+        let mut node = self.tree.len() / 2 + cpu;
+        self.tree[node] = at;
+        while node > 1 {
+            let lesser = self.tree[node].min(self.tree[node ^ 1]);
+            node /= 2;
+            self.tree[node] = lesser;
+        }
         self.horizon = self.horizon.min(at);
     }
 
@@ -73,14 +82,7 @@ impl Events {
     ///
     /// Ties go to the processor with the lower number, and to processors before timers.
     pub(crate) fn next(&mut self) -> Next {
-        let (mut first, mut second, mut cpu) = (NEVER, NEVER, 0);
-        for (index, &at) in self.cpus.iter().enumerate() {
-            if at < first {
-                (first, second, cpu) = (at, first, index);
-            } else if at < second {
-                second = at;
-            }
-        }
+        let first = self.tree[1];
         let timer = self.timers.peek().map_or(NEVER, |Reverse((at, ..))| *at);
         if timer < first {
             if let Some(Reverse((at, _, timer))) = self.timers.pop() {
@@ -91,8 +93,17 @@ impl Events {
         if first == NEVER {
             return Next::Nothing;
         }
-        self.horizon = second.min(timer);
-        Next::Cpu(first, cpu)
+        // Down to the winner; the second is the least of those that it won against.
+        let (mut node, mut second) = (1, timer);
+        while node < self.tree.len() / 2 {
+            node *= 2;
+            if self.tree[node] != first {
+                node += 1;
+            }
+            second = second.min(self.tree[node ^ 1]);
+        }
+        self.horizon = second;
+        Next::Cpu(first, node - self.tree.len() / 2)
     }
 
     /// Nothing else happens until then, so that the thread of the processor of the latest event may
@@ -128,6 +139,25 @@ mod tests {
         assert_eq!(events.next(), Next::Timer(35, Timer::Wake(9)));
         assert!(!events.has_sleepers());
         assert_eq!(events.next(), Next::Cpu(40, 0));
+    }
+
+    #[test]
+    fn the_horizon_is_the_second_event_of_any_number_of_processors() {
+        for cpus in 1..20 {
+            let mut events = Events::new(cpus);
+            for cpu in 0..cpus {
+                events.set_cpu(cpu, 100 + (cpu as Ps * 7) % cpus as Ps);
+            }
+            let mut times: Vec<Ps> = (0..cpus).map(|cpu| events.cpu(cpu)).collect();
+            times.sort_unstable();
+            let Next::Cpu(at, cpu) = events.next() else {
+                panic!("an event")
+            };
+            assert_eq!((at, events.cpu(cpu)), (times[0], times[0]));
+            let second = times.get(1).copied().unwrap_or(NEVER);
+            assert!(!events.is_undisturbed_until(second), "{cpus} processors");
+            assert!(events.is_undisturbed_until(second - 1) || second == times[0]);
+        }
     }
 
     #[test]

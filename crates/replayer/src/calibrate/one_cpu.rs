@@ -78,11 +78,13 @@ fn handover(bench: &Bench, cpu: usize) -> (f64, f64) {
     });
     let (turns, wakes) = (Sample::new(turns), Sample::new(wakes));
     bench.note_spread(&turns);
-    // A waker that is preempted by the thread it woke has a switch in its time: not the lower quartile.
+    // A waker that is preempted by the thread it woke has a switch in its time: not the lower
+    // quartile.
     (turns.median(), wakes.quantile(0.25))
 }
 
-/// Switches of two threads that yield to each other, less what a yield costs that switches to nobody.
+/// Switches of two threads that yield to each other, less what a yield costs that switches to
+/// nobody.
 fn yield_switch(bench: &Bench, cpu: usize) -> Option<f64> {
     let yields = bench.effort.of(4000);
     let alone = bench.per_call(200, sched_yield);

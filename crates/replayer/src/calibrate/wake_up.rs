@@ -1,4 +1,5 @@
-//! Wake-ups of idle processors: what they cost the waker, and how long the woken thread takes to run.
+//! Wake-ups of idle processors: what they cost the waker, and how long the woken thread takes to
+//! run.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;

@@ -15,8 +15,8 @@ pub struct NativeOutcome {
     pub lock_waits: WaitPercentiles,
     /// Work that the program asked for, CPU nanoseconds of all threads.
     pub work_ns: f64,
-    /// Segments of work shorter than this cannot be replayed each by itself; what they take too long
-    /// the same thread's later segments are shorter.
+    /// Segments of work shorter than this cannot be replayed each by itself; what they take too
+    /// long the same thread's later segments are shorter.
     pub floor_ns: f64,
     /// Share of the segments that are.
     pub below_floor_share: f64,

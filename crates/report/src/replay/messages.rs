@@ -261,6 +261,19 @@ pub fn fix(region: &Region) -> &str {
     }
 }
 
+/// What-ifs that say something: those that were measured first, then most gain first.
+pub fn answered(rows: &[WhatIfRow]) -> Vec<&WhatIfRow> {
+    let saved = |row: &WhatIfRow| row.answer.saved().map_or(f64::NEG_INFINITY, |s| s.mid);
+    let has_answer = |row: &&WhatIfRow| row.verified.is_some() || row.answer.saved().is_some();
+    let mut rows: Vec<_> = rows.iter().filter(has_answer).collect();
+    let order = |row: &WhatIfRow| (row.verified.is_some(), saved(row));
+    rows.sort_by(|a, b| {
+        let (a, b) = (order(a), order(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    rows
+}
+
 /// Methods that contradict each other on one change.
 pub fn disagreement(points: f64) -> String {
     format!("methods disagree by {:.0} points", 100.0 * points)
@@ -503,19 +516,16 @@ pub fn role(role: Role) -> &'static str {
     }
 }
 
-/// What a what-if means, where its query alone does not say it: its title, then its assumption.
-pub fn detail(row: &WhatIfRow, with_assumption: bool) -> Vec<String> {
+/// What a what-if assumes, and which replays make no prediction of it.
+pub fn remarks(row: &WhatIfRow) -> Vec<String> {
     let mut texts = Vec::new();
-    if with_assumption && !row.title.is_empty() && row.title != row.query {
-        texts.push(row.title.clone());
-    }
-    if with_assumption && !row.assumption.is_empty() {
+    if !row.assumption.is_empty() {
         texts.push(format!(
             "Holds if {}.",
             row.assumption.trim_end_matches('.')
         ));
     }
-    let refused = row.answer.refused.iter().filter(|_| with_assumption);
+    let refused = row.answer.refused.iter();
     texts.extend(refused.map(|(by, why)| format!("No {} replay: {why}.", method(*by))));
     texts
 }
@@ -531,6 +541,19 @@ pub fn speedup(point: &CurvePoint) -> String {
 pub fn no_exhibit(kind: &str, number: u32, there: &str) -> String {
     format!("{kind} {number} of the paper is not available: this recording has {there}")
 }
+
+/// What is said where no region is known.
+pub const NO_REGIONS: &str = "No code region with unnecessary contention was found.";
+
+/// What is said where nothing limits the answers.
+pub const NO_LIMITS: &str = "The recording is complete, and its replay gives it back.";
+
+/// How sliders work.
+pub const DIALS: &str = "Each position was replayed beforehand.";
+
+/// How lanes are zoomed.
+pub const ZOOM: &str =
+    "Ctrl or Shift with the wheel zooms, dragging moves; both runs stay on one axis.";
 
 /// Where a recording would stand in a command.
 pub const NO_RECORDING: &str = "RECORDING";
