@@ -42,6 +42,13 @@ impl Trace {
         // A finding that the replay takes the gain from stays where it is read, with its reason.
         let all = std::mem::take(&mut analysis.findings);
         (analysis.findings, _) = rank(all, |_| true);
+        let refined = analysis
+            .findings
+            .first()
+            .filter(|f| !f.gain.estimates.is_empty());
+        if let Some(first) = refined {
+            analysis.verdict = convoy_detect::headline(first);
+        }
     }
 
     fn ask(&self, model: &Model, findings: &mut [Finding]) {

@@ -1,6 +1,7 @@
 //! Every sentence that a replay says to a person: terminal, page and documents use the same ones.
 
-use convoy_estimate::{Interval, Method};
+use convoy_estimate::{Check, Interval, Method};
+use convoy_model::finding::Gain;
 use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
     UlcpCounts, WhatIfRow,
@@ -603,4 +604,29 @@ pub fn hints(analysis: &Analysis, recording: &str, hidden_limits: usize) -> Stri
         n => format!(" ({} not shown)", count_of(n as u64, "limit", "limits")),
     };
     format!("convoy replay {recording} {}{hidden}", flags.join(" | "))
+}
+
+/// What methods besides the accounting of the run say of a finding's gain; `None` = none was asked.
+pub fn estimates(of: &Gain) -> Option<String> {
+    let (accounting, others) = of.estimates.split_first()?;
+    let said = others.iter().map(|estimate| match &estimate.check {
+        Check::Failed(why) => {
+            format!(
+                "{}: no prediction, {}",
+                method(estimate.method),
+                why.trim_end_matches('.')
+            )
+        }
+        Check::None | Check::Passed(_) => format!(
+            "{} {}",
+            method(estimate.method),
+            human::predicted_gain(&estimate.gain)
+        ),
+    });
+    let said: Vec<String> = said.collect();
+    Some(format!(
+        "without the lock: {}; from counters alone {}",
+        said.join(", "),
+        human::predicted_gain(&accounting.gain)
+    ))
 }
