@@ -169,11 +169,12 @@ fn last(scratch: &Scratch) -> Result {
     check!(length <= 200_000_000, "{length} ns");
     check!(count(&recording, Kind::Acquired) > 100, "no events");
     let events = recording.threads.iter().flat_map(|t| &t.events);
-    let first = events.map(|e| e.at_ns).min().unwrap_or(0);
-    // Blocks are kept whole.
+    let acquired = events.filter(|e| e.kind == Kind::Acquired);
+    let first = acquired.map(|e| e.at_ns).min().unwrap_or(0);
+    // Blocks are kept whole: the first one may have begun before.
     let before = window.start_ns.saturating_sub(first);
     check!(
-        before < 700_000_000,
+        before < 500_000_000,
         "kept from {before} ns before the window"
     );
     Ok(())
