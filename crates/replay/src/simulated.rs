@@ -77,6 +77,7 @@ impl<'a> Simulator<'a> {
             rules: self.rules,
             cpus: self.cpus,
             sections: false,
+            max_ops: None,
         }
     }
 
