@@ -52,6 +52,7 @@ pub use error::{Error, ErrorKind, Refusal, Trouble};
 pub use events::{Budget, Mode as TraceMode, TraceOptions};
 pub use interrupt::Interrupt;
 pub use kernel::Scheduler;
+pub use machine::machine;
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use sections::{Diagnose, Site};

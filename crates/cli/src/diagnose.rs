@@ -3,6 +3,8 @@
 mod keep;
 mod wanted;
 
+pub use wanted::lock_sites;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 

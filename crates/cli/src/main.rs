@@ -20,6 +20,7 @@ mod pattern;
 mod record;
 mod recording;
 mod recover;
+mod replay;
 mod replay_native;
 mod shape;
 mod show;
@@ -51,6 +52,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Record(record)) => record::record(&record),
         Some(Verb::Report(report)) => show::report(&report),
         Some(Verb::Diagnose(args)) => diagnose::diagnose(&args),
+        Some(Verb::Replay(args)) => replay::replay(&args),
         Some(Verb::Diff(diff)) => diff::diff(&diff),
         Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Top(top)) => top::top(&top),

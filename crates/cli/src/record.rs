@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use convoy_capture::{Error, Options, Recorder, Recording, Trouble};
 use convoy_profile::Profile;
+use convoy_replayer::calibrate;
 use convoy_report::human;
 
 use crate::args::{Record, Run, Running};
@@ -173,6 +174,11 @@ pub fn execute(
             (started.wait(), pid)
         }
     };
+    if options.trace.is_some() {
+        // What a replay adds to each operation are the costs of this machine, as it is now.
+        let costs = calibrate::calibrate().machine;
+        recording.profile.meta.costs = calibrate::to_text(&costs);
+    }
     name_recording(&mut recording);
     Ok((recording, pid))
 }

@@ -157,10 +157,19 @@ impl Recording {
             sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
             timeline_intervals: self.timeline_events,
             diagnose: None,
-            trace: self.trace.map(|mode| TraceOptions {
-                mode,
-                most_bytes: self.trace_size << 20,
-            }),
+            trace: self.trace.map(|mode| self.trace_of(mode)),
+        }
+    }
+
+    /// The trace that was asked for, or the usual one.
+    pub fn trace_options(&self) -> TraceOptions {
+        self.trace_of(self.trace.unwrap_or(TraceOptions::default().mode))
+    }
+
+    fn trace_of(&self, mode: TraceMode) -> TraceOptions {
+        TraceOptions {
+            mode,
+            most_bytes: self.trace_size << 20,
         }
     }
 

@@ -68,6 +68,10 @@ pub struct Meta {
     /// In a section of its own, which older files do not have.
     #[serde(skip)]
     pub others_ns: u64,
+    /// What synchronization costs on this machine, as `convoy-replayer` measures it: `name=value` lines;
+    /// empty = not measured. In a section of its own, which profiles without a trace do not have.
+    #[serde(skip)]
+    pub costs: String,
     /// Free remarks of the recorder that the report shows.
     pub notes: Vec<String>,
 }

@@ -8,6 +8,7 @@ use crate::{Process, Sched, SchedSource};
 
 pub(crate) const META: Tag = *b"META";
 pub(crate) const OTHERS: Tag = *b"OTHR";
+pub(crate) const COSTS: Tag = *b"COST";
 pub(crate) const PROCESS: Tag = *b"PROC";
 pub(crate) const MODULES: Tag = *b"MODS";
 pub(crate) const NO_AGENT: Tag = *b"NOAG";

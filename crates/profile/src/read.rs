@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES, NO_AGENT,
-    OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
+    Head, SchedHead, COSTS, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES,
+    NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -77,6 +77,7 @@ fn check_file_header(bytes: &[u8]) -> Result<(), ReadError> {
 struct Reader {
     meta: Option<Meta>,
     others_ns: u64,
+    costs: String,
     processes: BTreeMap<u32, Parts>,
     sched: SchedParts,
     sections: SectionsParts,
@@ -131,6 +132,7 @@ impl Reader {
             END => self.complete = true,
             META => self.meta = Some(fixed(&payload)?),
             OTHERS => self.others_ns = fixed(&payload)?,
+            COSTS => self.costs = fixed(&payload)?,
             PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
             NO_AGENT => self.parts(header)?.process.without_agent = true,
             LISTENS => self.parts(header)?.process.listens = true,
@@ -327,6 +329,7 @@ impl Reader {
         let trace = (!traces.is_empty()).then_some(Trace { processes: traces });
         let mut meta = self.meta.unwrap_or_default();
         meta.others_ns = self.others_ns;
+        meta.costs = self.costs;
         let profile = Profile {
             meta,
             processes,
@@ -394,6 +397,7 @@ fn is_of_the_run(tag: Tag) -> bool {
         tag,
         END | META
             | OTHERS
+            | COSTS
             | SCHED
             | String::TAG
             | SpinLoop::TAG
@@ -426,6 +430,7 @@ fn section_name(tag: Tag) -> String {
         END => "end mark",
         META => "run",
         OTHERS => "other programs",
+        COSTS => "costs of the machine",
         PROCESS => "process",
         NO_AGENT => "without agent",
         LISTENS => "listens",

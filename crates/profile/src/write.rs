@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES, NO_AGENT,
-    OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
+    Head, SchedHead, COSTS, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES,
+    NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
@@ -28,6 +28,9 @@ impl Profile {
         write_fixed(&mut out, META, 0, &self.meta)?;
         if self.meta.others_ns > 0 {
             write_fixed(&mut out, OTHERS, 0, &self.meta.others_ns)?;
+        }
+        if !self.meta.costs.is_empty() {
+            write_fixed(&mut out, COSTS, 0, &self.meta.costs)?;
         }
         for (ix, process) in self.processes.iter().enumerate() {
             let ix = u32::try_from(ix).map_err(io::Error::other)?;

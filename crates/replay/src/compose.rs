@@ -1,6 +1,7 @@
 //! Composition of an analysis: what is asked of a study, in which order, and by which method.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use convoy_trace::ObjectIx;
 
@@ -15,7 +16,7 @@ use crate::plan::plan;
 use crate::predict::{Answer, Predictor, Replayer};
 use crate::program::{LockIx, Program};
 use crate::sets::{Assignment, CodePlace, RunKeys, SectionSets};
-use crate::simulated::Simulator;
+use crate::simulated::{Order, Simulator};
 use crate::study::Study;
 use crate::ulcp::{BenignOracle, Class, PairCounts};
 use crate::unnecessary::{unnecessary, Unnecessary};
@@ -32,7 +33,25 @@ pub struct Questions {
     pub threads: Option<(String, Vec<u32>)>,
     /// Seeds of each variation of the simulation.
     pub times: u32,
+    /// The order in which locks are acquired.
+    pub schedule: Schedule,
 }
+
+/// Orders of acquisitions (PerfPlay, CGO'15, section on replay).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Whoever comes first.
+    #[default]
+    Orig,
+    /// As recorded.
+    Elsc,
+    /// By deterministic logical time.
+    Sync,
+}
+
+/// Work after which a thread publishes its logical time under [`Schedule::Sync`], nanoseconds: as often as
+/// Kendo's threads do with a chunk of some thousand stores.
+const LOGICAL_CHUNK_NS: f64 = 2_000.0;
 
 /// Read and write sets of the program's critical sections.
 pub struct Sets<'a> {
@@ -91,6 +110,11 @@ pub fn analyze(
     }
     let times = questions.times.max(1);
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, times);
+    let simulator = simulator.with_order(match questions.schedule {
+        Schedule::Orig => Order::Free,
+        Schedule::Elsc => Order::Recorded(Arc::new(study.lock_orders())),
+        Schedule::Sync => Order::LogicalTime(LOGICAL_CHUNK_NS),
+    });
     let found = sets
         .as_ref()
         .ok()
@@ -150,7 +174,7 @@ struct Asking<'a, 'p> {
     programs: &'a [Program],
     names: &'a [Names],
     sets: Option<(&'a SectionSets, &'a Assignment)>,
-    simulator: &'a Simulator<'a>,
+    simulator: &'a Simulator,
     predictor: Predictor<'p>,
 }
 
@@ -485,4 +509,40 @@ fn count_pairs(found: &Unnecessary, locks: &mut [(ObjectIx, LockRow)], ulcp: &mu
         let of_it = found.counts.locks.iter().find(|of| of.lock == *object);
         row.ulcp = of_it.map(|of| counts(of.acquisitions, &of.all));
     }
+}
+
+/// What removing locks saves, by simulation alone: for each set of recorded objects, one answer. For
+/// findings about locks, which say what it would buy if nobody waited for them.
+pub fn remove_locks(study: &Study<'_>, machine: &Machine, locks: &[Vec<ObjectIx>]) -> Vec<Answer> {
+    let programs = study.programs();
+    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
+    let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
+    let mut predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
+    let knowledge = Knowledge {
+        machine,
+        sets: None,
+        seed: 1,
+    };
+    let without = |objects: &[ObjectIx]| -> Result<Vec<Program>, String> {
+        let windows = study.extractions.iter();
+        windows
+            .map(|e| {
+                let locks = objects.iter().filter_map(|object| e.objects.lock(*object));
+                let target = whatif::Target {
+                    name: String::new(),
+                    locks: locks.collect(),
+                };
+                whatif::apply(&e.program, &[WhatIf::Remove(target)], &knowledge)
+                    .map(|applied| applied.program)
+                    .map_err(|error| error.to_string())
+            })
+            .collect()
+    };
+    locks
+        .iter()
+        .map(|objects| match without(objects) {
+            Ok(changed) => predictor.ask(&changed),
+            Err(_) => Answer::default(),
+        })
+        .collect()
 }

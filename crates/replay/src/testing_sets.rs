@@ -3,7 +3,7 @@
 use crate::sets::{Access, SectionSets, SetSample, Update, WordInfo, NO_PLACE};
 
 /// Sets of sampled sections, one a line: words read `r0`, written `w0`, both `b0`, added to `a0`; bits
-/// set `m0:MASK`; values stored `s0:VALUE`, rewritten `x0`; `...` = not complete.
+/// set `m0:MASK`, cleared `c0:MASK`; values stored `s0:VALUE`, rewritten `x0`; `...` = not complete.
 pub(crate) fn sets(text: &str) -> SectionSets {
     let mut sets = SectionSets::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -42,8 +42,12 @@ fn access(text: &str) -> Access {
         "w" => (false, true, Update::Unknown),
         "b" => (true, true, Update::Unknown),
         "a" => (true, true, Update::Add),
-        "m" => (true, true, Update::Bits(value)),
-        "s" => (false, true, Update::Store(value)),
+        "m" => (true, true, Update::SetBits(value)),
+        "c" => (true, true, Update::ClearBits(value)),
+        "s" => {
+            let mask = u64::MAX;
+            (false, true, Update::Store { value, mask })
+        }
         "x" => (false, true, Update::Rewrite),
         other => panic!("no access: {other}"),
     };

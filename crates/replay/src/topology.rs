@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use convoy_trace::ThreadIx;
 
 use crate::sections::{SectionIx, Sections, NO_WINDOW};
-use crate::sets::{SampleIx, NO_SAMPLE};
 use crate::ulcp::{Classifier, MAX_PEERS};
 
 /// Sections of one thread that the search looks at, at most. A section that conflicts only with one so far
@@ -39,7 +38,9 @@ impl Topology {
     /// known count as conflicts.
     pub fn of(sections: &Sections, of_lock: &[SectionIx], classifier: &mut Classifier<'_>) -> Self {
         classifier.focus(of_lock);
-        let conflicting = Conflicting::of(classifier, of_lock);
+        let any_unknown = of_lock.iter().any(|ix| classifier.local_of(*ix).is_none());
+        let mut rows: Vec<Option<Row>> = Vec::new();
+        rows.resize_with(classifier.samples().len(), || None);
         let mut search = Search::default();
         let mut found: Vec<(SectionIx, ThreadIx, SectionIx)> = Vec::new();
         for &ix in of_lock.iter().rev() {
@@ -47,20 +48,30 @@ impl Topology {
                 continue;
             };
             search.enter(section.window);
-            if conflicting.may(classifier.sample_of(ix)) {
+            let local = classifier.local_of(ix);
+            let row = local.and_then(|local| {
+                let row = rows.get_mut(local as usize)?;
+                Some(&*row.get_or_insert_with(|| Row::new(classifier.exclusions(local))))
+            });
+            if any_unknown || row.is_none_or(|row| row.any) {
                 for later in search.others(section.thread) {
-                    let conflicts = |other: &&SectionIx| {
-                        let both_read =
-                            section.shared && sections.get(**other).is_some_and(|it| it.shared);
-                        let class = classifier.class(ix, **other);
-                        !(both_read || class.is_unnecessary())
+                    let conflicts = |other: &&Later| {
+                        let both_read = section.shared && other.shared;
+                        !both_read && must_exclude(classifier, row, ix, other)
                     };
-                    if let Some(&first) = later.iter().rev().take(MAX_SEARCH).find(conflicts) {
-                        found.push((first, section.thread, ix));
+                    if let Some(first) = later.iter().rev().take(MAX_SEARCH).find(conflicts) {
+                        found.push((first.ix, section.thread, ix));
                     }
                 }
             }
-            search.push(section.thread, ix);
+            search.push(
+                section.thread,
+                Later {
+                    ix,
+                    local: local.unwrap_or(NOT_LOCAL),
+                    shared: section.shared,
+                },
+            );
         }
         let edges = found.len() as u64;
         // Sections of a thread are numbered in its order.
@@ -75,10 +86,21 @@ impl Topology {
     }
 }
 
+/// A section that comes after another one.
+#[derive(Clone, Copy)]
+struct Later {
+    ix: SectionIx,
+    local: u32,
+    shared: bool,
+}
+
+/// No local number: see [`Classifier::local_of`].
+const NOT_LOCAL: u32 = u32::MAX;
+
 /// Later sections of each thread, nearest last.
 #[derive(Default)]
 struct Search {
-    later: BTreeMap<ThreadIx, Vec<SectionIx>>,
+    later: BTreeMap<ThreadIx, Vec<Later>>,
     /// Threads by their next section, nearest last.
     recent: Vec<ThreadIx>,
     window: Option<u32>,
@@ -93,7 +115,7 @@ impl Search {
         }
     }
 
-    fn others(&self, thread: ThreadIx) -> impl Iterator<Item = &[SectionIx]> {
+    fn others(&self, thread: ThreadIx) -> impl Iterator<Item = &[Later]> {
         let others = self
             .recent
             .iter()
@@ -103,7 +125,7 @@ impl Search {
         others.take(MAX_PEERS).filter_map(later)
     }
 
-    fn push(&mut self, thread: ThreadIx, section: SectionIx) {
+    fn push(&mut self, thread: ThreadIx, section: Later) {
         self.later.entry(thread).or_default().push(section);
         match self.recent.iter().rposition(|other| *other == thread) {
             Some(at) => {
@@ -118,38 +140,36 @@ impl Search {
     }
 }
 
-/// Which samples of the lock in focus conflict with any section of it.
-struct Conflicting {
-    by_sample: BTreeMap<SampleIx, bool>,
-    /// Sets that are not known conflict with everything.
-    any_unknown: bool,
+/// Which samples of the lock in focus one of them must exclude.
+struct Row {
+    must: Vec<bool>,
+    any: bool,
 }
 
-impl Conflicting {
-    fn of(classifier: &mut Classifier<'_>, of_lock: &[SectionIx]) -> Self {
-        let samples = classifier.samples().to_vec();
-        let mut conflicts = |sample: SampleIx| {
-            let mut others = samples.iter();
-            others.any(|other| !classifier.class_of_samples(sample, *other).is_unnecessary())
-        };
-        let by_sample = samples.iter().map(|sample| (*sample, conflicts(*sample)));
-        let by_sample = by_sample.collect();
-        let is_unknown = |ix: &SectionIx| classifier.sample_of(*ix) == NO_SAMPLE;
-        Self {
-            by_sample,
-            any_unknown: of_lock.iter().any(is_unknown),
-        }
+impl Row {
+    fn new(must: Vec<bool>) -> Self {
+        let any = must.contains(&true);
+        Self { must, any }
     }
+}
 
-    fn may(&self, sample: SampleIx) -> bool {
-        self.any_unknown || self.by_sample.get(&sample).copied().unwrap_or(true)
-    }
+/// Sets that are not known conflict with all.
+fn must_exclude(
+    classifier: &mut Classifier<'_>,
+    row: Option<&Row>,
+    ix: SectionIx,
+    other: &Later,
+) -> bool {
+    let known = row.and_then(|row| row.must.get(other.local as usize));
+    known
+        .copied()
+        .unwrap_or_else(|| !classifier.class(ix, other.ix).is_unnecessary())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sets::Assignment;
+    use crate::sets::{Assignment, SampleIx, NO_SAMPLE};
     use crate::testing::recording;
     use crate::testing_sets::sets;
     use crate::ulcp::StaticRules;
@@ -175,8 +195,7 @@ mod tests {
         let sets = sets(of_samples);
         let assignment = Assignment::observed(samples);
         let mut classifier = Classifier::new(&sets, &assignment, &StaticRules);
-        let by_lock = sections.by_lock();
-        let (_, of_lock) = by_lock.iter().next().unwrap();
+        let (_, of_lock) = sections.by_lock().iter().next().unwrap();
         let topology = Topology::of(&sections, of_lock, &mut classifier);
         let turn = |ix: SectionIx| numbers[ix as usize];
         let mut edges: Vec<_> = topology

@@ -4,8 +4,7 @@
 use convoy_model::Model;
 use convoy_profile::{FrameIx, ObjectIx, Profile, StackIx, ThreadIx};
 use convoy_replay::sections::Sections;
-use convoy_replay::sets::from_profile::UnknownOperations;
-use convoy_replay::sets::{Assignment, LockKey, RunKeys, SectionSets, Update};
+use convoy_replay::sets::{Assignment, LockKey, RunKeys, SectionSets, UnknownOperations, Update};
 use convoy_testkit::sections::{Step, Traces};
 use convoy_testkit::ProfileBuilder;
 use convoy_trace::{Event, Kind, Object, ObjectKind, Recording, Site, Thread, Window};

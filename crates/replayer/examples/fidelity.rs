@@ -1,5 +1,6 @@
-//! Native replay against the program that it replays: loops of a critical section and work outside,
-//! in real code, and as programs for replay. Runs alternate; medians, and the real code's own spread.
+//! Native replay against the program that it replays: loops of a critical section and work
+//! outside, in real code, and as programs for replay. Runs alternate; medians, and the real code's
+//! own spread.
 //!
 //! Arguments: milliseconds of a run (100), runs (10).
 
@@ -7,16 +8,20 @@ use std::cell::UnsafeCell;
 use std::error::Error;
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use convoy_replay::program::{Lock, LockKind, Op, Program, Thread, NO_SECTION};
 use convoy_replayer::calibrate::calibrate;
+use convoy_replayer::clock::monotonic_ns;
 use convoy_replayer::native::{NativeOutcome, Prepared, Schedule};
 use convoy_replayer::stats::Range;
 use convoy_replayer::work::{iteration_ns, work};
 
 /// Section and work outside, nanoseconds; threads.
-const CASES: [(f64, f64, usize); 8] = [
+const CASES: [(f64, f64, usize); 11] = [
+    (20.0, 60.0, 1),
+    (200.0, 250.0, 1),
+    (0.0, 100.0, 1),
     (200.0, 1000.0, 2),
     (200.0, 1000.0, 4),
     (1000.0, 200.0, 2),
@@ -60,21 +65,29 @@ impl Loop {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             value: UnsafeCell::new(1),
         };
-        let gate = Barrier::new(self.threads + 1);
-        let (start, before) = thread::scope(|scope| {
+        let gate = Barrier::new(self.threads);
+        let before = switches();
+        let spans: Vec<(u64, u64)> = thread::scope(|scope| {
             let (guarded, gate) = (&guarded, &gate);
-            for _ in 0..self.threads {
+            let threads = (0..self.threads).map(|_| {
                 scope.spawn(move || {
                     gate.wait();
+                    let begin = monotonic_ns();
                     self.operations(guarded);
-                });
-            }
-            gate.wait();
-            (Instant::now(), switches())
+                    (begin, monotonic_ns())
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            threads
+                .into_iter()
+                .filter_map(|thread| thread.join().ok())
+                .collect()
         });
         let after = switches();
+        let begin = spans.iter().map(|span| span.0).min().unwrap_or(0);
+        let end = spans.iter().map(|span| span.1).max().unwrap_or(0);
         Measured {
-            wall_ns: start.elapsed().as_nanos() as f64,
+            wall_ns: (end - begin) as f64,
             voluntary: (after.0 - before.0) as f64,
             involuntary: (after.1 - before.1) as f64,
         }
@@ -83,7 +96,8 @@ impl Loop {
     fn operations(&self, guarded: &Guarded) {
         let mut own = 1;
         for _ in 0..self.operations {
-            // SAFETY: the mutex is initialized and does not move; the value is accessed with it held.
+            // SAFETY: the mutex is initialized and does not move; the value is accessed with it
+            // held.
             unsafe {
                 libc::pthread_mutex_lock(guarded.mutex.get());
                 *guarded.value.get() = work(self.inside, *guarded.value.get());
@@ -94,11 +108,11 @@ impl Loop {
         std::hint::black_box(own);
     }
 
-    /// The same as a recorder without cost would have seen it: `overhead_ns` is what a segment takes
-    /// beyond its iterations.
+    /// The same as a recorder without cost would have seen it: `overhead_ns` is what a segment
+    /// takes beyond its iterations.
     fn program(&self, overhead_ns: f64) -> Program {
         let ns = |iterations: u32| Op::Work {
-            ns: (f64::from(iterations) * iteration_ns() + overhead_ns) as f32,
+            ns: (f64::from(iterations) * iteration_ns() + overhead_ns).max(0.0) as f32,
         };
         let operation = [
             Op::Acquire {
@@ -150,7 +164,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run_ms: f64 = arguments.next().map_or(Ok(100.0), |text| text.parse())?;
     let runs: u32 = arguments.next().map_or(Ok(10), |text| text.parse())?;
     let pair_ns = calibrate().machine.lock_pair_ns;
-    println!("section outside threads |  real ns/op  spread | replay ns/op  spread |  wall | vcs/1000  real replay | ics");
+    println!(
+        "section outside threads |  real ns/op  spread | replay ns/op  spread |  wall | \
+         vcs/1000: real replay | ics"
+    );
     for (inside_ns, outside_ns, threads) in CASES {
         let alone = Loop {
             inside: (inside_ns / iteration_ns()) as u32,
@@ -167,7 +184,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             operations: (run_ms * 1e6 / bound.max(inside_ns * threads as f64)) as u32,
             ..alone
         };
-        let prepared = Prepared::new(case.program(overhead.max(0.0)), &Schedule::Free)?;
+        let prepared = Prepared::new(case.program(overhead), &Schedule::Free)?;
         let (mut real, mut replay) = (Vec::new(), Vec::new());
         for _ in 0..runs {
             real.push(case.run());
@@ -188,7 +205,8 @@ fn report(case: &Loop, (inside, outside): (f64, f64), real: &[Measured], replay:
     let involuntary = |runs| range(runs, |run| run.involuntary, operations / 1000.0).median;
     let (a, b) = (wall(real), wall(replay));
     println!(
-        "{inside:7} {outside:7} {:7} | {:11.1} {:5.0} % | {:12.1} {:5.0} % | {:+4.0} % | {:14.2} {:6.2} | {:.2} {:.2}",
+        "{inside:7} {outside:7} {:7} | {:11.1} {:5.0} % | {:12.1} {:5.0} % | {:+4.0} % | \
+         {:14.2} {:6.2} | {:.2} {:.2}",
         case.threads,
         a.median,
         100.0 * a.relative_width(),

@@ -1,5 +1,5 @@
-//! Native replay in a process of its own: a hang, a crash or a lack of memory stays there, and threads
-//! that were left behind end with it.
+//! Native replay in a process of its own: a hang, a crash or a lack of memory stays there, and
+//! threads that were left behind end with it.
 //!
 //! Convoy starts itself again with a hidden argument; that process calls [`serve`]. On its standard
 //! input comes one request (options, then the program), on its standard output go the outcomes, one
@@ -215,8 +215,8 @@ fn exchange(
     let (Some(mut stdin), Some(mut stdout), Some(stderr)) = pipes else {
         return Err(NativeError::Child("it has no pipes".into()));
     };
-    // Each pipe has a thread: a child that does not read or write blocks none but that. They end with
-    // the child.
+    // Each pipe has a thread: a child that does not read or write blocks none but that. They end
+    // with the child.
     thread::spawn(move || {
         let _ = write_block(&mut stdin, &head).and_then(|()| stdin.write_all(&body));
     });

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
 
-/// Numbers of the processors in the calling thread's affinity mask; processor 0 if there is no telling.
+/// Numbers of the processors in the calling thread's affinity mask; processor 0 if there is no
+/// telling.
 pub fn allowed() -> Vec<usize> {
     let cpus: Vec<usize> = sched_getaffinity(None).map_or_else(
         |_| Vec::new(),
@@ -72,7 +73,8 @@ fn quota(own: &str, root: &Path) -> Option<f64> {
             named if named.split(',').any(|name| name == "cpu") => root.join(named),
             _ => return None,
         };
-        // In a container the path may not exist below its own root; its own quota is at the root then.
+        // In a container the path may not exist below its own root; its own quota is at the root
+        // then.
         let group = base.join(path.trim_start_matches('/'));
         let groups = group.ancestors().take_while(|dir| dir.starts_with(&base));
         groups.filter_map(quota_of).min_by(f64::total_cmp)

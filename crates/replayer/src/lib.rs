@@ -5,8 +5,8 @@
 //! * [`child`]: the same in a process of its own, so that a hang or crash stays there.
 //! * [`verify`]: an original and a fixed command, measured in interleaved pairs.
 //!
-//! With `convoy-capture` the only crate that may use `unsafe`: for the C library's locks, which have
-//! no safe interface, and for the loop that stands for a program's work.
+//! With `convoy-capture` the only crate that may use `unsafe`: for the C library's locks, which
+//! have no safe interface, and for the loop that stands for a program's work.
 
 #![deny(clippy::undocumented_unsafe_blocks)]
 
@@ -16,7 +16,9 @@ pub mod clock;
 mod codec;
 pub mod cpus;
 pub mod native;
+pub mod paired;
 pub mod stats;
+pub mod verify;
 pub mod work;
 
 pub use child::spawn;

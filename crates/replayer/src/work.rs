@@ -4,15 +4,16 @@ use std::sync::OnceLock;
 
 use crate::clock::Clock;
 
-/// Multiplier and increment of Knuth's MMIX generator: any odd ones would do, none can be simplified.
+/// Multiplier and increment of Knuth's MMIX generator: any odd ones would do, none can be
+/// simplified.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 1_442_695_040_888_963_407;
 
 /// Dependent multiply-adds: each waits for the one before, so that the time is a multiple of their
 /// latency, whatever else the processor could do at the same time. About 1.3 ns each at 3 GHz.
 ///
-/// Not inlined: every caller runs the same instructions at the same address, so that one calibration
-/// holds for all of them.
+/// Not inlined: every caller runs the same instructions at the same address, so that one
+/// calibration holds for all of them.
 #[inline(never)]
 pub fn work(iterations: u32, mut value: u64) -> u64 {
     for _ in 0..iterations {

@@ -143,12 +143,24 @@ pub fn predicted_gain(gain: &Interval) -> String {
     if gain.low > 0.995 && high.is_some_and(|high| high < 1.005) {
         return "no gain".into();
     }
+    // Of a small gain the second decimal counts, in all three numbers.
+    let is_small = high.unwrap_or(gain.mid) < SMALL_FACTOR;
+    let factor = |x: f64| {
+        if is_small {
+            format!("{x:.2}x")
+        } else {
+            factor(x)
+        }
+    };
     let (mid, low) = (factor(gain.mid), factor(gain.low));
     match high {
         Some(high) => format!("{mid} ({}–{})", low.trim_end_matches('x'), factor(high)),
         None => format!("{mid} ({low} or more)"),
     }
 }
+
+/// Below it a factor has two decimals beside others.
+const SMALL_FACTOR: f64 = 1.5;
 
 /// Above it a factor means nothing.
 const MOST_FACTOR: f64 = 99.5;
@@ -325,6 +337,7 @@ mod tests {
             (gain(1.2, 2.0, Some(1000.0)), "2.0x (1.2x or more)"),
             (gain(1.0, 1.0, Some(1.001)), "no gain"),
             (gain(0.7, 0.8, Some(0.9)), "0.80x (0.70–0.90x)"),
+            (gain(1.08, 1.16, Some(1.2)), "1.16x (1.08–1.20x)"),
             (gain(0.97, 1.0, Some(1.03)), "1.00x (0.97–1.03x)"),
         ] {
             assert_eq!(predicted_gain(&interval), text);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::limits::Limits;
-use crate::output_args::OutputArgs;
 use crate::recording::Recording;
+use crate::shape::Shape;
 
 /// `convoy replay`.
 #[derive(Debug, Args)]
@@ -60,9 +60,18 @@ pub struct Replay {
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=3))]
     pub table: Option<u8>,
 
+    /// Print a figure of the paper as a table: 2, 13 to 16 or 19
+    #[arg(long, value_name = "NUMBER", conflicts_with = "table",
+          value_parser = clap::value_parser!(u8).range(2..=19))]
+    pub figure: Option<u8>,
+
     /// Show the source of every region, line by line
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["table", "figure"])]
     pub source: bool,
+
+    /// Everything: all rows of all tables
+    #[arg(long, conflicts_with_all = ["table", "figure", "source"])]
+    pub all: bool,
 
     /// The fixed program: it is measured against the recorded one in interleaved pairs
     ///
@@ -83,7 +92,7 @@ pub struct Replay {
     pub html: Option<PathBuf>,
 
     #[command(flatten)]
-    pub shape: OutputArgs,
+    pub shape: Shape,
 
     #[command(flatten)]
     pub recording: Recording,
@@ -185,7 +194,13 @@ mod tests {
     #[test]
     fn the_fixed_program_takes_all_that_follows() {
         let args = parse(&[
-            "convoy", "replay", "run.convoy", "--verify", "./fixed", "--threads", "16",
+            "convoy",
+            "replay",
+            "run.convoy",
+            "--verify",
+            "./fixed",
+            "--threads",
+            "16",
         ]);
         assert_eq!(args.verify, ["./fixed", "--threads", "16"]);
         assert_eq!(args.threads, None);

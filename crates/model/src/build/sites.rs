@@ -102,7 +102,9 @@ pub(super) fn expand_frame(
 pub(crate) fn expand_all(process: &Process, frames: &[FrameIx]) -> Vec<SiteFrame> {
     let files = FileNames::of(process);
     let all = frames.iter();
-    own(all.flat_map(|ix| expand_frame(process, &files, *ix)).collect())
+    own(all
+        .flat_map(|ix| expand_frame(process, &files, *ix))
+        .collect())
 }
 
 /// What each module's file is called. The agent knows it as the dynamic linker does (`libz.so.1`), the kernel by its own name

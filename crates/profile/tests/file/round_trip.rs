@@ -46,6 +46,9 @@ pub fn assert_sound(profile: &Profile) {
     if let Some(sections) = &profile.sections {
         crate::sections::assert_sound(sections, &profile.processes);
     }
+    if let Some(trace) = &profile.trace {
+        crate::trace::assert_sound(trace, &profile.processes);
+    }
 }
 
 fn assert_same(seed: u64, rows: u64) {
@@ -85,6 +88,7 @@ fn small() -> (Profile, Vec<u8>) {
         p.processes.len() == 2
             && p.sched.is_some()
             && p.sections.is_some()
+            && p.trace.is_some()
             && p.processes
                 .iter()
                 .all(|p| !p.pairs.is_empty() && !p.counts.is_empty() && !p.unattributed.is_empty())

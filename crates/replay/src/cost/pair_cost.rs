@@ -89,8 +89,7 @@ pub fn pair_costs(
     free: &ReplayTimes,
 ) -> BTreeMap<SpanPair, SpanCost> {
     let mut costs = BTreeMap::new();
-    let by_lock = sections.by_lock();
-    for (lock, of_lock) in by_lock.iter() {
+    for (lock, of_lock) in sections.by_lock().iter() {
         classifier.focus(of_lock);
         let time = |ix: &SectionIx| original.sections.get(*ix as usize).copied();
         let reached = of_lock.iter().filter_map(|ix| {

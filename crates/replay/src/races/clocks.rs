@@ -1,6 +1,6 @@
 //! Vector clocks over locks and other synchronization (Lamport, 1978; Mattern, 1989).
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 /// What threads synchronize through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,14 +27,14 @@ struct Passed {
 /// A happens-before relation in the making.
 pub(super) struct Order {
     threads: Vec<Clock>,
-    channels: HashMap<Channel, Passed>,
+    channels: FxHashMap<Channel, Passed>,
 }
 
 impl Order {
     pub(super) fn new(threads: usize) -> Self {
         let mut order = Self {
             threads: vec![vec![0; threads]; threads],
-            channels: HashMap::new(),
+            channels: FxHashMap::default(),
         };
         for (own, clock) in order.threads.iter_mut().enumerate() {
             clock[own] = 1;

@@ -1,7 +1,7 @@
 //! The way through a recording in the order of time, with both orders side by side.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 
 use convoy_trace::{Event, Kind, Recording, SiteIx};
 
@@ -21,11 +21,12 @@ pub(super) struct Walk<'a, 'c> {
     recorded: Order,
     /// With the locks of the plan.
     free: Order,
-    /// Sections by thread and the event that acquired them.
-    by_event: HashMap<(u32, u32), SectionIx>,
+    /// By thread: its next section.
+    next: Vec<SectionIx>,
     /// By thread: open sections.
     open: Vec<Vec<SectionIx>>,
-    words: HashMap<WordIx, Vec<Touched>>,
+    /// By word.
+    words: Vec<Vec<Touched>>,
     races: BTreeMap<(WordIx, RaceSide, RaceSide, RaceKind), u64>,
     result: Races,
 }
@@ -48,21 +49,22 @@ impl<'a, 'c> Walk<'a, 'c> {
         plan: &'a LockPlan,
     ) -> Self {
         let threads = recording.threads.len().min(MAX_THREADS);
-        let all = sections.all.iter().enumerate();
-        let by_event = all.map(|(ix, section)| {
-            let event = (section.thread, section.acquire_event);
-            (event, ix as SectionIx)
-        });
+        let first = |thread: usize| {
+            sections
+                .all
+                .partition_point(|section| (section.thread as usize) < thread)
+        };
+        let next = (0..threads).map(|thread| first(thread) as SectionIx);
         Self {
             recording,
             sections,
-            classifier,
             plan,
             recorded: Order::new(threads),
             free: Order::new(threads),
-            by_event: by_event.collect(),
+            next: next.collect(),
             open: vec![Vec::new(); threads],
-            words: HashMap::new(),
+            words: vec![Vec::new(); classifier.sets().words.len()],
+            classifier,
             races: BTreeMap::new(),
             result: Races {
                 sections: sections.all.len() as u64,
@@ -124,8 +126,12 @@ impl<'a, 'c> Walk<'a, 'c> {
                 .for_each(|other| self.receive(thread, other)),
             _ => {}
         }
-        if let Some(&section) = self.by_event.get(&(thread as u32, ix)) {
-            self.acquire(thread, section);
+        let next = self.next[thread];
+        let begins =
+            |section: &Section| section.thread as usize == thread && section.acquire_event == ix;
+        if self.sections.get(next).is_some_and(begins) {
+            self.next[thread] += 1;
+            self.acquire(thread, next);
         }
     }
 
@@ -198,7 +204,9 @@ impl<'a, 'c> Walk<'a, 'c> {
                 free_at: self.free.now(thread),
             };
             self.compare(access.word, &now);
-            let of_word = self.words.entry(access.word).or_default();
+            let Some(of_word) = self.words.get_mut(access.word as usize) else {
+                continue;
+            };
             let is_same =
                 |old: &&mut Touched| old.thread == thread && old.side.writes == now.side.writes;
             match of_word.iter_mut().find(is_same) {
@@ -209,7 +217,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     }
 
     fn compare(&mut self, word: WordIx, now: &Touched) {
-        let Some(before) = self.words.get(&word) else {
+        let Some(before) = self.words.get(word as usize) else {
             return;
         };
         for old in before {

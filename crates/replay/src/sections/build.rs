@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use convoy_trace::{Event, Kind, ObjectIx, ObjectKind, Recording, SiteIx, Window, NO_SITE};
 
 use super::open::{Closed, OpenSections};
-use super::{LocksetIx, Section, SectionIx, Sections, NO_WINDOW};
+use super::{ByLock, LocksetIx, Section, SectionIx, Sections, NO_WINDOW};
 
 pub(super) fn build(recording: &Recording) -> Sections {
     let mut builder = Builder {
@@ -22,6 +22,7 @@ pub(super) fn build(recording: &Recording) -> Sections {
         builder.thread(thread as u32);
     }
     builder.adopt_orphans();
+    builder.sections.by_lock = ByLock::of(&builder.sections.all);
     builder.sections
 }
 

@@ -26,6 +26,7 @@ pub struct Sections {
     pub locksets: Vec<Vec<ObjectIx>>,
     /// What the recording does not tell.
     pub gaps: Gaps,
+    by_lock: ByLock,
 }
 
 /// A critical section. A condition wait ends it, since the thread gives the lock up; a new one begins
@@ -121,24 +122,9 @@ impl Sections {
         self.locksets.get(ix as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// The sections of each lock in order of acquisition: ranges of the returned indices are one lock's.
-    pub fn by_lock(&self) -> ByLock {
-        let mut order: Vec<SectionIx> = (0..self.all.len() as u32).collect();
-        let key = |ix: &SectionIx| {
-            let section = &self.all[*ix as usize];
-            (section.lock, section.acquired_ns, *ix)
-        };
-        order.sort_unstable_by_key(key);
-        let lock = |ix: &SectionIx| self.all[*ix as usize].lock;
-        let mut ranges = Vec::new();
-        let mut begin = 0;
-        while let Some(first) = order.get(begin).map(lock) {
-            let rest = order.get(begin..).unwrap_or_default();
-            let end = begin + rest.partition_point(|ix| lock(ix) == first);
-            ranges.push((first, begin..end));
-            begin = end;
-        }
-        ByLock { order, ranges }
+    /// The sections of each lock in order of acquisition.
+    pub fn by_lock(&self) -> &ByLock {
+        &self.by_lock
     }
 }
 
@@ -150,6 +136,25 @@ pub struct ByLock {
 }
 
 impl ByLock {
+    fn of(all: &[Section]) -> Self {
+        let key =
+            |(ix, section): (usize, &Section)| (section.lock, section.acquired_ns, ix as SectionIx);
+        let mut keys: Vec<(ObjectIx, u64, SectionIx)> = all.iter().enumerate().map(key).collect();
+        keys.sort_unstable();
+        let mut ranges = Vec::new();
+        let mut begin = 0;
+        while let Some(&(lock, ..)) = keys.get(begin) {
+            let rest = keys.get(begin..).unwrap_or_default();
+            let end = begin + rest.partition_point(|(other, ..)| *other == lock);
+            ranges.push((lock, begin..end));
+            begin = end;
+        }
+        Self {
+            order: keys.into_iter().map(|(.., ix)| ix).collect(),
+            ranges,
+        }
+    }
+
     /// Each lock with its sections, in order of acquisition.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectIx, &[SectionIx])> {
         let of = |range: &std::ops::Range<usize>| self.order.get(range.clone()).unwrap_or_default();

@@ -223,8 +223,8 @@ fn sections_are_grouped_by_lock_in_order_of_acquisition() {
          5 lock L1
          8 unlock L1",
     );
-    let by_lock = sections.by_lock();
-    let groups: Vec<_> = by_lock
+    let groups: Vec<_> = sections
+        .by_lock()
         .iter()
         .map(|(lock, of)| (lock, of.to_vec()))
         .collect();

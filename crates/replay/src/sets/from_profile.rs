@@ -7,26 +7,9 @@ use convoy_profile as profile;
 use convoy_profile::{FrameIx, Profile};
 
 use super::{
-    Access, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample, Update, WordInfo, WordIx,
-    NO_PLACE,
+    Access, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample, Update,
+    WordInfo, WordIx, NO_PLACE,
 };
-
-/// Says what an instruction that reads, changes and writes a word does to it; `None` = not known.
-/// Whoever can read the program's files implements it by decoding the instruction.
-pub trait Operations {
-    /// The operation of the instruction at a frame of the process.
-    fn operation(&self, frame: FrameIx) -> Option<Update>;
-}
-
-/// No instruction is known.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct UnknownOperations;
-
-impl Operations for UnknownOperations {
-    fn operation(&self, _: FrameIx) -> Option<Update> {
-        None
-    }
-}
 
 impl SectionSets {
     /// Of one process of a profile, and the model made of the same profile. Empty if no section was
@@ -181,17 +164,20 @@ impl Adapter<'_> {
         })
     }
 
-    /// One instruction that reads and writes the word as often as it is read and written at all: the
-    /// section does nothing else with it.
+    /// Known if one instruction is all that the section does with the word, once.
     fn update(&self, touch: &profile::Touch) -> Update {
-        let same = touch
-            .written_by
-            .filter(|_| touch.written_by == touch.read_by);
-        let code = same.and_then(|ix| self.sections.code.get(ix as usize));
-        match code {
-            Some(code) if code.reads && code.writes && touch.reads == touch.writes => {
-                let operation = self.operations.operation(code.frame);
-                operation.unwrap_or(Update::ReadModifyWrite)
+        let code = |ix: Option<profile::CodeIx>| self.sections.code.get(ix? as usize);
+        let Some(writer) = code(touch.written_by) else {
+            return Update::Unknown;
+        };
+        let operation = |otherwise| match touch.writes {
+            1 => self.operations.operation(writer.frame).unwrap_or(otherwise),
+            _ => otherwise,
+        };
+        match touch.reads {
+            0 => operation(Update::Unknown),
+            n if n == touch.writes && touch.read_by == touch.written_by && writer.reads => {
+                operation(Update::ReadModifyWrite)
             }
             _ => Update::Unknown,
         }

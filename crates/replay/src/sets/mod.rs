@@ -7,9 +7,11 @@
 pub mod assign;
 pub mod from_profile;
 pub mod keys;
+pub mod operations;
 
 pub use assign::{Assignment, Basis, Coverage};
 pub use keys::{CodePlace, LockKey, RunKeys};
+pub use operations::{Operations, UnknownOperations};
 
 use std::ops::Range;
 
@@ -87,21 +89,28 @@ pub struct Access {
     pub written_at: PlaceIx,
 }
 
-/// How a section changes a word.
+/// How a section changes a word. Masks are of the word's bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Update {
     /// Not known.
     #[default]
     Unknown,
-    /// Stores this value without having read the word.
-    Store(u64),
+    /// Stores a constant without having read the word.
+    Store {
+        /// In the bits of `mask`.
+        value: u64,
+        /// Bits that it stores.
+        mask: u64,
+    },
     /// Stores the value that is there already.
     Rewrite,
     /// Adds to it or subtracts from it, and uses the result for nothing else.
     Add,
-    /// Changes these bits only, whatever the others are.
-    Bits(u64),
-    /// One instruction reads, changes and writes it; which operation that is, is not known.
+    /// Sets these bits at most, and uses the result for nothing else.
+    SetBits(u64),
+    /// Clears these bits at most, and uses the result for nothing else.
+    ClearBits(u64),
+    /// One instruction reads, changes and writes it in another way.
     ReadModifyWrite,
 }
 

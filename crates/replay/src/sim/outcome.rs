@@ -179,7 +179,7 @@ impl SectionTimes {
 
 /// Why a program did not end: every thread that is left waits, and nothing is pending. In replay this
 /// means that the program's order depends on timing in a way that the recording does not show.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stuck {
     /// Threads that wait, and the operation (index into [`crate::program::Thread::ops`]) at which.
     pub threads: Vec<(ThreadIx, u32)>,

@@ -1,8 +1,9 @@
 //! Locksets by data: one auxiliary lock for words on which sections truly conflict.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_trace::{ObjectIx, ThreadIx};
+use rustc_hash::FxHashMap;
 
 use super::plan::{AuxIx, AuxLock, AuxUse, KeptReason, LockPlan};
 use crate::sections::{SectionIx, Sections};
@@ -11,6 +12,9 @@ use crate::ulcp::{Classifier, Order};
 
 /// A lock stays as it is if the sets of one in so many of its sections or more are not known.
 const UNKNOWN_LIMIT: usize = 20;
+
+/// Samples of which pairs are noted, at most: a byte a pair. With more, no pattern is spared.
+const MAX_COMPARED: usize = 4096;
 
 /// Number of a sample among those of the lock.
 type Local = u32;
@@ -53,7 +57,7 @@ pub(super) fn plan(
             });
         }
     }
-    let mut lists: HashMap<SampleIx, u32> = HashMap::new();
+    let mut lists: FxHashMap<SampleIx, u32> = FxHashMap::default();
     for (local, sample) in conflicts.samples.iter().enumerate() {
         let uses = uses.remove(&(local as Local)).unwrap_or_default();
         if uses.is_empty() || !is_recorded {
@@ -83,7 +87,7 @@ struct Conflicts {
 
 impl Conflicts {
     fn of(sections: &Sections, classifier: &Classifier<'_>, of_lock: &[SectionIx]) -> Self {
-        let mut threads: BTreeMap<SampleIx, Option<ThreadIx>> = BTreeMap::new();
+        let mut threads: FxHashMap<SampleIx, Option<ThreadIx>> = FxHashMap::default();
         let mut known = 0;
         for &ix in of_lock {
             let sample = classifier.sample_of(ix);
@@ -101,8 +105,11 @@ impl Conflicts {
                 *only = None;
             }
         }
+        let mut threads: Vec<(SampleIx, Option<ThreadIx>)> = threads.into_iter().collect();
+        threads.sort_unstable();
+        let (samples, threads): (Vec<SampleIx>, _) = threads.into_iter().unzip();
         let mut words: BTreeMap<WordIx, Vec<(Local, Access)>> = BTreeMap::new();
-        for (local, sample) in threads.keys().enumerate() {
+        for (local, sample) in samples.iter().enumerate() {
             let sample = classifier.sets().sample(*sample);
             for access in sample.into_iter().flat_map(|sample| &sample.accesses) {
                 words
@@ -112,8 +119,8 @@ impl Conflicts {
             }
         }
         Self {
-            samples: threads.keys().copied().collect(),
-            threads: threads.into_values().collect(),
+            samples,
+            threads,
             words,
             known,
         }
@@ -141,6 +148,9 @@ impl Conflicts {
         let writers = |pattern: &Pattern| pattern.iter().filter(|(_, writes)| *writes).count();
         patterns.sort_by_key(|pattern| std::cmp::Reverse(writers(pattern) * pattern.len()));
         let n = self.samples.len();
+        if n > MAX_COMPARED {
+            return patterns;
+        }
         let mut covered = vec![false; n * n];
         patterns.retain(|pattern| {
             let mut adds = false;

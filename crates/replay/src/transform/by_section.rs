@@ -1,8 +1,9 @@
 //! Locksets by section, as in the paper: its own auxiliary lock and those of its predecessors.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use convoy_trace::ObjectIx;
+use rustc_hash::FxHashMap;
 
 use super::plan::{AuxIx, AuxLock, AuxUse, KeptReason, LockPlan};
 use crate::sections::{SectionIx, Sections};
@@ -35,15 +36,15 @@ pub(super) fn plan(
         plan.keep(lock, unknown, KeptReason::UnknownSets);
         return;
     }
-    let position: HashMap<SectionIx, usize> = of_lock
+    let position: FxHashMap<SectionIx, usize> = of_lock
         .iter()
         .enumerate()
         .map(|(at, ix)| (*ix, at))
         .collect();
     let at = |ix: SectionIx| position.get(&ix).copied().unwrap_or(0);
     let is_needed = |from, to| finished.is_none_or(|finished| !finished(from, to));
-    let mut predecessors: HashMap<SectionIx, Vec<SectionIx>> = HashMap::new();
-    let mut last_successor: HashMap<SectionIx, usize> = HashMap::new();
+    let mut predecessors: FxHashMap<SectionIx, Vec<SectionIx>> = FxHashMap::default();
+    let mut last_successor: FxHashMap<SectionIx, usize> = FxHashMap::default();
     for edge in topology
         .edges
         .iter()
@@ -58,7 +59,7 @@ pub(super) fn plan(
         free: VecDeque::new(),
         returned_at: BTreeMap::new(),
     };
-    let mut own: HashMap<SectionIx, AuxIx> = HashMap::new();
+    let mut own: FxHashMap<SectionIx, AuxIx> = FxHashMap::default();
     for (at, ix) in of_lock.iter().enumerate() {
         pool.take_back(at);
         let mut uses: Vec<AuxUse> = Vec::new();

@@ -118,9 +118,8 @@ impl LockPlan {
             list_of: vec![KEEP; sections.all.len()],
             ..Self::default()
         };
-        let by_lock = sections.by_lock();
         let needed_for_order = lock_order::needed(sections);
-        for (lock, of_lock) in by_lock.iter() {
+        for (lock, of_lock) in sections.by_lock().iter() {
             if needed_for_order.contains(&lock) {
                 plan.keep(lock, of_lock.len(), KeptReason::LockOrder);
                 continue;

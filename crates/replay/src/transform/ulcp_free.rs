@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::plan::{AuxUse, LockPlan, Replacement};
-use crate::program::{Lock, LockIx, LockKind, Op, Program, SectionId};
+use crate::program::{Lock, LockIx, LockKind, Op, Program, SectionId, Thread};
 
 /// Replaces the locks of sections by those of a plan. Locksets are taken in ascending order. The locks of
 /// one lockset all carry the section's number, the first acquire as well as the last.
@@ -12,20 +12,27 @@ use crate::program::{Lock, LockIx, LockKind, Op, Program, SectionId};
 pub fn ulcp_free(program: &Program, plan: &LockPlan) -> Program {
     let mut rewriter = Rewriter {
         plan,
-        free: program.clone(),
+        locks: program.locks.clone(),
         aux: BTreeMap::new(),
         absent: BTreeMap::new(),
     };
-    for (thread, recorded) in program.threads.iter().enumerate() {
-        let ops = rewriter.thread(&recorded.ops);
-        rewriter.free.threads[thread].ops = ops;
+    let threads = program.threads.iter().map(|thread| Thread {
+        ops: rewriter.thread(&thread.ops),
+        ..*thread
+    });
+    Program {
+        threads: threads.collect(),
+        locks: rewriter.locks,
+        conds: program.conds.clone(),
+        barriers: program.barriers.clone(),
+        semaphores: program.semaphores.clone(),
+        channels: program.channels.clone(),
     }
-    rewriter.free
 }
 
 struct Rewriter<'p> {
     plan: &'p LockPlan,
-    free: Program,
+    locks: Vec<Lock>,
     /// Auxiliary locks that the program has already.
     aux: BTreeMap<u32, LockIx>,
     /// By recorded lock: what is left of it where it is not taken.
@@ -114,9 +121,9 @@ impl<'p> Rewriter<'p> {
     }
 
     fn aux_lock(&mut self, of: LockIx, aux: AuxUse) -> LockIx {
-        let (free, plan) = (&mut self.free, self.plan);
+        let (locks, plan) = (&mut self.locks, self.plan);
         *self.aux.entry(aux.aux).or_insert_with(|| {
-            let recorded = free.locks.get(of as usize).copied();
+            let recorded = locks.get(of as usize).copied();
             let recorded = recorded.unwrap_or(Lock {
                 recorded: of,
                 kind: LockKind::default(),
@@ -126,7 +133,7 @@ impl<'p> Rewriter<'p> {
                 .get(aux.aux as usize)
                 .is_some_and(|it| it.has_readers);
             add_lock(
-                free,
+                locks,
                 Lock {
                     kind: match has_readers {
                         true => LockKind::RwLock,
@@ -139,11 +146,11 @@ impl<'p> Rewriter<'p> {
     }
 
     fn absent_lock(&mut self, of: LockIx) -> LockIx {
-        let free = &mut self.free;
+        let locks = &mut self.locks;
         *self.absent.entry(of).or_insert_with(|| {
-            let recorded = free.locks.get(of as usize).map_or(of, |lock| lock.recorded);
+            let recorded = locks.get(of as usize).map_or(of, |lock| lock.recorded);
             add_lock(
-                free,
+                locks,
                 Lock {
                     recorded,
                     kind: LockKind::Absent,
@@ -153,7 +160,7 @@ impl<'p> Rewriter<'p> {
     }
 }
 
-fn add_lock(program: &mut Program, lock: Lock) -> LockIx {
-    program.locks.push(lock);
-    program.locks.len() as LockIx - 1
+fn add_lock(locks: &mut Vec<Lock>, lock: Lock) -> LockIx {
+    locks.push(lock);
+    locks.len() as LockIx - 1
 }

@@ -23,26 +23,41 @@ pub trait BenignOracle {
     fn order(&self, first: SampleIx, second: SampleIx, a: &Access, b: &Access) -> Order;
 }
 
-/// Decides by the kind of the accesses: additions commute, changes of different bits commute, a store of
-/// the same value twice and a store of the value that is there already change nothing.
+/// Decides by the kind of the accesses: additions commute, as do changes of different bits, setting bits
+/// with setting, clearing with clearing; a store of the same value twice and a store of the value that is
+/// there already change nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StaticRules;
 
 impl BenignOracle for StaticRules {
     fn order(&self, _: SampleIx, _: SampleIx, a: &Access, b: &Access) -> Order {
-        use Update::{Add, Bits, Rewrite, Store};
         match (a.written, b.written) {
-            (true, true) => match (a.update, b.update) {
-                (Add, Add) | (Rewrite, Rewrite) => Order::Irrelevant,
-                (Bits(x), Bits(y)) if x & y == 0 => Order::Irrelevant,
-                (Store(x), Store(y)) if x == y => Order::Irrelevant,
-                (Store(_), Store(_) | Add) | (Add, Store(_)) => Order::Matters,
-                _ => Order::Unknown,
-            },
-            (true, false) if a.update == Rewrite => Order::Irrelevant,
-            (false, true) if b.update == Rewrite => Order::Irrelevant,
+            (true, true) => order_of_updates(a.update, b.update),
+            (true, false) if a.update == Update::Rewrite => Order::Irrelevant,
+            (false, true) if b.update == Update::Rewrite => Order::Irrelevant,
             // What the reader does with the value is not known.
             _ => Order::Unknown,
         }
+    }
+}
+
+fn order_of_updates(a: Update, b: Update) -> Order {
+    use Update::{Add, ClearBits, Rewrite, SetBits, Store};
+    match (a, b) {
+        (Add, Add) | (Rewrite, Rewrite) => Order::Irrelevant,
+        (SetBits(_), SetBits(_)) | (ClearBits(_), ClearBits(_)) => Order::Irrelevant,
+        (SetBits(x), ClearBits(y)) | (ClearBits(x), SetBits(y)) if x & y == 0 => Order::Irrelevant,
+        (Store { value: v, mask: x }, Store { value: w, mask: y }) => match x & y {
+            0 => Order::Irrelevant,
+            common if v & common == w & common => Order::Irrelevant,
+            _ => Order::Matters,
+        },
+        (Store { mask, .. }, SetBits(bits) | ClearBits(bits))
+        | (SetBits(bits) | ClearBits(bits), Store { mask, .. })
+            if mask & bits == 0 =>
+        {
+            Order::Irrelevant
+        }
+        _ => Order::Unknown,
     }
 }

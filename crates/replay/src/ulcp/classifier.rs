@@ -85,6 +85,23 @@ impl<'a> Classifier<'a> {
         &self.samples
     }
 
+    /// A section's number among the samples of the lock in focus; `None` = its sets are not known, or
+    /// there are too many samples.
+    pub(crate) fn local_of(&self, section: SectionIx) -> Option<u32> {
+        let local = self.local.get(self.sample_of(section) as usize).copied();
+        local.filter(|local| *local != NOT_LOCAL)
+    }
+
+    /// Whether a sample must exclude each of those of the lock in focus, both by their local numbers.
+    pub(crate) fn exclusions(&mut self, local: u32) -> Vec<bool> {
+        let samples = self.samples.clone();
+        let Some(&sample) = samples.get(local as usize) else {
+            return Vec::new();
+        };
+        let mut must = |other: &SampleIx| !self.class_of_samples(sample, *other).is_unnecessary();
+        samples.iter().map(&mut must).collect()
+    }
+
     /// The class of two sections of the lock in focus.
     pub fn class(&mut self, first: SectionIx, second: SectionIx) -> Class {
         let (a, b) = (self.sample_of(first), self.sample_of(second));

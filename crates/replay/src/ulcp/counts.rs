@@ -1,8 +1,7 @@
 //! Counts of pairs by class, per lock and per pair of acquire sites.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
 use convoy_trace::{ObjectIx, SiteIx};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{for_each_pair, is_contended, Class, Classifier, Share};
 use crate::sections::{SectionIx, Sections};
@@ -117,9 +116,8 @@ impl UlcpCounts {
 
 /// Counts the pairs of all locks.
 pub fn count(sections: &Sections, classifier: &mut Classifier<'_>) -> UlcpCounts {
-    let by_lock = sections.by_lock();
     let mut counts = UlcpCounts::default();
-    for (lock, of_lock) in by_lock.iter() {
+    for (lock, of_lock) in sections.by_lock().iter() {
         count_lock(sections, classifier, lock, of_lock, &mut counts);
     }
     counts
@@ -139,12 +137,10 @@ fn count_lock(
     counts: &mut UlcpCounts,
 ) {
     classifier.focus(of_lock);
-    let mut cells: HashMap<(SiteIx, SiteIx), Cell> = HashMap::new();
+    let mut cells: FxHashMap<(SiteIx, SiteIx), Cell> = FxHashMap::default();
     for_each_pair(sections, of_lock, |first, second| {
-        let (Some(a), Some(b)) = (sections.get(first), sections.get(second)) else {
-            return;
-        };
-        let class = classifier.class(first, second);
+        let (a, b) = (first.section, second.section);
+        let class = classifier.class(first.ix, second.ix);
         let sites = (
             a.acquire_site.min(b.acquire_site),
             a.acquire_site.max(b.acquire_site),
@@ -155,7 +151,7 @@ fn count_lock(
             cell.contended.add(class);
         }
     });
-    let mut of_site: BTreeMap<SiteIx, BTreeSet<SampleIx>> = BTreeMap::new();
+    let mut of_site: FxHashMap<SiteIx, FxHashSet<SampleIx>> = FxHashMap::default();
     for &ix in of_lock {
         let sample = classifier.sample_of(ix);
         if let Some(section) = sections.get(ix).filter(|_| sample != NO_SAMPLE) {

@@ -18,7 +18,7 @@ pub use algorithm1::classify;
 pub use benign::{BenignOracle, Order, StaticRules};
 pub use classifier::Classifier;
 pub use counts::{count, LockRow, PairCounts, SitePairRow, UlcpCounts};
-pub use pairs::{for_each_pair, is_contended, MAX_PEERS};
+pub use pairs::{for_each_pair, is_contended, Member, MAX_PEERS};
 pub use share::Share;
 
 /// What a pair of sections of one lock is.
@@ -58,5 +58,16 @@ impl Class {
     pub fn is_unnecessary(self) -> bool {
         use Class::{Benign, DisjointWrite, NullLock, ReadRead};
         matches!(self, NullLock | ReadRead | DisjointWrite | Benign)
+    }
+
+    /// What to do about pairs of the class, as an imperative; `None` = they need their lock.
+    pub fn fix(self) -> Option<&'static str> {
+        match self {
+            Self::NullLock => Some("Test whether there is anything to do before taking the lock."),
+            Self::ReadRead => Some("Take the lock shared for reading, or read a copy."),
+            Self::DisjointWrite => Some("Give each part of the data its own lock."),
+            Self::Benign => Some("Use an atomic operation, or one value per thread."),
+            Self::Unknown | Self::Undecided | Self::TrueContention => None,
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What synchronization costs on this machine, measured: the input of every prediction.
 //!
-//! No cost of a machine is a constant in Convoy's source: a wake-up of an idle processor takes ten times
-//! longer in a virtual machine than without one. [`calibrate`] takes about 0.6 s, [`remeasure`] 0.2 s;
-//! [`drift`] compares two of them, so that a machine that changed meanwhile does not go unnoticed.
+//! No cost of a machine is a constant in Convoy's source: a wake-up of an idle processor takes ten
+//! times longer in a virtual machine than without one. [`calibrate`] takes about 0.6 s,
+//! [`remeasure`] 0.2 s; [`drift`] compares two of them, so that a machine that changed meanwhile
+//! does not go unnoticed.
 //!
 //! Measurements are made by threads of their own, bound to processors: the caller's affinity stays.
 
@@ -33,17 +34,18 @@ const UNDISTURBED_SHARE: f64 = 0.95;
 pub struct Calibration {
     /// The costs: medians.
     pub machine: Machine,
-    /// Distance of the quartiles relative to the median, the median of all costs. Below 0.1 on a quiet
-    /// machine.
+    /// Distance of the quartiles relative to the median, the median of all costs. Below 0.1 on a
+    /// quiet machine.
     pub spread: f64,
     /// Other programs took processor time from the measurement.
     pub disturbed: bool,
 }
 
-/// Measures the costs of this machine, within the processors that this process may use; about 0.6 s.
+/// Measures the costs of this machine, within the processors that this process may use; about 0.6
+/// s.
 ///
-/// Where only one processor can be used, costs that need two are those of one: the line is local, and
-/// a wake-up costs a context switch.
+/// Where only one processor can be used, costs that need two are those of one: the line is local,
+/// and a wake-up costs a context switch.
 pub fn calibrate() -> Calibration {
     measure(Effort::Full)
 }
@@ -71,7 +73,8 @@ impl Effort {
 }
 
 fn measure(effort: Effort) -> Calibration {
-    // A thread of its own is pinned in place of the caller's; it panics only if no thread can be made.
+    // A thread of its own is pinned in place of the caller's; it panics only if no thread can be
+    // made.
     thread::scope(|scope| {
         let measuring = scope.spawn(|| on_this_thread(effort));
         measuring

@@ -54,8 +54,9 @@ fn check_by_halves(local: &Local) -> f64 {
     (local.futex_eagain_ns - local.syscall_ns / 2.0).max(local.syscall_ns / 2.0)
 }
 
-/// A locked instruction on a line that another processor has written, then work on what it found there,
-/// less the same on lines of our own: what is left after overlapping it with the work before.
+/// A locked instruction on a line that another processor has written, then work on what it found
+/// there, less the same on lines of our own: what is left after overlapping it with the work
+/// before.
 fn line_transfer(bench: &Bench, there: usize, local: &Local) -> f64 {
     const LINES: usize = 128;
     let rounds = bench.effort.of(80).max(30);
@@ -109,9 +110,9 @@ fn line_transfer(bench: &Bench, there: usize, local: &Local) -> f64 {
     local.atomic_ns + differences.median().max(0.0)
 }
 
-/// From the call of FUTEX_WAIT to its comparison, by a race: another processor changes the word at a
-/// random time after the call; the share of calls that saw the change (EAGAIN) is the share of the
-/// span before the comparison. `None` if the span was not hit from both sides.
+/// From the call of FUTEX_WAIT to its comparison, by a race: another processor changes the word at
+/// a random time after the call; the share of calls that saw the change (EAGAIN) is the share of
+/// the span before the comparison. `None` if the span was not hit from both sides.
 fn comparison(bench: &Bench, there: usize, local: &Local) -> Option<f64> {
     let rounds = bench.effort.of(400);
     let clock = bench.clock;

@@ -1,7 +1,7 @@
 //! What each thread of a replay does: its steps, one after the other.
 //!
-//! The uncontended way through a section is as short as it can be: what is counted on it, or between
-//! its acquire and its release, would become part of the program.
+//! The uncontended way through a section is as short as it can be: what is counted on it, or
+//! between its acquire and its release, would become part of the program.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Native replay: a program's threads run for real, with the C library's own locks, condition
 //! variables, barriers and semaphores, and a calibrated loop in place of their work.
 //!
-//! It needs no model of locks or of the scheduler, only what the machine does anyway. What it cannot
-//! do: segments shorter than [`NativeOutcome::floor_ns`] (they take that long), the caches' part of a
-//! program's work (every section touches one line of its lock), more processors than there are.
-//! Work in a program excludes the cost of its operations: those are real here.
+//! It needs no model of locks or of the scheduler, only what the machine does anyway. What it
+//! cannot do: segments shorter than [`NativeOutcome::floor_ns`] (they take that long), the caches'
+//! part of a program's work (every section touches one line of its lock), more processors than
+//! there are. Work in a program excludes the cost of its operations: those are real here.
 //!
 //! The stages: [`plan`] turns a program into compact steps; [`objects`] holds what threads share;
 //! [`interpreter`] is what each thread runs; [`run`] starts, watches and ends them.
@@ -77,8 +77,8 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`NativeError::Invalid`] for a program that contradicts itself, [`NativeError::Refused`] for a
-    /// schedule that cannot be kept here.
+    /// [`NativeError::Invalid`] for a program that contradicts itself, [`NativeError::Refused`]
+    /// for a schedule that cannot be kept here.
     pub fn new(program: Program, schedule: &Schedule) -> Result<Self, NativeError> {
         let rates = Rates::of_machine();
         Ok(Self(Arc::new(plan::compile(program, schedule, &rates)?)))
@@ -88,7 +88,8 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`NativeError::Hang`] after the timeout, [`NativeError::Threads`] if the machine refuses threads.
+    /// [`NativeError::Hang`] after the timeout, [`NativeError::Threads`] if the machine refuses
+    /// threads.
     pub fn run(&self, timeout: Duration) -> Result<NativeOutcome, NativeError> {
         run::run(&self.0, timeout)
     }

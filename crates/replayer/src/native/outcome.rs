@@ -15,8 +15,8 @@ pub struct NativeOutcome {
     pub lock_waits: WaitPercentiles,
     /// Work that the program asked for, CPU nanoseconds of all threads.
     pub work_ns: f64,
-    /// Segments of work shorter than this cannot be replayed each by itself; what they take too long
-    /// the same thread's later segments are shorter.
+    /// Segments of work shorter than this cannot be replayed each by itself; what they take too
+    /// long the same thread's later segments are shorter.
     pub floor_ns: f64,
     /// Share of the segments that are.
     pub below_floor_share: f64,
@@ -24,6 +24,9 @@ pub struct NativeOutcome {
     pub excess_ns: f64,
     /// What had to be changed to replay it.
     pub simplified: Simplified,
+    /// Share of all processors' time meanwhile that other programs had, 0..1: above some hundredths
+    /// the replay was disturbed. In steps of 10 ms.
+    pub others_share: f64,
 }
 
 /// One thread of a replay.

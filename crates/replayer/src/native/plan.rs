@@ -45,7 +45,8 @@ pub(super) struct ThreadPlan {
     pub steps: Vec<Step>,
     /// Lengths of its sleeps in order, nanoseconds.
     pub sleeps: Vec<f32>,
-    /// Turns of its acquisitions in order, [`NO_TURN`] = at any time; empty where the order is free.
+    /// Turns of its acquisitions in order, [`NO_TURN`] = at any time; empty where the order is
+    /// free.
     pub turns: Vec<u32>,
 }
 
@@ -142,8 +143,8 @@ fn turns(schedule: &Schedule, program: &Program) -> Result<Option<Turns>, Native
     let (threads, cpus) = (program.threads.len(), cpus::usable());
     if threads > cpus as usize {
         return Err(NativeError::Refused(format!(
-            "the program has {threads} threads, {cpus} CPUs can be used: where threads outnumber CPUs, \
-             the order costs 2 to 10 times the run time; simulate this schedule"
+            "the program has {threads} threads, {cpus} CPUs can be used: where threads outnumber \
+             CPUs, the order costs 2 to 10 times the run time; simulate this schedule"
         )));
     }
     let mut turns: FxHashMap<(LockIx, ThreadIx), Vec<u32>> = FxHashMap::default();

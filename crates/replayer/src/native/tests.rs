@@ -161,6 +161,7 @@ fn time_is_conserved() {
         assert!(thread.cpu_ns <= thread.lifetime_ns + 1_000_000);
     }
     assert!(outcome.waited_share() < 1.0 && outcome.contended_share() <= 1.0);
+    assert!((0.0..=1.0).contains(&outcome.others_share));
 }
 
 #[test]

@@ -48,8 +48,8 @@ pub fn is_disputed(answer: &Answer) -> bool {
     answer.disagreement() > DISPUTED
 }
 
-/// Median width of the intervals that held nine of ten measured savings, in shares of the wall time:
-/// expectations further apart than this contradict each other.
+/// Median width of the intervals that held nine of ten measured savings, in shares of the wall
+/// time: expectations further apart than this contradict each other.
 const DISPUTED: f64 = 0.18;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Every sentence that a replay says to a person: terminal, page and documents use the same ones.
 
-use convoy_estimate::{Interval, Method};
+use convoy_estimate::{Check, Interval, Method};
+use convoy_model::finding::Gain;
 use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
     UlcpCounts, WhatIfRow,
@@ -192,6 +193,20 @@ pub fn verdict(analysis: &Analysis) -> String {
         (None, None) if counts.pairs() == 0 => {
             "No two threads take the same lock: there is no contention.".into()
         }
+        (None, None) if counts.unnecessary() > 0 => {
+            let pairs = pairs_of(counts.unnecessary(), counts.pairs());
+            match analysis
+                .ulcp_free
+                .as_ref()
+                .filter(|answer| gain::is_reportable(answer))
+            {
+                Some(answer) => format!(
+                    "{pairs} are unnecessary. Expected gain without them: {}.",
+                    gain::of_answer(answer)
+                ),
+                None => format!("{pairs} are unnecessary. No code region costs much of it."),
+            }
+        }
         (None, None) => format!(
             "No unnecessary contention was found among {}.",
             count_of(
@@ -259,6 +274,19 @@ pub fn fix(region: &Region) -> &str {
         "benign" => "Use an atomic, or one value per thread that the reader adds up.",
         _ => "Hold the lock only around accesses to shared data.",
     }
+}
+
+/// What-ifs that say something: those that were measured first, then most gain first.
+pub fn answered(rows: &[WhatIfRow]) -> Vec<&WhatIfRow> {
+    let saved = |row: &WhatIfRow| row.answer.saved().map_or(f64::NEG_INFINITY, |s| s.mid);
+    let has_answer = |row: &&WhatIfRow| row.verified.is_some() || row.answer.saved().is_some();
+    let mut rows: Vec<_> = rows.iter().filter(has_answer).collect();
+    let order = |row: &WhatIfRow| (row.verified.is_some(), saved(row));
+    rows.sort_by(|a, b| {
+        let (a, b) = (order(a), order(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    rows
 }
 
 /// Methods that contradict each other on one change.
@@ -402,9 +430,17 @@ fn caveat_text(caveat: &Caveat) -> String {
         Caveat::NoLock => "No lock was taken in the recorded time. If the program synchronizes \
              otherwise, ask `convoy report --critical`."
             .into(),
-        Caveat::Untrusted => "No replay gives the recorded run back, so no gain is shown: repeat \
-             on an idle machine, with a longer run."
-            .into(),
+        Caveat::Untrusted(why) => {
+            let why: Vec<String> = why
+                .iter()
+                .map(|(by, why)| format!("{}: {}", method(*by), why.trim_end_matches('.')))
+                .collect();
+            format!(
+                "No replay gives the recorded run back, so no gain is shown ({}): repeat on an \
+                 idle machine, with a longer run.",
+                why.join("; ")
+            )
+        }
         Caveat::Refused(by, why) => format!(
             "The {} replay makes no predictions: {}. Intervals rest on the other replay alone: \
              repeat on an idle machine to have both.",
@@ -503,19 +539,16 @@ pub fn role(role: Role) -> &'static str {
     }
 }
 
-/// What a what-if means, where its query alone does not say it: its title, then its assumption.
-pub fn detail(row: &WhatIfRow, with_assumption: bool) -> Vec<String> {
+/// What a what-if assumes, and which replays make no prediction of it.
+pub fn remarks(row: &WhatIfRow) -> Vec<String> {
     let mut texts = Vec::new();
-    if with_assumption && !row.title.is_empty() && row.title != row.query {
-        texts.push(row.title.clone());
-    }
-    if with_assumption && !row.assumption.is_empty() {
+    if !row.assumption.is_empty() {
         texts.push(format!(
             "Holds if {}.",
             row.assumption.trim_end_matches('.')
         ));
     }
-    let refused = row.answer.refused.iter().filter(|_| with_assumption);
+    let refused = row.answer.refused.iter();
     texts.extend(refused.map(|(by, why)| format!("No {} replay: {why}.", method(*by))));
     texts
 }
@@ -531,6 +564,19 @@ pub fn speedup(point: &CurvePoint) -> String {
 pub fn no_exhibit(kind: &str, number: u32, there: &str) -> String {
     format!("{kind} {number} of the paper is not available: this recording has {there}")
 }
+
+/// What is said where no region is known.
+pub const NO_REGIONS: &str = "No code region with unnecessary contention was found.";
+
+/// What is said where nothing limits the answers.
+pub const NO_LIMITS: &str = "The recording is complete, and its replay gives it back.";
+
+/// How sliders work.
+pub const DIALS: &str = "Each position was replayed beforehand.";
+
+/// How lanes are zoomed.
+pub const ZOOM: &str =
+    "Ctrl or Shift with the wheel zooms, dragging moves; both runs stay on one axis.";
 
 /// Where a recording would stand in a command.
 pub const NO_RECORDING: &str = "RECORDING";
@@ -558,4 +604,29 @@ pub fn hints(analysis: &Analysis, recording: &str, hidden_limits: usize) -> Stri
         n => format!(" ({} not shown)", count_of(n as u64, "limit", "limits")),
     };
     format!("convoy replay {recording} {}{hidden}", flags.join(" | "))
+}
+
+/// What methods besides the accounting of the run say of a finding's gain; `None` = none was asked.
+pub fn estimates(of: &Gain) -> Option<String> {
+    let (accounting, others) = of.estimates.split_first()?;
+    let said = others.iter().map(|estimate| match &estimate.check {
+        Check::Failed(why) => {
+            format!(
+                "{}: no prediction, {}",
+                method(estimate.method),
+                why.trim_end_matches('.')
+            )
+        }
+        Check::None | Check::Passed(_) => format!(
+            "{} {}",
+            method(estimate.method),
+            human::predicted_gain(&estimate.gain)
+        ),
+    });
+    let said: Vec<String> = said.collect();
+    Some(format!(
+        "without the lock: {}; from counters alone {}",
+        said.join(", "),
+        human::predicted_gain(&accounting.gain)
+    ))
 }

@@ -1,7 +1,7 @@
 //! What changes buy: what-ifs beside what was measured, the plan, the scaling curve.
 
 use convoy_estimate::Method;
-use convoy_replay::analysis::{Analysis, CurvePoint, WhatIfRow};
+use convoy_replay::analysis::{Analysis, CurvePoint};
 use convoy_replay::predict::Answer;
 
 use super::regions::GAIN;
@@ -15,7 +15,7 @@ const METHODS: [Method; 2] = [Method::ReplaySimulated, Method::ReplayNative];
 
 /// What-ifs, those that were measured first, then most gain first, with what each method expects.
 pub fn what_ifs(page: &mut Page, analysis: &Analysis, rows: usize) {
-    let all = in_order(&analysis.what_ifs);
+    let all = messages::answered(&analysis.what_ifs);
     if all.is_empty() {
         return;
     }
@@ -55,22 +55,13 @@ pub fn what_ifs(page: &mut Page, analysis: &Analysis, rows: usize) {
         if !fits {
             page.line(6, vec![toned(Tone::Strong, remarks)]);
         }
-        for text in messages::detail(row, rows == usize::MAX) {
-            page.line(6, vec![toned(Tone::Dim, text)]);
+        if rows == usize::MAX {
+            let title = Some(row.title.clone()).filter(|title| *title != row.query);
+            for text in title.into_iter().chain(messages::remarks(row)) {
+                page.line(6, vec![toned(Tone::Dim, text)]);
+            }
         }
     }
-}
-
-fn in_order(rows: &[WhatIfRow]) -> Vec<&WhatIfRow> {
-    let saved = |row: &WhatIfRow| row.answer.saved().map_or(f64::NEG_INFINITY, |s| s.mid);
-    let has_answer = |row: &&WhatIfRow| row.verified.is_some() || row.answer.saved().is_some();
-    let mut rows: Vec<_> = rows.iter().filter(has_answer).collect();
-    let order = |row: &WhatIfRow| (row.verified.is_some(), saved(row));
-    rows.sort_by(|a, b| {
-        let (a, b) = (order(a), order(b));
-        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
-    });
-    rows
 }
 
 /// What one method expects; a dash where it makes no prediction.

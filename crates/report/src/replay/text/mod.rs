@@ -1,5 +1,5 @@
-//! A replay for a person: one screen that tells what is unnecessary, where, what it is worth and how
-//! sure that is; pages with more on demand.
+//! A replay for a person: one screen that tells what is unnecessary, where, what it is worth and
+//! how sure that is; pages with more on demand.
 
 mod answers;
 mod head;
