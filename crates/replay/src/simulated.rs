@@ -105,6 +105,7 @@ impl Simulator {
             rules: self.rules,
             cpus: self.cpus,
             sections: false,
+            max_ops: None,
         }
     }
 

@@ -112,6 +112,10 @@ impl Sim<'_> {
             return self.wait_turn(tid, Step::NextOp);
         }
         self.threads[tid as usize].pos = pos + 1;
+        self.ops += 1;
+        if self.ops >= self.max_ops {
+            return Flow::Off;
+        }
         match op {
             Op::Work { ns } => self.work(tid, ps(f64::from(ns))),
             Op::Sleep { ns } => {
