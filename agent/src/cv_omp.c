@@ -57,8 +57,10 @@ static void team_member(void *arg)
 		cv_object_get(region, CV_OBJECT_OMP_REGION);
 		cv_leave(t);
 	}
+	CV_EVENT(cv_event_region_begins());
 	began = cv_now();
 	team->body(team->data);
+	CV_EVENT(cv_event_region_ends(region));
 	if (!wait)
 		return;
 	i = __atomic_fetch_add(&team->members, 1, __ATOMIC_RELAXED);
@@ -94,6 +96,7 @@ static void team_end(struct team *team)
 	for (uint32_t i = 0; i < n; i++)
 		if (team->member[i].wait && end > team->member[i].done_ns)
 			cv_wait_add(team->member[i].wait, end - team->member[i].done_ns, false);
+	CV_EVENT(cv_event_region_left());
 }
 
 /* All entry points have the body, its data and the number of threads first. The rest is passed on. */

@@ -10,7 +10,7 @@ from lib.whatif_truth import Truth
 POINTS = 10.0
 # A fix whose truth is noise must not be promised more.
 MID_OF_NOTHING = 5.0
-# All methods together, as convoy combines them; else the widest interval, and the mean of their middles.
+# All methods together, as convoy combines them.
 COMBINED = "combined"
 
 
@@ -38,12 +38,12 @@ class Fidelity:
 
     @property
     def error(self) -> float:
-        """Percent."""
-        return 100 * (self.replayed_ns / max(self.recorded_ns, 1) - 1)
+        """As a ratio: 0.05 is 5 % too long."""
+        return self.replayed_ns / max(self.recorded_ns, 1) - 1
 
 
 def combined(rows: list[Predicted]) -> Predicted | None:
-    """The answer to one what-if of all methods that gave a number, if convoy did not combine them."""
+    """The widest interval and the mean middle of one what-if, if convoy did not combine them."""
     if any(row.method == COMBINED for row in rows):
         return None
     given = [row for row in rows if row.mid is not None]
@@ -65,7 +65,9 @@ def is_other_cpus(truth: Truth) -> bool:
     return truth.what_if.startswith("cpus ")
 
 
-def _by_method(truths: list[Truth], predicted: list[Predicted]) -> dict[str, list[tuple[Truth, Predicted]]]:
+def _by_method(
+    truths: list[Truth], predicted: list[Predicted]
+) -> dict[str, list[tuple[Truth, Predicted]]]:
     pairs: dict[str, list[tuple[Truth, Predicted]]] = {}
     for truth in truths:
         rows = [p for p in predicted if (p.program, p.what_if) == (truth.program, truth.what_if)]
@@ -85,12 +87,13 @@ def _errors(pairs: Iterable[tuple[Truth, Predicted]]) -> list[float]:
 
 
 def _binary(truth: Truth) -> str:
-    """The program without its arguments: programs with many what-ifs must not outvote the others."""
+    """The program without its arguments."""
     words = truth.base.removeprefix("taskset -c 0 ").split()
     return words[0] if words else truth.program
 
 
 def _medians_of_programs(pairs: list[tuple[Truth, Predicted]]) -> list[float]:
+    """Programs with many what-ifs must not outvote the others."""
     errors: dict[str, list[float]] = {}
     for truth, row in pairs:
         errors.setdefault(_binary(truth), []).append(abs(row.mid - truth.saved))
@@ -116,40 +119,64 @@ def rows(truths: list[Truth], predicted: list[Predicted]) -> Iterator[str]:
             yield f"{head}no answer | | |"
 
 
-def figures(truths: list[Truth], predicted: list[Predicted], fidelity: list[Fidelity]) -> Iterator[str]:
-    """The table of figures of all what-ifs, by method."""
+def _row(*cells: object) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def figures(
+    truths: list[Truth], predicted: list[Predicted], fidelity: list[Fidelity]
+) -> Iterator[str]:
+    """The tables of figures of all what-ifs, by method."""
     asked = [truth for truth in truths if not is_other_cpus(truth)]
-    spreads = [truth.spread for truth in asked]
-    yield (
-        f"{len(asked)} what-ifs on {len({_binary(truth) for truth in asked})} programs. Errors and widths are in points of the "
-        f"base's wall time; the truth's own spread is {statistics.median(spreads):.1f} in the median, {max(spreads):.1f} at most."
-    )
+    others = [truth for truth in truths if is_other_cpus(truth)]
+    if asked:
+        yield from _of_what_ifs(asked, predicted)
     yield ""
-    yield (
-        "| method | answered | error, median | of programs' medians | at most | small | interval holds truth | "
-        "or its spread | width, median | fixes worth nothing |"
-    )
-    yield "|---" * 10 + "|"
+    yield _row("method", "what", "answered", "error, median", "at most")
+    yield "|---" * 5 + "|"
+    for method, pairs in sorted(_by_method(others, predicted).items()):
+        # The speed on the other CPUs, as a ratio of what it is and what was predicted.
+        errors = [abs((100 - t.saved) / max(100 - p.mid, 1e-9) - 1) for t, p in pairs]
+        yield _row(method, "other CPU counts", f"{len(pairs)} of {len(others)}", *_percent(errors))
+    for method in sorted({f.method for f in fidelity}):
+        errors = [abs(f.error) for f in fidelity if f.method == method]
+        yield _row(method, "run unchanged", len(errors), *_percent(errors))
+
+
+def _of_what_ifs(asked: list[Truth], predicted: list[Predicted]) -> Iterator[str]:
+    spreads = [truth.spread for truth in asked]
+    programs = len({_binary(truth) for truth in asked})
+    yield f"{len(asked)} what-ifs on {programs} programs. Errors and widths are in points of the"
+    yield f"base's wall time; the truth's own spread is {statistics.median(spreads):.1f} in the median and"
+    yield f"{max(spreads):.1f} at most."
+    yield ""
+    heads = ["method", "answered", "error, median", "of programs' medians", "at most", "small"]
+    heads += ["interval holds truth", "or its spread", "width, median", "fixes worth nothing"]
+    yield _row(*heads)
+    yield "|---" * len(heads) + "|"
     for method, pairs in sorted(_by_method(asked, predicted).items()):
         errors = _errors(pairs)
         small = [e <= max(POINTS, truth.spread) for e, (truth, _) in zip(errors, pairs)]
-        held = [row.low <= truth.saved <= _high(row) for truth, row in pairs]
-        nearly = [row.low - truth.spread <= truth.saved <= _high(row) + truth.spread for truth, row in pairs]
-        widths = [_high(row) - row.low for _, row in pairs]
-        noise = [(truth, row) for truth, row in pairs if abs(truth.saved) <= truth.noise]
-        right = [row.low <= 0 and row.mid <= MID_OF_NOTHING for _, row in noise]
-        yield (
-            f"| {method} | {len(pairs)} of {len(asked)} | {statistics.median(errors):.1f} | "
-            f"{statistics.median(_medians_of_programs(pairs)):.1f} | {max(errors):.1f} | "
-            f"{_share(small)} | {_share(held)} | {_share(nearly)} | {statistics.median(widths):.0f} | {sum(right)} of {len(right)} |"
+        held = [p.low <= t.saved <= _high(p) for t, p in pairs]
+        nearly = [p.low - t.spread <= t.saved <= _high(p) + t.spread for t, p in pairs]
+        noise = [p for t, p in pairs if abs(t.saved) <= t.noise]
+        right = [p.low <= 0 and p.mid <= MID_OF_NOTHING for p in noise]
+        yield _row(
+            method,
+            f"{len(pairs)} of {len(asked)}",
+            f"{statistics.median(errors):.1f}",
+            f"{statistics.median(_medians_of_programs(pairs)):.1f}",
+            f"{max(errors):.1f}",
+            _share(small),
+            _share(held),
+            _share(nearly),
+            f"{statistics.median(_high(p) - p.low for _, p in pairs):.0f}",
+            f"{sum(right)} of {len(right)}",
         )
-    others = [truth for truth in truths if is_other_cpus(truth)]
-    for method, pairs in sorted(_by_method(others, predicted).items()):
-        errors = [100 * abs((100 - truth.saved) / max(100 - row.mid, 1e-9) - 1) for truth, row in pairs]
-        yield f"| {method}, other CPU counts | {len(pairs)} of {len(others)} | {statistics.median(errors):.1f} % | | {max(errors):.1f} % | | | | | |"
-    for method in sorted({f.method for f in fidelity}):
-        errors = [abs(f.error) for f in fidelity if f.method == method]
-        yield f"| {method}, run unchanged | {len(errors)} | {statistics.median(errors):.1f} % | | {max(errors):.1f} % | | | | | |"
+
+
+def _percent(ratios: list[float]) -> tuple[str, str]:
+    return f"{100 * statistics.median(ratios):.1f} %", f"{100 * max(ratios):.1f} %"
 
 
 def _share(of: list[bool]) -> str:

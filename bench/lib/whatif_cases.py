@@ -85,7 +85,9 @@ def _of_bench(name: str, *more: str) -> Program:
     return _compiled(source, (*compiler, *more), name)
 
 
-def _case(program: Program, arguments: str, lock: str, what_ifs: dict[str, str], name: str = "") -> Case:
+def _case(
+    program: Program, arguments: str, lock: str, what_ifs: dict[str, str], name: str = ""
+) -> Case:
     """Fixes as `option=value` words, which take the place of the option's value in the base."""
     base = dict(word.split("=") for word in arguments.split())
 
@@ -106,10 +108,19 @@ def _loops() -> Iterator[Case]:
     """Sections and gaps of two lengths, contended a little and all the time."""
     program, lock = _of_bench("loop"), "loop_lock"
     for threads in (2, 4):
-        for name, section, gap, turns in (("loop", 200, 1000, 320_000), ("hot loop", 1000, 200, 200_000)):
+        for name, section, gap, turns in (
+            ("loop", 200, 1000, 320_000),
+            ("hot loop", 1000, 200, 200_000),
+        ):
             arguments = f"threads={threads} turns={turns // threads} section={section} gap={gap}"
-            fixes = {f"shorten {lock} {100 - left}%": f"section={section * left // 100}" for left in (75, 50, 25, 0)}
-            fixes |= {f"shorten gap {lock} {100 - left}%": f"gap={gap * left // 100}" for left in (75, 50, 25)}
+            fixes = {
+                f"shorten {lock} {100 - left}%": f"section={section * left // 100}"
+                for left in (75, 50, 25, 0)
+            }
+            fixes |= {
+                f"shorten gap {lock} {100 - left}%": f"gap={gap * left // 100}"
+                for left in (75, 50, 25)
+            }
             fixes |= {
                 f"remove {lock}": "lock=none",
                 f"remove section {lock}": "lock=none section=0",
@@ -123,17 +134,25 @@ def _loops() -> Iterator[Case]:
 
 def _data() -> Iterator[Case]:
     """Tables and lists under one lock."""
-    table, look_up, null_lock = _of_bench("hash_table"), _of_bench("map_lookup"), _of_bench("null_lock")
+    table, look_up, null_lock = (
+        _of_bench("hash_table"),
+        _of_bench("map_lookup"),
+        _of_bench("null_lock"),
+    )
     for threads in (2, 4):
         read = f"threads={threads} turns={2_000_000 // threads}"
         fixes = {"table_lock / 8": "lock=sharded", "rwlock table_lock": "lock=rwlock"}
         yield _case(table, f"{read} writes=8 gap=50", "table_lock", fixes)
         yield _case(
-            _of_bench("free_list"), f"threads={threads} turns={320_000 // threads} gap=20", "heap_lock",
+            _of_bench("free_list"),
+            f"threads={threads} turns={320_000 // threads} gap=20",
+            "heap_lock",
             {"heap_lock / 4": "heap=arenas", "batch heap_lock 32": "heap=cached"},
         )
         yield _case(
-            _of_bench("configuration"), f"threads={threads} turns={240_000 // threads}", "configuration_lock",
+            _of_bench("configuration"),
+            f"threads={threads} turns={240_000 // threads}",
+            "configuration_lock",
             {"rwlock configuration_lock": "lock=rwlock"},
         )
     for threads in (2, 4, 8):
@@ -141,13 +160,22 @@ def _data() -> Iterator[Case]:
         fixes = {"remove map_lock": "lock=none", "rwlock map_lock": "lock=shared"}
         yield _case(look_up, f"threads={threads} turns={turns}", "map_lock", fixes)
         turns = 2_400_000 // threads
-        yield _case(null_lock, f"threads={threads} turns={turns}", "flag_lock", {"remove flag_lock": "test=first"})
+        yield _case(
+            null_lock,
+            f"threads={threads} turns={turns}",
+            "flag_lock",
+            {"remove flag_lock": "test=first"},
+        )
     yield _case(
-        _of_bench("rust_cache"), "threads=4 turns=250000 gap=50", "rust_cache::CACHE",
+        _of_bench("rust_cache"),
+        "threads=4 turns=250000 gap=50",
+        "rust_cache::CACHE",
         {"rust_cache::CACHE / 16": "shards=16"},
     )
     yield _case(
-        _of_bench("omp_sum", "-fopenmp"), "threads=4 turns=2000000 gap=100", "sum_lock",
+        _of_bench("omp_sum", "-fopenmp"),
+        "threads=4 turns=2000000 gap=100",
+        "sum_lock",
         {"remove section sum_lock": "sum=reduction"},
     )
 
@@ -156,7 +184,9 @@ def _order() -> Iterator[Case]:
     """Programs whose threads wait for what others do, not only for locks."""
     pipeline, base = _of_bench("pipeline"), "items=4000 read=20000 transform=100000 write=30000"
     yield _case(
-        pipeline, base, "to_write",
+        pipeline,
+        base,
+        "to_write",
         {
             "shorten gap to_write 25%": "transform=75000 write=22500",
             "shorten gap to_write 50%": "transform=50000 write=15000",
@@ -167,25 +197,39 @@ def _order() -> Iterator[Case]:
     )
     for threads in (2, 4, 8):
         yield _case(
-            _of_bench("poll_reference"), f"threads={threads} turns={12_000 // threads}", "reference_lock",
+            _of_bench("poll_reference"),
+            f"threads={threads} turns={12_000 // threads}",
+            "reference_lock",
             {"blocking reference_lock": "wait=condition"},
         )
     for threads in (2, 4):
         yield _case(
-            _of_bench("try_loop"), f"threads={threads} turns={40_000 // threads}", "try_lock",
+            _of_bench("try_loop"),
+            f"threads={threads} turns={40_000 // threads}",
+            "try_lock",
             {"blocking try_lock": "lock=block"},
         )
         yield _case(
-            _of_bench("phases"), f"threads={threads} phases=1000 skew=3", "phase_end",
+            _of_bench("phases"),
+            f"threads={threads} phases=1000 skew=3",
+            "phase_end",
             {"balance phase_end": "skew=1"},
         )
     yield _case(
-        _of_bench("connections"), "threads=4 turns=300", "connections",
+        _of_bench("connections"),
+        "threads=4 turns=300",
+        "connections",
         {"permits connections=2": "connections=2", "permits connections=4": "connections=4"},
     )
     yield _case(
-        _of_bench("task_queue"), "threads=4 tasks=1200000 task=100", "tasks_lock",
-        {"batch tasks_lock 16": "batch=16", "remove section tasks_lock": "batch=300000", "threads worker=2": "threads=2"},
+        _of_bench("task_queue"),
+        "threads=4 tasks=1200000 task=100",
+        "tasks_lock",
+        {
+            "batch tasks_lock 16": "batch=16",
+            "remove section tasks_lock": "batch=300000",
+            "threads worker=2": "threads=2",
+        },
     )
 
 
@@ -193,15 +237,30 @@ def _on_one_cpu(cases: Iterator[Case]) -> Iterator[Case]:
     """Recorded on one CPU, asked for two."""
     for case in cases:
         fixes = (WhatIf("cpus 2", case.arguments),)
-        yield Case(f"{case.name}, one CPU", case.program, case.arguments, case.lock, fixes, prefix=ONE_CPU)
+        yield Case(
+            f"{case.name}, one CPU", case.program, case.arguments, case.lock, fixes, prefix=ONE_CPU
+        )
 
 
 def _sqlite() -> Iterator[Case]:
     """The worked example: the lock of SQLite's memory statistics."""
 
     def build(_: Path) -> list[str]:
-        target, manifest = real.ROOT / "target" / "examples", real.ROOT / "examples" / "sqlite" / "Cargo.toml"
-        command = ["cargo", "build", "-q", "--release", "--locked", "--manifest-path", manifest, "--target-dir", target]
+        target, manifest = (
+            real.ROOT / "target" / "examples",
+            real.ROOT / "examples" / "sqlite" / "Cargo.toml",
+        )
+        command = [
+            "cargo",
+            "build",
+            "-q",
+            "--release",
+            "--locked",
+            "--manifest-path",
+            manifest,
+            "--target-dir",
+            target,
+        ]
         subprocess.run(command, check=True)
         return [str(target / "release" / "sqlite-threads")]
 
@@ -220,16 +279,22 @@ def _sqlite() -> Iterator[Case]:
 def _rocksdb() -> Iterator[Case]:
     """The worked example of diagnose: RocksDB's cache with one part, or 16."""
     source = real.ROOT / "examples" / "rocksdb" / "object_cache.cpp"
-    program = _compiled(source, ("g++", "-std=c++17", "-O2", "-g", "-pthread"), "object_cache", "-lrocksdb")
+    program = _compiled(
+        source, ("g++", "-std=c++17", "-O2", "-g", "-pthread"), "object_cache", "-lrocksdb"
+    )
     lock = "rocksdb::port::Mutex::Mutex() in librocksdb.so.7.8 #2"
-    yield Case("rocksdb cache", program, ("0", "150000"), lock, (WhatIf(f"{lock} / 16", ("4", "150000")),))
+    yield Case(
+        "rocksdb cache", program, ("0", "150000"), lock, (WhatIf(f"{lock} / 16", ("4", "150000")),)
+    )
 
 
 def _text(directory: Path) -> str:
     path = directory / "text"
     if not path.exists():
         words = random.Random(1).choices(real.WORDS, k=500_000)
-        path.write_text("\n".join(" ".join(words[i : i + 12]) for i in range(0, len(words), 12)) * 4)
+        path.write_text(
+            "\n".join(" ".join(words[i : i + 12]) for i in range(0, len(words), 12)) * 4
+        )
     return str(path)
 
 
@@ -249,13 +314,26 @@ def _distribution() -> Iterator[Case]:
         "pbzip2": (("pbzip2", "-k", "-f", "-1", "-b1"), "-p{}", _text),
         "xz": (("xz", "-k", "-f", "-0", "--block-size=256KiB"), "-T{}", _text),
         "x264": (
-            ("x264", "--quiet", "--no-progress", "--demuxer", "raw", "--input-res", size, "-o", "film.264"),
-            "--threads={}", _film,
+            (
+                "x264",
+                "--quiet",
+                "--no-progress",
+                "--demuxer",
+                "raw",
+                "--input-res",
+                size,
+                "-o",
+                "film.264",
+            ),
+            "--threads={}",
+            _film,
         ),
     }
     for name, (command, threads, make) in programs.items():
 
-        def build(directory: Path, command: tuple[str, ...] = command, make: Callable[[Path], str] = make) -> list[str]:
+        def build(
+            directory: Path, command: tuple[str, ...] = command, make: Callable[[Path], str] = make
+        ) -> list[str]:
             return [*command, make(directory)]
 
         four, two = (threads.format(n) for n in (4, 2))
@@ -276,7 +354,9 @@ def _fixtures() -> Iterator[Case]:
         compiler = {"c": C, "cpp": CPP}[extension]
 
         def twin(flags: list[str]) -> Program:
-            return _compiled(source, (*compiler, *flags), "-".join([stem, *(flag.strip("-D") for flag in flags)]))
+            return _compiled(
+                source, (*compiler, *flags), "-".join([stem, *(flag.strip("-D") for flag in flags)])
+            )
 
         fixes = tuple(
             WhatIf(what_if["query"], (), program=twin(what_if.get("twin", ["-DFX_FIXED"])))

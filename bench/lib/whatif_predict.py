@@ -20,8 +20,8 @@ def has_verb(convoy: Path) -> bool:
 def predict(
     case: Case, convoy: Path, scratch: Path, limit_s: float
 ) -> tuple[list[Predicted], list[Fidelity], list[str]]:
-    """Records the base and asks all what-ifs of it; each by itself if there is no answer to all of them at once. Also
-    returns why there is none to some."""
+    """Records the base and asks all what-ifs of it; each by itself if there is no answer to all of
+    them at once. Also returns why there is none to some."""
     queries = [what_if.query for what_if in case.what_ifs]
     try:
         return *_ask(case, queries, convoy, scratch, limit_s), []
@@ -48,7 +48,9 @@ def _ask(
         command += ["--what-if", query]
     command += ["--", *case.base(scratch.parent)]
     try:
-        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=limit_s, check=False)
+        done = subprocess.run(
+            command, cwd=scratch, capture_output=True, text=True, timeout=limit_s, check=False
+        )
     except subprocess.TimeoutExpired:
         raise Failed(f"> {limit_s:.0f} s") from None
     if done.returncode != 0 or not report.exists():
@@ -66,7 +68,12 @@ def parse(program: str, text: str) -> tuple[list[Predicted], list[Fidelity]]:
         return None if value is None else round(100 * value, 2)
 
     predicted = [
-        Predicted(program, row["query"], row["method"], *(percent(row["saved_share"], b) for b in ("low", "mid", "high")))
+        Predicted(
+            program,
+            row["query"],
+            row["method"],
+            *(percent(row["saved_share"], b) for b in ("low", "mid", "high")),
+        )
         for row in answer["what_ifs"]
     ]
     fidelity = [
@@ -81,6 +88,8 @@ def write(file: Path, about: str, rows: list[Predicted]) -> None:
     """Tab-separated; an empty cell is no number."""
     with open(file, "w", encoding="utf-8", newline="") as text:
         text.write(f"# {about}\n")
-        table = csv.DictWriter(text, [f.name for f in fields(Predicted)], delimiter="\t", lineterminator="\n")
+        table = csv.DictWriter(
+            text, [f.name for f in fields(Predicted)], delimiter="\t", lineterminator="\n"
+        )
         table.writeheader()
         table.writerows({k: "" if v is None else v for k, v in asdict(row).items()} for row in rows)

@@ -1,4 +1,4 @@
-"""Measured truth of what-ifs: base and fixes in interleaved rounds, with the spread of the truth itself."""
+"""Measured truth of what-ifs: base and fixes in interleaved rounds, with the truth's own spread."""
 
 import csv
 import random
@@ -15,7 +15,7 @@ BASE, AGAIN = "base", "base again"
 
 @dataclass(frozen=True)
 class Truth:
-    """What a fix saves. Shares are percent of the base's wall time, differences are points of that."""
+    """What a fix saves: percent of the base's wall time, and points of that."""
 
     program: str
     what_if: str
@@ -48,7 +48,9 @@ def _saved(base: Iterable[float], fixed: Iterable[float]) -> float:
 
 
 def _shown(command: list[str], directory: Path) -> str:
-    return " ".join(word.removeprefix(f"{directory}/").removeprefix(f"{_targets()}/") for word in command)
+    return " ".join(
+        word.removeprefix(f"{directory}/").removeprefix(f"{_targets()}/") for word in command
+    )
 
 
 def _targets() -> Path:
@@ -64,8 +66,10 @@ def _rounds(names: list[str], count: int) -> Iterator[list[str]]:
         yield names if i % 2 == 0 else names[::-1]
 
 
-def measure_case(case: Case, scratch: Path, rounds: int, patience_s: float, limit_s: float) -> list[Truth]:
-    """Runs the base twice and each fix once in each round. Raises `measure.Failed` if one of them fails."""
+def measure_case(
+    case: Case, scratch: Path, rounds: int, patience_s: float, limit_s: float
+) -> list[Truth]:
+    """Runs the base twice and each fix once a round. Raises `measure.Failed` if a run fails."""
     directory, timed = scratch.parent, synthetic.TIMED.build(scratch.parent)
     base = case.base(directory)
     commands = {BASE: base, AGAIN: base}
@@ -91,7 +95,9 @@ def measure_case(case: Case, scratch: Path, rounds: int, patience_s: float, limi
         def half(of: int) -> float:
             return _saved([*ms[BASE][of::2], *ms[AGAIN][of::2]], fixed[of::2])
 
-        single = [100 * (1 - f / statistics.mean(b)) for f, b in zip(fixed, zip(ms[BASE], ms[AGAIN]))]
+        single = [
+            100 * (1 - f / statistics.mean(b)) for f, b in zip(fixed, zip(ms[BASE], ms[AGAIN]))
+        ]
         return Truth(
             program=case.name,
             what_if=query,
@@ -117,7 +123,6 @@ def read(file: Path) -> tuple[str, list[Truth]]:
     with open(file, encoding="utf-8") as text:
         about = text.readline().removeprefix("#").strip()
         kinds = {field.name: field.type for field in fields(Truth)}
-        row: dict[str, str]
         rows = [
             Truth(**{name: kinds[name](value) for name, value in row.items()})
             for row in csv.DictReader(text, delimiter="\t")

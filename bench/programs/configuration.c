@@ -1,5 +1,5 @@
 /*
- * configuration: threads read a configuration of a thousand words, which one turn in `every` changes.
+ * configuration: threads read a thousand words, which one turn in `every` changes.
  *
  * threads=4 turns=40000 every=256 gap=500
  * lock=mutex | rwlock

@@ -1,5 +1,5 @@
 /*
- * connections: clients take one of a few connections from a pool, and the answer takes its time elsewhere.
+ * connections: clients share a pool of connections, and the answer takes its time elsewhere.
  *
  * threads=4 turns=400 connections=1 answer_us=250 gap=50000
  */

@@ -2,8 +2,8 @@
  * free_list: a memory allocator with one list of free blocks for all threads.
  *
  * threads=4 turns=60000 blocks=8 gap=200   blocks that a thread holds at a time
- * heap=one | arenas | cached   arenas: a list for each of four arenas, by the thread; cached: each thread
- * keeps blocks of its own and goes to the list for `batch` of them at a time
+ * heap=one | arenas | cached   arenas: four lists, by the thread; cached: each thread keeps blocks
+ * of its own and goes to the list for `batch` of them at a time
  * batch=32
  */
 #include "program.h"
@@ -125,7 +125,8 @@ int main(int argc, char **argv)
 	batch = number("batch", 32);
 	is_cached = is_option("heap", "cached");
 	has_arenas = is_option("heap", "arenas");
-	check(blocks <= MAX_HELD && batch >= 1 && threads * (blocks + 2 * batch) <= BLOCKS, "too many blocks");
+	check(blocks <= MAX_HELD && batch >= 1, "blocks and batch");
+	check(threads * (blocks + 2 * batch) <= BLOCKS, "too many blocks");
 	for (unsigned i = 0; i < ARENAS; i++) {
 		pthread_mutex_init(&arena[i].own, NULL);
 		arena[i].lock = has_arenas ? &arena[i].own : &heap_lock;

@@ -2,7 +2,7 @@
  * hash_table: threads look up and insert keys in a chained hash table.
  *
  * threads=4 turns=300000 writes=8   inserts of 64 operations
- * lock=mutex | rwlock | sharded | none   sharded: one of `shards` locks, by the bucket; none: right for writes=0
+ * lock=mutex | rwlock | sharded   sharded: one of `shards` locks, by the bucket
  * shards=8 gap=100
  */
 #include "program.h"
@@ -22,7 +22,7 @@ static struct {
 } shard[MAX_THREADS];
 static struct node *bucket[BUCKETS];
 static uint64_t turns, writes, gap, shards;
-static int is_rwlock, is_sharded, is_lockless;
+static int is_rwlock, is_sharded;
 
 static inline uint64_t hash(uint64_t key)
 {
@@ -31,8 +31,6 @@ static inline uint64_t hash(uint64_t key)
 
 static inline void lock_bucket(uint64_t b, int write)
 {
-	if (is_lockless)
-		return;
 	if (is_sharded)
 		pthread_mutex_lock(&shard[b % shards].lock);
 	else if (!is_rwlock)
@@ -45,8 +43,6 @@ static inline void lock_bucket(uint64_t b, int write)
 
 static inline void unlock_bucket(uint64_t b)
 {
-	if (is_lockless)
-		return;
 	if (is_sharded)
 		pthread_mutex_unlock(&shard[b % shards].lock);
 	else if (!is_rwlock)
@@ -119,7 +115,6 @@ int main(int argc, char **argv)
 	shards = number("shards", 8);
 	is_rwlock = is_option("lock", "rwlock");
 	is_sharded = is_option("lock", "sharded");
-	is_lockless = is_option("lock", "none");
 	check(nodes && shards >= 1 && shards <= MAX_THREADS, "shards");
 	for (unsigned i = 0; i < MAX_THREADS; i++)
 		pthread_mutex_init(&shard[i].lock, NULL);

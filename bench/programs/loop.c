@@ -40,9 +40,12 @@ static inline void leave(struct element *e)
 
 static NOINLINE void critical_update(struct element *e)
 {
+	uint64_t value;
+
 	enter(e);
 	/* Atomic, because without a lock two threads may meet at an element. */
-	__atomic_store_n(&e->value, work(__atomic_load_n(&e->value, __ATOMIC_RELAXED), section), __ATOMIC_RELAXED);
+	value = work(__atomic_load_n(&e->value, __ATOMIC_RELAXED), section);
+	__atomic_store_n(&e->value, value, __ATOMIC_RELAXED);
 	leave(e);
 }
 

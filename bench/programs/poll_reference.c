@@ -1,6 +1,6 @@
 /*
- * poll_reference: Berkeley DB's buffer that is closed when nobody refers to it any more (PerfPlay, BUG 1): a
- * thread looks at the reference count under the lock, over and over, until it is its turn.
+ * poll_reference: a thread looks at a reference count under the lock, over and over, until nobody
+ * refers to the buffer any more: Berkeley DB (PerfPlay, BUG 1).
  *
  * threads=4 turns=3000 use=20000 gap=20000   links of work with the reference, and without
  * wait=poll | condition

@@ -1,4 +1,4 @@
-/* Options as name=value words, and threads with names, for the programs of `bench/whatif`. C and C++. */
+/* Options as name=value words, and named threads, for the programs of `bench/whatif`. C and C++. */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
@@ -79,7 +79,7 @@ static inline void start(struct group *g, uint64_t n, void *(*routine)(void *), 
 	char own[24];
 
 	if (n < 1 || n > MAX_THREADS) {
-		fprintf(stderr, "%s: 1 to %d threads, not %llu\n", name, MAX_THREADS, (unsigned long long)n);
+		fprintf(stderr, "%s: 1 to %d threads\n", name, MAX_THREADS);
 		exit(2);
 	}
 	for (g->n = 0; g->n < n; g->n++) {

@@ -1,5 +1,5 @@
-//! rust_cache: threads count words in a `HashMap` under a `Mutex` of the standard library, which calls no
-//! function of pthread.
+//! rust_cache: threads count words in a `HashMap` under a `Mutex` of the standard library, which
+//! calls no function of pthread.
 //!
 //! threads=4 turns=300000 shards=1 gap=200: one lock and one map for each shard, by the key
 

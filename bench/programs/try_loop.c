@@ -1,5 +1,5 @@
 /*
- * try_loop: threads try to lock until they succeed, and keep a CPU from the lock's holder meanwhile.
+ * try_loop: threads try to lock until they succeed, and keep a CPU busy meanwhile.
  *
  * threads=4 turns=20000 section=5000 gap=5000
  * lock=try | block

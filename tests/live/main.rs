@@ -14,6 +14,7 @@ mod perf_sched;
 mod phases;
 mod replay;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -39,5 +40,6 @@ fn main() -> ExitCode {
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
     trials.extend(top::trials());
+    trials.extend(trace::trials());
     case::run(trials).exit_code()
 }

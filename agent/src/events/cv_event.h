@@ -42,6 +42,7 @@ struct cv_event_writer {
 	uint64_t tried_at;             /* object of the failed tries that the last record counts, 0 = none */
 	uint64_t tried_from;           /* their call site */
 	uint64_t lost;                 /* events since the latest record */
+	uint64_t region;               /* OpenMP region at whose end the thread waits, 0 = none */
 	uint64_t marked;               /* ticks of the latest reading of the CPU clock */
 	uint32_t words;                /* written in the chunk; ~0 = no chunk */
 	uint32_t number;               /* of the chunk, among the thread's */
@@ -298,6 +299,12 @@ void cv_event_wait_last(const struct cv_blocking *b);            /* at a barrier
 /* A wait on a condition variable. */
 void cv_event_cond_waits(uint64_t cond, uint64_t mutex, uint64_t ra);
 void cv_event_cond_woken(uint64_t cond, uint64_t mutex, uint64_t ra, bool timeout);
+
+/* OpenMP's parallel regions: a member begins, and ends; the thread that began the region goes on behind it. The others
+ * wait in the runtime, out of sight, until the next region begins. */
+void cv_event_region_begins(void);
+void cv_event_region_ends(uint64_t region);
+void cv_event_region_left(void);
 
 /* Somebody is woken by what this thread is doing. */
 static inline void cv_event_woke(void)

@@ -119,3 +119,27 @@ void cv_event_cond_woken(uint64_t cond, uint64_t mutex, uint64_t ra, bool timeou
 		end(CV_EV_TIMED_OUT, CV_OBJECT_COND, cond, ra, 0);
 	end(CV_EV_COND_WOKEN, CV_OBJECT_COND, cond, ra, mutex);
 }
+
+/* ---- OpenMP's parallel regions: the barrier at their end ---- */
+
+void cv_event_region_left(void)
+{
+	struct cv_event_writer *w = cv_event_writer;
+
+	if (!w || !w->region)
+		return;
+	end(CV_EV_BARRIER_LEAVE, CV_OBJECT_OMP_REGION, w->region, w->region + 1, 0);
+	w->region = 0;
+}
+
+void cv_event_region_begins(void)
+{
+	cv_event_region_left();
+}
+
+void cv_event_region_ends(uint64_t region)
+{
+	cv_event_always(CV_EV_BARRIER_ARRIVE, CV_OBJECT_OMP_REGION, region, region + 1, 0);
+	if (cv_event_writer)
+		cv_event_writer->region = region;
+}

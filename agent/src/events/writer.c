@@ -346,6 +346,7 @@ void cv_event_thread_begins(struct cv_thread *t)
 	w->attention = 0;
 	w->patience = 0;
 	w->lost = 0;
+	w->region = 0;
 	w->thread = t->index;
 	cv_event_rseq_attach(w);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

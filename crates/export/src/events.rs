@@ -3,7 +3,7 @@
 use std::io;
 
 use convoy_profile::{Process, Profile, Symbol};
-use convoy_trace::{decode, Kind, ObjectKind, Recording, NO_CPU};
+use convoy_trace::{decode, Event, Kind, ObjectKind, Recording, NO_CPU};
 
 use crate::Error;
 
@@ -79,10 +79,26 @@ fn write<W: io::Write>(
         let known = object.and_then(|o| of.objects.get(o.profile_object? as usize));
         row.push(known.and_then(|o| o.symbol.clone()).unwrap_or_default());
         row.push(sites.get(event.site as usize).cloned().unwrap_or_default());
-        row.push(event.arg.to_string());
+        row.push(argument(recording, event));
         out.write_record(&row)?;
     }
     Ok(())
+}
+
+/// What the argument stands for: the mutex of a wait on a condition, the tid of a created or joined thread.
+fn argument(recording: &Recording, event: &Event) -> String {
+    let known = match event.kind {
+        Kind::CondWait | Kind::CondWoken => {
+            let mutex = recording.objects.get(event.arg as usize);
+            mutex.map(|mutex| format!("{:#x}", mutex.addr))
+        }
+        Kind::Create | Kind::JoinBegin | Kind::JoinEnd => {
+            let thread = recording.threads.get(event.arg as usize);
+            thread.map(|thread| thread.tid.to_string())
+        }
+        _ => Some(event.arg.to_string()),
+    };
+    known.unwrap_or_default()
 }
 
 /// "function at file:line", or the address.

@@ -13,8 +13,8 @@ pub enum Caveat {
     OneThread,
     /// No lock is taken in the replayed windows.
     NoLock,
-    /// No replay gives the recorded run back: there are no predictions.
-    Untrusted,
+    /// No replay gives the recorded run back: there are no predictions. Why, by method.
+    Untrusted(Vec<(Method, String)>),
     /// This replay makes no predictions, and why; another one does.
     Refused(Method, String),
     /// The order of the program's operations depends on timing (work stealing, polling), and where:
@@ -75,11 +75,12 @@ fn derived(analysis: &Analysis) -> Vec<Caveat> {
     }
     // Nothing to replay is no failure of the replay.
     let replays = all.is_empty();
+    let refused = analysis.baselines.iter();
+    let refused = refused.filter_map(|b| Some((b.method, b.refused.clone()?)));
     if replays && !analysis.is_trusted() {
-        all.push(Caveat::Untrusted);
+        all.push(Caveat::Untrusted(refused.collect()));
     } else if replays {
-        let refused = analysis.baselines.iter();
-        all.extend(refused.filter_map(|b| Some(Caveat::Refused(b.method, b.refused.clone()?))));
+        all.extend(refused.map(|(method, why)| Caveat::Refused(method, why)));
     }
     if let Some(why) = ulcp.unknown_because.as_ref().filter(|_| replays) {
         all.push(Caveat::SetsUnknown(why.clone()));
@@ -107,7 +108,7 @@ fn rank(caveat: &Caveat) -> usize {
     match caveat {
         Caveat::OneThread => 0,
         Caveat::NoLock => 1,
-        Caveat::Untrusted => 2,
+        Caveat::Untrusted(_) => 2,
         Caveat::Refused(..) => 3,
         Caveat::TimingDependent(_) => 4,
         Caveat::OtherMachine(_) => 5,
@@ -201,6 +202,10 @@ mod tests {
             [Caveat::Refused(Method::ReplayNative, "slow".into())]
         );
         one.baselines[0].refused = Some("fast".into());
-        assert_eq!(of(&one), [Caveat::Untrusted]);
+        let why = [
+            (Method::ReplaySimulated, "fast".into()),
+            (Method::ReplayNative, "slow".into()),
+        ];
+        assert_eq!(of(&one), [Caveat::Untrusted(why.to_vec())]);
     }
 }

@@ -1,6 +1,7 @@
 //! Composition of an analysis: what is asked of a study, in which order, and by which method.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use convoy_trace::ObjectIx;
 
@@ -16,7 +17,7 @@ use crate::plan::plan;
 use crate::predict::{Answer, Predictor, Replayer};
 use crate::program::{LockIx, Program};
 use crate::sets::{Assignment, CodePlace, RunKeys, SectionSets};
-use crate::simulated::Simulator;
+use crate::simulated::{Order, Simulator};
 use crate::study::Study;
 use crate::ulcp::{BenignOracle, Class, PairCounts};
 use crate::unnecessary::{unnecessary, Unnecessary};
@@ -33,7 +34,25 @@ pub struct Questions {
     pub threads: Option<(String, Vec<u32>)>,
     /// Seeds of each variation of the simulation.
     pub times: u32,
+    /// The order in which locks are acquired.
+    pub schedule: Schedule,
 }
+
+/// Orders of acquisitions (PerfPlay, CGO'15, section on replay).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Whoever comes first.
+    #[default]
+    Orig,
+    /// As recorded.
+    Elsc,
+    /// By deterministic logical time.
+    Sync,
+}
+
+/// Work after which a thread publishes its logical time under [`Schedule::Sync`], nanoseconds: as often as
+/// Kendo's threads do with a chunk of some thousand stores.
+const LOGICAL_CHUNK_NS: f64 = 2_000.0;
 
 /// Read and write sets of the program's critical sections.
 pub struct Sets<'a> {
@@ -92,6 +111,11 @@ pub fn analyze(
     }
     let times = questions.times.max(1);
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, times);
+    let simulator = simulator.with_order(match questions.schedule {
+        Schedule::Orig => Order::Free,
+        Schedule::Elsc => Order::Recorded(Arc::new(study.lock_orders())),
+        Schedule::Sync => Order::LogicalTime(LOGICAL_CHUNK_NS),
+    });
     let found = sets
         .as_ref()
         .ok()
@@ -155,7 +179,7 @@ struct Asking<'a, 'p> {
     programs: &'a [Program],
     names: &'a [Names],
     sets: Option<(&'a SectionSets, &'a Assignment)>,
-    simulator: &'a Simulator<'a>,
+    simulator: &'a Simulator,
     predictor: Predictor<'p>,
 }
 

@@ -103,6 +103,16 @@ impl Fingerprint {
         }
     }
 
+    /// Of a run that went on like this until it was so many times as long.
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            wall_ns: self.wall_ns * factor,
+            voluntary: self.voluntary * factor,
+            involuntary: self.involuntary * factor,
+            ..self
+        }
+    }
+
     /// Field by field; all zero if there are none.
     pub fn mean(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut count) = ([0.0; 8], 0.0f64);

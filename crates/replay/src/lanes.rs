@@ -19,7 +19,7 @@ pub(crate) fn lanes(
     study: &Study<'_>,
     locks: &[(ObjectIx, LockRow)],
     free: &[Program],
-    simulator: &Simulator<'_>,
+    simulator: &Simulator,
 ) -> Vec<Lanes> {
     let Some((extraction, window)) = study.extractions.first().zip(study.windows.first()) else {
         return Vec::new();
@@ -83,11 +83,11 @@ fn simulated(
     study: &Study<'_>,
     program: &Program,
     row_of: &HashMap<ObjectIx, u32>,
-    simulator: &Simulator<'_>,
+    simulator: &Simulator,
 ) -> Option<Lanes> {
     let options = Options {
         sections: true,
-        ..simulator.options(1)
+        ..simulator.options(0, 1)
     };
     let outcome = sim::run(program, simulator.machine(), &options).ok()?;
     if outcome.stuck.is_some() {

@@ -72,7 +72,7 @@ pub struct Answer {
 /// spread of the simulator's parameters alone held 20 truths, the union with the native replay 28.
 const POINTS: f64 = 0.03;
 /// Of a miss on the recorded run, this part is expected on a changed one, too.
-const RESIDUAL: f64 = 0.5;
+const RESIDUAL: f64 = 1.0;
 
 /// Replays the recorded run, then changes of it.
 pub struct Predictor<'a> {
@@ -292,24 +292,29 @@ fn baseline(
 /// Programs whose order depends on timing come to a standstill when it changes.
 const NO_END: &str = "no run of it ended";
 
+/// Why a replay makes no predictions; `None` = it does.
+///
+/// One recorded run is one of many: on the machine of the measurements, two sets of five runs of the same
+/// programs were 3.7 points apart in the median, 24 at most. So a miss is allowed up to twice the
+/// tolerance of each quantity, and widens the interval by what it is.
 fn misses(fidelity: &Fidelity) -> Option<String> {
-    if fidelity.is_faithful() {
-        return None;
-    }
+    const MISSES: f64 = 2.0;
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
-    let failed = fidelity.failed().find_map(|check| match check.what {
-        Quantity::Wall => Some(format!(
-            "it replays the recorded run in {} of its time",
-            percent(check.replayed / check.recorded)
-        )),
-        Quantity::WaitedShare => Some(format!(
-            "its threads wait for locks {} of their time, the recorded ones {}",
-            percent(check.replayed),
-            percent(check.recorded)
-        )),
-        _ => None,
-    });
-    failed.or_else(|| Some("it differs from the recorded run".into()))
+    fidelity.failed().find_map(|check| {
+        let apart = (check.replayed - check.recorded).abs();
+        match check.what {
+            Quantity::Wall if apart > MISSES * check.tolerance * check.recorded => Some(format!(
+                "it replays the recorded run in {} of its time",
+                percent(check.replayed / check.recorded)
+            )),
+            Quantity::WaitedShare if apart > MISSES * check.tolerance => Some(format!(
+                "its threads wait for locks {} of their time, the recorded ones {}",
+                percent(check.replayed),
+                percent(check.recorded)
+            )),
+            _ => None,
+        }
+    })
 }
 
 /// `None` = no run of the changed program ended.
@@ -426,7 +431,7 @@ mod tests {
         let (_, exact) = ask([100.0, 100.0], [50.0, 50.0]);
         let (_, off) = ask([104.0, 104.0], [52.0, 52.0]);
         let width = |a: &Answer| a.saved().unwrap().high - a.saved().unwrap().low;
-        assert!((width(&off) - width(&exact) - 0.04).abs() < 1e-9);
+        assert!((width(&off) - width(&exact) - 0.08).abs() < 1e-9);
     }
 
     #[test]

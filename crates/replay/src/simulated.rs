@@ -1,24 +1,52 @@
 //! The simulator as a replayer: variations of what the calibration is not sure of, and seeds.
 
+use std::sync::Arc;
+
 use convoy_estimate::Method;
 
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::predict::{Replayed, Replayer};
-use crate::program::{LockIx, Program};
+use crate::program::{LockIx, Program, SectionId};
 use crate::sim::{self, calibrate_rules, LockOutcome, Options, Range, Rules, Schedule};
 
 /// Replays by simulation.
 #[derive(Debug, Clone)]
-pub struct Simulator<'a> {
+pub struct Simulator {
     machine: Machine,
     rules: Rules,
-    schedule: Schedule<'a>,
+    order: Order,
     seeds: Vec<u64>,
     cpus: Option<u32>,
 }
 
-impl<'a> Simulator<'a> {
+/// The order in which locks are acquired, in each of the programs that are replayed together.
+#[derive(Debug, Clone, Default)]
+pub enum Order {
+    /// ORIG: whoever comes first.
+    #[default]
+    Free,
+    /// ELSC: as recorded; by program and lock, the sections in order.
+    Recorded(Arc<Vec<Vec<Vec<SectionId>>>>),
+    /// SYNC: by deterministic logical time, in chunks of so many nanoseconds.
+    LogicalTime(f64),
+}
+
+impl Order {
+    fn schedule(&self, program: usize) -> Schedule<'_> {
+        match self {
+            Self::Free => Schedule::Orig,
+            Self::Recorded(orders) => orders
+                .get(program)
+                .map_or(Schedule::Orig, |of| Schedule::Elsc(of)),
+            Self::LogicalTime(chunk_ns) => Schedule::Sync {
+                chunk_ns: *chunk_ns,
+            },
+        }
+    }
+}
+
+impl Simulator {
     /// With the scheduler's rules under which the recorded programs come closest to the recorded run.
     /// `times`: seeds of each variation of the machine.
     pub fn fitted(
@@ -30,7 +58,7 @@ impl<'a> Simulator<'a> {
         let mut simulator = Self {
             machine: machine.clone(),
             rules: Rules::default(),
-            schedule: Schedule::default(),
+            order: Order::Free,
             seeds: (1..=u64::from(times.max(1))).collect(),
             cpus: None,
         };
@@ -43,7 +71,7 @@ impl<'a> Simulator<'a> {
                 wall_ns: fingerprint.wall_ns * share.clamp(0.0, 1.0),
                 ..*fingerprint
             };
-            let options = simulator.options(1);
+            let options = simulator.options(0, 1);
             let target = if recorded.len() == 1 {
                 fingerprint
             } else {
@@ -65,25 +93,26 @@ impl<'a> Simulator<'a> {
     }
 
     /// Enforces an order of acquisitions.
-    pub fn with_schedule(self, schedule: Schedule<'a>) -> Self {
-        Self { schedule, ..self }
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
     }
 
-    /// How a program is run, for one seed.
-    pub fn options(&self, seed: u64) -> Options<'a> {
+    /// How the program of this number among those replayed together is run, for one seed.
+    pub fn options(&self, program: usize, seed: u64) -> Options<'_> {
         Options {
-            schedule: self.schedule,
+            schedule: self.order.schedule(program),
             seed,
             rules: self.rules,
             cpus: self.cpus,
             sections: false,
+            max_ops: None,
         }
     }
 
     /// Why a program does not end: what its threads wait for then.
-    fn standstill(&self, program: &Program) -> String {
+    fn standstill(&self, number: usize, program: &Program) -> String {
         const SHOWN: usize = 3;
-        let outcome = sim::run(program, &self.machine, &self.options(1)).ok();
+        let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok();
         let stuck = outcome
             .and_then(|outcome| outcome.stuck)
             .unwrap_or_default();
@@ -119,8 +148,8 @@ impl<'a> Simulator<'a> {
         of: impl Fn(&LockOutcome) -> f64,
     ) -> Option<Vec<(LockIx, f64)>> {
         let mut sums: Vec<f64> = Vec::new();
-        for program in programs {
-            let outcome = sim::run(program, &self.machine, &self.options(1)).ok()?;
+        for (number, program) in programs.iter().enumerate() {
+            let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok()?;
             sums.resize(sums.len().max(outcome.locks.len()), 0.0);
             for (sum, lock) in sums.iter_mut().zip(&outcome.locks) {
                 *sum += of(lock);
@@ -137,8 +166,8 @@ impl<'a> Simulator<'a> {
             mid: 0.0,
             high: 0.0,
         };
-        for program in programs {
-            let options = self.options(0);
+        for (number, program) in programs.iter().enumerate() {
+            let options = self.options(number, 0);
             let range = sim::wall_range(program, &self.machine, &options, &self.seeds).ok()??;
             sum.low += range.low;
             sum.mid += range.mid;
@@ -153,7 +182,7 @@ impl<'a> Simulator<'a> {
     }
 }
 
-impl Replayer for Simulator<'_> {
+impl Replayer for Simulator {
     fn method(&self) -> Method {
         Method::ReplaySimulated
     }
@@ -161,13 +190,13 @@ impl Replayer for Simulator<'_> {
     fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String> {
         let mut walls_ns: Vec<f64> = Vec::new();
         let mut fingerprints = Vec::new();
-        for program in programs {
-            let options = self.options(0);
+        for (number, program) in programs.iter().enumerate() {
+            let options = self.options(number, 0);
             let walls = sim::varied_walls(program, &self.machine, &options, &self.seeds)
                 .map_err(|error| error.to_string())?;
             let walls: Vec<f64> = walls.into_iter().flatten().collect();
             if walls.iter().all(|wall| wall.is_nan()) {
-                return Err(self.standstill(program));
+                return Err(self.standstill(number, program));
             }
             walls_ns.resize(walls.len(), 0.0);
             for (sum, wall) in walls_ns.iter_mut().zip(walls) {

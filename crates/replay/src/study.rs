@@ -9,7 +9,7 @@ use crate::extract::{choose_windows, extract, Extraction, Opaque, RecorderCost};
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::program::Program;
-use crate::sections::Sections;
+use crate::sections::{SectionIx, Sections};
 
 /// Names of what a recording speaks of, from the profile that it is part of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -149,6 +149,27 @@ impl<'a> Study<'a> {
         let key = |row: &LockRow| (row.waited_ns, row.held_ns);
         rows.sort_by(|(_, a), (_, b)| key(b).partial_cmp(&key(a)).unwrap_or(a.addr.cmp(&b.addr)));
         rows
+    }
+
+    /// The recorded order of acquisitions: by replayed window and lock of its program, sections.
+    pub fn lock_orders(&self) -> Vec<Vec<Vec<SectionIx>>> {
+        let windows = self.windows.iter().zip(&self.extractions);
+        windows
+            .map(|(window, extraction)| {
+                let mut orders = vec![Vec::new(); extraction.program.locks.len()];
+                for (ix, section) in self.sections.all.iter().enumerate() {
+                    let lock = extraction.objects.lock(section.lock);
+                    if let (Some(lock), true) = (lock, section.window == *window) {
+                        orders[lock as usize].push(ix as SectionIx);
+                    }
+                }
+                let acquired = |ix: &SectionIx| self.sections.all[*ix as usize].acquired_ns;
+                for order in &mut orders {
+                    order.sort_by_key(|ix| (acquired(ix), *ix));
+                }
+                orders
+            })
+            .collect()
     }
 
     /// The name of an object; its address where it has none.

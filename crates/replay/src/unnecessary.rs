@@ -35,7 +35,7 @@ pub fn unnecessary(
     sets: &SectionSets,
     keys: &RunKeys,
     oracle: &dyn BenignOracle,
-    simulator: &Simulator<'_>,
+    simulator: &Simulator,
 ) -> Unnecessary {
     const SEED: u64 = 1;
     let assignment = Assignment::draw(study.recording, &study.sections, keys, sets, SEED);
@@ -75,7 +75,7 @@ pub fn unnecessary(
 fn simulated(
     study: &Study<'_>,
     programs: &[Program],
-    simulator: &Simulator<'_>,
+    simulator: &Simulator,
 ) -> Option<ReplayTimes> {
     debug_assert_eq!(simulator.method(), Method::ReplaySimulated);
     let unreached = SectionSpan {
@@ -88,10 +88,10 @@ fn simulated(
         threads: study.recording.threads.len() as u32,
         sections: vec![unreached; study.sections.all.len()],
     };
-    for program in programs {
+    for (number, program) in programs.iter().enumerate() {
         let options = Options {
             sections: true,
-            ..simulator.options(1)
+            ..simulator.options(number, 1)
         };
         let outcome = sim::run(program, simulator.machine(), &options).ok()?;
         if outcome.stuck.is_some() {

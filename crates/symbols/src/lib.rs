@@ -10,8 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-mod code;
 mod called_as;
+mod code;
 mod demangle;
 mod dwarf;
 mod elf;

@@ -6,20 +6,22 @@ mod native;
 mod refine;
 mod sources;
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use convoy_model::Model;
 use convoy_profile::{FrameIx, Process, Profile};
-use convoy_replay::analysis::Analysis;
+use convoy_replay::analysis::{Analysis, Verified, WhatIfRow};
 use convoy_replay::caveat::Caveat;
-use convoy_replay::compose::{analyze, Questions, Sets};
+use convoy_replay::compose::{analyze, Questions, Schedule, Sets};
 use convoy_replay::machine::Machine;
-use convoy_replay::predict::Replayer;
+use convoy_replay::predict::{Replayer, Saved};
 use convoy_replay::sets::operations::DecodedOperations;
 use convoy_replay::sets::{RunKeys, SectionSets};
 use convoy_replay::study::Study;
 use convoy_replay::ulcp::StaticRules;
 use convoy_replayer::calibrate;
+use convoy_replayer::verify::VerifyOptions;
 use convoy_report::replay::text::{Options, View};
 use convoy_report::replay::{json, text};
 use convoy_report::text::Source;
@@ -32,6 +34,7 @@ use crate::shape::Format;
 use crate::show;
 pub use args::Replay;
 use native::Native;
+pub use refine::Trace;
 use sources::{Recorded, Touched};
 
 /// Records if asked to, replays, reports.
@@ -125,9 +128,14 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
             .clone()
             .map(|(group, range)| (group, range.numbers())),
         times: 1,
+        schedule: schedule(args.schedule)?,
     };
     let length = Duration::from_nanos(study.fingerprint.wall_ns as u64);
-    let native = native(args, profile, length).map(|native| Box::new(native) as Box<dyn Replayer>);
+    // Natively an enforced order costs more than it tells where threads outnumber CPUs.
+    let free = questions.schedule == Schedule::Orig;
+    let native = native(args, profile, length)
+        .filter(|_| free)
+        .map(|native| Box::new(native) as Box<dyn Replayer>);
     let analysis = analyze(&study, &machine, sets, native, &questions);
     let mut analysis = analysis.map_err(|error| {
         Message::new(
@@ -139,7 +147,50 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     analysis.command.clone_from(&profile.meta.command);
     analysis.pid = process.pid;
     analysis.caveats.extend(caveat);
+    if !args.verify.is_empty() {
+        verify(&mut analysis, profile, args)?;
+    }
     Ok(analysis)
+}
+
+fn schedule(asked: args::Schedule) -> Result<Schedule, Message> {
+    match asked {
+        args::Schedule::Orig => Ok(Schedule::Orig),
+        args::Schedule::Elsc => Ok(Schedule::Elsc),
+        args::Schedule::Sync => Ok(Schedule::Sync),
+        args::Schedule::Mem => Err(Message::new(
+            "--schedule mem needs the order of all accesses to shared memory, which is not recorded",
+            "nothing was replayed",
+            "choose orig, elsc or sync",
+        )),
+    }
+}
+
+/// Measures the fixed program against the recorded one, beside the first prediction.
+fn verify(analysis: &mut Analysis, profile: &Profile, args: &Replay) -> Result<(), Message> {
+    let original: Vec<OsString> = profile.meta.command.iter().map(OsString::from).collect();
+    let measured =
+        convoy_replayer::verify::verify(&original, &args.verify, &VerifyOptions::default());
+    let measured = measured.map_err(|error| {
+        Message::new(
+            error.to_string(),
+            "the fix was not measured",
+            "both commands must run here, in this directory, and end with status 0",
+        )
+    })?;
+    let verified = Verified {
+        saved: Saved {
+            low: measured.saved.low,
+            mid: measured.saved.mid,
+            high: measured.saved.high,
+        },
+        pairs: measured.pairs as usize,
+    };
+    if analysis.what_ifs.is_empty() {
+        analysis.what_ifs.push(WhatIfRow::default());
+    }
+    analysis.what_ifs[0].verified = Some(verified);
+    Ok(())
 }
 
 /// `None` = it was not wanted, means nothing here, or convoy's own file is not known.

@@ -1,7 +1,8 @@
 //! Findings narrowed by the trace of their profile: what a simulated replay says of the same change.
 
+use convoy_detect::Analysis;
 use convoy_estimate::WhatIf;
-use convoy_model::finding::Finding;
+use convoy_model::finding::{rank, Finding};
 use convoy_model::Model;
 use convoy_profile::Profile;
 use convoy_replay::compose::remove_locks;
@@ -35,10 +36,24 @@ impl Trace {
         })
     }
 
-    /// Lets the replay speak of the findings about locks. `Err` names the first finding with which it
-    /// disagrees.
-    pub fn refine<'f>(&self, model: &Model, findings: impl Iterator<Item = &'f mut Finding>) {
+    /// Lets the replay speak of the findings about locks, and ranks them anew.
+    pub fn refine(&self, model: &Model, analysis: &mut Analysis) {
+        self.ask(model, &mut analysis.findings);
+        // A finding that the replay takes the gain from stays where it is read, with its reason.
+        let all = std::mem::take(&mut analysis.findings);
+        (analysis.findings, _) = rank(all, |_| true);
+        let refined = analysis
+            .findings
+            .first()
+            .filter(|f| !f.gain.estimates.is_empty());
+        if let Some(first) = refined {
+            analysis.verdict = convoy_detect::headline(first);
+        }
+    }
+
+    fn ask(&self, model: &Model, findings: &mut [Finding]) {
         let mut asked: Vec<(&mut Finding, Vec<ObjectIx>)> = findings
+            .iter_mut()
             .filter(|f| OF_WAITS.contains(&f.id))
             .filter_map(|f| {
                 let objects = self.objects(model, f);

@@ -124,6 +124,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         cpu_sys_ns: r.number(),
         stolen_ns: r.number(),
         others_ns: 0, // a section of its own
+        costs: String::new(), // likewise
         notes: r.texts(),
     };
     let processes: Vec<_> = (0..r.below(4)).map(|_| process(r, rows)).collect();

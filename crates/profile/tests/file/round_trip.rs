@@ -214,3 +214,14 @@ fn what_other_programs_had_is_a_section_that_may_be_missing() {
     assert!(with.windows(4).any(|tag| tag == b"OTHR"));
     assert_eq!(Profile::read(&without).unwrap().0.meta.others_ns, 0);
 }
+
+#[test]
+fn costs_of_the_machine_are_a_section_that_may_be_missing() {
+    let mut whole = profile(3, 2);
+    let without = whole.to_bytes().unwrap();
+    whole.meta.costs = "cpus=2\nswitch_ns=1500\n".into();
+    let with = whole.to_bytes().unwrap();
+    assert_eq!(Profile::read(&with).unwrap().0, whole);
+    assert!(with.windows(4).any(|tag| tag == b"COST"));
+    assert_eq!(Profile::read(&without).unwrap().0.meta.costs, "");
+}

@@ -67,6 +67,12 @@ pub(super) struct Sim<'a> {
     pub(super) sections: Vec<SectionTimes>,
     /// Threads that have not ended, and will start.
     pub(super) live: usize,
+    /// Operations begun.
+    pub(super) ops: u64,
+    /// The run ends after so many.
+    pub(super) max_ops: u64,
+    /// Times that a thread was put into a run queue.
+    pub(super) enqueued: u64,
 }
 
 impl<'a> Sim<'a> {
@@ -142,6 +148,9 @@ impl<'a> Sim<'a> {
             unmatched_releases: 0,
             sections: vec![SectionTimes::MISSING; sections],
             live: 0,
+            ops: 0,
+            max_ops: options.max_ops.unwrap_or(u64::MAX),
+            enqueued: 0,
         }
     }
 
@@ -160,7 +169,7 @@ impl<'a> Sim<'a> {
                 self.events.set_timer(start, Timer::Wake(tid as Tid));
             }
         }
-        while self.live > 0 {
+        while self.live > 0 && self.ops < self.max_ops {
             match self.events.next() {
                 Next::Cpu(at, cpu) => {
                     self.now = at;

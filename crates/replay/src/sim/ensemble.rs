@@ -81,31 +81,52 @@ pub struct Range {
     pub high: f64,
 }
 
-/// What the calibration may be wrong about, one thing at a time; the first is the machine as it is.
+/// What the calibration may be wrong about, one thing at a time; the first is the machine as it is, with
+/// the rule for preemption by woken threads.
+///
+/// System calls are measured without contention, but used where several CPUs work on the same futex
+/// bucket and cache lines: how long they take decides between a failed wait and a parked thread.
 fn variations(machine: &Machine, options: &Options<'_>) -> Vec<(Machine, f64)> {
     let preemption = options.rules.wakeup_preemption;
     let mut all = vec![(machine.clone(), preemption)];
-    for scale in [0.7, 1.4] {
-        let mut varied = machine.clone();
-        for row in &mut varied.wake_latency {
-            row.p10_ns *= scale;
-            row.p50_ns *= scale;
-            row.p90_ns *= scale;
+    let mut vary = |factors: [f64; 2], change: fn(&mut Machine, f64)| {
+        for factor in factors {
+            let mut varied = machine.clone();
+            change(&mut varied, factor);
+            all.push((varied, preemption));
         }
-        all.push((varied, preemption));
-    }
-    for scale in [0.5, 2.0] {
-        let mut varied = machine.clone();
-        varied.atomic_remote_ns = (machine.atomic_remote_ns * scale).max(machine.atomic_local_ns);
-        all.push((varied, preemption));
-    }
+    };
+    vary([0.7, 1.4], |machine, factor| {
+        for row in &mut machine.wake_latency {
+            row.p10_ns *= factor;
+            row.p50_ns *= factor;
+            row.p90_ns *= factor;
+        }
+    });
+    vary([0.5, 2.0], |machine, factor| {
+        let varied = machine.atomic_remote_ns * factor;
+        machine.atomic_remote_ns = varied.max(machine.atomic_local_ns);
+    });
+    vary([0.6, 1.6], |machine, factor| {
+        machine.futex_check_ns *= factor;
+        machine.futex_eagain_ns *= factor;
+        machine.futex_wake_none_ns *= factor;
+    });
+    vary([0.5, 2.0], |machine, factor| {
+        machine.futex_block_ns *= factor
+    });
     for other in [preemption - 0.2, preemption + 0.2] {
         all.push((machine.clone(), other.clamp(0.0, 1.0)));
     }
     all
 }
 
-/// Wall time of each variation and seed, nanoseconds; NaN where the run did not end.
+/// Wall time of each variation (see [`wall_range`]; the first is none) and seed, nanoseconds; NaN where
+/// the run did not end.
+///
+/// # Errors
+///
+/// As [`run`].
 pub fn varied_walls(
     program: &Program,
     machine: &Machine,
@@ -148,9 +169,10 @@ fn range_of(values: &[Vec<f64>]) -> Option<Range> {
     Some(Range { low, mid, high })
 }
 
-/// Range of the wall time, nanoseconds, when the latency of wake-ups is 0.7 to 1.4 times, remote atomic
-/// operations cost 0.5 to 2 times what was calibrated, and woken threads preempt 0.2 less or more
-/// often. `None` if the program comes to a standstill. Seven runs a seed.
+/// Range of the wall time, nanoseconds, when wake-ups take 0.7 to 1.4 times, remote atomic operations
+/// 0.5 to 2 times, futex calls 0.6 to 1.6 times, blocking 0.5 to 2 times as long as calibrated, and woken
+/// threads preempt 0.2 less or more often. `None` if the program comes to a standstill. Eleven runs a
+/// seed.
 ///
 /// # Errors
 ///
@@ -165,7 +187,7 @@ pub fn wall_range(
 }
 
 /// Range of the share of the wall time that a what-if saves, negative where it costs: both programs
-/// under the same variations and seeds. Fourteen runs a seed.
+/// under the same variations and seeds. 22 runs a seed.
 ///
 /// # Errors
 ///

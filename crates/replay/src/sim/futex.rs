@@ -4,7 +4,6 @@
 use super::engine::Flow;
 use super::engine::Sim;
 use super::events::Tid;
-use super::state::Place;
 use super::thread::Step;
 use crate::program::BarrierIx;
 use crate::program::CondIx;
@@ -55,7 +54,7 @@ impl Sim<'_> {
             }
             Word::Barrier(barrier, round) => self.barriers[barrier as usize].round == round,
             Word::Sem(sem) => self.semaphores[sem as usize].value == 0,
-            Word::Exit(thread) => self.threads[thread as usize].place != Place::Ended,
+            Word::Exit(thread) => !self.threads[thread as usize].is_exiting,
         }
     }
 

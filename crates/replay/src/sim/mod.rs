@@ -82,6 +82,8 @@ pub struct Options<'a> {
     pub cpus: Option<u32>,
     /// Keep the times of every critical section: 40 bytes each.
     pub sections: bool,
+    /// End the run after so many operations: see [`Outcome::is_cut`].
+    pub max_ops: Option<u64>,
 }
 
 /// Runs a program on a machine.

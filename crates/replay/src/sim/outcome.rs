@@ -22,6 +22,13 @@ pub struct Outcome {
     pub sections: Vec<SectionTimes>,
     /// The program did not end.
     pub stuck: Option<Stuck>,
+    /// Operations begun.
+    pub ops: u64,
+    /// The run was ended by [`super::Options::max_ops`].
+    pub is_cut: bool,
+    /// How often a thread had to wait for a CPU in a run queue. 0 = there was always an idle one, so
+    /// that the scheduler's rules did not matter.
+    pub queued: u64,
 }
 
 /// Where the time of a thread went. Its lifetime is the sum of work, protocol, runnable, waited and

@@ -14,7 +14,8 @@ use super::state::Thread;
 impl Sim<'_> {
     pub(super) fn into_outcome(mut self) -> Outcome {
         let now = self.now;
-        let is_stuck = self.live > 0;
+        let is_cut = self.live > 0 && self.ops >= self.max_ops;
+        let is_stuck = self.live > 0 && !is_cut;
         for thread in &mut self.threads {
             close(thread, now);
         }
@@ -47,6 +48,9 @@ impl Sim<'_> {
             unmatched_releases: self.unmatched_releases,
             sections: self.sections,
             stuck,
+            ops: self.ops,
+            is_cut,
+            queued: self.enqueued,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::outcome::WaitKind;
 use super::thread::Step;
 use super::SimError;
 use crate::program::LockIx;
+use crate::program::LockKind;
 use crate::program::Op;
 use crate::program::Program;
 use crate::program::SectionId;
@@ -156,6 +157,10 @@ fn elsc(orders: &[Vec<SectionId>], program: &Program) -> Result<Turns, SimError>
     }
     let mut positions = vec![u32::MAX; lock_of.len()];
     for (lock, order) in orders.iter().enumerate() {
+        if program.locks[lock].kind == LockKind::Absent {
+            // What excludes nobody has no order.
+            continue;
+        }
         let mut position = 0;
         for &section in order {
             let index = section as usize;

@@ -62,6 +62,7 @@ impl Sim<'_> {
         thread.cpu = cpu as u32;
         self.cpus[cpu].queue.push(tid);
         self.queued += 1;
+        self.enqueued += 1;
         if !self.is_ticking {
             self.is_ticking = true;
             for cpu in 0..self.cpus.len() {

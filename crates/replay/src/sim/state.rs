@@ -113,6 +113,8 @@ pub(super) struct Thread {
     pub(super) wakes_left: u32,
     /// It was woken before it was off the CPU.
     pub(super) is_woken: bool,
+    /// The word on which others wait for its end is cleared.
+    pub(super) is_exiting: bool,
     pub(super) acquisition: Acquisition,
     pub(super) held: Vec<Held>,
     /// The lock that it is releasing.
@@ -150,6 +152,7 @@ impl Thread {
             word: Word::None,
             wakes_left: 0,
             is_woken: false,
+            is_exiting: false,
             acquisition: Acquisition {
                 lock: 0,
                 section: NO_SECTION,

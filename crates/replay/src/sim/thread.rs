@@ -112,6 +112,10 @@ impl Sim<'_> {
             return self.wait_turn(tid, Step::NextOp);
         }
         self.threads[tid as usize].pos = pos + 1;
+        self.ops += 1;
+        if self.ops >= self.max_ops {
+            return Flow::Off;
+        }
         match op {
             Op::Work { ns } => self.work(tid, ps(f64::from(ns))),
             Op::Sleep { ns } => {
@@ -211,9 +215,10 @@ impl Sim<'_> {
         self.enter(tid, Class::Protocol);
         self.turns_ended(tid);
         let queue = self.queue_of(Word::Exit(tid));
+        // The kernel clears the word first: whoever compares from here on finds the thread ended.
+        self.threads[tid as usize].is_exiting = true;
         self.threads[tid as usize].step = Step::Exit;
         if self.futexes[queue].is_empty() {
-            // Whoever is about to wait compares later, and finds it ended.
             return Flow::Run(0);
         }
         self.futex_wake(tid, Word::Exit(tid), u32::MAX, Step::Exit)

@@ -4,8 +4,11 @@ use convoy_replay::machine::Machine;
 
 use super::text::scalars;
 
-/// Costs that decide little and vary much: they never make a machine another one.
-const MINOR: [&str; 2] = ["spawn_ns", "slice_ns"];
+/// Costs that decide little and vary much, or are a difference of others: they never make a machine
+/// another one.
+const MINOR: [&str; 3] = ["spawn_ns", "slice_ns", "futex_block_ns"];
+/// After longer idle times a quick measurement has too few wake-ups.
+const LONGEST_IDLE_NS: f64 = 200_000.0;
 
 /// The cost that changed most.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +32,9 @@ pub fn drift(before: &Machine, after: &Machine) -> Option<Drift> {
     let single = single
         .filter(|((name, _), _)| !MINOR.contains(name))
         .map(|((name, a), (_, b))| (name.to_owned(), a, b));
-    let rows = before.wake_latency.iter().filter_map(|row| {
+    let rows = before.wake_latency.iter();
+    let rows = rows.filter(|row| row.idle_ns <= LONGEST_IDLE_NS);
+    let rows = rows.filter_map(|row| {
         let other = after
             .wake_latency
             .iter()

@@ -8,7 +8,7 @@ use rustix::time::{clock_getres, ClockId};
 
 use super::local::Local;
 use super::Bench;
-use crate::clock::{monotonic_ns, Clock};
+use crate::clock::{monotonic_ns, thread_cpu_ns, Clock};
 use crate::cpus;
 use crate::stats::Sample;
 
@@ -83,39 +83,53 @@ fn handover(bench: &Bench, cpu: usize) -> (f64, f64) {
     (turns.median(), wakes.quantile(0.25))
 }
 
-/// Switches of two threads that yield to each other, less what a yield costs that switches to
-/// nobody.
+/// CPU time of two threads that yield to each other, less what yields cost that switch to nobody.
 fn yield_switch(bench: &Bench, cpu: usize) -> Option<f64> {
     let yields = bench.effort.of(4000);
     let alone = bench.per_call(200, sched_yield);
     let stop = AtomicBool::new(false);
     let ready = AtomicBool::new(false);
-    let (elapsed, switches, other) = thread::scope(|scope| {
+    let (own, other) = thread::scope(|scope| {
         let other = scope.spawn(|| {
             cpus::pin(cpu);
             ready.store(true, Ordering::SeqCst);
-            let mut count = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                sched_yield();
-                count += 1;
-            }
-            count
+            Yields::until(|_| stop.load(Ordering::Relaxed))
         });
         while !ready.load(Ordering::SeqCst) {
             sched_yield();
         }
-        let (start, before) = (monotonic_ns(), switches_of_thread());
-        for _ in 0..yields {
-            sched_yield();
-        }
-        let (elapsed, switches) = (monotonic_ns() - start, switches_of_thread() - before);
+        let own = Yields::until(|count| count >= yields);
         stop.store(true, Ordering::Relaxed);
-        (elapsed as f64, switches, other.join().unwrap_or(0))
+        (own, other.join().unwrap_or_default())
     });
-    // Each of ours has its counterpart back; yields of the other thread before and after are few.
-    let switches = 2.0 * switches as f64;
-    let per_switch = (elapsed - (f64::from(yields) + other as f64) * alone) / switches;
+    let switches = (own.switches + other.switches) as f64;
+    let per_yield = f64::from(own.count + other.count) * alone;
+    let per_switch = ((own.cpu_ns + other.cpu_ns) as f64 - per_yield) / switches;
     (switches >= 200.0 && per_switch > 0.0).then_some(per_switch)
+}
+
+/// What a thread did that yielded. CPU time: other programs may run in between.
+#[derive(Debug, Clone, Copy, Default)]
+struct Yields {
+    count: u32,
+    switches: i64,
+    cpu_ns: u64,
+}
+
+impl Yields {
+    fn until(is_over: impl Fn(u32) -> bool) -> Self {
+        let (switches, cpu_ns) = (switches_of_thread(), thread_cpu_ns());
+        let mut count = 0;
+        while !is_over(count) {
+            sched_yield();
+            count += 1;
+        }
+        Self {
+            count,
+            switches: switches_of_thread() - switches,
+            cpu_ns: thread_cpu_ns() - cpu_ns,
+        }
+    }
 }
 
 /// Context switches of the calling thread, voluntary and not.

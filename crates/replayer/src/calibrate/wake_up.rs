@@ -18,6 +18,10 @@ use crate::stats::Sample;
 const IDLE_US: [u32; 9] = [0, 5, 20, 50, 100, 200, 500, 1000, 4000];
 /// Budget of a row of the table, microseconds.
 const ROW_US: u32 = 50_000;
+/// Longest time for a row, microseconds, once it has [`LEAST_WAKES`].
+const MOST_ROW_US: u32 = 150_000;
+/// Wake-ups of a row at least.
+const LEAST_WAKES: u32 = 6;
 /// A thread that just called FUTEX_WAIT is asleep after so many times the cost of a refused call.
 const ASLEEP_AFTER_CALLS: f64 = 5.0;
 /// Longest wait for a woken thread: beyond that, its processor was taken away.
@@ -65,9 +69,13 @@ pub(super) fn measure(bench: &Bench, there: usize) -> WakeUp {
         scope.spawn(|| sleeper.run(there, clock));
         let rows = IDLE_US.iter().map(|&idle| {
             let budget = bench.effort.of(ROW_US);
-            let repetitions = (budget / (idle + 60)).clamp(6, 300);
+            let repetitions = (budget / (idle + 60)).clamp(LEAST_WAKES, 300);
             let idle_ns = f64::from(idle) * 1000.0;
-            let wakes = (0..repetitions).filter_map(|_| sleeper.wake(clock, idle_ns));
+            // On a busy machine a wake-up takes long: enough of them is not all of them.
+            let end = clock.ticks() + clock.ticks_in(f64::from(MOST_ROW_US) * 1000.0);
+            let wakes = (0..repetitions)
+                .take_while(|&done| done < LEAST_WAKES || clock.ticks() < end)
+                .filter_map(|_| sleeper.wake(clock, idle_ns));
             (idle_ns, wakes.collect())
         });
         let rows = rows.collect();

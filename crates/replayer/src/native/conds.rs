@@ -145,7 +145,7 @@ impl Channel {
                         });
                 taken.is_ok()
             }
-            Need::Count(_, count) => self.posted.load(Ordering::SeqCst) >= u32::from(count),
+            Need::Count(_, count) => self.posted.load(Ordering::SeqCst) >= count,
         }
     }
 }

@@ -80,7 +80,7 @@ impl Prepared {
     /// [`NativeError::Invalid`] for a program that contradicts itself, [`NativeError::Refused`]
     /// for a schedule that cannot be kept here.
     pub fn new(program: Program, schedule: &Schedule) -> Result<Self, NativeError> {
-        let rates = Rates::of_machine();
+        let rates = Rates::for_program(&program);
         Ok(Self(Arc::new(plan::compile(program, schedule, &rates)?)))
     }
 

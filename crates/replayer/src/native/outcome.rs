@@ -24,6 +24,9 @@ pub struct NativeOutcome {
     pub excess_ns: f64,
     /// What had to be changed to replay it.
     pub simplified: Simplified,
+    /// Share of all processors' time meanwhile that other programs had, 0..1: above some hundredths
+    /// the replay was disturbed. In steps of 10 ms.
+    pub others_share: f64,
 }
 
 /// One thread of a replay.

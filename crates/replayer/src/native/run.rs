@@ -15,7 +15,7 @@ use super::interpreter::{sleep_ns, Interpreter, Waits};
 use super::objects::Objects;
 use super::outcome::{LockOutcome, NativeError, NativeOutcome, ThreadOutcome};
 use super::plan::Plan;
-use super::usage;
+use super::usage::{self, MachineTime};
 use crate::clock::{monotonic_ns, thread_cpu_ns, Clock};
 
 /// Stack of a replayed thread: its loop needs little, and there may be thousands.
@@ -90,6 +90,7 @@ pub(super) fn run(plan: &Arc<Plan>, timeout: Duration) -> Result<NativeOutcome, 
         }
         sleep_ns(50_000.0);
     }
+    let machine = MachineTime::now();
     let delay = START_DELAY_NS * u64::from(started + 5);
     run.start_ns.store(monotonic_ns() + delay, Ordering::SeqCst);
     run.gate.store(1, Ordering::SeqCst);
@@ -109,7 +110,11 @@ pub(super) fn run(plan: &Arc<Plan>, timeout: Duration) -> Result<NativeOutcome, 
             let _ = futex::wait(&run.remaining, flags, remaining, left.as_ref());
         }
     }
-    Ok(run.outcome())
+    let mut outcome = run.outcome();
+    let own: u64 = outcome.threads.iter().map(|thread| thread.cpu_ns).sum();
+    let all = outcome.wall_ns.max(1) as f64 * usage::processors() as f64;
+    outcome.others_share = MachineTime::now().others_since(&machine, own as f64 / all);
+    Ok(outcome)
 }
 
 /// Timers of this thread, and of those that it makes, fire when they should.

@@ -161,6 +161,7 @@ fn time_is_conserved() {
         assert!(thread.cpu_ns <= thread.lifetime_ns + 1_000_000);
     }
     assert!(outcome.waited_share() < 1.0 && outcome.contended_share() <= 1.0);
+    assert!((0.0..=1.0).contains(&outcome.others_share));
 }
 
 #[test]
@@ -173,10 +174,14 @@ fn short_segments_are_made_up_for_by_longer_ones() {
         ..Program::default()
     };
     let outcome = play(&program);
-    assert_eq!(outcome.floor_ns, floor);
+    // Regular segments are not dearer than irregular ones, but for noise.
+    assert!(
+        outcome.floor_ns > 0.0 && outcome.floor_ns < 2.0 * floor,
+        "{outcome:?}"
+    );
     assert!((outcome.below_floor_share - 0.5).abs() < 0.001);
     assert!(
-        outcome.excess_ns < 64.0 * floor + 1.0,
+        outcome.excess_ns < 64.0 * outcome.floor_ns + 1.0,
         "{}",
         outcome.excess_ns
     );

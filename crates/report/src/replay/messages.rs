@@ -1,6 +1,7 @@
 //! Every sentence that a replay says to a person: terminal, page and documents use the same ones.
 
-use convoy_estimate::{Interval, Method};
+use convoy_estimate::{Check, Interval, Method};
+use convoy_model::finding::Gain;
 use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
     UlcpCounts, WhatIfRow,
@@ -192,6 +193,20 @@ pub fn verdict(analysis: &Analysis) -> String {
         (None, Some(_)) => unknown_verdict(analysis, trusted),
         (None, None) if counts.pairs() == 0 => {
             "No two threads take the same lock: there is no contention.".into()
+        }
+        (None, None) if counts.unnecessary() > 0 => {
+            let pairs = pairs_of(counts.unnecessary(), counts.pairs());
+            match analysis
+                .ulcp_free
+                .as_ref()
+                .filter(|answer| gain::is_reportable(answer))
+            {
+                Some(answer) => format!(
+                    "{pairs} are unnecessary. Expected gain without them: {}.",
+                    gain::of_answer(answer)
+                ),
+                None => format!("{pairs} are unnecessary. No code region costs much of it."),
+            }
         }
         (None, None) => format!(
             "No unnecessary contention was found among {}.",
@@ -438,9 +453,17 @@ fn caveat_text(caveat: &Caveat) -> String {
         Caveat::NoLock => "No lock was taken in the recorded time. If the program synchronizes \
              otherwise, ask `convoy report --critical`."
             .into(),
-        Caveat::Untrusted => "No replay gives the recorded run back, so no gain is shown: repeat \
-             on an idle machine, with a longer run."
-            .into(),
+        Caveat::Untrusted(why) => {
+            let why: Vec<String> = why
+                .iter()
+                .map(|(by, why)| format!("{}: {}", method(*by), why.trim_end_matches('.')))
+                .collect();
+            format!(
+                "No replay gives the recorded run back, so no gain is shown ({}): repeat on an \
+                 idle machine, with a longer run.",
+                why.join("; ")
+            )
+        }
         Caveat::Refused(by, why) => format!(
             "The {} replay makes no predictions: {}. Intervals rest on the other replay alone: \
              repeat on an idle machine to have both.",
@@ -643,4 +666,29 @@ pub fn hints(analysis: &Analysis, recording: &str, hidden_limits: usize) -> Stri
         n => format!(" ({} not shown)", count_of(n as u64, "limit", "limits")),
     };
     format!("convoy replay {recording} {}{hidden}", flags.join(" | "))
+}
+
+/// What methods besides the accounting of the run say of a finding's gain; `None` = none was asked.
+pub fn estimates(of: &Gain) -> Option<String> {
+    let (accounting, others) = of.estimates.split_first()?;
+    let said = others.iter().map(|estimate| match &estimate.check {
+        Check::Failed(why) => {
+            format!(
+                "{}: no prediction, {}",
+                method(estimate.method),
+                why.trim_end_matches('.')
+            )
+        }
+        Check::None | Check::Passed(_) => format!(
+            "{} {}",
+            method(estimate.method),
+            human::predicted_gain(&estimate.gain)
+        ),
+    });
+    let said: Vec<String> = said.collect();
+    Some(format!(
+        "without the lock: {}; from counters alone {}",
+        said.join(", "),
+        human::predicted_gain(&accounting.gain)
+    ))
 }

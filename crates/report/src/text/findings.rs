@@ -8,6 +8,7 @@ use convoy_model::{CodeFrom, SiteFrame, SiteId};
 
 use super::page::{plain, toned, Page, Span, Tone};
 use crate::human::{self, duration, factor, percent};
+use crate::replay::messages;
 use crate::{names, sched_names, subject, waits, Report};
 
 const INDENT: usize = 4;
@@ -355,6 +356,9 @@ fn cause(page: &mut Page, label: &str, cause: &Cause) {
 
 /// What bounds the gain; how it was predicted only where there is room.
 fn limits(page: &mut Page, finding: &Finding, depth: Depth) {
+    if let Some(text) = messages::estimates(&finding.gain) {
+        detail(page, plain("replay"), vec![plain(text)]);
+    }
     let Gain {
         method,
         limited_by,

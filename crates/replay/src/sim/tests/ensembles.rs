@@ -93,3 +93,48 @@ fn rules_stay_as_they_are_where_they_do_not_matter() {
     let found = calibrate_rules(&program, &machine(), &options, &recorded, &[1]).expect("valid");
     assert_eq!((found.rules, found.residual), (Rules::default(), 0.0));
 }
+
+#[test]
+fn a_part_of_a_long_program_tells_the_rules_of_all_of_it() {
+    let ops = |thread: u32| sections(8000, 1000.0, 200.0, thread * 8000);
+    let program = program((0..4).map(ops).collect()).with_locks(LockKind::Mutex, 1);
+    let hidden = Rules {
+        waker_cpu: 0.0,
+        wakeup_preemption: 0.0,
+        newidle_min_idle_ns: 0.0,
+    };
+    let options = Options {
+        rules: hidden,
+        ..Options::default()
+    };
+    let recorded = Fingerprint::of(&run_unfinished(&program, &options));
+    let options = Options {
+        max_ops: Some(20_000),
+        ..Options::default()
+    };
+    let found = calibrate_rules(&program, &machine(), &options, &recorded, &[1]).expect("valid");
+    assert_eq!(found.rules.waker_cpu, 0.0, "{found:?} of {recorded:?}");
+    assert!(found.residual < 0.1, "{found:?} of {recorded:?}");
+}
+
+#[test]
+fn a_cut_run_is_neither_complete_nor_stuck() {
+    let program = contended(LockKind::Mutex, 4, 500);
+    let options = Options {
+        max_ops: Some(1000),
+        ..Options::default()
+    };
+    let outcome = run_unfinished(&program, &options);
+    assert!(outcome.is_cut);
+    assert_eq!((outcome.ops, outcome.stuck), (1000, None));
+    let whole = run_program(&program);
+    assert_eq!((whole.ops, whole.is_cut), (4 * 500 * 4, false));
+    assert!(outcome.wall_ns < whole.wall_ns / 4.0);
+}
+
+#[test]
+fn threads_that_fit_the_cpus_are_never_queued() {
+    let few = run_program(&contended(LockKind::Mutex, 2, 500));
+    assert_eq!(few.queued, 0);
+    assert!(run_program(&contended(LockKind::Mutex, 3, 500)).queued > 0);
+}

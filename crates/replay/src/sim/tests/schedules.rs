@@ -86,6 +86,14 @@ fn elsc_skips_sections_that_a_what_if_removed() {
 }
 
 #[test]
+fn elsc_leaves_a_removed_lock_free() {
+    let program = contended(LockKind::Absent, 2, 200);
+    let order = vec![(0..400).collect::<Vec<SectionId>>()];
+    let outcome = run_unfinished(&program, &with_schedule(Schedule::Elsc(&order), 1));
+    assert_eq!(outcome.wall_ns, run_program(&program).wall_ns);
+}
+
+#[test]
 fn an_impossible_order_is_reported_as_stuck() {
     let program = program(vec![[section(0, 0, 10.0), section(0, 1, 10.0)].concat()]);
     let program = program.with_locks(LockKind::Mutex, 1);
