@@ -174,8 +174,12 @@ impl Sleeper {
     fn run(&self, cpu: usize, clock: Clock) {
         cpus::pin(cpu);
         let word = &self.word.0;
-        while !self.ends.load(Ordering::SeqCst) {
+        loop {
+            // Before the look at the end, whose writer clears the word afterwards: no sleep misses it.
             word.store(1, Ordering::SeqCst);
+            if self.ends.load(Ordering::SeqCst) {
+                return;
+            }
             self.called.0.store(clock.ticks(), Ordering::SeqCst);
             let result = futex::wait(word, futex::Flags::PRIVATE, 1, None);
             let now = clock.ticks();
