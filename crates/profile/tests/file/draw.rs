@@ -123,7 +123,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         cpu_user_ns: r.number(),
         cpu_sys_ns: r.number(),
         stolen_ns: r.number(),
-        others_ns: 0, // a section of its own
+        others_ns: 0,         // a section of its own
         costs: String::new(), // likewise
         notes: r.texts(),
     };

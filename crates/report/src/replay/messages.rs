@@ -7,7 +7,7 @@ use convoy_replay::analysis::{
     UlcpCounts, WhatIfRow,
 };
 use convoy_replay::caveat::{self, Caveat};
-use convoy_replay::fidelity::{Check, Quantity};
+use convoy_replay::fidelity::{self, Quantity};
 use convoy_replay::predict::{Answer, Baseline};
 use convoy_trace::Mode;
 
@@ -600,7 +600,7 @@ pub fn program(analysis: &Analysis, row: usize) -> String {
 }
 
 /// What a replay is compared by: a row of its name, then recorded and replayed.
-pub fn check(check: &Check) -> [String; 3] {
+pub fn check(check: &fidelity::Check) -> [String; 3] {
     let number = |value: f64| count(value.round().max(0.0) as u64);
     let (name, show): (&str, fn(f64) -> String) = match check.what {
         Quantity::Wall => ("run time", duration),
@@ -619,7 +619,7 @@ pub fn check(check: &Check) -> [String; 3] {
 pub const FIDELITY: &str = "Fidelity: the recorded run and its replays";
 
 /// Whether a replay gives a quantity back.
-pub fn holds(check: &Check) -> &'static str {
+pub fn holds(check: &fidelity::Check) -> &'static str {
     if check.ok {
         "holds"
     } else {
