@@ -132,7 +132,8 @@ fn main() -> Result<(), sim::SimError> {
             let acquisitions: u64 = outcome.locks.iter().map(|lock| lock.acquisitions).sum();
             let contended: u64 = outcome.locks.iter().map(|lock| lock.contended).sum();
             println!(
-                "{name}{}: {:.1} M sections/s ({threads} threads, {:.2} % contended, {} EAGAIN, {} wakes)",
+                "{name}{}: {:.1} M sections/s ({threads} threads, {:.2} % contended, \
+                 {} EAGAIN, {} wakes)",
                 if sections { ", section times kept" } else { "" },
                 acquisitions as f64 / seconds / 1e6,
                 100.0 * contended as f64 / acquisitions as f64,

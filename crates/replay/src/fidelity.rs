@@ -1,5 +1,5 @@
-//! Performance fidelity: a replay of the recorded program must give back the recorded run before any
-//! what-if is believed (PerfPlay, CGO'15).
+//! Performance fidelity: a replay of the recorded program must give back the recorded run before
+//! any what-if is believed (PerfPlay, CGO'15).
 
 use convoy_estimate::Method;
 
@@ -67,8 +67,8 @@ impl Fingerprint {
         }
     }
 
-    /// Of recorded windows: `windows` names them by their number in the recording, `lifetime_ns` is the
-    /// threads' time in them. `switches`: voluntary and involuntary ones, if they are known.
+    /// Of recorded windows: `windows` names them by their number in the recording, `lifetime_ns` is
+    /// the threads' time in them. `switches`: voluntary and involuntary ones, if they are known.
     pub fn of_recording(
         sections: &Sections,
         windows: &[u32],
@@ -125,9 +125,9 @@ impl Fingerprint {
         Self::from_fields(sum.map(|sum| sum / count.max(1.0)))
     }
 
-    /// How far apart two runs are: the relative error of the wall time, plus what the other quantities
-    /// differ by, weighted by how well a scheduler's model can be expected to meet them. 0 = the same;
-    /// 0.05 = 5 % of the wall time, all else equal.
+    /// How far apart two runs are: the relative error of the wall time, plus what the other
+    /// quantities differ by, weighted by how well a scheduler's model can be expected to meet them.
+    /// 0 = the same; 0.05 = 5 % of the wall time, all else equal.
     pub fn distance(&self, other: &Self) -> f64 {
         let ratio = |a: f64, b: f64, floor: f64| {
             let apart = ((a + floor) / (b + floor)).ln().abs();
@@ -138,7 +138,8 @@ impl Fingerprint {
                 apart
             }
         };
-        // Few switches are chance: a tenth of a millisecond's worth of wall time each does not count.
+        // Few switches are chance: a tenth of a millisecond's worth of wall time each does not
+        // count.
         let floor = 1.0 + MIN_SWITCH_RATE * self.wall_ns / 1e9;
         ratio(self.wall_ns, other.wall_ns, 1.0)
             + (self.waited_share - other.waited_share).abs()
@@ -228,8 +229,8 @@ pub enum Quantity {
 }
 
 impl Fidelity {
-    /// Compares a replay with the recorded run. `spread` is (max - min) / median of the wall times of
-    /// repeated recorded runs, if known: no replay can be asked for more than the program gives.
+    /// Compares a replay with the recorded run. `spread` is (max - min) / median of the wall times
+    /// of repeated recorded runs, if known: no replay can be asked for more than the program gives.
     pub fn compare(
         method: Method,
         recorded: &Fingerprint,
@@ -296,8 +297,8 @@ impl Fidelity {
         }
     }
 
-    /// The gate: without the recorded wall time and the share of waited time, no what-if of this method
-    /// is worth showing. The other checks say where the replay differs.
+    /// The gate: without the recorded wall time and the share of waited time, no what-if of this
+    /// method is worth showing. The other checks say where the replay differs.
     pub fn is_faithful(&self) -> bool {
         let gates = [Quantity::Wall, Quantity::WaitedShare];
         self.checks

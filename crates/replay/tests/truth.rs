@@ -1,10 +1,10 @@
-//! The simulator against measured truth: programs of one lock and a pipeline on condition variables,
-//! whose sections were really shortened and measured.
+//! The simulator against measured truth: programs of one lock and a pipeline on condition
+//! variables, whose sections were really shortened and measured.
 //!
 //! The truth is the median of 10 runs of each configuration on one virtual machine with 2 CPUs (AMD
-//! EPYC, Linux 6.18, glibc 2.36), and noisy itself: two sets of 5 runs of the same binaries disagree on
-//! the time saved by 3.7 points in the median and 23.7 at most. The machine below was calibrated there.
-//! Nothing is fitted to the what-ifs.
+//! EPYC, Linux 6.18, glibc 2.36), and noisy itself: two sets of 5 runs of the same binaries
+//! disagree on the time saved by 3.7 points in the median and 23.7 at most. The machine below was
+//! calibrated there. Nothing is fitted to the what-ifs.
 
 use convoy_replay::machine::Machine;
 use convoy_replay::machine::WakeLatency;
@@ -122,7 +122,8 @@ fn one_lock(truth: &Truth, inside: f32, outside: f32) -> Program {
     let count = OPERATIONS / truth.threads;
     let ops = |thread: u32| {
         let mut state = u64::from(thread) + 1;
-        // Lengths vary by a few percent, as measured ones do: without it the threads run in lock step.
+        // Lengths vary by a few percent, as measured ones do: without it the threads run in lock
+        // step.
         let mut vary = move || {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -309,8 +310,9 @@ fn time_saved_in_a_pipeline_is_that_of_the_truth() {
     let base_us = us_per_item(base);
     // A model of stages alone says 100: the rest are wake-ups, paid by the bottleneck.
     assert!((base_us / 115.0 - 1.0).abs() < 0.05, "{base_us} us an item");
-    // Time saved by each stage at 75/50/25/0 %, percent; and the error allowed, points. Stage 2 at 25 %
-    // is near saturation of the CPUs, where the truth depends on placement by the real scheduler.
+    // Time saved by each stage at 75/50/25/0 %, percent; and the error allowed, points. Stage 2 at
+    // 25 % is near saturation of the CPUs, where the truth depends on placement by the real
+    // scheduler.
     let truth = [
         [0.0, 1.0, 1.0, 2.0],
         [24.0, 45.0, 50.0, 66.0],

@@ -25,9 +25,9 @@ const MIN_RESIDUAL: f64 = 0.02;
 /// Operations of a run at most: the beginning of a longer program stands for all of it.
 const MAX_OPS: u64 = 2_000_000;
 
-/// Chooses the rules under which the *recorded* program comes closest to the recorded run. What-ifs are
-/// then replayed with these, unseen. One rule at a time is varied, two rounds at most: some 25 runs
-/// a seed, and one a seed where threads never wait for a CPU.
+/// Chooses the rules under which the *recorded* program comes closest to the recorded run. What-ifs
+/// are then replayed with these, unseen. One rule at a time is varied, two rounds at most: some 25
+/// runs a seed, and one a seed where threads never wait for a CPU.
 ///
 /// # Errors
 ///

@@ -173,8 +173,8 @@ pub(super) fn check(
             }
         }
     }
-    // A program without some of its sections (a what-if) keeps their numbers; a number out of the blue
-    // must not allocate gigabytes.
+    // A program without some of its sections (a what-if) keeps their numbers; a number out of the
+    // blue must not allocate gigabytes.
     if sections > 64 * acquisitions + 65_536 {
         return Err(SimError::SparseSections);
     }

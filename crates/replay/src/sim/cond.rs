@@ -1,9 +1,11 @@
-//! glibc's condition variable (nptl/pthread_cond_wait.c, since 2.25), and the predicates of its waits.
+//! glibc's condition variable (nptl/pthread_cond_wait.c, since 2.25), and the predicates of its
+//! waits.
 //!
-//! Waiters join group G2. A signal goes to a waiter of G1; when all of G1 were signalled, G2 becomes G1.
-//! So a waiter cannot take a signal from one that waited before its group closed, but within a group
-//! whoever comes first gets it. A signal without waiters is lost. Waiting for the last waiters of a
-//! closed group before its slot is used again is left out; so is the internal lock's contention.
+//! Waiters join group G2. A signal goes to a waiter of G1; when all of G1 were signalled, G2
+//! becomes G1. So a waiter cannot take a signal from one that waited before its group closed, but
+//! within a group whoever comes first gets it. A signal without waiters is lost. Waiting for the
+//! last waiters of a closed group before its slot is used again is left out; so is the internal
+//! lock's contention.
 
 use super::costs::Ps;
 use super::engine::Flow;

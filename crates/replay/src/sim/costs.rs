@@ -20,8 +20,8 @@ pub(crate) fn ns(ps: Ps) -> f64 {
     ps as f64 / 1000.0
 }
 
-/// When FUTEX_WAKE looks for a waiter, as a share of a call that finds nobody: it enters the kernel,
-/// computes the key and locks the bucket before, and leaves the kernel after.
+/// When FUTEX_WAKE looks for a waiter, as a share of a call that finds nobody: it enters the
+/// kernel, computes the key and locks the bucket before, and leaves the kernel after.
 const WAKE_LOOKUP_SHARE: f64 = 0.5;
 
 /// A [`Machine`], in picoseconds.

@@ -224,14 +224,16 @@ impl<'a> Sim<'a> {
         self.enter(tid, Class::Wait(kind));
     }
 
-    /// Price of an atomic operation that costs `local` on a line of one's own, and the line's new owner.
+    /// Price of an atomic operation that costs `local` on a line of one's own, and the line's new
+    /// owner.
     pub(super) fn touch(line: &mut u32, cpu: u32, local: Ps, remote_extra: Ps) -> Ps {
         let is_remote = *line != cpu && *line != NO_CPU;
         *line = cpu;
         local + if is_remote { remote_extra } else { 0 }
     }
 
-    /// All that run, or could, wait for a lock word to change, and nobody else is left to change it.
+    /// All that run, or could, wait for a lock word to change, and nobody else is left to change
+    /// it.
     fn is_spinning_forever(&self) -> bool {
         !self.events.has_sleepers()
             && self

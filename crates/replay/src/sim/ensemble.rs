@@ -1,5 +1,5 @@
-//! Several runs of a program: how stable its time is, and how much it depends on what the calibration
-//! does not know for sure.
+//! Several runs of a program: how stable its time is, and how much it depends on what the
+//! calibration does not know for sure.
 
 use super::run;
 use super::Options;
@@ -81,8 +81,8 @@ pub struct Range {
     pub high: f64,
 }
 
-/// What the calibration may be wrong about, one thing at a time; the first is the machine as it is, with
-/// the rule for preemption by woken threads.
+/// What the calibration may be wrong about, one thing at a time; the first is the machine as it is,
+/// with the rule for preemption by woken threads.
 ///
 /// System calls are measured without contention, but used where several CPUs work on the same futex
 /// bucket and cache lines: how long they take decides between a failed wait and a parked thread.
@@ -121,8 +121,8 @@ fn variations(machine: &Machine, options: &Options<'_>) -> Vec<(Machine, f64)> {
     all
 }
 
-/// Wall time of each variation (see [`wall_range`]; the first is none) and seed, nanoseconds; NaN where
-/// the run did not end.
+/// Wall time of each variation (see [`wall_range`]; the first is none) and seed, nanoseconds; NaN
+/// where the run did not end.
 ///
 /// # Errors
 ///
@@ -169,10 +169,10 @@ fn range_of(values: &[Vec<f64>]) -> Option<Range> {
     Some(Range { low, mid, high })
 }
 
-/// Range of the wall time, nanoseconds, when wake-ups take 0.7 to 1.4 times, remote atomic operations
-/// 0.5 to 2 times, futex calls 0.6 to 1.6 times, blocking 0.5 to 2 times as long as calibrated, and woken
-/// threads preempt 0.2 less or more often. `None` if the program comes to a standstill. Eleven runs a
-/// seed.
+/// Range of the wall time, nanoseconds, when wake-ups take 0.7 to 1.4 times, remote atomic
+/// operations 0.5 to 2 times, futex calls 0.6 to 1.6 times, blocking 0.5 to 2 times as long as
+/// calibrated, and woken threads preempt 0.2 less or more often. `None` if the program comes to a
+/// standstill. Eleven runs a seed.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! The queue of events: one pending event a processor, and timers.
 //!
-//! A processor has exactly one thing to wait for: the end of the step that its thread runs. A new one
-//! replaces the old one, so that nothing in the queue is ever stale. A winner tree over the processors
-//! gives the first event, and on the way to it the second. Timers (ticks, ends of sleeps) are few and
-//! live in a heap.
+//! A processor has exactly one thing to wait for: the end of the step that its thread runs. A new
+//! one replaces the old one, so that nothing in the queue is ever stale. A winner tree over the
+//! processors gives the first event, and on the way to it the second. Timers (ticks, ends of
+//! sleeps) are few and live in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -36,8 +36,8 @@ pub(crate) enum Next {
 
 #[derive(Debug)]
 pub(crate) struct Events {
-    /// Winner tree: node `i` has the lesser of its children `2i` and `2i + 1`; the leaves, one for each
-    /// processor, are the second half.
+    /// Winner tree: node `i` has the lesser of its children `2i` and `2i + 1`; the leaves, one for
+    /// each processor, are the second half.
     tree: Vec<Ps>,
     timers: BinaryHeap<Reverse<(Ps, u64, Timer)>>,
     sequence: u64,

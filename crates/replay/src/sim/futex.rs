@@ -1,5 +1,6 @@
-//! The futex system calls, step by step: FUTEX_WAIT compares under the bucket's lock after it has entered
-//! the kernel, so that it may come too late and fail with EAGAIN; FUTEX_WAKE may find nobody.
+//! The futex system calls, step by step: FUTEX_WAIT compares under the bucket's lock after it has
+//! entered the kernel, so that it may come too late and fail with EAGAIN; FUTEX_WAKE may find
+//! nobody.
 
 use super::engine::Flow;
 use super::engine::Sim;
@@ -18,8 +19,8 @@ pub(super) enum Word {
     Mutex(LockIx),
     /// Another ticket than this is being served.
     Ticket(LockIx, u32),
-    /// `__wrphase_futex` is 1 (readers wait for the end of the write phase), or 0 (the primary writer
-    /// waits for its begin).
+    /// `__wrphase_futex` is 1 (readers wait for the end of the write phase), or 0 (the primary
+    /// writer waits for its begin).
     RwPhase(LockIx, bool),
     /// `__writers_futex` is 1.
     RwWriters(LockIx),

@@ -51,8 +51,8 @@ impl WaitHistogram {
         self.count
     }
 
-    /// The duration that this share (0..1) of those added did not exceed: the middle of its bucket. 0
-    /// if there are none.
+    /// The duration that this share (0..1) of those added did not exceed: the middle of its bucket.
+    /// 0 if there are none.
     pub fn quantile_ns(&self, share: f64) -> f64 {
         let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut below = 0;

@@ -16,7 +16,8 @@ use crate::program::LockKind;
 use crate::program::SectionId;
 
 impl Sim<'_> {
-    /// Price of an atomic operation on a lock's word, which then is in the line of the thread's CPU.
+    /// Price of an atomic operation on a lock's word, which then is in the line of the thread's
+    /// CPU.
     pub(super) fn touch_lock(&mut self, tid: Tid, lock: LockIx, local: Ps) -> Ps {
         let cpu = self.threads[tid as usize].cpu;
         let line = &mut self.locks[lock as usize].line;
@@ -145,8 +146,8 @@ impl Sim<'_> {
         Flow::Run(0)
     }
 
-    /// Begins to release a lock; `then` follows when it is done. A lock that the thread does not hold
-    /// is left alone.
+    /// Begins to release a lock; `then` follows when it is done. A lock that the thread does not
+    /// hold is left alone.
     pub(super) fn begin_release(&mut self, tid: Tid, lock: LockIx, then: Step) -> Flow {
         let thread = &mut self.threads[tid as usize];
         thread.releasing = lock;

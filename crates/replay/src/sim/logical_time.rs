@@ -1,9 +1,9 @@
-//! Deterministic logical time (Kendo, ASPLOS'09): a thread may synchronize when its clock, the work that
-//! it has done, is the least of all threads that are not blocked.
+//! Deterministic logical time (Kendo, ASPLOS'09): a thread may synchronize when its clock, the work
+//! that it has done, is the least of all threads that are not blocked.
 //!
-//! A thread that finds a lock taken does not advance its clock step by step, as Kendo's does, but waits
-//! for the release and continues just after the releaser's clock: the same order, without the polling.
-//! A thread that is woken continues just after its waker.
+//! A thread that finds a lock taken does not advance its clock step by step, as Kendo's does, but
+//! waits for the release and continues just after the releaser's clock: the same order, without the
+//! polling. A thread that is woken continues just after its waker.
 
 use std::collections::BTreeSet;
 

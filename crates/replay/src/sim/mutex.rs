@@ -1,5 +1,6 @@
-//! glibc's default mutex (nptl/lowlevellock.h and lowlevellock.c, 2.36): a futex word that is 0, 1 or 2,
-//! no queue of its own, so that whoever comes first gets it; and the ticket lock, which has one.
+//! glibc's default mutex (nptl/lowlevellock.h and lowlevellock.c, 2.36): a futex word that is 0, 1
+//! or 2, no queue of its own, so that whoever comes first gets it; and the ticket lock, which has
+//! one.
 
 use super::engine::Flow;
 use super::engine::Sim;

@@ -26,8 +26,8 @@ pub struct Outcome {
     pub ops: u64,
     /// The run was ended by [`super::Options::max_ops`].
     pub is_cut: bool,
-    /// How often a thread had to wait for a CPU in a run queue. 0 = there was always an idle one, so
-    /// that the scheduler's rules did not matter.
+    /// How often a thread had to wait for a CPU in a run queue. 0 = there was always an idle one,
+    /// so that the scheduler's rules did not matter.
     pub queued: u64,
 }
 
@@ -43,12 +43,13 @@ pub struct ThreadOutcome {
     pub end_ns: f64,
     /// The program's own work, as recorded.
     pub work_ns: f64,
-    /// CPU time of synchronization outside of waits: atomic operations, wake-ups, creation of threads.
+    /// CPU time of synchronization outside of waits: atomic operations, wake-ups, creation of
+    /// threads.
     pub protocol_ns: f64,
     /// Waited for a CPU, outside of waits for synchronization: preempted, or after a sleep.
     pub runnable_ns: f64,
-    /// From the first failed attempt until the wait was over, by [`WaitKind`]; includes the CPU time
-    /// of further attempts, and the time until the woken thread runs.
+    /// From the first failed attempt until the wait was over, by [`WaitKind`]; includes the CPU
+    /// time of further attempts, and the time until the woken thread runs.
     pub waited_ns: [f64; WaitKind::COUNT],
     /// I/O and timers.
     pub slept_ns: f64,
@@ -177,8 +178,8 @@ impl SectionTimes {
     }
 }
 
-/// Why a program did not end: every thread that is left waits, and nothing is pending. In replay this
-/// means that the program's order depends on timing in a way that the recording does not show.
+/// Why a program did not end: every thread that is left waits, and nothing is pending. In replay
+/// this means that the program's order depends on timing in a way that the recording does not show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stuck {
     /// Threads that wait, and the operation (index into [`crate::program::Thread::ops`]) at which.

@@ -1,8 +1,8 @@
-//! Rules of the scheduler that no calibration measures: where a woken thread goes when no CPU is idle,
-//! and whether it preempts.
+//! Rules of the scheduler that no calibration measures: where a woken thread goes when no CPU is
+//! idle, and whether it preempts.
 //!
-//! What decides a program with more threads than CPUs is where its wake-ups go. The kernel's own choice
-//! depends on loads and averages that a recording does not have; so it is chosen among a few
+//! What decides a program with more threads than CPUs is where its wake-ups go. The kernel's own
+//! choice depends on loads and averages that a recording does not have; so it is chosen among a few
 //! [`Rules::candidates`] by replaying the *recorded* run (see [`super::calibrate_rules`]), never by
 //! looking at a what-if.
 
@@ -13,8 +13,9 @@ pub struct Rules {
     pub waker_cpu: f64,
     /// It preempts what runs there, instead of waiting for the end of the slice.
     pub wakeup_preemption: f64,
-    /// A CPU that becomes idle takes a waiting thread from another one, if its idle times are longer
-    /// than this on average, nanoseconds: the kernel weighs the cost of balancing against them.
+    /// A CPU that becomes idle takes a waiting thread from another one, if its idle times are
+    /// longer than this on average, nanoseconds: the kernel weighs the cost of balancing against
+    /// them.
     pub newidle_min_idle_ns: f64,
 }
 

@@ -1,8 +1,10 @@
-//! glibc's reader-writer lock (nptl/pthread_rwlock_common.c, since 2.25), readers preferred: read and
-//! write phases, a primary writer that waits for the readers before it, writers that wait for another.
+//! glibc's reader-writer lock (nptl/pthread_rwlock_common.c, since 2.25), readers preferred: read
+//! and write phases, a primary writer that waits for the readers before it, writers that wait for
+//! another.
 //!
-//! Names of the steps follow the source: registering as a reader, the write-phase futex, the writers'
-//! futex. Explicit hand-over in the middle of two atomic operations is left out: here they are one.
+//! Names of the steps follow the source: registering as a reader, the write-phase futex, the
+//! writers' futex. Explicit hand-over in the middle of two atomic operations is left out: here they
+//! are one.
 
 use super::engine::Flow;
 use super::engine::Sim;

@@ -1,7 +1,8 @@
-//! Enforced schedules: who may take a lock, or make an access, when (PerfPlay, CGO'15, section on replay).
+//! Enforced schedules: who may take a lock, or make an access, when (PerfPlay, CGO'15, section on
+//! replay).
 //!
-//! A turn is a gate in front of an operation. A thread that comes too early waits off the CPU, which
-//! costs nothing besides the wait; past the gate it runs the operation's own protocol.
+//! A turn is a gate in front of an operation. A thread that comes too early waits off the CPU,
+//! which costs nothing besides the wait; past the gate it runs the operation's own protocol.
 
 use super::costs::ps;
 use super::costs::Ps;
@@ -27,20 +28,20 @@ pub enum Schedule<'a> {
     #[default]
     Orig,
     /// ELSC, enforced locking serialization constraint: the acquisitions of each lock in the given
-    /// order, one list a lock. Sections that the program does not have are skipped; sections that are
-    /// in no list are free, and so are the returns from waits on condition variables. A thread passes
-    /// when it is its turn and the lock is free, so that such acquisitions are never contended: what
-    /// they wait is [`WaitKind::Turn`].
+    /// order, one list a lock. Sections that the program does not have are skipped; sections that
+    /// are in no list are free, and so are the returns from waits on condition variables. A thread
+    /// passes when it is its turn and the lock is free, so that such acquisitions are never
+    /// contended: what they wait is [`WaitKind::Turn`].
     Elsc(&'a [Vec<SectionId>]),
     /// SYNC: synchronization operations in the order of deterministic logical time, as Kendo has it
-    /// (Olszewski and others, ASPLOS'09). The logical clock of a thread is the work that it has done;
-    /// ties go to the lower thread.
+    /// (Olszewski and others, ASPLOS'09). The logical clock of a thread is the work that it has
+    /// done; ties go to the lower thread.
     Sync {
         /// Clocks are published after so much work, nanoseconds.
         chunk_ns: f64,
     },
-    /// MEM: a total order of the accesses to shared memory. `None`: they were not recorded, which is
-    /// an error, never another schedule.
+    /// MEM: a total order of the accesses to shared memory. `None`: they were not recorded, which
+    /// is an error, never another schedule.
     Mem(Option<&'a [Access]>),
 }
 
@@ -206,8 +207,8 @@ fn mem(order: &[Access], program: &Program) -> Result<Turns, SimError> {
 }
 
 impl Sim<'_> {
-    /// Whether the thread may begin the operation now. If not, it must wait, and is resumed when its
-    /// turn may have come.
+    /// Whether the thread may begin the operation now. If not, it must wait, and is resumed when
+    /// its turn may have come.
     pub(super) fn take_turn(&mut self, tid: Tid, pos: usize, op: Op) -> bool {
         match &mut self.turns {
             Turns::Free => true,

@@ -1,5 +1,5 @@
-//! The scheduler: run queues, time slices, placement of woken threads. After EEVDF (Linux 6.6 and later),
-//! as far as it decides when a thread of one program runs.
+//! The scheduler: run queues, time slices, placement of woken threads. After EEVDF (Linux 6.6 and
+//! later), as far as it decides when a thread of one program runs.
 
 use super::costs::ns;
 use super::costs::sample_wake;
@@ -195,8 +195,8 @@ impl Sim<'_> {
         Flow::Off
     }
 
-    /// Wakes a blocked thread by a system call of a thread on CPU `waker`, which has been in that call
-    /// for `elapsed`. Says what is left of the call for the waker.
+    /// Wakes a blocked thread by a system call of a thread on CPU `waker`, which has been in that
+    /// call for `elapsed`. Says what is left of the call for the waker.
     pub(super) fn wake(&mut self, tid: Tid, waker: usize, elapsed: Ps) -> Ps {
         self.futex_counts.wakes += 1;
         if self.threads[tid as usize].place != Place::Blocked {
@@ -264,8 +264,8 @@ impl Sim<'_> {
             .find(|&cpu| self.cpus[cpu].current.is_none())
     }
 
-    /// Starts a thread: on an idle CPU, else where the fewest wait. `creator` is the CPU of the thread
-    /// that spawned it, if any: then an idle CPU has to be woken.
+    /// Starts a thread: on an idle CPU, else where the fewest wait. `creator` is the CPU of the
+    /// thread that spawned it, if any: then an idle CPU has to be woken.
     pub(super) fn start_thread(&mut self, tid: Tid, creator: Option<usize>) {
         let thread = &mut self.threads[tid as usize];
         (thread.start, thread.accounted) = (self.now, self.now);
@@ -293,8 +293,8 @@ impl Sim<'_> {
         self.block(tid, Step::NextOp)
     }
 
-    /// A sleep is over. The recorded one ended when the thread ran, so that only what waits for a CPU
-    /// here is added.
+    /// A sleep is over. The recorded one ended when the thread ran, so that only what waits for a
+    /// CPU here is added.
     pub(super) fn end_sleep(&mut self, tid: Tid) {
         self.enter(tid, Class::Protocol);
         self.resume(tid);

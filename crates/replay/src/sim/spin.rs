@@ -1,7 +1,7 @@
 //! Spinning: `pthread_spin_lock`, and the adaptive mutex, which spins before it parks.
 //!
-//! A spinner holds its CPU, and nothing happens until the lock word changes; so it is no event at all
-//! until a release notifies it, and the transfer of the cache line decides who is first.
+//! A spinner holds its CPU, and nothing happens until the lock word changes; so it is no event at
+//! all until a release notifies it, and the transfer of the cache line decides who is first.
 
 use super::costs::ps;
 use super::costs::Ps;
@@ -83,7 +83,8 @@ impl Sim<'_> {
         self.lock_done(tid)
     }
 
-    /// Spinners on CPUs see the lock free after the line has come to them; which one first is chance.
+    /// Spinners on CPUs see the lock free after the line has come to them; which one first is
+    /// chance.
     pub(super) fn notify_spinners(&mut self, lock: LockIx) {
         for index in 0..self.locks[lock as usize].spinners.len() {
             let tid = self.locks[lock as usize].spinners[index];

@@ -80,8 +80,8 @@ impl Program {
     }
 }
 
-/// `count` times: work outside, and inside of a section of lock 0. Lengths vary by a tenth, so that the
-/// threads do not run in lock step; sections are numbered from `first`.
+/// `count` times: work outside, and inside of a section of lock 0. Lengths vary by a tenth, so that
+/// the threads do not run in lock step; sections are numbered from `first`.
 pub(crate) fn sections(count: u32, inside: f32, outside: f32, first: u32) -> Vec<Op> {
     let mut ops = Vec::new();
     for index in 0..count {

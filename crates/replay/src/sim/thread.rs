@@ -10,8 +10,8 @@ use super::outcome::WaitKind;
 use super::state::Class;
 use crate::program::Op;
 
-/// What happens when a thread's delay is over. Each is an instant: an atomic operation takes effect, a
-/// system call compares, an operation begins.
+/// What happens when a thread's delay is over. Each is an instant: an atomic operation takes
+/// effect, a system call compares, an operation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     NextOp,
