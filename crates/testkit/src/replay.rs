@@ -77,7 +77,6 @@ fn baselines(recorded_ns: f64, simulated: f64, native: f64) -> Vec<Baseline> {
                         100.0 * ratio
                     )
                 }),
-                ..Baseline::default()
             }
         })
         .to_vec()
