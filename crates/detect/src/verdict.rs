@@ -29,7 +29,7 @@ pub(crate) fn verdict(
     let contended = locks.iter().filter(|l| l.stats.contended > 0).count();
     let waited: u64 = locks.iter().map(|l| l.stats.wait_ns).sum();
     let seen = if locks.is_empty() {
-        "No lock was used".to_string()
+        "No lock was seen".to_string()
     } else {
         format!(
             "{contended} contended of {}, {} acquisitions, waits {} of thread time",
@@ -38,11 +38,17 @@ pub(crate) fn verdict(
             percent(waited as f64 / (main.thread_time_ns.max(1)) as f64)
         )
     };
-    format!(
-        "{seen}: locks are not what limits this program; {}.",
-        limit(main)
-    )
+    let limit = limit(main);
+    if main.threads_max <= 1 {
+        return format!("{seen}; {limit}.");
+    }
+    format!("{seen}: no lock that was seen limits this program; {limit}. {NOT_SEEN}")
 }
+
+/// What the agent does not see: a verdict must not rule it out. With the scheduler's events the sentence
+/// is the other room's.
+const NOT_SEEN: &str = "Not seen without scheduler events: locks inside libc, inlined locks \
+                        (Rust, C++20, Go), spinning, I/O. Run with sudo.";
 
 /// A finding as the sentence at the head: what is wrong, and what fixing it would buy.
 pub fn headline(f: &Finding) -> String {
@@ -67,7 +73,7 @@ fn limit(p: &Parallelism) -> String {
     let time = p.thread_time_ns.max(1) as f64;
     if p.cpu_ratio >= CPU_BOUND {
         return format!(
-            "its {} CPUs were busy {} of the time: it is CPU bound",
+            "its {} CPUs were busy {} of the time",
             p.cpus,
             percent(p.cpu_ratio)
         );
