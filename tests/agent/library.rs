@@ -130,8 +130,10 @@ fn agent(build: Build) -> Result<PathBuf> {
     let agent = words
         .map(Path::new)
         .find(|path| path.to_string_lossy().contains("convoy"));
+    // Only the dynamic loader makes a file of `$PLATFORM`; the library itself lies one folder above.
+    let file = |path: &Path| PathBuf::from(path.to_string_lossy().replace("/$PLATFORM/", "/"));
     agent
-        .map(Path::to_path_buf)
+        .map(file)
         .ok_or_else(|| format!("no agent in LD_PRELOAD={preload:?}: {}", outcome.stderr))
 }
 
