@@ -31,6 +31,7 @@ mod straggler;
 mod text;
 mod thresholds;
 mod trylock;
+mod unexplained;
 mod verdict;
 mod view;
 mod waits_for;
@@ -40,7 +41,7 @@ pub use rows::*;
 pub use thresholds::Thresholds;
 pub use verdict::headline;
 
-use convoy_model::{Model, ObjectId, ProcessId};
+use convoy_model::{Model, ObjectId, ProcessId, Sources};
 
 use crate::chain::Chains;
 use crate::family::Families;
@@ -76,7 +77,9 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
     all.events
         .sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.object.cmp(&b.object)));
     (all.findings, all.dismissed) = rank::rank(findings, t);
-    all.verdict = verdict::verdict(&all.findings, &all.locks, &all.parallelism, t);
+    all.sources = Sources::of(model);
+    all.unexplained = unexplained::unexplained(model, &all.groups, all.sources);
+    all.verdict = verdict::verdict(&all);
     all
 }
 

@@ -3,7 +3,7 @@
 //! Counts below 10,000 are given exactly, because "1,252 acquisitions" can be compared with what
 //! the source says and "1.25 k" cannot.
 
-use convoy_model::finding::Gain;
+pub use convoy_model::words::{factor, gain};
 
 /// A length of time: `0 ns`, `870 ns`, `12.3 us`, `1.00 ms`, `3.21 s`, `2 min 5 s`, `1 h 2 min`.
 pub fn duration(ns: f64) -> String {
@@ -106,33 +106,6 @@ pub fn bytes(n: u64) -> String {
         }
     }
     format!("{value:.0} TiB")
-}
-
-/// Throughput as a multiple of today's: `1.00x`, `1.04x`, `1.9x`, `12x`, `>100x`.
-pub fn factor(x: f64) -> String {
-    if !x.is_finite() || x > 99.5 {
-        ">100x".into()
-    } else if x >= 9.95 {
-        format!("{x:.0}x")
-    } else if x >= 1.095 {
-        format!("{x:.1}x")
-    } else {
-        format!("{x:.2}x")
-    }
-}
-
-/// `1.9x (1.4-2.1x)`, or that there is none.
-pub fn gain(gain: &Gain) -> String {
-    if gain.high < 1.005 {
-        return "no gain".into();
-    }
-    let low = factor(gain.low);
-    format!(
-        "{} ({}-{})",
-        factor(gain.mid),
-        low.trim_end_matches('x'),
-        factor(gain.high)
-    )
 }
 
 /// Something of which there are a few: `0.05`, `1.2`, `12`, for threads and processors in use.

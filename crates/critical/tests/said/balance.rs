@@ -76,7 +76,7 @@ fn a_straggler_is_told() {
 fn even_threads_are_well() {
     let a = analysis(&barrier([100, 97, 98, 99]));
     assert_eq!(ids(&a), [""; 0]);
-    assert!(a.verdict.contains("CPU bound"), "{}", a.verdict);
+    assert!(a.verdict.contains("the 4 CPUs were busy"), "{}", a.verdict);
 }
 
 /// Two threads of a pool that have so much to do each, while main waits for both, and sends them home.
