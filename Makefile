@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CONVOY := target/release/convoy
 
-.PHONY: help setup setup-test build demo test lint fmt golden bless bench install
+.PHONY: help setup setup-test build demo test lint fmt golden bless bench whatif install
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -39,6 +39,10 @@ bless: setup-test ## accept the present output as the golden one
 
 bench: build setup-test ## overhead against the bare program and against peers
 	bench/run
+
+whatif: build setup-test ## what fixes save, measured and as convoy replay predicts it
+	bench/whatif truth
+	bench/whatif predict
 
 install: build ## install to $(DESTDIR)$(PREFIX)/bin (default /usr/local)
 	install -Dm755 $(CONVOY) $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/convoy

@@ -71,6 +71,9 @@ struct cv_work {
 	void *(*start)(void *);
 	void *arg;
 	int (*start_c11)(void *);
+#ifdef CV_EVENTS
+	cv_ref events; /* the thread's struct cv_event_writer */
+#endif
 };
 _Static_assert(sizeof(struct cv_work) <= sizeof(((struct cv_thread *)0)->scratch), "scratch");
 

@@ -65,15 +65,17 @@ static long futex_wait(struct cv_thread *t, uint64_t ra, long a, long b, long c,
 	long r;
 
 	cv_count(t, (uint64_t)a, ra, CV_OP_FUTEX_WAIT, false);
-	cv_block_begin(&blocking, t, (uint64_t)a, CV_OBJECT_FUTEX, CV_OP_FUTEX_WAIT, NULL);
+	cv_block_begin(&blocking, t, (uint64_t)a, ra, CV_OBJECT_FUTEX, CV_OP_FUTEX_WAIT, NULL);
 	errno = saved;
 	r = cv_syscall(SYS_futex, a, b, c, d, e, f);
 	wait_ns = cv_block_end(&blocking);
 	/* EAGAIN: the word had changed, nothing was waited for */
-	if (r == -EAGAIN)
+	if (r == -EAGAIN) {
 		cv_count_failed(t, (uint64_t)a, ra, CV_OP_FUTEX_WAIT);
-	else
+		CV_EVENT(cv_event_wait_ended(&blocking, false));
+	} else {
 		cv_block_commit(&blocking, wait_ns, r == -ETIMEDOUT);
+	}
 	errno = saved;
 	return r;
 }
@@ -84,6 +86,7 @@ static long futex_wake(struct cv_thread *t, uint64_t ra, long a, long b, long c,
 	long r;
 
 	cv_count(t, (uint64_t)a, ra, CV_OP_FUTEX_WAKE, false);
+	CV_EVENT(cv_event_in_window(CV_EV_FUTEX_WAKE, CV_OBJECT_FUTEX, (uint64_t)a, ra, (uint64_t)(uint32_t)c));
 	cv_object_woken((uint64_t)a, CV_OBJECT_FUTEX);
 	errno = saved;
 	r = cv_syscall(SYS_futex, a, b, c, d, e, f);

@@ -58,7 +58,7 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 	int saved = errno;
 	int r;
 
-	cv_block_begin(&b, t, cv_addr(l), CV_OBJECT_RWLOCK, a->op, &l->__data.__cur_writer);
+	cv_block_begin(&b, t, cv_addr(l), ra, CV_OBJECT_RWLOCK, a->op, &l->__data.__cur_writer);
 	errno = saved;
 	r = rw_real(l, a);
 	wait_ns = cv_block_end(&b);
@@ -69,6 +69,8 @@ static CV_COLD int rw_waiting(struct cv_thread *t, pthread_rwlock_t *l, uint64_t
 		cv_count_undone(t, cv_addr(l), ra, a->op);
 		if (r == ETIMEDOUT) /* else it was refused: EDEADLK, EINVAL */
 			cv_block_commit(&b, wait_ns, true);
+		else
+			CV_EVENT(cv_event_wait_ended(&b, true));
 	}
 	return r;
 }
@@ -241,7 +243,7 @@ static inline __attribute__((always_inline)) int rw_unlock(pthread_rwlock_t *l)
 
 CV_EXPORT int pthread_rwlock_unlock(pthread_rwlock_t *l)
 {
-	return CV_RELEASE(l, rw_unlock(l));
+	return CV_RELEASE(CV_OBJECT_RWLOCK, l, true, rw_unlock(l));
 }
 
 static int rw_init(pthread_rwlock_t *l, const pthread_rwlockattr_t *attr)
@@ -289,7 +291,7 @@ static inline __attribute__((always_inline)) int spin_lock(pthread_spinlock_t *l
 		}
 		return 0;
 	}
-	cv_block_begin(&b, t, cv_addr(l), CV_OBJECT_SPIN, CV_OP_SPIN_LOCK, NULL);
+	cv_block_begin(&b, t, cv_addr(l), ra, CV_OBJECT_SPIN, CV_OP_SPIN_LOCK, NULL);
 	errno = saved;
 	r = cv_real(pthread_spin_lock)(l);
 	now = cv_block_end(&b);
@@ -341,7 +343,7 @@ static inline __attribute__((always_inline)) int spin_unlock(pthread_spinlock_t 
 
 CV_EXPORT int pthread_spin_unlock(pthread_spinlock_t *l)
 {
-	return CV_RELEASE(l, spin_unlock(l));
+	return CV_RELEASE(CV_OBJECT_SPIN, l, true, spin_unlock(l));
 }
 
 CV_EXPORT int pthread_spin_init(pthread_spinlock_t *l, int shared)

@@ -143,7 +143,7 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 	int saved = errno;
 	int r;
 
-	cv_block_begin(&b, t, cv_addr(m), CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
+	cv_block_begin(&b, t, cv_addr(m), ra, CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
 	errno = saved;
 	r = real_acquire(m, a);
 	wait_ns = cv_block_end(&b);
@@ -154,6 +154,8 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 		cv_count_undone(t, cv_addr(m), ra, a->op);
 		if (waited(r))
 			cv_block_commit(&b, wait_ns, true);
+		else
+			CV_EVENT(cv_event_wait_ended(&b, true));
 	}
 	return r;
 }
@@ -331,11 +333,16 @@ static int release(struct cv_thread *t, pthread_mutex_t *m)
 	return r;
 }
 
+/* An unlock now would release the mutex. */
+static inline bool is_outermost(const pthread_mutex_t *m)
+{
+	return KIND_TYPE(m->__data.__kind) != PTHREAD_MUTEX_RECURSIVE_NP || m->__data.__count <= 1;
+}
+
 static CV_COLD int unlock_slow(struct cv_thread *t, pthread_mutex_t *m)
 {
 	int saved = errno;
-	bool last = KIND_TYPE(m->__data.__kind) != PTHREAD_MUTEX_RECURSIVE_NP || m->__data.__count <= 1;
-	bool timed = last && cv_hold_any(t) && cv_hold_release(t, cv_addr(m));
+	bool timed = is_outermost(m) && cv_hold_any(t) && cv_hold_release(t, cv_addr(m));
 	int r = release(t, m);
 
 	if (timed && r == 0)
@@ -356,7 +363,7 @@ static inline __attribute__((always_inline)) int unlock(pthread_mutex_t *m)
 
 CV_EXPORT int pthread_mutex_unlock(pthread_mutex_t *m)
 {
-	return CV_RELEASE(m, unlock(m));
+	return CV_RELEASE(CV_OBJECT_MUTEX, m, is_outermost(m), unlock(m));
 }
 
 /* ---- life ---- */
@@ -434,7 +441,7 @@ CV_EXPORT int mtx_trylock(mtx_t *m)
 
 CV_EXPORT int mtx_unlock(mtx_t *m)
 {
-	return CV_RELEASE(m, c11_result(unlock((pthread_mutex_t *)m)));
+	return CV_RELEASE(CV_OBJECT_MUTEX, m, is_outermost((pthread_mutex_t *)m), c11_result(unlock((pthread_mutex_t *)m)));
 }
 
 /* ---- self-test ---- */

@@ -8,6 +8,7 @@
 #include "cv_modules.h"
 #include "cv_object.h"
 #include "cv_sandbox.h"
+#include "cv_trace.h"
 
 #include "cv_banned.h"
 
@@ -216,6 +217,7 @@ void cv_object_woken(uint64_t addr, enum cv_object_kind kind)
 	struct cv_thread *t = cv_self;
 	struct cv_object *o;
 
+	CV_EVENT(cv_event_woke());
 	if (!t || !cv_enter(t))
 		return;
 	o = cv_object_get(addr, kind);

@@ -57,8 +57,10 @@ static void team_member(void *arg)
 		cv_object_get(region, CV_OBJECT_OMP_REGION);
 		cv_leave(t);
 	}
+	CV_EVENT(cv_event_region_begins());
 	began = cv_now();
 	team->body(team->data);
+	CV_EVENT(cv_event_region_ends(region));
 	if (!wait)
 		return;
 	i = __atomic_fetch_add(&team->members, 1, __ATOMIC_RELAXED);
@@ -94,6 +96,7 @@ static void team_end(struct team *team)
 	for (uint32_t i = 0; i < n; i++)
 		if (team->member[i].wait && end > team->member[i].done_ns)
 			cv_wait_add(team->member[i].wait, end - team->member[i].done_ns, false);
+	CV_EVENT(cv_event_region_left());
 }
 
 /* All entry points have the body, its data and the number of threads first. The rest is passed on. */
@@ -147,7 +150,7 @@ static void barrier(uint64_t ra, void (*real)(void))
 		return;
 	}
 	cv_count(t, ra, ra, CV_OP_OMP_BARRIER, false);
-	cv_block_begin(&b, t, ra, CV_OBJECT_OMP_BARRIER, CV_OP_OMP_BARRIER, NULL);
+	cv_block_begin(&b, t, ra, ra, CV_OBJECT_OMP_BARRIER, CV_OP_OMP_BARRIER, NULL);
 	real();
 	cv_block_commit(&b, cv_block_end(&b), false);
 }
@@ -214,7 +217,7 @@ static void critical_enter(const struct critical *c, uint64_t ra, bool taken)
 	}
 	taken = taken || who != 0;
 	if (taken)
-		cv_block_begin(&b, t, c->obj, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, c->holder);
+		cv_block_begin(&b, t, c->obj, ra, CV_OBJECT_OMP_CRITICAL, CV_OP_OMP_CRITICAL, c->holder);
 	critical_call(c);
 	if (c->holder)
 		__atomic_store_n(c->holder, t->tid, __ATOMIC_RELAXED);
@@ -257,7 +260,7 @@ CV_EXPORT void GOMP_critical_end(void)
 {
 	LIBRARY(library);
 
-	CV_RELEASE_VOID(&unnamed_holder, critical_leave(PLAIN(&unnamed_holder, GOMP_critical_end)));
+	CV_RELEASE_VOID(CV_OBJECT_OMP_CRITICAL, &unnamed_holder, critical_leave(PLAIN(&unnamed_holder, GOMP_critical_end)));
 }
 
 CV_EXPORT void GOMP_atomic_start(void)
@@ -271,7 +274,7 @@ CV_EXPORT void GOMP_atomic_end(void)
 {
 	LIBRARY(library);
 
-	CV_RELEASE_VOID(&atomic_holder, critical_leave(PLAIN(&atomic_holder, GOMP_atomic_end)));
+	CV_RELEASE_VOID(CV_OBJECT_OMP_CRITICAL, &atomic_holder, critical_leave(PLAIN(&atomic_holder, GOMP_atomic_end)));
 }
 
 CV_EXPORT void GOMP_critical_name_start(void **name)
@@ -287,7 +290,7 @@ CV_EXPORT void GOMP_critical_name_end(void **name)
 {
 	LIBRARY(library);
 
-	CV_RELEASE_VOID(name, critical_leave(NAMED(name, GOMP_critical_name_end)));
+	CV_RELEASE_VOID(CV_OBJECT_OMP_CRITICAL, name, critical_leave(NAMED(name, GOMP_critical_name_end)));
 }
 
 /* ---- locks ---- */
@@ -315,7 +318,7 @@ static void omp_lock(void *l, uint64_t ra, int (*test)(void *), void (*set)(void
 		}
 		return;
 	}
-	cv_block_begin(&b, t, cv_addr(l), CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, NULL);
+	cv_block_begin(&b, t, cv_addr(l), ra, CV_OBJECT_OMP_LOCK, CV_OP_OMP_LOCK, NULL);
 	set(l);
 	now = cv_block_end(&b);
 	cv_last_set(t, cv_addr(l), ra);
@@ -362,7 +365,7 @@ CV_EXPORT void omp_unset_lock(void *l)
 {
 	LIBRARY(library);
 
-	CV_RELEASE_VOID(l, omp_unlock(l, cv_library_call(library, omp_unset_lock)));
+	CV_RELEASE_VOID(CV_OBJECT_OMP_LOCK, l, omp_unlock(l, cv_library_call(library, omp_unset_lock)));
 }
 
 CV_EXPORT int omp_test_lock(void *l)
@@ -385,7 +388,7 @@ CV_EXPORT void omp_unset_nest_lock(void *l)
 {
 	LIBRARY(library);
 
-	CV_RELEASE_VOID(l, omp_unlock(l, cv_library_call(library, omp_unset_nest_lock)));
+	CV_RELEASE_VOID(CV_OBJECT_OMP_LOCK, l, omp_unlock(l, cv_library_call(library, omp_unset_nest_lock)));
 }
 
 CV_EXPORT int omp_test_nest_lock(void *l)

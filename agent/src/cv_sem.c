@@ -116,10 +116,13 @@ static int sem_acquire(sem_t *s, uint64_t ra, const struct sem_wait_call *a)
 		detail = cv_sample(t, cv_addr(s), a->op);
 	if (sem_value(s)) {
 		errno = saved;
-		return sem_take(t, s, a, detail);
+		r = sem_take(t, s, a, detail);
+		if (r == 0)
+			CV_EVENT(cv_event_in_window(CV_EV_SEM_ACQUIRED, CV_OBJECT_SEM, cv_addr(s), ra, 0));
+		return r;
 	}
 	held = gives_back(t, cv_addr(s));
-	cv_block_begin(&b, t, cv_addr(s), CV_OBJECT_SEM, a->op, NULL);
+	cv_block_begin(&b, t, cv_addr(s), ra, CV_OBJECT_SEM, a->op, NULL);
 	errno = saved;
 	r = sem_real(s, a);
 	saved = errno;
@@ -173,8 +176,10 @@ static inline __attribute__((always_inline)) int sem_try(sem_t *s, uint64_t ra)
 		held = gives_back(t, cv_addr(s));
 		taken(t, cv_addr(s));
 		cv_try_got(&y, held);
+		CV_EVENT(cv_event_in_window(CV_EV_SEM_ACQUIRED, CV_OBJECT_SEM, cv_addr(s), ra, 0));
 	} else {
 		cv_try_failed(&y);
+		CV_EVENT(cv_event_try_failed(&CV_ABOUT(CV_OBJECT_SEM, cv_addr(s), ra)));
 	}
 	errno = saved;
 	return r;
@@ -188,12 +193,14 @@ CV_EXPORT int sem_trywait(sem_t *s)
 static inline __attribute__((always_inline)) int sem_give(sem_t *s, uint64_t ra)
 {
 	struct cv_thread *t = cv_thread();
+	uint64_t stamp CV_EVENT_ONLY = 0;
 	int saved = errno;
 	bool timed;
 	int r;
 
 	if (!t)
 		return cv_real(sem_post)(s);
+	CV_EVENT(stamp = cv_event_wake_time());
 	cv_count(t, cv_addr(s), ra, CV_OP_SEM_POST, false);
 	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, cv_addr(s));
 	given(t, cv_addr(s));
@@ -201,6 +208,7 @@ static inline __attribute__((always_inline)) int sem_give(sem_t *s, uint64_t ra)
 		cv_object_woken(cv_addr(s), CV_OBJECT_SEM);
 	errno = saved;
 	r = cv_real(sem_post)(s);
+	CV_EVENT(cv_event_wakes(stamp, CV_EV_SEM_POST, CV_OBJECT_SEM, cv_addr(s), ra));
 	if (cv_unlikely(timed)) {
 		saved = errno;
 		cv_hold_commit(t, cv_addr(s));

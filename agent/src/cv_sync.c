@@ -42,15 +42,17 @@ static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, uint64_t ra, const s
 	if (!t)
 		return cond_real(c, m, a);
 	cv_count(t, cv_addr(c), ra, a->op, false);
-	cv_block_begin(&b, t, cv_addr(c), CV_OBJECT_COND, a->op, NULL);
+	cv_block_begin(&b, t, cv_addr(c), ra, CV_OBJECT_COND, a->op, NULL);
 	if (cv_hold_any(t)) {
 		cv_hold_release(t, cv_addr(m)); /* the hold ends here; it is recorded at the unlock */
 		/* A loop of waits has no unlock in it: make room before there is none. */
 		if (t->held_count > CV_HELD / 2)
 			cv_hold_commit(t, cv_addr(m));
 	}
+	CV_EVENT(cv_event_cond_waits(cv_addr(c), cv_addr(m), ra));
 	errno = saved;
 	r = cond_real(c, m, a);
+	CV_EVENT(cv_event_cond_woken(cv_addr(c), cv_addr(m), ra, r == ETIMEDOUT));
 	wait_ns = cv_block_end(&b);
 	if (r == ETIMEDOUT)
 		cv_count_failed(t, cv_addr(c), ra, a->op);
@@ -84,13 +86,16 @@ CV_EXPORT int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, cloc
 						       .deadline = deadline })));
 }
 
-static void cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
+/* The time, for the event of it; 0 = none. */
+static uint64_t cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
 {
 	struct cv_thread *t = cv_thread();
+	uint64_t stamp = 0;
 	int saved = errno;
 
 	if (!t)
-		return;
+		return 0;
+	CV_EVENT(stamp = cv_event_wake_time());
 	cv_count(t, cv_addr(c), ra, op, false);
 	/* __wrefs: number of waiters, from bit 3 up (since 2.25) */
 	if (__atomic_load_n(&c->__data.__wrefs, __ATOMIC_RELAXED) >> 3)
@@ -98,20 +103,30 @@ static void cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
 	else
 		cv_count_failed(t, cv_addr(c), ra, op);
 	errno = saved;
+	return stamp;
 }
+
+/* One waiter, or all, have been woken. */
+#define COND_WOKE(stamp, ev, c) CV_EVENT(cv_event_wakes(stamp, ev, CV_OBJECT_COND, cv_addr(c), CV_RA))
 
 __asm__(".symver cv_new_pthread_cond_signal, pthread_cond_signal@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_signal(pthread_cond_t *c)
 {
-	cond_waking(c, CV_RA, CV_OP_COND_SIGNAL);
-	return CV_HOOK(CV_OP_COND_SIGNAL, c, cv_real(pthread_cond_signal)(c));
+	uint64_t stamp CV_EVENT_ONLY = cond_waking(c, CV_RA, CV_OP_COND_SIGNAL);
+	int r = CV_HOOK(CV_OP_COND_SIGNAL, c, cv_real(pthread_cond_signal)(c));
+
+	COND_WOKE(stamp, CV_EV_SIGNAL, c);
+	return r;
 }
 
 __asm__(".symver cv_new_pthread_cond_broadcast, pthread_cond_broadcast@@GLIBC_2.3.2");
 CV_EXPORT int cv_new_pthread_cond_broadcast(pthread_cond_t *c)
 {
-	cond_waking(c, CV_RA, CV_OP_COND_BROADCAST);
-	return CV_HOOK(CV_OP_COND_BROADCAST, c, cv_real(pthread_cond_broadcast)(c));
+	uint64_t stamp CV_EVENT_ONLY = cond_waking(c, CV_RA, CV_OP_COND_BROADCAST);
+	int r = CV_HOOK(CV_OP_COND_BROADCAST, c, cv_real(pthread_cond_broadcast)(c));
+
+	COND_WOKE(stamp, CV_EV_BROADCAST, c);
+	return r;
 }
 
 static int init(pthread_cond_t *c, const pthread_condattr_t *attr)
@@ -157,14 +172,20 @@ CV_EXPORT int cnd_timedwait(cnd_t *restrict c, mtx_t *restrict m, const struct t
 
 CV_EXPORT int cnd_signal(cnd_t *c)
 {
-	cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_SIGNAL);
-	return CV_HOOK(CV_OP_COND_SIGNAL, c, c11_result(cv_real(pthread_cond_signal)((pthread_cond_t *)c)));
+	uint64_t stamp CV_EVENT_ONLY = cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_SIGNAL);
+	int r = CV_HOOK(CV_OP_COND_SIGNAL, c, c11_result(cv_real(pthread_cond_signal)((pthread_cond_t *)c)));
+
+	COND_WOKE(stamp, CV_EV_SIGNAL, c);
+	return r;
 }
 
 CV_EXPORT int cnd_broadcast(cnd_t *c)
 {
-	cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_BROADCAST);
-	return CV_HOOK(CV_OP_COND_BROADCAST, c, c11_result(cv_real(pthread_cond_broadcast)((pthread_cond_t *)c)));
+	uint64_t stamp CV_EVENT_ONLY = cond_waking((pthread_cond_t *)c, CV_RA, CV_OP_COND_BROADCAST);
+	int r = CV_HOOK(CV_OP_COND_BROADCAST, c, c11_result(cv_real(pthread_cond_broadcast)((pthread_cond_t *)c)));
+
+	COND_WOKE(stamp, CV_EV_BROADCAST, c);
+	return r;
 }
 
 CV_EXPORT int cnd_init(cnd_t *c)
@@ -242,7 +263,7 @@ CV_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 	if (!t)
 		return cv_real(pthread_barrier_wait)(barrier);
 	cv_count(t, cv_addr(barrier), CV_RA, CV_OP_BARRIER_WAIT, false);
-	cv_block_begin(&b, t, cv_addr(barrier), CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, NULL);
+	cv_block_begin(&b, t, cv_addr(barrier), CV_RA, CV_OBJECT_BARRIER, CV_OP_BARRIER_WAIT, NULL);
 	/* Arrivals are counted, so that the one who lets the others go is known. */
 	if (b.object && b.object->attr) {
 		uint64_t n = __atomic_add_fetch(&b.object->arrivals, 1, __ATOMIC_RELAXED);
@@ -254,10 +275,12 @@ CV_EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 	errno = saved;
 	r = cv_real(pthread_barrier_wait)(barrier);
 	wait_ns = cv_block_end(&b);
-	if (last && b.wait)
+	if (last && b.wait) {
 		b.wait->last_arrivals++;
-	else
+		CV_EVENT(cv_event_wait_last(&b));
+	} else {
 		cv_block_commit(&b, wait_ns, false);
+	}
 	errno = saved;
 	return r;
 }
@@ -273,10 +296,21 @@ static bool once_is_waited_for(struct cv_thread *t, struct cv_blocking *b, int *
 	/* As late as possible: whoever comes first often comes together with those who will wait for it. */
 	word = __atomic_load_n(control, __ATOMIC_ACQUIRE);
 	if (word & 1)
-		cv_block_begin(b, t, cv_addr(control), CV_OBJECT_ONCE, CV_OP_ONCE, NULL);
+		cv_block_begin(b, t, cv_addr(control), ra, CV_OBJECT_ONCE, CV_OP_ONCE, NULL);
 	errno = saved;
 	return word & 1;
 }
+
+/* `call` runs the routine, or finds that it has run long ago (bit 1): that is no event. */
+#define ONCE_RUN(control, ra, call)                                                                          \
+	do {                                                                                                 \
+		bool runs_ CV_EVENT_ONLY = !(__atomic_load_n((const int *)(control), __ATOMIC_RELAXED) & 2);  \
+		if (runs_)                                                                                   \
+			CV_EVENT(cv_event_always(CV_EV_ONCE_BEGIN, CV_OBJECT_ONCE, cv_addr(control), ra, 0)); \
+		(call);                                                                                      \
+		if (runs_)                                                                                   \
+			CV_EVENT(cv_event_always(CV_EV_ONCE_END, CV_OBJECT_ONCE, cv_addr(control), ra, 0));   \
+	} while (0)
 
 static inline __attribute__((always_inline)) int once(pthread_once_t *control, void (*routine)(void), uint64_t ra)
 {
@@ -284,8 +318,10 @@ static inline __attribute__((always_inline)) int once(pthread_once_t *control, v
 	struct cv_blocking b;
 	int r;
 
-	if (!t || !once_is_waited_for(t, &b, control, ra))
-		return cv_real(pthread_once)(control, routine);
+	if (!t || !once_is_waited_for(t, &b, control, ra)) {
+		ONCE_RUN(control, ra, r = cv_real(pthread_once)(control, routine));
+		return r;
+	}
 	r = cv_real(pthread_once)(control, routine);
 	cv_block_commit(&b, cv_block_end(&b), false);
 	return r;
@@ -302,7 +338,7 @@ CV_EXPORT void call_once(once_flag *flag, void (*routine)(void))
 	struct cv_blocking b;
 
 	if (!t || !once_is_waited_for(t, &b, (int *)flag, CV_RA)) {
-		cv_real(call_once)(flag, routine);
+		ONCE_RUN(flag, CV_RA, cv_real(call_once)(flag, routine));
 		return;
 	}
 	cv_real(call_once)(flag, routine);
@@ -318,7 +354,7 @@ CV_EXPORT void call_once(once_flag *flag, void (*routine)(void))
 		int saved_ = errno, r_;                                                           \
 		if (t_) {                                                                         \
 			cv_count(t_, (uint64_t)(thread), ra, CV_OP_JOIN, false);                  \
-			cv_block_begin(&b_, t_, (uint64_t)(thread), CV_OBJECT_THREAD, CV_OP_JOIN, NULL); \
+			cv_block_begin(&b_, t_, (uint64_t)(thread), ra, CV_OBJECT_THREAD, CV_OP_JOIN, NULL); \
 			errno = saved_;                                                           \
 		}                                                                                 \
 		r_ = (call);                                                                      \
@@ -354,6 +390,8 @@ CV_EXPORT int pthread_tryjoin_np(pthread_t thread, void **result)
 	int saved = errno;
 
 	if (t) {
+		if (r == 0)
+			CV_EVENT(cv_event_always(CV_EV_JOIN_END, CV_OBJECT_THREAD, (uint64_t)thread, CV_RA, 0));
 		cv_count(t, (uint64_t)thread, CV_RA, CV_OP_JOIN, r != 0);
 		errno = saved;
 	}

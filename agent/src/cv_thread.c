@@ -243,6 +243,7 @@ static void thread_begin(struct cv_thread *t, uint64_t stack_bytes)
 	__atomic_store_n(&t->state, CV_THREAD_RUNNING, __ATOMIC_RELEASE);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	cv_self = t;
+	CV_EVENT(cv_event_thread_begins(t));
 	if (have_end_key)
 		pthread_setspecific(end_key, (void *)1);
 }
@@ -335,6 +336,7 @@ static void thread_ended(void *round)
 	measure_self(t);
 	cv_block_abandoned(t);
 	CV_TRACE(cv_trace_thread_ended());
+	CV_EVENT(cv_event_thread_ends());
 	t->end_ns = cv_now();
 	gone = true;
 	cv_self = NULL;
@@ -344,6 +346,7 @@ static void thread_ended(void *round)
 
 void cv_thread_abandon(void)
 {
+	CV_EVENT(cv_event_thread_ends());
 	gone = true;
 	cv_self = NULL;
 }
@@ -463,6 +466,7 @@ CV_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void
 	}
 	t->detached = detach == PTHREAD_CREATE_DETACHED;
 	t->stack_hi = size; /* until the thread runs: its size */
+	CV_EVENT(cv_event_always(CV_EV_CREATE, CV_OBJECT_THREAD, 0, CV_RA, t->index));
 	r = cv_real(pthread_create)(thread, attr, thread_main, t);
 	if (r)
 		record_failed(t);
@@ -480,6 +484,7 @@ CV_EXPORT int thrd_create(thrd_t *thread, thrd_start_t start, void *arg)
 	if (!t)
 		return cv_real(thrd_create)(thread, start, arg);
 	cv_work(t)->start_c11 = start;
+	CV_EVENT(cv_event_always(CV_EV_CREATE, CV_OBJECT_THREAD, 0, CV_RA, t->index));
 	r = cv_real(thrd_create)(thread, thread_main_c11, t);
 	if (r != thrd_success)
 		record_failed(t);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the hooks do for the tracing build (-DCV_TRACING, loaded by `convoy diagnose` only): a section begins where a
- * blocking acquire returns, and ends where the release is called. In the normal build all of it is nothing.
+ * What the hooks do for two other builds of the agent. In the normal build all of it is nothing.
+ *
+ * Event build (-DCV_EVENTS, loaded for `--trace`): each operation leaves events in time order, see events/cv_event.h.
+ *
+ * Tracing build (-DCV_TRACING, loaded by `convoy diagnose`): a section begins where a blocking acquire returns, and ends
+ * where the release is called.
  *
  * A section is begun, and gone on with after a hook that was called in it, by a change of the
  * hook's own return address: the macros must stand in the exported function itself.
@@ -17,6 +21,9 @@ enum cv_got {
 	CV_GOT = 1,
 	CV_GOT_AGAIN = 2, /* it was this thread's already */
 };
+
+/* A variable that the event build alone reads. */
+#define CV_EVENT_ONLY __attribute__((unused))
 
 #ifdef CV_TRACING
 
@@ -119,8 +126,9 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 		cv_trace_acquired(CV_SLOT, (uint64_t)(uintptr_t)(object), op, CV_GOT);  \
 	} while (0)
 
-/* A release, made by `call`. */
-#define CV_RELEASE(object, call)                                                 \
+/* A release, made by `call`. `kind`: of the object; `outermost`: expression, before the call: not one of several
+ * acquisitions by this thread is given up, but the last. */
+#define CV_RELEASE(kind, object, outermost, call)                                                 \
 	({                                                                       \
 		__typeof__(call) r_;                                             \
 		cv_trace_release(CV_SLOT, (uint64_t)(uintptr_t)(object));        \
@@ -128,7 +136,7 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 		cv_trace_resume(CV_SLOT, CV_OP_NONE, 0);                         \
 		r_;                                                              \
 	})
-#define CV_RELEASE_VOID(object, call)                                            \
+#define CV_RELEASE_VOID(kind, object, call)                                            \
 	do {                                                                     \
 		cv_trace_release(CV_SLOT, (uint64_t)(uintptr_t)(object));        \
 		(call);                                                          \
@@ -189,13 +197,10 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 	} while (0)
 
 #define CV_TRACE(call) (call)
+#define CV_EVENT(call) ((void)0)
 
 #else
 
-#define CV_ACQUIRE(op, object, got, call) (call)
-#define CV_ACQUIRE_VOID(op, object, call) (call)
-#define CV_RELEASE(object, call) (call)
-#define CV_RELEASE_VOID(object, call) (call)
 #define CV_HOOK(op, object, call) (call)
 #define CV_HOOK_VOID(op, object, call) (call)
 #define CV_WAIT(op, object, mutex, call) (call)
@@ -204,5 +209,58 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 #define CV_WAIT_ENDED(object, wait_ns) ((void)0)
 #define CV_TRACE(call) ((void)0)
 
+#ifdef CV_EVENTS
+
+#include "events/cv_event.h"
+
+#define CV_ACQUIRE(op, object, got, call)                                                                  \
+	({                                                                                                 \
+		const struct cv_event_about about_ =                                                       \
+			CV_ABOUT(cv_event_kind_of(op), (uint64_t)(uintptr_t)(object), CV_RA);                \
+		bool open_ = cv_event_before(&about_);                                                     \
+		__typeof__(call) r_ = (call);                                                              \
+		enum cv_got got_;                                                                          \
+		if (cv_unlikely(open_)) {                                                                  \
+			got_ = (enum cv_got)(got);                                                         \
+			if (got_ != CV_GOT_AGAIN)                                                          \
+				cv_event_after(op, &about_, got_ == CV_GOT);                               \
+		}                                                                                          \
+		r_;                                                                                        \
+	})
+#define CV_ACQUIRE_VOID(op, object, call)                                                                  \
+	do {                                                                                               \
+		const struct cv_event_about about_ =                                                       \
+			CV_ABOUT(cv_event_kind_of(op), (uint64_t)(uintptr_t)(object), CV_RA);                \
+		bool open_ = cv_event_before(&about_);                                                     \
+		(call);                                                                                    \
+		if (cv_unlikely(open_))                                                                    \
+			cv_event_after(op, &about_, true);                                                 \
+	} while (0)
+#define CV_RELEASE(kind, object, outermost, call)                                                          \
+	({                                                                                                 \
+		uint64_t stamp_ = cv_event_window() && (outermost) ? cv_event_release_time() : 0;          \
+		__typeof__(call) r_ = (call);                                                              \
+		if (cv_unlikely(stamp_ && r_ == 0))                                                        \
+			cv_event_released(stamp_, &CV_ABOUT(kind, (uint64_t)(uintptr_t)(object), CV_RA));   \
+		r_;                                                                                        \
+	})
+#define CV_RELEASE_VOID(kind, object, call)                                                                \
+	do {                                                                                               \
+		uint64_t stamp_ = cv_event_release_time();                                                 \
+		(call);                                                                                    \
+		if (cv_unlikely(stamp_))                                                                   \
+			cv_event_released(stamp_, &CV_ABOUT(kind, (uint64_t)(uintptr_t)(object), CV_RA));   \
+	} while (0)
+#define CV_EVENT(call) (call)
+
+#else
+
+#define CV_ACQUIRE(op, object, got, call) (call)
+#define CV_ACQUIRE_VOID(op, object, call) (call)
+#define CV_RELEASE(kind, object, outermost, call) (call)
+#define CV_RELEASE_VOID(kind, object, call) (call)
+#define CV_EVENT(call) ((void)0)
+
+#endif
 #endif
 #endif

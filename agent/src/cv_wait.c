@@ -12,12 +12,13 @@ static uint32_t owner_of(const void *owner)
 	return owner ? __atomic_load_n((const uint32_t *)owner, __ATOMIC_RELAXED) : 0;
 }
 
-void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, enum cv_object_kind kind,
-		    enum cv_op op, const void *owner)
+void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, uint64_t ra,
+		    enum cv_object_kind kind, enum cv_op op, const void *owner)
 {
 	uint32_t holder_tid = owner_of(owner);
 
-	*b = (struct cv_blocking){ .t = t, .obj = obj, .op = op, .since_ns = cv_now() };
+	*b = (struct cv_blocking){ .t = t, .obj = obj, .ra = ra, .kind = kind, .op = op, .since_ns = cv_now() };
+	CV_EVENT(cv_event_wait_begins(b));
 	if (!cv_enter(t))
 		return;
 	b->detail = cv_detail_get(t, obj, cv_stack_capture(), op);
@@ -61,6 +62,7 @@ uint64_t cv_block_end(struct cv_blocking *b)
 
 void cv_block_commit(struct cv_blocking *b, uint64_t wait_ns, bool timeout)
 {
+	CV_EVENT(cv_event_wait_ended(b, timeout));
 	if (!b->detail || !cv_enter(b->t))
 		return;
 	if (b->wait)
@@ -144,6 +146,7 @@ static void held_push(struct cv_thread *t, const struct cv_held *h)
 
 void cv_block_held(struct cv_blocking *b, uint64_t wait_ns)
 {
+	CV_EVENT(cv_event_wait_held(b));
 	if (!b->detail)
 		return;
 	held_push(b->t, &(struct cv_held){

@@ -15,15 +15,17 @@ struct cv_blocking {
 	struct cv_wait_detail *wait;
 	struct cv_peer peer;
 	uint64_t obj;
+	uint64_t ra; /* call site of the hook */
 	uint64_t since_ns;
+	enum cv_object_kind kind;
 	enum cv_op op;
 	uint64_t waker_ns; /* the object's last wake before this wait */
 };
 
-/* Before blocking on obj: takes the call stack, notes who holds it and marks the thread as waiting.
+/* Before blocking on obj, as called from ra: takes the call stack, notes who holds it and marks the thread as waiting.
  * `owner`: where the holder's tid can be read, NULL = nowhere. */
-void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, enum cv_object_kind kind,
-		    enum cv_op op, const void *owner);
+void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, uint64_t ra,
+		    enum cv_object_kind kind, enum cv_op op, const void *owner);
 
 /* The wait is over. Returns its length, ns. Only clock reads and stores. */
 uint64_t cv_block_end(struct cv_blocking *b);

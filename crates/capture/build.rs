@@ -2,8 +2,8 @@
 //! file.
 //!
 //! `CC` names the compiler of the agent, `CLANG` that of the BPF programs. `CONVOY_AGENT` names a ready
-//! libconvoy.so to embed instead, `CONVOY_AGENT_DIAGNOSE` a libconvoy-diagnose.so, `CONVOY_BPF` a ready object of the
-//! BPF programs (for packagers who build them elsewhere, e.g. against an older C library or without clang).
+//! libconvoy.so to embed instead, `CONVOY_AGENT_DIAGNOSE` a libconvoy-diagnose.so, `CONVOY_AGENT_EVENTS` a
+//! libconvoy-events.so, `CONVOY_BPF` a ready object of the BPF programs (for packagers who build them elsewhere, e.g. against an older C library or without clang).
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", root.join("abi").display());
     agent::build(&root, &out, &agent::NORMAL);
     agent::build(&root, &out, &agent::TRACING);
+    agent::build(&root, &out, &agent::EVENTS);
     bpf::build(&root, &out.join("convoy.bpf.o"));
 }
 

@@ -16,11 +16,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// it could not be attached to a running program, and leaves nothing to others.
 const STATIC_TLS_MAX: u64 = 128;
 
-/// Which of the two libraries: the one of `convoy record`, or that of `convoy diagnose`.
+/// Which of the libraries: that of `convoy record`, of `convoy diagnose`, or of `convoy record --trace`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Build {
     Normal,
     Tracing,
+    Events,
 }
 
 /// The exported names are exactly those of agent/exports.txt, and for the tracing build those of
@@ -60,10 +61,10 @@ pub fn imports_are_allowed(build: Build) -> Result {
 
 /// Thread-local storage is of the initial-exec kind (`__tls_get_addr` may allocate; it is on no list)
 /// and small.
-pub fn static_tls_is_small() -> Result {
+pub fn static_tls_is_small(build: Build) -> Result {
     let output = Command::new("readelf")
         .arg("-lW")
-        .arg(agent(Build::Normal)?)
+        .arg(agent(build)?)
         .output()
         .map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -112,6 +113,7 @@ fn recorder(build: Build, profile: &Path) -> Result<Command> {
     match build {
         Build::Normal => convoy::record(profile),
         Build::Tracing => convoy::diagnose(&["--every"], profile),
+        Build::Events => convoy::record_with(&["--trace=full"], profile),
     }
 }
 

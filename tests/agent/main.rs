@@ -12,7 +12,11 @@ use library::Build;
 fn main() -> ExitCode {
     let nm = || missing(&["nm".to_owned()]);
     let mut trials = Vec::new();
-    for (build, suffix) in [(Build::Normal, ""), (Build::Tracing, "/diagnose")] {
+    for (build, suffix) in [
+        (Build::Normal, ""),
+        (Build::Tracing, "/diagnose"),
+        (Build::Events, "/events"),
+    ] {
         trials.push(trial(format!("exports{suffix}"), nm(), move |_| {
             library::exports_are_the_map(build)
         }));
@@ -24,8 +28,10 @@ fn main() -> ExitCode {
             library::no_allocation_in_a_hook(build, scratch)
         }));
     }
-    trials.push(trial("static-tls", nm(), |_| {
-        library::static_tls_is_small()
-    }));
+    for (build, suffix) in [(Build::Normal, ""), (Build::Events, "/events")] {
+        trials.push(trial(format!("static-tls{suffix}"), nm(), move |_| {
+            library::static_tls_is_small(build)
+        }));
+    }
     case::run(trials).exit_code()
 }

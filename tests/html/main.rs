@@ -1,5 +1,6 @@
-//! The page of `convoy report --html`: what is in the file, and what a browser makes of it.
+//! The pages of `convoy report --html` and `convoy replay --html`: what is in the files, and what a browser makes of them.
 
 mod browser;
 mod file;
 mod pages;
+mod replay;

@@ -9,6 +9,8 @@ use convoy_harness::{check, root, Result};
 use libtest_mimic::Trial;
 use serde::Deserialize;
 
+use crate::replay::Replay;
+
 /// One category of bottleneck.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,6 +66,8 @@ pub struct Expect {
     pub exact: Vec<Exact>,
     /// The waits that the program timed must be near those of the profile.
     pub wait: Option<Wait>,
+    /// What `convoy replay` must find, and what each fix must be worth.
+    pub replay: Option<Replay>,
 }
 
 /// How far a predicted interval may miss the measured speed-up.
@@ -151,6 +155,11 @@ fn read(file: &PathBuf) -> Result<Expect> {
         "{}: names, loop_line and attach are about a finding, and there is none",
         file.display()
     );
+    if let Some(replay) = &expect.replay {
+        replay
+            .check()
+            .map_err(|e| format!("{}: {e}", file.display()))?;
+    }
     Ok(expect)
 }
 

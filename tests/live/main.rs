@@ -12,7 +12,9 @@ mod launch;
 mod laws;
 mod perf_sched;
 mod phases;
+mod replay;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -29,11 +31,15 @@ fn main() -> ExitCode {
     let mut trials = vec![expect::every_finding_has_a_fixture(&fixtures)];
     for fixture in fixtures {
         trials.extend(fixture::trials(&fixture));
+        if replay::IS_ENABLED {
+            trials.extend(replay::trials(&fixture));
+        }
     }
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
     trials.extend(top::trials());
+    trials.extend(trace::trials());
     case::run(trials).exit_code()
 }

@@ -240,7 +240,85 @@ constants! {
         CV_EVENT_PART = 5,
         CV_EVENT_UNLOCK = 6,
     }
+    u64 {
+        CV_EVENTS_MAGIC = u64::from_le_bytes(*b"COV_EVT1"),
+    }
+    u32 {
+        CV_EVENTS_VERSION = 1,
+    }
+    usize {
+        CV_EVENTS_DROP_NO_CHUNK = 0,
+        CV_EVENTS_DROP_NO_ROOM = 1,
+        CV_EVENTS_DROP_REENTRANT = 2,
+        CV_EVENTS_DROP_NO_RECORD = 3,
+        CV_EVENTS_DROP_MAX = 16,
+    }
+    u32 {
+        CV_EVENTS_SWITCHES = 1,
+        CV_EVENTS_RSEQ_FOREIGN = 2,
+    }
+    u32 {
+        CV_EVENTS_FREE = 0,
+        CV_EVENTS_OWNED = 1,
+        CV_EVENTS_READY = 2,
+        CV_EVENTS_TAKEN = 3,
+    }
+    usize {
+        CV_EVENTS_HEADER_BYTES = 4096,
+        CV_EVENTS_CHUNKS = 8192,
+        CV_EVENTS_CHUNK_BYTES = 16 << 10,
+        CV_EVENTS_STATES_BYTES = 32768,
+        CV_EVENTS_WORDS = 2040,
+    }
+    u8 {
+        CV_EV_ARG = 0x80,
+        CV_EV_NO_ENTRY = 0x40,
+    }
+    u16 {
+        CV_EV_NO_CPU = 0xffff,
+    }
+    u8 {
+        CV_EV_ACQUIRED = 0x01,
+        CV_EV_ACQUIRED_SHARED = 0x02,
+        CV_EV_REQUEST = 0x03,
+        CV_EV_REQUEST_SHARED = 0x04,
+        CV_EV_ACQUIRED_AFTER_WAIT = 0x05,
+        CV_EV_TRY_ACQUIRED = 0x06,
+        CV_EV_TRY_ACQUIRED_SHARED = 0x07,
+        CV_EV_TRY_FAILED = 0x88,
+        CV_EV_TIMED_OUT = 0x09,
+        CV_EV_RELEASED = 0x0a,
+        CV_EV_WOKE = 0x0b,
+        CV_EV_COND_WAIT = 0x8c,
+        CV_EV_COND_WOKEN = 0x8d,
+        CV_EV_SIGNAL = 0x0e,
+        CV_EV_BROADCAST = 0x0f,
+        CV_EV_BARRIER_ARRIVE = 0x10,
+        CV_EV_BARRIER_LEAVE = 0x11,
+        CV_EV_BARRIER_LEAVE_LAST = 0x12,
+        CV_EV_SEM_REQUEST = 0x13,
+        CV_EV_SEM_ACQUIRED = 0x14,
+        CV_EV_SEM_POST = 0x15,
+        CV_EV_ONCE_BEGIN = 0x16,
+        CV_EV_ONCE_END = 0x17,
+        CV_EV_FUTEX_WAIT = 0x18,
+        CV_EV_FUTEX_WOKEN = 0x19,
+        CV_EV_FUTEX_WAKE = 0x9a,
+        CV_EV_CREATE = 0x9b,
+        CV_EV_JOIN_BEGIN = 0x1c,
+        CV_EV_JOIN_END = 0x1d,
+        CV_EV_START = 0xde,
+        CV_EV_END = 0x5f,
+        CV_EV_PREEMPTED = 0xe0,
+        CV_EV_CPU_TIME = 0xe1,
+        CV_EV_LOST = 0xe2,
+        CV_EV_TIME = 0xfe,
+        CV_EV_DEFINE = 0x3f,
+    }
 }
+
+/// Stable ids of the reasons why an event was not recorded, by `enum cv_events_drop`.
+pub const EVENTS_DROP_IDS: &[&str] = &["no-chunk", "no-room", "reentrant", "no-record"];
 
 /// Stable ids of the reasons why a section was not traced to its end, by `enum cv_trace_drop`.
 pub const TRACE_DROP_IDS: &[&str] = &[

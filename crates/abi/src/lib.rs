@@ -1,4 +1,4 @@
-//! The Rust mirror of `abi/convoy_abi.h`, `abi/convoy_bpf.h` and `abi/convoy_trace.h`, which have the documentation of every field.
+//! The Rust mirror of the headers in `abi`, which have the documentation of every field.
 //!
 //! Plain data that any bytes can be read as: an arena comes out of a process that may have
 //! overwritten it, so no value here is trusted and none can be invalid. Sizes and offsets are
@@ -13,6 +13,7 @@ mod mirror;
 mod arena;
 mod bpf;
 mod constants;
+mod events;
 mod thread;
 mod trace;
 
@@ -25,6 +26,7 @@ pub use bpf::{
     BpfStack,
 };
 pub use constants::*;
+pub use events::{Events, EventsChunk};
 pub use mirror::{Field, Layout};
 pub use thread::{Held, Last, Site, Slot, Thread};
 pub use trace::{Section, Target, Targets, Trace, TraceAccess, TraceBlock, TraceChunk};
@@ -72,4 +74,6 @@ pub const LAYOUTS: &[Layout] = &[
     TraceAccess::LAYOUT,
     TraceBlock::LAYOUT,
     Section::LAYOUT,
+    Events::LAYOUT,
+    EventsChunk::LAYOUT,
 ];

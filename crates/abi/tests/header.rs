@@ -6,9 +6,14 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use convoy_abi::{CONSTANTS, DROP_IDS, LAYOUTS, TRACE_DROP_IDS};
+use convoy_abi::{CONSTANTS, DROP_IDS, EVENTS_DROP_IDS, LAYOUTS, TRACE_DROP_IDS};
 
-const HEADERS: [&str; 3] = ["convoy_abi.h", "convoy_bpf.h", "convoy_trace.h"];
+const HEADERS: [&str; 4] = [
+    "convoy_abi.h",
+    "convoy_bpf.h",
+    "convoy_trace.h",
+    "convoy_events.h",
+];
 
 fn abi_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../abi")
@@ -118,20 +123,17 @@ fn every_constant_of_the_headers_is_mirrored() {
 }
 
 #[test]
-fn every_drop_of_the_tracer_has_an_id() {
-    for (id, name) in TRACE_DROP_IDS.iter().zip(
-        CONSTANTS
-            .iter()
-            .filter(|(name, _)| name.starts_with("CV_TRACE_DROP_")),
-    ) {
-        let constant = id.to_uppercase().replace('-', "_");
-        assert_eq!(format!("CV_TRACE_DROP_{constant}"), name.0);
+fn every_drop_of_a_trace_has_an_id() {
+    for (prefix, ids) in [
+        ("CV_TRACE_DROP_", TRACE_DROP_IDS),
+        ("CV_EVENTS_DROP_", EVENTS_DROP_IDS),
+    ] {
+        let all = CONSTANTS.iter().map(|(name, _)| *name);
+        let named = all.filter(|name| name.starts_with(prefix) && !name.ends_with("_MAX"));
+        let constant = |id: &&str| format!("{prefix}{}", id.to_uppercase().replace('-', "_"));
+        let expected: Vec<String> = ids.iter().map(constant).collect();
+        assert_eq!(named.collect::<Vec<_>>(), expected);
     }
-    let drops = CONSTANTS
-        .iter()
-        .filter(|(name, _)| name.starts_with("CV_TRACE_DROP_"))
-        .count();
-    assert_eq!(TRACE_DROP_IDS.len(), drops - 1); // but CV_TRACE_DROP_MAX
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The agent, by the system's C compiler: once as it is, and once with the tracer of critical sections in it.
+//! The agent, by the system's C compiler: as it is, with the tracer of critical sections, and with the
+//! recorder of events.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,22 +12,39 @@ pub struct Agent {
     /// Names a ready library instead.
     ready: &'static str,
     soname: &'static str,
+    /// What it has besides.
+    part: Part,
+}
+
+/// What a build of the agent has that the normal one lacks.
+#[derive(PartialEq)]
+enum Part {
+    None,
     /// Looks into critical sections.
-    traces: bool,
+    Tracing,
+    /// Records events in time order.
+    Events,
 }
 
 /// Loaded by nearly everything.
 pub const NORMAL: Agent = Agent {
     ready: "CONVOY_AGENT",
     soname: "libconvoy.so",
-    traces: false,
+    part: Part::None,
 };
 
 /// Loaded by `convoy diagnose`.
 pub const TRACING: Agent = Agent {
     ready: "CONVOY_AGENT_DIAGNOSE",
     soname: "libconvoy-diagnose.so",
-    traces: true,
+    part: Part::Tracing,
+};
+
+/// Loaded for `--trace`.
+pub const EVENTS: Agent = Agent {
+    ready: "CONVOY_AGENT_EVENTS",
+    soname: "libconvoy-events.so",
+    part: Part::Events,
 };
 
 /// Compiles it into this folder, or copies a ready one.
@@ -37,7 +55,7 @@ pub fn build(root: &Path, out: &Path, which: &Agent) {
         return;
     }
     println!("cargo::rerun-if-env-changed=CC");
-    let translator = which.traces.then(|| translator(root, out));
+    let translator = (which.part == Part::Tracing).then(|| translator(root, out));
     compile(root, &agent, which, translator.as_deref());
     separate_debug(&agent);
 }
@@ -74,6 +92,10 @@ fn compile(root: &Path, agent: &Path, which: &Agent, translator: Option<&Path>) 
     command.arg("-I").arg(root.join("abi"));
     let folder = root.join("agent/src");
     command.args(sources(&folder));
+    if which.part == Part::Events {
+        command.arg("-DCV_EVENTS");
+        command.args(sources(&folder.join("events")));
+    }
     if let Some(translator) = translator {
         command.arg("-DCV_TRACING");
         command.args(sources(&folder.join("tracing")));

@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind, Trouble};
 
 static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy.so"));
 static TRACING_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-diagnose.so"));
+static EVENT_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-events.so"));
 
 /// What glibc's loader makes of `$PLATFORM` in a program of this architecture: the kernel's word
 /// (`AT_PLATFORM`), or one for newer processors (glibc, sysdeps/x86/cpu-features.c).
@@ -44,10 +45,24 @@ pub struct AgentFile {
     pub is_inheritable: bool,
 }
 
-/// The library as a file that this user's programs can load, made if it is not there. `tracing`: the one that looks
-/// into critical sections.
-pub fn install(tracing: bool) -> Result<AgentFile, Error> {
-    let agent = if tracing { TRACING_AGENT } else { AGENT };
+/// A build of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// Counts.
+    Normal,
+    /// Looks into critical sections.
+    Tracing,
+    /// Records events in time order.
+    Events,
+}
+
+/// The library as a file that this user's programs can load, made if it is not there.
+pub fn install(build: Build) -> Result<AgentFile, Error> {
+    let agent = match build {
+        Build::Normal => AGENT,
+        Build::Tracing => TRACING_AGENT,
+        Build::Events => EVENT_AGENT,
+    };
     let mut reasons = Vec::new();
     for parent in parents() {
         match install_in(&parent, agent) {
@@ -324,7 +339,7 @@ mod tests {
 
     #[test]
     fn built_agents_are_libraries() {
-        for agent in [AGENT, TRACING_AGENT] {
+        for agent in [AGENT, TRACING_AGENT, EVENT_AGENT] {
             assert_eq!(agent.get(..4), Some(b"\x7fELF".as_slice()));
         }
     }

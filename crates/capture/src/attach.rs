@@ -179,6 +179,7 @@ impl Attached {
                 processes,
                 sched,
                 sections: None,
+                trace: None,
             },
             warnings,
             None,

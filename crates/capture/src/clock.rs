@@ -129,7 +129,7 @@ impl Clock {
     }
 
     /// A count of ticks as nanoseconds; before the base it is the base.
-    fn ns_of(&self, ticks: u64) -> u64 {
+    pub(crate) fn ns_of(&self, ticks: u64) -> u64 {
         let elapsed = u128::from(ticks.saturating_sub(self.base_ticks));
         self.base_ns
             .saturating_add((elapsed.saturating_mul(u128::from(self.mult)) >> 32) as u64)

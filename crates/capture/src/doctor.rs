@@ -81,7 +81,7 @@ pub fn facts(command: Option<&[OsString]>) -> Result<Facts, Error> {
         cycle_counter: clock::Clock::calibrate().uses_counter(),
         uid: rustix::process::geteuid().as_raw(),
         places: session::parents().into_iter().map(place).collect(),
-        agent: agent_file::install(false)
+        agent: agent_file::install(agent_file::Build::Normal)
             .map(|agent| agent.file)
             .map_err(|e| e.trouble().clone()),
         sources: Sources::try_all(),

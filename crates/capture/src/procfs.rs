@@ -34,6 +34,17 @@ pub fn is_running(pid: u32) -> bool {
     running_since(pid).is_some()
 }
 
+/// Whether a process that knows itself as `pid` is there; `here`: what it is known as here, in a PID namespace another
+/// number.
+pub fn is_running_as(pid: u32, here: &mut u32) -> bool {
+    if is_running(*here) {
+        return true;
+    }
+    let inside = known_inside_as(pid);
+    *here = inside.unwrap_or(*here);
+    inside.is_some()
+}
+
 /// A process of a PID namespace below ours that knows itself by this number there: its number here. There may be several such: one
 /// of them.
 pub fn known_inside_as(pid: u32) -> Option<u32> {

@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 use convoy_abi as abi;
 use convoy_profile::{Collector, Exit, Meta, Profile, Sched};
 
-use crate::agent_file::{self, AgentFile};
+use crate::agent_file::{self, AgentFile, Build};
 use crate::arena::Refs;
 use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::collect::collect;
 use crate::command::Command;
 use crate::error::{Error, ErrorKind, Trouble};
+use crate::events::{EventReader, Events, TraceOptions};
 use crate::kernel::{self, Listener, Scheduler, Tier};
 use crate::launch;
 use crate::machine::{machine, processors_note};
 use crate::others::Busy;
 use crate::poll::Poller;
-use crate::sections::{self, Diagnose, Tracer};
+use crate::sections::{self, Diagnose, Traced, Tracer};
 use crate::session::{self, Session};
 use crate::signals::Forwarding;
 use crate::store;
@@ -47,6 +48,8 @@ pub struct Options {
     pub timeline_intervals: u32,
     /// Look into critical sections.
     pub diagnose: Option<Diagnose>,
+    /// Record synchronization events in time order. Not together with `diagnose`.
+    pub trace: Option<TraceOptions>,
 }
 
 impl Default for Options {
@@ -61,6 +64,7 @@ impl Default for Options {
             sched_sample_ns: 3_000_000,
             timeline_intervals: 500_000,
             diagnose: None,
+            trace: None,
         }
     }
 }
@@ -87,6 +91,7 @@ pub struct Running {
     listener: Option<Listener>,
     scheduler: Collector,
     tracer: Option<Tracer>,
+    events: Option<EventReader>,
     busy: Busy,
     pid: i32,
     /// Why the agent cannot be in the command; `None` if it can.
@@ -110,7 +115,7 @@ impl Recorder {
     /// Makes the session directory, puts the agent in place and looks at the machine.
     pub fn new(options: Options) -> Result<Self, Error> {
         let (session, warnings) = Session::create(options.session_parent.as_deref())?;
-        let agent = agent_file::install(options.diagnose.is_some())?;
+        let agent = agent_file::install(build(&options))?;
         let clock = Calibration::begin();
         let meta = Meta {
             convoy_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -179,6 +184,8 @@ impl Recorder {
         signals.program_is(pid);
         // Not before the program runs: its user may have few threads left.
         let tracer = diagnose.map(|what| Tracer::start(&self.session, what));
+        let trace = self.options.trace.as_ref();
+        let events = trace.map(|options| EventReader::start(&self.session, options, clock));
         let (listener, scheduler) = tier.listen(sample_ns, self.options.timeline_intervals);
         let Self {
             session,
@@ -195,6 +202,7 @@ impl Recorder {
             listener,
             scheduler,
             tracer,
+            events,
             busy,
             pid,
             agent_lacks,
@@ -205,6 +213,27 @@ impl Recorder {
     pub fn session_dir(&self) -> &Path {
         self.session.dir()
     }
+}
+
+/// The agent for these options.
+fn build(options: &Options) -> Build {
+    match (&options.diagnose, &options.trace) {
+        (Some(_), _) => Build::Tracing,
+        (None, Some(_)) => Build::Events,
+        (None, None) => Build::Normal,
+    }
+}
+
+/// Stacks of a process image that other files of its agent name.
+pub(crate) fn stacks(
+    traced: Option<&Traced>,
+    events: Option<&Events>,
+    pid: u32,
+    start_ns: u64,
+) -> Refs {
+    let mut all = traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns));
+    all.extend(events.into_iter().flat_map(|e| e.stacks(pid, start_ns)));
+    all
 }
 
 fn session_facts(options: &Options, clock: &Clock) -> abi::Session {
@@ -243,6 +272,7 @@ impl Running {
             listener,
             scheduler,
             tracer,
+            events,
             busy,
             pid,
             agent_lacks,
@@ -256,10 +286,8 @@ impl Running {
         let heard =
             listener.and_then(|listener| kernel::stop(listener, ended.at_ns, &mut warnings));
         let traced = tracer.and_then(Tracer::finish);
-        let stacks = |pid, start_ns| {
-            let traced = traced.as_ref();
-            traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
-        };
+        let events = events.and_then(EventReader::finish);
+        let stacks = |pid, start_ns| stacks(traced.as_ref(), events.as_ref(), pid, start_ns);
         let now_ns = Some(clock.now_ns());
         let collected = collect(session.dir(), &poller.seen, now_ns, Some(main), &stacks);
 
@@ -295,11 +323,13 @@ impl Running {
         busy_at_end.tell(&busy, program_ns, &mut meta);
         let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
         let sections = traced.map(|t| t.place(&mut processes, late, &mut warnings));
+        let trace = events.map(|e| e.place(&mut processes, late, &mut warnings));
         let profile = Profile {
             meta,
             processes,
             sched,
             sections,
+            trace,
         };
         Recording::new(profile, warnings, Some(session), files)
     }

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use convoy_profile::{Exit, Profile};
 
-use crate::arena::Refs;
 use crate::collect::collect;
 use crate::error::{Error, ErrorKind, Trouble};
-use crate::recorder::agent_collector;
+use crate::events;
+use crate::recorder::{agent_collector, stacks};
 use crate::sections;
 use crate::session::{is_session_name, read_owner};
 
@@ -24,10 +24,8 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         )
     })?;
     let traced = sections::left(dir);
-    let stacks = |pid, start_ns| {
-        let traced = traced.as_ref();
-        traced.map_or_else(Refs::new, |t| t.stacks(pid, start_ns))
-    };
+    let events = events::left(dir);
+    let stacks = |pid, start_ns| stacks(traced.as_ref(), events.as_ref(), pid, start_ns);
     let collected = collect(dir, &HashMap::new(), None, None, &stacks);
     let mut meta = owner.meta;
     meta.exit = Exit::Unknown;
@@ -47,6 +45,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
     let late = |pid, start_ns| collected.late.get(&(pid, start_ns)).cloned();
     let mut troubles = Vec::new();
     let sections = traced.map(|t| t.place(&mut processes, late, &mut troubles));
+    let trace = events.map(|e| e.place(&mut processes, late, &mut troubles));
     let notes = troubles.iter();
     meta.notes
         .extend(notes.map(|t| format!("{}: {}", t.found, t.effect)));
@@ -55,6 +54,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         processes,
         sched: None,
         sections,
+        trace,
     })
 }
 

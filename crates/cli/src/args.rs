@@ -25,6 +25,7 @@ Examples:
   convoy report run.convoy                     look at it, as often as you like
   convoy report run.convoy --lock cache_lock   all about one lock
   convoy diagnose run.convoy -- ./server       which of the possible causes it is
+  convoy replay -- ./server                    what fixing each lock would save, by replay
   convoy diff before.convoy after.convoy       did the fix help?
   convoy top 4242                              the same live, of a process that convoy started
   convoy doctor ./server                       what can be seen here, and how to see more";
@@ -33,7 +34,7 @@ const EXIT_STATUS: &str = "\
 Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
-  report, export, top, doctor, recover
+  report, replay FILE, export, top, doctor, recover
                        0, or 2 on failure
   diff                 0, 1 if a limit of --fail-on does not hold, else 2 if one cannot be judged or on failure";
 
@@ -45,7 +46,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|diff|export|top|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -68,6 +69,8 @@ pub enum Verb {
     Report(Report),
     /// Run a command and look into the critical sections of its locks: what they touch, and so which fix is right
     Diagnose(Box<crate::diagnose::Diagnose>),
+    /// Say what unnecessary lock contention costs, and what each fix would buy, by replay of a trace
+    Replay(Box<crate::replay::Replay>),
     /// Say what changed between two runs, or two sets of runs
     Diff(crate::diff::Diff),
     /// Write a profile in the format of another tool
@@ -78,6 +81,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind
     Recover(Recover),
+    /// The process of a native replay, started by convoy itself
+    #[command(name = convoy_replayer::child::ARGUMENT, hide = true)]
+    ReplayNative,
 }
 
 /// `convoy -- COMMAND`.

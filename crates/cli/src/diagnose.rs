@@ -3,6 +3,8 @@
 mod keep;
 mod wanted;
 
+pub use wanted::lock_sites;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -92,6 +94,10 @@ fn try_diagnose(args: &Diagnose) -> Result<Status, Message> {
     if !args.quiet {
         wanted.remarks.iter().for_each(Message::print);
     }
+    args.recording.without_trace(
+        "diagnose looks into critical sections: the agent can do one of the two",
+        "record the trace in a run of its own: convoy record --trace -o FILE -- COMMAND",
+    )?;
     let mut options = args.recording.options();
     // Tracing makes sections longer and runs them from a cache that no stack of the kernel's can be unwound from: what
     // the scheduler shows is of an undisturbed run.

@@ -67,6 +67,8 @@ enum Format {
     Csv,
     /// The JSON report, a row a line
     Jsonl,
+    /// The trace of `--trace`, an event a line (CSV): thread, time, kind, object, call site
+    Events,
 }
 
 /// Writes a profile in another format.
@@ -86,6 +88,18 @@ fn try_export(export: &Export) -> Result<(), Message> {
         None => show::newest(Path::new("."))?,
     };
     let profile = show::load(&path, export.quiet)?;
+    if export.table.is_some() && export.format != Format::Csv {
+        return Err(Message::new(
+            "--table was given for a format without tables",
+            "nothing was written",
+            "leave it out, or choose --format csv",
+        ));
+    }
+    if export.format == Format::Events {
+        return with_output(export, &mut |out| {
+            convoy_export::events(&profile, export.process, out)
+        });
+    }
     let files = Files::of(&profile);
     let listened = profile.sched.is_some();
     let judged = Judged::new(profile, export.process, &export.limits)?;
@@ -103,15 +117,8 @@ fn try_export(export: &Export) -> Result<(), Message> {
         Format::Folded | Format::FoldedWaits => convoy_export::Format::FoldedWaits,
         Format::FoldedCmetric => convoy_export::Format::FoldedCmetric,
         Format::Jsonl => convoy_export::Format::JsonLines,
-        Format::Csv => return csv(export, &source),
+        Format::Csv | Format::Events => return csv(export, &source),
     };
-    if export.table.is_some() {
-        return Err(Message::new(
-            "--table was given for a format without tables",
-            "nothing was written",
-            "leave it out, or choose --format csv",
-        ));
-    }
     let remarks = with_output(export, &mut |out| {
         convoy_export::write(format, &source, out)
     })?;
@@ -199,6 +206,11 @@ fn failed(export: &Export, error: &Error) -> Message {
             *what,
             "nothing was written",
             "record as root, or with CAP_BPF and CAP_PERFMON; convoy doctor says what is missing",
+        ),
+        Error::NoTrace => Message::new(
+            "the profile holds no trace",
+            "nothing was written",
+            "record one: convoy record --trace -o FILE -- COMMAND",
         ),
         Error::Io(e) => {
             let name = export.output.as_ref().map_or_else(

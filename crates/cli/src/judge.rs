@@ -6,6 +6,7 @@ use convoy_report::Report;
 
 use crate::limits::Limits;
 use crate::message::Message;
+use crate::replay::Trace;
 
 /// A profile, joined and judged by all rooms.
 #[derive(Debug)]
@@ -31,11 +32,17 @@ impl Judged {
             // Traced sections are told by the numbers of all processes.
             profile.sections = None;
         }
+        let trace = Trace::of(&profile);
+        // Events are of no use to the model, and they may be many.
+        profile.trace = None;
         let model = Model::build(profile);
         let thresholds = limits.thresholds();
         let mut analysis = convoy_detect::analyze(&model, &thresholds);
         let critical = critical(&model, limits, &mut analysis);
         let sections = sections(&model, &mut analysis);
+        if let Some(trace) = trace {
+            trace.refine(&model, &mut analysis);
+        }
         Ok(Self {
             model,
             thresholds,

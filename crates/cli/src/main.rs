@@ -20,6 +20,8 @@ mod pattern;
 mod record;
 mod recording;
 mod recover;
+mod replay;
+mod replay_native;
 mod shape;
 mod show;
 mod top;
@@ -50,11 +52,13 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Record(record)) => record::record(&record),
         Some(Verb::Report(report)) => show::report(&report),
         Some(Verb::Diagnose(args)) => diagnose::diagnose(&args),
+        Some(Verb::Replay(args)) => replay::replay(&args),
         Some(Verb::Diff(diff)) => diff::diff(&diff),
         Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Top(top)) => top::top(&top),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
+        Some(Verb::ReplayNative) => replay_native::serve(),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {
             Message::new(
                 "no command was given",

@@ -7,11 +7,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use convoy_capture::{Error, Options, Recorder, Recording, Trouble};
 use convoy_profile::Profile;
+use convoy_replayer::calibrate;
 use convoy_report::human;
 
 use crate::args::{Record, Run, Running};
 use crate::exit::Status;
 use crate::message::{say, Message};
+use crate::recording::Recording as HowToRecord;
 use crate::{pattern, show};
 
 /// Runs, then reports.
@@ -22,6 +24,9 @@ pub fn run(run: &Run) -> Status {
         return Status::OwnFailure;
     }
     if let Err(status) = output.map_or(Ok(()), |to| check(to, &run.command)) {
+        return status;
+    }
+    if let Err(status) = can_trace(&run.recording, &run.running) {
         return status;
     }
     let (mut recording, pid) = match execute(
@@ -55,6 +60,9 @@ pub fn record(record: &Record) -> Status {
     if let Err(status) = check(&record.output, &record.command) {
         return status;
     }
+    if let Err(status) = can_trace(&record.recording, &record.running) {
+        return status;
+    }
     let options = record.recording.options();
     let (mut recording, pid) =
         match execute(&options, &record.command, &record.running, record.quiet) {
@@ -67,6 +75,21 @@ pub fn record(record: &Record) -> Status {
         Ok(_) => Status::of_program(recording.exit),
         Err(status) => status,
     }
+}
+
+/// Refuses to trace what runs already.
+fn can_trace(how: &HowToRecord, running: &Running) -> Result<(), Status> {
+    let Some(_) = running.targets() else {
+        return Ok(());
+    };
+    let refused = how.without_trace(
+        "the program runs already: events are recorded from within, from its start on",
+        "start it under convoy: convoy record --trace -o FILE -- COMMAND",
+    );
+    refused.map_err(|message| {
+        message.print();
+        Status::OwnFailure
+    })
 }
 
 /// Refuses to write the report where the profile was written.
@@ -151,6 +174,11 @@ pub fn execute(
             (started.wait(), pid)
         }
     };
+    if options.trace.is_some() {
+        // What a replay adds to each operation are the costs of this machine, as it is now.
+        let costs = calibrate::calibrate().machine;
+        recording.profile.meta.costs = calibrate::to_text(&costs);
+    }
     name_recording(&mut recording);
     Ok((recording, pid))
 }

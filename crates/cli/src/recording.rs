@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use convoy_capture::{Budget, TraceMode, TraceOptions};
+
+use crate::message::Message;
 
 /// A time with its unit; without one, seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
@@ -40,6 +43,19 @@ pub enum Scheduler {
     Perf,
     /// Do not ask the kernel
     Off,
+}
+
+/// Which events a trace holds: `window`, `full` or `last:TIME`.
+fn trace(text: &str) -> Result<TraceMode, String> {
+    if let Some(span) = text.strip_prefix("last:") {
+        let ns = time(span)?.as_nanos();
+        return Ok(TraceMode::Last(u64::try_from(ns).unwrap_or(u64::MAX)));
+    }
+    match text {
+        "window" => Ok(TraceMode::Window(Budget::default())),
+        "full" => Ok(TraceMode::Full),
+        _ => Err("give one of: window, full, last:TIME (last:10s)".into()),
+    }
 }
 
 /// How to record.
@@ -102,6 +118,22 @@ pub struct Recording {
           value_parser = clap::value_parser!(u32).range(..=100_000_000))]
     pub timeline_events: u32,
 
+    /// Keep every synchronization event in time order, too: what `convoy replay` works on
+    ///
+    /// window: all events while there are few, else those of 10 ms in every 100 ms; full: all events; last:TIME: those of
+    /// the last TIME before the end. Cost, on top of the rest: about 25 ns for each event that is kept, in windows on
+    /// average a tenth of that. [default of --trace alone: window]
+    #[arg(long, value_name = "MODE", value_parser = trace, num_args = 0..=1, require_equals = true,
+          default_missing_value = "window")]
+    pub trace: Option<TraceMode>,
+
+    /// Most memory for the events of a trace, MiB; older ones go first
+    ///
+    /// An event takes about 4 bytes in memory, and one to three in the file.
+    #[arg(long, value_name = "MIB", hide_short_help = true, default_value_t = 256,
+          value_parser = clap::value_parser!(u64).range(1..=400))]
+    pub trace_size: u64,
+
     /// Accepted for scripts of older versions: a command that cannot be recorded runs anyway
     #[arg(long = "force", hide = true)]
     _force: bool,
@@ -125,6 +157,31 @@ impl Recording {
             sched_sample_ns: u64::try_from(self.sample_every.as_nanos()).unwrap_or(u64::MAX),
             timeline_intervals: self.timeline_events,
             diagnose: None,
+            trace: self.trace.map(|mode| self.trace_of(mode)),
+        }
+    }
+
+    /// The trace that was asked for, or the usual one.
+    pub fn trace_options(&self) -> TraceOptions {
+        self.trace_of(self.trace.unwrap_or(TraceOptions::default().mode))
+    }
+
+    fn trace_of(&self, mode: TraceMode) -> TraceOptions {
+        TraceOptions {
+            mode,
+            most_bytes: self.trace_size << 20,
+        }
+    }
+
+    /// Refuses a trace where there cannot be one: of what (as a subject), and what to do.
+    pub fn without_trace(&self, of: &str, fix: &str) -> Result<(), Message> {
+        match self.trace {
+            None => Ok(()),
+            Some(_) => Err(Message::new(
+                format!("--trace was given, but {of}"),
+                "nothing was recorded",
+                fix,
+            )),
         }
     }
 }

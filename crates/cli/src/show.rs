@@ -52,19 +52,22 @@ fn try_report(report: &Report) -> Result<(), Message> {
     let text = render(profile, &report.view, &report.limits, source, look)?;
     match &report.report_to {
         Some(file) => write_file(file, &text),
-        None => {
-            let mut out = stdout.lock();
-            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-                // Whoever read it has seen enough.
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-                Err(e) => Err(Message::new(
-                    format!("standard output: {e}"),
-                    "the report was not written in full",
-                    "write it to a file with --report-to",
-                )),
-                Ok(()) => Ok(()),
-            }
-        }
+        None => print(&text),
+    }
+}
+
+/// Writes a report to standard output.
+pub fn print(text: &str) -> Result<(), Message> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever read it has seen enough.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(e) => Err(Message::new(
+            format!("standard output: {e}"),
+            "the report was not written in full",
+            "write it to a file with --report-to",
+        )),
+        Ok(()) => Ok(()),
     }
 }
 

@@ -61,6 +61,7 @@ impl Saving {
             } else {
                 limited_by.into()
             },
+            estimates: Vec::new(),
         }
     }
 

@@ -163,6 +163,7 @@ fn crowded(cx: &Context, spun: &Spun) -> Option<Gain> {
         high: f64::INFINITY,
         method: "CPU time without the failed tries, shared by fewer threads".into(),
         limited_by: "the work between the tries".into(),
+        estimates: Vec::new(),
     })
 }
 

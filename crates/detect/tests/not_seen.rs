@@ -193,7 +193,7 @@ fn spinners_that_crowd_the_cpus_gain_without_a_bound() {
         analysis
             .verdict
             .starts_with("gate: 8 threads spin on trylock")
-            && analysis.verdict.ends_with("x or more."),
+            && analysis.verdict.ends_with("(1.00x or more)."),
         "{}",
         analysis.verdict
     );

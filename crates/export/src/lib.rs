@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod csv;
+mod events;
 mod firefox;
 mod folded;
 mod jsonl;
@@ -20,6 +21,7 @@ use convoy_profile::Profile;
 use convoy_report::Report;
 
 pub use csv::tables as csv_tables;
+pub use events::events;
 
 /// A format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,9 @@ pub enum Error {
     /// The profile lacks what the format shows.
     #[error("{0}")]
     Missing(&'static str),
+    /// The profile, or the process asked for, has no trace.
+    #[error("the profile holds no trace")]
+    NoTrace,
     /// The output could not be written.
     #[error(transparent)]
     Io(#[from] io::Error),

@@ -9,6 +9,7 @@
 mod bytes;
 mod data;
 mod page;
+pub mod replay;
 mod words;
 
 use convoy_report::Report;

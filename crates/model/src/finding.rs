@@ -1,5 +1,6 @@
 //! What an analysis says: findings, ranked by predicted gain.
 
+use convoy_estimate::{combine, Agreement, Check, Estimate, Interval, Method, WhatIf};
 use serde::Serialize;
 
 use crate::{GroupId, LoopId, NameId, ObjectId, ProcessId, SiteId, ThreadId};
@@ -106,6 +107,10 @@ pub struct Gain {
     pub method: String,
     /// What limits it next ("2 CPUs are busy 97 % of the time", "lock B is held 80 % of the time").
     pub limited_by: String,
+    /// What each method says, the accounting of this run first; empty while only that has spoken. See
+    /// [`Gain::refine`].
+    #[serde(skip)]
+    pub estimates: Vec<Estimate>,
 }
 
 impl Gain {
@@ -117,7 +122,39 @@ impl Gain {
             high: 1.0,
             method: method.into(),
             limited_by: why.into(),
+            estimates: Vec::new(),
         }
+    }
+
+    /// The accounting's own estimate, of the change that the finding's fix comes to.
+    pub fn accounting(&self, what_if: WhatIf) -> Estimate {
+        Estimate {
+            method: Method::Accounting,
+            what_if,
+            gain: Interval {
+                low: self.low,
+                mid: self.mid,
+                high: self.high.is_finite().then_some(self.high),
+            },
+            assumption: self.method.clone(),
+            check: Check::None,
+        }
+    }
+
+    /// Takes in what other methods say of the same change, and shows what all of them allow together.
+    /// Methods that contradict one another stay in [`Gain::estimates`], to be shown as such; the
+    /// answer says whether they agree.
+    pub fn refine(&mut self, others: Vec<Estimate>) -> Option<Agreement> {
+        let what_if = others.first()?.what_if.clone();
+        if self.estimates.is_empty() {
+            self.estimates.push(self.accounting(what_if.clone()));
+        }
+        self.estimates.extend(others);
+        let combined = combine(&self.estimates, &what_if)?;
+        self.low = combined.gain.low;
+        self.mid = combined.gain.mid;
+        self.high = combined.gain.high.unwrap_or(f64::INFINITY);
+        Some(combined.agreement)
     }
 }
 

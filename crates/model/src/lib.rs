@@ -33,6 +33,14 @@ pub fn telling(frames: &[SiteFrame]) -> Option<&SiteFrame> {
     frames.get(build::shown(frames))
 }
 
+/// The frames of a process, leaf first, with the functions that were inlined there.
+pub fn expand(
+    process: &convoy_profile::Process,
+    frames: &[convoy_profile::FrameIx],
+) -> Vec<SiteFrame> {
+    build::expand(process, frames)
+}
+
 /// Whether a frame only passes a call on: the C or C++ runtime, a language's library, a lock wrapper.
 pub fn passes_on(frame: &SiteFrame) -> bool {
     wrappers::passes_on(frame)

@@ -72,15 +72,15 @@ pub fn factor(x: f64) -> String {
     }
 }
 
-/// `1.9x (1.4-2.1x)`; `1.9x or more` without a bound; or that there is none.
+/// `1.9x (1.4-2.1x)`; `1.9x (1.4x or more)` where nothing bounds it; or that there is none.
 pub fn gain(gain: &Gain) -> String {
     if gain.high < 1.005 {
         return "no gain".into();
     }
-    if gain.high.is_infinite() {
-        return format!("{} or more", factor(gain.mid));
-    }
     let low = factor(gain.low);
+    if gain.high.is_infinite() {
+        return format!("{} ({low} or more)", factor(gain.mid));
+    }
     format!(
         "{} ({}-{})",
         factor(gain.mid),

@@ -75,6 +75,11 @@ impl Out {
         }
     }
 
+    /// Bytes as they are; how many is to be known by whoever reads them.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -148,6 +153,12 @@ impl<'a> In<'a> {
             column.push(self.text()?);
         }
         Ok(column)
+    }
+
+    pub(crate) fn bytes(&mut self, n: usize) -> Result<Vec<u8>, Malformed> {
+        let bytes = self.rest.get(..n).ok_or(Malformed::Short)?;
+        self.rest = &self.rest[n..];
+        Ok(bytes.to_vec())
     }
 
     /// Any numbers, infinite ones and those that are none included.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Sched, Sections};
+use crate::{Sched, Sections, Trace};
 
 /// Index into [`Process::modules`].
 pub type ModuleIx = u32;
@@ -29,6 +29,8 @@ pub struct Profile {
     pub sched: Option<Sched>,
     /// What traced critical sections touched; `None` = nobody looked into any.
     pub sections: Option<Sections>,
+    /// Synchronization events in time order; `None` = nobody asked for them.
+    pub trace: Option<Trace>,
 }
 
 /// What ran, where and when.
@@ -66,8 +68,15 @@ pub struct Meta {
     /// In a section of its own, which older files do not have.
     #[serde(skip)]
     pub others_ns: u64,
+    /// What synchronization costs on this machine, as `convoy-replayer` measures it: `name=value` lines;
+    /// empty = not measured. In a section of its own, which profiles without a trace do not have.
+    #[serde(skip)]
+    pub costs: String,
     /// Free remarks of the recorder that the report shows.
     pub notes: Vec<String>,
+    /// What of the file could not be read, for people; empty: nothing, and always in a recording that was not read from one.
+    #[serde(skip)]
+    pub damage: Vec<String>,
 }
 
 /// The note of a recorder that looked at running processes until there was none.

@@ -8,6 +8,7 @@ use crate::{Process, Sched, SchedSource};
 
 pub(crate) const META: Tag = *b"META";
 pub(crate) const OTHERS: Tag = *b"OTHR";
+pub(crate) const COSTS: Tag = *b"COST";
 pub(crate) const PROCESS: Tag = *b"PROC";
 pub(crate) const MODULES: Tag = *b"MODS";
 pub(crate) const NO_AGENT: Tag = *b"NOAG";
@@ -19,6 +20,7 @@ pub(crate) const LINES: Tag = *b"SLHD";
 pub(crate) const WRITES: Tag = *b"SWHD";
 pub(crate) const GOROUTINES: Tag = *b"SGOR";
 pub(crate) const SECTIONS: Tag = *b"XSEC";
+pub(crate) const TRACE: Tag = *b"EPRC";
 pub(crate) const END: Tag = *b"END ";
 
 /// Everything of a [`Process`] but its tables, and how many rows these have.

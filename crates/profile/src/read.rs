@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES, NO_AGENT,
-    OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
+    Head, SchedHead, COSTS, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES,
+    NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
 use crate::section::{
@@ -16,12 +16,14 @@ use crate::section::{
 };
 use crate::sections_parts::{SectionsHead, SectionsParts};
 use crate::tables::{unpack, LaneRow, Row, Stack};
+use crate::trace_parts::{TraceHead, TraceParts};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
     Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, Lost,
-    Meta, Object, OffCpu, Pair, Process, Profile, SchedThread, SectionCall, SectionCode,
-    SectionFollow, SectionSample, SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread,
+    Meta, Object, OffCpu, Pair, Process, ProcessTrace, Profile, SchedThread, SectionCall,
+    SectionCode, SectionFollow, SectionSample, SectionSite, SectionWord, SharedLine, Slice,
+    SpinLoop, Thread, Trace, TraceBlock, TraceObject, TraceSite, TraceThread, TraceWindow,
     Unattributed, Wake,
 };
 
@@ -75,9 +77,11 @@ fn check_file_header(bytes: &[u8]) -> Result<(), ReadError> {
 struct Reader {
     meta: Option<Meta>,
     others_ns: u64,
+    costs: String,
     processes: BTreeMap<u32, Parts>,
     sched: SchedParts,
     sections: SectionsParts,
+    traces: BTreeMap<u32, TraceParts>,
     warnings: Vec<ReadWarning>,
     /// Bytes that may yet be unpacked.
     budget: usize,
@@ -128,6 +132,7 @@ impl Reader {
             END => self.complete = true,
             META => self.meta = Some(fixed(&payload)?),
             OTHERS => self.others_ns = fixed(&payload)?,
+            COSTS => self.costs = fixed(&payload)?,
             PROCESS => self.parts(header)?.head = Some(fixed::<Head>(&payload)?),
             NO_AGENT => self.parts(header)?.process.without_agent = true,
             LISTENS => self.parts(header)?.process.listens = true,
@@ -173,9 +178,44 @@ impl Reader {
             SectionCall::TAG => self.section_rows(&payload, |of| &mut of.calls)?,
             SectionFollow::TAG => self.section_rows(&payload, |of| &mut of.follows)?,
             SectionSample::TAG => self.section_rows(&payload, |of| &mut of.samples)?,
+            TRACE => self.trace(header)?.head = Some(trace_head(&payload)?),
+            TraceWindow::TAG => {
+                let (_, rows) = self.unpack::<TraceWindow>(&payload)?;
+                self.trace(header)?.trace.windows.extend(rows);
+            }
+            TraceThread::TAG => {
+                let (_, rows) = self.unpack::<TraceThread>(&payload)?;
+                self.trace(header)?.trace.threads.extend(rows);
+            }
+            TraceBlock::TAG => {
+                let (_, rows) = self.unpack::<TraceBlock>(&payload)?;
+                self.trace(header)?.trace.blocks.extend(rows);
+            }
+            TraceObject::TAG => self.trace_table(header, &payload, |trace| &mut trace.objects)?,
+            TraceSite::TAG => self.trace_table(header, &payload, |trace| &mut trace.sites)?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn trace(&mut self, header: &Header) -> Result<&mut TraceParts, BadPayload> {
+        self.check_process(header)?;
+        Ok(self.traces.entry(header.process).or_default())
+    }
+
+    fn trace_table<R: Row + Default + Clone>(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        of: fn(&mut ProcessTrace) -> &mut Vec<R>,
+    ) -> Result<(), BadPayload> {
+        let (first, rows) = self.unpack::<R>(payload)?;
+        self.check_process(header)?;
+        let parts = self.traces.entry(header.process).or_default();
+        match parts.append(first, rows, of, &mut self.allowance) {
+            true => Ok(()),
+            false => Err(Malformed::Number.into()),
+        }
     }
 
     fn payload(&mut self, header: &Header, bytes: &[u8]) -> Result<Vec<u8>, BadPayload> {
@@ -281,13 +321,23 @@ impl Reader {
             .collect();
         let sched = self.sched.finish(&numbers, &processes, warnings);
         let sections = self.sections.finish(&numbers, &processes, warnings);
+        let traces = self.traces.into_iter().filter_map(|(number, parts)| {
+            let ix = numbers.binary_search(&number).ok()?;
+            Some(parts.finish(ix as u32, processes.get(ix)?, warnings))
+        });
+        let traces: Vec<ProcessTrace> = traces.collect();
+        let trace = (!traces.is_empty()).then_some(Trace { processes: traces });
         let mut meta = self.meta.unwrap_or_default();
         meta.others_ns = self.others_ns;
+        meta.costs = self.costs;
+        let damage = warnings.iter().filter(|warning| warning.is_a_loss());
+        meta.damage = damage.map(ReadWarning::found).collect();
         let profile = Profile {
             meta,
             processes,
             sched,
             sections,
+            trace,
         };
         Ok((profile, self.warnings))
     }
@@ -328,6 +378,13 @@ fn sections_head(payload: &[u8]) -> Result<SectionsHead, Malformed> {
     }
 }
 
+fn trace_head(payload: &[u8]) -> Result<TraceHead, Malformed> {
+    match payload.len() <= SCHED_HEAD_BYTES {
+        true => fixed(payload),
+        false => Err(Malformed::Long),
+    }
+}
+
 /// Where the next intact header is, or the end.
 fn next_header(bytes: &[u8], from: usize) -> usize {
     let last = bytes.len().saturating_sub(HEADER_BYTES);
@@ -342,6 +399,7 @@ fn is_of_the_run(tag: Tag) -> bool {
         tag,
         END | META
             | OTHERS
+            | COSTS
             | SCHED
             | String::TAG
             | SpinLoop::TAG
@@ -374,6 +432,7 @@ fn section_name(tag: Tag) -> String {
         END => "end mark",
         META => "run",
         OTHERS => "other programs",
+        COSTS => "costs of the machine",
         PROCESS => "process",
         NO_AGENT => "without agent",
         LISTENS => "listens",
@@ -413,6 +472,12 @@ fn section_name(tag: Tag) -> String {
         SectionCall::TAG => SectionCall::NAME,
         SectionFollow::TAG => SectionFollow::NAME,
         SectionSample::TAG => SectionSample::NAME,
+        TRACE => "trace",
+        TraceWindow::TAG => TraceWindow::NAME,
+        TraceObject::TAG => TraceObject::NAME,
+        TraceSite::TAG => TraceSite::NAME,
+        TraceThread::TAG => TraceThread::NAME,
+        TraceBlock::TAG => TraceBlock::NAME,
         _ => return tag.escape_ascii().to_string(),
     }
     .into()

@@ -64,7 +64,7 @@ impl Allowance {
         }
     }
 
-    fn take(&mut self, rows: u64) -> bool {
+    pub(crate) fn take(&mut self, rows: u64) -> bool {
         let left = self.rows.checked_sub(rows);
         self.rows = left.unwrap_or(self.rows);
         left.is_some()

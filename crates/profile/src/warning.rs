@@ -63,6 +63,15 @@ pub enum ReadWarning {
         /// How many there were.
         of: u64,
     },
+    /// Rows of a trace were lost.
+    TraceCut {
+        /// The table.
+        table: String,
+        /// How many are missing.
+        rows: u64,
+        /// How many there were.
+        of: u64,
+    },
     /// Rows refer to what is not in the file, or hold numbers that cannot be.
     Dropped {
         /// The table.
@@ -113,7 +122,9 @@ impl ReadWarning {
                 format!("{rows} {table} of process {pid} are lost")
             }
             Self::NoSched => "no intact section with the scheduler's figures of the run".into(),
-            Self::SchedCut { table, rows, of } => format!("{rows} of {of} {table} are lost"),
+            Self::SchedCut { table, rows, of } | Self::TraceCut { table, rows, of } => {
+                format!("{rows} of {of} {table} are lost")
+            }
             Self::Dropped { table, pid, rows } => {
                 let whose = of_process(*pid);
                 format!("{rows} {table}{whose} refer to what is not in the profile or cannot be")
@@ -123,6 +134,12 @@ impl ReadWarning {
                 format!("{rows} {table}{whose} refer to what is not in the profile")
             }
         }
+    }
+
+    /// Whether something of the recording is missing: what is left out or repaired otherwise leaves all numbers as
+    /// they are.
+    pub fn is_a_loss(&self) -> bool {
+        !matches!(self, Self::UnknownSection { .. } | Self::Repaired { .. })
     }
 
     /// What follows from it.
@@ -136,6 +153,7 @@ impl ReadWarning {
             Self::NoMeta => "the report cannot say what ran, where and for how long",
             Self::NoProcess { .. } => "the process is shown without name, times and losses",
             Self::NoSched => "nothing of what the scheduler said can be shown",
+            Self::TraceCut { .. } => "events are missing from the trace",
             Self::SchedCut { .. } => "what they held is missing: sums are too low",
             Self::Filled { .. } => "they appear as unknown",
             Self::Dropped { .. } => "they are left out: sums are too low",

@@ -5,15 +5,16 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES, NO_AGENT,
-    OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, WRITES,
+    Head, SchedHead, COSTS, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES,
+    NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::lines_parts::LinesHead;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
 use crate::sections_parts::SectionsHead;
 use crate::tables::{chunks, LaneRow, Row, CHUNK_ROWS};
 use crate::timeline_parts::TimelineHead;
-use crate::{Interval, Lane, Process, Profile, Sched, Sections, Timeline};
+use crate::trace_parts::TraceHead;
+use crate::{Interval, Lane, Process, ProcessTrace, Profile, Sched, Sections, Timeline};
 
 impl Profile {
     /// Writes the profile. What other sections refer to comes first, so that a file that was cut
@@ -28,6 +29,9 @@ impl Profile {
         if self.meta.others_ns > 0 {
             write_fixed(&mut out, OTHERS, 0, &self.meta.others_ns)?;
         }
+        if !self.meta.costs.is_empty() {
+            write_fixed(&mut out, COSTS, 0, &self.meta.costs)?;
+        }
         for (ix, process) in self.processes.iter().enumerate() {
             let ix = u32::try_from(ix).map_err(io::Error::other)?;
             write_process(&mut out, ix, process)?;
@@ -37,6 +41,9 @@ impl Profile {
         }
         if let Some(sections) = &self.sections {
             write_sections(&mut out, sections)?;
+        }
+        for trace in self.trace.iter().flat_map(|trace| &trace.processes) {
+            write_trace(&mut out, trace)?;
         }
         out.write_all(&encode(END, 0, &[])?)?;
         out.flush()
@@ -136,6 +143,17 @@ fn write_sections(out: &mut impl Write, sections: &Sections) -> io::Result<()> {
     write_table(out, 0, &sections.calls)?;
     write_table(out, 0, &sections.follows)?;
     write_table(out, 0, &sections.samples)
+}
+
+/// Blocks last: they refer to all others.
+fn write_trace(out: &mut impl Write, trace: &ProcessTrace) -> io::Result<()> {
+    let ix = trace.process;
+    write_fixed(out, TRACE, ix, &TraceHead::of(trace))?;
+    write_table(out, ix, &trace.windows)?;
+    write_table(out, ix, &trace.objects)?;
+    write_table(out, ix, &trace.sites)?;
+    write_table(out, ix, &trace.threads)?;
+    write_table(out, ix, &trace.blocks)
 }
 
 fn write_fixed(out: &mut impl Write, tag: Tag, ix: u32, value: &impl Serialize) -> io::Result<()> {

@@ -6,12 +6,43 @@
 //!    operations it performs, without the time that it waited.
 //! 2. `ulcp`: critical sections, their read and write sets, unnecessary lock contention pairs.
 //! 3. `transform`: what-ifs and the ULCP-free trace, program in, program out.
-//! 4. `sim`: a discrete-event simulation of a program on a [`machine::Machine`].
-//! 5. `cost`: what each pair and code region costs, ranked.
+//! 4. [`sim`]: a discrete-event simulation of a program on a [`machine::Machine`].
+//! 5. [`fidelity`]: whether a replay gives back the recorded run.
+//! 6. `cost`: what each pair and code region costs, ranked.
 //!
 //! The native replay, with real threads and real locks, is the crate `convoy-replayer`.
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod caveat;
+pub mod compared;
+pub mod compose;
+pub mod cost;
+pub mod extract;
+pub mod fidelity;
+mod lanes;
 pub mod machine;
+pub mod plan;
+pub mod predict;
 pub mod program;
+pub mod races;
+mod random;
+pub mod sections;
+pub mod sets;
+pub mod tables;
+pub mod topology;
+pub mod transform;
+pub mod ulcp;
+pub mod whatif;
+
+pub mod sim;
+pub mod simulated;
+pub mod study;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod testing_program;
+#[cfg(test)]
+mod testing_sets;
+pub mod unnecessary;

@@ -52,7 +52,7 @@ pub struct Thread {
     pub ops: Vec<Op>,
 }
 
-/// One step. 16 bytes.
+/// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Op {
     /// Runs on a CPU for this many nanoseconds.
@@ -152,7 +152,7 @@ pub enum Need {
     /// tokens of that channel are free places).
     Token(ChannelIx),
     /// At least so many tokens were ever posted to the channel; none is taken: phases, flags.
-    Count(ChannelIx, u16),
+    Count(ChannelIx, u32),
 }
 
 /// A lock.

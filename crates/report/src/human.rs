@@ -3,6 +3,7 @@
 //! Counts below 10,000 are given exactly, because "1,252 acquisitions" can be compared with what
 //! the source says and "1.25 k" cannot.
 
+use convoy_estimate::Interval;
 pub use convoy_model::words::{factor, gain};
 
 /// A length of time: `0 ns`, `870 ns`, `12.3 us`, `1.00 ms`, `3.21 s`, `2 min 5 s`, `1 h 2 min`.
@@ -81,6 +82,8 @@ pub fn percent(ratio: f64) -> String {
         "0 %".into()
     } else if pct.abs() < 0.01 {
         "<0.01 %".into()
+    } else if pct < 0.0 {
+        format!("-{}", percent(-ratio))
     } else if pct < 0.995 {
         format!("{pct:.2} %")
     } else if pct < 9.95 {
@@ -106,6 +109,45 @@ pub fn bytes(n: u64) -> String {
         }
     }
     format!("{value:.0} TiB")
+}
+
+/// The one form of a predicted gain: `1.6x (1.1–3.6x)`, `1.6x (1.1x or more)` where nothing bounds it,
+/// `no gain` where throughput stays as it is.
+pub fn predicted_gain(gain: &Interval) -> String {
+    let high = gain.high.filter(|high| *high <= MOST_FACTOR);
+    if gain.low > 0.995 && high.is_some_and(|high| high < 1.005) {
+        return "no gain".into();
+    }
+    // Of a small gain the second decimal counts, in all three numbers.
+    let is_small = high.unwrap_or(gain.mid) < SMALL_FACTOR;
+    let factor = |x: f64| {
+        if is_small {
+            format!("{x:.2}x")
+        } else {
+            factor(x)
+        }
+    };
+    let (mid, low) = (factor(gain.mid), factor(gain.low));
+    match high {
+        Some(high) => format!("{mid} ({}–{})", low.trim_end_matches('x'), factor(high)),
+        None => format!("{mid} ({low} or more)"),
+    }
+}
+
+/// Below it a factor has two decimals beside others.
+const SMALL_FACTOR: f64 = 1.5;
+
+/// Above it a factor means nothing.
+const MOST_FACTOR: f64 = 99.5;
+
+/// How far a value is from what it should be: `+4.3 %`, `-12 %`, `0 %`.
+pub fn deviation(value: f64, of: f64) -> String {
+    let off = value / of - 1.0;
+    if off.is_finite() && off.abs() < 0.0005 {
+        return "0 %".into();
+    }
+    let sign = if off < 0.0 { "-" } else { "+" };
+    format!("{sign}{}", percent(off.abs()))
 }
 
 /// Something of which there are a few: `0.05`, `1.2`, `12`, for threads and processors in use.
@@ -225,6 +267,7 @@ mod tests {
             (0.9999, "100 %"),
             (1.0, "100 %"),
             (1.5, "150 %"),
+            (-0.12, "-12 %"),
             (f64::NAN, "?"),
         ] {
             assert_eq!(percent(ratio), text, "{ratio}");
@@ -258,6 +301,34 @@ mod tests {
             (f64::INFINITY, ">100x"),
         ] {
             assert_eq!(factor(x), text, "{x}");
+        }
+    }
+
+    #[test]
+    fn a_predicted_gain_has_one_form() {
+        let gain = |low, mid, high| Interval { low, mid, high };
+        for (interval, text) in [
+            (gain(1.1, 1.6, Some(3.6)), "1.6x (1.1–3.6x)"),
+            (gain(1.2, 1.6, None), "1.6x (1.2x or more)"),
+            (gain(1.2, 2.0, Some(1000.0)), "2.0x (1.2x or more)"),
+            (gain(1.0, 1.0, Some(1.001)), "no gain"),
+            (gain(0.7, 0.8, Some(0.9)), "0.80x (0.70–0.90x)"),
+            (gain(1.08, 1.16, Some(1.2)), "1.16x (1.08–1.20x)"),
+            (gain(0.97, 1.0, Some(1.03)), "1.00x (0.97–1.03x)"),
+        ] {
+            assert_eq!(predicted_gain(&interval), text);
+        }
+    }
+
+    #[test]
+    fn deviations_carry_their_sign() {
+        for (value, of, text) in [
+            (1.043, 1.0, "+4.3 %"),
+            (0.88, 1.0, "-12 %"),
+            (1.0001, 1.0, "0 %"),
+            (1.0, 0.0, "+?"),
+        ] {
+            assert_eq!(deviation(value, of), text);
         }
     }
 

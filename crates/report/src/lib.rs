@@ -1,7 +1,8 @@
 //! What an analysis found, as text for a person and as JSON for a program. Pure: a model and an
 //! analysis in, a string out; whoever calls knows the terminal and the locale.
 //!
-//! The text is described in docs/report.md, the JSON in docs/json.md.
+//! The text is described in docs/report.md, the JSON in docs/json.md. [`replay`] does the same for
+//! replays (docs/replay.md).
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,7 @@ pub mod human;
 pub mod json;
 pub mod names;
 pub mod quality;
+pub mod replay;
 pub mod sched_names;
 pub mod subject;
 pub mod text;

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod called_as;
+mod code;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -35,6 +36,7 @@ use std::sync::Mutex;
 
 use convoy_profile::{FunctionStart, Memory, ObjectKind, Process, Reason, Symbol};
 
+pub use code::CodeFiles;
 pub use demangle::demangle;
 pub use kernel::{kernel_names, resolve_kernel};
 pub use options::{Options, Stats};

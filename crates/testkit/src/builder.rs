@@ -57,6 +57,7 @@ impl ProfileBuilder {
             profile: Profile {
                 sched: None,
                 sections: None,
+                trace: None,
                 meta,
                 processes: Vec::new(),
             },

@@ -24,6 +24,7 @@ mod calls;
 mod golden;
 mod objects;
 mod redact;
+pub mod replay;
 pub mod sched;
 pub mod sections;
 mod threads;

@@ -10,8 +10,13 @@
 
 #![forbid(unsafe_code)]
 
+mod block;
+mod decode;
 mod recording;
+mod varint;
 
+pub use block::{decode_block, encode};
+pub use decode::{decode, DecodeError};
 pub use recording::{
     Event, Kind, Losses, Mode, Object, ObjectIx, ObjectKind, Recording, Site, SiteIx, Thread,
     ThreadIx, Window, NO_CPU, NO_OBJECT, NO_SITE,

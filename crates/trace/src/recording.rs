@@ -165,8 +165,8 @@ pub enum Kind {
     TimedOut,
     /// The lock is about to be released. `at_ns` is just before it.
     Released,
-    /// The release just before had to wake waiters: `at_ns` is after the system call, which is the
-    /// protocol's own time and no part of the program's.
+    /// The release, signal, broadcast or post just before had to wake waiters: `at_ns` is after the
+    /// system call, which is the protocol's own time and no part of the program's.
     Woke,
     /// A wait on a condition variable begins; `arg` is the [`ObjectIx`] of the mutex, which is given up.
     CondWait,
@@ -214,6 +214,9 @@ pub enum Kind {
     Preempted,
     /// Events of this thread are missing before this one; `arg` = how many, 0 = unknown.
     Lost,
+    /// `arg` as with [`Kind::Preempted`], read after a wait: the thread need not have been preempted
+    /// since the event before.
+    CpuTime,
 }
 
 /// What is missing in a trace, and why.

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 const USAGE: &str =
-    "usage: sqlite-threads [--threads N] [--operations N | --seconds S] [--no-memstatus]
+    "usage: sqlite-threads [--threads N] [--operations N | --seconds S] [--one-transaction] [--no-memstatus]
   --threads N       threads, each with a database of its own (4)
   --operations N    inserts and selects of each thread (400000)
   --seconds S       run for this long instead
+  --one-transaction everything in one transaction, instead of one for each statement
   --no-memstatus    switch SQLite's memory statistics off before anything else";
 
 /// When each thread stops.
@@ -21,6 +22,8 @@ pub struct Arguments {
     pub threads: usize,
     /// Whether SQLite keeps its memory statistics, as it does unless told otherwise.
     pub memstatus: bool,
+    /// Whether each thread does all of its work in one transaction.
+    pub one_transaction: bool,
     until: Until,
 }
 
@@ -30,6 +33,7 @@ impl Arguments {
         let mut arguments = Self {
             threads: 4,
             memstatus: true,
+            one_transaction: false,
             until: Until::Operations(400_000),
         };
         while let Some(word) = words.next() {
@@ -41,6 +45,7 @@ impl Arguments {
                     let seconds: f64 = positive(&word, &value())?;
                     arguments.until = Until::Elapsed(Duration::from_secs_f64(seconds));
                 }
+                "--one-transaction" => arguments.one_transaction = true,
                 "--no-memstatus" => arguments.memstatus = false,
                 _ => return Err(format!("{word}: no such option\n{USAGE}")),
             }

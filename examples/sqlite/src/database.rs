@@ -6,6 +6,7 @@ use std::ptr;
 use libsqlite3_sys as ffi;
 
 const SCHEMA: &CStr = c"CREATE TABLE items (key INTEGER PRIMARY KEY, value TEXT)";
+const BEGIN: &CStr = c"BEGIN";
 const INSERT: &CStr = c"INSERT INTO items VALUES (?1, ?2)";
 const SELECT: &CStr = c"SELECT value FROM items WHERE key = ?1";
 
@@ -44,17 +45,16 @@ impl Database {
             )
         };
         expect(ffi::SQLITE_OK, opened, "sqlite3_open_v2")?;
-        let schema = database.prepare(SCHEMA)?;
-        // SAFETY: a statement of an open connection, not used afterwards.
-        let created = unsafe {
-            let created = ffi::sqlite3_step(schema);
-            ffi::sqlite3_finalize(schema);
-            created
-        };
-        expect(ffi::SQLITE_DONE, created, "create table")?;
+        database.execute(SCHEMA, "create table")?;
         database.insert = database.prepare(INSERT)?;
         database.select = database.prepare(SELECT)?;
         Ok(database)
+    }
+
+    /// Begins a transaction that never ends: a database in memory needs no commit to be read by its
+    /// connection.
+    pub fn begin(&mut self) -> Result<(), String> {
+        self.execute(BEGIN, "begin")
     }
 
     /// Inserts one row.
@@ -91,6 +91,18 @@ impl Database {
             (stepped, sum)
         };
         expect(ffi::SQLITE_ROW, stepped, "select").map(|()| sum)
+    }
+
+    /// Runs a statement without rows once.
+    fn execute(&self, sql: &CStr, what: &str) -> Result<(), String> {
+        let statement = self.prepare(sql)?;
+        // SAFETY: a statement of an open connection, not used afterwards.
+        let done = unsafe {
+            let done = ffi::sqlite3_step(statement);
+            ffi::sqlite3_finalize(statement);
+            done
+        };
+        expect(ffi::SQLITE_DONE, done, what)
     }
 
     fn prepare(&self, sql: &CStr) -> Result<*mut ffi::sqlite3_stmt, String> {

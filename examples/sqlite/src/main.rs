@@ -85,7 +85,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 fn work(arguments: &Arguments, gate: &Barrier) -> Result<Work, String> {
-    let database = Database::open();
+    let database = Database::open().and_then(|mut database| {
+        if arguments.one_transaction {
+            database.begin()?;
+        }
+        Ok(database)
+    });
     // Everyone comes to the gate, also a thread that failed: the others would wait for it for ever.
     gate.wait();
     let mut database = database?;

@@ -30,8 +30,8 @@ pub(crate) use modules::Modules;
 
 use crate::procfs::ThreadFigures;
 use code::Code;
-pub(crate) use objects::op_of;
 use objects::Objects;
+pub(crate) use objects::{kind_of, op_of};
 use threads::Threads;
 use uses::Uses;
 use view::View;

@@ -92,7 +92,8 @@ impl Objects {
     }
 }
 
-fn kind_of(raw: u32) -> Option<ObjectKind> {
+/// A kind of the agent; `None` if there is no such.
+pub(crate) fn kind_of(raw: u32) -> Option<ObjectKind> {
     Some(match raw {
         abi::CV_OBJECT_UNKNOWN => ObjectKind::Unknown,
         abi::CV_OBJECT_MUTEX => ObjectKind::Mutex,

@@ -143,7 +143,7 @@ impl Drain {
 impl Drained {
     fn look(&mut self, accounting: &mut Accounting, dir: &Path, last: bool) {
         let Some(file) = &mut self.file else { return };
-        let gone = last || !is_running(self.image.pid, &mut self.pid_here);
+        let gone = last || !procfs::is_running_as(self.image.pid, &mut self.pid_here);
         let number = self.image.number;
         let chunks = file.take_chunks(gone);
         let mut blocks = Vec::new();
@@ -198,16 +198,6 @@ impl Drained {
         self.image.no_room = header.drops[abi::CV_TRACE_DROP_NO_ROOM] > 0;
         self.image.why_not = String::from_utf8_lossy(&why).into_owned();
     }
-}
-
-/// Whether a process that knows itself as `pid` is there; `here`: what it is known as here.
-fn is_running(pid: u32, here: &mut u32) -> bool {
-    if procfs::is_running(*here) {
-        return true;
-    }
-    let inside = procfs::known_inside_as(pid);
-    *here = inside.unwrap_or(*here);
-    inside.is_some()
 }
 
 impl Image {

@@ -200,6 +200,26 @@ fn acquires<'p>(
     found
 }
 
+/// Every place of a profile where a lock is taken, of the modules that ran.
+pub fn lock_sites(profile: &Profile) -> Vec<Site> {
+    let mut sites = Vec::new();
+    for process in &profile.processes {
+        let counted = process.counts.iter().filter(|c| takes(c.op));
+        let unattributed = process.unattributed.iter().filter(|u| takes(u.op));
+        let frames = counted
+            .map(|c| c.frame)
+            .chain(unattributed.map(|u| u.frame));
+        let frames: BTreeSet<u32> = frames.collect();
+        let frames = frames
+            .iter()
+            .filter_map(|ix| process.frames.get(*ix as usize));
+        sites.extend(frames.map(|frame| site(process, frame)));
+    }
+    sites.sort();
+    sites.dedup();
+    sites
+}
+
 /// Whether a section begins with it.
 fn takes(op: Op) -> bool {
     matches!(

@@ -172,6 +172,7 @@ fn too_many(cx: &Context) -> Option<Finding> {
             high: ratio(most).max(bound),
             method: "switches at 5 to 10 us each; at most, all that the threads run in functions that wait, wake and lock".into(),
             limited_by: "CPUs".into(),
+            estimates: Vec::new(),
         },
         share_of_thread_time: delayed,
         caveats: vec![

@@ -396,7 +396,7 @@ fn time_in_which_none_works_is_time_in_which_few_do() {
     assert!(!a.findings.is_empty(), "{}", a.verdict);
     assert!(
         a.verdict
-            .contains("fewer than 2 for 80 % of the run (none for 60 %)"),
+            .contains("(fewer than 2 for 80 %, none for 60 % of the run)"),
         "{}",
         a.verdict
     );

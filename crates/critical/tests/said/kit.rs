@@ -82,6 +82,7 @@ pub fn found(id: &'static str, subject: Subject, mid: f64) -> Finding {
             high: 2.0 * mid,
             method: String::new(),
             limited_by: String::new(),
+            estimates: Vec::new(),
         },
         share_of_thread_time: 0.3,
         caveats: Vec::new(),

@@ -99,6 +99,7 @@ pub(crate) fn predict(view: &View, stations: &[Station], links: &Links, change: 
         high,
         method: "time accounting of the threads concerned, bounded by CPUs, other locks and other threads (queueing model)".into(),
         limited_by,
+        estimates: Vec::new(),
     }
 }
 

@@ -52,6 +52,7 @@ impl Saving {
             } else {
                 limited_by.into()
             },
+            estimates: Vec::new(),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::data::Data;
 use crate::words;
 
 /// Nothing may be loaded from anywhere: the page is one file.
-const POLICY: &str =
+pub(crate) const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
 const STYLES: [&str; 3] = [

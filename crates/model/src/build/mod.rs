@@ -23,7 +23,7 @@ use crate::{programs, scripts, Model, Object, Process, ProcessId, Thread, Use};
 use objects::Objects;
 use sched::{Mention, Mentions, ProcessNames};
 use sites::Sites;
-pub(crate) use sites::{shown, shown_loop};
+pub(crate) use sites::{expand_all as expand, shown, shown_loop};
 use threads::Threads;
 
 impl Model {

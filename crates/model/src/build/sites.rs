@@ -98,6 +98,15 @@ pub(super) fn expand_frame(
     expand(frame, module, row.map_or(0, begins))
 }
 
+/// Several of them, leaf first.
+pub(crate) fn expand_all(process: &Process, frames: &[FrameIx]) -> Vec<SiteFrame> {
+    let files = FileNames::of(process);
+    let all = frames.iter();
+    own(all
+        .flat_map(|ix| expand_frame(process, &files, *ix))
+        .collect())
+}
+
 /// What each module's file is called. The agent knows it as the dynamic linker does (`libz.so.1`), the kernel by its own name
 /// (`libz.so.1.2.13`), and both have to call a function the same.
 pub(super) struct FileNames<'p>(Vec<&'p str>);

@@ -13,6 +13,7 @@ mod sections;
 mod stacks;
 mod texts;
 mod threads;
+mod trace;
 
 use crate::bytes::{In, Malformed, Out};
 

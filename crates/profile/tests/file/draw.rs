@@ -4,6 +4,7 @@ use convoy_profile::*;
 
 use crate::draw_sched::sched;
 use crate::draw_sections::sections;
+use crate::draw_trace::trace;
 
 /// A small generator (xorshift64*): tests must not differ from run to run.
 pub struct Random(u64);
@@ -122,17 +123,21 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         cpu_user_ns: r.number(),
         cpu_sys_ns: r.number(),
         stolen_ns: r.number(),
-        others_ns: 0, // a section of its own
+        others_ns: 0,         // a section of its own
+        damage: Vec::new(),   // of the reader
+        costs: String::new(), // likewise
         notes: r.texts(),
     };
     let processes: Vec<_> = (0..r.below(4)).map(|_| process(r, rows)).collect();
     let sched = r.flag().then(|| sched(r, &processes, rows));
     let sections = r.flag().then(|| sections(r, &processes, rows.min(2000)));
+    let trace = trace(r, &processes, rows.min(2000));
     Profile {
         meta,
         processes,
         sched,
         sections,
+        trace,
     }
 }
 

@@ -3,8 +3,10 @@
 mod draw;
 mod draw_sched;
 mod draw_sections;
+mod draw_trace;
 mod hostile;
 mod round_trip;
 mod sched;
 mod sections;
 mod size;
+mod trace;

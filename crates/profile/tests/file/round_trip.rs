@@ -46,6 +46,9 @@ pub fn assert_sound(profile: &Profile) {
     if let Some(sections) = &profile.sections {
         crate::sections::assert_sound(sections, &profile.processes);
     }
+    if let Some(trace) = &profile.trace {
+        crate::trace::assert_sound(trace, &profile.processes);
+    }
 }
 
 fn assert_same(seed: u64, rows: u64) {
@@ -85,6 +88,7 @@ fn small() -> (Profile, Vec<u8>) {
         p.processes.len() == 2
             && p.sched.is_some()
             && p.sections.is_some()
+            && p.trace.is_some()
             && p.processes
                 .iter()
                 .all(|p| !p.pairs.is_empty() && !p.counts.is_empty() && !p.unattributed.is_empty())
@@ -209,4 +213,15 @@ fn what_other_programs_had_is_a_section_that_may_be_missing() {
     assert_eq!(Profile::read(&with).unwrap().0, whole);
     assert!(with.windows(4).any(|tag| tag == b"OTHR"));
     assert_eq!(Profile::read(&without).unwrap().0.meta.others_ns, 0);
+}
+
+#[test]
+fn costs_of_the_machine_are_a_section_that_may_be_missing() {
+    let mut whole = profile(3, 2);
+    let without = whole.to_bytes().unwrap();
+    whole.meta.costs = "cpus=2\nswitch_ns=1500\n".into();
+    let with = whole.to_bytes().unwrap();
+    assert_eq!(Profile::read(&with).unwrap().0, whole);
+    assert!(with.windows(4).any(|tag| tag == b"COST"));
+    assert_eq!(Profile::read(&without).unwrap().0.meta.costs, "");
 }

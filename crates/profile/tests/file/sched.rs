@@ -95,7 +95,7 @@ fn full() -> Profile {
             let has_lines = lines.is_some_and(|l| l.lines.len() > 1 && l.uses.len() > 1);
             let has_writes = s.writes.len() > 1;
             // Tables of their own, with tests of their own.
-            let has_more = !s.goroutines.is_empty() || p.sections.is_some();
+            let has_more = !s.goroutines.is_empty() || p.sections.is_some() || p.trace.is_some();
             !has_more
                 && of_threads
                 && has_lines

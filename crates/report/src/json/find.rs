@@ -1,5 +1,6 @@
 //! Findings.
 
+use convoy_estimate::{Check, Estimate};
 use convoy_model::finding::{Cause, Evidence, Finding};
 use serde::Serialize;
 
@@ -38,6 +39,37 @@ struct GainOut<'a> {
     high_ratio: Option<f64>,
     method: &'a str,
     limited_by: &'a str,
+    /// What each method says, if more than one does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    estimates: Vec<EstimateOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct EstimateOut<'a> {
+    method: &'static str,
+    what_if: String,
+    low_ratio: f64,
+    mid_ratio: f64,
+    /// `null` = nothing bounds it.
+    high_ratio: Option<f64>,
+    assumption: &'a str,
+    /// Why it does not count; `null` = it does.
+    refused: Option<&'a str>,
+}
+
+fn estimate(estimate: &Estimate) -> EstimateOut<'_> {
+    EstimateOut {
+        method: estimate.method.id(),
+        what_if: estimate.what_if.to_string(),
+        low_ratio: estimate.gain.low,
+        mid_ratio: estimate.gain.mid,
+        high_ratio: estimate.gain.high,
+        assumption: &estimate.assumption,
+        refused: match &estimate.check {
+            Check::Failed(why) => Some(why),
+            Check::None | Check::Passed(_) => None,
+        },
+    }
 }
 
 pub fn findings(findings: &[Finding], first_rank: usize) -> Vec<FindingOut<'_>> {
@@ -66,6 +98,7 @@ pub fn findings(findings: &[Finding], first_rank: usize) -> Vec<FindingOut<'_>> 
                     high_ratio: f.gain.high.is_finite().then_some(f.gain.high),
                     method: &f.gain.method,
                     limited_by: &f.gain.limited_by,
+                    estimates: f.gain.estimates.iter().map(estimate).collect(),
                 },
                 share_of_thread_time_ratio: f.share_of_thread_time,
                 evidence: &f.evidence,

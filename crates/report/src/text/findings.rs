@@ -8,6 +8,7 @@ use convoy_model::{CodeFrom, SiteFrame, SiteId};
 
 use super::page::{plain, toned, Page, Span, Tone};
 use crate::human::{self, duration, factor, percent};
+use crate::replay::messages;
 use crate::{names, sched_names, subject, waits, Report};
 
 const INDENT: usize = 4;
@@ -355,6 +356,9 @@ fn cause(page: &mut Page, label: &str, cause: &Cause) {
 
 /// What bounds the gain; how it was predicted only where there is room.
 fn limits(page: &mut Page, finding: &Finding, depth: Depth) {
+    if let Some(text) = messages::estimates(&finding.gain) {
+        detail(page, plain("replay"), vec![plain(text)]);
+    }
     let Gain {
         method,
         limited_by,
@@ -395,11 +399,12 @@ mod tests {
                 high,
                 method: String::new(),
                 limited_by: String::new(),
+                estimates: Vec::new(),
             })
         };
         assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4-2.1x)");
         assert_eq!(of(1.0, 1.02, 1.3), "1.02x (1.00-1.3x)");
         assert_eq!(of(1.0, 1.0, 1.0), "no gain");
-        assert_eq!(of(1.0, 1.4, f64::INFINITY), "1.4x or more");
+        assert_eq!(of(1.0, 1.4, f64::INFINITY), "1.4x (1.00x or more)");
     }
 }

@@ -14,6 +14,7 @@ mod tail;
 
 use crate::Report;
 use page::Page;
+pub(crate) use tail::{quoted, tied};
 
 /// How to write, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]

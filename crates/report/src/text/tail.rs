@@ -68,7 +68,7 @@ pub fn hints(page: &mut Page, report: &Report<'_>, options: &Options) {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "_-./:=+@%,".contains(c);
     if !word.is_empty() && word.chars().all(safe) {
         word.to_owned()
@@ -78,7 +78,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// A word of a command, to stay on one line.
-fn tied(word: &str) -> String {
+pub(crate) fn tied(word: &str) -> String {
     word.replace(' ', &TIED.to_string())
 }
 
@@ -116,6 +116,9 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
             "lost",
             format!("{} {meaning} [{reason}]", count(*n)),
         );
+    }
+    if let Some(first) = report.model.meta.damage.first() {
+        line(page, Tone::Bad, "damage", first.clone());
     }
     if let Some((module, why, sites)) = quality.stacks.unnamed_by_module.first() {
         let (module, why) = match (module.as_str(), why.as_str()) {

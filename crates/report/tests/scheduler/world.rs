@@ -403,6 +403,7 @@ pub fn finding(
             high: gain.2,
             method: "Amdahl: this code spread over the threads that could work at once".into(),
             limited_by: gain.3.into(),
+            estimates: Vec::new(),
         },
         share_of_thread_time: 0.4,
         caveats: Vec::new(),

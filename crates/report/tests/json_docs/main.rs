@@ -20,136 +20,11 @@ use convoy_model::{
 };
 use convoy_profile::{Collector, Exit, Meta, ObjectKind, Op};
 use convoy_report::{json, Report};
-use serde_json::Value;
 
-/// (shape, key)
-type Key = (String, String);
+mod replay;
+mod walk;
 
-/// What the page says of a key.
-#[derive(Debug, Clone, PartialEq)]
-struct Type {
-    /// `string`, `integer`, `number`, `boolean`, or the name of a shape.
-    name: String,
-    array: bool,
-    nullable: bool,
-}
-
-fn documented() -> BTreeMap<Key, Type> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let mut keys = BTreeMap::new();
-    let mut shape = None;
-    for line in page.lines() {
-        if line.starts_with('#') {
-            shape = line.strip_prefix("### ").map(str::to_owned);
-        }
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let (Some(shape), [_, key, kind, ..]) = (&shape, cells.as_slice()) else {
-            continue;
-        };
-        let Some(key) = key.strip_prefix('`').and_then(|k| k.strip_suffix('`')) else {
-            continue;
-        };
-        let old = keys.insert((shape.clone(), key.to_owned()), type_of(kind));
-        assert_eq!(old, None, "{shape}.{key} is documented twice");
-    }
-    keys
-}
-
-/// `integer`, `array of [Finding](#finding)`, `[Frame](#frame) or null`.
-fn type_of(cell: &str) -> Type {
-    let bare = cell.strip_suffix(" or null");
-    let nullable = bare.is_some();
-    let bare = bare.unwrap_or(cell);
-    let item = bare.strip_prefix("array of ");
-    let array = item.is_some();
-    let name = item.unwrap_or(bare);
-    let link = name.strip_prefix('[').and_then(|n| n.split_once("](#"));
-    if let Some((text, anchor)) = link {
-        assert_eq!(anchor, text.to_lowercase() + ")", "a link to nowhere");
-    }
-    Type {
-        name: link.map_or(name, |(text, _)| text).to_owned(),
-        array,
-        nullable,
-    }
-}
-
-/// Walks a document along the shapes of the page.
-#[derive(Default)]
-struct Walk {
-    keys: BTreeMap<Key, Type>,
-    met: BTreeSet<Key>,
-    null: BTreeSet<Key>,
-    empty: BTreeSet<Key>,
-    wrong: Vec<String>,
-}
-
-impl Walk {
-    fn of(text: &str) -> Self {
-        let mut walk = Self {
-            keys: documented(),
-            ..Self::default()
-        };
-        let document: Value = serde_json::from_str(text).unwrap();
-        walk.object(&document, "Document");
-        assert!(walk.wrong.is_empty(), "{:#?}", walk.wrong);
-        walk
-    }
-
-    fn object(&mut self, value: &Value, shape: &str) {
-        let Some(object) = value.as_object() else {
-            self.wrong
-                .push(format!("{shape}: {value} is not an object"));
-            return;
-        };
-        let here: Vec<Key> = self.keys.keys().filter(|k| k.0 == shape).cloned().collect();
-        for (_, key) in here.iter().filter(|k| !object.contains_key(&k.1)) {
-            self.wrong
-                .push(format!("{shape}.{key} is documented and not written"));
-        }
-        for (key, value) in object {
-            let id = (shape.to_owned(), key.clone());
-            let Some(kind) = self.keys.get(&id).cloned() else {
-                self.wrong
-                    .push(format!("{shape}.{key} is not in docs/json.md"));
-                continue;
-            };
-            self.met.insert(id.clone());
-            if value.is_null() {
-                self.null.insert(id);
-                if !kind.nullable {
-                    self.wrong
-                        .push(format!("{shape}.{key} is null, which is not documented"));
-                }
-            } else if !kind.array {
-                self.item(value, &kind.name, &id);
-            } else if let Some(items) = value.as_array() {
-                if items.is_empty() {
-                    self.empty.insert(id.clone());
-                }
-                items.iter().for_each(|v| self.item(v, &kind.name, &id));
-            } else {
-                self.wrong
-                    .push(format!("{shape}.{key}: {value} is not an array"));
-            }
-        }
-    }
-
-    fn item(&mut self, value: &Value, name: &str, (shape, key): &Key) {
-        let right = match name {
-            "string" => value.is_string(),
-            "integer" => value.is_u64() || value.is_i64(),
-            "number" => value.is_f64(),
-            "boolean" => value.is_boolean(),
-            _ => return self.object(value, name),
-        };
-        if !right {
-            self.wrong
-                .push(format!("{shape}.{key}: {value} is not of type {name}"));
-        }
-    }
-}
+use walk::{Key, Walk};
 
 type Rooms<'a> = (&'a critical::Analysis, &'a diagnose::Analysis);
 
@@ -581,7 +456,7 @@ fn nothing_known() -> (Model, Analysis) {
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (model, analysis) = everything();
-    let walk = Walk::of(&write(&model, &analysis, Some((&critical(), &sections()))));
+    let walk = Walk::of_report(&write(&model, &analysis, Some((&critical(), &sections()))));
     // Else a serialised type would hide behind it.
     let mut null = walk.null.clone();
     null.remove(&("Waker".into(), "tid".into()));
@@ -599,20 +474,20 @@ fn a_waker_outside_has_a_tid() {
     let (model, analysis) = everything();
     let mut rows = critical();
     rows.edges[0].waker = Waker::Outside(7);
-    let walk = Walk::of(&write(&model, &analysis, Some((&rows, &sections()))));
+    let walk = Walk::of_report(&write(&model, &analysis, Some((&rows, &sections()))));
     assert!(!walk.null.contains(&("Waker".into(), "tid".into())));
 }
 
 #[test]
 fn exactly_what_may_be_null_is_documented_so() {
     let (model, analysis) = nothing_known();
-    let mut null = Walk::of(&write(
+    let mut null = Walk::of_report(&write(
         &model,
         &analysis,
         Some((&unknown_critical(), &unknown_sections())),
     ))
     .null;
-    let walk = Walk::of(&write(&model, &analysis, None));
+    let walk = Walk::of_report(&write(&model, &analysis, None));
     null.extend(walk.null);
     let nullable: BTreeSet<Key> = walk
         .keys
@@ -633,6 +508,6 @@ fn golden_documents_are_as_documented() {
         .collect();
     assert!(!files.is_empty(), "no golden documents in {folder}");
     for file in files {
-        Walk::of(&std::fs::read_to_string(file).unwrap());
+        Walk::of_report(&std::fs::read_to_string(file).unwrap());
     }
 }

@@ -1,0 +1,100 @@
+//! The native replay as a replayer: each program runs in a process of its own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use convoy_estimate::Method;
+use convoy_replay::fidelity::Fingerprint;
+use convoy_replay::predict::{Replayed, Replayer};
+use convoy_replay::program::Program;
+use convoy_replayer::child::{self, Runs, Times};
+use convoy_replayer::native::{NativeOptions, NativeOutcome};
+
+/// Replays with real threads and locks.
+#[derive(Debug)]
+pub struct Native {
+    exe: PathBuf,
+    times: u32,
+    recorded: Duration,
+}
+
+/// Work in segments that are too short for a spin loop to stand for: above this share of the recorded
+/// time a native replay says more about itself than about the program.
+const MOST_EXCESS: f64 = 0.1;
+
+impl Native {
+    /// `exe`: convoy itself. `recorded`: length of the recorded windows.
+    pub fn new(exe: PathBuf, times: u32, recorded: Duration) -> Self {
+        Self {
+            exe,
+            times,
+            recorded,
+        }
+    }
+
+    fn runs(&self, program: &Program) -> Result<Runs, String> {
+        let options = NativeOptions::for_run_of(self.recorded);
+        let times = Times::exactly(self.times);
+        let runs = child::spawn(&self.exe, program, &options, &times).map_err(|e| e.to_string())?;
+        match runs.median().filter(|median| too_short(median)) {
+            Some(median) => Err(format!(
+                "{:.0} % of the segments are shorter than the {:.0} ns that a loop can replay",
+                100.0 * median.below_floor_share,
+                median.floor_ns
+            )),
+            None => Ok(runs),
+        }
+    }
+}
+
+fn too_short(outcome: &NativeOutcome) -> bool {
+    let threads = outcome.threads.len().max(1) as f64;
+    outcome.excess_ns > MOST_EXCESS * outcome.wall_ns as f64 * threads
+}
+
+impl Replayer for Native {
+    fn method(&self) -> Method {
+        Method::ReplayNative
+    }
+
+    fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String> {
+        let mut walls_ns = vec![0.0; self.times as usize];
+        let mut parts = Vec::new();
+        for program in programs {
+            let runs = self.runs(program)?;
+            let mut walls: Vec<f64> = runs.outcomes.iter().map(|o| o.wall_ns as f64).collect();
+            walls.resize(walls_ns.len(), f64::NAN);
+            for (sum, wall) in walls_ns.iter_mut().zip(walls) {
+                *sum += wall;
+            }
+            parts.extend(runs.median().map(fingerprint));
+        }
+        let mut all = Fingerprint::mean(parts.iter().copied());
+        all.wall_ns = parts.iter().map(|part| part.wall_ns).sum();
+        all.voluntary = parts.iter().map(|part| part.voluntary).sum();
+        all.involuntary = parts.iter().map(|part| part.involuntary).sum();
+        Ok(Replayed {
+            walls_ns,
+            paired: false,
+            fingerprint: (!parts.is_empty()).then_some(all),
+        })
+    }
+}
+
+fn fingerprint(outcome: &NativeOutcome) -> Fingerprint {
+    let lifetime: u64 = outcome.threads.iter().map(|t| t.lifetime_ns).sum();
+    let waited: u64 = outcome.locks.iter().map(|lock| lock.wait_ns).sum();
+    let acquisitions: u64 = outcome.locks.iter().map(|lock| lock.acquisitions).sum();
+    let contended: u64 = outcome.locks.iter().map(|lock| lock.contended).sum();
+    let (voluntary, involuntary) = outcome.switches();
+    Fingerprint {
+        wall_ns: outcome.wall_ns as f64,
+        contended_share: contended as f64 / acquisitions.max(1) as f64,
+        waited_share: waited as f64 / lifetime.max(1) as f64,
+        voluntary: voluntary as f64,
+        involuntary: involuntary as f64,
+        wait_p50_ns: outcome.lock_waits.p50_ns,
+        wait_p90_ns: outcome.lock_waits.p90_ns,
+        wait_p99_ns: outcome.lock_waits.p99_ns,
+    }
+}

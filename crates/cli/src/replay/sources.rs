@@ -1,0 +1,119 @@
+//! Where a replay's data come from: a profile, or two runs of a command: one for the timing, and one,
+//! slowed down by tracing, for what critical sections read and write.
+
+use std::path::PathBuf;
+
+use convoy_capture::{Diagnose, Options, Recording};
+use convoy_profile::Profile;
+
+use super::Replay;
+use crate::args::Running;
+use crate::diagnose::lock_sites;
+use crate::exit::Status;
+use crate::message::Message;
+use crate::{record, show};
+
+/// What there is to replay.
+#[derive(Debug)]
+pub struct Recorded {
+    /// With a trace.
+    pub profile: Profile,
+    /// What critical sections touch.
+    pub touched: Touched,
+    /// The profile's file, if it has one.
+    pub file: Option<PathBuf>,
+    /// Of the command.
+    pub status: Status,
+}
+
+/// What critical sections touch, from another run.
+#[derive(Debug)]
+pub struct Touched {
+    /// `Err` = not known, and why.
+    pub profile: Result<Profile, String>,
+}
+
+/// Reads a profile, or runs the command. `Err` in `Ok`: the command did not start, which was said.
+pub fn recorded(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
+    match args.profiles.as_slice() {
+        [] if args.command.is_empty() => {
+            let newest = show::newest(std::path::Path::new("."))?;
+            if !args.quiet {
+                Message::new(format!("reading {}", newest.display()), "", "").print();
+            }
+            from_file(args, newest).map(Ok)
+        }
+        [] => from_command(args),
+        [file] if args.command.is_empty() => from_file(args, file.clone()).map(Ok),
+        _ => Err(Message::new(
+            format!("{} profiles and a command were given", args.profiles.len()),
+            "nothing was replayed",
+            "name one profile, or a command behind --",
+        )),
+    }
+}
+
+fn from_file(args: &Replay, file: PathBuf) -> Result<Recorded, Message> {
+    let profile = show::load(&file, args.quiet)?;
+    let touched = match &args.sections {
+        Some(sections) => Ok(show::load(sections, args.quiet)?),
+        None if profile.sections.is_some() => Ok(profile.clone()),
+        None => Err("only the order of events was recorded".to_owned()),
+    };
+    Ok(Recorded {
+        profile,
+        touched: Touched { profile: touched },
+        file: Some(file),
+        status: Status::Success,
+    })
+}
+
+fn from_command(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
+    record::are_two(args.output.as_deref(), args.report_to.as_deref())?;
+    let mut options = args.recording.options();
+    options.trace = Some(args.recording.trace_options());
+    let (mut recording, _) = match execute(&options, args) {
+        Ok(recorded) => recorded,
+        Err(status) => return Ok(Err(status)),
+    };
+    record::warn(&recording.warnings, args.quiet);
+    let kept = args.output.as_ref();
+    let kept = kept.map(|path| record::save(&mut recording, path, args.quiet));
+    let profile = std::mem::take(&mut recording.profile);
+    let touched = match &args.sections {
+        Some(sections) => Ok(show::load(sections, args.quiet)?),
+        None if args.no_sections => Err("the second run was not wanted (--no-sections)".into()),
+        None => second_run(args, &profile),
+    };
+    Ok(Ok(Recorded {
+        profile,
+        touched: Touched { profile: touched },
+        file: args.output.clone(),
+        status: match kept {
+            Some(Err(status)) => status,
+            _ => Status::of_program(recording.exit),
+        },
+    }))
+}
+
+fn execute(options: &Options, args: &Replay) -> Result<(Recording, u32), Status> {
+    record::execute(options, &args.command, &Running::default(), args.quiet)
+}
+
+/// Runs the command once more, and looks into the critical sections of the locks of the first run.
+fn second_run(args: &Replay, first: &Profile) -> Result<Profile, String> {
+    if !args.quiet {
+        let what = "running the command a second time, to see what its critical sections touch";
+        Message::new(what, "", "").print();
+    }
+    let mut options = args.recording.options();
+    options.scheduler = convoy_capture::Scheduler::InsteadOfAgent;
+    options.diagnose = Some(Diagnose {
+        sites: Some(lock_sites(first)),
+        ..Diagnose::default()
+    });
+    let (recording, _) =
+        execute(&options, args).map_err(|_| "the second run of the command failed".to_owned())?;
+    record::warn(&recording.warnings, args.quiet);
+    Ok(recording.profile)
+}

@@ -1,0 +1,171 @@
+//! Extraction of replayable programs from a recording: one program per window.
+//!
+//! Waits disappear: replay makes them anew. What remains of a thread is its work (wall time between
+//! operations, minus the time off the CPU, minus the recorder's own cost) and its operations.
+//!
+//! A window begins and ends in the middle of things. A thread that waits at its start waits first; a
+//! thread that holds locks at its start takes them before anybody else; what a thread does after its
+//! last event in the window is work until the window's end.
+
+mod objects;
+mod off_cpu;
+mod thread;
+mod tokens;
+
+use convoy_trace::{Recording, Window};
+
+use crate::machine::Machine;
+use crate::program::{Op, Program, NO_SECTION};
+use crate::sections::{SectionIx, Sections};
+
+pub use objects::ObjectMap;
+
+/// A window as a program, with what is known about how true it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Extraction {
+    /// What replay runs.
+    pub program: Program,
+    /// Which window it is.
+    pub window: Window,
+    /// From program indices to the recording's objects and back.
+    pub objects: ObjectMap,
+    /// Thread time that replay cannot answer for, and all of it.
+    pub opaque: Opaque,
+}
+
+/// Thread time whose length replay takes as given although a change of the program may alter it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Opaque {
+    /// Waits on raw futexes, whose protocol is not known: locks of Rust, C++20, other runtimes.
+    pub futex_ns: f64,
+    /// Waits on condition variables for which no rule of tokens fits what was recorded.
+    pub timing_ns: f64,
+    /// Time off the CPU outside of recorded operations: I/O, sleeping.
+    pub sleep_ns: f64,
+    /// Time of all threads in the window.
+    pub thread_ns: f64,
+}
+
+impl Opaque {
+    /// Share of the threads' time whose length replay takes as given, sleeping and I/O apart; 0..1.
+    pub fn share(&self) -> f64 {
+        (self.futex_ns + self.timing_ns) / self.thread_ns.max(1.0)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.futex_ns += other.futex_ns;
+        self.timing_ns += other.timing_ns;
+        self.sleep_ns += other.sleep_ns;
+        self.thread_ns += other.thread_ns;
+    }
+}
+
+/// Costs that are in the recorded times, but not the program's.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RecorderCost {
+    /// Of an event of an uncontended operation, nanoseconds.
+    pub event_ns: f64,
+}
+
+/// The program of one window. Its critical sections have the numbers of `sections`, which are those of
+/// the recording.
+///
+/// `machine`: the costs that replay adds to each operation are taken off the recorded gaps, so that
+/// they do not count twice.
+pub fn extract(
+    recording: &Recording,
+    sections: &Sections,
+    window: Window,
+    machine: &Machine,
+    recorder: RecorderCost,
+) -> Extraction {
+    let objects = ObjectMap::of(recording);
+    let tokens = tokens::infer(recording, window, &objects);
+    let mut out = Extraction {
+        program: objects.program(recording),
+        window,
+        ..Extraction::default()
+    };
+    out.program.channels.clone_from(&tokens.channels);
+    let off_cpu = off_cpu::Policy::of(recording, window);
+    let section_ids = SectionIds::of(sections, recording.threads.len());
+    let builder = thread::Builder {
+        recording,
+        window,
+        objects: &objects,
+        sections: &section_ids,
+        tokens: &tokens,
+        off_cpu: &off_cpu,
+        pair_ns: machine.lock_pair_ns,
+        event_ns: recorder.event_ns,
+    };
+    // Creation needs the program's index of a thread before that thread is built.
+    let present = builder.present();
+    for &recorded in &present {
+        let thread = builder.build(recorded, &present, &mut out.opaque);
+        out.program.threads.push(thread);
+    }
+    // A thread that nobody of the program creates is there from the start.
+    let spawned = spawned(&out.program);
+    for (ix, thread) in out.program.threads.iter_mut().enumerate() {
+        thread.at_start = !spawned.contains(&(ix as u32));
+    }
+    out.objects = objects;
+    out
+}
+
+/// The numbers of critical sections by thread and acquiring event.
+#[derive(Debug)]
+struct SectionIds {
+    /// By thread: events, ascending, and the section that each begins.
+    of_thread: Vec<Vec<(u32, SectionIx)>>,
+}
+
+impl SectionIds {
+    fn of(sections: &Sections, threads: usize) -> Self {
+        let mut of_thread = vec![Vec::new(); threads];
+        for (ix, section) in sections.all.iter().enumerate() {
+            if let Some(own) = of_thread.get_mut(section.thread as usize) {
+                own.push((section.acquire_event, ix as SectionIx));
+            }
+        }
+        for own in &mut of_thread {
+            own.sort_unstable();
+        }
+        Self { of_thread }
+    }
+
+    fn get(&self, thread: u32, event: usize) -> SectionIx {
+        let own = &self.of_thread[thread as usize];
+        own.binary_search_by_key(&(event as u32), |(event, _)| *event)
+            .map_or(NO_SECTION, |at| own[at].1)
+    }
+}
+
+fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
+    let ops = program.threads.iter().flat_map(|thread| &thread.ops);
+    ops.filter_map(|op| match op {
+        Op::Spawn { thread } => Some(*thread),
+        _ => None,
+    })
+    .collect()
+}
+
+/// Windows to replay, by their numbers: all of them, or, where they hold more than `events` events, as
+/// many as fit, evenly spread over the run. For a stationary program a tenth of the trace predicts as
+/// well as all of it.
+pub fn choose_windows(recording: &Recording, events: usize) -> Vec<u32> {
+    let windows = recording.windows.len();
+    let total = recording.event_count();
+    if windows < 2 || total <= events {
+        return (0..windows as u32).collect();
+    }
+    let wanted = ((windows as f64 * events as f64 / total as f64) as usize).max(1);
+    let step = windows as f64 / wanted as f64;
+    (0..wanted)
+        .map(|i| ((i as f64 + 0.5) * step) as u32)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

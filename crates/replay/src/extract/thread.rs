@@ -1,0 +1,497 @@
+//! One thread of a recording as a thread of a program.
+
+use std::collections::BTreeMap;
+
+use convoy_trace::{Event, Kind, Recording, ThreadIx, Window};
+
+use super::objects::Role;
+use super::off_cpu::{begins_wait, Policy};
+use super::tokens::Tokens;
+use super::{ObjectMap, Opaque, SectionIds};
+use crate::program::{CondIx, LockIx, Op, SectionId, Thread, NO_SECTION};
+
+/// What all threads of a window are built with.
+#[derive(Debug)]
+pub(super) struct Builder<'a> {
+    pub recording: &'a Recording,
+    pub window: Window,
+    pub objects: &'a ObjectMap,
+    pub sections: &'a SectionIds,
+    pub tokens: &'a Tokens,
+    pub off_cpu: &'a Policy,
+    /// Cost of an uncontended lock and unlock, nanoseconds: replay adds it again.
+    pub pair_ns: f64,
+    /// Cost of recording an event, nanoseconds.
+    pub event_ns: f64,
+}
+
+/// Waiters at a window's start take their turn after those who hold locks then, by so much.
+const AFTER_HOLDERS_NS: f64 = 1.0;
+
+impl Builder<'_> {
+    /// Threads that do something in the window.
+    pub fn present(&self) -> Vec<ThreadIx> {
+        let threads = self.recording.threads.iter().enumerate();
+        threads
+            .filter(|(_, thread)| thread.events.iter().any(|e| self.holds(e)))
+            .map(|(ix, _)| ix as ThreadIx)
+            .collect()
+    }
+
+    fn holds(&self, event: &Event) -> bool {
+        (self.window.start_ns..self.window.end_ns).contains(&event.at_ns)
+    }
+
+    /// The program of one thread. `present`: the recorded threads of the program, in its order.
+    pub fn build(&self, recorded: ThreadIx, present: &[ThreadIx], opaque: &mut Opaque) -> Thread {
+        let events = &self.recording.threads[recorded as usize].events;
+        let begin = events.partition_point(|e| e.at_ns < self.window.start_ns);
+        let end = events.partition_point(|e| e.at_ns < self.window.end_ns);
+        let mut walk = Walk {
+            of: self,
+            recorded,
+            present,
+            opaque,
+            ops: Vec::with_capacity(2 * (end - begin)),
+            free_since_ns: self.window.start_ns,
+            off_ns: 0.0,
+            reading: None,
+            waited_ns: 0.0,
+            held: Vec::new(),
+            tried: None,
+            timed_out: false,
+        };
+        let begins_later = events[begin..end]
+            .first()
+            .is_some_and(|e| e.kind == Kind::Start);
+        if begins_later {
+            walk.free_since_ns = events[begin].at_ns;
+        }
+        let waits = walk.state_before(&events[..begin]);
+        // The event that began the wait is replayed, too: the wait ends in the window.
+        let from = if waits { begin - 1 } else { begin };
+        let mut i = from;
+        while i < end {
+            i += walk.step(events, i, end);
+        }
+        let ends = events[..end].last().is_some_and(|e| e.kind == Kind::End);
+        if !ends && !events[..end].last().is_some_and(|e| begins_wait(e.kind)) {
+            walk.work_until(self.window.end_ns, false);
+        }
+        walk.release_all();
+        let begin_ns = match events[begin..end].first() {
+            Some(first) if begins_later => first.at_ns,
+            _ => self.window.start_ns,
+        };
+        let end_ns = match events[..end].last() {
+            Some(last) if ends => last.at_ns,
+            _ => self.window.end_ns,
+        };
+        walk.opaque.thread_ns += end_ns.saturating_sub(begin_ns) as f64;
+        Thread {
+            recorded,
+            at_start: true,
+            start_ns: if waits { AFTER_HOLDERS_NS } else { 0.0 },
+            ops: walk.ops,
+        }
+    }
+}
+
+fn ends_wait(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::AcquiredAfterWait
+            | Kind::TimedOut
+            | Kind::CondWoken
+            | Kind::BarrierLeave
+            | Kind::SemAcquired
+            | Kind::JoinEnd
+            | Kind::FutexWoken
+    )
+}
+
+/// The way through one thread's events.
+struct Walk<'a, 'b> {
+    of: &'a Builder<'a>,
+    recorded: ThreadIx,
+    present: &'a [ThreadIx],
+    opaque: &'b mut Opaque,
+    ops: Vec<Op>,
+    /// The latest operation ended then; work has gone on since.
+    free_since_ns: u64,
+    /// Time off the CPU since then, nanoseconds.
+    off_ns: f64,
+    /// The latest reading of the CPU clock: when, CPU time. Both nanoseconds.
+    reading: Option<(u64, u64)>,
+    /// Time in recorded waits since that reading, nanoseconds.
+    waited_ns: f64,
+    /// Locks held now.
+    held: Vec<LockIx>,
+    /// A loop of failed tries at this lock goes on, since then.
+    tried: Option<(LockIx, u64)>,
+    /// The wait that goes on has timed out.
+    timed_out: bool,
+}
+
+impl Walk<'_, '_> {
+    /// Takes the locks that are held when the window begins. True = the thread waits then.
+    fn state_before(&mut self, before: &[Event]) -> bool {
+        let mut held: BTreeMap<LockIx, (bool, usize)> = BTreeMap::new();
+        for (i, event) in before.iter().enumerate() {
+            let Some(lock) = self.of.objects.lock(event.object) else {
+                continue;
+            };
+            match event.kind {
+                Kind::Acquired | Kind::AcquiredAfterWait | Kind::TryAcquired => {
+                    held.insert(lock, (false, i));
+                }
+                Kind::AcquiredShared => {
+                    held.insert(lock, (true, i));
+                }
+                Kind::Released => {
+                    held.remove(&lock);
+                }
+                _ => {}
+            }
+        }
+        // Outside of windows only waits are recorded: a lock acquired after a wait may have been
+        // released since, unseen. Whoever releases it in the window held it at its start.
+        let waits = before.last().is_some_and(|e| begins_wait(e.kind));
+        for (lock, (shared, event)) in held {
+            if self.releases_first(before.len(), lock) {
+                let section = self.section(event);
+                self.take(lock, shared, section);
+            }
+        }
+        waits
+    }
+
+    /// Whether the thread's first event on this lock from that index on releases it.
+    fn releases_first(&self, from: usize, lock: LockIx) -> bool {
+        let events = &self.of.recording.threads[self.recorded as usize].events;
+        let object = self.of.objects.recorded(lock);
+        let mut on_lock = events[from..].iter().filter(|e| Some(e.object) == object);
+        on_lock.next().is_some_and(|e| e.kind == Kind::Released)
+    }
+
+    /// One event, or those that belong together: how many.
+    fn step(&mut self, events: &[Event], i: usize, end: usize) -> usize {
+        let event = &events[i];
+        if begins_wait(event.kind) {
+            return self.wait(events, i, end);
+        }
+        match event.kind {
+            Kind::Acquired | Kind::AcquiredShared | Kind::AcquiredAfterWait => {
+                if let Some(lock) = self.of.objects.lock(event.object) {
+                    let until = self.tried_since(lock, event.at_ns);
+                    self.work_until(until, true);
+                    self.acquire(lock, event.kind == Kind::AcquiredShared, Some(i));
+                }
+                self.free_at(event.at_ns);
+            }
+            Kind::TryAcquired => self.try_acquired(event, i),
+            Kind::TryFailed => self.try_failed(event),
+            Kind::Released => {
+                if let Some(lock) = self.of.objects.lock(event.object) {
+                    self.work_until(event.at_ns, false);
+                    if let Some(channel) = self.of.tokens.post_at_release(self.recorded, i) {
+                        self.ops.push(Op::Post { channel });
+                    }
+                    self.release(lock);
+                }
+                self.free_at(event.at_ns);
+            }
+            // The system call is the protocol's, which replay has its own of.
+            Kind::Woke => self.free_at(event.at_ns),
+            Kind::Signal | Kind::Broadcast => self.signal(event, i),
+            Kind::SemPost => {
+                if let Some(Role::Sem(sem)) = self.of.objects.role(event.object) {
+                    self.work_until(event.at_ns, true);
+                    self.ops.push(Op::SemPost { sem });
+                    self.free_at(event.at_ns);
+                }
+            }
+            Kind::SemAcquired => {
+                if let Some(Role::Sem(sem)) = self.of.objects.role(event.object) {
+                    self.work_until(event.at_ns, true);
+                    self.ops.push(Op::SemWait { sem });
+                    self.free_at(event.at_ns);
+                }
+            }
+            Kind::Create => {
+                self.work_until(event.at_ns, true);
+                if let Some(thread) = self.in_program(event.arg) {
+                    self.ops.push(Op::Spawn { thread });
+                }
+                self.free_at(event.at_ns);
+            }
+            Kind::Start => self.free_at(event.at_ns),
+            Kind::End => self.work_until(event.at_ns, true),
+            Kind::Preempted => self.read_cpu(event),
+            Kind::Lost => {
+                // What was done meanwhile is not known; taking it for work keeps the time.
+                self.work_until(event.at_ns, true);
+                self.free_at(event.at_ns);
+            }
+            _ => {}
+        }
+        1
+    }
+
+    /// A wait and the event that ends it.
+    fn wait(&mut self, events: &[Event], i: usize, end: usize) -> usize {
+        let begin = &events[i];
+        self.work_until(begin.at_ns.max(self.free_since_ns), true);
+        let mut j = i + 1;
+        self.timed_out = false;
+        while j < end && matches!(events[j].kind, Kind::TimedOut | Kind::Preempted) {
+            if events[j].kind == Kind::TimedOut {
+                self.timed_out = true;
+                if begin.kind != Kind::CondWait {
+                    break;
+                }
+            }
+            j += 1;
+        }
+        let over = events.get(j).filter(|_| j < end);
+        let until = over.map_or(self.of.window.end_ns, |e| e.at_ns);
+        let from = begin.at_ns.max(self.of.window.start_ns);
+        let length = until.saturating_sub(from) as f64;
+        self.waited_ns += length;
+        self.operation(begin, i, over.map(|_| j), length);
+        for reading in events[i + 1..j]
+            .iter()
+            .filter(|e| e.kind == Kind::Preempted)
+        {
+            // Within the wait: the clock is read anew, nothing of it was work.
+            self.reading = Some((reading.at_ns, reading.arg));
+            self.waited_ns = until.saturating_sub(reading.at_ns) as f64;
+        }
+        self.free_at(until);
+        // An event of another operation (some were lost) is looked at by itself.
+        j + usize::from(over.is_some_and(|e| ends_wait(e.kind))) - i
+    }
+
+    /// The operation that a wait was part of. `over`: the event that ended it.
+    fn operation(&mut self, begin: &Event, i: usize, over: Option<usize>, length: f64) {
+        match (begin.kind, self.of.objects.role(begin.object)) {
+            (Kind::Request | Kind::RequestShared, Some(Role::Lock(lock))) => {
+                if self.timed_out {
+                    self.sleep(length);
+                } else {
+                    self.acquire(lock, begin.kind == Kind::RequestShared, over);
+                    if over.is_none() {
+                        self.release(lock);
+                    }
+                }
+            }
+            (Kind::CondWait, Some(Role::Cond(cond))) => {
+                self.cond_wait(begin, i, cond, over, length);
+            }
+            (Kind::BarrierArrive, Some(Role::Barrier(barrier))) => {
+                self.ops.push(Op::Barrier { barrier });
+            }
+            (Kind::SemRequest, Some(Role::Sem(sem))) if !self.timed_out => {
+                self.ops.push(Op::SemWait { sem });
+            }
+            (Kind::JoinBegin, _) => match self.in_program(begin.arg) {
+                Some(thread) => self.ops.push(Op::Join { thread }),
+                None => self.sleep(length),
+            },
+            (Kind::FutexWait, _) => {
+                self.opaque.futex_ns += length;
+                self.sleep(length);
+            }
+            _ => self.sleep(length),
+        }
+    }
+
+    fn cond_wait(
+        &mut self,
+        begin: &Event,
+        i: usize,
+        cond: CondIx,
+        over: Option<usize>,
+        length: f64,
+    ) {
+        let Some(lock) = self.of.objects.lock(begin.arg as u32) else {
+            self.sleep(length);
+            return;
+        };
+        if !self.held.contains(&lock) {
+            // Taken before the recording began, or by a call that was not seen.
+            self.acquire(lock, false, None);
+        }
+        let need = self.of.tokens.need(self.recorded, i);
+        match need {
+            Some(need) if !self.timed_out => {
+                // Another wait of the same loop: the predicate that it waits for is one.
+                let again =
+                    matches!(self.ops.last(), Some(Op::Await { cond: last, .. }) if *last == cond);
+                if !again {
+                    self.ops.push(Op::Await { cond, lock, need });
+                }
+            }
+            _ => {
+                // A timer, or an order that depends on timing: its length is taken as given.
+                if !self.timed_out {
+                    self.opaque.timing_ns += length;
+                }
+                self.release(lock);
+                self.sleep(length);
+                self.acquire(lock, false, over);
+            }
+        }
+    }
+
+    fn acquire(&mut self, lock: LockIx, shared: bool, event: Option<usize>) {
+        let section = match event {
+            Some(event) => self.section(event),
+            None => NO_SECTION,
+        };
+        let Some(event) = event.filter(|_| self.take(lock, shared, section)) else {
+            return;
+        };
+        if let Some((cond, need)) = self.of.tokens.get_without_wait(self.recorded, event) {
+            self.ops.push(Op::Await { cond, lock, need });
+        }
+    }
+
+    /// False = its holder takes it again: a recursive mutex, whose section goes on.
+    fn take(&mut self, lock: LockIx, shared: bool, section: SectionId) -> bool {
+        let again = self.held.contains(&lock) && !shared;
+        self.held.push(lock);
+        if !again {
+            self.ops.push(Op::Acquire {
+                lock,
+                shared,
+                section,
+            });
+        }
+        !again
+    }
+
+    fn section(&self, event: usize) -> SectionId {
+        self.of.sections.get(self.recorded, event)
+    }
+
+    fn release(&mut self, lock: LockIx) {
+        let Some(at) = self.held.iter().rposition(|held| *held == lock) else {
+            return; // acquired before the window, or by another thread
+        };
+        self.held.remove(at);
+        if !self.held.contains(&lock) {
+            self.ops.push(Op::Release { lock });
+        }
+    }
+
+    /// What is held at the window's end is released, so that others can go on.
+    fn release_all(&mut self) {
+        while let Some(lock) = self.held.last().copied() {
+            self.release(lock);
+        }
+    }
+
+    fn try_acquired(&mut self, event: &Event, i: usize) {
+        let Some(lock) = self.of.objects.lock(event.object) else {
+            return;
+        };
+        let spun = self.tried.take_if(|(tried, _)| *tried == lock);
+        self.work_until(spun.map_or(event.at_ns, |(_, since)| since), spun.is_none());
+        match spun {
+            Some(_) => self.acquire(lock, event.arg == 1, Some(i)),
+            None => {
+                let section = self.section(i);
+                self.held.push(lock);
+                self.ops.push(Op::TryAcquire { lock, section });
+            }
+        }
+        self.free_at(event.at_ns);
+    }
+
+    fn try_failed(&mut self, event: &Event) {
+        let Some(lock) = self.of.objects.lock(event.object) else {
+            return;
+        };
+        if event.arg > 1 {
+            self.tried = Some((lock, event.at_ns));
+            return;
+        }
+        self.work_until(event.at_ns, true);
+        self.ops.push(Op::TryFail { lock });
+        self.free_at(event.at_ns);
+    }
+
+    /// When spinning for a lock that is had now began; `at_ns` if it was not spun for.
+    fn tried_since(&mut self, lock: LockIx, at_ns: u64) -> u64 {
+        let spun = self.tried.take_if(|(tried, _)| *tried == lock);
+        spun.map_or(at_ns, |(_, since)| since)
+    }
+
+    fn signal(&mut self, event: &Event, i: usize) {
+        let Some(cond) = self.of.objects.cond(event.object) else {
+            return;
+        };
+        self.work_until(event.at_ns, true);
+        if let Some(channel) = self.of.tokens.post_at_signal(self.recorded, i) {
+            self.ops.push(Op::Post { channel });
+        }
+        self.ops.push(if event.kind == Kind::Signal {
+            Op::Signal { cond }
+        } else {
+            Op::Broadcast { cond }
+        });
+        self.free_at(event.at_ns);
+    }
+
+    /// Work since the latest operation. `acquires`: an operation follows that has half of the cost of a
+    /// lock and unlock in front of its event.
+    fn work_until(&mut self, at_ns: u64, acquires: bool) {
+        let wall = at_ns.saturating_sub(self.free_since_ns) as f64;
+        let cost = self.of.event_ns + if acquires { self.of.pair_ns } else { 0.0 };
+        let ns = (wall - self.off_ns - cost).max(0.0) as f32;
+        if ns > 0.0 {
+            self.ops.push(Op::Work { ns });
+        }
+        self.free_at(at_ns.max(self.free_since_ns));
+    }
+
+    fn free_at(&mut self, at_ns: u64) {
+        self.free_since_ns = at_ns;
+        self.off_ns = 0.0;
+    }
+
+    /// The thread was off the CPU since its event before this one.
+    fn read_cpu(&mut self, event: &Event) {
+        if let Some((at_ns, cpu_ns)) = self.reading {
+            let wall = event.at_ns.saturating_sub(at_ns) as f64;
+            let ran = event.arg.saturating_sub(cpu_ns) as f64;
+            let since = self.free_since_ns.max(at_ns);
+            let open = event.at_ns.saturating_sub(since) as f64;
+            let off = (wall - ran - self.waited_ns).clamp(0.0, open);
+            self.off_cpu(since, event.at_ns, off);
+        }
+        self.reading = Some((event.at_ns, event.arg));
+        self.waited_ns = 0.0;
+    }
+
+    fn off_cpu(&mut self, from_ns: u64, to_ns: u64, off: f64) {
+        self.off_ns += off;
+        if off > 0.0 && !self.of.off_cpu.is_preemption(from_ns, to_ns) {
+            self.sleep(off);
+        }
+    }
+
+    fn sleep(&mut self, ns: f64) {
+        self.opaque.sleep_ns += ns;
+        self.ops.push(Op::Sleep { ns: ns as f32 });
+    }
+
+    fn in_program(&self, recorded: u64) -> Option<u32> {
+        let recorded = ThreadIx::try_from(recorded).ok()?;
+        self.present
+            .binary_search(&recorded)
+            .ok()
+            .map(|ix| ix as u32)
+    }
+}

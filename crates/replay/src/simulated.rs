@@ -1,0 +1,219 @@
+//! The simulator as a replayer: variations of what the calibration is not sure of, and seeds.
+
+use std::sync::Arc;
+
+use convoy_estimate::Method;
+
+use crate::fidelity::Fingerprint;
+use crate::machine::Machine;
+use crate::predict::{Replayed, Replayer};
+use crate::program::{LockIx, Program, SectionId};
+use crate::sim::{self, calibrate_rules, LockOutcome, Options, Range, Rules, Schedule};
+
+/// Replays by simulation.
+#[derive(Debug, Clone)]
+pub struct Simulator {
+    machine: Machine,
+    rules: Rules,
+    order: Order,
+    seeds: Vec<u64>,
+    cpus: Option<u32>,
+}
+
+/// The order in which locks are acquired, in each of the programs that are replayed together.
+#[derive(Debug, Clone, Default)]
+pub enum Order {
+    /// ORIG: whoever comes first.
+    #[default]
+    Free,
+    /// ELSC: as recorded; by program and lock, the sections in order.
+    Recorded(Arc<Vec<Vec<Vec<SectionId>>>>),
+    /// SYNC: by deterministic logical time, in chunks of so many nanoseconds.
+    LogicalTime(f64),
+}
+
+impl Order {
+    fn schedule(&self, program: usize) -> Schedule<'_> {
+        match self {
+            Self::Free => Schedule::Orig,
+            Self::Recorded(orders) => orders
+                .get(program)
+                .map_or(Schedule::Orig, |of| Schedule::Elsc(of)),
+            Self::LogicalTime(chunk_ns) => Schedule::Sync {
+                chunk_ns: *chunk_ns,
+            },
+        }
+    }
+}
+
+impl Simulator {
+    /// With the scheduler's rules under which the recorded programs come closest to the recorded run.
+    /// `times`: seeds of each variation of the machine.
+    pub fn fitted(
+        machine: &Machine,
+        recorded: &[Program],
+        fingerprint: &Fingerprint,
+        times: u32,
+    ) -> Self {
+        let mut simulator = Self {
+            machine: machine.clone(),
+            rules: Rules::default(),
+            order: Order::Free,
+            seeds: (1..=u64::from(times.max(1))).collect(),
+            cpus: None,
+        };
+        // The rules are those of the machine's scheduler: the largest window tells most of them.
+        let largest = recorded.iter().max_by_key(|program| program.op_count());
+        if let Some(program) = largest {
+            let share = program.op_count() as f64
+                / recorded.iter().map(Program::op_count).sum::<usize>().max(1) as f64;
+            let of_it = Fingerprint {
+                wall_ns: fingerprint.wall_ns * share.clamp(0.0, 1.0),
+                ..*fingerprint
+            };
+            let options = simulator.options(0, 1);
+            let target = if recorded.len() == 1 {
+                fingerprint
+            } else {
+                &of_it
+            };
+            if let Ok(fit) = calibrate_rules(program, machine, &options, target, &[1]) {
+                simulator.rules = fit.rules;
+            }
+        }
+        simulator
+    }
+
+    /// The same machine with other CPUs.
+    pub fn on_cpus(&self, cpus: u32) -> Self {
+        Self {
+            cpus: Some(cpus),
+            ..self.clone()
+        }
+    }
+
+    /// Enforces an order of acquisitions.
+    pub fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    /// How the program of this number among those replayed together is run, for one seed.
+    pub fn options(&self, program: usize, seed: u64) -> Options<'_> {
+        Options {
+            schedule: self.order.schedule(program),
+            seed,
+            rules: self.rules,
+            cpus: self.cpus,
+            sections: false,
+            max_ops: None,
+        }
+    }
+
+    /// Why a program does not end: what its threads wait for then.
+    fn standstill(&self, number: usize, program: &Program) -> String {
+        const SHOWN: usize = 3;
+        let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok();
+        let stuck = outcome
+            .and_then(|outcome| outcome.stuck)
+            .unwrap_or_default();
+        let waits = stuck.threads.iter().take(SHOWN).map(|(thread, op)| {
+            let ops = program.threads.get(*thread as usize).map(|t| &t.ops);
+            let op = ops.and_then(|ops| ops.get(*op as usize));
+            format!("thread {thread} at {op:?}")
+        });
+        let waits: Vec<String> = waits.collect();
+        format!(
+            "its threads come to a standstill, since their order depends on timing: {} wait ({})",
+            stuck.threads.len(),
+            waits.join(", ")
+        )
+    }
+
+    /// Waits for each lock, nanoseconds, in a run of these programs; `None` = one does not end.
+    pub fn lock_waits(&self, programs: &[Program]) -> Option<Vec<(LockIx, f64)>> {
+        self.of_locks(programs, |lock| lock.waited_ns)
+    }
+
+    /// The lock that is held most of the time, and that share of the wall time.
+    pub fn busiest_lock(&self, programs: &[Program]) -> Option<(LockIx, f64)> {
+        let held = self.of_locks(programs, |lock| lock.hold_ns)?;
+        let wall = self.wall_range(programs)?.mid;
+        let most = held.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((most.0, most.1 / wall))
+    }
+
+    fn of_locks(
+        &self,
+        programs: &[Program],
+        of: impl Fn(&LockOutcome) -> f64,
+    ) -> Option<Vec<(LockIx, f64)>> {
+        let mut sums: Vec<f64> = Vec::new();
+        for (number, program) in programs.iter().enumerate() {
+            let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok()?;
+            sums.resize(sums.len().max(outcome.locks.len()), 0.0);
+            for (sum, lock) in sums.iter_mut().zip(&outcome.locks) {
+                *sum += of(lock);
+            }
+        }
+        let numbered = sums.into_iter().enumerate();
+        Some(numbered.map(|(lock, sum)| (lock as LockIx, sum)).collect())
+    }
+
+    /// Wall time of these programs with all variations, nanoseconds; `None` = one does not end.
+    pub fn wall_range(&self, programs: &[Program]) -> Option<Range> {
+        let mut sum = Range {
+            low: 0.0,
+            mid: 0.0,
+            high: 0.0,
+        };
+        for (number, program) in programs.iter().enumerate() {
+            let options = self.options(number, 0);
+            let range = sim::wall_range(program, &self.machine, &options, &self.seeds).ok()??;
+            sum.low += range.low;
+            sum.mid += range.mid;
+            sum.high += range.high;
+        }
+        Some(sum)
+    }
+
+    /// The machine that it runs on.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+}
+
+impl Replayer for Simulator {
+    fn method(&self) -> Method {
+        Method::ReplaySimulated
+    }
+
+    fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String> {
+        let mut walls_ns: Vec<f64> = Vec::new();
+        let mut fingerprints = Vec::new();
+        for (number, program) in programs.iter().enumerate() {
+            let options = self.options(number, 0);
+            let walls = sim::varied_walls(program, &self.machine, &options, &self.seeds)
+                .map_err(|error| error.to_string())?;
+            let walls: Vec<f64> = walls.into_iter().flatten().collect();
+            if walls.iter().all(|wall| wall.is_nan()) {
+                return Err(self.standstill(number, program));
+            }
+            walls_ns.resize(walls.len(), 0.0);
+            for (sum, wall) in walls_ns.iter_mut().zip(walls) {
+                *sum += wall;
+            }
+            let runs = sim::run_many(program, &self.machine, &options, &self.seeds[..1])
+                .map_err(|error| error.to_string())?;
+            fingerprints.push(runs.fingerprint);
+        }
+        let mut fingerprint = Fingerprint::mean(fingerprints.iter().copied());
+        fingerprint.wall_ns = fingerprints.iter().map(|one| one.wall_ns).sum();
+        fingerprint.voluntary = fingerprints.iter().map(|one| one.voluntary).sum();
+        fingerprint.involuntary = fingerprints.iter().map(|one| one.involuntary).sum();
+        Ok(Replayed {
+            walls_ns,
+            paired: true,
+            fingerprint: Some(fingerprint),
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! What a replay says, as text for a person and as JSON for a program. Pure.
+//!
+//! Every sentence is in [`messages`], which the HTML page uses, too.
+
+pub mod exhibits;
+pub mod gain;
+pub mod json;
+pub mod messages;
+pub mod source;
+pub mod text;
