@@ -72,7 +72,7 @@ pub fn factor(x: f64) -> String {
     }
 }
 
-/// `1.9x (1.4-2.1x)`; `1.9x (1.4x or more)` where nothing bounds it; or that there is none.
+/// `1.9x (1.4–2.1x)`; `1.9x (1.4x or more)` where nothing bounds it; or that there is none.
 pub fn gain(gain: &Gain) -> String {
     if gain.high < 1.005 {
         return "no gain".into();
@@ -82,7 +82,7 @@ pub fn gain(gain: &Gain) -> String {
         return format!("{} ({low} or more)", factor(gain.mid));
     }
     format!(
-        "{} ({}-{})",
+        "{} ({}–{})",
         factor(gain.mid),
         low.trim_end_matches('x'),
         factor(gain.high)
@@ -115,7 +115,7 @@ mod tests {
         );
         assert_eq!(
             [count(9999.0), count(12_000.0), count(2_100_000.0)],
-            ["9999", "12 k", "2.1 M"]
+            ["9,999", "12 k", "2.1 M"]
         );
     }
 }

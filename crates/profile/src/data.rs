@@ -74,7 +74,8 @@ pub struct Meta {
     pub costs: String,
     /// Free remarks of the recorder that the report shows.
     pub notes: Vec<String>,
-    /// What of the file could not be read, for people; empty: nothing, and always in a recording that was not read from one.
+    /// What of the file could not be read, for people: whoever read it fills it in from the
+    /// [warnings](crate::ReadWarning).
     #[serde(skip)]
     pub damage: Vec<String>,
 }

@@ -330,8 +330,6 @@ impl Reader {
         let mut meta = self.meta.unwrap_or_default();
         meta.others_ns = self.others_ns;
         meta.costs = self.costs;
-        let damage = warnings.iter().filter(|warning| warning.is_a_loss());
-        meta.damage = damage.map(ReadWarning::found).collect();
         let profile = Profile {
             meta,
             processes,

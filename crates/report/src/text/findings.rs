@@ -402,8 +402,8 @@ mod tests {
                 estimates: Vec::new(),
             })
         };
-        assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4-2.1x)");
-        assert_eq!(of(1.0, 1.02, 1.3), "1.02x (1.00-1.3x)");
+        assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4–2.1x)");
+        assert_eq!(of(1.0, 1.02, 1.3), "1.02x (1.00–1.3x)");
         assert_eq!(of(1.0, 1.0, 1.0), "no gain");
         assert_eq!(of(1.0, 1.4, f64::INFINITY), "1.4x (1.00x or more)");
     }
