@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use convoy_model::finding::SHORTEST_RUN_NS;
 use convoy_model::words::{count, duration, gain, percent, plural};
 use convoy_model::{kernel_share, Model, OffReason, SiteId, Sources, Waker};
 
@@ -9,7 +10,6 @@ use crate::hottest::hottest;
 use crate::rows::{Analysis, Parallelism};
 use crate::tables::paths::most;
 use crate::view::{is_file_io, View};
-use crate::SHORTEST_NS;
 
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
@@ -68,11 +68,11 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     if p.workers == 0 {
         return "No thread did any work to speak of.".into();
     }
-    if wall < SHORTEST_NS {
+    if wall < SHORTEST_RUN_NS {
         return format!(
             "{how} for {:.1} ms: too short to judge. Give it work for {:.0} ms at least.",
             wall / 1e6,
-            SHORTEST_NS / 1e6
+            SHORTEST_RUN_NS / 1e6
         );
     }
     if idle >= IDLE {

@@ -9,6 +9,8 @@ use convoy_model::{GroupId, ObjectId, ProcessId, SiteFrame, SiteId, Sources};
 pub struct Analysis {
     /// One sentence for the head of the report, also when nothing is wrong.
     pub verdict: String,
+    /// The run was too short to judge.
+    pub is_too_short: bool,
     /// What the recording was made from.
     pub sources: Sources,
     /// Time that none of the sources explains, most telling first: what is a reason to look further.

@@ -1,10 +1,10 @@
 //! The sentence at the head of the report.
 
-use convoy_model::finding::Finding;
+use convoy_model::finding::{Finding, SHORTEST_RUN_NS};
 use convoy_model::words::gain;
 
 use crate::rows::{Analysis, Parallelism};
-use crate::text::percent;
+use crate::text::{duration, percent};
 
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
@@ -24,6 +24,13 @@ pub(crate) fn verdict(a: &Analysis) -> String {
     };
     if let Some(first) = a.findings.first() {
         return headline(first);
+    }
+    if a.is_too_short {
+        return format!(
+            "The run took {}: too short to judge. Give it work for {} at least.",
+            duration(main.wall_ns as f64),
+            duration(SHORTEST_RUN_NS)
+        );
     }
     let limit = limit(main);
     if a.sources.see_reasons() {

@@ -204,3 +204,21 @@ fn spinners_that_yield_keep_nobody_from_running() {
     let analysis = spinners(us(100));
     assert!(spin(&analysis).gain.high.is_finite());
 }
+
+#[test]
+fn short_runs_are_not_judged() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).wall(ms(15));
+    let (lock, at) = (p.mutex("m"), p.site("f", "f.c", 1));
+    for _ in 0..2 {
+        let t = p.thread("worker").cpu(ms(5)).id();
+        p.contended(t, lock, at, 500, ms(9));
+    }
+    let analysis = judged(p.build());
+    assert!(analysis.findings.is_empty(), "{:?}", analysis.findings);
+    assert!(!analysis.dismissed.is_empty());
+    assert_eq!(
+        analysis.verdict,
+        "The run took 15 ms: too short to judge. Give it work for 20 ms at least."
+    );
+}
