@@ -313,7 +313,10 @@ fn assignment(report: &Report<'_>, best: &Assignment) -> Vec<Span> {
         })
         .collect();
     let mut spans = vec![plain(format!("now {}", now.join(" + ")))];
-    if let Some(option) = best.options.first() {
+    let option = best.options.first();
+    if option.is_some_and(|option| option.threads == best.now) {
+        spans.push(plain("; as many threads in all cannot be spread better"));
+    } else if let Some(option) = option {
         let threads: Vec<_> = option.threads.iter().map(u32::to_string).collect();
         spans.push(plain("; best "));
         spans.push(toned(Tone::Strong, threads.join(" + ")));
