@@ -156,6 +156,7 @@ impl Recorder {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        recording_has_room()?;
         let clock = self.clock.end();
         self.meta.started_unix_ns = realtime_ns();
         self.meta.start_ns = clock.now_ns();
@@ -428,9 +429,25 @@ fn without_agent(refusal: &Trouble, seen: bool) -> Trouble {
 /// The agent's smallest arena; with less it does not record.
 const SMALLEST_ARENA_BYTES: u64 = 1 << 20;
 
+/// Convoy's own limit on the size of files was raised as far as it may be: if that is not enough, nothing can be kept.
+fn recording_has_room() -> Result<(), Error> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match limit.filter(|limit| *limit < SMALLEST_ARENA_BYTES) {
+        None => Ok(()),
+        Some(limit) => Err(Error::new(
+            ErrorKind::Session,
+            Trouble::new(
+                format!("files may have {limit} bytes at most (ulimit -f)"),
+                "convoy cannot keep a recording: nothing was started",
+                "raise it for this run: ulimit -f unlimited",
+            ),
+        )),
+    }
+}
+
 /// A file that grows past the limit would raise SIGXFSZ in the program, so the agent keeps below it.
 fn file_limit_warning() -> Option<Trouble> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current?;
+    let limit = crate::inherited::file_limit();
     (limit < SMALLEST_ARENA_BYTES).then(|| {
         Trouble::new(
             format!("files may have {limit} bytes at most (ulimit -f)"),

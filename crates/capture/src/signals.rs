@@ -139,6 +139,7 @@ fn restore_actions(before: &Inherited) {
 /// async-signal-safe calls.
 pub(crate) fn restore_in_child(before: &Inherited) {
     restore_actions(before);
+    crate::inherited::restore_file_limit();
     // SAFETY: as above; Rust's runtime has set SIGPIPE to ignored, and the mask came from the kernel.
     unsafe {
         if !crate::inherited::pipe_signal_ignored() {

@@ -187,8 +187,10 @@ pub fn read(path: &Path, quiet: bool) -> Result<(Profile, Vec<ReadWarning>), Mes
             "name a file that convoy record wrote",
         )
     })?;
-    let (profile, warnings) =
+    let (mut profile, warnings) =
         Profile::read(&bytes).map_err(|e| Message::new(format!("{name}: {e}"), "", ""))?;
+    let losses = warnings.iter().filter(|warning| warning.is_a_loss());
+    profile.meta.damage = losses.map(ReadWarning::found).collect();
     if !quiet {
         warnings
             .iter()

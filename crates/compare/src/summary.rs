@@ -168,14 +168,7 @@ pub struct File {
 impl File {
     /// Of a profile, and of what was missing when it was read.
     pub fn of(profile: &Profile, damage: &[ReadWarning]) -> Self {
-        // The numbers and names of all else are right.
-        let harmless = |warning: &&ReadWarning| {
-            matches!(
-                warning,
-                ReadWarning::UnknownSection { .. } | ReadWarning::Repaired { .. }
-            )
-        };
-        let lost = damage.iter().filter(|warning| !harmless(warning));
+        let lost = damage.iter().filter(|warning| warning.is_a_loss());
         Self {
             builds: identity::builds(profile),
             lost: lost.map(ReadWarning::found).collect(),

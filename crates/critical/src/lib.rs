@@ -33,15 +33,11 @@ pub use merge::merge;
 pub use rows::*;
 pub use thresholds::Thresholds;
 
-use convoy_model::finding::{rank, Finding};
+use convoy_model::finding::{rank, Finding, SHORTEST_RUN_NS};
 use convoy_model::Model;
 
 use crate::tables::{edges, loops, parallelism, paths, quality, threads, waits};
 use crate::view::View;
-
-/// A shorter recording is mostly the start of a program, of which nothing is worth parallelizing, and has too few samples
-/// to name code. Nanoseconds. Ours: six samples of each CPU at the default period.
-const SHORTEST_NS: f64 = 20e6;
 
 /// Judges a recording: all processes together are one parallel program. Nothing without scheduler events.
 pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
@@ -65,7 +61,7 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
         ..Analysis::default()
     };
     (all.findings, all.dismissed) = rank(findings::all(&view, &all), |f| {
-        view.wall >= SHORTEST_NS && worth(f, t)
+        view.wall >= SHORTEST_RUN_NS && worth(f, t)
     });
     all.verdict = verdict::verdict(&view, &all);
     // A loop may wait for a path beyond the top: that row is not in the table then.

@@ -126,14 +126,20 @@ impl Switching {
     }
 }
 
-/// Share of their CPU time that these threads were in the kernel. Only the agent tells; a thread alone has too few
-/// ticks for it.
+/// Share of their CPU time that these threads were in the kernel, as the agent counted; a thread alone has too few
+/// ticks for it. Of a program without the agent that is one process, the whole command's.
 fn kernel_share(view: &View, threads: &BTreeSet<ThreadId>) -> Option<f64> {
     let known = threads.iter().filter_map(|&id| view.thread(id));
     let (cpu, sys) = known.fold((0.0, 0.0), |(cpu, sys), th| {
         (cpu + th.cpu_ns as f64, sys + th.sys_ns as f64)
     });
-    (sys > 0.0).then(|| (sys / cpu.max(1.0)).min(1.0))
+    if sys > 0.0 {
+        return Some((sys / cpu.max(1.0)).min(1.0));
+    }
+    match view.model.processes.as_slice() {
+        [one] if one.without_agent => convoy_model::kernel_share(view.model),
+        _ => None,
+    }
 }
 
 /// Times that these threads blocked.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use convoy_model::words::{count, duration, percent, plural};
-use convoy_model::{Model, OffReason, SiteId, Waker};
+use convoy_model::finding::SHORTEST_RUN_NS;
+use convoy_model::words::{count, duration, gain, percent, plural};
+use convoy_model::{kernel_share, Model, OffReason, SiteId, Sources, Waker};
 
 use crate::hottest::hottest;
 use crate::rows::{Analysis, Parallelism};
 use crate::tables::paths::most;
 use crate::view::{is_file_io, View};
-use crate::SHORTEST_NS;
 
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
@@ -27,6 +27,8 @@ const MOST: f64 = 0.2;
 const MUCH: f64 = 0.3;
 /// Working threads over those that could: this is parallel.
 const PARALLEL: f64 = 0.8;
+/// CPU time in the kernel over all CPU time, from which on it is a reason to look.
+const KERNEL_SHARE: f64 = 0.2;
 
 /// How long so few worked, and how much of that none.
 fn few(p: &Parallelism, wall: f64) -> String {
@@ -37,16 +39,12 @@ fn few(p: &Parallelism, wall: f64) -> String {
     }
     // Of one thread there are no fewer than one but none.
     if p.low_below < 1.0 {
-        return format!(", none for {} of the run", percent(none));
+        return format!(" (none for {} of the run)", percent(none));
     }
-    let few = format!(
-        ", fewer than {:.0} for {} of the run",
-        p.low_below.ceil(),
-        percent(low)
-    );
+    let few = format!("fewer than {:.0} for {}", p.low_below.ceil(), percent(low));
     match none >= NONE {
-        true => format!("{few} (none for {})", percent(none)),
-        false => few,
+        true => format!(" ({few}, none for {} of the run)", percent(none)),
+        false => format!(" ({few} of the run)"),
     }
 }
 
@@ -58,22 +56,23 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     // Where a thread is made for every task, none of them is there for long enough to count.
     let of = match p.workers_at_once {
         n if p.working_mean > n as f64 => "threads were".into(),
-        1 => "of 1 thread that works was".into(),
-        n => format!("of {} that work were", plural(n, "thread")),
+        1 => "of 1 worker thread was".into(),
+        n => format!("of {} were", plural(n, "worker thread")),
     };
-    let how = format!("{:.1} {of} at work on average", p.working_mean);
+    let how = format!("On average {:.1} {of} active", p.working_mean);
     if let Some(f) = a.findings.first() {
         let few = few(p, wall);
-        return format!("{how}{few}. First: {}.", f.title);
+        let gain = gain(&f.gain);
+        return format!("{how}{few}. Main cause: {}. Expected gain {gain}.", f.title);
     }
     if p.workers == 0 {
         return "No thread did any work to speak of.".into();
     }
-    if wall < SHORTEST_NS {
+    if wall < SHORTEST_RUN_NS {
         return format!(
             "{how} for {:.1} ms: too short to judge. Give it work for {:.0} ms at least.",
             wall / 1e6,
-            SHORTEST_NS / 1e6
+            SHORTEST_RUN_NS / 1e6
         );
     }
     if idle >= IDLE {
@@ -90,14 +89,33 @@ pub(crate) fn verdict(view: &View, a: &Analysis) -> String {
     if p.workers_at_once < 2 {
         return one_thread(view, p);
     }
+    let unseen = unseen(view);
     let cpu_bound = p.cpus > 0 && p.running_mean >= CPU_BOUND * f64::from(p.cpus);
     if cpu_bound {
-        return format!("{how}: the {} CPUs were busy, it is CPU bound.", p.cpus);
+        return format!("{how}, and the {} CPUs were busy.{unseen}", p.cpus);
     }
     if p.working_mean >= PARALLEL * p.useful {
-        return format!("{how}: it is parallel.");
+        return format!("{how}: threads hardly waited.{unseen}");
     }
-    format!("{how}: no code was found that keeps the others from working.")
+    format!("{how}: no code was found that keeps the others from working.{unseen}")
+}
+
+/// What such numbers do not rule out.
+fn unseen(view: &View) -> String {
+    let sources = Sources::of(view.model);
+    if !sources.see_reasons() {
+        return format!(
+            " Locks inside libc, inlined locks, false sharing and I/O are not seen: {}.",
+            sources.remedy.text()
+        );
+    }
+    match kernel_share(view.model).filter(|share| *share >= KERNEL_SHARE) {
+        Some(share) => format!(
+            " {} of the CPU time was in the kernel: `perf trace -s` counts the system calls.",
+            percent(share)
+        ),
+        None => String::new(),
+    }
 }
 
 /// What the thread that runs most waited for most.

@@ -31,6 +31,7 @@ mod straggler;
 mod text;
 mod thresholds;
 mod trylock;
+mod unexplained;
 mod verdict;
 mod view;
 mod waits_for;
@@ -40,7 +41,8 @@ pub use rows::*;
 pub use thresholds::Thresholds;
 pub use verdict::headline;
 
-use convoy_model::{Model, ObjectId, ProcessId};
+use convoy_model::finding::SHORTEST_RUN_NS;
+use convoy_model::{Model, ObjectId, ProcessId, Sources};
 
 use crate::chain::Chains;
 use crate::family::Families;
@@ -75,8 +77,12 @@ pub fn analyze(model: &Model, t: &Thresholds) -> Analysis {
     lock_rows::sort_by_wait(&mut all.sites, |r| (&r.stats, r.site.0));
     all.events
         .sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then(a.object.cmp(&b.object)));
-    (all.findings, all.dismissed) = rank::rank(findings, t);
-    all.verdict = verdict::verdict(&all.findings, &all.locks, &all.parallelism, t);
+    let wall = model.meta.end_ns.saturating_sub(model.meta.start_ns) as f64;
+    all.is_too_short = wall > 0.0 && wall < SHORTEST_RUN_NS;
+    (all.findings, all.dismissed) = rank::rank(findings, t, all.is_too_short);
+    all.sources = Sources::of(model);
+    all.unexplained = unexplained::unexplained(model, &all.groups, all.sources);
+    all.verdict = verdict::verdict(&all);
     all
 }
 

@@ -8,8 +8,13 @@ use crate::Thresholds;
 const WORTH_SAYING: f64 = 0.20;
 
 /// Splits findings into those worth a person's time and those that are not, each most gain first.
-pub(crate) fn rank(all: Vec<Finding>, t: &Thresholds) -> (Vec<Finding>, Vec<Finding>) {
-    finding::rank(all, |f| worth(f, t))
+/// Of a run that is too short to judge none is worth it.
+pub(crate) fn rank(
+    all: Vec<Finding>,
+    t: &Thresholds,
+    is_too_short: bool,
+) -> (Vec<Finding>, Vec<Finding>) {
+    finding::rank(all, |f| !is_too_short && worth(f, t))
 }
 
 fn worth(f: &Finding, t: &Thresholds) -> bool {

@@ -1,13 +1,20 @@
 //! The tables behind the findings. Ids point into the model that was analysed; all times are
 //! nanoseconds, all ratios 0..1 unless said otherwise.
 
-use convoy_model::{GroupId, ObjectId, ProcessId, SiteFrame, SiteId};
+use convoy_model::finding::Evidence;
+use convoy_model::{GroupId, ObjectId, ProcessId, SiteFrame, SiteId, Sources};
 
 /// What [`crate::analyze`] returns: everything a report needs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Analysis {
     /// One sentence for the head of the report, also when nothing is wrong.
     pub verdict: String,
+    /// The run was too short to judge.
+    pub is_too_short: bool,
+    /// What the recording was made from.
+    pub sources: Sources,
+    /// Time that none of the sources explains, most telling first: what is a reason to look further.
+    pub unexplained: Vec<Evidence>,
     /// What is worth a person's time, most gain first, over all processes.
     pub findings: Vec<convoy_model::finding::Finding>,
     /// Looked at and not worth it: too little to gain. Same order.

@@ -3,6 +3,8 @@
 //! A thread that spins gets nothing done while it does, but it would get nothing done asleep
 //! either: what it waits for takes as long. Removing the loop only helps others, and only if they are
 //! short of CPUs. (A loop that failed 9.7 million times a second bought nothing on two CPUs.)
+//! With more threads than CPUs they are: the lock holder itself queues behind those that spin for its lock. (Eight
+//! threads on two CPUs took 40 times as long as with a condition variable.)
 
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::Use;
@@ -17,6 +19,13 @@ use crate::Context;
 
 /// Failed tries a second below which a loop is a poll, not a spin.
 const SPIN_HZ: f64 = 1000.0;
+/// Threads that spin over CPUs, from which on they keep lock holders from running.
+const CROWDED: f64 = 1.5;
+/// Spun over all CPU time, from which on the same.
+const CROWDED_SPIN: f64 = 0.2;
+/// Mean time on a CPU between two context switches below which threads yield between tries, nanoseconds: a
+/// thread that does not runs until the scheduler takes it off, 2 to 4 ms later.
+const MIN_SLICE_NS: f64 = 1e6;
 /// What the spinners' fight for the cache line may cost those at work, as a share of the spun
 /// time: only an upper bound, it is not observable from counts.
 const INTERFERENCE: f64 = 0.10;
@@ -38,7 +47,7 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     }
     let (mut change, mut most) = (Change::none(view), Change::none(view));
     let mut spinners = 0;
-    let mut life = 0.0;
+    let (mut life, mut running, mut switches) = (0.0, 0.0, 0.0);
     let failing = |u: &&&Use| view.role(u) == Some(Role::Try) && u.failed > 0;
     for u in view.uses_of(row.object).iter().filter(failing) {
         let Some(i) = view.thread(u.thread) else {
@@ -48,6 +57,8 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
         if most.deltas[i].freed == 0.0 {
             spinners += 1;
             life += view.threads[i].life;
+            running += cpu;
+            switches += view.threads[i].switches + view.threads[i].preemptions;
         }
         let (known, possible) = spun(u, cpu);
         let add = |sum: &mut f64, ns: f64| *sum = (*sum + ns).min(0.95 * cpu);
@@ -63,7 +74,13 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     let tries = tries.filter(|u| view.role(u) == Some(Role::Try));
     let site = site_with_most(tries, |u| u.failed);
     let here = place_of(view, site);
-    let gain = gain(cx, &change, &most, share, total);
+    let spun = Spun {
+        share,
+        ns: total,
+        crowd: life / view.wall() / view.cpus_allowed,
+        yields: switches == 0.0 || running / switches < MIN_SLICE_NS,
+    };
+    let gain = gain(cx, &change, &most, &spun);
     let mut caveats = Vec::new();
     if gain.mid < cx.t.gain_mid {
         caveats.push(format!(
@@ -119,7 +136,42 @@ fn finding(cx: &Context, row: &LockRow) -> Option<Finding> {
     })
 }
 
-fn gain(cx: &Context, change: &Change, most: &Change, share: f64, spun: f64) -> Gain {
+/// Time spun in vain.
+struct Spun {
+    /// Of the life of the threads that spin.
+    share: f64,
+    /// CPU time, nanoseconds.
+    ns: f64,
+    /// Threads that spin, on average, over the CPUs that they may use.
+    crowd: f64,
+    /// They give up the CPU between tries, or it is not known.
+    yields: bool,
+}
+
+/// Threads that spin share the CPUs with those that they wait for. If the waiters slept, the others would have the CPUs
+/// to themselves: as many times more of them as there are threads for each CPU, or as the CPU time is of its part
+/// that is not spun. There is no bound: a lock holder that is preempted keeps all others spinning meanwhile.
+fn crowded(cx: &Context, spun: &Spun) -> Option<Gain> {
+    let cpu = cx.view.cpu();
+    if spun.yields || spun.crowd < CROWDED || spun.ns < CROWDED_SPIN * cpu {
+        return None;
+    }
+    let unspun = cpu / (cpu - spun.ns).max(1.0);
+    Some(Gain {
+        low: 1.0,
+        mid: unspun.min(spun.crowd),
+        high: f64::INFINITY,
+        method: "CPU time without the failed tries, shared by fewer threads".into(),
+        limited_by: "the work between the tries".into(),
+        estimates: Vec::new(),
+    })
+}
+
+fn gain(cx: &Context, change: &Change, most: &Change, spun: &Spun) -> Gain {
+    if let Some(gain) = crowded(cx, spun) {
+        return gain;
+    }
+    let (share, spun) = (spun.share, spun.ns);
     let mut gain = predict(cx.view, cx.stations, cx.links, change);
     // Only somebody who queues for a CPU can use one that is set free.
     let delay: f64 = cx.view.threads.iter().map(|t| t.run_delay).sum();

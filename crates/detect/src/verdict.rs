@@ -1,76 +1,84 @@
 //! The sentence at the head of the report.
 
-use convoy_model::finding::Finding;
+use convoy_model::finding::{Finding, SHORTEST_RUN_NS};
+use convoy_model::words::gain;
 
-use crate::rows::{LockRow, Parallelism};
-use crate::text::{count, percent, plural};
-use crate::Thresholds;
+use crate::rows::{Analysis, Parallelism};
+use crate::text::{duration, percent};
 
 /// CPUs busy for this share of the run are what limits a program.
 const CPU_BOUND: f64 = 0.9;
-
-/// Gains below this are written as none: they would be 0 % more.
+/// Gains below this would be written as 1.00x.
 const NOTHING: f64 = 1.005;
+/// One thread that runs for this share of the run waits for nothing to speak of.
+const BUSY: f64 = 0.8;
 
-/// Says what limits the program, or that nothing that Convoy sees does.
-pub(crate) fn verdict(
-    findings: &[Finding],
-    locks: &[LockRow],
-    parallelism: &[Parallelism],
-    t: &Thresholds,
-) -> String {
-    let Some(main) = parallelism.iter().max_by_key(|p| p.thread_time_ns) else {
-        return "No thread was seen to run: there is nothing to judge.".into();
+/// Says what limits the program. What was not seen is not ruled out.
+pub(crate) fn verdict(a: &Analysis) -> String {
+    let Some(main) = a.parallelism.iter().max_by_key(|p| p.thread_time_ns) else {
+        let fix = match a.sources.see_reasons() {
+            true => String::new(),
+            false => format!(" {}.", capital(a.sources.remedy.text())),
+        };
+        return format!("No thread was recorded: there is nothing to judge.{fix}");
     };
-    if let Some(f) = findings.first().filter(|f| f.gain.mid >= t.gain_mid) {
-        return headline(f);
+    if let Some(first) = a.findings.first() {
+        return headline(first);
     }
-    let acquisitions: u64 = locks.iter().map(|l| l.stats.acquisitions).sum();
-    let contended = locks.iter().filter(|l| l.stats.contended > 0).count();
-    let waited: u64 = locks.iter().map(|l| l.stats.wait_ns).sum();
-    let seen = if locks.is_empty() {
-        "No lock was seen".to_string()
-    } else {
-        format!(
-            "{contended} contended of {}, {} acquisitions, waits {} of thread time",
-            plural(locks.len(), "lock"),
-            count(acquisitions as f64),
-            percent(waited as f64 / (main.thread_time_ns.max(1)) as f64)
-        )
-    };
+    if a.is_too_short {
+        return format!(
+            "The run took {}: too short to judge. Give it work for {} at least.",
+            duration(main.wall_ns as f64),
+            duration(SHORTEST_RUN_NS)
+        );
+    }
     let limit = limit(main);
-    if main.threads_max <= 1 {
-        return format!("{seen}; {limit}.");
+    if a.sources.see_reasons() {
+        return format!("No lock limits this program: {limit}.");
     }
-    format!("{seen}: no lock that was seen limits this program; {limit}. {NOT_SEEN}")
+    let remedy = a.sources.remedy.text();
+    if !a.unexplained.is_empty() {
+        let texts: Vec<&str> = a.unexplained.iter().map(|e| e.text.as_str()).collect();
+        return format!(
+            "Not explained by what was seen: {}. {} to see the cause.",
+            texts.join(", "),
+            capital(remedy)
+        );
+    }
+    if main.threads_max <= 1 {
+        let waits = match main.cpus_busy < BUSY {
+            true => format!(" Its waits are not seen: {remedy}."),
+            false => String::new(),
+        };
+        return format!("{}: nothing parallel to judge.{waits}", capital(&limit));
+    }
+    let unseen = match main.cpu_ratio >= CPU_BOUND {
+        true => "Spinning, false sharing and locks inside libc look like work",
+        false => "Locks inside libc, inlined locks, spinning and I/O are not seen",
+    };
+    format!("No lock that was seen limits this program: {limit}. {unseen}: {remedy}.")
 }
-
-/// What the agent does not see: a verdict must not rule it out. With the scheduler's events the sentence
-/// is the other room's.
-const NOT_SEEN: &str = "Not seen without scheduler events: locks inside libc, inlined locks \
-                        (Rust, C++20, Go), spinning, I/O. Run with sudo.";
 
 /// A finding as the sentence at the head: what is wrong, and what fixing it would buy.
 pub fn headline(f: &Finding) -> String {
-    let (title, low, high) = (&f.title, f.gain.low, f.gain.high);
-    if f.gain.mid < NOTHING {
-        return format!("{title}. Fixing it: nothing expected (at most {high:.2}x).");
-    }
-    let mid = gain(f.gain.mid);
-    format!("{title}. Fixing it: {mid} (at least {low:.2}x, at most {high:.2}x).")
-}
-
-fn gain(mid: f64) -> String {
-    if mid >= 1.995 {
-        format!("{mid:.1} times the throughput expected")
-    } else {
-        format!("{:.0} % more throughput expected", 100.0 * (mid - 1.0))
+    match f.gain.high < NOTHING {
+        true => format!("{}. No gain is expected.", f.title),
+        false => format!("{}. Expected gain {}.", f.title, gain(&f.gain)),
     }
 }
 
-/// What does limit it, as far as that can be told.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
+/// What the CPUs and the threads did.
 fn limit(p: &Parallelism) -> String {
-    let time = p.thread_time_ns.max(1) as f64;
+    if p.threads_max <= 1 {
+        let share = percent(p.cpus_busy.min(1.0));
+        return format!("one thread ran, on a CPU {share} of the time");
+    }
     if p.cpu_ratio >= CPU_BOUND {
         return format!(
             "its {} CPUs were busy {} of the time",
@@ -78,30 +86,14 @@ fn limit(p: &Parallelism) -> String {
             percent(p.cpu_ratio)
         );
     }
-    if p.threads_max <= 1 {
-        return format!(
-            "it has one thread, on a CPU {} of the time",
-            percent(p.cpus_busy.min(1.0))
-        );
-    }
-    let idle = p.idle_wait_ns as f64 / time;
-    let off = p.off_cpu_ns as f64 / time;
     let used = if p.cpus > 0 {
         format!("{:.1} of {} CPUs were busy", p.cpus_busy, p.cpus)
     } else {
         format!("{:.1} CPUs were busy", p.cpus_busy)
     };
-    if off > 0.5 {
-        format!(
-            "{used}, threads spent {} of their time in I/O, sleep or other waits in the kernel",
-            percent(off)
-        )
-    } else if idle > 0.5 {
-        format!(
-            "{used}, threads had nothing to do {} of their time",
-            percent(idle)
-        )
-    } else {
-        used
+    let idle = p.idle_wait_ns as f64 / p.thread_time_ns.max(1) as f64;
+    match idle > 0.5 {
+        true => format!("{used}, threads were idle {} of their time", percent(idle)),
+        false => used,
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct ThreadTime {
     pub waits: f64,
     /// Times it gave up the CPU by itself.
     pub switches: f64,
+    /// Times it was taken off the CPU, or yielded.
+    pub preemptions: f64,
 }
 
 impl ThreadTime {
@@ -100,6 +102,7 @@ impl<'a> View<'a> {
                 cpu: t.cpu_ns.min(t.wall_ns()) as f64,
                 sys: t.sys_ns.min(t.cpu_ns) as f64,
                 switches: t.voluntary_switches as f64,
+                preemptions: t.involuntary_switches as f64,
                 ..Default::default()
             });
         }

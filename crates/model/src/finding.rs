@@ -101,7 +101,7 @@ pub struct Gain {
     pub low: f64,
     /// Expected.
     pub mid: f64,
-    /// Bound.
+    /// Bound; infinite: none is known.
     pub high: f64,
     /// How it was predicted, in a few words.
     pub method: String,
@@ -158,11 +158,30 @@ impl Gain {
     }
 }
 
+/// A shorter run is mostly the start of a program, of which nothing is worth parallelizing, and has too few samples to
+/// name code: nothing is recommended. Nanoseconds. Ours: six samples of each CPU at the default period.
+pub const SHORTEST_RUN_NS: f64 = 20e6;
+
+/// A bound that is so large says nothing of the program: it is what the arithmetic allows.
+const LARGEST_BOUND: f64 = 20.0;
+/// Bound over expectation up to which it says something all the same.
+const LARGEST_SPREAD: f64 = 4.0;
+
+impl Gain {
+    /// No bound instead of one that nothing measured supports ("at most 281x" on two CPUs).
+    fn without_empty_bound(&mut self) {
+        if self.high > LARGEST_BOUND && self.high > LARGEST_SPREAD * self.mid {
+            self.high = f64::INFINITY;
+        }
+    }
+}
+
 /// Splits findings into those worth a person's time and those that are not, each most gain first.
 pub fn rank(
     mut all: Vec<Finding>,
     worth: impl Fn(&Finding) -> bool,
 ) -> (Vec<Finding>, Vec<Finding>) {
+    all.iter_mut().for_each(|f| f.gain.without_empty_bound());
     all.sort_by(|a, b| {
         let key = |f: &Finding| [f.gain.mid, f.gain.high, f.share_of_thread_time];
         let (a_key, b_key) = (key(a), key(b));
@@ -176,4 +195,25 @@ pub fn rank(
             .then_with(|| a.title.cmp(&b.title))
     });
     all.into_iter().partition(worth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bound_that_promises_the_impossible_is_none() {
+        let high = |mid, high| {
+            let mut gain = Gain {
+                mid,
+                high,
+                ..Gain::none("", "")
+            };
+            gain.without_empty_bound();
+            gain.high
+        };
+        assert_eq!(high(1.4, 281.0), f64::INFINITY);
+        assert_eq!(high(8.0, 12.0), 12.0, "a large gain has a large bound");
+        assert_eq!(high(1.1, 9.0), 9.0);
+    }
 }

@@ -116,9 +116,11 @@ impl Process {
 
     /// Its name, with what it was given to run.
     pub fn title(&self) -> String {
-        match self.script.as_str() {
-            "" => self.name.clone(),
-            script => format!("{} {script}", self.name),
+        match (self.name.as_str(), self.script.as_str()) {
+            // It ended before anybody could read what it was.
+            ("", _) => "process".into(),
+            (name, "") => name.into(),
+            (name, script) => format!("{name} {script}"),
         }
     }
 

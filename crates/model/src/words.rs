@@ -1,5 +1,7 @@
 //! How numbers read in a sentence.
 
+use crate::finding::Gain;
+
 /// `42 %`, `4.2 %`, `0.42 %`: two figures that mean something.
 pub fn percent(ratio: f64) -> String {
     let p = 100.0 * ratio;
@@ -29,10 +31,14 @@ pub fn duration(ns: f64) -> String {
     }
 }
 
-/// `980`, `12 k`, `2.1 M`.
+/// `980`, `1,252`, `12 k`, `2.1 M`.
 pub fn count(n: f64) -> String {
     let (value, unit) = match n {
-        x if x < 1e4 => return format!("{x:.0}"),
+        x if x < 999.5 => return format!("{x:.0}"),
+        x if x < 9_999.5 => {
+            let n = x.round() as u64;
+            return format!("{},{:03}", n / 1_000, n % 1_000);
+        }
         x if x < 1e6 => (x / 1e3, "k"),
         x if x < 1e9 => (x / 1e6, "M"),
         x => (x / 1e9, "G"),
@@ -51,6 +57,36 @@ pub fn plural(n: usize, what: &str) -> String {
     } else {
         format!("{n} {what}s")
     }
+}
+
+/// Throughput as a multiple of today's: `1.00x`, `1.04x`, `1.9x`, `12x`, `>100x`.
+pub fn factor(x: f64) -> String {
+    if !x.is_finite() || x > 99.5 {
+        ">100x".into()
+    } else if x >= 9.95 {
+        format!("{x:.0}x")
+    } else if x >= 1.095 {
+        format!("{x:.1}x")
+    } else {
+        format!("{x:.2}x")
+    }
+}
+
+/// `1.9x (1.4–2.1x)`; `1.9x (1.4x or more)` where nothing bounds it; or that there is none.
+pub fn gain(gain: &Gain) -> String {
+    if gain.high < 1.005 {
+        return "no gain".into();
+    }
+    let low = factor(gain.low);
+    if gain.high.is_infinite() {
+        return format!("{} ({low} or more)", factor(gain.mid));
+    }
+    format!(
+        "{} ({}–{})",
+        factor(gain.mid),
+        low.trim_end_matches('x'),
+        factor(gain.high)
+    )
 }
 
 #[cfg(test)]
@@ -79,7 +115,7 @@ mod tests {
         );
         assert_eq!(
             [count(9999.0), count(12_000.0), count(2_100_000.0)],
-            ["9999", "12 k", "2.1 M"]
+            ["9,999", "12 k", "2.1 M"]
         );
     }
 }

@@ -74,6 +74,10 @@ pub struct Meta {
     pub costs: String,
     /// Free remarks of the recorder that the report shows.
     pub notes: Vec<String>,
+    /// What of the file could not be read, for people: whoever read it fills it in from the
+    /// [warnings](crate::ReadWarning).
+    #[serde(skip)]
+    pub damage: Vec<String>,
 }
 
 /// The note of a recorder that looked at running processes until there was none.

@@ -136,6 +136,12 @@ impl ReadWarning {
         }
     }
 
+    /// Whether something of the recording is missing: what is left out or repaired otherwise leaves all numbers as
+    /// they are.
+    pub fn is_a_loss(&self) -> bool {
+        !matches!(self, Self::UnknownSection { .. } | Self::Repaired { .. })
+    }
+
     /// What follows from it.
     pub fn effect(&self) -> &'static str {
         match self {

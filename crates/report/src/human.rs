@@ -4,7 +4,7 @@
 //! the source says and "1.25 k" cannot.
 
 use convoy_estimate::Interval;
-use convoy_model::finding::Gain;
+pub use convoy_model::words::{factor, gain};
 
 /// A length of time: `0 ns`, `870 ns`, `12.3 us`, `1.00 ms`, `3.21 s`, `2 min 5 s`, `1 h 2 min`.
 pub fn duration(ns: f64) -> String {
@@ -109,33 +109,6 @@ pub fn bytes(n: u64) -> String {
         }
     }
     format!("{value:.0} TiB")
-}
-
-/// Throughput as a multiple of today's: `1.00x`, `1.04x`, `1.9x`, `12x`, `>100x`.
-pub fn factor(x: f64) -> String {
-    if !x.is_finite() || x > MOST_FACTOR {
-        ">100x".into()
-    } else if x >= 9.95 {
-        format!("{x:.0}x")
-    } else if x >= 1.095 {
-        format!("{x:.1}x")
-    } else {
-        format!("{x:.2}x")
-    }
-}
-
-/// `1.9x (1.4-2.1x)`, or that there is none.
-pub fn gain(gain: &Gain) -> String {
-    if gain.high < 1.005 {
-        return "no gain".into();
-    }
-    let low = factor(gain.low);
-    format!(
-        "{} ({}-{})",
-        factor(gain.mid),
-        low.trim_end_matches('x'),
-        factor(gain.high)
-    )
 }
 
 /// The one form of a predicted gain: `1.6x (1.1–3.6x)`, `1.6x (1.1x or more)` where nothing bounds it,

@@ -103,6 +103,8 @@ fn losses(model: &Model) -> Vec<Loss> {
         };
         *sums.entry(reason).or_default() += lost.events;
     }
+    let damage = model.meta.damage.len() as u64;
+    sums.insert("file-damaged", damage);
     let mut losses: Vec<_> = sums
         .into_iter()
         .filter(|(_, count)| *count > 0)
@@ -168,6 +170,10 @@ fn meaning(reason: &str) -> (&'static str, bool) {
         ),
         "sandboxed" => (
             "processes that entered a sandbox (seccomp): CPU times of their threads are missing or early, and room for new records is limited",
+            true,
+        ),
+        "file-damaged" => (
+            "parts of the profile could not be read: numbers are too low",
             true,
         ),
         "sched-events" => (

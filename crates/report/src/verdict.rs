@@ -11,9 +11,12 @@ pub fn of<'a>(report: &Report<'a>) -> Cow<'a, str> {
     let Some(critical) = report.critical.filter(|c| !c.verdict.is_empty()) else {
         return Cow::Borrowed(locks);
     };
-    // Without a finding, the scheduler's sentence: it saw all threads and all reasons for waiting.
+    // Without a finding, the scheduler's sentence: it saw all threads. Perf events do not say why threads wait.
     let Some(first) = report.analysis.findings.first() else {
-        return Cow::Borrowed(&critical.verdict);
+        return Cow::Borrowed(match report.analysis.unexplained.is_empty() {
+            true => &critical.verdict,
+            false => locks,
+        });
     };
     let same = |f: &convoy_model::finding::Finding| f.id == first.id && f.subject == first.subject;
     if critical.findings.first().is_some_and(same) {
@@ -78,7 +81,7 @@ mod tests {
         for first in [&lock, &other, &late] {
             let said = of(first);
             assert_eq!(said, convoy_detect::headline(first));
-            assert!(said.contains(&first.title) && said.contains("nothing expected"));
+            assert!(said.contains(&first.title) && said.contains("No gain is expected"));
         }
         assert_eq!(verdict(&[], Some(&[])), "scheduler");
         assert_eq!(verdict(&[lock], None), "a lock. Fixing it helps.");

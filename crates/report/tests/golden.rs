@@ -259,6 +259,84 @@ fn troubled_summary_says_what_is_missing() {
     );
 }
 
+/// Four workers without a lock that is seen; what they do shows in the kernel's counters only.
+fn unexplained() -> Profile {
+    let mut p = ProfileBuilder::new("allocating");
+    p.cpus(2).wall(ms(1000));
+    for i in 0..4 {
+        p.thread(&format!("worker-{i}"))
+            .cpu(ms(300))
+            .sys(ms(180))
+            .run_delay(ms(300));
+    }
+    p.edit_thread(0).lives(0, ms(1)).cpu(ms(1));
+    let mut profile = p.build();
+    for thread in &mut profile.processes[0].threads[1..] {
+        thread.voluntary_switches = 12_000;
+    }
+    profile.meta.collectors.push(Collector {
+        name: "scheduler".into(),
+        active: false,
+        lost: "who woke whom (not asked for)".into(),
+        enable: "--scheduler auto".into(),
+    });
+    profile
+}
+
+#[test]
+fn what_was_not_seen_is_said_and_not_ruled_out() {
+    golden("not-explained", &unexplained(), &page(View::Summary));
+}
+
+#[test]
+fn reasons_to_look_further_are_said_beside_a_finding() {
+    let mut profile = unexplained();
+    let mut p = ProfileBuilder::new("allocating");
+    let (lock, at) = (p.mutex("m"), p.site("f", "f.c", 1));
+    p.thread("worker-0");
+    p.thread("worker-1");
+    for thread in 1..=2 {
+        p.acquires(thread, lock, at, 1_000);
+        p.contended(thread, lock, at, 500, ms(250));
+    }
+    let locks = p.build().processes.remove(0);
+    let process = &mut profile.processes[0];
+    process.objects = locks.objects;
+    process.counts = locks.counts;
+    process.details = locks.details;
+    process.modules = locks.modules;
+    process.frames = locks.frames;
+    process.stacks = locks.stacks;
+    golden(
+        "not-explained-beside-a-finding",
+        &profile,
+        &page(View::Summary),
+    );
+}
+
+/// Eight threads on two CPUs that spin on a trylock which nearly always fails.
+#[test]
+fn spinning_on_trylock_is_judged_without_events() {
+    let mut p = ProfileBuilder::new("barrier");
+    p.cpus(2).wall(ms(1000));
+    let lock = p.mutex("gate");
+    let at = p.site("arrive", "barrier.c", 7);
+    for i in 0..8 {
+        let t = p
+            .thread(&format!("worker-{i}"))
+            .cpu(ms(248))
+            .run_delay(ms(752))
+            .id();
+        p.trylocks(t, lock, at, 2_000_000, 1_980_000).busy(ms(200));
+    }
+    p.edit_thread(0).lives(0, ms(1)).cpu(ms(1));
+    let mut profile = p.build();
+    for thread in &mut profile.processes[0].threads[1..] {
+        thread.involuntary_switches = 62;
+    }
+    golden("trylock-spin", &profile, &page(View::Summary));
+}
+
 #[test]
 fn nothing_recorded() {
     let mut profile = clean();

@@ -141,8 +141,8 @@ impl Tier {
         let bpf = || BpfSource::open(options);
         match choice {
             Scheduler::Off | Scheduler::InsteadOfAgent => Ok(Self::without(
-                "the scheduler's events were not asked for: --scheduler auto asks",
-                "",
+                "the scheduler's events were not asked for",
+                "--scheduler auto",
             )),
             Scheduler::Bpf => Ok(Self::with_bpf(bpf()?)),
             Scheduler::Perf => Ok(Self::with_perf(perf()?, "")),

@@ -14,6 +14,7 @@ use super::excluded::Excluded;
 use super::library_calls::LibraryCalls;
 use super::lock_code::LockCode;
 use super::lock_places::{is_for_a_monitor, is_queued, sign_of_a_lock, LockPlaces, Sign};
+use super::musl_lock;
 use super::servers_lock::{servers_lock, ServersLock};
 use super::Context;
 use crate::call_path::PathId;
@@ -195,7 +196,7 @@ pub(super) fn is_of_monitors(view: &View, found: &Finding) -> bool {
 /// Whether the shown frame is the program's own: a runtime that parks its threads waits for work, not for locks.
 fn tells(view: &View, site: Option<SiteId>) -> bool {
     let frame = site.and_then(|site| view.shown(site));
-    frame.is_some_and(|frame| !passes_on(frame))
+    frame.is_some_and(|frame| !passes_on(frame) || musl_lock::waits(frame))
 }
 
 /// Whether a thread enters a monitor of Java's there.
@@ -379,7 +380,16 @@ impl Case<'_> {
         let released = most(self.wakers.clone());
         let most_own = |(_, ns): &(&ServersLock, &f64)| **ns >= OWN * self.own;
         let server = self.of_server.iter().find(most_own).map(|(lock, _)| *lock);
-        let (place, fix) = server.map_or_else(|| place(view, site, released), ServersLock::said);
+        let (place, fix) = server
+            .map(ServersLock::said)
+            .or_else(|| musl_lock::place(view, site))
+            .unwrap_or_else(|| place(view, site, released));
+        let mut gain = saving.gain(view, METHOD, "the section itself");
+        let musl = musl_lock::place(view, site).is_some();
+        if musl {
+            // Calls that want to wait and come back at once are no waits, and what they burn is not seen.
+            gain.high = f64::INFINITY;
+        }
         let share = self.waits.share(view);
         let library = LibraryCalls::of(view.model, &self.waits.sites);
         let own = self.own / self.known.max(1.0);
@@ -429,9 +439,12 @@ impl Case<'_> {
                 library.as_ref().map_or(fix, |calls| calls.fix(&place)),
             )],
             undecided: String::new(),
-            gain: saving.gain(view, METHOD, "the section itself"),
+            gain,
             share_of_thread_time: share,
-            caveats: self.caveats(view, site, server),
+            caveats: match musl {
+                true => Vec::new(),
+                false => self.caveats(view, site, server),
+            },
         })
     }
 }

@@ -15,6 +15,8 @@ const LONG_NS: f64 = 2e6;
 const TIMES: f64 = 20.0;
 /// Idle while threads wait, as a share of one CPU over the run.
 const IDLE: f64 = 0.15;
+/// Share of the CPUs' time that other programs, or a hypervisor's other guests, had: from it on threads wait for those.
+const OTHERS: f64 = 0.1;
 /// Where more events than this share were lost, a thread that has gone may seem to wait.
 const LOST: f64 = 0.01;
 /// How much of it the work can use is not known, nor whether the limit can go.
@@ -41,7 +43,11 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     // Of the CPUs that convoy may use itself: those of the program, or more.
     let spare = view.spare();
     // When others ran is not known: they may have had the CPUs just while threads waited.
-    let others = view.model.meta.others_ns as f64;
+    let meta = &view.model.meta;
+    let others = meta.others_ns.saturating_add(meta.stolen_ns) as f64;
+    if others > OTHERS * view.cpus * view.wall {
+        return None;
+    }
     let idle = (could_run - ran - others).min(spare).min(waited);
     if idle < IDLE * view.wall {
         return None;

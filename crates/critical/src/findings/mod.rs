@@ -28,6 +28,7 @@ mod lock_code;
 mod lock_places;
 mod lock_step;
 mod memory;
+mod musl_lock;
 mod one_thread;
 mod passed_on;
 mod pool_of_processes;

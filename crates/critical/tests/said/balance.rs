@@ -76,7 +76,7 @@ fn a_straggler_is_told() {
 fn even_threads_are_well() {
     let a = analysis(&barrier([100, 97, 98, 99]));
     assert_eq!(ids(&a), [""; 0]);
-    assert!(a.verdict.contains("CPU bound"), "{}", a.verdict);
+    assert!(a.verdict.contains("the 4 CPUs were busy"), "{}", a.verdict);
 }
 
 /// Two threads of a pool that have so much to do each, while main waits for both, and sends them home.
@@ -396,7 +396,7 @@ fn time_in_which_none_works_is_time_in_which_few_do() {
     assert!(!a.findings.is_empty(), "{}", a.verdict);
     assert!(
         a.verdict
-            .contains("fewer than 2 for 80 % of the run (none for 60 %)"),
+            .contains("(fewer than 2 for 80 %, none for 60 % of the run)"),
         "{}",
         a.verdict
     );

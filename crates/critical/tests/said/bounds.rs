@@ -145,7 +145,7 @@ fn nonsense_is_survived() {
             for f in a.findings.iter().chain(&a.dismissed) {
                 let g = &f.gain;
                 assert!(
-                    1.0 <= g.low && g.low <= g.mid && g.mid <= g.high && g.high <= 110.1,
+                    1.0 <= g.low && g.low <= g.mid && g.mid <= g.high && g.mid <= 110.1,
                     "{f:?}"
                 );
                 assert!(f.evidence.iter().all(|e| e.value.is_finite()), "{f:?}");

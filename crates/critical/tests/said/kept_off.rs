@@ -40,6 +40,7 @@ fn threads_that_share_a_cpu_while_another_is_idle_are_kept_off_it() {
     let (low, high) = turns(4, 0.0, 1).expect("pinned, or a quota");
     assert!(low > 1.2 && (high - 2.0).abs() < 0.05, "{low} {high}");
     assert_eq!(turns(4, 0.5, 1), None, "others have the other one");
+    assert_eq!(turns(4, 0.12, 1), None, "threads wait for others");
     assert_eq!(turns(4, 0.0, 1000), None, "who knows who runs");
     assert_eq!(
         turns(1, 0.0, 1),

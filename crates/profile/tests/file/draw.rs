@@ -124,6 +124,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         cpu_sys_ns: r.number(),
         stolen_ns: r.number(),
         others_ns: 0,         // a section of its own
+        damage: Vec::new(),   // of the reader
         costs: String::new(), // likewise
         notes: r.texts(),
     };

@@ -36,7 +36,7 @@ struct SubjectOut {
 struct GainOut<'a> {
     low_ratio: f64,
     mid_ratio: f64,
-    high_ratio: f64,
+    high_ratio: Option<f64>,
     method: &'a str,
     limited_by: &'a str,
     /// What each method says, if more than one does.
@@ -95,7 +95,7 @@ pub fn findings(findings: &[Finding], first_rank: usize) -> Vec<FindingOut<'_>> 
                 gain: GainOut {
                     low_ratio: f.gain.low,
                     mid_ratio: f.gain.mid,
-                    high_ratio: f.gain.high,
+                    high_ratio: f.gain.high.is_finite().then_some(f.gain.high),
                     method: &f.gain.method,
                     limited_by: &f.gain.limited_by,
                     estimates: f.gain.estimates.iter().map(estimate).collect(),

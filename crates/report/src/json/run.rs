@@ -1,8 +1,9 @@
 //! What ran, with which limits it was judged, and how far to trust it.
 
 use convoy_detect::{Analysis, Parallelism, Thresholds};
-use convoy_model::Model;
-use convoy_profile::{Exit, Meta};
+use convoy_model::finding::Evidence;
+use convoy_model::{kernel_share, Model, SchedSource};
+use convoy_profile::Exit;
 use serde::Serialize;
 
 use crate::quality::Quality;
@@ -17,6 +18,7 @@ pub struct Run<'a> {
     exit: ExitOut,
     cpu_user_ns: u64,
     cpu_sys_ns: u64,
+    kernel_cpu_ratio: Option<f64>,
     stolen_ns: u64,
     machine: MachineOut<'a>,
     sample_period: u32,
@@ -50,7 +52,8 @@ struct CollectorOut<'a> {
     enable: &'a str,
 }
 
-pub fn run(meta: &Meta) -> Run<'_> {
+pub fn run(model: &Model) -> Run<'_> {
+    let meta = &model.meta;
     let (kind, value) = match meta.exit {
         Exit::Unknown => ("unknown", None),
         Exit::Status(status) => ("status", Some(status)),
@@ -67,6 +70,7 @@ pub fn run(meta: &Meta) -> Run<'_> {
         exit: ExitOut { kind, value },
         cpu_user_ns: meta.cpu_user_ns,
         cpu_sys_ns: meta.cpu_sys_ns,
+        kernel_cpu_ratio: kernel_share(model),
         stolen_ns: meta.stolen_ns,
         machine: MachineOut {
             kernel: &m.kernel,
@@ -90,6 +94,43 @@ pub fn run(meta: &Meta) -> Run<'_> {
             })
             .collect(),
         notes: &meta.notes,
+    }
+}
+
+/// What the recording could not see.
+#[derive(Serialize)]
+pub struct NotSeenOut<'a> {
+    agent: bool,
+    scheduler: Option<&'static str>,
+    blind_spots: Vec<BlindSpotOut>,
+    unexplained: &'a [Evidence],
+    remedy: &'static str,
+}
+
+#[derive(Serialize)]
+struct BlindSpotOut {
+    id: &'static str,
+    text: &'static str,
+}
+
+pub fn not_seen(analysis: &Analysis) -> NotSeenOut<'_> {
+    let sources = analysis.sources;
+    let spot = |spot: &convoy_model::BlindSpot| BlindSpotOut {
+        id: spot.id(),
+        text: spot.text(),
+    };
+    NotSeenOut {
+        agent: sources.agent,
+        scheduler: sources.scheduler.map(|source| match source {
+            SchedSource::Bpf => "bpf",
+            SchedSource::Perf => "perf",
+        }),
+        blind_spots: sources.blind_spots().iter().map(spot).collect(),
+        unexplained: &analysis.unexplained,
+        remedy: match sources.see_reasons() {
+            true => "",
+            false => sources.remedy.text(),
+        },
     }
 }
 

@@ -313,7 +313,10 @@ fn assignment(report: &Report<'_>, best: &Assignment) -> Vec<Span> {
         })
         .collect();
     let mut spans = vec![plain(format!("now {}", now.join(" + ")))];
-    if let Some(option) = best.options.first() {
+    let option = best.options.first();
+    if option.is_some_and(|option| option.threads == best.now) {
+        spans.push(plain("; as many threads in all cannot be spread better"));
+    } else if let Some(option) = option {
         let threads: Vec<_> = option.threads.iter().map(u32::to_string).collect();
         spans.push(plain("; best "));
         spans.push(toned(Tone::Strong, threads.join(" + ")));
@@ -402,9 +405,9 @@ mod tests {
                 estimates: Vec::new(),
             })
         };
-        assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4-2.1x)");
-        assert_eq!(of(1.0, 1.02, 1.3), "1.02x (1.00-1.3x)");
+        assert_eq!(of(1.4, 1.9, 2.1), "1.9x (1.4–2.1x)");
+        assert_eq!(of(1.0, 1.02, 1.3), "1.02x (1.00–1.3x)");
         assert_eq!(of(1.0, 1.0, 1.0), "no gain");
-        assert_eq!(of(1.0, f64::INFINITY, f64::INFINITY), ">100x (1.00->100x)");
+        assert_eq!(of(1.0, 1.4, f64::INFINITY), "1.4x (1.00x or more)");
     }
 }

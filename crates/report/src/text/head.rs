@@ -1,7 +1,7 @@
 //! What ran, and how parallel it was.
 
 use convoy_detect::Parallelism;
-use convoy_model::{Object, ProcessId};
+use convoy_model::{kernel_share, Model, Object, ProcessId};
 use convoy_profile::{Exit, Meta, ObjectKind};
 
 use super::critical;
@@ -10,6 +10,9 @@ use crate::human::{count, count_of, duration, few, percent};
 use crate::{names, subject, verdict, Report};
 
 const LABEL: usize = 9;
+
+/// Share of the CPU time from which on it is a reason to look what system calls are made.
+const HIGH_KERNEL_SHARE: f64 = 0.2;
 
 /// The lines above the findings, the verdict included.
 pub fn write(page: &mut Page, report: &Report<'_>) {
@@ -20,12 +23,29 @@ pub fn write(page: &mut Page, report: &Report<'_>) {
     if let Some(main) = most_telling(report) {
         parallelism(page, report, main);
     }
+    unexplained(page, report);
     page.gap();
     let verdict = verdict::of(report);
     if !verdict.is_empty() {
         let verdict = vec![toned(Tone::Strong, verdict)];
         page.hang(0, toned(Tone::Title, "Verdict"), LABEL, verdict);
     }
+}
+
+/// Reasons to look further, also where there is a finding: it may be about something else.
+fn unexplained(page: &mut Page, report: &Report<'_>) {
+    let analysis = report.analysis;
+    // Without one the verdict says it.
+    if analysis.unexplained.is_empty() || analysis.findings.is_empty() {
+        return;
+    }
+    let texts: Vec<_> = analysis.unexplained.iter().map(|e| &*e.text).collect();
+    let text = format!(
+        "what explains {}: {}",
+        texts.join(", "),
+        analysis.sources.remedy.text()
+    );
+    page.hang(0, toned(Tone::Warn, "not seen"), LABEL, vec![plain(text)]);
 }
 
 fn run(page: &mut Page, report: &Report<'_>) {
@@ -112,7 +132,7 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
     let all = all.filter(|all| several && all.cpus > 0);
     if let Some(all) = all {
         // Of all processes together; what follows is of one.
-        cpus(page, all.running_mean, all.cpus);
+        cpus(page, report.model, all.running_mean, all.cpus);
     }
     if several {
         if let Some(process) = report.model.processes.get(row.process.0 as usize) {
@@ -127,7 +147,7 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
         }
     }
     if all.is_none() && row.cpus > 0 {
-        cpus(page, row.cpus_busy, row.cpus);
+        cpus(page, report.model, row.cpus_busy, row.cpus);
     }
     let process = report.model.processes.get(row.process.0 as usize);
     let seen = Seen {
@@ -146,11 +166,22 @@ fn parallelism(page: &mut Page, report: &Report<'_>, row: &Parallelism) {
     }
 }
 
-fn cpus(page: &mut Page, busy: f64, of: u32) {
+/// `model`: of whose run the kernel's share is said; it is counted of all processes together.
+fn cpus(page: &mut Page, model: &Model, busy: f64, of: u32) {
     let ratio = (busy / f64::from(of)).min(1.0);
     let (bar, busy, share) = (page.bar(ratio, 20), few(busy), percent(ratio));
     let text = format!("{bar}  {busy} of {of} busy on average ({share})");
-    page.hang(0, plain("CPUs"), LABEL, vec![plain(text)]);
+    let mut spans = vec![plain(text)];
+    if let Some(kernel) = kernel_share(model) {
+        let tone = match kernel >= HIGH_KERNEL_SHARE {
+            true => Tone::Warn,
+            false => Tone::Plain,
+        };
+        spans.push(plain(page.dot()));
+        let text = format!("{} of it in the kernel", percent(kernel));
+        spans.push(toned(tone, text));
+    }
+    page.hang(0, plain("CPUs"), LABEL, spans);
 }
 
 /// Who saw the threads of a process.
@@ -219,10 +250,13 @@ pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
             .is_some_and(|o| o.process == process)
     });
     let (mut locks, mut acquisitions, mut contended, mut wait_ns, mut hidden) = (0, 0, 0, 0, 0u64);
+    let (mut tries, mut failed) = (0, 0);
     for row in rows {
         locks += 1;
         wait_ns += row.stats.wait_ns;
         contended += row.stats.contended;
+        tries += row.stats.try_calls;
+        failed += row.stats.try_failed;
         // Of raw futexes only the calls that had to wait are seen.
         if row.stats.contention_ratio.is_some() {
             acquisitions += row.stats.acquisitions;
@@ -234,19 +268,35 @@ pub(super) fn lock_totals(report: &Report<'_>, process: ProcessId) -> String {
         // Rust's are words that nobody sees until a thread has to wait.
         let is_own = |o: &Object| o.process == process && o.kind == ObjectKind::Futex;
         return match report.model.objects.iter().any(is_own) {
-            true => "none was seen but where threads wait: those of the program's own code".into(),
-            false => "none was used".into(),
+            true => "seen only where threads wait: inlined locks".into(),
+            // Those of the C library itself, and inlined ones that nobody waits at, are not seen.
+            false => "no pthread lock was used".into(),
         };
     }
-    let of = match acquisitions {
-        0 if hidden > 0 => "acquisitions".into(),
-        n => format!("of {}", count_of(n, "acquisition", "acquisitions")),
+    let on = count_of(locks, "lock", "locks");
+    let mut text = match acquisitions {
+        0 if hidden > 0 => format!("{} contended acquisitions on {on}", count(contended)),
+        0 if tries > 0 => String::new(),
+        n => format!(
+            "{} contended of {} on {on}",
+            count(contended),
+            count_of(n, "acquisition", "acquisitions")
+        ),
     };
-    let mut text = format!(
-        "{} contended {of} on {}",
-        count(contended),
-        count_of(locks, "lock", "locks"),
-    );
+    if tries > 0 {
+        let (tried, share) = (
+            count_of(tries, "trylock", "trylocks"),
+            failed as f64 / tries as f64,
+        );
+        text += match text.is_empty() {
+            true => "",
+            false => ", ",
+        };
+        text += &format!("{tried} ({} failed)", percent(share));
+        if acquisitions == 0 && hidden == 0 {
+            text += &format!(" on {on}");
+        }
+    }
     if wait_ns > 0 {
         text += &format!(", {} waited", duration(wait_ns as f64));
     }

@@ -10,6 +10,7 @@ use convoy_model::SchedSource;
 use convoy_profile::Collector;
 
 const LABEL: usize = 9;
+const NOT_SEEN: &str = "not seen";
 /// Who makes code at run time can name it for tools.
 const HOW_TO_NAME: &str =
     "it is in no file, but its compiler can write names: java -XX:+UnlockDiagnosticVMOptions \
@@ -116,6 +117,9 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
             format!("{} {meaning} [{reason}]", count(*n)),
         );
     }
+    if let Some(first) = report.model.meta.damage.first() {
+        line(page, Tone::Bad, "damage", first.clone());
+    }
     if let Some((module, why, sites)) = quality.stacks.unnamed_by_module.first() {
         let (module, why) = match (module.as_str(), why.as_str()) {
             ("", _) => ("generated code", HOW_TO_NAME),
@@ -144,10 +148,13 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
         if !collector.enable.is_empty() {
             text += &format!("; to enable: {}", collector.enable);
         }
-        line(page, Tone::Dim, "unseen", text);
+        line(page, Tone::Dim, NOT_SEEN, text);
+    }
+    if let Some(text) = blind_spots(report) {
+        line(page, Tone::Dim, NOT_SEEN, text);
     }
     if let Some(text) = without_agent(report) {
-        line(page, Tone::Dim, "unseen", text);
+        line(page, Tone::Dim, NOT_SEEN, text);
     }
     if let Some(share) = quality::stolen_ratio(&report.model.meta).filter(|s| *s >= STOLEN) {
         let text = format!(
@@ -162,6 +169,14 @@ pub fn quality(page: &mut Page, report: &Report<'_>) {
     for note in &report.model.meta.notes {
         line(page, Tone::Warn, "note", note.clone());
     }
+}
+
+/// What could cost time without a trace in this recording.
+fn blind_spots(report: &Report<'_>) -> Option<String> {
+    let sources = report.analysis.sources;
+    let texts: Vec<_> = sources.blind_spots().iter().map(|s| s.text()).collect();
+    (!texts.is_empty() && !report.model.threads.is_empty())
+        .then(|| format!("{}: {}", texts.join(", "), sources.remedy.text()))
 }
 
 /// What a reader of the scheduler's numbers must know.
@@ -186,7 +201,11 @@ fn without_agent(report: &Report<'_>) -> Option<String> {
     let processes = report.model.processes.iter();
     let names: Vec<_> = processes
         .filter(|p| p.without_agent)
-        .map(|p| format!("{} ({})", p.name, p.pid))
+        .map(|p| match p.name.as_str() {
+            // It ended before anybody could read what it was.
+            "" => format!("process {}", p.pid),
+            name => format!("{name} ({})", p.pid),
+        })
         .collect();
     let listed = names.get(..NAMED).unwrap_or(&names).join(", ");
     let more = match names.len().saturating_sub(NAMED) {

@@ -15,8 +15,8 @@ use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
 use convoy_model::{
     FutexOf, GoProgram, GoWait, Group, GroupId, LoopId, Lost, Model, NameId, Object, ObjectId,
-    Pair, Process, ProcessId, Sched, Site, SiteFrame, SiteId, SpinLoop, Thread, ThreadId, Use,
-    Waker,
+    Pair, Process, ProcessId, Sched, SchedSource, Site, SiteFrame, SiteId, Sources, SpinLoop,
+    Thread, ThreadId, Use, Waker,
 };
 use convoy_profile::{Collector, Exit, Meta, ObjectKind, Op};
 use convoy_report::{json, Report};
@@ -59,6 +59,8 @@ fn everything() -> (Model, Analysis) {
                 enable: String::new(),
             }],
             notes: vec!["remark".into()],
+            cpu_user_ns: 3,
+            cpu_sys_ns: 1,
             ..Meta::default()
         },
         processes: vec![Process {
@@ -199,6 +201,15 @@ fn analysis() -> Analysis {
                 throughput: 1.0,
             }],
             ..Assignment::default()
+        }],
+        sources: Sources {
+            scheduler: Some(SchedSource::Perf),
+            ..Sources::default()
+        },
+        unexplained: vec![Evidence {
+            key: "kernel_cpu_ratio",
+            value: 0.25,
+            text: "25 % of the CPU time in the kernel".into(),
         }],
         ..Analysis::default()
     }
@@ -436,6 +447,9 @@ fn nothing_known() -> (Model, Analysis) {
         ..LockRow::default()
     };
     analysis.groups[0].run_delay_ns = None;
+    (model.meta.cpu_user_ns, model.meta.cpu_sys_ns) = (0, 0);
+    analysis.findings[0].gain.high = f64::INFINITY;
+    analysis.sources.scheduler = None;
     (model, analysis)
 }
 

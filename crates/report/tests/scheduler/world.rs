@@ -364,11 +364,7 @@ impl World {
     /// Adds a finding, and makes it the verdict if it is the first.
     pub fn finding(&mut self, finding: Finding) {
         if self.critical.findings.is_empty() {
-            let gain = &finding.gain;
-            self.critical.verdict = format!(
-                "{}. Fixing it: {:.1} times the throughput expected (at least {:.2}x, at most {:.2}x).",
-                finding.title, gain.mid, gain.low, gain.high
-            );
+            self.critical.verdict = convoy_detect::headline(&finding);
         }
         self.critical.findings.push(finding);
     }
