@@ -29,6 +29,7 @@ struct Subject {
 pub struct Gain {
     pub low_ratio: f64,
     pub mid_ratio: f64,
+    #[serde(deserialize_with = "convoy_harness::convoy::bound")]
     pub high_ratio: f64,
 }
 

@@ -62,6 +62,7 @@ struct Subject {
 pub struct Gain {
     pub low_ratio: f64,
     pub mid_ratio: f64,
+    #[serde(deserialize_with = "convoy_harness::convoy::bound")]
     pub high_ratio: f64,
 }
 
@@ -160,8 +161,8 @@ impl Verdict {
         for Finding { gain, title, .. } in &self.findings {
             let ordered = 1.0 <= gain.low_ratio
                 && gain.low_ratio <= gain.mid_ratio
-                && gain.mid_ratio <= gain.high_ratio
-                && gain.high_ratio.is_finite();
+                && gain.mid_ratio.is_finite()
+                && gain.mid_ratio <= gain.high_ratio;
             check!(ordered, "{title}: gain {gain:?}");
         }
         Ok(())

@@ -78,7 +78,7 @@ fn judge<'a>(
     if line.waits as f64 > WAITED_FOR * line.samples as f64 {
         return None;
     }
-    if !in_turns(line, lanes) {
+    if !in_turns(line, lanes, together) {
         return None;
     }
     let owned = Owned::of(view, line, lanes, objects);
@@ -132,11 +132,16 @@ fn seen(line: &SharedLine) -> f64 {
     (kept as f64 / line.samples.max(1) as f64).min(1.0)
 }
 
-/// Whether the threads use the line at the same time.
-fn in_turns(line: &SharedLine, lanes: &Lanes) -> bool {
+/// Whether the threads use the line at the same time, while more than one of them works at all: who goes on alone when
+/// the others are done has no one to take turns with.
+fn in_turns(line: &SharedLine, lanes: &Lanes, together: &Together) -> bool {
     let mut of_thread: BTreeMap<ThreadId, f64> = BTreeMap::new();
     for used in &line.uses {
         *of_thread.entry(lanes.first(used.thread)).or_default() += used.n as f64;
+    }
+    let uses: Vec<&LineUse> = line.uses.iter().collect();
+    for (id, n) in &mut of_thread {
+        *n *= together.share(*id, &uses, lanes);
     }
     let threads: BTreeSet<_> = line.uses.iter().map(|used| used.thread).collect();
     let all: f64 = of_thread.values().sum();

@@ -16,6 +16,8 @@ use crate::Thresholds;
 
 /// Share of serial code's time that waits for one lock must explain to be that lock's.
 const EXPLAINED: f64 = 0.5;
+/// Share of their time that threads lose at cache lines, from which on the differences between their ends may be due to that.
+const UNEVEN_BY_FIGHT: f64 = 0.15;
 /// Evidence of a folded finding that comes along: places and files.
 const CARRIED: usize = 2;
 
@@ -192,6 +194,11 @@ fn relation(
             (same, relation)
         }
         ("thread-imbalance", "straggler" | "barrier-imbalance") => (in_process(), Relation::Folded),
+        // Who loses more of the fight ends later: how even the work is shows when nobody fights.
+        ("false-sharing" | "contended-line" | "contended-atomic", "straggler") => (
+            in_process() && ours.share_of_thread_time >= UNEVEN_BY_FIGHT,
+            Relation::Replaces,
+        ),
         // Most of what is handed over so is nothing: what is left of it shows without that.
         ("lock-step", "futile-wakeups") => (
             in_process() && wait_at(model, theirs, &groups(model, &ours.subject)),

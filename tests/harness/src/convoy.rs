@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use convoy_profile::Profile;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::run::{run, End};
@@ -23,6 +24,11 @@ pub fn binary() -> Result<PathBuf> {
         binary.display()
     );
     Ok(binary)
+}
+
+/// The upper bound of a gain in a JSON report: null says that nothing bounds it.
+pub fn bound<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(json)?.unwrap_or(f64::INFINITY))
 }
 
 /// `convoy record --quiet -o <profile> --`, to be followed by the command.

@@ -329,6 +329,15 @@ fn lock_taker<'a>(view: &View<'a>, row: &LoopRow) -> Option<&'a SiteFrame> {
     is_inside(view.model, row.spin, locks).then_some(taker)
 }
 
+/// Whether a finding is of the loop in which threads spin for the lock that this function takes.
+pub(super) fn is_for_the_lock_of(cx: &Context, found: &Finding, taker: &FunctionKey) -> bool {
+    let Subject::Loop(id) = found.subject else {
+        return false;
+    };
+    let mut rows = cx.rows.loops.iter().filter(|row| row.spin == id);
+    rows.any(|row| lock_taker(cx.view, row).is_some_and(|frame| frame.key() == *taker))
+}
+
 /// Whether a finding is of the loop in which the Java virtual machine spins for monitors.
 pub(super) fn is_of_monitors(view: &View, found: &Finding) -> bool {
     let Subject::Loop(id) = found.subject else {

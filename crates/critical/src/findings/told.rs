@@ -300,7 +300,34 @@ impl<'a> Told<'a> {
         for finding in &mut self.findings {
             with_loops(self.cx, finding, &loops);
         }
+        self.frequent(&mut loops);
         self.findings.extend(loops);
+    }
+
+    /// A lock that threads spin for is told once: what its functions take besides belongs to it.
+    fn frequent(&mut self, loops: &mut [Finding]) {
+        let cx = self.cx;
+        self.findings.retain(|frequent| {
+            let taker = site(&frequent.subject).and_then(|at| cx.function(at));
+            let (Some(taker), "frequent-lock") = (taker, frequent.id) else {
+                return true;
+            };
+            let spins = loops.iter_mut().find(|spin| {
+                cx.is_worth(spin)
+                    && spin.gain.mid >= frequent.gain.mid
+                    && busy_waiting::is_for_the_lock_of(cx, spin, &taker)
+            });
+            if let Some(spin) = spins {
+                let ratio = frequent.share_of_thread_time;
+                let text = format!(
+                    "taking it and letting it go are {} of the CPU time besides",
+                    percent(ratio)
+                );
+                spin.evidence.push(evidence("locking_ratio", ratio, text));
+                return false;
+            }
+            true
+        });
     }
 
     fn memory(&mut self) {

@@ -167,3 +167,30 @@ fn what_a_contended_lock_explains_is_not_said_again() {
     }
     assert_eq!(ids(&analysis(&model(p, s))), ["contended-futex"]);
 }
+
+/// Who is told that threads spin for a lock need not hear of the same lock that it is taken often.
+#[test]
+fn what_threads_spin_for_is_not_said_again() {
+    let mut p = ProfileBuilder::new("app");
+    p.cpus(2).raw().without_agent = true;
+    let libc = p.module("libc.so.6");
+    let lock = p.frame_in(libc, "pthread_mutex_lock", "", 0);
+    let count = p.frame("count", "a.c", 7);
+    let (locks, work) = (p.stack(&[lock, count]), p.stack(&[count]));
+    let mut s = Schedule::new();
+    let spin = s.spin_loop(SpinKind::Polling, Some(lock));
+    let threads = workers(&mut p, 2);
+    for round in 0..200 {
+        for at in 0..2 {
+            let t = threads[(round + at) % 2];
+            match at {
+                0 => s.runs(t, locks, ms(3)).runs(t, work, ms(9)),
+                _ => s.spins(t, locks, spin, ms(9)).runs(t, work, ms(3)),
+            };
+        }
+    }
+    let a = analysis(&model(p, s));
+    assert_eq!(ids(&a), ["busy-waiting"]);
+    let besides = a.findings[0].evidence.iter().map(|e| e.key);
+    assert_eq!(besides.filter(|key| *key == "locking_ratio").count(), 1);
+}

@@ -251,6 +251,26 @@ fn of_random_places_in_an_array_nobody_knows_whose_they_are() {
 }
 
 #[test]
+fn who_goes_on_alone_took_turns_before() {
+    let mut w = World::new("count_hit");
+    let wait = w.p.site("join", "c.c", 30);
+    let [first, last] = w.threads;
+    w.s.runs(last, w.hit, ms(900))
+        .waits(first, Wait::futex(wait, 0x10), ms(900));
+    let alone = LineUse {
+        n: 500,
+        ..w.hits(1)
+    };
+    let uses = vec![w.hits(0), alone];
+    let line = SharedLine {
+        samples: 700,
+        ..line()
+    };
+    let a = w.said(line, uses);
+    assert_eq!(ids(&a), ["contended-atomic"]);
+}
+
+#[test]
 fn who_works_alone_loses_nothing() {
     let mut w = World::new("count_hit");
     w.s = Schedule::new();
