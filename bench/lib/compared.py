@@ -26,6 +26,36 @@ def case(
     return measure.pairs(lambda: once(tools.BARE), lambda: once(tool), pairs or options.pairs, options.patience, budget)
 
 
+def beyond(
+    base: tools.Tool, others: list[tools.Tool], of: synthetic.Case, scratch: Path, options: argparse.Namespace
+) -> dict[str, measure.Ratios]:
+    """Tools against another tool, by their names, in rounds of all of them."""
+    program = str(of.build(scratch.parent))
+    ops = of.ops // (4 if options.quick else 1)
+
+    def once(tool: tools.Tool) -> measure.Figures:
+        return measure.run(tool.command([program, str(ops)], scratch), scratch, options.limit)
+
+    runs = {tool.name: functools.partial(once, tool) for tool in others}
+    budget = 20 if options.quick else 90
+    return measure.rounds(lambda: once(base), runs, options.pairs, options.patience, budget)
+
+
+def program_beyond(
+    base: tools.Tool, other: tools.Tool, of: real.Program, scratch: Path, options: argparse.Namespace
+) -> measure.Ratios:
+    """Of a program as a distribution ships it, one tool against another."""
+    if of.absent():
+        return measure.Ratios(failure=of.absent())
+    timed = synthetic.TIMED.build(scratch.parent)
+
+    def once(tool: tools.Tool) -> measure.Figures:
+        return of.measure(tool, timed, scratch)
+
+    budget = 30 * options.pairs
+    return measure.pairs(lambda: once(base), lambda: once(other), options.pairs, options.patience, budget)
+
+
 def program(
     those: list[tools.Tool], of: real.Program, scratch: Path, options: argparse.Namespace, budget_s: float | None = None
 ) -> dict[str, measure.Ratios]:

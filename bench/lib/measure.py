@@ -100,6 +100,11 @@ def run(command: list[str], scratch: Path, limit_s: float, figures_file: Path | 
     return figures
 
 
+def geometric_mean(ratios: list[float]) -> float:
+    """Of at least one."""
+    return math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
+
+
 # The name of the program by itself in a round.
 BASE = ""
 
@@ -142,7 +147,7 @@ class Ratios:
     def mean(self) -> tuple[float, float]:
         """Geometric mean of the elapsed ratios and its standard error; that is infinite for fewer than two."""
         logarithms = [math.log(ratio) for ratio in self.elapsed]
-        mean = math.exp(statistics.fmean(logarithms))
+        mean = geometric_mean(self.elapsed)
         if len(logarithms) < 2:
             return mean, math.inf
         return mean, mean * statistics.stdev(logarithms) / math.sqrt(len(logarithms))

@@ -79,6 +79,16 @@ def convoy(binary: Path, scheduler: str = "auto", name: str = "convoy") -> Tool:
     return Tool(name, wrap)
 
 
+def convoy_trace(binary: Path, mode: str) -> Tool:
+    """Records a trace of events as well: `window` or `full`."""
+
+    def wrap(command: list[str], scratch: Path) -> list[str]:
+        options = ["--quiet", f"--trace={mode}", "-o", str(scratch / "profile.convoy")]
+        return [str(binary), "record", *options, "--", *command]
+
+    return Tool(f"convoy --trace={mode}", wrap)
+
+
 def convoy_events_alone(binary: Path) -> Tool:
     """The scheduler's events of a program that does not load the agent: what `critical` costs by itself."""
     whole = convoy(binary)

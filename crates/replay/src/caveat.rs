@@ -26,7 +26,7 @@ pub enum Caveat {
     Drift(f64),
     /// Sections of this lock are shorter than a replay can resolve.
     TightLoop(String),
-    /// Sections of this lock spend this share of their time in system calls.
+    /// This share of the sections of this lock makes system calls.
     SystemCalls(String, f64),
     /// Read and write sets are not known, and why.
     SetsUnknown(String),

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use convoy_trace::ObjectIx;
 
-use crate::analysis::{
-    Analysis, CurvePoint, LockRow, Place, PlanRow, Region, Ulcp, UlcpCounts as Counts, WhatIfRow,
-};
+use crate::analysis::{Analysis, CurvePoint, LockRow, PlanRow, Region, WhatIfRow};
 use crate::caveat::Caveat;
 use crate::compared::analyzed;
 use crate::cost::RegionPair;
 use crate::lanes;
+use crate::limits::limits;
 use crate::machine::Machine;
 use crate::plan::plan;
 use crate::predict::{Answer, Predictor, Replayer};
 use crate::program::{LockIx, Program};
-use crate::sets::{Assignment, CodePlace, RunKeys, SectionSets};
+use crate::rows::{class_id, count_pairs, places, race_rows, source_lines};
+use crate::sets::{Assignment, RunKeys, SectionSets};
 use crate::simulated::{Order, Simulator};
 use crate::study::Study;
-use crate::ulcp::{BenignOracle, Class, PairCounts};
+use crate::tables::Analyzed;
+use crate::ulcp::{BenignOracle, Class};
 use crate::unnecessary::{unnecessary, Unnecessary};
 use crate::whatif::{self, Knowledge, Names, ParseError, WhatIf};
 
@@ -36,6 +37,11 @@ pub struct Questions {
     pub times: u32,
     /// The order in which locks are acquired.
     pub schedule: Schedule,
+    /// Also replay the recorded run under each schedule, for figure 13.
+    pub all_schedules: bool,
+    /// Also what a page has dials for: the most waited for lock with more shards and shorter sections, by
+    /// simulation alone.
+    pub dials: bool,
 }
 
 /// Orders of acquisitions (PerfPlay, CGO'15, section on replay).
@@ -140,13 +146,16 @@ pub fn analyze(
         recorded: study.recorded(),
         ..Analysis::default()
     };
+    let known = sets.as_ref().ok().map(|s| (s.sets, s.keys));
+    analysis.caveats = limits(study, &locks, known);
     match (&found, sets) {
-        (Some(found), _) => {
+        (Some(found), Ok(sets)) => {
             count_pairs(found, &mut locks, &mut analysis.ulcp);
+            analysis.ulcp.races = race_rows(study, found, sets.sets);
             analysis.ulcp_free = Some(asking.predictor.ask(&found.free));
             analysis.regions = asking.regions(found);
         }
-        (None, Err(why)) => analysis.ulcp.unknown_because = Some(why),
+        (_, Err(why)) => analysis.ulcp.unknown_because = Some(why),
         (None, Ok(_)) => {}
     }
     let queries = match questions.what_ifs.as_slice() {
@@ -154,6 +163,12 @@ pub fn analyze(
         asked => asked.to_vec(),
     };
     analysis.what_ifs = queries.iter().filter_map(|q| asking.row(q)).collect();
+    if questions.dials {
+        let more = asking.dials(&locks);
+        let asked = |q: &String| !queries.contains(q);
+        let rows = more.iter().filter(|q| asked(q)).filter_map(|q| asking.dialled(q));
+        analysis.what_ifs.extend(rows.collect::<Vec<_>>());
+    }
     analysis.plan = asking.plan(&locks);
     analysis.curve = asking.curve(questions);
     if analysis.curve.iter().any(|point| point.extrapolated) {
@@ -168,8 +183,32 @@ pub fn analyze(
         .iter()
         .map(|found| analyzed(study, found, &analysis.baselines));
     analysis.compared = rows.collect();
+    if questions.all_schedules {
+        if let Some(of) = analysis.compared.first_mut() {
+            of.replays.extend(under_all_schedules(study, &simulator, &programs));
+        }
+    }
     analysis.locks = locks.into_iter().map(|(_, row)| row).collect();
     Ok(analysis)
+}
+
+/// Run times of the recorded run with enforced orders of acquisitions.
+fn under_all_schedules(
+    study: &Study<'_>,
+    simulator: &Simulator,
+    programs: &[Program],
+) -> Vec<(String, Vec<f64>)> {
+    let orders = [
+        ("elsc, simulated", Order::Recorded(Arc::new(study.lock_orders()))),
+        ("sync, simulated", Order::LogicalTime(LOGICAL_CHUNK_NS)),
+    ];
+    let replayed = orders.into_iter().filter_map(|(name, order)| {
+        let mut under = simulator.clone().with_order(order);
+        let mut walls = under.replay(programs).ok()?.walls_ns;
+        walls.retain(|wall| wall.is_finite());
+        Some((name.to_owned(), walls))
+    });
+    replayed.collect()
 }
 
 /// Asks the replays about changes of the study's programs.
@@ -248,8 +287,36 @@ impl Asking<'_, '_> {
     }
 
     fn row(&mut self, query: &str) -> Option<WhatIfRow> {
+        let answer = self.ask(query);
+        self.answered(query, answer)
+    }
+
+    /// Queries of the most waited for lock that differ in one number.
+    fn dials(&self, locks: &[(ObjectIx, LockRow)]) -> Vec<String> {
+        const SHARDS: [u32; 4] = [2, 4, 8, 16];
+        const SHORTER: [u32; 3] = [25, 50, 75];
+        let Some(row) = self.waited(locks).next() else {
+            return Vec::new();
+        };
+        let lock = quoted(&row.name);
+        let shards = SHARDS.iter().map(|ways| format!("{lock} / {ways}"));
+        let shorter = SHORTER.iter().map(|share| format!("shorten {lock} {share}%"));
+        shards.chain(shorter).collect()
+    }
+
+    /// The simulator's answer alone.
+    fn dialled(&mut self, query: &str) -> Option<WhatIfRow> {
+        let changed = self.change(query).ok()?;
+        let recorded = &self.study.fingerprint;
+        let mut simulator = self.simulator.clone();
+        let answer = self
+            .predictor
+            .ask_other(&mut simulator, &changed.programs, recorded);
+        self.answered(query, (answer, changed.notes))
+    }
+
+    fn answered(&self, query: &str, (answer, notes): (Answer, Vec<String>)) -> Option<WhatIfRow> {
         let what_ifs = whatif::parse(query, self.names.first()?).ok()?;
-        let (answer, notes) = self.ask(query);
         let titles: Vec<String> = what_ifs.iter().map(WhatIf::description).collect();
         let mut assumptions: Vec<String> =
             what_ifs.iter().map(|w| w.assumption().to_owned()).collect();
@@ -369,7 +436,12 @@ impl Asking<'_, '_> {
                     answer,
                     query,
                     fix: String::new(),
-                    source: Vec::new(),
+                    source: self.sets.map_or_else(Vec::new, |(sets, _)| {
+                        found.regions.regions.get(pair.regions.0).map_or_else(
+                            Vec::new,
+                            |region| source_lines(sets, region),
+                        )
+                    }),
                 }
             })
             .collect()
@@ -461,93 +533,20 @@ fn fix_of(class: Class, lock: &str) -> String {
     }
 }
 
-fn class_id(class: Class) -> &'static str {
-    match class {
-        Class::NullLock => "null-lock",
-        Class::ReadRead => "read-read",
-        Class::DisjointWrite => "disjoint-write",
-        Class::Benign => "benign",
-        Class::TrueContention | Class::Undecided => "true-contention",
-        Class::Unknown => "unknown",
-    }
-}
-
-fn places(found: &Unnecessary, pair: &RegionPair) -> Vec<Place> {
-    let place = |place: &CodePlace| Place {
-        function: match place.function.as_str() {
-            "" => format!("{}+{:#x}", place.module, place.offset),
-            function => format!("{function}()"),
-        },
-        file: place.file.clone(),
-        line: place.line,
-    };
-    let mut places = Vec::new();
-    for region in [pair.regions.0, pair.regions.1] {
-        if let Some(region) = found.regions.regions.get(region) {
-            places.extend([place(&region.begin), place(&region.end)]);
-        }
-    }
-    places.dedup();
-    if places.len() == 4 && places[..2] == places[2..] {
-        places.truncate(2);
-    }
-    places
-}
-
-fn count_pairs(found: &Unnecessary, locks: &mut [(ObjectIx, LockRow)], ulcp: &mut Ulcp) {
-    let counts = |acquisitions: u64, pairs: &PairCounts| Counts {
-        acquisitions,
-        null_lock: pairs.null_lock,
-        read_read: pairs.read_read,
-        disjoint_write: pairs.disjoint_write,
-        benign: pairs.benign,
-        true_contention: pairs.true_contention,
-        unknown: pairs.unknown,
-    };
-    let total = found.counts.total();
-    ulcp.counts = counts(total.acquisitions, &total.all);
-    let coverage = found.assignment.coverage;
-    let known = coverage.observed + coverage.same_thread + coverage.same_lock + coverage.same_site;
-    ulcp.inferred_share =
-        (known - coverage.observed) as f64 / (known + coverage.none).max(1) as f64;
-    for (object, row) in locks {
-        let of_it = found.counts.locks.iter().find(|of| of.lock == *object);
-        row.ulcp = of_it.map(|of| counts(of.acquisitions, &of.all));
-    }
-}
-
-/// What removing locks saves, by simulation alone: for each set of recorded objects, one answer. For
-/// findings about locks, which say what it would buy if nobody waited for them.
-pub fn remove_locks(study: &Study<'_>, machine: &Machine, locks: &[Vec<ObjectIx>]) -> Vec<Answer> {
+/// Another recording of the program, for comparison: its unnecessary contention, by simulation alone.
+/// `sets`: `None` = they are not known.
+pub fn compare(study: &Study<'_>, machine: &Machine, sets: Option<&Sets<'_>>) -> Analyzed {
     let programs = study.programs();
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
+    let found = sets.map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
     let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
-    let mut predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
-    let knowledge = Knowledge {
-        machine,
-        sets: None,
-        seed: 1,
-    };
-    let without = |objects: &[ObjectIx]| -> Result<Vec<Program>, String> {
-        let windows = study.extractions.iter();
-        windows
-            .map(|e| {
-                let locks = objects.iter().filter_map(|object| e.objects.lock(*object));
-                let target = whatif::Target {
-                    name: String::new(),
-                    locks: locks.collect(),
-                };
-                whatif::apply(&e.program, &[WhatIf::Remove(target)], &knowledge)
-                    .map(|applied| applied.program)
-                    .map_err(|error| error.to_string())
-            })
-            .collect()
-    };
-    locks
-        .iter()
-        .map(|objects| match without(objects) {
-            Ok(changed) => predictor.ask(&changed),
-            Err(_) => Answer::default(),
-        })
-        .collect()
+    let predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
+    match found {
+        Some(found) => analyzed(study, &found, predictor.baselines()),
+        None => Analyzed {
+            threads: study.recorded().threads as u32,
+            recorded_ns: study.recorded().replayed_ns,
+            ..Analyzed::default()
+        },
+    }
 }

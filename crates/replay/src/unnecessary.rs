@@ -5,6 +5,7 @@ use convoy_estimate::Method;
 use crate::cost::{fuse, pair_costs, Overall, Regions, ReplayTimes, SectionSpan};
 use crate::predict::Replayer;
 use crate::program::Program;
+use crate::races::{races, Races};
 use crate::sets::{Assignment, CodePlace, RunKeys, SectionSets};
 use crate::sim::{self, Options, Outcome};
 use crate::simulated::Simulator;
@@ -25,6 +26,8 @@ pub struct Unnecessary {
     pub free: Vec<Program>,
     /// Code regions, by what they cost (eq. 2). Empty where the simulation did not end.
     pub regions: Regions,
+    /// What the removed locks ordered besides their own sections.
+    pub races: Races,
     /// T_pd and T_rw, by simulation; `None` where it did not end.
     pub overall: Option<Overall>,
 }
@@ -49,8 +52,10 @@ pub fn unnecessary(
         .collect();
     let programs = study.programs();
     let times = simulated(study, &programs, simulator).zip(simulated(study, &free, simulator));
+    let races = races(study.recording, &study.sections, &mut classifier, &plan);
     let mut found = Unnecessary {
         counts,
+        races,
         plan,
         free,
         regions: Regions::default(),

@@ -3,7 +3,9 @@
 mod args;
 mod names;
 mod native;
+mod others;
 mod refine;
+mod source;
 mod sources;
 
 use std::ffi::OsString;
@@ -36,6 +38,10 @@ pub use args::Replay;
 use native::Native;
 pub use refine::Trace;
 use sources::{Recorded, Touched};
+
+/// Change of the machine's costs during a replay from which on the reader has to know: twice what two
+/// calibrations of an idle machine differ by.
+const DRIFT: f64 = 0.3;
 
 /// Records if asked to, replays, reports.
 pub fn replay(args: &Replay) -> Status {
@@ -129,6 +135,8 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
             .map(|(group, range)| (group, range.numbers())),
         times: 1,
         schedule: schedule(args.schedule)?,
+        all_schedules: args.figure == Some(13) || args.all,
+        dials: args.html.is_some(),
     };
     let length = Duration::from_nanos(study.fingerprint.wall_ns as u64);
     // Natively an enforced order costs more than it tells where threads outnumber CPUs.
@@ -146,7 +154,21 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     })?;
     analysis.command.clone_from(&profile.meta.command);
     analysis.pid = process.pid;
+    source::fill(&mut analysis);
+    if let Some(first) = analysis.compared.first_mut() {
+        others::label(first, profile);
+    }
+    for (other, touched) in &recorded.others {
+        let of = others::analyzed(other, [touched, &recorded.touched])?;
+        analysis.compared.push(of);
+    }
     analysis.caveats.extend(caveat);
+    if !args.command.is_empty() && !args.simulate_only {
+        let changed = machine.drift(&calibrate::calibrate().machine);
+        if changed >= DRIFT {
+            analysis.caveats.push(Caveat::Drift(changed));
+        }
+    }
     if !args.verify.is_empty() {
         verify(&mut analysis, profile, args)?;
     }

@@ -1,17 +1,25 @@
-//! Findings narrowed by the trace of their profile: what a simulated replay says of the same change.
+//! Findings narrowed by the trace of their profile: what a simulated replay says of the change that each calls for.
 
-use convoy_detect::Analysis;
+use convoy_detect::{Analysis, Assignment};
 use convoy_estimate::WhatIf;
-use convoy_model::finding::{rank, Finding};
-use convoy_model::Model;
+use convoy_model::finding::{rank, Finding, Subject};
+use convoy_model::{GroupId, Model};
 use convoy_profile::Profile;
-use convoy_replay::compose::remove_locks;
+use convoy_replay::fixes::{self, Fix};
 use convoy_replay::study::{Names, Study};
 use convoy_replayer::calibrate;
-use convoy_trace::{ObjectIx, Recording};
+use convoy_trace::{ObjectIx, Recording, ThreadIx};
 
-/// Findings whose gain is that of nobody waiting for the lock any more.
-const OF_WAITS: [&str; 3] = ["contended-lock", "asymmetric-contention", "starved-thread"];
+/// Threads of each group as they should be spread.
+type Spread = Vec<(GroupId, u32)>;
+
+/// The best assignment, if it is not the present one.
+fn spread(of: &Assignment) -> Option<Spread> {
+    let best = of.options.first().filter(|best| best.threads != of.now)?;
+    let groups = of.groups.iter().copied();
+    Some(groups.zip(best.threads.iter().copied()).collect())
+}
+
 /// Findings that are replayed, at most: each takes a second at worst.
 const MOST: usize = 5;
 
@@ -38,7 +46,8 @@ impl Trace {
 
     /// Lets the replay speak of the findings about locks, and ranks them anew.
     pub fn refine(&self, model: &Model, analysis: &mut Analysis) {
-        self.ask(model, &mut analysis.findings);
+        let spread: Vec<Spread> = analysis.assignments.iter().filter_map(spread).collect();
+        self.ask(model, &mut analysis.findings, &spread);
         // A finding that the replay takes the gain from stays where it is read, with its reason.
         let all = std::mem::take(&mut analysis.findings);
         (analysis.findings, _) = rank(all, |_| true);
@@ -51,13 +60,12 @@ impl Trace {
         }
     }
 
-    fn ask(&self, model: &Model, findings: &mut [Finding]) {
-        let mut asked: Vec<(&mut Finding, Vec<ObjectIx>)> = findings
+    fn ask(&self, model: &Model, findings: &mut [Finding], spread: &[Spread]) {
+        let mut asked: Vec<(&mut Finding, Fix)> = findings
             .iter_mut()
-            .filter(|f| OF_WAITS.contains(&f.id))
             .filter_map(|f| {
-                let objects = self.objects(model, f);
-                (!objects.is_empty()).then_some((f, objects))
+                let fix = self.fix(model, f, spread)?;
+                Some((f, fix))
             })
             .take(MOST)
             .collect();
@@ -66,13 +74,56 @@ impl Trace {
         }
         let names = Names::default();
         let study = Study::new(&self.recording, &names, &self.machine, self.switches);
-        let locks: Vec<Vec<ObjectIx>> = asked.iter().map(|(_, objects)| objects.clone()).collect();
-        let answers = remove_locks(&study, &self.machine, &locks);
-        for ((finding, _), answer) in asked.iter_mut().zip(answers) {
-            let assumption = "a replay of the recorded order without the lock";
-            let estimates = answer.estimates(&WhatIf::LockRemoved, assumption);
-            finding.gain.refine(estimates);
+        let fixes: Vec<Fix> = asked.iter().map(|(_, fix)| fix.clone()).collect();
+        let answers = fixes::ask(&study, &self.machine, &fixes);
+        for ((finding, fix), answer) in asked.iter_mut().zip(answers) {
+            let (what_if, assumption) = match fix {
+                Fix::Remove(_) => (
+                    WhatIf::LockRemoved,
+                    "a replay of the recorded order without the lock",
+                ),
+                Fix::Blocking(_) => (
+                    WhatIf::Query("blocking".into()),
+                    "a replay in which tries wait for the lock",
+                ),
+                Fix::Threads(_) => (
+                    WhatIf::Query("threads".into()),
+                    "a replay of the recorded work by threads spread otherwise",
+                ),
+            };
+            finding.gain.refine(answer.estimates(&what_if, assumption));
         }
+    }
+
+    /// The change that a finding calls for; `None` = replay has none.
+    fn fix(&self, model: &Model, finding: &Finding, spread: &[Spread]) -> Option<Fix> {
+        let objects = || Some(self.objects(model, finding)).filter(|of| !of.is_empty());
+        match finding.id {
+            "contended-lock" | "asymmetric-contention" | "starved-thread" => {
+                objects().map(Fix::Remove)
+            }
+            "trylock-spin" => objects().map(Fix::Blocking),
+            "load-imbalance" => {
+                let Subject::Groups(groups) = &finding.subject else {
+                    return None;
+                };
+                let of_it = spread.iter().find(|of| of.iter().map(|(g, _)| g).eq(groups))?;
+                let groups = of_it.iter().map(|(g, n)| (self.threads(model, *g), *n));
+                Some(Fix::Threads(groups.collect()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The recorded threads of a group.
+    fn threads(&self, model: &Model, group: GroupId) -> Vec<ThreadIx> {
+        let of_it = |tid: u32| {
+            let mut threads = model.threads.iter();
+            let own = |th: &&convoy_model::Thread| th.process.0 == self.recording.process;
+            threads.any(|th| own(&th) && th.tid == tid && th.group == group)
+        };
+        let threads = self.recording.threads.iter().zip(0..);
+        threads.filter(|(th, _)| of_it(th.tid)).map(|(_, ix)| ix).collect()
     }
 
     /// The recorded objects that a finding is about.

@@ -22,6 +22,8 @@ pub struct Recorded {
     pub touched: Touched,
     /// The profile's file, if it has one.
     pub file: Option<PathBuf>,
+    /// Other recordings of the program, to compare with.
+    pub others: Vec<(Profile, Touched)>,
     /// Of the command.
     pub status: Status,
 }
@@ -44,11 +46,18 @@ pub fn recorded(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
             from_file(args, newest).map(Ok)
         }
         [] => from_command(args),
-        [file] if args.command.is_empty() => from_file(args, file.clone()).map(Ok),
+        [file, others @ ..] if args.command.is_empty() => {
+            let mut recorded = from_file(args, file.clone())?;
+            for other in others {
+                let other = from_file(args, other.clone())?;
+                recorded.others.push((other.profile, other.touched));
+            }
+            Ok(Ok(recorded))
+        }
         _ => Err(Message::new(
             format!("{} profiles and a command were given", args.profiles.len()),
             "nothing was replayed",
-            "name one profile, or a command behind --",
+            "name profiles, or a command behind --",
         )),
     }
 }
@@ -64,6 +73,7 @@ fn from_file(args: &Replay, file: PathBuf) -> Result<Recorded, Message> {
         profile,
         touched: Touched { profile: touched },
         file: Some(file),
+        others: Vec::new(),
         status: Status::Success,
     })
 }
@@ -89,6 +99,7 @@ fn from_command(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
         profile,
         touched: Touched { profile: touched },
         file: args.output.clone(),
+        others: Vec::new(),
         status: match kept {
             Some(Err(status)) => status,
             _ => Status::of_program(recording.exit),

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use convoy_model::{Model, Region, SectionWord, Sharing};
 use convoy_profile as profile;
-use convoy_profile::{FrameIx, Profile};
+use convoy_profile::{CallKind, FrameIx, Profile};
 
 use super::{
-    Access, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample, Update,
+    Access, CodeLine, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample, Update,
     WordInfo, WordIx, NO_PLACE,
 };
 
@@ -59,8 +59,16 @@ struct Adapter<'a> {
 
 impl Adapter<'_> {
     fn add_classes(&mut self) {
+        let sites = self.sections.sites.len();
+        let mut code_of: Vec<Vec<&profile::SectionCode>> = Vec::new();
+        code_of.resize_with(sites, Vec::new);
+        for code in &self.sections.code {
+            if let Some(of_site) = code_of.get_mut(code.site as usize) {
+                of_site.push(code);
+            }
+        }
         let mut by_site: Vec<Vec<&profile::SectionSample>> = Vec::new();
-        by_site.resize_with(self.sections.sites.len(), Vec::new);
+        by_site.resize_with(sites, Vec::new);
         for sample in &self.sections.samples {
             if let Some(samples) = by_site.get_mut(sample.site as usize) {
                 samples.push(sample);
@@ -69,7 +77,16 @@ impl Adapter<'_> {
         // One acquire site can have several call stacks: their samples are one class.
         let mut classes: Vec<(SetClass, Vec<SetSample>)> = Vec::new();
         let mut by_key: HashMap<_, usize> = HashMap::new();
-        for (site, samples) in self.sections.sites.iter().zip(by_site) {
+        let mut in_kernel = vec![0u64; sites];
+        for call in &self.sections.calls {
+            let of_site = in_kernel.get_mut(call.site as usize);
+            if let (Some(n), CallKind::Syscall(_)) = (of_site, call.kind) {
+                // Each kind of call has a row: a section with several is in several.
+                *n = (*n).max(call.sections);
+            }
+        }
+        let rows = self.sections.sites.iter().zip(by_site).zip(code_of);
+        for (((site, samples), code), in_kernel) in rows.zip(in_kernel) {
             if site.process != self.process {
                 continue;
             }
@@ -89,7 +106,14 @@ impl Adapter<'_> {
                 .map(|sample| self.sample(sample, allocates))
                 .collect();
             if let Some((class, of_class)) = classes.get_mut(at) {
-                class.run = class.run.saturating_add(site.run);
+                let run = class.run.saturating_add(site.run);
+                let traced: u64 = site.ends.iter().fold(0, |sum, n| sum.saturating_add(*n));
+                let share = (in_kernel as f64 / traced.max(1) as f64).min(1.0);
+                // Call stacks of the site count by how often they ran.
+                let weight = site.run as f64 / run.max(1) as f64;
+                class.in_kernel += weight * (share - class.in_kernel);
+                class.run = run;
+                self.add_lines(&code, site.whole.allocator > 0, &mut class.lines);
                 of_class.extend(samples);
             }
         }
@@ -102,6 +126,37 @@ impl Adapter<'_> {
                 ..class
             });
         }
+    }
+
+    /// Adds what code did to the lines that it is of.
+    fn add_lines(
+        &self,
+        code: &[&profile::SectionCode],
+        allocates: bool,
+        lines: &mut Vec<CodeLine>,
+    ) {
+        let is_exchanged = |ix: &profile::WordIx| {
+            let word = self.sections.words.get(*ix as usize);
+            let judged = word.and_then(|word| self.judged.get(&word.address));
+            judged.is_some_and(|word| word.seen.written && is_shared_data(word, allocates))
+        };
+        for row in code {
+            let place = self.keys.place(row.from.unwrap_or(row.frame));
+            let shared = row.words.iter().any(is_exchanged);
+            let same = |line: &CodeLine| line.line == place.line && line.file == place.file;
+            let at = lines.iter().position(same).unwrap_or_else(|| {
+                lines.push(CodeLine {
+                    file: place.file.clone(),
+                    line: place.line,
+                    ..CodeLine::default()
+                });
+                lines.len() - 1
+            });
+            let line = &mut lines[at];
+            line.instructions = line.instructions.saturating_add(row.instructions);
+            line.shared |= shared;
+        }
+        lines.sort();
     }
 
     fn sample(&mut self, sample: &profile::SectionSample, allocates: bool) -> SetSample {

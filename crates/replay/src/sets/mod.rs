@@ -55,6 +55,23 @@ pub struct SetClass {
     pub run: u64,
     /// Its samples: a range of [`SectionSets::samples`].
     pub samples: Range<SampleIx>,
+    /// Share of its sections that made system calls, 0..1.
+    pub in_kernel: f64,
+    /// Lines that ran in its sections, by file and line; called code counts for the line of the call.
+    pub lines: Vec<CodeLine>,
+}
+
+/// A line of the source, in sections of one site.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodeLine {
+    /// Source file.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Instructions that it ran.
+    pub instructions: u64,
+    /// It touches data that several threads use and somebody writes.
+    pub shared: bool,
 }
 
 /// What one sampled section accessed.

@@ -1,6 +1,7 @@
 //! Tables and figures of the paper (PerfPlay, CGO'15), of any recording, for people.
 
 use convoy_replay::analysis::{Analysis, UlcpCounts};
+use convoy_replay::sensitivity;
 use convoy_replay::tables::{self, Analyzed, Cell, Table};
 
 use super::messages;
@@ -18,6 +19,17 @@ pub fn all(analysis: &Analysis) -> Vec<Table> {
     let figures = FIGURES.iter().filter_map(|n| figure(analysis, *n).ok());
     let by_lock = std::iter::once(by_lock(analysis));
     let all = tables.chain(figures).chain(by_lock);
+    all.filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// What stays and what grows over several recordings; nothing of one.
+pub fn comparison(analysis: &Analysis) -> Vec<Table> {
+    if analysis.compared.len() < 2 {
+        return Vec::new();
+    }
+    let tables: [fn(&[Analyzed]) -> Table; 2] = [sensitivity::costs, sensitivity::regions];
+    let tables = tables.into_iter();
+    let all = tables.filter_map(|of| exhibit(analysis, |all| Some(of(all))));
     all.filter(|table| !table.rows.is_empty()).collect()
 }
 

@@ -487,8 +487,8 @@ fn caveat_text(caveat: &Caveat) -> String {
              for it. Measure its fix with --verify."
         ),
         Caveat::SystemCalls(lock, share) => format!(
-            "Critical sections of {lock} spend {} of their time in system calls, which replay \
-             keeps as long as they were: move them out of the section first.",
+            "{} of the critical sections of {lock} make system calls, which replay keeps as long as \
+             they were: move them out of the section first.",
             percent(*share)
         ),
         Caveat::SetsUnknown(why) => format!(

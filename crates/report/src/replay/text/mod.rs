@@ -172,6 +172,11 @@ fn summary(page: &mut Page, analysis: &Analysis, options: &Options, rows: Rows) 
     answers::what_ifs(page, analysis, rows.what_ifs);
     answers::plan(page, analysis, rows.plan);
     answers::curve(page, analysis, rows.curve);
+    // Which regions stay is a page of its own where there is more to say.
+    let tables = if options.view == View::All { 2 } else { 1 };
+    for table in exhibits::comparison(analysis).iter().take(tables) {
+        exhibits::write(page, table);
+    }
     tail::races(page, analysis, rows.races);
     let hidden = tail::caveats(page, analysis, rows.limits);
     if options.view == View::Summary {
