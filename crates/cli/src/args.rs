@@ -84,6 +84,9 @@ pub enum Verb {
     /// The process of a native replay, started by convoy itself
     #[command(name = convoy_replayer::child::ARGUMENT, hide = true)]
     ReplayNative,
+    /// Empty critical sections, recorded by convoy itself to know what recording costs
+    #[command(name = crate::recorder_cost::ARGUMENT, hide = true)]
+    EmptySections,
 }
 
 /// `convoy -- COMMAND`.

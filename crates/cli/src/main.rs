@@ -18,6 +18,7 @@ mod look;
 mod message;
 mod pattern;
 mod record;
+mod recorder_cost;
 mod recording;
 mod recover;
 mod replay;
@@ -59,6 +60,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),
+        Some(Verb::EmptySections) => recorder_cost::run_empty_sections(),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {
             Message::new(
                 "no command was given",

@@ -14,7 +14,7 @@ use crate::args::{Record, Run, Running};
 use crate::exit::Status;
 use crate::message::{say, Message};
 use crate::recording::Recording as HowToRecord;
-use crate::{pattern, show};
+use crate::{pattern, recorder_cost, show};
 
 /// Runs, then reports.
 pub fn run(run: &Run) -> Status {
@@ -177,7 +177,11 @@ pub fn execute(
     if options.trace.is_some() {
         // What a replay adds to each operation are the costs of this machine, as it is now.
         let costs = calibrate::calibrate().machine;
-        recording.profile.meta.costs = calibrate::to_text(&costs);
+        let mut text = calibrate::to_text(&costs);
+        if let Some(empty) = recorder_cost::measure(options) {
+            text += &calibrate::empty_to_text(&empty);
+        }
+        recording.profile.meta.costs = text;
     }
     name_recording(&mut recording);
     Ok((recording, pid))

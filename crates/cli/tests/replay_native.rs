@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use convoy_replay::program::{Lock, LockKind, Op, Program, Semaphore, Thread, NO_SECTION};
+use convoy_replay::program::{Lock, Op, Program, Semaphore, Thread, NO_SECTION};
 use convoy_replayer::child::{spawn, Times};
 use convoy_replayer::native::{NativeError, NativeOptions};
 
@@ -19,10 +19,7 @@ fn threads(count: usize, ops: Vec<Op>) -> Program {
     };
     Program {
         threads: vec![thread; count],
-        locks: vec![Lock {
-            recorded: 0,
-            kind: LockKind::Mutex,
-        }],
+        locks: vec![Lock::default()],
         semaphores: vec![Semaphore::default()],
         ..Program::default()
     }

@@ -76,13 +76,7 @@ fn program(threads: u32, locks: u32, sections: u32, inside: f32, outside: f32) -
                 ..Thread::default()
             })
             .collect(),
-        locks: vec![
-            Lock {
-                recorded: 0,
-                kind: Default::default()
-            };
-            locks as usize
-        ],
+        locks: vec![Lock::default(); locks as usize],
         ..Program::default()
     }
 }

@@ -141,6 +141,10 @@ pub fn analyze(
         simulator: &simulator,
         predictor: Predictor::new(replayers, &programs, &study.fingerprint, None),
     };
+    asking.predictor.widen(study.recorder_share);
+    if let Some(why) = study.objection() {
+        asking.predictor.refuse(&why);
+    }
     let mut locks = study.locks();
     let mut analysis = Analysis {
         recorded: study.recorded(),
@@ -166,7 +170,10 @@ pub fn analyze(
     if questions.dials {
         let more = asking.dials(&locks);
         let asked = |q: &String| !queries.contains(q);
-        let rows = more.iter().filter(|q| asked(q)).filter_map(|q| asking.dialled(q));
+        let rows = more
+            .iter()
+            .filter(|q| asked(q))
+            .filter_map(|q| asking.dialled(q));
         analysis.what_ifs.extend(rows.collect::<Vec<_>>());
     }
     analysis.plan = asking.plan(&locks);
@@ -185,7 +192,8 @@ pub fn analyze(
     analysis.compared = rows.collect();
     if questions.all_schedules {
         if let Some(of) = analysis.compared.first_mut() {
-            of.replays.extend(under_all_schedules(study, &simulator, &programs));
+            of.replays
+                .extend(under_all_schedules(study, &simulator, &programs));
         }
     }
     analysis.locks = locks.into_iter().map(|(_, row)| row).collect();
@@ -199,7 +207,10 @@ fn under_all_schedules(
     programs: &[Program],
 ) -> Vec<(String, Vec<f64>)> {
     let orders = [
-        ("elsc, simulated", Order::Recorded(Arc::new(study.lock_orders()))),
+        (
+            "elsc, simulated",
+            Order::Recorded(Arc::new(study.lock_orders())),
+        ),
         ("sync, simulated", Order::LogicalTime(LOGICAL_CHUNK_NS)),
     ];
     let replayed = orders.into_iter().filter_map(|(name, order)| {
@@ -300,7 +311,9 @@ impl Asking<'_, '_> {
         };
         let lock = quoted(&row.name);
         let shards = SHARDS.iter().map(|ways| format!("{lock} / {ways}"));
-        let shorter = SHORTER.iter().map(|share| format!("shorten {lock} {share}%"));
+        let shorter = SHORTER
+            .iter()
+            .map(|share| format!("shorten {lock} {share}%"));
         shards.chain(shorter).collect()
     }
 
@@ -437,10 +450,11 @@ impl Asking<'_, '_> {
                     query,
                     fix: String::new(),
                     source: self.sets.map_or_else(Vec::new, |(sets, _)| {
-                        found.regions.regions.get(pair.regions.0).map_or_else(
-                            Vec::new,
-                            |region| source_lines(sets, region),
-                        )
+                        found
+                            .regions
+                            .regions
+                            .get(pair.regions.0)
+                            .map_or_else(Vec::new, |region| source_lines(sets, region))
                     }),
                 }
             })

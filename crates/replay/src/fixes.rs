@@ -27,6 +27,10 @@ pub fn ask(study: &Study<'_>, machine: &Machine, fixes: &[Fix]) -> Vec<Answer> {
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
     let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
     let mut predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
+    predictor.widen(study.recorder_share);
+    if let Some(why) = study.objection() {
+        predictor.refuse(&why);
+    }
     let knowledge = Knowledge {
         machine,
         sets: None,

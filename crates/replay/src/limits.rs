@@ -41,7 +41,10 @@ fn in_kernel(study: &Study<'_>, lock: ObjectIx, sets: &SectionSets, keys: &RunKe
     let Some(key) = key else {
         return 0.0;
     };
-    let classes = sets.classes.iter().filter(|of| of.lock.as_ref() == Some(key));
+    let classes = sets
+        .classes
+        .iter()
+        .filter(|of| of.lock.as_ref() == Some(key));
     let (run, with) = classes.fold((0.0, 0.0), |(run, with), of| {
         (run + of.run as f64, with + of.run as f64 * of.in_kernel)
     });

@@ -41,20 +41,6 @@ pub struct Machine {
     pub clock_ns: f64,
 }
 
-impl Machine {
-    /// How much these costs differ from those of a later calibration: the largest relative change of an
-    /// uncontended lock, of a wake-up and of a context switch.
-    pub fn drift(&self, later: &Self) -> f64 {
-        let costs = |of: &Self| [of.lock_pair_ns, of.futex_wake_ns, of.switch_ns];
-        let pairs = costs(self).into_iter().zip(costs(later));
-        let changes = pairs.map(|(before, after)| match before > 0.0 && after > 0.0 {
-            true => f64::max(before / after, after / before) - 1.0,
-            false => 0.0,
-        });
-        changes.fold(0.0, f64::max)
-    }
-}
-
 /// Latency of a wake-up on a processor that has been idle for some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WakeLatency {

@@ -71,6 +71,9 @@ pub struct Answer {
 /// What the shares of the fastest and the slowest repetition are allowed to be off: on 32 what-ifs the
 /// spread of the simulator's parameters alone held 20 truths, the union with the native replay 28.
 const POINTS: f64 = 0.03;
+/// The same where one replay alone makes predictions: the two fail in different places, and nothing shows
+/// where this one does.
+const ALONE: f64 = 0.09;
 /// Of a miss on the recorded run, this part is expected on a changed one, too.
 const RESIDUAL: f64 = 1.0;
 
@@ -78,6 +81,8 @@ const RESIDUAL: f64 = 1.0;
 pub struct Predictor<'a> {
     replayers: Vec<Box<dyn Replayer + 'a>>,
     baselines: Vec<Baseline>,
+    /// Added to every interval on both sides, as a share of the recorded wall time.
+    margin: f64,
 }
 
 impl std::fmt::Debug for Predictor<'_> {
@@ -102,6 +107,26 @@ impl<'a> Predictor<'a> {
         Self {
             replayers,
             baselines,
+            margin: 0.0,
+        }
+    }
+
+    /// So much of the recorded time is known less well: it is added to every interval on both sides.
+    pub fn widen(&mut self, share: f64) {
+        self.margin = share;
+    }
+
+    /// What each interval is widened by.
+    fn margin(&self) -> f64 {
+        let open = self.baselines.iter().filter(|b| b.refused.is_none());
+        let alone = if open.count() == 1 { ALONE } else { 0.0 };
+        POINTS + alone + self.margin
+    }
+
+    /// No replay makes predictions, for this reason.
+    pub fn refuse(&mut self, why: &str) {
+        for baseline in &mut self.baselines {
+            baseline.refused.get_or_insert_with(|| why.to_owned());
         }
     }
 
@@ -117,14 +142,14 @@ impl<'a> Predictor<'a> {
 
     /// What the changed program saves.
     pub fn ask(&mut self, changed: &[Program]) -> Answer {
-        let mut answer = Answer::default();
+        let (mut answer, margin) = (Answer::default(), self.margin());
         for (replayer, baseline) in self.replayers.iter_mut().zip(&self.baselines) {
             let method = baseline.method;
             let replayed = match &baseline.refused {
                 Some(why) => Err(why.clone()),
                 None => replayer.replay(changed),
             };
-            match replayed.map(|runs| saved(baseline, &runs)) {
+            match replayed.map(|runs| saved(baseline, &runs, margin)) {
                 Ok(Some(saved)) => answer.by_method.push((method, saved)),
                 Ok(None) => answer.refused.push((method, NO_END.into())),
                 Err(why) => answer.refused.push((method, why)),
@@ -151,7 +176,7 @@ impl<'a> Predictor<'a> {
             Some(why) => Err(why.clone()),
             None => replayer.replay(changed),
         };
-        match replayed.map(|runs| saved(baseline, &runs)) {
+        match replayed.map(|runs| saved(baseline, &runs, self.margin())) {
             Ok(Some(saved)) => answer.by_method.push((method, saved)),
             Ok(None) => answer.refused.push((method, NO_END.into())),
             Err(why) => answer.refused.push((method, why)),
@@ -169,7 +194,7 @@ impl<'a> Predictor<'a> {
             if let Some(saved) = replayer
                 .replay(changed)
                 .ok()
-                .and_then(|r| saved(baseline, &r))
+                .and_then(|r| saved(baseline, &r, 0.0))
             {
                 return saved.mid;
             }
@@ -290,7 +315,7 @@ fn baseline(
 }
 
 /// Programs whose order depends on timing come to a standstill when it changes.
-const NO_END: &str = "no run of it ended";
+const NO_END: &str = "no run of it ended within a sensible time";
 
 /// Why a replay makes no predictions; `None` = it does.
 ///
@@ -317,11 +342,15 @@ fn misses(fidelity: &Fidelity) -> Option<String> {
     })
 }
 
-/// `None` = no run of the changed program ended.
-fn saved(baseline: &Baseline, changed: &Replayed) -> Option<Saved> {
+/// A replay that takes so many times as long as the recorded run is in a state that the recording tells
+/// nothing of: spinning where nobody spun, thrashing.
+const TOO_LONG: f64 = 4.0;
+
+/// `None` = no run of the changed program ended, or not in time. `margin`: see [`Predictor::margin`].
+fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> {
     let base = baseline.median_ns()?;
     let walls = sorted(&changed.walls_ns);
-    let mid = 1.0 - median(&walls)? / base;
+    let mid = 1.0 - median(&walls).filter(|wall| *wall < TOO_LONG * base)? / base;
     let shares: Vec<f64> = if baseline.runs.paired && changed.paired {
         let pairs = baseline.runs.walls_ns.iter().zip(&changed.walls_ns);
         pairs.map(|(base, wall)| 1.0 - wall / base).collect()
@@ -333,7 +362,7 @@ fn saved(baseline: &Baseline, changed: &Replayed) -> Option<Saved> {
         (low.min(*share), high.max(*share))
     });
     let residual = (base / baseline.recorded_ns - 1.0).abs();
-    let margin = POINTS + RESIDUAL * residual;
+    let margin = margin + RESIDUAL * residual;
     Some(Saved {
         low: least - margin,
         mid,

@@ -156,12 +156,25 @@ pub enum Need {
 }
 
 /// A lock.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Lock {
     /// Index into the recording's objects.
     pub recorded: u32,
     /// How it waits.
     pub kind: LockKind,
+    /// What it costs to take it over from another CPU; `None` = not measured: what an atomic operation
+    /// on another CPU's cache line costs the machine.
+    pub transfer: Option<Transfer>,
+}
+
+/// What a thread pays that acquires a lock which was last held on another CPU, nanoseconds more than one
+/// whose own CPU held it last.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Transfer {
+    /// Until it has the lock: the cache line of the lock's word, and what shares it.
+    pub word_ns: f32,
+    /// In the critical section: the cache lines of what the lock guards.
+    pub data_ns: f32,
 }
 
 /// How threads wait for a lock.

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_trace::ObjectIx;
 
-use crate::analysis::{
-    Access, LockRow, Place, Race, SourceLine, Ulcp, UlcpCounts as Counts,
-};
+use crate::analysis::{Access, LockRow, Place, Race, SourceLine, Ulcp, UlcpCounts as Counts};
 use crate::cost::{CodeRegion, RegionPair};
 use crate::races::RaceSide;
 use crate::sets::{CodePlace, SectionSets, SetClass};
@@ -106,13 +104,15 @@ pub(crate) fn source_lines(sets: &SectionSets, region: &CodeRegion) -> Vec<Sourc
             lines.entry(end.line).or_default();
         }
     }
-    let lines = lines.into_iter().map(|(line, (instructions, shared))| SourceLine {
-        file: file.clone(),
-        line,
-        text: String::new(),
-        share: instructions / f64::max(all, 1.0),
-        shared,
-    });
+    let lines = lines
+        .into_iter()
+        .map(|(line, (instructions, shared))| SourceLine {
+            file: file.clone(),
+            line,
+            text: String::new(),
+            share: instructions / f64::max(all, 1.0),
+            shared,
+        });
     lines.collect()
 }
 

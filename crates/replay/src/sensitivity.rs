@@ -12,7 +12,13 @@ pub fn costs(all: &[Analyzed]) -> Table {
         let pairs = &of.counts.all;
         let unnecessary = pairs.null_lock + pairs.read_read + pairs.disjoint_write + pairs.benign;
         let known = pairs.total() > pairs.unknown;
-        let share = |value: f64| if known { Cell::Share(value) } else { Cell::Unknown };
+        let share = |value: f64| {
+            if known {
+                Cell::Share(value)
+            } else {
+                Cell::Unknown
+            }
+        };
         vec![
             Cell::Text(of.program.clone()),
             Cell::Text(of.input.clone()),
@@ -26,7 +32,13 @@ pub fn costs(all: &[Analyzed]) -> Table {
     Table {
         title: "Recordings: unnecessary contention by threads and input".into(),
         columns: vec![
-            "program", "arguments", "threads", "replayed", "unnecessary", "T_pd", "T_rw",
+            "program",
+            "arguments",
+            "threads",
+            "replayed",
+            "unnecessary",
+            "T_pd",
+            "T_rw",
         ],
         rows: sorted.iter().map(row).collect(),
     }
@@ -101,7 +113,10 @@ mod tests {
                 regions: vec![CodeRegion::default(); shares.len()],
                 pairs: shares.iter().enumerate().map(pair).collect(),
             },
-            region_labels: shares.iter().map(|(label, _)| (*label).to_owned()).collect(),
+            region_labels: shares
+                .iter()
+                .map(|(label, _)| (*label).to_owned())
+                .collect(),
             ..Analyzed::default()
         }
     }
@@ -116,11 +131,21 @@ mod tests {
         let text = |text: &str| Cell::Text(text.into());
         assert_eq!(
             rows[0],
-            [text("get()"), text("2 of 2"), Cell::Share(0.4), Cell::Share(1.0)]
+            [
+                text("get()"),
+                text("2 of 2"),
+                Cell::Share(0.4),
+                Cell::Share(1.0)
+            ]
         );
         assert_eq!(
             rows[1],
-            [text("once()"), text("1 of 2"), Cell::Share(0.0), Cell::Share(0.6)]
+            [
+                text("once()"),
+                text("1 of 2"),
+                Cell::Share(0.0),
+                Cell::Share(0.6)
+            ]
         );
     }
 

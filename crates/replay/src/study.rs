@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use convoy_trace::{ObjectIx, Recording};
 
 use crate::analysis::{LockRow, Place, Recorded};
-use crate::extract::{choose_windows, extract, Extraction, Opaque, RecorderCost};
+use crate::extract::{choose_windows, extract, Empty, Extraction, Opaque, RecorderCost};
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::program::Program;
-use crate::sections::{SectionIx, Sections};
+use crate::sections::{Section, SectionIx, Sections};
 
 /// Names of what a recording speaks of, from the profile that it is part of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,25 +39,30 @@ pub struct Study<'a> {
     pub extractions: Vec<Extraction>,
     /// What the replayed windows are recognized by.
     pub fingerprint: Fingerprint,
+    /// Share of the threads' running time in the replayed windows that was the recorder's own, 0..1; 0 = not
+    /// known.
+    pub recorder_share: f64,
 }
 
 /// Events of the windows that are replayed, at most: a second of simulation for each what-if.
 const MOST_EVENTS: usize = 400_000;
 
 impl<'a> Study<'a> {
-    /// Takes a recording apart. `switches`: voluntary and involuntary context switches of the whole run,
-    /// if they are known.
+    /// Takes a recording apart. `switches`: voluntary and involuntary context switches of the whole run;
+    /// `empty`: what the recorder made of nothing; `None` = not known.
     pub fn new(
         recording: &'a Recording,
         names: &'a Names,
         machine: &Machine,
         switches: Option<(f64, f64)>,
+        empty: Option<Empty>,
     ) -> Self {
         let sections = Sections::of(recording);
         let windows = choose_windows(recording, MOST_EVENTS);
         // Two readings of the clock for each section: one when it is acquired, one when it is released.
         let recorder = RecorderCost {
             event_ns: machine.clock_ns,
+            empty,
         };
         let extractions: Vec<Extraction> = windows
             .iter()
@@ -74,6 +79,17 @@ impl<'a> Study<'a> {
             lifetime_ns,
             switches.filter(|_| whole && recording.windows.len() == 1),
         );
+        let recorder_share = empty.map_or(0.0, |empty| {
+            let own_ns = (empty.section_ns + empty.gap_ns - machine.lock_pair_ns).max(0.0);
+            let of_windows = |s: &&Section| windows.contains(&s.window);
+            let replayed = sections.all.iter().filter(of_windows);
+            let (n, waited) = replayed.fold((0.0, 0.0), |(n, waited), section| {
+                (n + 1.0, waited + section.wait_ns() as f64)
+            });
+            let asleep: f64 = extractions.iter().map(|e| e.opaque.asleep_ns()).sum();
+            let running = (lifetime_ns - waited - asleep).max(1.0);
+            (own_ns * n / running).min(1.0)
+        });
         Self {
             recording,
             names,
@@ -81,7 +97,23 @@ impl<'a> Study<'a> {
             windows,
             extractions,
             fingerprint,
+            recorder_share,
         }
+    }
+
+    /// Why nothing can be predicted from this recording; `None` = nothing is known against it.
+    ///
+    /// Where the recorder takes much of the time, other threads contend in the recording than in the
+    /// program: who wins a cache line within some tens of nanoseconds is decided by what runs in between.
+    pub fn objection(&self) -> Option<String> {
+        const MOST: f64 = 0.2;
+        let percent = 100.0 * self.recorder_share;
+        (self.recorder_share > MOST).then(|| {
+            format!(
+                "critical sections follow one another so fast that recording them is {percent:.0} % of \
+                 the threads' running time"
+            )
+        })
     }
 
     /// The programs of the replayed windows.

@@ -20,6 +20,7 @@ pub(crate) fn program(recording: &Recording, sections: &Sections) -> Program {
                 ObjectKind::RwLock => LockKind::RwLock,
                 _ => LockKind::Mutex,
             },
+            transfer: None,
         });
     let mut program = Program {
         locks: locks.collect(),

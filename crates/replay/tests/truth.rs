@@ -11,7 +11,6 @@ use convoy_replay::machine::WakeLatency;
 use convoy_replay::program::Channel;
 use convoy_replay::program::Cond;
 use convoy_replay::program::Lock;
-use convoy_replay::program::LockKind;
 use convoy_replay::program::Need;
 use convoy_replay::program::Op;
 use convoy_replay::program::Program;
@@ -156,10 +155,7 @@ fn one_lock(truth: &Truth, inside: f32, outside: f32) -> Program {
                 ..Thread::default()
             })
             .collect(),
-        locks: vec![Lock {
-            recorded: 0,
-            kind: LockKind::Mutex,
-        }],
+        locks: vec![Lock::default()],
         ..Program::default()
     }
 }
@@ -282,13 +278,7 @@ fn pipeline(stages: [f32; 3], items: u32) -> Program {
                 ..Thread::default()
             })
             .collect(),
-        locks: vec![
-            Lock {
-                recorded: 0,
-                kind: LockKind::Mutex
-            };
-            2
-        ],
+        locks: vec![Lock::default(); 2],
         conds: vec![Cond::default(); 4],
         channels: [0, 16, 0, 16].map(|tokens| Channel { tokens }).to_vec(),
         ..Program::default()

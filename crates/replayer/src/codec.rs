@@ -81,6 +81,8 @@ pub fn decode(bytes: &[u8]) -> Result<Program, DecodeError> {
             Ok(Lock {
                 recorded: reader.int32()?,
                 kind: reader.lock_kind()?,
+                // Lines go from CPU to CPU by themselves here.
+                transfer: None,
             })
         })?,
         conds: reader.list(|reader| {
@@ -493,7 +495,11 @@ mod tests {
                 Thread::default(),
             ],
             locks: locks
-                .map(|(kind, recorded)| Lock { recorded, kind })
+                .map(|(kind, recorded)| Lock {
+                    recorded,
+                    kind,
+                    transfer: None,
+                })
                 .collect(),
             conds: vec![Cond { recorded: 1 }],
             barriers: vec![Barrier {

@@ -115,7 +115,9 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     let model = Model::build(without_trace(profile));
     let names = names::names(&recording, process, &model);
     let (machine, caveat) = machine_of(profile);
-    let study = Study::new(&recording, &names, &machine, switches(profile, &recording));
+    let empty = calibrate::empty_from_text(&profile.meta.costs);
+    let known = switches(profile, &recording);
+    let study = Study::new(&recording, &names, &machine, known, empty);
     let keys = RunKeys::of(process);
     let sets = recorded.touched.sets(process);
     let sets = match &sets {
@@ -164,7 +166,8 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     }
     analysis.caveats.extend(caveat);
     if !args.command.is_empty() && !args.simulate_only {
-        let changed = machine.drift(&calibrate::calibrate().machine);
+        let now = calibrate::remeasure().machine;
+        let changed = calibrate::drift(&machine, &now).map_or(0.0, |drift| drift.factor() - 1.0);
         if changed >= DRIFT {
             analysis.caveats.push(Caveat::Drift(changed));
         }

@@ -7,6 +7,7 @@ use convoy_replay::sets::RunKeys;
 use convoy_replay::study::Study;
 use convoy_replay::tables::Analyzed;
 use convoy_replay::ulcp::StaticRules;
+use convoy_replayer::calibrate;
 
 use super::sources::Touched;
 use super::{machine_of, most_contended, names, switches, without_trace};
@@ -22,7 +23,9 @@ pub fn analyzed(profile: &Profile, touched: [&Touched; 2]) -> Result<Analyzed, M
     let model = Model::build(without_trace(profile));
     let names = names::names(&recording, process, &model);
     let (machine, _) = machine_of(profile);
-    let study = Study::new(&recording, &names, &machine, switches(profile, &recording));
+    let empty = calibrate::empty_from_text(&profile.meta.costs);
+    let known = switches(profile, &recording);
+    let study = Study::new(&recording, &names, &machine, known, empty);
     let keys = RunKeys::of(process);
     let sets = touched.into_iter().find_map(|of| of.sets(process).ok());
     let sets = sets.as_ref().map(|sets| Sets {

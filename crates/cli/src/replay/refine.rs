@@ -5,6 +5,7 @@ use convoy_estimate::WhatIf;
 use convoy_model::finding::{rank, Finding, Subject};
 use convoy_model::{GroupId, Model};
 use convoy_profile::Profile;
+use convoy_replay::extract::Empty;
 use convoy_replay::fixes::{self, Fix};
 use convoy_replay::study::{Names, Study};
 use convoy_replayer::calibrate;
@@ -29,6 +30,7 @@ pub struct Trace {
     recording: Recording,
     machine: convoy_replay::machine::Machine,
     switches: Option<(f64, f64)>,
+    empty: Option<Empty>,
 }
 
 impl Trace {
@@ -39,6 +41,7 @@ impl Trace {
         let recording = super::most_contended(profile).ok()?;
         Some(Self {
             switches: super::switches(profile, &recording),
+            empty: calibrate::empty_from_text(&profile.meta.costs),
             recording,
             machine,
         })
@@ -73,7 +76,13 @@ impl Trace {
             return;
         }
         let names = Names::default();
-        let study = Study::new(&self.recording, &names, &self.machine, self.switches);
+        let study = Study::new(
+            &self.recording,
+            &names,
+            &self.machine,
+            self.switches,
+            self.empty,
+        );
         let fixes: Vec<Fix> = asked.iter().map(|(_, fix)| fix.clone()).collect();
         let answers = fixes::ask(&study, &self.machine, &fixes);
         for ((finding, fix), answer) in asked.iter_mut().zip(answers) {
@@ -107,7 +116,9 @@ impl Trace {
                 let Subject::Groups(groups) = &finding.subject else {
                     return None;
                 };
-                let of_it = spread.iter().find(|of| of.iter().map(|(g, _)| g).eq(groups))?;
+                let of_it = spread
+                    .iter()
+                    .find(|of| of.iter().map(|(g, _)| g).eq(groups))?;
                 let groups = of_it.iter().map(|(g, n)| (self.threads(model, *g), *n));
                 Some(Fix::Threads(groups.collect()))
             }
@@ -123,7 +134,10 @@ impl Trace {
             threads.any(|th| own(&th) && th.tid == tid && th.group == group)
         };
         let threads = self.recording.threads.iter().zip(0..);
-        threads.filter(|(th, _)| of_it(th.tid)).map(|(_, ix)| ix).collect()
+        threads
+            .filter(|(th, _)| of_it(th.tid))
+            .map(|(_, ix)| ix)
+            .collect()
     }
 
     /// The recorded objects that a finding is about.

@@ -17,7 +17,9 @@ pub fn fill(analysis: &mut Analysis) {
         let Some(file) = region.source.first().map(|line| line.file.clone()) else {
             continue;
         };
-        let text = files.entry(file).or_insert_with_key(|file| read(Path::new(file)));
+        let text = files
+            .entry(file)
+            .or_insert_with_key(|file| read(Path::new(file)));
         if let Some(text) = text {
             region.source = with_texts(&region.source, text);
         }
@@ -26,7 +28,9 @@ pub fn fill(analysis: &mut Analysis) {
 
 fn read(file: &Path) -> Option<Vec<String>> {
     let is_source = |meta: std::fs::Metadata| meta.is_file() && meta.len() <= LARGEST_BYTES;
-    std::fs::metadata(file).ok().filter(|meta| is_source(meta.clone()))?;
+    std::fs::metadata(file)
+        .ok()
+        .filter(|meta| is_source(meta.clone()))?;
     let bytes = std::fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     Some(text.lines().map(str::to_owned).collect())
@@ -44,7 +48,9 @@ fn with_texts(lines: &[SourceLine], text: &[String]) -> Vec<SourceLine> {
     let is_short = last.line - first.line < WHOLE_UP_TO;
     let mut all = Vec::new();
     for line in lines {
-        let before = all.last().map_or(line.line, |last: &SourceLine| last.line + 1);
+        let before = all
+            .last()
+            .map_or(line.line, |last: &SourceLine| last.line + 1);
         let between = if is_short { before..line.line } else { 0..0 };
         all.extend(between.map(|number| SourceLine {
             file: line.file.clone(),
@@ -77,7 +83,10 @@ mod tests {
     fn lines_between_those_that_ran_are_shown_in_short_sections_only() {
         let text: Vec<String> = (1..=100).map(|n| format!("line {n}")).collect();
         let near = with_texts(&[line(3), line(6)], &text);
-        let shown: Vec<_> = near.iter().map(|l| (l.line, l.text.as_str(), l.share)).collect();
+        let shown: Vec<_> = near
+            .iter()
+            .map(|l| (l.line, l.text.as_str(), l.share))
+            .collect();
         let expected = [
             (3, "line 3", 0.5),
             (4, "line 4", 0.0),

@@ -11,6 +11,7 @@ mod objects;
 mod off_cpu;
 mod thread;
 mod tokens;
+mod transfer;
 
 use convoy_trace::{Recording, Window};
 
@@ -52,6 +53,11 @@ impl Opaque {
         (self.futex_ns + self.timing_ns) / self.thread_ns.max(1.0)
     }
 
+    /// Time that threads were off the CPU for other reasons than the program's locks, nanoseconds.
+    pub(crate) fn asleep_ns(&self) -> f64 {
+        self.futex_ns + self.timing_ns + self.sleep_ns
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.futex_ns += other.futex_ns;
         self.timing_ns += other.timing_ns;
@@ -65,6 +71,18 @@ impl Opaque {
 pub struct RecorderCost {
     /// Of an event of an uncontended operation, nanoseconds.
     pub event_ns: f64,
+    /// What an empty critical section and an empty gap between two of them last in a recording, the cost of
+    /// the lock included, nanoseconds; `None` = not measured.
+    pub empty: Option<Empty>,
+}
+
+/// Recorded lengths of nothing, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Empty {
+    /// From the acquisition of an uncontended lock to its release.
+    pub section_ns: f64,
+    /// From a release to the next acquisition.
+    pub gap_ns: f64,
 }
 
 /// The program of one window. Its critical sections have the numbers of `sections`, which are those of
@@ -88,6 +106,10 @@ pub fn extract(
     };
     out.program.channels.clone_from(&tokens.channels);
     let off_cpu = off_cpu::Policy::of(recording, window);
+    let transfers = transfer::Transfers::of(recording, window, &objects);
+    for (lock, of) in out.program.locks.iter_mut().zip(&transfers.of_lock) {
+        lock.transfer = *of;
+    }
     let section_ids = SectionIds::of(sections, recording.threads.len());
     let builder = thread::Builder {
         recording,
@@ -97,7 +119,8 @@ pub fn extract(
         tokens: &tokens,
         off_cpu: &off_cpu,
         pair_ns: machine.lock_pair_ns,
-        event_ns: recorder.event_ns,
+        recorder,
+        transfers: &transfers,
     };
     // Creation needs the program's index of a thread before that thread is built.
     let present = builder.present();
@@ -151,12 +174,25 @@ fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
     .collect()
 }
 
+fn events_in(recording: &Recording, window: Window) -> usize {
+    let of_thread = |thread: &convoy_trace::Thread| {
+        let before = |ns: u64| thread.events.partition_point(|e| e.at_ns < ns);
+        before(window.end_ns).saturating_sub(before(window.start_ns))
+    };
+    recording.threads.iter().map(of_thread).sum()
+}
+
 /// Windows to replay, by their numbers: all of them, or, where they hold more than `events` events, as
 /// many as fit, evenly spread over the run. For a stationary program a tenth of the trace predicts as
 /// well as all of it.
 pub fn choose_windows(recording: &Recording, events: usize) -> Vec<u32> {
     let windows = recording.windows.len();
-    let total = recording.event_count();
+    // Between windows waits are recorded, which no window needs.
+    let total: usize = recording
+        .windows
+        .iter()
+        .map(|w| events_in(recording, *w))
+        .sum();
     if windows < 2 || total <= events {
         return (0..windows as u32).collect();
     }

@@ -103,6 +103,7 @@ impl ObjectMap {
                         }
                         _ => LockKind::Mutex,
                     },
+                    transfer: None,
                 }),
                 Some(Role::Cond(_)) => program.conds.push(Cond { recorded }),
                 Some(Role::Barrier(_)) => program.barriers.push(Barrier {

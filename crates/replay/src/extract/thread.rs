@@ -7,7 +7,8 @@ use convoy_trace::{Event, Kind, Recording, ThreadIx, Window};
 use super::objects::Role;
 use super::off_cpu::{begins_wait, Policy};
 use super::tokens::Tokens;
-use super::{ObjectMap, Opaque, SectionIds};
+use super::transfer::Transfers;
+use super::{ObjectMap, Opaque, RecorderCost, SectionIds};
 use crate::program::{CondIx, LockIx, Op, SectionId, Thread, NO_SECTION};
 
 /// What all threads of a window are built with.
@@ -21,8 +22,30 @@ pub(super) struct Builder<'a> {
     pub off_cpu: &'a Policy,
     /// Cost of an uncontended lock and unlock, nanoseconds: replay adds it again.
     pub pair_ns: f64,
-    /// Cost of recording an event, nanoseconds.
-    pub event_ns: f64,
+    /// Costs of recording.
+    pub recorder: RecorderCost,
+    /// What threads paid for locks that came from other CPUs.
+    pub transfers: &'a Transfers,
+}
+
+/// Which end of a piece of work an operation on a lock is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Acquire,
+    Release,
+    Other,
+}
+
+impl Edge {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Acquired | Kind::AcquiredShared | Kind::AcquiredAfterWait | Kind::TryAcquired => {
+                Self::Acquire
+            }
+            Kind::Released | Kind::Woke => Self::Release,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Waiters at a window's start take their turn after those who hold locks then, by so much.
@@ -54,6 +77,8 @@ impl Builder<'_> {
             opaque,
             ops: Vec::with_capacity(2 * (end - begin)),
             free_since_ns: self.window.start_ns,
+            after: Edge::Other,
+            data_ns: 0.0,
             off_ns: 0.0,
             reading: None,
             waited_ns: 0.0,
@@ -119,6 +144,10 @@ struct Walk<'a, 'b> {
     ops: Vec<Op>,
     /// The latest operation ended then; work has gone on since.
     free_since_ns: u64,
+    /// What that was.
+    after: Edge,
+    /// Time since then for cache lines of what the lock guards, nanoseconds.
+    data_ns: f64,
     /// Time off the CPU since then, nanoseconds.
     off_ns: f64,
     /// The latest reading of the CPU clock: when, CPU time. Both nanoseconds.
@@ -180,14 +209,27 @@ impl Walk<'_, '_> {
         if begins_wait(event.kind) {
             return self.wait(events, i, end);
         }
+        // Being taken off the CPU is no operation of the thread's.
+        let after = match event.kind {
+            Kind::Preempted => self.after,
+            kind => Edge::of(kind),
+        };
+        let n = self.operate(event, i);
+        self.after = after;
+        n
+    }
+
+    fn operate(&mut self, event: &Event, i: usize) -> usize {
         match event.kind {
             Kind::Acquired | Kind::AcquiredShared | Kind::AcquiredAfterWait => {
-                if let Some(lock) = self.of.objects.lock(event.object) {
+                let lock = self.of.objects.lock(event.object);
+                if let Some(lock) = lock {
                     let until = self.tried_since(lock, event.at_ns);
-                    self.work_until(until, true);
+                    self.work_until_lock(until, lock, i);
                     self.acquire(lock, event.kind == Kind::AcquiredShared, Some(i));
                 }
                 self.free_at(event.at_ns);
+                self.data_ns = lock.map_or(0.0, |lock| self.data_ns(lock, i));
             }
             Kind::TryAcquired => self.try_acquired(event, i),
             Kind::TryFailed => self.try_failed(event),
@@ -241,7 +283,11 @@ impl Walk<'_, '_> {
     /// A wait and the event that ends it.
     fn wait(&mut self, events: &[Event], i: usize, end: usize) -> usize {
         let begin = &events[i];
-        self.work_until(begin.at_ns.max(self.free_since_ns), true);
+        let until = begin.at_ns.max(self.free_since_ns);
+        match self.of.objects.lock(begin.object) {
+            Some(lock) => self.work_until_lock(until, lock, i),
+            None => self.work_until(until, true),
+        }
         let mut j = i + 1;
         self.timed_out = false;
         while j < end && matches!(events[j].kind, Kind::TimedOut | Kind::Preempted) {
@@ -268,6 +314,13 @@ impl Walk<'_, '_> {
             self.waited_ns = until.saturating_sub(reading.at_ns) as f64;
         }
         self.free_at(until);
+        self.after = Edge::Other;
+        if let Some((over, lock)) = over.and_then(|e| Some((e, self.of.objects.lock(e.object)?))) {
+            if over.kind == Kind::AcquiredAfterWait {
+                self.after = Edge::Acquire;
+                self.data_ns = self.data_ns(lock, j);
+            }
+        }
         // An event of another operation (some were lost) is looked at by itself.
         j + usize::from(over.is_some_and(|e| ends_wait(e.kind))) - i
     }
@@ -447,8 +500,33 @@ impl Walk<'_, '_> {
     /// Work since the latest operation. `acquires`: an operation follows that has half of the cost of a
     /// lock and unlock in front of its event.
     fn work_until(&mut self, at_ns: u64, acquires: bool) {
+        let before = if acquires {
+            Edge::Acquire
+        } else {
+            Edge::Release
+        };
+        self.work(at_ns, before, 0.0);
+    }
+
+    /// The same before an event that acquires or requests a lock.
+    fn work_until_lock(&mut self, at_ns: u64, lock: LockIx, event: usize) {
+        let paid = self.of.transfers.paid(self.recorded, event, lock);
+        self.work(
+            at_ns,
+            Edge::Acquire,
+            paid.map_or(0.0, |of| f64::from(of.word_ns)),
+        );
+    }
+
+    /// What of the section that an event begins is for the cache lines of its data.
+    fn data_ns(&self, lock: LockIx, event: usize) -> f64 {
+        let paid = self.of.transfers.paid(self.recorded, event, lock);
+        paid.map_or(0.0, |of| f64::from(of.data_ns))
+    }
+
+    fn work(&mut self, at_ns: u64, before: Edge, transfer_ns: f64) {
         let wall = at_ns.saturating_sub(self.free_since_ns) as f64;
-        let cost = self.of.event_ns + if acquires { self.of.pair_ns } else { 0.0 };
+        let cost = self.cost(before) + transfer_ns + std::mem::take(&mut self.data_ns);
         let ns = (wall - self.off_ns - cost).max(0.0) as f32;
         if ns > 0.0 {
             self.ops.push(Op::Work { ns });
@@ -456,9 +534,25 @@ impl Walk<'_, '_> {
         self.free_at(at_ns.max(self.free_since_ns));
     }
 
+    /// What a piece of no work lasts in a recording, beyond what replay adds again.
+    fn cost(&self, before: Edge) -> f64 {
+        let (recorder, pair_ns) = (self.of.recorder, self.of.pair_ns);
+        match (recorder.empty, self.after, before) {
+            (Some(empty), Edge::Release, Edge::Acquire) => empty.gap_ns,
+            (Some(empty), Edge::Acquire, Edge::Release) => empty.section_ns,
+            (Some(empty), Edge::Acquire, Edge::Acquire)
+            | (Some(empty), Edge::Release, Edge::Release) => {
+                (empty.section_ns + empty.gap_ns) / 2.0
+            }
+            (_, _, Edge::Acquire) => recorder.event_ns + pair_ns,
+            _ => recorder.event_ns,
+        }
+    }
+
     fn free_at(&mut self, at_ns: u64) {
         self.free_since_ns = at_ns;
         self.off_ns = 0.0;
+        self.data_ns = 0.0;
     }
 
     /// The thread was off the CPU since its event before this one.

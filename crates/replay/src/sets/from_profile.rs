@@ -7,8 +7,8 @@ use convoy_profile as profile;
 use convoy_profile::{CallKind, FrameIx, Profile};
 
 use super::{
-    Access, CodeLine, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample, Update,
-    WordInfo, WordIx, NO_PLACE,
+    Access, CodeLine, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample,
+    Update, WordInfo, WordIx, NO_PLACE,
 };
 
 impl SectionSets {

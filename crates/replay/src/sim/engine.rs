@@ -37,6 +37,14 @@ pub(super) enum Flow {
     Off,
 }
 
+/// Operations after which a run that nobody cut has come to no end: a wait on a condition variable that
+/// others get ahead of begins anew each time, and may do so for ever.
+fn most_ops(program: &Program) -> u64 {
+    const TIMES: u64 = 16;
+    const AT_LEAST: u64 = 100_000;
+    TIMES * program.op_count() as u64 + AT_LEAST
+}
+
 /// A run of a program, under way.
 #[derive(Debug)]
 pub(super) struct Sim<'a> {
@@ -71,6 +79,8 @@ pub(super) struct Sim<'a> {
     pub(super) ops: u64,
     /// The run ends after so many.
     pub(super) max_ops: u64,
+    /// That many were asked for; otherwise a run with more comes to no end.
+    pub(super) is_limited: bool,
     /// Times that a thread was put into a run queue.
     pub(super) enqueued: u64,
 }
@@ -149,7 +159,8 @@ impl<'a> Sim<'a> {
             sections: vec![SectionTimes::MISSING; sections],
             live: 0,
             ops: 0,
-            max_ops: options.max_ops.unwrap_or(u64::MAX),
+            is_limited: options.max_ops.is_some(),
+            max_ops: options.max_ops.unwrap_or_else(|| most_ops(program)),
             enqueued: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! What all kinds of locks share: begin and end of acquisitions and releases, and what is counted.
 
 use super::costs::ns;
+use super::costs::ps;
 use super::costs::Ps;
 use super::costs::NEVER;
 use super::engine::Flow;
@@ -10,6 +11,7 @@ use super::outcome::WaitKind;
 use super::state::Acquisition;
 use super::state::Class;
 use super::state::Held;
+use super::state::NO_CPU;
 use super::thread::Step;
 use crate::program::LockIx;
 use crate::program::LockKind;
@@ -22,6 +24,37 @@ impl Sim<'_> {
         let cpu = self.threads[tid as usize].cpu;
         let line = &mut self.locks[lock as usize].line;
         Self::touch(line, cpu, local, self.costs.remote_extra)
+    }
+
+    /// The same of the first look at a lock for a section, which the recording may have the price of.
+    fn reach_lock(&mut self, tid: Tid, lock: LockIx, local: Ps) -> Ps {
+        let cpu = self.threads[tid as usize].cpu;
+        let transfer = self.program.locks[lock as usize].transfer;
+        let remote = transfer.map_or(self.costs.remote_extra, |of| ps(f64::from(of.word_ns)));
+        Self::touch(&mut self.locks[lock as usize].line, cpu, local, remote)
+    }
+
+    /// Price of the data that a section's lock guards, which then are in the caches of the thread's CPU.
+    /// What others only read meanwhile stays where it is.
+    fn reach_data(&mut self, tid: Tid, lock: LockIx, shared: bool) -> Ps {
+        let Some(transfer) = self.program.locks[lock as usize].transfer else {
+            return 0;
+        };
+        let cpu = self.threads[tid as usize].cpu;
+        let state = &mut self.locks[lock as usize];
+        if state.kind == LockKind::Absent || (shared && state.data_line == NO_CPU) {
+            return 0;
+        }
+        let cost = Self::touch(
+            &mut state.data_line,
+            cpu,
+            0,
+            ps(f64::from(transfer.data_ns)),
+        );
+        if shared {
+            state.data_line = NO_CPU;
+        }
+        cost
     }
 
     /// Begins to acquire a lock; `then` follows when the thread has it.
@@ -69,7 +102,7 @@ impl Sim<'_> {
             LockKind::Absent => return self.acquired(tid),
         };
         self.threads[tid as usize].step = step;
-        Flow::Run(self.touch_lock(tid, lock, cost))
+        Flow::Run(self.reach_lock(tid, lock, cost))
     }
 
     /// Nobody holds the lock in a way that excludes this.
@@ -143,7 +176,7 @@ impl Sim<'_> {
             self.turns_acquired(lock, section);
         }
         self.threads[tid as usize].step = self.threads[tid as usize].after_lock;
-        Flow::Run(0)
+        Flow::Run(self.reach_data(tid, lock, shared))
     }
 
     /// Begins to release a lock; `then` follows when it is done. A lock that the thread does not

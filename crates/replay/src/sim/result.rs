@@ -14,7 +14,7 @@ use super::state::Thread;
 impl Sim<'_> {
     pub(super) fn into_outcome(mut self) -> Outcome {
         let now = self.now;
-        let is_cut = self.live > 0 && self.ops >= self.max_ops;
+        let is_cut = self.is_limited && self.live > 0 && self.ops >= self.max_ops;
         let is_stuck = self.live > 0 && !is_cut;
         for thread in &mut self.threads {
             close(thread, now);

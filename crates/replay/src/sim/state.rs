@@ -238,6 +238,8 @@ pub(super) struct LockState {
     pub(super) word: u32,
     /// The CPU that has its cache line.
     pub(super) line: u32,
+    /// The CPU that has the cache lines of what it guards.
+    pub(super) data_line: u32,
     pub(super) exclusive: bool,
     pub(super) shared: u32,
     pub(super) next_ticket: u32,
@@ -264,6 +266,7 @@ impl LockState {
             kind,
             word: 0,
             line: NO_CPU,
+            data_line: NO_CPU,
             exclusive: false,
             shared: 0,
             next_ticket: 0,

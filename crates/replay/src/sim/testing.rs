@@ -59,7 +59,13 @@ pub(crate) fn program(threads: Vec<Vec<Op>>) -> Program {
 
 impl Program {
     pub(crate) fn with_locks(mut self, kind: LockKind, count: usize) -> Self {
-        self.locks = vec![Lock { recorded: 0, kind }; count];
+        self.locks = vec![
+            Lock {
+                kind,
+                ..Lock::default()
+            };
+            count
+        ];
         self
     }
 

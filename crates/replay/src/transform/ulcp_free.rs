@@ -126,7 +126,7 @@ impl<'p> Rewriter<'p> {
             let recorded = locks.get(of as usize).copied();
             let recorded = recorded.unwrap_or(Lock {
                 recorded: of,
-                kind: LockKind::default(),
+                ..Lock::default()
             });
             let has_readers = plan
                 .aux
@@ -154,6 +154,7 @@ impl<'p> Rewriter<'p> {
                 Lock {
                     recorded,
                     kind: LockKind::Absent,
+                    transfer: None,
                 },
             )
         })

@@ -292,6 +292,7 @@ fn what_ifs_combine_from_left_to_right() {
 const MUTEX: Lock = Lock {
     recorded: 0,
     kind: LockKind::Mutex,
+    transfer: None,
 };
 
 /// A main thread that starts two workers with two phases each.

@@ -8,6 +8,7 @@
 //! Measurements are made by threads of their own, bound to processors: the caller's affinity stays.
 
 mod drift;
+mod empty;
 mod local;
 mod one_cpu;
 mod text;
@@ -15,7 +16,8 @@ mod two_cpus;
 mod wake_up;
 
 pub use drift::{drift, Drift};
-pub use text::{from_text, to_text, ParseError};
+pub use empty::run_empty_sections;
+pub use text::{empty_from_text, empty_to_text, from_text, to_text, ParseError};
 
 use std::cell::{Cell, RefCell};
 use std::thread;

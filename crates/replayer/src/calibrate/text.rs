@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use convoy_replay::extract::Empty;
 use convoy_replay::machine::{Machine, WakeLatency};
 
 /// Why a text is not a calibrated machine.
@@ -17,6 +18,8 @@ pub enum ParseError {
 
 const CPUS: &str = "cpus";
 const WAKE_LATENCY: &str = "wake_latency";
+const EMPTY_SECTION: &str = "empty_section_ns";
+const EMPTY_GAP: &str = "empty_gap_ns";
 
 /// Every single cost with its name.
 pub(super) fn scalars(machine: &Machine) -> [(&'static str, f64); 15] {
@@ -54,6 +57,24 @@ pub fn to_text(machine: &Machine) -> String {
         );
     }
     text
+}
+
+/// What the recorder made of nothing, as text for the same profile.
+pub fn empty_to_text(empty: &Empty) -> String {
+    let Empty { section_ns, gap_ns } = empty;
+    format!("{EMPTY_SECTION}={section_ns}\n{EMPTY_GAP}={gap_ns}\n")
+}
+
+/// Reads what [`empty_to_text`] wrote; `None` = it is not there.
+pub fn empty_from_text(text: &str) -> Option<Empty> {
+    let value = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        cost(lines.find(|(known, _)| *known == name)?.1)
+    };
+    Some(Empty {
+        section_ns: value(EMPTY_SECTION)?,
+        gap_ns: value(EMPTY_GAP)?,
+    })
 }
 
 /// Reads what [`to_text`] wrote. Names that it does not know are skipped.
@@ -170,6 +191,18 @@ mod tests {
         let cut = text.replace("switch_ns=1200\n", "");
         assert_eq!(from_text(&cut), Err(ParseError::Missing("switch_ns")));
         assert_eq!(from_text(""), Err(ParseError::Missing("wake_latency")));
+    }
+
+    #[test]
+    fn what_the_recorder_made_of_nothing_is_beside_the_costs() {
+        let empty = Empty {
+            section_ns: 13.5,
+            gap_ns: 61.0,
+        };
+        let text = to_text(&example()) + &empty_to_text(&empty);
+        assert_eq!(empty_from_text(&text), Some(empty));
+        assert_eq!(from_text(&text), Ok(example()));
+        assert_eq!(empty_from_text(&to_text(&example())), None);
     }
 
     #[test]

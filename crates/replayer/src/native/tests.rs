@@ -9,7 +9,10 @@ use super::*;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lock(kind: LockKind) -> Lock {
-    Lock { recorded: 0, kind }
+    Lock {
+        kind,
+        ..Lock::default()
+    }
 }
 
 fn acquire(lock: u32) -> Op {
