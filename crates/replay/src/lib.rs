@@ -28,6 +28,7 @@ pub mod predict;
 pub mod program;
 pub mod races;
 mod random;
+pub mod reexecution;
 pub mod sections;
 pub mod sets;
 pub mod tables;
