@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use convoy_profile::{
     CallKind, CodeIx, FrameIx, Op, SectionCall, SectionCode, SectionFollow, SectionInput,
-    SectionSample, SectionSampling, SectionSite, SectionSiteIx, SectionWord, Sections, Touch, WordIx, WordSeen,
+    SectionSample, SectionSampling, SectionSite, SectionSiteIx, SectionWord, Sections, Touch,
+    WordIx, WordSeen,
 };
 
 use crate::accounting::{Accounting, Process};

@@ -40,7 +40,12 @@ pub(crate) fn input(section: &Section<'_>, blocks: &Blocks) -> Option<RawInput> 
     let mut reader = Reader::default();
     let mut ids = BTreeSet::new();
     while let Some(event) = events.next().ok()? {
-        let Event::Block { id, executed, words } = event else {
+        let Event::Block {
+            id,
+            executed,
+            words,
+        } = event
+        else {
             return None;
         };
         let block = blocks.get(id)?;
@@ -50,7 +55,9 @@ pub(crate) fn input(section: &Section<'_>, blocks: &Blocks) -> Option<RawInput> 
         reader.block(block, words)?;
         ids.insert(id);
     }
-    let path = ids.iter().fold(0, |hash, id| SectionInput::digest(hash, 0, u64::from(*id)));
+    let path = ids
+        .iter()
+        .fold(0, |hash, id| SectionInput::digest(hash, 0, u64::from(*id)));
     let found = reader.found.into_iter();
     let found = found.filter(|(_, word)| word.known != 0);
     let found = found.map(|(address, word)| FoundWord {
@@ -202,7 +209,10 @@ mod tests {
     #[test]
     fn memory_is_found_where_it_is_loaded_before_it_is_stored_to() {
         let found = of(&[&REGISTERS, &RAN], SectionEnd::Released).expect("an input");
-        assert_eq!((found.registers[0], found.registers[8], found.instructions), (0, 8, 4));
+        assert_eq!(
+            (found.registers[0], found.registers[8], found.instructions),
+            (0, 8, 4)
+        );
         // The load of 8 bytes at 0x8004 meets 4 that are known and 4 that the section has stored.
         let word = FoundWord {
             address: 0x8000,
@@ -211,7 +221,10 @@ mod tests {
         };
         assert_eq!(*found.found, [word]);
         let loads = SectionInput::digest(0, 0x8004, 77);
-        assert_eq!(found.loads, SectionInput::digest(loads, 0x8004, 88 << 32 | 77));
+        assert_eq!(
+            found.loads,
+            SectionInput::digest(loads, 0x8004, 88 << 32 | 77)
+        );
     }
 
     #[test]
@@ -233,7 +246,10 @@ mod tests {
         let part: &[u64] = &[5 << 56 | 1];
         assert!(of(&[&REGISTERS, &RAN, part], whole).is_none());
         let copy: &[u64] = &[1 << 56 | 2, 0x8000, 3];
-        assert!(of(&[&REGISTERS, copy], whole).is_none(), "values of no single word");
+        assert!(
+            of(&[&REGISTERS, copy], whole).is_none(),
+            "values of no single word"
+        );
         assert!(of(&[&REGISTERS, &RAN[..3]], whole).is_none(), "cut");
     }
 }

@@ -23,6 +23,8 @@ impl Touched {
         let name = module.path.rsplit('/').next().unwrap_or_default();
         let is_agent = name.starts_with("libconvoy");
         let offset = address.wrapping_sub(module.bias);
-        (!is_agent).then(|| files.read(&module.path, offset, BYTES)).flatten()
+        (!is_agent)
+            .then(|| files.read(&module.path, offset, BYTES))
+            .flatten()
     }
 }

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 
 use convoy_profile::SectionInput;
-use iced_x86::{Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{
+    Code as Opcode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register,
+};
 use rustc_hash::FxHashMap;
 
 use super::flags::Flags;
@@ -193,7 +195,11 @@ impl<'m> Cpu<'m> {
     // ---- registers
 
     fn full(&self, number: usize) -> Result<u64, Stop> {
-        self.general.get(number).copied().flatten().ok_or(Stop::UnknownValue)
+        self.general
+            .get(number)
+            .copied()
+            .flatten()
+            .ok_or(Stop::UnknownValue)
     }
 
     /// A general register of any width.
@@ -285,5 +291,8 @@ impl<'m> Cpu<'m> {
 }
 
 fn is_high_byte(register: Register) -> bool {
-    matches!(register, Register::AH | Register::BH | Register::CH | Register::DH)
+    matches!(
+        register,
+        Register::AH | Register::BH | Register::CH | Register::DH
+    )
 }

@@ -228,8 +228,7 @@ fn multiply_wide(cpu: &mut Cpu<'_>, i: &Instruction, size: usize) -> Result<(), 
 fn divide(cpu: &mut Cpu<'_>, i: &Instruction, size: usize) -> Result<(), Stop> {
     let (low, high) = pair(size)?;
     let divisor = u128::from(cpu.read(i, 0)?);
-    let dividend =
-        u128::from(cpu.register(high)?) << (size * 8) | u128::from(cpu.register(low)?);
+    let dividend = u128::from(cpu.register(high)?) << (size * 8) | u128::from(cpu.register(low)?);
     let quotient = dividend.checked_div(divisor).ok_or(Stop::Unsupported)?;
     if quotient > u128::from(flags::mask(size)) {
         return Err(Stop::Unsupported); // it traps
@@ -338,9 +337,22 @@ impl Kinds for Instruction {
         use Mnemonic as M;
         matches!(
             self.mnemonic(),
-            M::Cmova | M::Cmovae | M::Cmovb | M::Cmovbe | M::Cmove | M::Cmovg | M::Cmovge
-                | M::Cmovl | M::Cmovle | M::Cmovne | M::Cmovno | M::Cmovnp | M::Cmovns | M::Cmovo
-                | M::Cmovp | M::Cmovs
+            M::Cmova
+                | M::Cmovae
+                | M::Cmovb
+                | M::Cmovbe
+                | M::Cmove
+                | M::Cmovg
+                | M::Cmovge
+                | M::Cmovl
+                | M::Cmovle
+                | M::Cmovne
+                | M::Cmovno
+                | M::Cmovnp
+                | M::Cmovns
+                | M::Cmovo
+                | M::Cmovp
+                | M::Cmovs
         )
     }
 
@@ -348,8 +360,21 @@ impl Kinds for Instruction {
         use Mnemonic as M;
         matches!(
             self.mnemonic(),
-            M::Seta | M::Setae | M::Setb | M::Setbe | M::Sete | M::Setg | M::Setge | M::Setl
-                | M::Setle | M::Setne | M::Setno | M::Setnp | M::Setns | M::Seto | M::Setp
+            M::Seta
+                | M::Setae
+                | M::Setb
+                | M::Setbe
+                | M::Sete
+                | M::Setg
+                | M::Setge
+                | M::Setl
+                | M::Setle
+                | M::Setne
+                | M::Setno
+                | M::Setnp
+                | M::Setns
+                | M::Seto
+                | M::Setp
                 | M::Sets
         )
     }

@@ -78,5 +78,7 @@ impl Memory {
 
 /// The bits of the bytes of a set.
 fn bits(bytes: u8) -> u64 {
-    (0..8u32).filter(|at| bytes >> at & 1 != 0).fold(0, |mask, at| mask | 0xff << (at * 8))
+    (0..8u32)
+        .filter(|at| bytes >> at & 1 != 0)
+        .fold(0, |mask, at| mask | 0xff << (at * 8))
 }

@@ -51,11 +51,7 @@ pub fn observe<'a>(input: &'a SectionInput, code: &Decoded<'_>) -> Result<Observ
 ///
 /// The result is the same if all memory that one of them stored to, and the registers that outlive a call,
 /// are: for either section as if it had come first or second. Stack below the stack pointer is dead.
-pub fn compare(
-    a: &Observed<'_>,
-    b: &Observed<'_>,
-    code: &Decoded<'_>,
-) -> Result<Outcome, Stop> {
+pub fn compare(a: &Observed<'_>, b: &Observed<'_>, code: &Decoded<'_>) -> Result<Outcome, Stop> {
     // One stack for both, or none known: not two threads at one time.
     if a.input.stack_lo == b.input.stack_lo || a.input.object != b.input.object {
         return Err(Stop::Diverged);

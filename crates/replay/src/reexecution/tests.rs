@@ -74,7 +74,12 @@ fn sections_that_found_different_values_are_tried_on_both() {
 #[test]
 fn a_product_and_a_sum_do_not_commute() {
     // mov rax, [rbx]; lea rax, [rax+rax*2]; add rax, r12; mov [rbx], rax
-    let section = [ADD[..3].to_vec(), vec![0x48, 0x8d, 0x04, 0x40], ADD[3..].to_vec()].concat();
+    let section = [
+        ADD[..3].to_vec(),
+        vec![0x48, 0x8d, 0x04, 0x40],
+        ADD[3..].to_vec(),
+    ]
+    .concat();
     assert_eq!(of_two(&section, 4, (5, 7), 1), Ok(Outcome::Differs));
 }
 
@@ -104,10 +109,14 @@ fn a_value_that_outlives_the_section_tells_the_order() {
 #[test]
 fn stack_above_the_stack_pointer_outlives_the_section_and_below_it_does_not() {
     // mov rax, [rbx]; add [rbx], r12; mov [rsp-24], rax
-    let below = &[0x48, 0x8b, 0x03, 0x4c, 0x01, 0x23, 0x48, 0x89, 0x44, 0x24, 0xe8];
+    let below = &[
+        0x48, 0x8b, 0x03, 0x4c, 0x01, 0x23, 0x48, 0x89, 0x44, 0x24, 0xe8,
+    ];
     assert_eq!(of_two(below, 3, (1, 1), 2), Ok(Outcome::Same));
     // ... mov [rsp+24], rax
-    let above = &[0x48, 0x8b, 0x03, 0x4c, 0x01, 0x23, 0x48, 0x89, 0x44, 0x24, 0x18];
+    let above = &[
+        0x48, 0x8b, 0x03, 0x4c, 0x01, 0x23, 0x48, 0x89, 0x44, 0x24, 0x18,
+    ];
     assert_eq!(of_two(above, 3, (1, 1), 2), Ok(Outcome::Differs));
 }
 
@@ -125,7 +134,9 @@ fn the_second_section_takes_the_path_that_the_first_leaves_it() {
 #[test]
 fn a_path_to_memory_that_nobody_found_is_unknown() {
     // cmp qword [rbx], 0; je +4; mov rax, [rbx+8] where the other section has stored
-    let section = &[0x48, 0x83, 0x3b, 0x00, 0x74, 0x04, 0x48, 0x8b, 0x43, 0x08, 0x4c, 0x89, 0x23];
+    let section = &[
+        0x48, 0x83, 0x3b, 0x00, 0x74, 0x04, 0x48, 0x8b, 0x43, 0x08, 0x4c, 0x89, 0x23,
+    ];
     let (a, b) = (input(1, 3, 0, 5, 1), input(2, 3, 0, 7, 1));
     assert_eq!(outcome(section, &a, &b), Err(Stop::UnknownValue));
 }
@@ -134,10 +145,16 @@ fn a_path_to_memory_that_nobody_found_is_unknown() {
 fn a_section_that_does_not_give_back_its_record_is_refused() {
     let mut other = input(1, 3, 40, 5, 1);
     other.loads ^= 1;
-    assert_eq!(outcome(ADD, &other, &input(2, 3, 40, 7, 1)), Err(Stop::Diverged));
+    assert_eq!(
+        outcome(ADD, &other, &input(2, 3, 40, 7, 1)),
+        Err(Stop::Diverged)
+    );
     let mut other = input(1, 3, 40, 5, 1);
     other.object += 8;
-    assert_eq!(outcome(ADD, &other, &input(2, 3, 40, 7, 1)), Err(Stop::Diverged));
+    assert_eq!(
+        outcome(ADD, &other, &input(2, 3, 40, 7, 1)),
+        Err(Stop::Diverged)
+    );
 }
 
 #[test]
@@ -174,7 +191,13 @@ fn sums_and_differences_set_the_flags_of_their_size() {
     assert_eq!(flags(add(0xff, 1, false, 1)), (0, yes, no, no, yes));
     assert_eq!(flags(add(0x7f, 1, false, 1)), (0x80, no, yes, yes, no));
     assert_eq!(flags(add(u64::MAX, 0, true, 8)), (0, yes, no, no, yes));
-    assert_eq!(flags(subtract(0, 1, false, 4)), (0xffff_ffff, yes, no, yes, no));
-    assert_eq!(flags(subtract(0x8000_0000, 1, false, 4)), (0x7fff_ffff, no, yes, no, no));
+    assert_eq!(
+        flags(subtract(0, 1, false, 4)),
+        (0xffff_ffff, yes, no, yes, no)
+    );
+    assert_eq!(
+        flags(subtract(0x8000_0000, 1, false, 4)),
+        (0x7fff_ffff, no, yes, no, no)
+    );
     assert_eq!(flags(subtract(5, 5, true, 8)), (u64::MAX, yes, no, yes, no));
 }

@@ -29,9 +29,7 @@ pub(super) fn execute(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
             write(cpu, i, 0, 4, value)
         }
         Mnemonic::Movsd | Mnemonic::Movss if i.op_count() == 2 => scalar_move(cpu, i),
-        Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd if is_self(i) => {
-            write(cpu, i, 0, 16, 0)
-        }
+        Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd if is_self(i) => write(cpu, i, 0, 16, 0),
         Mnemonic::Addsd | Mnemonic::Subsd | Mnemonic::Mulsd | Mnemonic::Divsd => double(cpu, i),
         _ => Err(Stop::Unsupported),
     }
@@ -88,7 +86,8 @@ fn write(
         OpKind::Memory if size == 16 => {
             let address = cpu.address(i, operand)?;
             cpu.memory.store(address, 8, value as u64);
-            cpu.memory.store(address.wrapping_add(8), 8, (value >> 64) as u64);
+            cpu.memory
+                .store(address.wrapping_add(8), 8, (value >> 64) as u64);
             Ok(())
         }
         _ if size <= 8 => cpu.write(i, operand, value as u64),
@@ -98,7 +97,11 @@ fn write(
 
 /// Between registers the upper part of the destination stays; from memory it becomes zero.
 fn scalar_move(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
-    let size = if i.mnemonic() == Mnemonic::Movsd { 8 } else { 4 };
+    let size = if i.mnemonic() == Mnemonic::Movsd {
+        8
+    } else {
+        4
+    };
     let value = read(cpu, i, 1, size)?;
     if i.op0_kind() == OpKind::Register && i.op1_kind() == OpKind::Register {
         return lower(cpu, i.op0_register(), size, value);

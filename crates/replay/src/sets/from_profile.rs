@@ -60,7 +60,12 @@ struct Adapter<'a> {
 impl Adapter<'_> {
     fn add_classes(&mut self) {
         let mut inputs: HashMap<u32, &SectionInput> = HashMap::new();
-        inputs.extend(self.sections.inputs.iter().map(|input| (input.sample, input)));
+        inputs.extend(
+            self.sections
+                .inputs
+                .iter()
+                .map(|input| (input.sample, input)),
+        );
         let mut by_site: Vec<Vec<(u32, &profile::SectionSample)>> = Vec::new();
         by_site.resize_with(self.sections.sites.len(), Vec::new);
         for (ix, sample) in (0..).zip(&self.sections.samples) {

@@ -53,7 +53,9 @@ pub struct Tried {
 
 impl std::fmt::Debug for BothOrders<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BothOrders").field("tried", &self.tried.get()).finish_non_exhaustive()
+        f.debug_struct("BothOrders")
+            .field("tried", &self.tried.get())
+            .finish_non_exhaustive()
     }
 }
 
@@ -138,7 +140,9 @@ impl<'a> BothOrders<'a> {
         let spread = of_kind.iter().step_by(step);
         let observed = spread.filter_map(|&ix| {
             let input = self.sets.sample(ix)?.input.as_ref()?;
-            let observed = self.afford(input.instructions).then(|| observe(input, &self.code));
+            let observed = self
+                .afford(input.instructions)
+                .then(|| observe(input, &self.code));
             Some((ix, observed?.ok()))
         });
         observed.collect()
@@ -249,7 +253,13 @@ mod tests {
     }
 
     fn class(section: &[u8], sets: &SectionSets) -> (Class, Tried) {
-        let at = |address: u64| Some(section.get(address.checked_sub(BEGIN)? as usize..)?.to_vec());
+        let at = |address: u64| {
+            Some(
+                section
+                    .get(address.checked_sub(BEGIN)? as usize..)?
+                    .to_vec(),
+            )
+        };
         let oracle = BothOrders::new(sets, &at);
         (classify(sets, &oracle, 0, 1), oracle.tried())
     }

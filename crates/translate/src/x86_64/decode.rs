@@ -397,7 +397,11 @@ mod tests {
         // add [rdi], rax; movups xmm0, [rdi]; push [rdi]; ret
         let code = [0x48, 0x01, 0x07, 0x0f, 0x10, 0x07, 0xff, 0x37, 0xc3];
         let block = decode(&code, 0x1000, machine).expect("a block");
-        let kinds: Vec<_> = block.accesses.iter().map(|a| (a.instruction, a.kind())).collect();
+        let kinds: Vec<_> = block
+            .accesses
+            .iter()
+            .map(|a| (a.instruction, a.kind()))
+            .collect();
         let add = [(0, 0), (0, 5)];
         let vector = [(1, 0)];
         let push = [(2, 0), (2, 5), (2, 0)];
