@@ -10,8 +10,8 @@ use crate::input::{Access, AccessKind, Block, Section};
 /// Words that a section may find; one that needs more is not executed again.
 const FOUND_WORDS: usize = 4096;
 
-/// The begin of a section, and what its re-execution must give back. [`convoy_profile::SectionInput`] has
-/// the meaning of each field.
+/// The begin of a section, and what its re-execution must give back.
+/// [`convoy_profile::SectionInput`] has the meaning of each field.
 #[derive(Debug)]
 pub(crate) struct RawInput {
     pub(crate) registers: [u64; REGISTERS_WORDS],
@@ -27,8 +27,8 @@ impl RawInput {
     }
 }
 
-/// `None` = it cannot be executed again: its values were not recorded, it called the agent or the system, or
-/// an operand has no single value.
+/// `None` = it cannot be executed again: its values were not recorded, it called the agent or the
+/// system, or an operand has no single value.
 pub(crate) fn input(section: &Section<'_>, blocks: &Blocks) -> Option<RawInput> {
     if section.end != SectionEnd::Released {
         return None;

@@ -81,8 +81,8 @@ pub(super) struct Cpu<'m> {
 
 /// Numbers of the registers of [`SectionInput::registers`], the thread pointer left out.
 const OBSERVED: [usize; 8] = [0, 3, 5, 4, 12, 13, 14, 15];
-/// Registers that a function leaves as they were (System V ABI), and the stack pointer: whatever else the
-/// section computed is dead once the release is called.
+/// Registers that a function leaves as they were (System V ABI), and the stack pointer: whatever
+/// else the section computed is dead once the release is called.
 pub(super) const PRESERVED: [usize; 7] = [3, 5, 4, 12, 13, 14, 15];
 const RSP: usize = 4;
 /// The first argument of a function.

@@ -55,7 +55,8 @@ impl Memory {
         }
     }
 
-    /// Whether both hold the same in all words that one of them was stored to, but for words that are dead.
+    /// Whether both hold the same in all words that one of them was stored to, but for words that
+    /// are dead.
     pub(super) fn is_same(
         &self,
         other: &Self,

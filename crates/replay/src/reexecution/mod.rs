@@ -1,13 +1,15 @@
-//! Re-execution of sampled critical sections, in either order, from the values that they began with.
+//! Re-execution of sampled critical sections, in either order, from the values that they began
+//! with.
 //!
-//! PerfPlay (CGO'15, section 3.2) calls a conflicting pair benign if both orders leave the same result. The
-//! tracer of a second run notes for a sampled section the registers at its begin and every value that it
-//! loads. That is all that its instructions depend on, so that they can be executed again: on the observed
-//! values ([`observe`]), and behind the other section of a pair ([`compare`]).
+//! PerfPlay (CGO'15, section 3.2) calls a conflicting pair benign if both orders leave the same
+//! result. The tracer of a second run notes for a sampled section the registers at its begin and
+//! every value that it loads. That is all that its instructions depend on, so that they can be
+//! executed again: on the observed values ([`observe`]), and behind the other section of a pair
+//! ([`compare`]).
 //!
 //! Nothing is assumed: a section counts only if its re-execution loads exactly the values that were
-//! recorded, from the same addresses, in the same number of instructions. An instruction, a value or code
-//! that is not known makes the result unknown ([`Stop`]), never equal.
+//! recorded, from the same addresses, in the same number of instructions. An instruction, a value
+//! or code that is not known makes the result unknown ([`Stop`]), never equal.
 
 mod conditions;
 mod cpu;

@@ -33,7 +33,8 @@ impl Observed<'_> {
     }
 }
 
-/// Executes a section on the values that it began with, and checks that nothing differs from its record.
+/// Executes a section on the values that it began with, and checks that nothing differs from its
+/// record.
 pub fn observe<'a>(input: &'a SectionInput, code: &Decoded<'_>) -> Result<Observed<'a>, Stop> {
     let mut memory = Memory::default();
     assume(&mut memory, input);
@@ -47,10 +48,12 @@ pub fn observe<'a>(input: &'a SectionInput, code: &Decoded<'_>) -> Result<Observ
         .ok_or(Stop::Diverged)
 }
 
-/// Executes two sections of different threads in both orders, on the memory that each of them found.
+/// Executes two sections of different threads in both orders, on the memory that each of them
+/// found.
 ///
-/// The result is the same if all memory that one of them stored to, and the registers that outlive a call,
-/// are: for either section as if it had come first or second. Stack below the stack pointer is dead.
+/// The result is the same if all memory that one of them stored to, and the registers that outlive
+/// a call, are: for either section as if it had come first or second. Stack below the stack pointer
+/// is dead.
 pub fn compare(a: &Observed<'_>, b: &Observed<'_>, code: &Decoded<'_>) -> Result<Outcome, Stop> {
     // One stack for both, or none known: not two threads at one time.
     if a.input.stack_lo == b.input.stack_lo || a.input.object != b.input.object {

@@ -19,8 +19,8 @@ fn code(section: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A section of a thread that found `shared` in the word that rbx points to, `own` in r12, and loaded the
-/// shared word so many times, with nothing stored before.
+/// A section of a thread that found `shared` in the word that rbx points to, `own` in r12, and
+/// loaded the shared word so many times, with nothing stored before.
 fn input(thread: u64, instructions: u64, shared: u64, own: u64, loads: u32) -> SectionInput {
     let top = 0x70_0000 + thread * 0x10_0000;
     let digest = |sum, _| SectionInput::digest(sum, SHARED, shared);

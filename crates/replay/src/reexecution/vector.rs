@@ -1,7 +1,7 @@
 //! Moves of vector registers, and arithmetic on one double.
 //!
-//! Loads of more than 8 bytes have no recorded value: they succeed only where the section has stored the
-//! bytes itself.
+//! Loads of more than 8 bytes have no recorded value: they succeed only where the section has
+//! stored the bytes itself.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -117,8 +117,8 @@ fn lower(cpu: &mut Cpu<'_>, register: Register, size: usize, value: u128) -> Res
     Ok(())
 }
 
-/// In round-to-nearest, as programs run unless they ask for another mode; a re-execution under another one
-/// is found out when its loads differ.
+/// In round-to-nearest, as programs run unless they ask for another mode; a re-execution under
+/// another one is found out when its loads differ.
 fn double(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
     let b = f64::from_bits(read(cpu, i, 1, 8)? as u64);
     let a = f64::from_bits(vector(cpu, i.op0_register())? as u64);

@@ -17,17 +17,19 @@ const MAX_INSTRUCTIONS: u64 = 100_000_000;
 /// Executions that trying a pair takes: two orders, from the memory that each of the two found.
 const EXECUTIONS_OF_PAIR: u64 = 4;
 
-/// Sections of one acquire site that ran the same code: the blocks that they executed, however often.
+/// Sections of one acquire site that ran the same code: the blocks that they executed, however
+/// often.
 type Kind = (ClassIx, u64);
 
 /// Index into [`BothOrders::kinds`].
 type KindIx = u32;
 
-/// Decides by [`StaticRules`], and where those do not know by executing sampled pairs in both orders.
+/// Decides by [`StaticRules`], and where those do not know by executing sampled pairs in both
+/// orders.
 ///
-/// Pairs of the same kinds (same acquire sites, same code executed) get one answer, from a bounded number of
-/// them. The order of two kinds is irrelevant if every pair that was tried says so; it matters if one says
-/// so; a section or pair that cannot be executed again leaves it unknown.
+/// Pairs of the same kinds (same acquire sites, same code executed) get one answer, from a bounded
+/// number of them. The order of two kinds is irrelevant if every pair that was tried says so; it
+/// matters if one says so; a section or pair that cannot be executed again leaves it unknown.
 pub struct BothOrders<'a> {
     sets: &'a SectionSets,
     code: Decoded<'a>,
