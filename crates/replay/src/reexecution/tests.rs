@@ -183,6 +183,39 @@ fn an_endless_loop_is_given_up() {
 }
 
 #[test]
+fn floating_point_sums_commute_where_they_are_exact() {
+    // movq xmm0, r12; addsd xmm0, [rbx]; movsd [rbx], xmm0
+    let section = &[
+        0x66, 0x49, 0x0f, 0x6e, 0xc4, 0xf2, 0x0f, 0x58, 0x03, 0xf2, 0x0f, 0x11, 0x03,
+    ];
+    let of_two = |x: f64, a: f64, b: f64| {
+        let a = input(1, 3, x.to_bits(), a.to_bits(), 1);
+        let b = input(2, 3, x.to_bits(), b.to_bits(), 1);
+        outcome(section, &a, &b)
+    };
+    assert_eq!(of_two(1.0, 0.5, 0.25), Ok(Outcome::Same));
+    assert_eq!(of_two(1.0, 1e16, 1.0), Ok(Outcome::Differs));
+}
+
+#[test]
+fn vectors_hold_two_words() {
+    // movq xmm0, r12; punpcklqdq xmm0, xmm0; movups [rsp+16], xmm0; mov rax, [rsp+24];
+    // add [rbx], rax
+    let section = &[
+        0x66, 0x49, 0x0f, 0x6e, 0xc4, 0x66, 0x0f, 0x6c, 0xc0, 0x0f, 0x11, 0x44, 0x24, 0x10, 0x48,
+        0x8b, 0x44, 0x24, 0x18, 0x48, 0x01, 0x03,
+    ];
+    let both = |thread: u64| {
+        let own = 5 * thread;
+        let stack = 0x70_0000 + thread * 0x10_0000 + 24;
+        let mut input = input(thread, 5, 40, own, 0);
+        input.loads = SectionInput::digest(SectionInput::digest(0, stack, own), SHARED, 40);
+        input
+    };
+    assert_eq!(outcome(section, &both(1), &both(2)), Ok(Outcome::Same));
+}
+
+#[test]
 fn sums_and_differences_set_the_flags_of_their_size() {
     let flags = |(result, flags): (u64, super::flags::Flags)| {
         (result, flags.carry, flags.overflow, flags.sign, flags.zero)

@@ -1,4 +1,4 @@
-//! Moves of vector registers, and arithmetic on one double.
+//! Moves and logic of vector registers, and arithmetic on one floating-point number.
 //!
 //! Loads of more than 8 bytes have no recorded value: they succeed only where the section has
 //! stored the bytes itself.
@@ -30,7 +30,31 @@ pub(super) fn execute(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
         }
         Mnemonic::Movsd | Mnemonic::Movss if i.op_count() == 2 => scalar_move(cpu, i),
         Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd if is_self(i) => write(cpu, i, 0, 16, 0),
-        Mnemonic::Addsd | Mnemonic::Subsd | Mnemonic::Mulsd | Mnemonic::Divsd => double(cpu, i),
+        Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd => logic(cpu, i, |a, b| a ^ b),
+        Mnemonic::Por | Mnemonic::Orps | Mnemonic::Orpd => logic(cpu, i, |a, b| a | b),
+        Mnemonic::Pand | Mnemonic::Andps | Mnemonic::Andpd => logic(cpu, i, |a, b| a & b),
+        Mnemonic::Punpcklqdq | Mnemonic::Movlhps => {
+            let upper = read(cpu, i, 1, 16)? << 64;
+            let lower = vector(cpu, i.op0_register())? & u128::from(u64::MAX);
+            write(cpu, i, 0, 16, upper | lower)
+        }
+        Mnemonic::Movhps | Mnemonic::Movhpd if i.op0_kind() == OpKind::Memory => {
+            let upper = vector(cpu, i.op1_register())? >> 64;
+            cpu.write(i, 0, upper as u64)
+        }
+        Mnemonic::Movhps | Mnemonic::Movhpd => {
+            let upper = u128::from(cpu.read(i, 1)?) << 64;
+            let lower = vector(cpu, i.op0_register())? & u128::from(u64::MAX);
+            write(cpu, i, 0, 16, upper | lower)
+        }
+        Mnemonic::Addsd => double(cpu, i, |a, b| a + b),
+        Mnemonic::Subsd => double(cpu, i, |a, b| a - b),
+        Mnemonic::Mulsd => double(cpu, i, |a, b| a * b),
+        Mnemonic::Divsd => double(cpu, i, |a, b| a / b),
+        Mnemonic::Addss => single(cpu, i, |a, b| a + b),
+        Mnemonic::Subss => single(cpu, i, |a, b| a - b),
+        Mnemonic::Mulss => single(cpu, i, |a, b| a * b),
+        Mnemonic::Divss => single(cpu, i, |a, b| a / b),
         _ => Err(Stop::Unsupported),
     }
 }
@@ -117,19 +141,42 @@ fn lower(cpu: &mut Cpu<'_>, register: Register, size: usize, value: u128) -> Res
     Ok(())
 }
 
+fn logic(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    of: impl FnOnce(u128, u128) -> u128,
+) -> Result<(), Stop> {
+    let (a, b) = (vector(cpu, i.op0_register())?, read(cpu, i, 1, 16)?);
+    write(cpu, i, 0, 16, of(a, b))
+}
+
 /// In round-to-nearest, as programs run unless they ask for another mode; a re-execution under
 /// another one is found out when its loads differ.
-fn double(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
+fn double(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    of: impl FnOnce(f64, f64) -> f64,
+) -> Result<(), Stop> {
     let b = f64::from_bits(read(cpu, i, 1, 8)? as u64);
     let a = f64::from_bits(vector(cpu, i.op0_register())? as u64);
-    let result = match i.mnemonic() {
-        Mnemonic::Addsd => a + b,
-        Mnemonic::Subsd => a - b,
-        Mnemonic::Mulsd => a * b,
-        _ => a / b,
-    };
+    let result = of(a, b);
     if result.is_nan() {
         return Err(Stop::Unsupported); // which one is the processor's choice
     }
     lower(cpu, i.op0_register(), 8, u128::from(result.to_bits()))
+}
+
+/// The same with four bytes.
+fn single(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    of: impl FnOnce(f32, f32) -> f32,
+) -> Result<(), Stop> {
+    let b = f32::from_bits(read(cpu, i, 1, 4)? as u32);
+    let a = f32::from_bits(vector(cpu, i.op0_register())? as u32);
+    let result = of(a, b);
+    if result.is_nan() {
+        return Err(Stop::Unsupported);
+    }
+    lower(cpu, i.op0_register(), 4, u128::from(result.to_bits()))
 }
