@@ -22,13 +22,14 @@
 
 #define CV_TARGETS_MAGIC 0x315447525f564f43ull
 #define CV_TRACE_MAGIC 0x314352545f564f43ull
-#define CV_TRACE_VERSION 2u
+#define CV_TRACE_VERSION 3u
 
 /* ---- which sections --------------------------------------------------------------------- */
 
 enum cv_targets_flags {
 	CV_TARGETS_ALL = 1,   /* every acquire site: the list is empty */
 	CV_TARGETS_EVERY = 2, /* every section: no sampling, no budget */
+	CV_TARGETS_VALUES = 4, /* also the values that sections load, and the registers that they begin with */
 };
 
 struct cv_targets { /* 64 bytes, then `count` struct cv_target, sorted by (build_id, path_hash, offset) */
@@ -41,7 +42,7 @@ struct cv_targets { /* 64 bytes, then `count` struct cv_target, sorted by (build
 	uint32_t max_words;     /* a section's record is cut at this many 8-byte words; at most CV_TRACE_WORDS_MAX */
 	uint64_t reserved[4];
 };
-_Static_assert(sizeof(struct cv_targets) == 64, "trace abi v2");
+_Static_assert(sizeof(struct cv_targets) == 64, "trace abi v3");
 
 struct cv_target { /* a call of a blocking acquire */
 	uint64_t offset;        /* of the return address, in the module's own numbering (address - load bias) */
@@ -49,7 +50,7 @@ struct cv_target { /* a call of a blocking acquire */
 	uint8_t build_id[20];   /* its first bytes, zeros behind them */
 	uint64_t path_hash;     /* FNV-1a 64 of the module's path as struct cv_module has it; 0 if there is a build-id */
 };
-_Static_assert(sizeof(struct cv_target) == 40, "trace abi v2");
+_Static_assert(sizeof(struct cv_target) == 40, "trace abi v3");
 
 /* ---- the trace file --------------------------------------------------------------------- */
 
@@ -97,7 +98,7 @@ struct cv_trace {
 	uint8_t reserved[CV_TRACE_HEADER_BYTES - 72 - 8 * CV_TRACE_DROP_MAX - 8 * CV_TRACE_CHUNKS - 256];
 	/* at CV_TRACE_HEADER_BYTES: the log of blocks; behind it the chunks */
 };
-_Static_assert(sizeof(struct cv_trace) == CV_TRACE_HEADER_BYTES, "trace abi v2");
+_Static_assert(sizeof(struct cv_trace) == CV_TRACE_HEADER_BYTES, "trace abi v3");
 
 /* ---- the log of blocks ------------------------------------------------------------------ */
 
@@ -107,6 +108,8 @@ enum cv_access_kind { /* what a memory operand leaves in the record */
 	CV_ACCESS_MASKED = 2, /* 2 words: the address, and a bit for each lane of `size` bytes that is touched */
 	CV_ACCESS_LANES = 3,  /* 1 + `lanes` words: bits of the lanes that are touched, then an address for each lane */
 	CV_ACCESS_RESULT = 4, /* 1 word: no access, but what a function returns, with the access of its return */
+	CV_ACCESS_VALUE = 5,  /* 1 word: no access, but what the access before it loads, zeros above `size` bytes; with
+				 CV_TARGETS_VALUES, for plain operands of 1, 2, 4 and 8 bytes that are read */
 };
 
 enum cv_access_flags {
@@ -127,7 +130,7 @@ struct cv_trace_access { /* in order of the words that they leave */
 	uint32_t size;          /* bytes: of the operand, of one repetition, or of one lane */
 	int32_t field;          /* CV_ACCESS_FIELD; else 0 */
 };
-_Static_assert(sizeof(struct cv_trace_access) == 16, "trace abi v2");
+_Static_assert(sizeof(struct cv_trace_access) == 16, "trace abi v3");
 
 struct cv_trace_block {
 	uint32_t bytes;         /* of this record with its accesses; a multiple of 8 */
@@ -139,7 +142,7 @@ struct cv_trace_block {
 	uint32_t words;         /* that an execution leaves in the record, the first one (its id) included */
 	uint32_t reserved;
 };
-_Static_assert(sizeof(struct cv_trace_block) == 32, "trace abi v2");
+_Static_assert(sizeof(struct cv_trace_block) == 32, "trace abi v3");
 
 /* ---- the record of a section ------------------------------------------------------------ */
 
@@ -176,7 +179,7 @@ struct cv_section { /* 10 words */
 	uint64_t stack_lo;      /* of the thread, 0 = unknown */
 	uint64_t stack_hi;
 };
-_Static_assert(sizeof(struct cv_section) == 80, "trace abi v2");
+_Static_assert(sizeof(struct cv_section) == 80, "trace abi v3");
 
 enum cv_trace_event { /* the top byte; the other 56 bits are the argument */
 	CV_EVENT_BLOCK = 1,   /* argument: id of the block; then its words - 1 words of addresses */
@@ -186,7 +189,10 @@ enum cv_trace_event { /* the top byte; the other 56 bits are the argument */
 	CV_EVENT_HOOK_WAIT = 4, /* after a HOOK that had to wait; argument: nanoseconds */
 	CV_EVENT_PART = 5,    /* argument: instructions of the block just before that were not executed (a fault, a signal) */
 	CV_EVENT_UNLOCK = 6,  /* argument: 0; 1 word: the object. A release of another object than the section's */
+	CV_EVENT_REGISTERS = 7, /* with CV_TARGETS_VALUES, when a function of the agent has returned: first in a section.
+				   CV_REGISTERS_WORDS words: rax, rbx, rbp, rsp, r12 to r15, the thread pointer */
 };
+#define CV_REGISTERS_WORDS 9u
 static inline uint64_t cv_event(enum cv_trace_event kind, uint64_t argument)
 {
 	return (uint64_t)kind << 56 | (argument & 0x00ffffffffffffffull);

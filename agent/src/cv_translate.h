@@ -50,6 +50,7 @@ struct cv_tr_host {
 	const uint64_t *stops;     /* functions at whose entry a section's record ends with CV_END_PROCESS: fork, clone, ...
 				    * Kept for the child of a fork. */
 	uint32_t stops_count;
+	bool values;               /* CV_TARGETS_VALUES */
 };
 
 /*

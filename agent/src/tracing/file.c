@@ -306,6 +306,7 @@ static bool translator_init(void)
 	host.stops = cv_trace_stops(&host.stops_count);
 	host.agent_lo = own.lo;
 	host.agent_hi = own.hi;
+	host.values = cv_trace_targets->flags & CV_TARGETS_VALUES;
 	if (cv_tr_init(&host, &why))
 		return true;
 	say_why_not(why);

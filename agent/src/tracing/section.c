@@ -8,7 +8,7 @@
 #include "../cv_banned.h"
 
 #define HEADER_WORDS (sizeof(struct cv_section) / 8)
-#define EVENT_WORDS 8 /* more than a hook writes */
+#define EVENT_WORDS 24 /* more than a hook and the return from it write */
 /* What tracing a section costs, at most: its begin and end, a word of its record, an instruction that is translated. Its
  * own time is no measure where it may be blocked or off the processor. */
 #define FIXED_NS 500u

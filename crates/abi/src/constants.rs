@@ -182,9 +182,10 @@ constants! {
         CV_TRACE_MAGIC = u64::from_le_bytes(*b"COV_TRC1"),
     }
     u32 {
-        CV_TRACE_VERSION = 2,
+        CV_TRACE_VERSION = 3,
         CV_TARGETS_ALL = 1,
         CV_TARGETS_EVERY = 2,
+        CV_TARGETS_VALUES = 4,
     }
     usize {
         CV_TRACE_DROP_NO_CHUNK = 0,
@@ -213,6 +214,7 @@ constants! {
         CV_ACCESS_MASKED = 2,
         CV_ACCESS_LANES = 3,
         CV_ACCESS_RESULT = 4,
+        CV_ACCESS_VALUE = 5,
     }
     u8 {
         CV_ACCESS_READ = 1,
@@ -239,6 +241,10 @@ constants! {
         CV_EVENT_HOOK_WAIT = 4,
         CV_EVENT_PART = 5,
         CV_EVENT_UNLOCK = 6,
+        CV_EVENT_REGISTERS = 7,
+    }
+    usize {
+        CV_REGISTERS_WORDS = 9,
     }
     u64 {
         CV_EVENTS_MAGIC = u64::from_le_bytes(*b"COV_EVT1"),

@@ -33,6 +33,8 @@ pub struct Sections {
     pub calls: Vec<SectionCall>,
     /// Sections of one thread that followed one another on the same object.
     pub follows: Vec<SectionFollow>,
+    /// What some of the samples began with, where values were recorded. Not written to a file.
+    pub inputs: Vec<SectionInput>,
     /// What was lost: reason (stable kebab-case id), count. Only non-zero ones.
     pub drops: Vec<(String, u64)>,
 }
@@ -250,6 +252,51 @@ pub struct SectionSample {
     pub touches: Vec<Touch>,
     /// Further words that found no room: the section is too large to tell all.
     pub untold: u64,
+}
+
+/// What a sampled section began with: all that its instructions depend on. A section that called the agent
+/// or the system, or that loads what no general register can hold, may have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SectionInput {
+    /// Index into [`Sections::samples`].
+    pub sample: u32,
+    /// Address of the first instruction.
+    pub resume: u64,
+    /// Address of the object: the first argument of the release.
+    pub object: u64,
+    /// rax, rbx, rbp, rsp, r12 to r15, the thread pointer. Other registers are undefined behind a call.
+    pub registers: [u64; 9],
+    /// Lowest address of the thread's stack, 0 = unknown.
+    pub stack_lo: u64,
+    /// Instructions until the release was called.
+    pub instructions: u64,
+    /// Which code was executed: a hash of its blocks, however often each ran.
+    pub path: u64,
+    /// [`Self::digest`] of all loads of 1, 2, 4 and 8 bytes, in order, from 0 on.
+    pub loads: u64,
+    /// Memory that was loaded before the section stored to it, ascending by address.
+    pub found: Vec<FoundWord>,
+}
+
+/// Eight aligned bytes as a section found them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundWord {
+    /// Of the first byte.
+    pub address: u64,
+    /// Zeros where bytes are not known.
+    pub value: u64,
+    /// A bit for each byte that is known, the lowest for the first.
+    pub known: u8,
+}
+
+impl SectionInput {
+    /// The digest of loads, one more included.
+    pub fn digest(before: u64, address: u64, value: u64) -> u64 {
+        /// Odd and without structure: the fractional part of the golden ratio (Knuth).
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mix = |sum: u64, item: u64| (sum.rotate_left(23) ^ item).wrapping_mul(FACTOR);
+        mix(mix(before, address), value)
+    }
 }
 
 /// A word in a section.

@@ -129,6 +129,7 @@ impl SectionsParts {
             samples: samples.into_rows(),
             calls: calls.into_rows(),
             follows: follows.into_rows(),
+            inputs: Vec::new(),
             drops: head.drops,
         })
     }

@@ -31,6 +31,7 @@ pub mod program;
 pub mod races;
 mod random;
 mod rows;
+pub mod reexecution;
 pub mod sections;
 pub mod sensitivity;
 pub mod sets;

@@ -11,6 +11,7 @@ use crate::finish;
 use crate::input::{Block, Options, Places, Section, StackRange};
 use crate::objects::Objects;
 use crate::random::{place, Random};
+use crate::replayable;
 use crate::site::{Kept, Site, SiteKey};
 use crate::touches::Touches;
 use crate::walk::{Ground, Walk};
@@ -234,9 +235,10 @@ impl Accounting {
         site.ends[end as usize] += 1;
         if let (true, Ok(totals)) = (end.is_whole(), walked) {
             site.sum(&totals);
-            let touches = &self.touches;
+            let (touches, blocks) = (&self.touches, &process.blocks);
             let more = site.keep(&mut self.random, || {
-                Kept::of(section, totals, touches.list(), touches.untold())
+                let input = replayable::input(section, blocks);
+                Kept::of(section, totals, touches.list(), touches.untold(), input)
             });
             self.sample_bytes = self.sample_bytes.saturating_add_signed(more);
         }

@@ -10,6 +10,7 @@ pub(crate) mod kind {
     pub(crate) const HOOK_WAIT: u64 = 4;
     pub(crate) const PART: u64 = 5;
     pub(crate) const UNLOCK: u64 = 6;
+    pub(crate) const REGISTERS: u64 = 7;
 }
 const ARGUMENT: u64 = (1 << 56) - 1;
 
@@ -29,7 +30,12 @@ pub(crate) enum Event<'a> {
     },
     HookWait(u64),
     Unlock,
+    /// With which the program goes on: [`REGISTERS_WORDS`] of them.
+    Registers(&'a [u64]),
 }
+
+/// CV_REGISTERS_WORDS of the agent.
+pub(crate) const REGISTERS_WORDS: usize = 9;
 
 /// Blocks by their id.
 #[derive(Debug, Default)]
@@ -63,7 +69,7 @@ impl Blocks {
 /// Words that an access leaves in the record.
 pub(crate) fn words_of(access: &Access) -> usize {
     match access.kind {
-        AccessKind::Plain | AccessKind::Result => 1,
+        AccessKind::Plain | AccessKind::Result | AccessKind::Value => 1,
         AccessKind::Repeat | AccessKind::Masked => 2,
         AccessKind::Lanes => 1 + usize::from(access.lanes),
     }
@@ -116,6 +122,11 @@ impl<'a, 'b> Events<'a, 'b> {
             kind::UNLOCK => {
                 rest = rest.split_first().ok_or(())?.1;
                 Event::Unlock
+            }
+            kind::REGISTERS => {
+                let (registers, behind) = rest.split_at_checked(REGISTERS_WORDS).ok_or(())?;
+                rest = behind;
+                Event::Registers(registers)
             }
             _ => return Err(()),
         };

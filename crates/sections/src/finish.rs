@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use convoy_profile::{
-    CallKind, CodeIx, FrameIx, Op, SectionCall, SectionCode, SectionFollow, SectionSample,
-    SectionSampling, SectionSite, SectionSiteIx, SectionWord, Sections, Touch, WordIx, WordSeen,
+    CallKind, CodeIx, FrameIx, Op, SectionCall, SectionCode, SectionFollow, SectionInput,
+    SectionSample, SectionSampling, SectionSite, SectionSiteIx, SectionWord, Sections, Touch,
+    WordIx, WordSeen,
 };
 
 use crate::accounting::{Accounting, Process};
@@ -266,6 +267,20 @@ impl Finish<'_> {
                 let touch = told(touch, word, code);
                 self.allocated(at, &touch);
                 touches.push(touch);
+            }
+            let sample = self.tables.samples.len() as u32;
+            if let Some(input) = &kept.input {
+                self.tables.inputs.push(SectionInput {
+                    sample,
+                    resume: kept.ra,
+                    object: kept.object,
+                    registers: input.registers,
+                    stack_lo: kept.stack_lo,
+                    instructions: input.instructions,
+                    path: input.path,
+                    loads: input.loads,
+                    found: input.found.to_vec(),
+                });
             }
             self.tables.samples.push(SectionSample {
                 site: at.number,

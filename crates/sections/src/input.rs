@@ -38,6 +38,8 @@ pub enum AccessKind {
     Lanes,
     /// No access. 1 word: what the function returns that ends with this instruction.
     Result,
+    /// No access. 1 word: what the access before it loads.
+    Value,
 }
 
 /// A memory operand. Mirrors `struct cv_trace_access`.
@@ -89,6 +91,8 @@ pub struct Section<'a> {
     pub object: u64,
     /// Return address of the acquire.
     pub ra: u64,
+    /// Lowest address of the thread's stack; 0 = unknown.
+    pub stack_lo: u64,
     /// Call stack of the acquire, as the agent numbers it; 0 = unknown.
     pub stack: u32,
     /// What was called.

@@ -25,6 +25,7 @@ mod finish;
 mod input;
 mod objects;
 mod random;
+mod replayable;
 mod site;
 mod touches;
 mod walk;

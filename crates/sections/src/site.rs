@@ -6,6 +6,7 @@ use convoy_profile::{Op, SectionTotals};
 
 use crate::distinct::Distinct;
 use crate::random::{place, Random};
+use crate::replayable::RawInput;
 use crate::touches::RawTouch;
 
 /// Whole sections that are kept of a site.
@@ -73,11 +74,15 @@ pub(crate) struct Kept {
     pub(crate) totals: SectionTotals,
     pub(crate) touches: Box<[RawTouch]>,
     pub(crate) untold: u64,
+    pub(crate) ra: u64,
+    pub(crate) stack_lo: u64,
+    pub(crate) input: Option<RawInput>,
 }
 
 impl Kept {
     fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.touches)
+        let input = self.input.as_ref().map_or(0, RawInput::bytes);
+        size_of::<Self>() + size_of_val(&*self.touches) + input
     }
 
     pub(crate) fn of(
@@ -85,6 +90,7 @@ impl Kept {
         totals: SectionTotals,
         touches: &[RawTouch],
         untold: u64,
+        input: Option<RawInput>,
     ) -> Self {
         let told = &touches[..touches.len().min(TOUCHES)];
         Self {
@@ -95,6 +101,9 @@ impl Kept {
             totals,
             touches: told.into(),
             untold: untold + (touches.len() - told.len()) as u64,
+            ra: section.ra,
+            stack_lo: section.stack_lo,
+            input,
         }
     }
 }

@@ -140,6 +140,7 @@ impl<'a> Walk<'a> {
             Event::Unlock => {
                 self.open.pop();
             }
+            Event::Registers(_) => {}
         }
     }
 
@@ -187,6 +188,9 @@ impl<'a> Walk<'a> {
             }
             if let (AccessKind::Result, &[result]) = (access.kind, words) {
                 self.returned(result);
+                continue;
+            }
+            if access.kind == AccessKind::Value {
                 continue;
             }
             let by = first.map(|first| first + number);

@@ -71,6 +71,7 @@ fn section(thread: u32, begin_ns: u64, events: &[u64]) -> Section<'_> {
         thread,
         object: LOCK,
         ra: 0x1000,
+        stack_lo: 0,
         stack: 3,
         op: Some(Op::MutexLock),
         begin_ns,

@@ -110,6 +110,7 @@ impl Traces {
             thread,
             object: object.map_or(0, |object| object.addr),
             ra: frames.copied().map_or(0, u64::from),
+            stack_lo: 0,
             stack: site,
             op: Some(match object.map(|object| object.kind) {
                 Some(convoy_profile::ObjectKind::RwLock) => Op::RwlockWr,

@@ -226,6 +226,7 @@ fn section<'a>(process: u32, head: &abi::Section, events: &'a [u64]) -> Section<
         thread: head.thread,
         object: head.object,
         ra: head.ra,
+        stack_lo: head.stack_lo,
         stack: head.stack,
         op: op_of(head.op),
         begin_ns: head.begin_ns,

@@ -188,6 +188,7 @@ fn access(raw: &abi::TraceAccess) -> Option<Access> {
         abi::CV_ACCESS_MASKED => AccessKind::Masked,
         abi::CV_ACCESS_LANES => AccessKind::Lanes,
         abi::CV_ACCESS_RESULT => AccessKind::Result,
+        abi::CV_ACCESS_VALUE => AccessKind::Value,
         _ => return None,
     };
     let has = |flag| raw.flags & flag != 0;

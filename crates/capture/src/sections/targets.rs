@@ -32,6 +32,8 @@ pub struct Diagnose {
     pub first: u32,
     /// Time that tracing may add, of the time that passes, in millionths.
     pub budget_ppm: u32,
+    /// The values that sections load as well: what it takes to execute them again.
+    pub values: bool,
 }
 
 impl Default for Diagnose {
@@ -41,6 +43,7 @@ impl Default for Diagnose {
             every: false,
             first: 64,
             budget_ppm: 500_000,
+            values: false,
         }
     }
 }
@@ -71,6 +74,9 @@ pub(crate) fn file(what: &Diagnose) -> Vec<u8> {
     if what.every {
         flags |= abi::CV_TARGETS_EVERY;
     }
+    if what.values {
+        flags |= abi::CV_TARGETS_VALUES;
+    }
     let head = abi::Targets {
         magic: abi::CV_TARGETS_MAGIC,
         version: abi::CV_TRACE_VERSION,
@@ -100,6 +106,7 @@ pub(super) fn read(dir: &Path) -> Option<Diagnose> {
         every: has(abi::CV_TARGETS_EVERY),
         first: head.first,
         budget_ppm: head.budget_ppm,
+        values: has(abi::CV_TARGETS_VALUES),
     })
 }
 
@@ -169,6 +176,7 @@ mod tests {
             every: true,
             first: 7,
             budget_ppm: 8,
+            values: true,
         };
         let path = dir.path().join(session::TARGETS);
         std::fs::write(&path, file(&what)).unwrap();

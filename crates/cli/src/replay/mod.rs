@@ -1,6 +1,7 @@
 //! `convoy replay`: what unnecessary lock contention costs, and what each fix would buy.
 
 mod args;
+mod code;
 mod names;
 mod native;
 mod others;
@@ -21,7 +22,7 @@ use convoy_replay::predict::{Replayer, Saved};
 use convoy_replay::sets::operations::DecodedOperations;
 use convoy_replay::sets::{RunKeys, SectionSets};
 use convoy_replay::study::Study;
-use convoy_replay::ulcp::StaticRules;
+use convoy_replay::ulcp::BothOrders;
 use convoy_replayer::calibrate;
 use convoy_replayer::verify::VerifyOptions;
 use convoy_report::replay::text::{Options, View};
@@ -120,11 +121,15 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     let study = Study::new(&recording, &names, &machine, known, empty);
     let keys = RunKeys::of(process);
     let sets = recorded.touched.sets(process);
+    let files = CodeFiles::default();
+    let code = |address| recorded.touched.code(process, &files, address);
+    let none = SectionSets::default();
+    let oracle = BothOrders::new(sets.as_ref().unwrap_or(&none), &code);
     let sets = match &sets {
         Ok(sets) => Ok(Sets {
             sets,
             keys: &keys,
-            oracle: &StaticRules,
+            oracle: &oracle,
         }),
         Err(why) => Err(why.clone()),
     };

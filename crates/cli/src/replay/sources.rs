@@ -121,6 +121,7 @@ fn second_run(args: &Replay, first: &Profile) -> Result<Profile, String> {
     options.scheduler = convoy_capture::Scheduler::InsteadOfAgent;
     options.diagnose = Some(Diagnose {
         sites: Some(lock_sites(first)),
+        values: true,
         ..Diagnose::default()
     });
     let (recording, _) =

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use convoy_model::{Model, Region, SectionWord, Sharing};
 use convoy_profile as profile;
-use convoy_profile::{CallKind, FrameIx, Profile};
+use convoy_profile::{CallKind, FrameIx, Profile, SectionInput};
 
 use super::{
     Access, CodeLine, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample,
@@ -67,11 +67,13 @@ impl Adapter<'_> {
                 of_site.push(code);
             }
         }
-        let mut by_site: Vec<Vec<&profile::SectionSample>> = Vec::new();
+        let inputs = self.sections.inputs.iter();
+        let inputs: HashMap<u32, &SectionInput> = inputs.map(|of| (of.sample, of)).collect();
+        let mut by_site: Vec<Vec<(u32, &profile::SectionSample)>> = Vec::new();
         by_site.resize_with(sites, Vec::new);
-        for sample in &self.sections.samples {
+        for (ix, sample) in (0..).zip(&self.sections.samples) {
             if let Some(samples) = by_site.get_mut(sample.site as usize) {
-                samples.push(sample);
+                samples.push((ix, sample));
             }
         }
         // One acquire site can have several call stacks: their samples are one class.
@@ -103,7 +105,10 @@ impl Adapter<'_> {
             let allocates = site.whole.allocator > 0;
             let samples: Vec<SetSample> = samples
                 .into_iter()
-                .map(|sample| self.sample(sample, allocates))
+                .map(|(ix, sample)| SetSample {
+                    input: inputs.get(&ix).map(|input| Box::new((*input).clone())),
+                    ..self.sample(sample, allocates)
+                })
                 .collect();
             if let Some((class, of_class)) = classes.get_mut(at) {
                 let run = class.run.saturating_add(site.run);
@@ -185,6 +190,7 @@ impl Adapter<'_> {
             weight: sample.weight.max(1),
             accesses,
             complete: sample.untold == 0,
+            input: None,
         }
     }
 

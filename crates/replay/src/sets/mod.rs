@@ -15,6 +15,8 @@ pub use operations::{Operations, UnknownOperations};
 
 use std::ops::Range;
 
+use convoy_profile::SectionInput;
+
 /// Index into [`SectionSets::words`].
 pub type WordIx = u32;
 /// Index into [`SectionSets::samples`].
@@ -87,6 +89,8 @@ pub struct SetSample {
     pub accesses: Vec<Access>,
     /// Every access is in `accesses`.
     pub complete: bool,
+    /// What it began with; `None` = it cannot be executed again.
+    pub input: Option<Box<SectionInput>>,
 }
 
 /// Access of a section to a shared word.

@@ -7,6 +7,7 @@
 
 mod algorithm1;
 pub mod benign;
+mod both_orders;
 mod classifier;
 mod counts;
 mod pairs;
@@ -16,6 +17,7 @@ mod tests;
 
 pub use algorithm1::classify;
 pub use benign::{BenignOracle, Order, StaticRules};
+pub use both_orders::{BothOrders, Tried};
 pub use classifier::Classifier;
 pub use counts::{count, LockRow, PairCounts, SitePairRow, UlcpCounts};
 pub use pairs::{for_each_pair, is_contended, Member, MAX_PEERS};

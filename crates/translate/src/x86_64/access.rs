@@ -23,6 +23,8 @@ pub enum How {
     Lanes(lanes::Vector),
     /// No operand: what a function returns.
     Result,
+    /// No operand: what the plain one before it loads.
+    Value,
 }
 
 /// The segment that an operand is in, as far as it matters.
@@ -69,6 +71,7 @@ impl Access {
             How::Masked(_) => 2,
             How::Lanes(_) => 3,
             How::Result => 4,
+            How::Value => 5,
         }
     }
 
@@ -89,7 +92,7 @@ impl Access {
     /// Words that it leaves in the record.
     pub fn words(&self) -> u32 {
         match self.how {
-            How::Plain | How::Bit { .. } | How::Result => 1,
+            How::Plain | How::Bit { .. } | How::Result | How::Value => 1,
             How::Repeat { .. } | How::Masked(_) => 2,
             How::Lanes(_) => 1 + u32::from(self.lanes),
         }
@@ -103,6 +106,8 @@ pub struct Machine {
     pub xsave_bytes: u32,
     /// BMI2: shifts that leave the flags alone.
     pub bmi2: bool,
+    /// Values that are loaded are written down too.
+    pub values: bool,
 }
 
 /// Appends an instruction's operands; false = one of them cannot be written down.
@@ -186,7 +191,24 @@ pub fn operands(
             ..slot
         }));
     }
+    if machine.values {
+        for access in core::mem::take(into) {
+            into.push(access);
+            into.extend(value_of(access));
+        }
+    }
     true
+}
+
+/// What an operand loads, where one register can hold that.
+fn value_of(access: Access) -> Option<Access> {
+    let is_loaded = access.how == How::Plain
+        && access.flags & READ != 0
+        && matches!(access.size, 1 | 2 | 4 | 8);
+    is_loaded.then_some(Access {
+        how: How::Value,
+        ..access
+    })
 }
 
 fn touches_memory(instruction: &Instruction) -> bool {

@@ -159,6 +159,19 @@ impl Asm {
         self.with_operand(segment, 0x8b, to, mem);
     }
 
+    /// Loads 1, 2, 4 or 8 bytes at an address in a register, zeros above them.
+    pub fn get_bytes(&mut self, to: Reg, from: Reg, bytes: u32) {
+        let wide = if bytes == 8 { 8 } else { 0 };
+        self.raw(&[0x40 | wide | to.high() << 2 | from.high()]);
+        match bytes {
+            1 => self.raw(&[0x0f, 0xb6]),
+            2 => self.raw(&[0x0f, 0xb7]),
+            4 | 8 => self.raw(&[0x8b]),
+            _ => self.failed = true,
+        }
+        self.operand(to.0, &Mem::at(from, 0));
+    }
+
     /// Stores 8 bytes.
     pub fn put(&mut self, mem: &Mem, from: Reg) {
         self.with_operand(None, 0x89, from, mem);
@@ -357,6 +370,23 @@ mod tests {
                         );
                         assert_eq!(i.op1_register(), register.name());
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_loaded_with_zeros_above_them() {
+        for to in (0..16).map(Reg) {
+            for from in (0..16).map(Reg) {
+                for bytes in [1, 2, 4, 8] {
+                    let mut asm = Asm::new(0x1000, -400);
+                    asm.get_bytes(to, from, bytes);
+                    let i = decode(&asm);
+                    let loads = (i.memory_base(), i.memory_size().size() as u32);
+                    assert_eq!(loads, (from.name(), bytes));
+                    assert_eq!(i.op0_register().full_register(), to.name());
+                    assert!(i.op0_register().size() >= 4, "what is above becomes zero");
                 }
             }
         }

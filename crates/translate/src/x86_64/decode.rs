@@ -328,6 +328,7 @@ mod tests {
     const MACHINE: Machine = Machine {
         xsave_bytes: 2696,
         bmi2: true,
+        values: false,
     };
 
     fn decoded(bytes: &[u8]) -> Block {
@@ -385,6 +386,28 @@ mod tests {
         assert_ne!(pair.record, pair.address);
         assert_eq!(block.used & (pair.record.bit() | pair.address.bit()), 0);
         assert_eq!(block.pair(Some(pair)), pair);
+    }
+
+    #[test]
+    fn values_follow_the_operands_that_load_them() {
+        let machine = Machine {
+            values: true,
+            ..MACHINE
+        };
+        // add [rdi], rax; movups xmm0, [rdi]; push [rdi]; ret
+        let code = [0x48, 0x01, 0x07, 0x0f, 0x10, 0x07, 0xff, 0x37, 0xc3];
+        let block = decode(&code, 0x1000, machine).expect("a block");
+        let kinds: Vec<_> = block
+            .accesses
+            .iter()
+            .map(|a| (a.instruction, a.kind()))
+            .collect();
+        let add = [(0, 0), (0, 5)];
+        let vector = [(1, 0)];
+        let push = [(2, 0), (2, 5), (2, 0)];
+        let ret = [(3, 0), (3, 5), (3, 4)];
+        assert_eq!(kinds, [&add[..], &vector, &push, &ret].concat());
+        assert_eq!(block.words, 10);
     }
 
     #[test]

@@ -73,7 +73,8 @@ bool host_start(const char **why)
 	struct cv_tr_host host = { .agent_lo = (uint64_t)__start_agent_text,
 				   .agent_hi = (uint64_t)__stop_agent_text,
 				   .stops = stops,
-				   .stops_count = 3 };
+				   .stops_count = 3,
+				   .values = getenv("VALUES") };
 
 	stops[0] = (uint64_t)fork;
 	stops[1] = (uint64_t)vfork;

@@ -122,6 +122,7 @@ pub fn instructions(section: &Section) -> Result<Vec<Executed>, String> {
             }
             2 => rest,
             3 | 6 => rest.get(1..).ok_or("cut in a hook")?,
+            7 => rest.get(9..).ok_or("cut in the registers")?,
             5 => {
                 executed.truncate(executed.len() - argument as usize);
                 rest
@@ -176,6 +177,9 @@ fn expand(block: &Block, words: &[u64], executed: &mut Vec<Executed>) {
                     }
                 }
                 4 => result = Some(word()),
+                5 => {
+                    word();
+                }
                 other => panic!("kind {other}"),
             }
         }

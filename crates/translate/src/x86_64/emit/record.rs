@@ -30,6 +30,7 @@ pub(super) fn before(e: &mut Emitter<'_>, index: usize) {
             }
             How::Lanes(vector) => lanes::vector(e, access, &vector),
             How::Result => put(e, access.word, Reg::RAX),
+            How::Value => value(e, access),
             How::Repeat { .. } => {}
         }
     }
@@ -82,6 +83,14 @@ fn address(e: &mut Emitter<'_>, access: &Access) -> Reg {
     };
     add_slot(e, access, base);
     to
+}
+
+/// What an operand holds before its instruction runs. A fault here is that of the instruction.
+fn value(e: &mut Emitter<'_>, access: &Access) {
+    let from = address(e, access);
+    let to = e.pair.address;
+    e.asm.get_bytes(to, from, access.size);
+    put(e, access.word, to);
 }
 
 /// Adds a slot to the address register without the flags; rcx helps for a moment.

@@ -31,8 +31,9 @@ pub struct Stubs {
     pub tail: usize,
 }
 
-/// Makes them. `slow` is the translator's entrance, `generation` the number that `cv_tr.generation` must equal.
-pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64) -> Stubs {
+/// Makes them. `slow` is the translator's entrance, `generation` the number that `cv_tr.generation` must equal; with
+/// `values` the record says with which registers the program goes on behind a hook.
+pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64, values: bool) -> Stubs {
     let mut marks = Marks::default();
     let mut asm = Asm::new(base, tls);
     asm.raw(&slow.to_le_bytes());
@@ -65,7 +66,7 @@ pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64) -> Stubs {
     to_slow(&mut asm, base);
 
     let enter = asm.offset();
-    at_enter(&mut asm, &mut marks, base, generation);
+    at_enter(&mut asm, &mut marks, base, generation, values);
     let hook = asm.offset();
     to_hook(&mut asm, &mut marks);
     let tail = asm.offset();
@@ -87,7 +88,7 @@ fn to_slow(asm: &mut Asm, base: u64) {
 }
 
 /// A hook has returned: its target is looked up as a block's end does it. The flags are free here.
-fn at_enter(asm: &mut Asm, marks: &mut Marks, base: u64, generation: u64) {
+fn at_enter(asm: &mut Asm, marks: &mut Marks, base: u64, generation: u64, values: bool) {
     let target = State::NATIVE.with_ip(Ip::Target);
     let lent = target
         .with_saved(Reg::RAX, Slot::Extra0)
@@ -108,6 +109,9 @@ fn at_enter(asm: &mut Asm, marks: &mut Marks, base: u64, generation: u64) {
     asm.number(Reg::RAX, 1);
     asm.compare_half(Reg::RAX, Slot::Mode);
     let ended = asm.branch(&[0x0f, 0x85]); // jne
+    if values {
+        registers(asm);
+    }
     asm.load(Reg::RAX, Slot::Limit);
     asm.raw(&[0x48, 0xf7, 0xd8]); // neg rax
     asm.store(Slot::MinusLimit, Reg::RAX);
@@ -137,6 +141,26 @@ fn at_enter(asm: &mut Asm, marks: &mut Marks, base: u64, generation: u64) {
     asm.aim(ended, here);
     restore(asm);
     asm.jump_slot(Slot::Target);
+}
+
+/// CV_EVENT_REGISTERS. It is whole before the record's end moves behind it: a signal finds all of it or nothing.
+fn registers(asm: &mut Asm) {
+    const EVENT: u64 = 7 << 56;
+    /// rbx, rbp, rsp, r12 to r15.
+    const PRESERVED: [Reg; 7] = [Reg(3), Reg(5), Reg::RSP, Reg(12), Reg(13), Reg(14), Reg(15)];
+    let word = |number: i64| Mem::at(Reg::RAX, number * 8);
+    asm.load(Reg::RAX, Slot::At);
+    asm.number(Reg::RCX, EVENT);
+    asm.put(&word(0), Reg::RCX);
+    asm.load(Reg::RCX, Slot::Extra0);
+    asm.put(&word(1), Reg::RCX);
+    for (number, register) in (2..).zip(PRESERVED) {
+        asm.put(&word(number), register);
+    }
+    asm.load(Reg::RCX, Slot::Fs);
+    asm.put(&word(9), Reg::RCX);
+    asm.lea(Reg::RAX, &word(10));
+    asm.store(Slot::At, Reg::RAX);
 }
 
 /// A function of the agent runs as it is; it is told what it was called with.

@@ -27,10 +27,11 @@ pub struct Host {
     agent_hi: u64,
     stops: *const u64,
     stops_count: u32,
+    values: bool,
 }
 
 /// The host's, for the child of a fork.
-static HOST: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static HOST: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
 fn machine() -> Result<Machine, &'static core::ffi::CStr> {
     let features = __cpuid(1);
@@ -43,6 +44,7 @@ fn machine() -> Result<Machine, &'static core::ffi::CStr> {
     Ok(Machine {
         xsave_bytes: __cpuid_count(0xd, 0).ebx,
         bmi2: __cpuid_count(7, 0).ebx & 1 << 8 != 0,
+        values: HOST[4].load(Ordering::Relaxed) != 0,
     })
 }
 
@@ -54,7 +56,7 @@ fn start(file: u64) -> Result<(), &'static core::ffi::CStr> {
     if !tables::begin() {
         return Err(c"there is no memory for the translator's tables");
     }
-    let [agent_lo, agent_hi, stops, stops_count] = &HOST;
+    let [agent_lo, agent_hi, stops, stops_count, _] = &HOST;
     let (agent_lo, agent_hi) = (
         agent_lo.load(Ordering::Relaxed),
         agent_hi.load(Ordering::Relaxed),
@@ -93,6 +95,7 @@ extern "C" fn cv_tr_init(host: &Host, why: &mut *const c_char) -> bool {
     HOST[1].store(host.agent_hi, Ordering::Relaxed);
     HOST[2].store(host.stops as u64, Ordering::Relaxed);
     HOST[3].store(u64::from(host.stops_count), Ordering::Relaxed);
+    HOST[4].store(u64::from(host.values), Ordering::Relaxed);
     let mask = sys::block_signals();
     let started = start(host.file);
     sys::restore_signals(mask);

@@ -118,7 +118,8 @@ impl Translator {
     pub fn region(&mut self, lo: u64, hi: u64, first: u64) -> Option<(&'static Region, [u64; 3])> {
         let region = Region::new(lo, hi, first)?;
         let base = region.base;
-        let made = stubs::stubs(base, self.tls, self.slow, &raw const GENERATION as u64);
+        let generation = &raw const GENERATION as u64;
+        let made = stubs::stubs(base, self.tls, self.slow, generation, self.machine.values);
         let piece = Piece::of_stubs(&made.marks);
         region.add(&made.code, piece)?;
         Some((

@@ -1,0 +1,182 @@
+//! Moves and logic of vector registers, and arithmetic on one floating-point number.
+//!
+//! Loads of more than 8 bytes have no recorded value: they succeed only where the section has
+//! stored the bytes itself.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+use super::cpu::Cpu;
+use super::Stop;
+
+/// Executes one.
+pub(super) fn execute(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
+    match i.mnemonic() {
+        Mnemonic::Movaps
+        | Mnemonic::Movups
+        | Mnemonic::Movapd
+        | Mnemonic::Movupd
+        | Mnemonic::Movdqa
+        | Mnemonic::Movdqu => {
+            let value = read(cpu, i, 1, 16)?;
+            write(cpu, i, 0, 16, value)
+        }
+        Mnemonic::Movq => {
+            let value = read(cpu, i, 1, 8)?;
+            write(cpu, i, 0, 8, value)
+        }
+        Mnemonic::Movd => {
+            let value = read(cpu, i, 1, 4)?;
+            write(cpu, i, 0, 4, value)
+        }
+        Mnemonic::Movsd | Mnemonic::Movss if i.op_count() == 2 => scalar_move(cpu, i),
+        Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd if is_self(i) => write(cpu, i, 0, 16, 0),
+        Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd => logic(cpu, i, |a, b| a ^ b),
+        Mnemonic::Por | Mnemonic::Orps | Mnemonic::Orpd => logic(cpu, i, |a, b| a | b),
+        Mnemonic::Pand | Mnemonic::Andps | Mnemonic::Andpd => logic(cpu, i, |a, b| a & b),
+        Mnemonic::Punpcklqdq | Mnemonic::Movlhps => {
+            let upper = read(cpu, i, 1, 16)? << 64;
+            let lower = vector(cpu, i.op0_register())? & u128::from(u64::MAX);
+            write(cpu, i, 0, 16, upper | lower)
+        }
+        Mnemonic::Movhps | Mnemonic::Movhpd if i.op0_kind() == OpKind::Memory => {
+            let upper = vector(cpu, i.op1_register())? >> 64;
+            cpu.write(i, 0, upper as u64)
+        }
+        Mnemonic::Movhps | Mnemonic::Movhpd => {
+            let upper = u128::from(cpu.read(i, 1)?) << 64;
+            let lower = vector(cpu, i.op0_register())? & u128::from(u64::MAX);
+            write(cpu, i, 0, 16, upper | lower)
+        }
+        Mnemonic::Addsd => double(cpu, i, |a, b| a + b),
+        Mnemonic::Subsd => double(cpu, i, |a, b| a - b),
+        Mnemonic::Mulsd => double(cpu, i, |a, b| a * b),
+        Mnemonic::Divsd => double(cpu, i, |a, b| a / b),
+        Mnemonic::Addss => single(cpu, i, |a, b| a + b),
+        Mnemonic::Subss => single(cpu, i, |a, b| a - b),
+        Mnemonic::Mulss => single(cpu, i, |a, b| a * b),
+        Mnemonic::Divss => single(cpu, i, |a, b| a / b),
+        _ => Err(Stop::Unsupported),
+    }
+}
+
+fn is_self(i: &Instruction) -> bool {
+    i.op0_kind() == OpKind::Register
+        && i.op1_kind() == OpKind::Register
+        && i.op0_register() == i.op1_register()
+}
+
+fn number(register: Register) -> Result<usize, Stop> {
+    let is_known = register.is_xmm() && register.number() < 16;
+    is_known.then(|| register.number()).ok_or(Stop::Unsupported)
+}
+
+fn vector(cpu: &Cpu<'_>, register: Register) -> Result<u128, Stop> {
+    cpu.vectors[number(register)?].ok_or(Stop::UnknownValue)
+}
+
+fn read(cpu: &mut Cpu<'_>, i: &Instruction, operand: u32, size: usize) -> Result<u128, Stop> {
+    match i.op_kind(operand) {
+        OpKind::Register if i.op_register(operand).is_xmm() => {
+            let value = vector(cpu, i.op_register(operand))?;
+            Ok(match size {
+                16 => value,
+                size => value & ((1 << (size * 8)) - 1),
+            })
+        }
+        OpKind::Memory if size == 16 => {
+            let address = cpu.address(i, operand)?;
+            let low = cpu.memory.load(address, 8)?;
+            let high = cpu.memory.load(address.wrapping_add(8), 8)?;
+            Ok(u128::from(high) << 64 | u128::from(low))
+        }
+        _ if size <= 8 => cpu.read(i, operand).map(u128::from),
+        _ => Err(Stop::Unsupported),
+    }
+}
+
+/// Writes; what a vector register has above becomes zero.
+fn write(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    operand: u32,
+    size: usize,
+    value: u128,
+) -> Result<(), Stop> {
+    match i.op_kind(operand) {
+        OpKind::Register if i.op_register(operand).is_xmm() => {
+            cpu.vectors[number(i.op_register(operand))?] = Some(value);
+            Ok(())
+        }
+        OpKind::Memory if size == 16 => {
+            let address = cpu.address(i, operand)?;
+            cpu.memory.store(address, 8, value as u64);
+            cpu.memory
+                .store(address.wrapping_add(8), 8, (value >> 64) as u64);
+            Ok(())
+        }
+        _ if size <= 8 => cpu.write(i, operand, value as u64),
+        _ => Err(Stop::Unsupported),
+    }
+}
+
+/// Between registers the upper part of the destination stays; from memory it becomes zero.
+fn scalar_move(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
+    let size = if i.mnemonic() == Mnemonic::Movsd {
+        8
+    } else {
+        4
+    };
+    let value = read(cpu, i, 1, size)?;
+    if i.op0_kind() == OpKind::Register && i.op1_kind() == OpKind::Register {
+        return lower(cpu, i.op0_register(), size, value);
+    }
+    write(cpu, i, 0, size, value)
+}
+
+/// Replaces the lower part of a vector register.
+fn lower(cpu: &mut Cpu<'_>, register: Register, size: usize, value: u128) -> Result<(), Stop> {
+    let keep = !((1u128 << (size * 8)) - 1);
+    let merged = vector(cpu, register)? & keep | value;
+    cpu.vectors[number(register)?] = Some(merged);
+    Ok(())
+}
+
+fn logic(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    of: impl FnOnce(u128, u128) -> u128,
+) -> Result<(), Stop> {
+    let (a, b) = (vector(cpu, i.op0_register())?, read(cpu, i, 1, 16)?);
+    write(cpu, i, 0, 16, of(a, b))
+}
+
+/// In round-to-nearest, as programs run unless they ask for another mode; a re-execution under
+/// another one is found out when its loads differ.
+fn double(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    of: impl FnOnce(f64, f64) -> f64,
+) -> Result<(), Stop> {
+    let b = f64::from_bits(read(cpu, i, 1, 8)? as u64);
+    let a = f64::from_bits(vector(cpu, i.op0_register())? as u64);
+    let result = of(a, b);
+    if result.is_nan() {
+        return Err(Stop::Unsupported); // which one is the processor's choice
+    }
+    lower(cpu, i.op0_register(), 8, u128::from(result.to_bits()))
+}
+
+/// The same with four bytes.
+fn single(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    of: impl FnOnce(f32, f32) -> f32,
+) -> Result<(), Stop> {
+    let b = f32::from_bits(read(cpu, i, 1, 4)? as u32);
+    let a = f32::from_bits(vector(cpu, i.op0_register())? as u32);
+    let result = of(a, b);
+    if result.is_nan() {
+        return Err(Stop::Unsupported);
+    }
+    lower(cpu, i.op0_register(), 4, u128::from(result.to_bits()))
+}
