@@ -31,9 +31,7 @@ fn main() -> ExitCode {
     let mut trials = vec![expect::every_finding_has_a_fixture(&fixtures)];
     for fixture in fixtures {
         trials.extend(fixture::trials(&fixture));
-        if replay::IS_ENABLED {
-            trials.extend(replay::trials(&fixture));
-        }
+        trials.extend(replay::trials(&fixture));
     }
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use convoy_capture::{Diagnose, Options, Recording};
-use convoy_profile::Profile;
+use convoy_profile::{Profile, SectionEnd, SectionSite};
 
 use super::Replay;
 use crate::args::Running;
@@ -111,21 +111,48 @@ fn execute(options: &Options, args: &Replay) -> Result<(Recording, u32), Status>
     record::execute(options, &args.command, &Running::default(), args.quiet)
 }
 
-/// Runs the command once more, and looks into the critical sections of the locks of the first run.
+/// Runs the command once more, and looks into the critical sections of the locks of the first run. Where none
+/// of them fits into the log with the values that it reads, once more without those.
 fn second_run(args: &Replay, first: &Profile) -> Result<Profile, String> {
     if !args.quiet {
         let what = "running the command a second time, to see what its critical sections touch";
         Message::new(what, "", "").print();
     }
+    let with_values = looked_into(args, first, true)?;
+    if has_whole_section(&with_values) {
+        return Ok(with_values);
+    }
+    if !args.quiet {
+        let what = "its critical sections are too long to keep what they read: once more without";
+        Message::new(what, "", "").print();
+    }
+    looked_into(args, first, false)
+}
+
+fn looked_into(args: &Replay, first: &Profile, values: bool) -> Result<Profile, String> {
     let mut options = args.recording.options();
     options.scheduler = convoy_capture::Scheduler::InsteadOfAgent;
     options.diagnose = Some(Diagnose {
         sites: Some(lock_sites(first)),
-        values: true,
+        values,
         ..Diagnose::default()
     });
     let (recording, _) =
         execute(&options, args).map_err(|_| "the second run of the command failed".to_owned())?;
     record::warn(&recording.warnings, args.quiet);
     Ok(recording.profile)
+}
+
+/// Whether any section was looked into to its end, or there was none to look into.
+fn has_whole_section(profile: &Profile) -> bool {
+    let sites = profile.sections.iter().flat_map(|of| &of.sites);
+    let ends = |site: &SectionSite| {
+        let traced: u64 = site.ends.iter().fold(0, |sum, n| sum.saturating_add(*n));
+        let mut kinds = SectionEnd::ALL.iter().zip(site.ends);
+        (traced, kinds.any(|(end, n)| end.is_whole() && n > 0))
+    };
+    let (traced, whole) = sites.map(ends).fold((0u64, false), |all, of| {
+        (all.0.saturating_add(of.0), all.1 || of.1)
+    });
+    whole || traced == 0
 }
