@@ -139,7 +139,8 @@ fn program(recording: &Recording, sections: &Sections) -> Program {
         locks: vec![
             Lock {
                 recorded: 0,
-                kind: Default::default()
+                kind: Default::default(),
+                ..Lock::default()
             };
             LOCKS as usize
         ],

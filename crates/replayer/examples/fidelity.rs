@@ -132,8 +132,8 @@ impl Loop {
         Program {
             threads: vec![thread; self.threads],
             locks: vec![Lock {
-                recorded: 0,
                 kind: LockKind::Mutex,
+                ..Lock::default()
             }],
             ..Program::default()
         }
