@@ -24,6 +24,8 @@ const MOST_UNRECORDED: usize = 64;
 /// One thread at work.
 pub(super) struct Interpreter<'a> {
     plan: &'a Plan,
+    /// The thread's number in the plan.
+    index: u64,
     thread: &'a ThreadPlan,
     objects: &'a Objects,
     clock: Clock,
@@ -63,6 +65,7 @@ impl<'a> Interpreter<'a> {
         let thread = &plan.threads[index];
         Self {
             plan,
+            index: index as u64,
             thread,
             objects,
             clock,
@@ -140,7 +143,8 @@ impl<'a> Interpreter<'a> {
 
     #[inline]
     fn acquire(&mut self, position: usize, index: usize, shared: bool) {
-        if let Some(&turn) = self.turns.next() {
+        let turn = self.turns.next().copied();
+        if let Some(turn) = turn {
             self.await_turn(position, index, turn);
         }
         let lock = &self.objects.locks[index];
@@ -152,7 +156,12 @@ impl<'a> Interpreter<'a> {
             self.pass_turn(index);
         } else if let Some(data) = lock.data() {
             // SAFETY: the lock was acquired exclusively just now.
-            unsafe { (*data).acquisitions += 1 };
+            unsafe {
+                (*data).acquisitions += 1;
+                if turn.is_some() {
+                    (*data).acquired_by(self.index);
+                }
+            }
             self.held.push((index, data));
         }
     }

@@ -39,6 +39,18 @@ pub(super) struct Data {
     pub value: u64,
     /// Exclusive acquisitions.
     pub acquisitions: u64,
+    /// A function of the threads that acquired it exclusively, in order; kept where that order is enforced.
+    pub order: u64,
+}
+
+impl Data {
+    /// The next of an enforced order is this thread.
+    pub fn acquired_by(&mut self, thread: u64) {
+        // An odd factor loses no bit of what was before (Knuth's of multiplicative hashing).
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.order = self.order.rotate_left(5).wrapping_add(thread + 1);
+        self.order = self.order.wrapping_mul(FACTOR);
+    }
 }
 
 impl<T> std::fmt::Debug for Guarded<T> {

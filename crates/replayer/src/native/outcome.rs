@@ -55,7 +55,7 @@ pub struct LockOutcome {
     pub contended: u64,
     /// What those waited, of all threads.
     pub wait_ns: u64,
-    /// Final value of the lock's data: a function of the order of its exclusive sections.
+    /// A function of the threads of its exclusive sections in order, where that order was enforced; else 0.
     pub fingerprint: u64,
 }
 

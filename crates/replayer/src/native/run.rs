@@ -217,7 +217,7 @@ impl Run {
         let outcomes = locks.map(|(lock, &uncounted)| {
             let (acquisitions, fingerprint) = match lock.data() {
                 // SAFETY: all threads have ended.
-                Some(data) => unsafe { ((*data).acquisitions, (*data).value) },
+                Some(data) => unsafe { ((*data).acquisitions, (*data).order) },
                 None => (0, 0),
             };
             LockOutcome {

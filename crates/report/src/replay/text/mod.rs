@@ -172,15 +172,21 @@ fn summary(page: &mut Page, analysis: &Analysis, options: &Options, rows: Rows) 
     answers::what_ifs(page, analysis, rows.what_ifs);
     answers::plan(page, analysis, rows.plan);
     answers::curve(page, analysis, rows.curve);
-    // Which regions stay is a page of its own where there is more to say.
-    let tables = if options.view == View::All { 2 } else { 1 };
-    for table in exhibits::comparison(analysis).iter().take(tables) {
-        exhibits::write(page, table);
+    if options.view == View::All {
+        for table in exhibits::comparison(analysis) {
+            exhibits::write(page, &table);
+        }
     }
     tail::races(page, analysis, rows.races);
     let hidden = tail::caveats(page, analysis, rows.limits);
     if options.view == View::Summary {
         tail::hints(page, analysis, &options.from, hidden);
         regions::first_source(page, analysis, SCREEN);
+        // Who asks about several recordings wants more than a screen of the first.
+        if analysis.compared.len() > 1 && page.lines() < SCREEN {
+            for table in exhibits::comparison(analysis) {
+                exhibits::write(page, &table);
+            }
+        }
     }
 }
