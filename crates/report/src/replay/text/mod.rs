@@ -182,9 +182,9 @@ fn summary(page: &mut Page, analysis: &Analysis, options: &Options, rows: Rows) 
     if options.view == View::Summary {
         tail::hints(page, analysis, &options.from, hidden);
         regions::first_source(page, analysis, SCREEN);
-        // Who asks about several recordings wants more than a screen of the first.
-        if analysis.compared.len() > 1 && page.lines() < SCREEN {
-            for table in exhibits::comparison(analysis) {
+        for table in exhibits::comparison(analysis) {
+            let lines = page.lines() + page.measure(|page| exhibits::write(page, &table)) + 1;
+            if lines <= SCREEN {
                 exhibits::write(page, &table);
             }
         }
