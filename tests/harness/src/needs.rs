@@ -17,6 +17,7 @@ pub fn missing(needs: &[String]) -> Option<Missing> {
 fn lacks(need: &str) -> Option<String> {
     let (met, fix) = match need {
         "root" => (geteuid().is_root(), "run as root"),
+        "raised-limits" => (may_raise_limits(), "run as root with CAP_SYS_RESOURCE"),
         "cpus-2" => (
             std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2),
             "two processors",
@@ -106,4 +107,13 @@ fn gcc_has(flags: &[&str], name: &str) -> bool {
         .arg(format!("-print-file-name={name}"))
         .output();
     output.is_ok_and(|o| Path::new(String::from_utf8_lossy(&o.stdout).trim()).is_absolute())
+}
+
+/// Whether hard limits may be raised: containers and some virtual machines keep root from it.
+fn may_raise_limits() -> bool {
+    const SYS_RESOURCE: u32 = 24;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    bits.is_some_and(|bits| bits >> SYS_RESOURCE & 1 == 1)
 }
