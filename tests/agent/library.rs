@@ -130,7 +130,8 @@ fn agent(build: Build) -> Result<PathBuf> {
     let agent = words
         .map(Path::new)
         .find(|path| path.to_string_lossy().contains("convoy"));
-    // Only the dynamic loader makes a file of `$PLATFORM`; the library itself lies one folder above.
+    // Only the dynamic loader makes a file of `$PLATFORM`; the library itself lies one folder
+    // above.
     let file = |path: &Path| PathBuf::from(path.to_string_lossy().replace("/$PLATFORM/", "/"));
     agent
         .map(file)

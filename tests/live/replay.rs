@@ -210,7 +210,8 @@ fn judge(expect: &Expect, replay: &Replay, variant: &str, scratch: &Scratch) -> 
             continue;
         }
         let Some(predicted) = predicted else {
-            // A recorded run that no replay gives back, on a machine that others use: no number is right.
+            // A recorded run that no replay gives back, on a machine that others use: no number is
+            // right.
             continue;
         };
         let mut expect = expect.clone();

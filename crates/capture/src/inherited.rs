@@ -1,7 +1,8 @@
 //! What convoy itself was started with, so that the program gets exactly that.
 //!
-//! A limit on the size of files (`ulimit -f`) would end convoy by SIGXFSZ before the program starts. It is raised as far
-//! as that is allowed, the signal is ignored so that writing fails instead, and the program gets both back.
+//! A limit on the size of files (`ulimit -f`) would end convoy by SIGXFSZ before the program
+//! starts. It is raised as far as that is allowed, the signal is ignored so that writing fails
+//! instead, and the program gets both back.
 //!
 //! Rust's runtime changes two things before `main`: it ignores SIGPIPE, and opens /dev/null for any of
 //! the descriptors 0..2 that are closed. Both would leak into the program ("same semantics with and

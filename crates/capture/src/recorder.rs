@@ -429,7 +429,8 @@ fn without_agent(refusal: &Trouble, seen: bool) -> Trouble {
 /// The agent's smallest arena; with less it does not record.
 const SMALLEST_ARENA_BYTES: u64 = 1 << 20;
 
-/// Convoy's own limit on the size of files was raised as far as it may be: if that is not enough, nothing can be kept.
+/// Convoy's own limit on the size of files was raised as far as it may be: if that is not enough,
+/// nothing can be kept.
 fn recording_has_room() -> Result<(), Error> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     match limit.filter(|limit| *limit < SMALLEST_ARENA_BYTES) {

@@ -1,8 +1,9 @@
-//! What recording makes of nothing: the recorded length of an empty critical section, and of an empty gap
-//! between two of them. Extraction takes it off, so that replay has the program's own times.
+//! What recording makes of nothing: the recorded length of an empty critical section, and of an
+//! empty gap between two of them. Extraction takes it off, so that replay has the program's own
+//! times.
 //!
-//! It is measured by recording `convoy __empty-sections` with the options of the program's own recording: what
-//! the agent costs depends on the machine, and on what else it does.
+//! It is measured by recording `convoy __empty-sections` with the options of the program's own
+//! recording: what the agent costs depends on the machine, and on what else it does.
 
 use std::ffi::OsString;
 

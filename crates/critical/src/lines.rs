@@ -132,8 +132,8 @@ fn seen(line: &SharedLine) -> f64 {
     (kept as f64 / line.samples.max(1) as f64).min(1.0)
 }
 
-/// Whether the threads use the line at the same time, while more than one of them works at all: who goes on alone when
-/// the others are done has no one to take turns with.
+/// Whether the threads use the line at the same time, while more than one of them works at all: who
+/// goes on alone when the others are done has no one to take turns with.
 fn in_turns(line: &SharedLine, lanes: &Lanes, together: &Together) -> bool {
     let mut of_thread: BTreeMap<ThreadId, f64> = BTreeMap::new();
     for used in &line.uses {

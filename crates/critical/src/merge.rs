@@ -16,7 +16,8 @@ use crate::Thresholds;
 
 /// Share of serial code's time that waits for one lock must explain to be that lock's.
 const EXPLAINED: f64 = 0.5;
-/// Share of their time that threads lose at cache lines, from which on the differences between their ends may be due to that.
+/// Share of their time that threads lose at cache lines, from which on the differences between
+/// their ends may be due to that.
 const UNEVEN_BY_FIGHT: f64 = 0.15;
 /// Evidence of a folded finding that comes along: places and files.
 const CARRIED: usize = 2;

@@ -158,8 +158,9 @@ impl Gain {
     }
 }
 
-/// A shorter run is mostly the start of a program, of which nothing is worth parallelizing, and has too few samples to
-/// name code: nothing is recommended. Nanoseconds. Ours: six samples of each CPU at the default period.
+/// A shorter run is mostly the start of a program, of which nothing is worth parallelizing, and has
+/// too few samples to name code: nothing is recommended. Nanoseconds. Ours: six samples of each CPU
+/// at the default period.
 pub const SHORTEST_RUN_NS: f64 = 20e6;
 
 /// A bound that is so large says nothing of the program: it is what the arithmetic allows.

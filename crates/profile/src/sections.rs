@@ -254,8 +254,8 @@ pub struct SectionSample {
     pub untold: u64,
 }
 
-/// What a sampled section began with: all that its instructions depend on. A section that called the agent
-/// or the system, or that loads what no general register can hold, may have none.
+/// What a sampled section began with: all that its instructions depend on. A section that called
+/// the agent or the system, or that loads what no general register can hold, may have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectionInput {
     /// Index into [`Sections::samples`].
@@ -264,7 +264,8 @@ pub struct SectionInput {
     pub resume: u64,
     /// Address of the object: the first argument of the release.
     pub object: u64,
-    /// rax, rbx, rbp, rsp, r12 to r15, the thread pointer. Other registers are undefined behind a call.
+    /// rax, rbx, rbp, rsp, r12 to r15, the thread pointer. Other registers are undefined behind a
+    /// call.
     pub registers: [u64; 9],
     /// Lowest address of the thread's stack, 0 = unknown.
     pub stack_lo: u64,

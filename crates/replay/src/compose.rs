@@ -39,8 +39,8 @@ pub struct Questions {
     pub schedule: Schedule,
     /// Also replay the recorded run under each schedule, for figure 13.
     pub all_schedules: bool,
-    /// Also what a page has dials for: the most waited for lock with more shards and shorter sections, by
-    /// simulation alone.
+    /// Also what a page has dials for: the most waited for lock with more shards and shorter
+    /// sections, by simulation alone.
     pub dials: bool,
 }
 
@@ -547,8 +547,8 @@ fn fix_of(class: Class, lock: &str) -> String {
     }
 }
 
-/// Another recording of the program, for comparison: its unnecessary contention, by simulation alone.
-/// `sets`: `None` = they are not known.
+/// Another recording of the program, for comparison: its unnecessary contention, by simulation
+/// alone. `sets`: `None` = they are not known.
 pub fn compare(study: &Study<'_>, machine: &Machine, sets: Option<&Sets<'_>>) -> Analyzed {
     let programs = study.programs();
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);

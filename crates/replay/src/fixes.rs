@@ -1,4 +1,5 @@
-//! What the fixes of findings save, by simulation alone: for reports that are about more than replay.
+//! What the fixes of findings save, by simulation alone: for reports that are about more than
+//! replay.
 
 use convoy_trace::{ObjectIx, ThreadIx};
 

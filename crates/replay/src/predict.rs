@@ -71,8 +71,8 @@ pub struct Answer {
 /// What the shares of the fastest and the slowest repetition are allowed to be off: on 32 what-ifs the
 /// spread of the simulator's parameters alone held 20 truths, the union with the native replay 28.
 const POINTS: f64 = 0.03;
-/// The same where one replay alone makes predictions: the two fail in different places, and nothing shows
-/// where this one does.
+/// The same where one replay alone makes predictions: the two fail in different places, and nothing
+/// shows where this one does.
 const ALONE: f64 = 0.09;
 /// Of a miss on the recorded run, this part is expected on a changed one, too.
 const RESIDUAL: f64 = 1.0;
@@ -111,7 +111,8 @@ impl<'a> Predictor<'a> {
         }
     }
 
-    /// So much of the recorded time is known less well: it is added to every interval on both sides.
+    /// So much of the recorded time is known less well: it is added to every interval on both
+    /// sides.
     pub fn widen(&mut self, share: f64) {
         self.margin = share;
     }
@@ -342,11 +343,12 @@ fn misses(fidelity: &Fidelity) -> Option<String> {
     })
 }
 
-/// A replay that takes so many times as long as the recorded run is in a state that the recording tells
-/// nothing of: spinning where nobody spun, thrashing.
+/// A replay that takes so many times as long as the recorded run is in a state that the recording
+/// tells nothing of: spinning where nobody spun, thrashing.
 const TOO_LONG: f64 = 4.0;
 
-/// `None` = no run of the changed program ended, or not in time. `margin`: see [`Predictor::margin`].
+/// `None` = no run of the changed program ended, or not in time. `margin`: see
+/// [`Predictor::margin`].
 fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> {
     let base = baseline.median_ns()?;
     let walls = sorted(&changed.walls_ns);

@@ -162,13 +162,13 @@ pub struct Lock {
     pub recorded: u32,
     /// How it waits.
     pub kind: LockKind,
-    /// What it costs to take it over from another CPU; `None` = not measured: what an atomic operation
-    /// on another CPU's cache line costs the machine.
+    /// What it costs to take it over from another CPU; `None` = not measured: what an atomic
+    /// operation on another CPU's cache line costs the machine.
     pub transfer: Option<Transfer>,
 }
 
-/// What a thread pays that acquires a lock which was last held on another CPU, nanoseconds more than one
-/// whose own CPU held it last.
+/// What a thread pays that acquires a lock which was last held on another CPU, nanoseconds more
+/// than one whose own CPU held it last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Transfer {
     /// Until it has the lock: the cache line of the lock's word, and what shares it.

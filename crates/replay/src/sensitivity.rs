@@ -44,8 +44,8 @@ pub fn costs(all: &[Analyzed]) -> Table {
     }
 }
 
-/// Code regions with unnecessary contention: in how many of the recordings, and with which share of its
-/// cost (eq. 2). Those of most recordings first.
+/// Code regions with unnecessary contention: in how many of the recordings, and with which share of
+/// its cost (eq. 2). Those of most recordings first.
 pub fn regions(all: &[Analyzed]) -> Table {
     let mut by_label: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for of in all {

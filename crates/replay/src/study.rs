@@ -39,8 +39,8 @@ pub struct Study<'a> {
     pub extractions: Vec<Extraction>,
     /// What the replayed windows are recognized by.
     pub fingerprint: Fingerprint,
-    /// Share of the threads' running time in the replayed windows that was the recorder's own, 0..1; 0 = not
-    /// known.
+    /// Share of the threads' running time in the replayed windows that was the recorder's own,
+    /// 0..1; 0 = not known.
     pub recorder_share: f64,
 }
 
@@ -48,8 +48,8 @@ pub struct Study<'a> {
 const MOST_EVENTS: usize = 400_000;
 
 impl<'a> Study<'a> {
-    /// Takes a recording apart. `switches`: voluntary and involuntary context switches of the whole run;
-    /// `empty`: what the recorder made of nothing; `None` = not known.
+    /// Takes a recording apart. `switches`: voluntary and involuntary context switches of the whole
+    /// run; `empty`: what the recorder made of nothing; `None` = not known.
     pub fn new(
         recording: &'a Recording,
         names: &'a Names,
@@ -103,8 +103,9 @@ impl<'a> Study<'a> {
 
     /// Why nothing can be predicted from this recording; `None` = nothing is known against it.
     ///
-    /// Where the recorder takes much of the time, other threads contend in the recording than in the
-    /// program: who wins a cache line within some tens of nanoseconds is decided by what runs in between.
+    /// Where the recorder takes much of the time, other threads contend in the recording than in
+    /// the program: who wins a cache line within some tens of nanoseconds is decided by what runs
+    /// in between.
     pub fn objection(&self) -> Option<String> {
         const MOST: f64 = 0.2;
         let percent = 100.0 * self.recorder_share;

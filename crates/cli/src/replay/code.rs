@@ -9,7 +9,8 @@ use super::sources::Touched;
 const BYTES: usize = 256;
 
 impl Touched {
-    /// Code of the program and its libraries from an address on; `None` = it is in no file, or the agent's.
+    /// Code of the program and its libraries from an address on; `None` = it is in no file, or the
+    /// agent's.
     pub(super) fn code(
         &self,
         recorded: &Process,

@@ -40,8 +40,8 @@ use native::Native;
 pub use refine::Trace;
 use sources::{Recorded, Touched};
 
-/// Change of the machine's costs during a replay from which on the reader has to know: twice what two
-/// calibrations of an idle machine differ by.
+/// Change of the machine's costs during a replay from which on the reader has to know: twice what
+/// two calibrations of an idle machine differ by.
 const DRIFT: f64 = 0.3;
 
 /// Records if asked to, replays, reports.

@@ -1,4 +1,5 @@
-//! Findings narrowed by the trace of their profile: what a simulated replay says of the change that each calls for.
+//! Findings narrowed by the trace of their profile: what a simulated replay says of the change that
+//! each calls for.
 
 use convoy_detect::{Analysis, Assignment};
 use convoy_estimate::WhatIf;

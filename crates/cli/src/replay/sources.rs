@@ -111,8 +111,8 @@ fn execute(options: &Options, args: &Replay) -> Result<(Recording, u32), Status>
     record::execute(options, &args.command, &Running::default(), args.quiet)
 }
 
-/// Runs the command once more, and looks into the critical sections of the locks of the first run. Where none
-/// of them fits into the log with the values that it reads, once more without those.
+/// Runs the command once more, and looks into the critical sections of the locks of the first run.
+/// Where none of them fits into the log with the values that it reads, once more without those.
 fn second_run(args: &Replay, first: &Profile) -> Result<Profile, String> {
     if !args.quiet {
         let what = "running the command a second time, to see what its critical sections touch";

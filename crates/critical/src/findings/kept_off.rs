@@ -15,7 +15,8 @@ const LONG_NS: f64 = 2e6;
 const TIMES: f64 = 20.0;
 /// Idle while threads wait, as a share of one CPU over the run.
 const IDLE: f64 = 0.15;
-/// Share of the CPUs' time that other programs, or a hypervisor's other guests, had: from it on threads wait for those.
+/// Share of the CPUs' time that other programs, or a hypervisor's other guests, had: from it on
+/// threads wait for those.
 const OTHERS: f64 = 0.1;
 /// Where more events than this share were lost, a thread that has gone may seem to wait.
 const LOST: f64 = 0.01;

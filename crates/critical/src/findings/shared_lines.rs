@@ -21,7 +21,8 @@ use words::{data, offsets, Words};
 /// Samples that a finding needs, and from which on the evidence is strong.
 const SAMPLES: f64 = 20.0;
 const MANY: f64 = 100.0;
-/// With so many, and so large a part of what the threads run, this part of the usual gain is enough.
+/// With so many, and so large a part of what the threads run, this part of the usual gain is
+/// enough.
 const LARGE: f64 = 0.2;
 const HALF: f64 = 0.5;
 /// Part of the time at the line that goes if no other thread wants it, of a thread that does nothing else. Of other work the
@@ -247,8 +248,9 @@ impl<'a> Place<'a> {
             METHOD,
             "the work itself",
         );
-        // Nobody waits: that much time passes at a line says nothing if none of it is expected to go. What is expected is a
-        // careful guess: where threads that fight lose a large part of what they run, less of it is enough.
+        // Nobody waits: that much time passes at a line says nothing if none of it is expected to
+        // go. What is expected is a careful guess: where threads that fight lose a large part of
+        // what they run, less of it is enough.
         let is_large = lost >= MANY && share >= LARGE;
         let enough = if is_large { HALF } else { 1.0 } * (view.t.gain_mid - 1.0);
         if gain.mid - 1.0 < enough {

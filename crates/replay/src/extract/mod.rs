@@ -71,8 +71,8 @@ impl Opaque {
 pub struct RecorderCost {
     /// Of an event of an uncontended operation, nanoseconds.
     pub event_ns: f64,
-    /// What an empty critical section and an empty gap between two of them last in a recording, the cost of
-    /// the lock included, nanoseconds; `None` = not measured.
+    /// What an empty critical section and an empty gap between two of them last in a recording, the
+    /// cost of the lock included, nanoseconds; `None` = not measured.
     pub empty: Option<Empty>,
 }
 

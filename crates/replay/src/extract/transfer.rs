@@ -1,10 +1,11 @@
 //! What it costs to take a lock over from another CPU, from the recording itself.
 //!
-//! The time before an acquisition and the time in its section hold the transfer of cache lines: of the
-//! lock's word, and of what the lock guards. They are no work: without the lock, or with a lock for each
-//! part of the data, they are gone. How long they take depends on what a section touches and on what the
-//! processor computes meanwhile, so no calibration knows it. The recording does: the same code between
-//! the same two call sites runs with a lock that was last used on this CPU, and with one that was not.
+//! The time before an acquisition and the time in its section hold the transfer of cache lines: of
+//! the lock's word, and of what the lock guards. They are no work: without the lock, or with a lock
+//! for each part of the data, they are gone. How long they take depends on what a section touches
+//! and on what the processor computes meanwhile, so no calibration knows it. The recording does:
+//! the same code between the same two call sites runs with a lock that was last used on this CPU,
+//! and with one that was not.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +27,8 @@ pub(super) struct Transfers {
     remote: FxHashSet<(u32, u32)>,
 }
 
-/// What is compared: durations in nanoseconds, by lock and the call sites around, of one's own lock and of
-/// one that comes from another CPU.
+/// What is compared: durations in nanoseconds, by lock and the call sites around, of one's own lock
+/// and of one that comes from another CPU.
 type Samples = BTreeMap<(LockIx, SiteIx, SiteIx), [Vec<f32>; 2]>;
 
 /// An event on a lock.
@@ -145,8 +146,8 @@ fn add(to: &mut Samples, key: (LockIx, SiteIx, SiteIx), kind: usize, from: &Even
     to.entry(key).or_default()[kind].push(ns);
 }
 
-/// By lock: how much longer the median takes when the lock comes from another CPU, over all pairs of call
-/// sites that have enough of both.
+/// By lock: how much longer the median takes when the lock comes from another CPU, over all pairs
+/// of call sites that have enough of both.
 fn difference(samples: Samples) -> BTreeMap<LockIx, f32> {
     let mut sums: BTreeMap<LockIx, (f32, f32)> = BTreeMap::new();
     for ((lock, ..), [own, other]) in samples {
@@ -174,8 +175,8 @@ mod tests {
     use super::*;
     use crate::testing::recording;
 
-    /// Two threads, each on its own CPU, take a lock in turns of four sections: 100 ns before each acquisition
-    /// and 20 ns in each section, `word` and `data` more for the first of each turn.
+    /// Two threads, each on its own CPU, take a lock in turns of four sections: 100 ns before each
+    /// acquisition and 20 ns in each section, `word` and `data` more for the first of each turn.
     fn in_turns(turns: u64, word: u64, data: u64) -> Recording {
         let mut of_thread = [String::from("thread a\n"), String::from("thread b\n")];
         let mut now = 0;

@@ -59,7 +59,8 @@ pub struct SetClass {
     pub samples: Range<SampleIx>,
     /// Share of its sections that made system calls, 0..1.
     pub in_kernel: f64,
-    /// Lines that ran in its sections, by file and line; called code counts for the line of the call.
+    /// Lines that ran in its sections, by file and line; called code counts for the line of the
+    /// call.
     pub lines: Vec<CodeLine>,
 }
 

@@ -37,8 +37,8 @@ pub(super) enum Flow {
     Off,
 }
 
-/// Operations after which a run that nobody cut has come to no end: a wait on a condition variable that
-/// others get ahead of begins anew each time, and may do so for ever.
+/// Operations after which a run that nobody cut has come to no end: a wait on a condition variable
+/// that others get ahead of begins anew each time, and may do so for ever.
 fn most_ops(program: &Program) -> u64 {
     const TIMES: u64 = 16;
     const AT_LEAST: u64 = 100_000;

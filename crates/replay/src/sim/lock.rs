@@ -26,7 +26,8 @@ impl Sim<'_> {
         Self::touch(line, cpu, local, self.costs.remote_extra)
     }
 
-    /// The same of the first look at a lock for a section, which the recording may have the price of.
+    /// The same of the first look at a lock for a section, which the recording may have the price
+    /// of.
     fn reach_lock(&mut self, tid: Tid, lock: LockIx, local: Ps) -> Ps {
         let cpu = self.threads[tid as usize].cpu;
         let transfer = self.program.locks[lock as usize].transfer;
@@ -34,8 +35,8 @@ impl Sim<'_> {
         Self::touch(&mut self.locks[lock as usize].line, cpu, local, remote)
     }
 
-    /// Price of the data that a section's lock guards, which then are in the caches of the thread's CPU.
-    /// What others only read meanwhile stays where it is.
+    /// Price of the data that a section's lock guards, which then are in the caches of the thread's
+    /// CPU. What others only read meanwhile stays where it is.
     fn reach_data(&mut self, tid: Tid, lock: LockIx, shared: bool) -> Ps {
         let Some(transfer) = self.program.locks[lock as usize].transfer else {
             return 0;

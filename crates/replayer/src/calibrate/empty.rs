@@ -3,8 +3,8 @@
 use std::cell::UnsafeCell;
 use std::thread;
 
-/// Runs so many, in a thread of its own: the C library has cheaper locks while there is one. `false` = the
-/// thread could not be made.
+/// Runs so many, in a thread of its own: the C library has cheaper locks while there is one.
+/// `false` = the thread could not be made.
 pub fn run_empty_sections(count: usize) -> bool {
     let run = move || {
         let mutex = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));

@@ -39,7 +39,8 @@ pub(super) struct Data {
     pub value: u64,
     /// Exclusive acquisitions.
     pub acquisitions: u64,
-    /// A function of the threads that acquired it exclusively, in order; kept where that order is enforced.
+    /// A function of the threads that acquired it exclusively, in order; kept where that order is
+    /// enforced.
     pub order: u64,
 }
 

@@ -55,7 +55,8 @@ pub struct LockOutcome {
     pub contended: u64,
     /// What those waited, of all threads.
     pub wait_ns: u64,
-    /// A function of the threads of its exclusive sections in order, where that order was enforced; else 0.
+    /// A function of the threads of its exclusive sections in order, where that order was enforced;
+    /// else 0.
     pub fingerprint: u64,
 }
 

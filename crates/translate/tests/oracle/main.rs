@@ -55,7 +55,8 @@ fn translator_and_stepper_record_the_same() {
     );
 }
 
-/// Number of instructions, or how the two differ. With `values` the record has those that are loaded as well.
+/// Number of instructions, or how the two differ. With `values` the record has those that are
+/// loaded as well.
 fn check(host: &std::path::Path, name: &str, values: bool) -> Result<usize, String> {
     let dir = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(host);

@@ -31,8 +31,9 @@ pub struct Stubs {
     pub tail: usize,
 }
 
-/// Makes them. `slow` is the translator's entrance, `generation` the number that `cv_tr.generation` must equal; with
-/// `values` the record says with which registers the program goes on behind a hook.
+/// Makes them. `slow` is the translator's entrance, `generation` the number that `cv_tr.generation`
+/// must equal; with `values` the record says with which registers the program goes on behind a
+/// hook.
 pub fn stubs(base: u64, tls: i32, slow: u64, generation: u64, values: bool) -> Stubs {
     let mut marks = Marks::default();
     let mut asm = Asm::new(base, tls);
@@ -143,7 +144,8 @@ fn at_enter(asm: &mut Asm, marks: &mut Marks, base: u64, generation: u64, values
     asm.jump_slot(Slot::Target);
 }
 
-/// CV_EVENT_REGISTERS. It is whole before the record's end moves behind it: a signal finds all of it or nothing.
+/// CV_EVENT_REGISTERS. It is whole before the record's end moves behind it: a signal finds all of
+/// it or nothing.
 fn registers(asm: &mut Asm) {
     const EVENT: u64 = 7 << 56;
     /// rbx, rbp, rsp, r12 to r15.
