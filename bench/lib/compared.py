@@ -1,4 +1,4 @@
-"""A tool against the bare program, in pairs of runs: a synthetic case, a real program."""
+"""A tool against the bare program or another tool, in rounds of runs: a synthetic case, a real program."""
 
 import argparse
 import functools
@@ -16,48 +16,37 @@ def case(
     pairs: int | None = None,
 ) -> measure.Ratios:
     """Of a program of `bench/cases`, with its own number of operations and the usual number of pairs unless told."""
+    return cases(tools.BARE, [tool], of, scratch, options, ops, pairs)[tool.name]
+
+
+def cases(
+    base: tools.Tool,
+    those: list[tools.Tool],
+    of: synthetic.Case,
+    scratch: Path,
+    options: argparse.Namespace,
+    ops: int | None = None,
+    pairs: int | None = None,
+) -> dict[str, measure.Ratios]:
+    """The same of several tools in each round, against `base`, by their names."""
     program = str(of.build(scratch.parent))
     ops = ops or of.ops // (4 if options.quick else 1)
 
     def once(tool: tools.Tool) -> measure.Figures:
         return measure.run(tool.command([program, str(ops)], scratch), scratch, options.limit)
 
+    others = {tool.name: functools.partial(once, tool) for tool in those}
     budget = 20 if options.quick else 90
-    return measure.pairs(lambda: once(tools.BARE), lambda: once(tool), pairs or options.pairs, options.patience, budget)
-
-
-def beyond(
-    base: tools.Tool, others: list[tools.Tool], of: synthetic.Case, scratch: Path, options: argparse.Namespace
-) -> dict[str, measure.Ratios]:
-    """Tools against another tool, by their names, in rounds of all of them."""
-    program = str(of.build(scratch.parent))
-    ops = of.ops // (4 if options.quick else 1)
-
-    def once(tool: tools.Tool) -> measure.Figures:
-        return measure.run(tool.command([program, str(ops)], scratch), scratch, options.limit)
-
-    runs = {tool.name: functools.partial(once, tool) for tool in others}
-    budget = 20 if options.quick else 90
-    return measure.rounds(lambda: once(base), runs, options.pairs, options.patience, budget)
-
-
-def program_beyond(
-    base: tools.Tool, other: tools.Tool, of: real.Program, scratch: Path, options: argparse.Namespace
-) -> measure.Ratios:
-    """Of a program as a distribution ships it, one tool against another."""
-    if of.absent():
-        return measure.Ratios(failure=of.absent())
-    timed = synthetic.TIMED.build(scratch.parent)
-
-    def once(tool: tools.Tool) -> measure.Figures:
-        return of.measure(tool, timed, scratch)
-
-    budget = 30 * options.pairs
-    return measure.pairs(lambda: once(base), lambda: once(other), options.pairs, options.patience, budget)
+    return measure.rounds(lambda: once(base), others, pairs or options.pairs, options.patience, budget)
 
 
 def program(
-    those: list[tools.Tool], of: real.Program, scratch: Path, options: argparse.Namespace, budget_s: float | None = None
+    those: list[tools.Tool],
+    of: real.Program,
+    scratch: Path,
+    options: argparse.Namespace,
+    budget_s: float | None = None,
+    base: tools.Tool = tools.BARE,
 ) -> dict[str, measure.Ratios]:
     """Of a program as a distribution ships it: all these tools in each round, by their names."""
     if of.absent():
@@ -68,4 +57,4 @@ def program(
         return of.measure(tool, timed, scratch)
 
     others = {tool.name: functools.partial(once, tool) for tool in those}
-    return measure.rounds(lambda: once(tools.BARE), others, options.pairs, options.patience, budget_s or 60 * options.pairs)
+    return measure.rounds(lambda: once(base), others, options.pairs, options.patience, budget_s or 60 * options.pairs)

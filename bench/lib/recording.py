@@ -8,14 +8,15 @@ from typing import Callable, Iterator
 from lib import compared, measure, real, synthetic, tools
 
 CASES = ("trace",)
-# Work between two acquisitions, nanoseconds, turns of each of two threads, and what recording may cost.
+# The work between two acquisitions (ns), the turns of each of two threads, and what recording may
+# cost.
 WORK = [
     ("empty loop", 0, 20_000_000, {"window": 1.2}),
     ("100 ns an operation", 100, 5_000_000, {"window": 1.05}),
     ("1 us an operation", 1000, 1_000_000, {"window": 1.02, "full": 1.02}),
 ]
 MODES = ("window", "full")
-# Of the real programs' geometric mean.
+# The limit for the geometric mean of the real programs.
 REAL_AT_MOST = 1.02
 
 Row = Callable[..., str]
@@ -29,14 +30,16 @@ def rows(binary: Path, scratch: Path, options: argparse.Namespace, row: Row) -> 
         case = synthetic.Case(
             f"traced-{work}", what, "own_mutex.c", turns, 0, "", flags=(f"-DWORK={work}",)
         )
-        found = compared.beyond(record, list(traced.values()), case, scratch, options)
+        found = compared.cases(record, list(traced.values()), case, scratch, options)
         for mode, tool in traced.items():
             limit = f"{at_most[mode]:.2f}x" if mode in at_most else ""
             yield row(f"trace, beyond record: {what}", tool.name, found[tool.name], limit)
     window = traced["window"]
     medians = []
     for program in real.ALL:
-        ratios = compared.program_beyond(record, window, program, scratch, options)
+        budget = 30 * options.pairs
+        found = compared.program([window], program, scratch, options, budget, base=record)
+        ratios = found[window.name]
         if ratios.pairs:
             medians.append(ratios.median())
         yield row(f"trace, beyond record: {program.name}", window.name, ratios)

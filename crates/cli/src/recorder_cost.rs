@@ -1,9 +1,8 @@
-//! What recording makes of nothing: the recorded length of an empty critical section, and of an
-//! empty gap between two of them. Extraction takes it off, so that replay has the program's own
-//! times.
+//! Recorded length of an empty critical section, and of an empty gap between two of them: the recorder's
+//! own time. Extraction subtracts it, so that replay has the program's own times.
 //!
-//! It is measured by recording `convoy __empty-sections` with the options of the program's own
-//! recording: what the agent costs depends on the machine, and on what else it does.
+//! Convoy records `convoy __empty-sections` with the options of the program's own recording: the agent's
+//! cost depends on the machine and on the options.
 
 use std::ffi::OsString;
 

@@ -195,7 +195,7 @@ fn relation(
             (same, relation)
         }
         ("thread-imbalance", "straggler" | "barrier-imbalance") => (in_process(), Relation::Folded),
-        // Who loses more of the fight ends later: how even the work is shows when nobody fights.
+        // A thread that loses more of the fight ends later: the fight hides how even the work is.
         ("false-sharing" | "contended-line" | "contended-atomic", "straggler") => (
             in_process() && ours.share_of_thread_time >= UNEVEN_BY_FIGHT,
             Relation::Replaces,

@@ -8,7 +8,7 @@ use crate::Thresholds;
 const WORTH_SAYING: f64 = 0.20;
 
 /// Splits findings into those worth a person's time and those that are not, each most gain first.
-/// Of a run that is too short to judge none is worth it.
+/// A run that is too short to judge has none of the former.
 pub(crate) fn rank(
     all: Vec<Finding>,
     t: &Thresholds,

@@ -91,8 +91,7 @@ impl SectionSite {
 
     /// Of these, those that were traced from their begin to their end.
     pub fn whole(&self) -> u64 {
-        let ends = SectionEnd::ALL.iter().zip(&self.ends);
-        ends.filter(|(end, _)| end.is_whole()).map(|(_, n)| n).sum()
+        SectionEnd::count_whole(&self.ends)
     }
 }
 

@@ -96,6 +96,12 @@ impl SectionEnd {
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Released | Self::Waited)
     }
+
+    /// Of sections counted by their end, those with a whole record.
+    pub fn count_whole(ends: &[u64; 9]) -> u64 {
+        let whole = Self::ALL.iter().zip(ends).filter(|(end, _)| end.is_whole());
+        whole.fold(0, |sum, (_, n)| sum.saturating_add(*n))
+    }
 }
 
 /// Where sections begin.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use convoy_trace::ObjectIx;
 
-use crate::analysis::{Analysis, CurvePoint, LockRow, PlanRow, Region, WhatIfRow};
+use crate::analysis::{Analysis, CurvePoint, LockRow, PlanRow, Region, SourceLine, WhatIfRow};
 use crate::caveat::Caveat;
 use crate::compared::analyzed;
 use crate::cost::RegionPair;
@@ -139,12 +139,8 @@ pub fn analyze(
             .zip(found.as_ref())
             .map(|(s, f)| (s.sets, &f.assignment)),
         simulator: &simulator,
-        predictor: Predictor::new(replayers, &programs, &study.fingerprint, None),
+        predictor: study.predictor(replayers, &programs),
     };
-    asking.predictor.widen(study.recorder_share);
-    if let Some(why) = study.objection() {
-        asking.predictor.refuse(&why);
-    }
     let mut locks = study.locks();
     let mut analysis = Analysis {
         recorded: study.recorded(),
@@ -449,16 +445,16 @@ impl Asking<'_, '_> {
                     answer,
                     query,
                     fix: String::new(),
-                    source: self.sets.map_or_else(Vec::new, |(sets, _)| {
-                        found
-                            .regions
-                            .regions
-                            .get(pair.regions.0)
-                            .map_or_else(Vec::new, |region| source_lines(sets, region))
-                    }),
+                    source: self.source(found, pair),
                 }
             })
             .collect()
+    }
+
+    fn source(&self, found: &Unnecessary, pair: &RegionPair) -> Vec<SourceLine> {
+        let region = found.regions.regions.get(pair.regions.0);
+        let known = self.sets.zip(region);
+        known.map_or_else(Vec::new, |((sets, _), region)| source_lines(sets, region))
     }
 
     fn curve(&mut self, questions: &Questions) -> Vec<CurvePoint> {
@@ -554,7 +550,7 @@ pub fn compare(study: &Study<'_>, machine: &Machine, sets: Option<&Sets<'_>>) ->
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
     let found = sets.map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
     let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
-    let predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
+    let predictor = study.predictor(replayers, &programs);
     match found {
         Some(found) => analyzed(study, &found, predictor.baselines()),
         None => Analyzed {

@@ -5,7 +5,7 @@ use convoy_trace::{ObjectIx, ThreadIx};
 
 use crate::extract::Extraction;
 use crate::machine::Machine;
-use crate::predict::{Answer, Predictor, Replayer};
+use crate::predict::{Answer, Replayer};
 use crate::program::{LockIx, Program};
 use crate::simulated::Simulator;
 use crate::study::Study;
@@ -27,11 +27,7 @@ pub fn ask(study: &Study<'_>, machine: &Machine, fixes: &[Fix]) -> Vec<Answer> {
     let programs = study.programs();
     let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
     let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
-    let mut predictor = Predictor::new(replayers, &programs, &study.fingerprint, None);
-    predictor.widen(study.recorder_share);
-    if let Some(why) = study.objection() {
-        predictor.refuse(&why);
-    }
+    let mut predictor = study.predictor(replayers, &programs);
     let knowledge = Knowledge {
         machine,
         sets: None,

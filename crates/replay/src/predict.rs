@@ -145,16 +145,7 @@ impl<'a> Predictor<'a> {
     pub fn ask(&mut self, changed: &[Program]) -> Answer {
         let (mut answer, margin) = (Answer::default(), self.margin());
         for (replayer, baseline) in self.replayers.iter_mut().zip(&self.baselines) {
-            let method = baseline.method;
-            let replayed = match &baseline.refused {
-                Some(why) => Err(why.clone()),
-                None => replayer.replay(changed),
-            };
-            match replayed.map(|runs| saved(baseline, &runs, margin)) {
-                Ok(Some(saved)) => answer.by_method.push((method, saved)),
-                Ok(None) => answer.refused.push((method, NO_END.into())),
-                Err(why) => answer.refused.push((method, why)),
-            }
+            answer.add(baseline, replayer.as_mut(), changed, margin);
         }
         answer
     }
@@ -169,18 +160,9 @@ impl<'a> Predictor<'a> {
     ) -> Answer {
         let mut answer = Answer::default();
         let method = replayer.method();
-        let Some(baseline) = self.baselines.iter().find(|b| b.method == method) else {
-            return answer;
-        };
-        debug_assert!((baseline.recorded_ns - recorded.wall_ns).abs() < 1.0);
-        let replayed = match &baseline.refused {
-            Some(why) => Err(why.clone()),
-            None => replayer.replay(changed),
-        };
-        match replayed.map(|runs| saved(baseline, &runs, self.margin())) {
-            Ok(Some(saved)) => answer.by_method.push((method, saved)),
-            Ok(None) => answer.refused.push((method, NO_END.into())),
-            Err(why) => answer.refused.push((method, why)),
+        if let Some(baseline) = self.baselines.iter().find(|b| b.method == method) {
+            debug_assert!((baseline.recorded_ns - recorded.wall_ns).abs() < 1.0);
+            answer.add(baseline, replayer, changed, self.margin());
         }
         answer
     }
@@ -205,6 +187,25 @@ impl<'a> Predictor<'a> {
 }
 
 impl Answer {
+    /// Adds what one replay says of a change. `margin`: see [`Predictor::margin`].
+    fn add(
+        &mut self,
+        baseline: &Baseline,
+        replayer: &mut dyn Replayer,
+        changed: &[Program],
+        margin: f64,
+    ) {
+        let replayed = match &baseline.refused {
+            Some(why) => Err(why.clone()),
+            None => replayer.replay(changed),
+        };
+        match replayed.map(|runs| saved(baseline, &runs, margin)) {
+            Ok(Some(saved)) => self.by_method.push((baseline.method, saved)),
+            Ok(None) => self.refused.push((baseline.method, NO_END.into())),
+            Err(why) => self.refused.push((baseline.method, why)),
+        }
+    }
+
     /// What all methods allow: their union. `None` = no method makes a prediction.
     pub fn saved(&self) -> Option<Saved> {
         let all = self.by_method.iter().map(|(_, saved)| *saved);

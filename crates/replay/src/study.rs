@@ -8,6 +8,7 @@ use crate::analysis::{LockRow, Place, Recorded};
 use crate::extract::{choose_windows, extract, Empty, Extraction, Opaque, RecorderCost};
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
+use crate::predict::{Predictor, Replayer};
 use crate::program::Program;
 use crate::sections::{Section, SectionIx, Sections};
 
@@ -101,12 +102,26 @@ impl<'a> Study<'a> {
         }
     }
 
+    /// Replays the recorded run, as far as this recording allows predictions. `programs`: its own.
+    pub fn predictor<'p>(
+        &self,
+        replayers: Vec<Box<dyn Replayer + 'p>>,
+        programs: &[Program],
+    ) -> Predictor<'p> {
+        let mut predictor = Predictor::new(replayers, programs, &self.fingerprint, None);
+        predictor.widen(self.recorder_share);
+        if let Some(why) = self.objection() {
+            predictor.refuse(&why);
+        }
+        predictor
+    }
+
     /// Why nothing can be predicted from this recording; `None` = nothing is known against it.
     ///
     /// Where the recorder takes much of the time, other threads contend in the recording than in
     /// the program: who wins a cache line within some tens of nanoseconds is decided by what runs
     /// in between.
-    pub fn objection(&self) -> Option<String> {
+    fn objection(&self) -> Option<String> {
         const MOST: f64 = 0.2;
         let percent = 100.0 * self.recorder_share;
         (self.recorder_share > MOST).then(|| {

@@ -74,12 +74,7 @@ fn may_trace_the_kernel() -> bool {
     const PERFMON: u64 = 1 << 38;
     const BPF: u64 = 1 << 39;
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
-    let status = read("/proc/self/status");
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
+    let effective = effective_capabilities();
     let privileged = effective & ADMIN != 0 || effective & (PERFMON | BPF) == PERFMON | BPF;
     privileged
         && Path::new("/sys/kernel/btf/vmlinux").exists()
@@ -111,9 +106,15 @@ fn gcc_has(flags: &[&str], name: &str) -> bool {
 
 /// Whether hard limits may be raised: containers and some virtual machines keep root from it.
 fn may_raise_limits() -> bool {
-    const SYS_RESOURCE: u32 = 24;
+    /// CAP_SYS_RESOURCE (linux/capability.h).
+    const RESOURCE: u64 = 1 << 24;
+    effective_capabilities() & RESOURCE != 0
+}
+
+/// One bit for each; none where they cannot be read.
+fn effective_capabilities() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    bits.is_some_and(|bits| bits >> SYS_RESOURCE & 1 == 1)
+    bits.unwrap_or(0)
 }

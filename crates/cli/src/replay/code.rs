@@ -3,6 +3,7 @@
 use convoy_profile::Process;
 use convoy_symbols::CodeFiles;
 
+use super::same_program;
 use super::sources::Touched;
 
 /// Read at once: the part of a function that a section executes, mostly.
@@ -17,8 +18,7 @@ impl Touched {
         files: &CodeFiles,
         address: u64,
     ) -> Option<Vec<u8>> {
-        let processes = &self.profile.as_ref().ok()?.processes;
-        let process = processes.iter().find(|p| p.exe == recorded.exe)?;
+        let (_, process) = same_program(self.profile.as_ref().ok()?, recorded)?;
         let mut modules = process.modules.iter();
         let module = modules.find(|module| (module.lo..module.hi).contains(&address))?;
         let name = module.path.rsplit('/').next().unwrap_or_default();

@@ -8,6 +8,7 @@ mod others;
 mod refine;
 mod source;
 mod sources;
+mod traced;
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -17,11 +18,9 @@ use convoy_profile::{FrameIx, Process, Profile};
 use convoy_replay::analysis::{Analysis, Verified, WhatIfRow};
 use convoy_replay::caveat::Caveat;
 use convoy_replay::compose::{analyze, Questions, Schedule, Sets};
-use convoy_replay::machine::Machine;
 use convoy_replay::predict::{Replayer, Saved};
 use convoy_replay::sets::operations::DecodedOperations;
 use convoy_replay::sets::{RunKeys, SectionSets};
-use convoy_replay::study::Study;
 use convoy_replay::ulcp::BothOrders;
 use convoy_replayer::calibrate;
 use convoy_replayer::verify::VerifyOptions;
@@ -29,7 +28,6 @@ use convoy_report::replay::text::{Options, View};
 use convoy_report::replay::{json, text};
 use convoy_report::text::Source;
 use convoy_symbols::CodeFiles;
-use convoy_trace::Recording;
 
 use crate::exit::Status;
 use crate::message::Message;
@@ -39,6 +37,7 @@ pub use args::Replay;
 use native::Native;
 pub use refine::Trace;
 use sources::{Recorded, Touched};
+use traced::{is_this_machine, other_machine, Traced};
 
 /// Change of the machine's costs during a replay from which on the reader has to know: twice what
 /// two calibrations of an idle machine differ by.
@@ -111,14 +110,10 @@ fn render(analysis: &Analysis, recorded: &Recorded, args: &Replay) -> Result<Str
 /// Replays the process of most lock waits.
 fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     let Recorded { profile, .. } = recorded;
-    let recording = most_contended(profile)?;
-    let process = &profile.processes[recording.process as usize];
-    let model = Model::build(without_trace(profile));
-    let names = names::names(&recording, process, &model);
-    let (machine, caveat) = machine_of(profile);
-    let empty = calibrate::empty_from_text(&profile.meta.costs);
-    let known = switches(profile, &recording);
-    let study = Study::new(&recording, &names, &machine, known, empty);
+    let traced = Traced::of(profile)?;
+    let process = traced.process(profile);
+    let names = names::names(&traced.recording, profile);
+    let study = traced.study(&names);
     let keys = RunKeys::of(process);
     let sets = recorded.touched.sets(process);
     let files = CodeFiles::default();
@@ -151,7 +146,7 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     let native = native(args, profile, length)
         .filter(|_| free)
         .map(|native| Box::new(native) as Box<dyn Replayer>);
-    let analysis = analyze(&study, &machine, sets, native, &questions);
+    let analysis = analyze(&study, &traced.machine, sets, native, &questions);
     let mut analysis = analysis.map_err(|error| {
         Message::new(
             error.to_string(),
@@ -169,10 +164,11 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
         let of = others::analyzed(other, [touched, &recorded.touched])?;
         analysis.compared.push(of);
     }
-    analysis.caveats.extend(caveat);
+    analysis.caveats.extend(other_machine(profile));
     if !args.command.is_empty() && !args.simulate_only {
         let now = calibrate::remeasure().machine;
-        let changed = calibrate::drift(&machine, &now).map_or(0.0, |drift| drift.factor() - 1.0);
+        let changed =
+            calibrate::drift(&traced.machine, &now).map_or(0.0, |drift| drift.factor() - 1.0);
         if changed >= DRIFT {
             analysis.caveats.push(Caveat::Drift(changed));
         }
@@ -230,65 +226,6 @@ fn native(args: &Replay, profile: &Profile, recorded: Duration) -> Option<Native
     Some(Native::new(exe, args.times, recorded))
 }
 
-/// The recording of the process whose threads waited most for locks.
-fn most_contended(profile: &Profile) -> Result<Recording, Message> {
-    let how = "record one: convoy record --trace -o FILE -- COMMAND, or do all at once: \
-               convoy replay -- COMMAND";
-    let processes = 0..profile.processes.len() as u32;
-    let recordings = processes.map(|ix| convoy_trace::decode(profile, ix));
-    let decoded: Vec<Recording> = recordings.filter_map(Result::ok).collect();
-    let waited = |recording: &Recording| {
-        let sections = convoy_replay::sections::Sections::of(recording);
-        let waited: u64 = sections.all.iter().map(|s| s.wait_ns()).sum();
-        (waited, sections.all.len())
-    };
-    decoded.into_iter().max_by_key(waited).ok_or_else(|| {
-        Message::new(
-            "the profile has no trace: it says how often, but not in which order",
-            "nothing can be replayed",
-            how,
-        )
-    })
-}
-
-/// What names are made from: a copy of the trace would only take memory.
-fn without_trace(profile: &Profile) -> Profile {
-    Profile {
-        meta: profile.meta.clone(),
-        processes: profile.processes.clone(),
-        ..Profile::default()
-    }
-}
-
-/// The machine of the recording; if it is not in the profile, this one, with what the reader has to know.
-fn machine_of(profile: &Profile) -> (Machine, Option<Caveat>) {
-    let caveat = (!is_this_machine(profile))
-        .then(|| Caveat::OtherMachine(format!("recorded on {}", profile.meta.machine.cpu_model)));
-    match calibrate::from_text(&profile.meta.costs) {
-        Ok(machine) => (machine, caveat),
-        Err(_) => (calibrate::calibrate().machine, caveat),
-    }
-}
-
-/// Whether the profile is of a machine like this one, so that a native replay means something.
-fn is_this_machine(profile: &Profile) -> bool {
-    let here = convoy_capture::machine();
-    let there = &profile.meta.machine;
-    (&here.cpu_model, here.cpus_online) == (&there.cpu_model, there.cpus_online)
-}
-
-/// Context switches of the process's threads.
-fn switches(profile: &Profile, recording: &Recording) -> Option<(f64, f64)> {
-    let process = profile.processes.get(recording.process as usize)?;
-    let sum = |of: fn(&convoy_profile::Thread) -> u64| {
-        process.threads.iter().map(of).fold(0, u64::saturating_add) as f64
-    };
-    Some((
-        sum(|t| t.voluntary_switches),
-        sum(|t| t.involuntary_switches),
-    ))
-}
-
 /// Code from a frame's instruction on, and its address.
 fn code_at(process: &Process, files: &CodeFiles, frame: FrameIx) -> Option<(Vec<u8>, u64)> {
     /// An instruction that changes a word, and those that may use its flags.
@@ -299,15 +236,19 @@ fn code_at(process: &Process, files: &CodeFiles, frame: FrameIx) -> Option<(Vec<
     Some((code, frame.offset))
 }
 
+/// The process of another run that runs the same program: its executable.
+fn same_program<'a>(profile: &'a Profile, recorded: &Process) -> Option<(u32, &'a Process)> {
+    let mut processes = (0..).zip(&profile.processes);
+    processes.find(|(_, process)| process.exe == recorded.exe)
+}
+
 impl Touched {
     /// Read and write sets of a process's critical sections.
     fn sets(&self, recorded: &Process) -> Result<SectionSets, String> {
         let profile = self.profile.as_ref().map_err(Clone::clone)?;
-        // The same program in the other run: its executable.
-        let other = profile.processes.iter().position(|p| p.exe == recorded.exe);
-        let other = other.ok_or("the other run has no process of this executable")? as u32;
+        let other = same_program(profile, recorded);
+        let (other, process) = other.ok_or("the other run has no process of this executable")?;
         let model = Model::build(profile.clone());
-        let process = &profile.processes[other as usize];
         let sets = {
             let code = CodeFiles::default();
             let operations = DecodedOperations(|frame| code_at(process, &code, frame));

@@ -3,13 +3,15 @@
 use std::collections::HashMap;
 
 use convoy_model::{telling, Model, SiteFrame};
-use convoy_profile::Process;
+use convoy_profile::{Process, Profile};
 use convoy_replay::analysis::Place;
 use convoy_replay::study::Names;
 use convoy_trace::{Recording, Site};
 
-/// Names everything that a recording speaks of. `model`: made of the same profile.
-pub fn names(recording: &Recording, process: &Process, model: &Model) -> Names {
+/// Names everything that a recording of the profile speaks of.
+pub fn names(recording: &Recording, profile: &Profile) -> Names {
+    let process = &profile.processes[recording.process as usize];
+    let model = Model::build(without_trace(profile));
     let of_it = |id: u32| id == recording.process;
     let objects: HashMap<u64, &str> = model
         .objects
@@ -37,6 +39,15 @@ pub fn names(recording: &Recording, process: &Process, model: &Model) -> Names {
         sites: recording.sites.iter().map(|s| place(process, s)).collect(),
         threads: recording.threads.iter().map(|t| t.name.clone()).collect(),
         groups: recording.threads.iter().map(|t| group(t.tid)).collect(),
+    }
+}
+
+/// What names are made from: a copy of the trace would only take memory.
+fn without_trace(profile: &Profile) -> Profile {
+    Profile {
+        meta: profile.meta.clone(),
+        processes: profile.processes.clone(),
+        ..Profile::default()
     }
 }
 

@@ -6,11 +6,11 @@ use convoy_estimate::WhatIf;
 use convoy_model::finding::{rank, Finding, Subject};
 use convoy_model::{GroupId, Model};
 use convoy_profile::Profile;
-use convoy_replay::extract::Empty;
 use convoy_replay::fixes::{self, Fix};
-use convoy_replay::study::{Names, Study};
-use convoy_replayer::calibrate;
-use convoy_trace::{ObjectIx, Recording, ThreadIx};
+use convoy_replay::study::Names;
+use convoy_trace::{ObjectIx, ThreadIx};
+
+use super::traced::Traced;
 
 /// Threads of each group as they should be spread.
 type Spread = Vec<(GroupId, u32)>;
@@ -27,25 +27,12 @@ const MOST: usize = 5;
 
 /// A trace that is to narrow findings, taken from a profile before the model takes that over.
 #[derive(Debug)]
-pub struct Trace {
-    recording: Recording,
-    machine: convoy_replay::machine::Machine,
-    switches: Option<(f64, f64)>,
-    empty: Option<Empty>,
-}
+pub struct Trace(Traced);
 
 impl Trace {
-    /// The trace of the process of most lock waits; `None` = there is none, or it was recorded on a machine
-    /// whose costs are not in the profile.
+    /// `None` = there is none, or it was recorded on a machine whose costs are not in the profile.
     pub fn of(profile: &Profile) -> Option<Self> {
-        let machine = calibrate::from_text(&profile.meta.costs).ok()?;
-        let recording = super::most_contended(profile).ok()?;
-        Some(Self {
-            switches: super::switches(profile, &recording),
-            empty: calibrate::empty_from_text(&profile.meta.costs),
-            recording,
-            machine,
-        })
+        Traced::with_costs(profile).map(Self)
     }
 
     /// Lets the replay speak of the findings about locks, and ranks them anew.
@@ -77,15 +64,9 @@ impl Trace {
             return;
         }
         let names = Names::default();
-        let study = Study::new(
-            &self.recording,
-            &names,
-            &self.machine,
-            self.switches,
-            self.empty,
-        );
+        let study = self.0.study(&names);
         let fixes: Vec<Fix> = asked.iter().map(|(_, fix)| fix.clone()).collect();
-        let answers = fixes::ask(&study, &self.machine, &fixes);
+        let answers = fixes::ask(&study, &self.0.machine, &fixes);
         for ((finding, fix), answer) in asked.iter_mut().zip(answers) {
             let (what_if, assumption) = match fix {
                 Fix::Remove(_) => (
@@ -131,10 +112,10 @@ impl Trace {
     fn threads(&self, model: &Model, group: GroupId) -> Vec<ThreadIx> {
         let of_it = |tid: u32| {
             let mut threads = model.threads.iter();
-            let own = |th: &&convoy_model::Thread| th.process.0 == self.recording.process;
+            let own = |th: &&convoy_model::Thread| th.process.0 == self.0.recording.process;
             threads.any(|th| own(&th) && th.tid == tid && th.group == group)
         };
-        let threads = self.recording.threads.iter().zip(0..);
+        let threads = self.0.recording.threads.iter().zip(0..);
         threads
             .filter(|(th, _)| of_it(th.tid))
             .map(|(_, ix)| ix)
@@ -146,10 +127,10 @@ impl Trace {
         let of_it = finding.subject.objects().iter();
         let addresses: Vec<u64> = of_it
             .filter_map(|id| model.objects.get(id.0 as usize))
-            .filter(|object| object.process.0 == self.recording.process)
+            .filter(|object| object.process.0 == self.0.recording.process)
             .map(|object| object.addr)
             .collect();
-        let objects = self.recording.objects.iter().enumerate();
+        let objects = self.0.recording.objects.iter().enumerate();
         objects
             .filter(|(_, object)| addresses.contains(&object.addr))
             .map(|(ix, _)| ix as ObjectIx)

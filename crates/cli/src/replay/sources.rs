@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use convoy_capture::{Diagnose, Options, Recording};
-use convoy_profile::{Profile, SectionEnd, SectionSite};
+use convoy_profile::{Profile, SectionEnd};
 
 use super::Replay;
 use crate::args::Running;
@@ -145,14 +145,7 @@ fn looked_into(args: &Replay, first: &Profile, values: bool) -> Result<Profile, 
 
 /// Whether any section was looked into to its end, or there was none to look into.
 fn has_whole_section(profile: &Profile) -> bool {
-    let sites = profile.sections.iter().flat_map(|of| &of.sites);
-    let ends = |site: &SectionSite| {
-        let traced: u64 = site.ends.iter().fold(0, |sum, n| sum.saturating_add(*n));
-        let mut kinds = SectionEnd::ALL.iter().zip(site.ends);
-        (traced, kinds.any(|(end, n)| end.is_whole() && n > 0))
-    };
-    let (traced, whole) = sites.map(ends).fold((0u64, false), |all, of| {
-        (all.0.saturating_add(of.0), all.1 || of.1)
-    });
-    whole || traced == 0
+    let sites = || profile.sections.iter().flat_map(|of| &of.sites);
+    let is_traced = sites().any(|site| site.ends.iter().any(|n| *n > 0));
+    !is_traced || sites().any(|site| SectionEnd::count_whole(&site.ends) > 0)
 }

@@ -2,6 +2,7 @@
 
 use convoy_model::finding::Finding;
 use convoy_model::{Model, SpinKind};
+use convoy_profile::{FrameIx, StackIx};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, ProfileBuilder};
 
@@ -118,15 +119,44 @@ fn locks_that_the_agent_counts_are_left_to_detect() {
     assert!(counted.found().is_none());
 }
 
+/// A program without the agent on two CPUs, whose `count` takes a mutex.
+struct Spinners {
+    p: ProfileBuilder,
+    lock: FrameIx,
+    count: FrameIx,
+    /// In the mutex's own function, and in `count`.
+    locks: StackIx,
+    work: StackIx,
+}
+
+impl Spinners {
+    fn new() -> Self {
+        let mut p = ProfileBuilder::new("app");
+        p.cpus(2).raw().without_agent = true;
+        let libc = p.module("libc.so.6");
+        let lock = p.frame_in(libc, "pthread_mutex_lock", "", 0);
+        let count = p.frame("count", "a.c", 7);
+        let (locks, work) = (p.stack(&[lock, count]), p.stack(&[count]));
+        Self {
+            p,
+            lock,
+            count,
+            locks,
+            work,
+        }
+    }
+}
+
 /// Samples of loops that wait are neither work nor its locks.
 #[test]
 fn who_also_spins_takes_locks_for_a_share_of_the_rest() {
-    let mut p = ProfileBuilder::new("app");
-    p.cpus(2).raw().without_agent = true;
-    let libc = p.module("libc.so.6");
-    let lock = p.frame_in(libc, "pthread_mutex_lock", "", 0);
-    let count = p.frame("count", "a.c", 7);
-    let (locks, work) = (p.stack(&[lock, count]), p.stack(&[count]));
+    let Spinners {
+        mut p,
+        count,
+        locks,
+        work,
+        ..
+    } = Spinners::new();
     let mut s = Schedule::new();
     let spin = s.spin_loop(SpinKind::Polling, Some(count));
     for t in workers(&mut p, 2) {
@@ -168,15 +198,16 @@ fn what_a_contended_lock_explains_is_not_said_again() {
     assert_eq!(ids(&analysis(&model(p, s))), ["contended-futex"]);
 }
 
-/// Who is told that threads spin for a lock need not hear of the same lock that it is taken often.
+/// The finding of a spun-for lock says as evidence that the lock is taken often.
 #[test]
-fn what_threads_spin_for_is_not_said_again() {
-    let mut p = ProfileBuilder::new("app");
-    p.cpus(2).raw().without_agent = true;
-    let libc = p.module("libc.so.6");
-    let lock = p.frame_in(libc, "pthread_mutex_lock", "", 0);
-    let count = p.frame("count", "a.c", 7);
-    let (locks, work) = (p.stack(&[lock, count]), p.stack(&[count]));
+fn busy_waiting_absorbs_the_frequent_lock_of_its_function() {
+    let Spinners {
+        mut p,
+        lock,
+        locks,
+        work,
+        ..
+    } = Spinners::new();
     let mut s = Schedule::new();
     let spin = s.spin_loop(SpinKind::Polling, Some(lock));
     let threads = workers(&mut p, 2);

@@ -251,7 +251,7 @@ fn of_random_places_in_an_array_nobody_knows_whose_they_are() {
 }
 
 #[test]
-fn who_goes_on_alone_took_turns_before() {
+fn lone_tail_of_a_run_does_not_hide_a_fight() {
     let mut w = World::new("count_hit");
     let wait = w.p.site("join", "c.c", 30);
     let [first, last] = w.threads;

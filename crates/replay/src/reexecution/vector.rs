@@ -150,33 +150,39 @@ fn logic(
     write(cpu, i, 0, 16, of(a, b))
 }
 
-/// In round-to-nearest, as programs run unless they ask for another mode; a re-execution under
-/// another one is found out when its loads differ.
 fn double(
     cpu: &mut Cpu<'_>,
     i: &Instruction,
     of: impl FnOnce(f64, f64) -> f64,
 ) -> Result<(), Stop> {
-    let b = f64::from_bits(read(cpu, i, 1, 8)? as u64);
-    let a = f64::from_bits(vector(cpu, i.op0_register())? as u64);
-    let result = of(a, b);
-    if result.is_nan() {
-        return Err(Stop::Unsupported); // which one is the processor's choice
-    }
-    lower(cpu, i.op0_register(), 8, u128::from(result.to_bits()))
+    float(cpu, i, 8, |a, b| {
+        let result = of(f64::from_bits(a), f64::from_bits(b));
+        (!result.is_nan()).then(|| result.to_bits())
+    })
 }
 
-/// The same with four bytes.
 fn single(
     cpu: &mut Cpu<'_>,
     i: &Instruction,
     of: impl FnOnce(f32, f32) -> f32,
 ) -> Result<(), Stop> {
-    let b = f32::from_bits(read(cpu, i, 1, 4)? as u32);
-    let a = f32::from_bits(vector(cpu, i.op0_register())? as u32);
-    let result = of(a, b);
-    if result.is_nan() {
-        return Err(Stop::Unsupported);
-    }
-    lower(cpu, i.op0_register(), 4, u128::from(result.to_bits()))
+    float(cpu, i, 4, |a, b| {
+        let result = of(f32::from_bits(a as u32), f32::from_bits(b as u32));
+        (!result.is_nan()).then(|| u64::from(result.to_bits()))
+    })
+}
+
+/// In round-to-nearest, as programs run unless they ask for another mode; a re-execution under
+/// another one is found out when its loads differ. `None` = no number: which one is the processor's
+/// choice.
+fn float(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    size: usize,
+    of: impl FnOnce(u64, u64) -> Option<u64>,
+) -> Result<(), Stop> {
+    let b = read(cpu, i, 1, size)? as u64;
+    let a = vector(cpu, i.op0_register())? as u64;
+    let result = of(a, b).ok_or(Stop::Unsupported)?;
+    lower(cpu, i.op0_register(), size, u128::from(result))
 }

@@ -133,7 +133,7 @@ impl Adapter<'_> {
         }
     }
 
-    /// Adds what code did to the lines that it is of.
+    /// Adds what code did to the lines that it is of, which ascend by file and line.
     fn add_lines(
         &self,
         code: &[&profile::SectionCode],
@@ -148,20 +148,21 @@ impl Adapter<'_> {
         for row in code {
             let place = self.keys.place(row.from.unwrap_or(row.frame));
             let shared = row.words.iter().any(is_exchanged);
-            let same = |line: &CodeLine| line.line == place.line && line.file == place.file;
-            let at = lines.iter().position(same).unwrap_or_else(|| {
-                lines.push(CodeLine {
+            let key = (place.file.as_str(), place.line);
+            let found = lines.binary_search_by(|line| (line.file.as_str(), line.line).cmp(&key));
+            let at = found.unwrap_or_else(|at| {
+                let line = CodeLine {
                     file: place.file.clone(),
                     line: place.line,
                     ..CodeLine::default()
-                });
-                lines.len() - 1
+                };
+                lines.insert(at, line);
+                at
             });
             let line = &mut lines[at];
             line.instructions = line.instructions.saturating_add(row.instructions);
             line.shared |= shared;
         }
-        lines.sort();
     }
 
     fn sample(&mut self, sample: &profile::SectionSample, allocates: bool) -> SetSample {
