@@ -255,7 +255,7 @@ fn signal_handlers(scratch: &Scratch) -> Result {
     let profile = record(&options, &program, &["signals", "600"], scratch)?;
     let recording = recording(&profile, 0)?;
     check!(count(&recording, Kind::Acquired) > 1000, "no events");
-    laws::hold(&profile.processes[0], &recording, false)
+    laws::hold_with_handlers(&recording)
 }
 
 /// More threads than there are processors by far, all alive at once.

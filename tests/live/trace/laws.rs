@@ -22,6 +22,13 @@ pub fn hold(process: &Process, recording: &Recording, whole: bool) -> Result {
     Ok(())
 }
 
+/// The laws of a program whose signal handlers take locks: one may run in the middle of a wait.
+pub fn hold_with_handlers(recording: &Recording) -> Result {
+    times_do_not_fall(recording)?;
+    waits_nest(recording)?;
+    holds_do_not_overlap(recording)
+}
+
 /// Each thread's own.
 fn times_do_not_fall(recording: &Recording) -> Result {
     for thread in &recording.threads {
@@ -66,6 +73,28 @@ fn waits_are_closed(recording: &Recording) -> Result {
             }
             if matches!(event.kind, Kind::Request | Kind::RequestShared) {
                 open = Some(event);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each wait ends, and what began within it has ended before.
+fn waits_nest(recording: &Recording) -> Result {
+    for thread in &recording.threads {
+        let mut open: Vec<&Event> = Vec::new();
+        for event in &thread.events {
+            match event.kind {
+                Kind::Request | Kind::RequestShared => open.push(event),
+                Kind::AcquiredAfterWait => {
+                    let request = open.pop();
+                    check!(
+                        request.is_some_and(|request| request.object == event.object),
+                        "{}: {request:?} is ended by {event:?}",
+                        thread.name
+                    );
+                }
+                _ => {}
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::program::{Need, Op};
 
 const L: u32 = 0;
 const C: u32 = 1;
+const M: u32 = 2;
 
 fn event(at_ns: u64, kind: Kind, object: u32, site: u32, arg: u64) -> Event {
     Event {
@@ -31,7 +32,9 @@ fn recording(threads: Vec<Vec<Event>>, end_ns: u64) -> Recording {
             start_ns: 0,
             end_ns,
         }],
-        objects: vec![object(ObjectKind::Mutex), object(ObjectKind::Cond)],
+        objects: [ObjectKind::Mutex, ObjectKind::Cond, ObjectKind::Mutex]
+            .map(object)
+            .into(),
         threads: threads
             .into_iter()
             .map(|events| Thread {
@@ -87,8 +90,12 @@ fn work(ns: f32) -> Op {
 }
 
 fn acquire(section: u32) -> Op {
+    acquire_lock(0, section)
+}
+
+fn acquire_lock(lock: u32, section: u32) -> Op {
     Op::Acquire {
-        lock: 0,
+        lock,
         shared: false,
         section,
     }
@@ -121,6 +128,34 @@ fn a_wait_for_a_lock_is_left_out_and_its_wake_up_call_too() {
             work(20.0),
             RELEASE,
             work(100.0)
+        ]
+    );
+}
+
+#[test]
+fn what_a_signal_handler_does_within_a_wait_comes_before_the_lock_is_had() {
+    let r = recording(
+        vec![vec![
+            event(100, Kind::Request, L, 1, 0),
+            event(300, Kind::Acquired, M, 3, 0),
+            event(340, Kind::Released, M, 3, 0),
+            event(500, Kind::AcquiredAfterWait, L, 1, 0),
+            event(550, Kind::Released, L, 2, 0),
+        ]],
+        600,
+    );
+    let of = |lock| Op::Release { lock };
+    assert_eq!(
+        ops(&r, 0),
+        [
+            work(100.0),
+            acquire_lock(1, 0),
+            work(40.0),
+            of(1),
+            acquire_lock(0, 1),
+            work(50.0),
+            of(0),
+            work(50.0)
         ]
     );
 }

@@ -85,6 +85,7 @@ impl Builder<'_> {
             held: Vec::new(),
             tried: None,
             timed_out: false,
+            interrupted: None,
         };
         let begins_later = events[begin..end]
             .first()
@@ -160,6 +161,8 @@ struct Walk<'a, 'b> {
     tried: Option<(LockIx, u64)>,
     /// The wait that goes on has timed out.
     timed_out: bool,
+    /// A signal handler runs within the wait for this lock; true = it is wanted shared.
+    interrupted: Option<(LockIx, bool)>,
 }
 
 impl Walk<'_, '_> {
@@ -223,7 +226,10 @@ impl Walk<'_, '_> {
         match event.kind {
             Kind::Acquired | Kind::AcquiredShared | Kind::AcquiredAfterWait => {
                 let lock = self.of.objects.lock(event.object);
-                if let Some(lock) = lock {
+                let resumed = self.interrupted.take_if(|(of, _)| Some(*of) == lock);
+                if let Some((lock, shared)) = resumed {
+                    self.acquire(lock, shared, Some(i));
+                } else if let Some(lock) = lock {
                     let until = self.tried_since(lock, event.at_ns);
                     self.work_until_lock(until, lock, i);
                     self.acquire(lock, event.kind == Kind::AcquiredShared, Some(i));
@@ -304,6 +310,11 @@ impl Walk<'_, '_> {
         let from = begin.at_ns.max(self.of.window.start_ns);
         let length = until.saturating_sub(from) as f64;
         self.waited_ns += length;
+        if let Some(lock) = self.interrupted_wait(begin, &events[j..end]) {
+            self.interrupted = Some((lock, begin.kind == Kind::RequestShared));
+            self.free_at(until);
+            return j - i;
+        }
         self.operation(begin, i, over.map(|_| j), length);
         for reading in events[i + 1..j]
             .iter()
@@ -323,6 +334,16 @@ impl Walk<'_, '_> {
         }
         // An event of another operation (some were lost) is looked at by itself.
         j + usize::from(over.is_some_and(|e| ends_wait(e.kind))) - i
+    }
+
+    /// The lock of a wait in the middle of which a signal handler has operations of its own: these come
+    /// first. `rest`: the thread's events from the first one that is not the wait's own.
+    fn interrupted_wait(&self, begin: &Event, rest: &[Event]) -> Option<LockIx> {
+        let lock = self.of.objects.lock(begin.object)?;
+        let other = rest.first().is_some_and(|e| e.object != begin.object);
+        let mut on_lock = rest.iter().filter(|e| e.object == begin.object);
+        let acquires = |e: &Event| e.kind == Kind::AcquiredAfterWait;
+        (other && on_lock.next().is_some_and(acquires)).then_some(lock)
     }
 
     /// The operation that a wait was part of. `over`: the event that ended it.
