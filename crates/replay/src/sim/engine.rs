@@ -1,5 +1,6 @@
 //! The simulation itself: its state, and the loop over events.
 
+use super::costs::ps;
 use super::costs::Costs;
 use super::costs::Ps;
 use super::events::Events;
@@ -25,6 +26,7 @@ use super::state::Thread;
 use super::state::NO_CPU;
 use super::Options;
 use crate::machine::Machine;
+use crate::program::Op;
 use crate::program::Program;
 use crate::program::NO_SECTION;
 
@@ -37,12 +39,32 @@ pub(super) enum Flow {
     Off,
 }
 
+/// A run that takes so many times what all threads would take one after another comes to no end.
+const TIMES: u64 = 16;
+
 /// Operations after which a run that nobody cut has come to no end: a wait on a condition variable
 /// that others get ahead of begins anew each time, and may do so for ever.
 fn most_ops(program: &Program) -> u64 {
-    const TIMES: u64 = 16;
     const AT_LEAST: u64 = 100_000;
     TIMES * program.op_count() as u64 + AT_LEAST
+}
+
+/// Time after which a run has come to no end: threads that spin while the holder of the lock is off
+/// the CPU may take turns for ever, without an operation.
+fn most_time(program: &Program, machine: &Machine) -> Ps {
+    let waits_ns = machine.futex_block_ns + machine.futex_wake_ipi_ns + machine.switch_ns;
+    let serial_ns: f64 = program
+        .threads
+        .iter()
+        .map(|thread| {
+            let ops = thread.ops.iter().map(|op| match op {
+                Op::Work { ns } | Op::Sleep { ns } => f64::from(*ns),
+                _ => waits_ns,
+            });
+            thread.start_ns + ops.sum::<f64>()
+        })
+        .sum();
+    ps(TIMES as f64 * (serial_ns + machine.slice_ns))
 }
 
 /// A run of a program, under way.
@@ -75,6 +97,8 @@ pub(super) struct Sim<'a> {
     pub(super) sections: Vec<SectionTimes>,
     /// Threads that have not ended, and will start.
     pub(super) live: usize,
+    /// The run ends then.
+    pub(super) max_time: Ps,
     /// Operations begun.
     pub(super) ops: u64,
     /// The run ends after so many.
@@ -159,6 +183,7 @@ impl<'a> Sim<'a> {
             sections: vec![SectionTimes::MISSING; sections],
             live: 0,
             ops: 0,
+            max_time: most_time(program, machine),
             is_limited: options.max_ops.is_some(),
             max_ops: options.max_ops.unwrap_or_else(|| most_ops(program)),
             enqueued: 0,
@@ -172,7 +197,7 @@ impl<'a> Sim<'a> {
                 continue;
             }
             self.live += 1;
-            let start = super::costs::ps(thread.start_ns);
+            let start = ps(thread.start_ns);
             self.turns_started(tid as Tid, start);
             if start == 0 {
                 self.start_thread(tid as Tid, None);
@@ -195,7 +220,7 @@ impl<'a> Sim<'a> {
                 }
                 Next::Timer(at, Timer::Tick(cpu)) => {
                     self.now = at;
-                    if self.is_spinning_forever() {
+                    if self.is_spinning_forever() || at > self.max_time {
                         break;
                     }
                     self.tick(cpu as usize);

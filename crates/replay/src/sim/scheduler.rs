@@ -15,6 +15,9 @@ use super::thread::Step;
 
 /// A slice is over when this share of it is: ticks do not hit its end exactly.
 const SLICE_SHARE: f64 = 0.9;
+/// A busy CPU looks for threads to take over this often, times the number of CPUs, nanoseconds:
+/// Linux's `sd_weight` milliseconds, times the domain's `busy_factor` of 16.
+const BUSY_BALANCE_NS: f64 = 16e6;
 
 impl Sim<'_> {
     /// Puts a thread onto a CPU that has none; it goes on after `delay`.
@@ -57,6 +60,7 @@ impl Sim<'_> {
     }
 
     fn enqueue(&mut self, tid: Tid, cpu: usize) {
+        self.limit_debt(tid, cpu);
         let thread = &mut self.threads[tid as usize];
         thread.place = Place::Queued;
         thread.cpu = cpu as u32;
@@ -114,6 +118,23 @@ impl Sim<'_> {
         self.dispatch(tid, cpu, self.costs.switch);
     }
 
+    /// A busy CPU takes a thread of another one's queue now and then, if that one has two more.
+    fn balance(&mut self, cpu: usize) {
+        let interval = BUSY_BALANCE_NS * self.cpus.len() as f64;
+        if ns(self.now - self.cpus[cpu].balanced) < interval {
+            return;
+        }
+        self.cpus[cpu].balanced = self.now;
+        let from = (0..self.cpus.len()).max_by_key(|&other| self.cpus[other].queue.len());
+        let most = from.map_or(0, |from| self.cpus[from].queue.len());
+        let Some(from) = from.filter(|_| most >= self.cpus[cpu].queue.len() + 2) else {
+            return;
+        };
+        let tid = self.cpus[from].queue.remove(0);
+        self.queued -= 1;
+        self.enqueue(tid, cpu);
+    }
+
     /// The scheduler's tick: ends slices, and balances towards idle CPUs.
     pub(super) fn tick(&mut self, cpu: usize) {
         if self.queued == 0 {
@@ -126,6 +147,7 @@ impl Sim<'_> {
         match self.cpus[cpu].current {
             None => self.pull(cpu),
             Some(tid) => {
+                self.balance(cpu);
                 let ran = self.now - self.cpus[cpu].slice_began;
                 if ns(ran) < SLICE_SHARE * ns(self.costs.slice) {
                     return;
@@ -249,6 +271,23 @@ impl Sim<'_> {
     fn limit_lag(&mut self, tid: Tid, reference: Ps, lag: Ps) {
         let thread = &mut self.threads[tid as usize];
         thread.vruntime = thread.vruntime.max(reference.saturating_sub(lag));
+    }
+
+    /// A thread that has run more than its share waits for that no longer than a slice: run times
+    /// are compared within a queue, and threads of another one may have run for much less.
+    fn limit_debt(&mut self, tid: Tid, cpu: usize) {
+        let current = self.cpus[cpu].current;
+        if let Some(current) = current {
+            self.charge_cpu(current);
+        }
+        let queue = self.cpus[cpu].queue.iter().copied().chain(current);
+        let least = queue
+            .map(|other| self.threads[other as usize].vruntime)
+            .min();
+        if let Some(least) = least {
+            let thread = &mut self.threads[tid as usize];
+            thread.vruntime = thread.vruntime.min(least.saturating_add(self.costs.slice));
+        }
     }
 
     fn note_idle(&mut self, cpu: usize, idle: Ps) {

@@ -206,6 +206,8 @@ pub(super) struct Cpu {
     /// Average length of its idle times, as the kernel keeps it: an eighth of the news.
     pub(super) average_idle: Ps,
     pub(super) slice_began: Ps,
+    /// It looked for threads to take over then.
+    pub(super) balanced: Ps,
     /// A woken thread preempts the current one when that leaves the kernel.
     pub(super) needs_switch: bool,
     /// The timer of its tick runs.

@@ -81,7 +81,10 @@ impl Program {
     }
 
     pub(crate) fn with_semaphore(mut self, value: u32) -> Self {
-        self.semaphores = vec![Semaphore { recorded: 0, value }];
+        self.semaphores = vec![Semaphore {
+            value,
+            ..Semaphore::default()
+        }];
         self
     }
 }

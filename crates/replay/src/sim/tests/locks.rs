@@ -114,6 +114,15 @@ fn an_adaptive_mutex_parks_when_it_has_spun_long_enough() {
 }
 
 #[test]
+fn more_spinning_threads_than_cpus_come_to_an_end() {
+    for seed in 0..5 {
+        let program = contended(LockKind::Spin, 4, 20_000);
+        let outcome = run_seed(&program, seed);
+        assert_eq!(outcome.stuck, None, "seed {seed}");
+    }
+}
+
+#[test]
 fn spinning_takes_cpu_time_from_the_lock_holder() {
     // Two threads on one CPU: the spinner burns its slice while the holder waits to run.
     let holder = section(0, 0, 20e6).to_vec();

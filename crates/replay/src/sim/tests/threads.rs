@@ -149,3 +149,32 @@ fn an_empty_program_takes_no_time() {
     assert_eq!(run_program(&Program::default()).wall_ns, 0.0);
     assert_eq!(run_program(&program(vec![vec![], vec![]])).wall_ns, 0.0);
 }
+
+#[test]
+fn a_busy_cpu_takes_over_what_waits_for_another_one() {
+    const LONG: f32 = 400e6;
+    let waker = vec![
+        work(20e6),
+        Op::SemPost { sem: 0 },
+        Op::SemPost { sem: 0 },
+        work(LONG),
+    ];
+    let woken = vec![Op::SemWait { sem: 0 }, work(LONG)];
+    let busy = vec![work(LONG)];
+    let program = program(vec![waker, busy, woken.clone(), woken]).with_semaphore(0);
+    let outcome = run_unfinished(&program, &on(2));
+    // With a CPU to itself it would end after `LONG`.
+    let busy = outcome.threads[1].end_ns;
+    assert!(busy > 1.5 * f64::from(LONG), "it ended after {busy} ns");
+}
+
+#[test]
+fn a_thread_that_had_a_cpu_of_its_own_is_not_made_to_wait_for_it() {
+    // Two threads share a CPU for two seconds; then one of them takes that of the third, which
+    // sleeps for a moment.
+    let alone = vec![work(2e9), Op::Sleep { ns: 10e6 }, work(10e6)];
+    let shared = vec![work(3e9)];
+    let outcome = run_unfinished(&program(vec![shared.clone(), alone, shared]), &on(2));
+    let waited = outcome.threads[1].runnable_ns;
+    assert!(waited < 20.0 * machine().slice_ns, "for {waited} ns");
+}
