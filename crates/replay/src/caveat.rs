@@ -24,8 +24,6 @@ pub enum Caveat {
     OtherMachine(String),
     /// The calibrations before and after the replay differ by this share.
     Drift(f64),
-    /// Sections of this lock are shorter than a replay can resolve.
-    TightLoop(String),
     /// This share of the sections of this lock makes system calls.
     SystemCalls(String, f64),
     /// Read and write sets are not known, and why.
@@ -44,8 +42,6 @@ pub enum Caveat {
     Truncated,
     /// Events that the recorder lost.
     Lost(u64),
-    /// Threads that were replayed, of how many.
-    Threads(usize, usize),
     /// Any other, for people.
     Other(String),
 }
@@ -113,18 +109,16 @@ fn rank(caveat: &Caveat) -> usize {
         Caveat::TimingDependent(_) => 4,
         Caveat::OtherMachine(_) => 5,
         Caveat::Drift(_) => 6,
-        Caveat::TightLoop(_) => 7,
-        Caveat::SystemCalls(..) => 8,
-        Caveat::SetsUnknown(_) => 9,
-        Caveat::Inferred(_) => 10,
-        Caveat::Unobserved(_) => 11,
-        Caveat::Opaque(_) => 12,
-        Caveat::Windows(..) => 13,
-        Caveat::Last(_) => 14,
-        Caveat::Truncated => 15,
-        Caveat::Lost(_) => 16,
-        Caveat::Threads(..) => 17,
-        Caveat::Other(_) => 18,
+        Caveat::SystemCalls(..) => 7,
+        Caveat::SetsUnknown(_) => 8,
+        Caveat::Inferred(_) => 9,
+        Caveat::Unobserved(_) => 10,
+        Caveat::Opaque(_) => 11,
+        Caveat::Windows(..) => 12,
+        Caveat::Last(_) => 13,
+        Caveat::Truncated => 14,
+        Caveat::Lost(_) => 15,
+        Caveat::Other(_) => 16,
     }
 }
 

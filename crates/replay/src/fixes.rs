@@ -9,7 +9,7 @@ use crate::predict::{Answer, Replayer};
 use crate::program::{LockIx, Program};
 use crate::simulated::Simulator;
 use crate::study::Study;
-use crate::whatif::{self, Group, Knowledge, Target, WhatIf};
+use crate::whatif::{self, Barriers, Group, Knowledge, Semaphores, Target, WhatIf};
 
 /// A fix, of things as they are numbered in the recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub enum Fix {
     Remove(Vec<ObjectIx>),
     /// Who tries these locks in a loop waits for them.
     Blocking(Vec<ObjectIx>),
+    /// Threads that meet at these barriers share the work before them evenly.
+    Balance(Vec<ObjectIx>),
+    /// These semaphores have a permit for every thread.
+    Permits(Vec<ObjectIx>),
     /// Groups of threads get so many.
     Threads(Vec<(Vec<ThreadIx>, u32)>),
 }
@@ -69,7 +73,27 @@ fn what_ifs(fix: &Fix, extraction: &Extraction) -> Vec<WhatIf> {
             count: *count,
         }
     };
+    let program = &extraction.program;
     match fix {
+        Fix::Balance(objects) => {
+            let barriers = program.barriers.iter().zip(0..);
+            let of_it = barriers.filter(|(of, _)| objects.contains(&of.recorded));
+            vec![WhatIf::Balance(Barriers {
+                name: String::new(),
+                barriers: of_it.map(|(_, ix)| ix).collect(),
+            })]
+        }
+        Fix::Permits(objects) => {
+            let semaphores = program.semaphores.iter().zip(0..);
+            let of_it = semaphores.filter(|(of, _)| objects.contains(&of.recorded));
+            vec![WhatIf::Permits {
+                target: Semaphores {
+                    name: String::new(),
+                    semaphores: of_it.map(|(_, ix)| ix).collect(),
+                },
+                count: program.threads.len() as u32,
+            }]
+        }
         Fix::Remove(objects) => vec![WhatIf::Remove(target(objects))],
         Fix::Blocking(objects) => vec![WhatIf::Blocking(target(objects))],
         Fix::Threads(groups) => groups.iter().map(group).collect(),

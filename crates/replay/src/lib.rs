@@ -51,3 +51,4 @@ mod testing_program;
 #[cfg(test)]
 mod testing_sets;
 pub mod unnecessary;
+mod waits;

@@ -221,6 +221,8 @@ pub struct Semaphore {
     pub recorded: u32,
     /// Value at the start.
     pub value: u32,
+    /// Permits that it was made with; 0 = none, or nobody saw it.
+    pub permits: u32,
 }
 
 /// Tokens that waits on condition variables need.

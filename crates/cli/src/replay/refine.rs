@@ -1,6 +1,8 @@
 //! Findings narrowed by the trace of their profile: what a simulated replay says of the change that
 //! each calls for.
 
+use std::collections::BTreeSet;
+
 use convoy_detect::{Analysis, Assignment};
 use convoy_estimate::WhatIf;
 use convoy_model::finding::{rank, Finding, Subject};
@@ -8,7 +10,7 @@ use convoy_model::{GroupId, Model};
 use convoy_profile::Profile;
 use convoy_replay::fixes::{self, Fix};
 use convoy_replay::study::Names;
-use convoy_trace::{ObjectIx, ThreadIx};
+use convoy_trace::{Kind, ObjectIx, ThreadIx};
 
 use super::traced::Traced;
 
@@ -77,6 +79,14 @@ impl Trace {
                     WhatIf::Query("blocking".into()),
                     "a replay in which tries wait for the lock",
                 ),
+                Fix::Balance(_) => (
+                    WhatIf::Query("balance".into()),
+                    "a replay in which the threads share the work before the barrier evenly",
+                ),
+                Fix::Permits(_) => (
+                    WhatIf::Query("permits".into()),
+                    "a replay in which no thread waits for a permit",
+                ),
                 Fix::Threads(_) => (
                     WhatIf::Query("threads".into()),
                     "a replay of the recorded work by threads spread otherwise",
@@ -93,6 +103,15 @@ impl Trace {
             "contended-lock" | "asymmetric-contention" | "starved-thread" => {
                 objects().map(Fix::Remove)
             }
+            "barrier-imbalance" => objects().map(Fix::Balance),
+            "straggler" => {
+                let Subject::Thread(thread) = finding.subject else {
+                    return None;
+                };
+                let barriers = self.barriers(model.threads.get(thread.0 as usize)?);
+                (!barriers.is_empty()).then_some(Fix::Balance(barriers))
+            }
+            "small-pool" => objects().map(Fix::Permits),
             "trylock-spin" => objects().map(Fix::Blocking),
             "load-imbalance" => {
                 let Subject::Groups(groups) = &finding.subject else {
@@ -120,6 +139,19 @@ impl Trace {
             .filter(|(th, _)| of_it(th.tid))
             .map(|(_, ix)| ix)
             .collect()
+    }
+
+    /// The recorded barriers that a thread meets others at.
+    fn barriers(&self, thread: &convoy_model::Thread) -> Vec<ObjectIx> {
+        let recording = &self.0.recording;
+        if thread.process.0 != recording.process {
+            return Vec::new();
+        }
+        let own = recording.threads.iter().filter(|th| th.tid == thread.tid);
+        let events = own.flat_map(|th| &th.events);
+        let met = events.filter(|e| e.kind == Kind::BarrierArrive);
+        let met: BTreeSet<ObjectIx> = met.map(|e| e.object).collect();
+        met.into_iter().collect()
     }
 
     /// The recorded objects that a finding is about.

@@ -12,6 +12,7 @@ mod off_cpu;
 mod thread;
 mod tokens;
 mod transfer;
+mod work;
 
 use convoy_trace::{Recording, Window};
 
@@ -128,6 +129,7 @@ pub fn extract(
         let thread = builder.build(recorded, &present, &mut out.opaque);
         out.program.threads.push(thread);
     }
+    take_permits(&mut out.program);
     // A thread that nobody of the program creates is there from the start.
     let spawned = spawned(&out.program);
     for (ix, thread) in out.program.threads.iter_mut().enumerate() {
@@ -135,6 +137,19 @@ pub fn extract(
     }
     out.objects = objects;
     out
+}
+
+/// A thread that gives a permit back before it takes one had it when the window began.
+fn take_permits(program: &mut Program) {
+    for (semaphore, sem) in program.semaphores.iter_mut().zip(0..) {
+        let has_one = |ops: &[Op]| {
+            let takes = ops.contains(&Op::SemWait { sem });
+            let of_it = |op: &&Op| matches!(op, Op::SemWait { sem: s } | Op::SemPost { sem: s } if *s == sem);
+            takes && matches!(ops.iter().find(of_it), Some(Op::SemPost { .. }))
+        };
+        let out = program.threads.iter().filter(|th| has_one(&th.ops)).count();
+        semaphore.value = semaphore.permits.saturating_sub(out as u32);
+    }
 }
 
 /// The numbers of critical sections by thread and acquiring event.

@@ -113,6 +113,7 @@ impl ObjectMap {
                 Some(Role::Sem(_)) => program.semaphores.push(Semaphore {
                     recorded,
                     value: object.attr,
+                    permits: object.attr,
                 }),
                 None => {}
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{locks, sections, shards, threads, Target, WhatIf};
+use super::{balance, locks, permits, sections, shards, threads, Target, WhatIf};
 use crate::machine::Machine;
 use crate::program::{LockIx, Program, SectionId};
 use crate::sets::{Assignment, SectionSets};
@@ -67,6 +67,17 @@ pub enum Refusal {
     /// It would make too many locks.
     #[error("`{0}` names so many locks that they cannot be divided further: divide one of them")]
     TooManyLocks(String),
+    /// Work cannot be spread over the threads of a barrier.
+    #[error("the work before `{barrier}` cannot be balanced: {reason}")]
+    Balance {
+        /// Which.
+        barrier: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A semaphore starts with no permit, or its start was not seen.
+    #[error("`{0}` hands out no permits of its own: threads post what others wait for")]
+    NoPermits(String),
     /// Threads of a group cannot share their work out.
     #[error("the number of threads of `{group}` cannot be changed: {reason}")]
     Threads {
@@ -152,6 +163,8 @@ impl Change {
             WhatIf::Atomic(target) => sections::make_atomic(self, target, knowledge.machine),
             WhatIf::Blocking(target) => sections::make_blocking(self, target),
             WhatIf::Batch { target, size } => sections::batch(self, target, *size),
+            WhatIf::Balance(target) => balance::balance(self, target)?,
+            WhatIf::Permits { target, count } => permits::permits(self, target, *count)?,
             WhatIf::Cpus(n) => self.cpus = Some(*n),
             WhatIf::Threads { group, count } => threads::resize(self, group, *count)?,
         }

@@ -61,6 +61,12 @@ impl WhatIf {
                     target.name
                 )
             }
+            Self::Balance(of) => {
+                format!("Spread the work before the barrier `{}` evenly.", of.name)
+            }
+            Self::Permits { target, count } => {
+                format!("Let the semaphore `{}` have {count} permits.", target.name)
+            }
             Self::Cpus(n) => format!("Run on {n} CPUs."),
             Self::Threads { group, count } => {
                 format!("Run `{}` with {count} threads.", group.name)
@@ -84,6 +90,12 @@ impl WhatIf {
             Self::Atomic(_) => "one atomic operation can do what the section does",
             Self::Blocking(_) => "the work between the tries only waits",
             Self::Batch { .. } => "the sections' work can be delayed until the batch is full",
+            Self::Balance(_) => {
+                "the work can be divided as finely as needed, and takes as long in any thread"
+            }
+            Self::Permits { .. } => {
+                "what the semaphore guards serves more at once, each as fast as recorded"
+            }
             Self::Cpus(_) => "work takes the same CPU time on any number of CPUs",
             Self::Threads { .. } => {
                 "the group's threads share one supply of work; each part takes as long as recorded"
@@ -93,7 +105,10 @@ impl WhatIf {
 
     /// The result is that of a model of the program, not of its recorded threads.
     pub fn is_model(&self) -> bool {
-        matches!(self, Self::Threads { .. } | Self::Batch { .. })
+        matches!(
+            self,
+            Self::Threads { .. } | Self::Batch { .. } | Self::Balance(_)
+        )
     }
 }
 

@@ -4,10 +4,12 @@
 //! combine: they are applied from left to right, and those after a sharding hold for all shards.
 
 mod apply;
+mod balance;
 mod describe;
 mod locks;
 mod names;
 mod parse;
+mod permits;
 mod sections;
 mod shards;
 #[cfg(test)]
@@ -18,7 +20,7 @@ pub use apply::{apply, Applied, Knowledge, Note, Refusal};
 pub use names::{NameError, Names};
 pub use parse::{parse, ParseError};
 
-use crate::program::{LockIx, ThreadIx};
+use crate::program::{BarrierIx, LockIx, SemIx, ThreadIx};
 
 /// A change of the program.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +72,15 @@ pub enum WhatIf {
         /// So many.
         size: u32,
     },
+    /// Threads that meet at a barrier share the work before it evenly.
+    Balance(Barriers),
+    /// A semaphore hands out another number of permits.
+    Permits {
+        /// Which.
+        target: Semaphores,
+        /// So many, those that are out included.
+        count: u32,
+    },
     /// The machine has so many CPUs.
     Cpus(u32),
     /// A group has so many threads, which share the same work.
@@ -88,6 +99,24 @@ pub struct Target {
     pub name: String,
     /// Those that have it.
     pub locks: Vec<LockIx>,
+}
+
+/// Barriers of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Barriers {
+    /// As resolved.
+    pub name: String,
+    /// Those that have it.
+    pub barriers: Vec<BarrierIx>,
+}
+
+/// Semaphores of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Semaphores {
+    /// As resolved.
+    pub name: String,
+    /// Those that have it.
+    pub semaphores: Vec<SemIx>,
 }
 
 /// Threads of one group.

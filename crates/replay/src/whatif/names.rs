@@ -1,8 +1,8 @@
 //! Names of locks and thread groups in queries.
 
-use crate::program::{LockIx, ThreadIx};
+use crate::program::{BarrierIx, LockIx, SemIx, ThreadIx};
 
-use super::{Group, Target};
+use super::{Barriers, Group, Semaphores, Target};
 
 /// Suggestions for a name that is not there, at most.
 const MAX_SUGGESTIONS: usize = 3;
@@ -14,6 +14,10 @@ const MAX_DISTANCE_SHARE: f64 = 0.5;
 pub struct Names {
     /// Names of locks.
     pub locks: Vec<(String, Vec<LockIx>)>,
+    /// Names of barriers.
+    pub barriers: Vec<(String, Vec<BarrierIx>)>,
+    /// Names of semaphores.
+    pub semaphores: Vec<(String, Vec<SemIx>)>,
     /// Names of thread groups.
     pub groups: Vec<(String, Vec<ThreadIx>)>,
 }
@@ -22,7 +26,7 @@ pub struct Names {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} `{name}` is not in the trace{}", suggestion(suggestions))]
 pub struct NameError {
-    /// "lock" or "thread group".
+    /// "lock", "barrier", "semaphore" or "thread group".
     pub kind: &'static str,
     /// What was asked for.
     pub name: String,
@@ -44,6 +48,20 @@ impl Names {
         let at = find("lock", &self.locks, name)?;
         let (name, locks) = (at.0.clone(), at.1.clone());
         Ok(Target { name, locks })
+    }
+
+    /// The barriers of a name.
+    pub fn barriers(&self, name: &str) -> Result<Barriers, NameError> {
+        let at = find("barrier", &self.barriers, name)?;
+        let (name, barriers) = (at.0.clone(), at.1.clone());
+        Ok(Barriers { name, barriers })
+    }
+
+    /// The semaphores of a name.
+    pub fn semaphores(&self, name: &str) -> Result<Semaphores, NameError> {
+        let at = find("semaphore", &self.semaphores, name)?;
+        let (name, semaphores) = (at.0.clone(), at.1.clone());
+        Ok(Semaphores { name, semaphores })
     }
 
     /// The threads of a group.
@@ -120,6 +138,7 @@ mod tests {
                 lock("log.mutex", 2),
             ],
             groups: vec![("workers".into(), vec![1, 2])],
+            ..Names::default()
         }
     }
 

@@ -4,7 +4,7 @@ use super::{NameError, Names, WhatIf};
 
 /// Parts of a lock and sections of a batch, at most.
 const MAX_WAYS: u32 = 4096;
-/// CPUs and threads of a group, at most.
+/// CPUs, permits and threads of a group, at most.
 const MAX_THREADS: u32 = 4096;
 
 /// A query cannot be read.
@@ -26,8 +26,8 @@ pub enum ParseError {
     /// No such what-if.
     #[error(
         "`{0}` is no what-if; there are: remove L, remove section L, L / K, rwlock L, shorten L 50%, \
-         shorten gap L 50%, adaptive L, spin L, atomic L, blocking L, batch L 8, cpus N, threads \
-         GROUP=N, and combinations with ` + `"
+         shorten gap L 50%, adaptive L, spin L, atomic L, blocking L, batch L 8, balance BARRIER, \
+         permits SEMAPHORE=N, cpus N, threads GROUP=N, and combinations with ` + `"
     )]
     Form(String),
 }
@@ -92,6 +92,14 @@ fn parse_one(part: &str, names: &Names) -> Result<WhatIf, ParseError> {
             WhatIf::Batch {
                 target: target(name)?,
                 size: whole(part, size, MAX_WAYS)?,
+            }
+        }
+        "balance" => WhatIf::Balance(names.barriers(unquote(rest))?),
+        "permits" => {
+            let (name, count) = rest.rsplit_once('=').ok_or_else(form)?;
+            WhatIf::Permits {
+                target: names.semaphores(unquote(name))?,
+                count: whole(part, count, MAX_THREADS)?,
             }
         }
         "cpus" => WhatIf::Cpus(whole(part, rest, MAX_THREADS)?),

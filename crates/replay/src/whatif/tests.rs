@@ -1,6 +1,6 @@
 use super::{apply, parse, Applied, Knowledge, Names, Note, ParseError, Refusal, WhatIf};
 use crate::machine::{Machine, WakeLatency};
-use crate::program::{Barrier, Lock, LockKind, Op, Program, Thread};
+use crate::program::{Barrier, Lock, LockKind, Op, Program, Semaphore, Thread};
 use crate::random::{below, mix};
 use crate::sections::Sections;
 use crate::sets::{Assignment, SectionSets};
@@ -41,6 +41,8 @@ fn names() -> Names {
     Names {
         locks: vec![("cache_lock".into(), vec![0]), ("log_lock".into(), vec![1])],
         groups: vec![("workers".into(), vec![0, 1])],
+        barriers: vec![("phase_end".into(), vec![0])],
+        semaphores: vec![("connections".into(), vec![0])],
     }
 }
 
@@ -345,6 +347,87 @@ fn more_threads_share_the_same_work_phase_by_phase() {
     assert_eq!(ops(&after, 3), "+0 w1 -0 +0 w1 -0 b0 +0 w1 -0 +0 w1 -0 b0");
     assert_eq!(ops(&after, 2), "s0 s1 s3 j0 j1 j3");
     assert_eq!(after.notes, [Note::Model]);
+}
+
+/// Two threads meet twice; the second one has done 30 and then nothing, the first 10 and 20.
+fn uneven() -> Program {
+    let meet = Op::Barrier { barrier: 0 };
+    let thread = |ops| Thread {
+        ops,
+        ..Thread::default()
+    };
+    let work = |ns| Op::Work { ns };
+    Program {
+        threads: vec![
+            thread(vec![work(10.0), meet, work(20.0), meet]),
+            thread(vec![work(30.0), meet, meet, work(5.0)]),
+        ],
+        barriers: vec![Barrier {
+            recorded: 0,
+            count: 2,
+        }],
+        ..Program::default()
+    }
+}
+
+#[test]
+fn a_balanced_barrier_gives_each_thread_the_mean_of_every_phase() {
+    let after = answer_with(&uneven(), "balance phase_end", None).unwrap();
+    assert_eq!(ops(&after, 0), "w20 b0 w10 b0");
+    assert_eq!(ops(&after, 1), "w20 b0 w10 b0 w5");
+    assert_eq!(after.notes, [Note::Model]);
+}
+
+#[test]
+fn a_barrier_of_changing_threads_is_not_balanced() {
+    let mut program = uneven();
+    program.barriers[0].count = 3;
+    let refused = answer_with(&program, "balance phase_end", None);
+    assert!(
+        matches!(refused, Err(Refusal::Balance { .. })),
+        "{refused:?}"
+    );
+}
+
+/// Two threads that each take and give back a permit, the second of which has it from the start.
+fn pool(permits: u32) -> Program {
+    let (take, give) = (Op::SemWait { sem: 0 }, Op::SemPost { sem: 0 });
+    let thread = |ops| Thread {
+        ops,
+        ..Thread::default()
+    };
+    Program {
+        threads: vec![thread(vec![take, give]), thread(vec![give, take, give])],
+        semaphores: vec![Semaphore {
+            recorded: 0,
+            value: permits.saturating_sub(1),
+            permits,
+        }],
+        ..Program::default()
+    }
+}
+
+#[test]
+fn more_permits_are_there_from_the_start() {
+    let after = answer_with(&pool(1), "permits connections=3", None).unwrap();
+    assert_eq!(after.program.semaphores[0].value, 2);
+    assert_eq!(after.program.threads, pool(1).threads);
+}
+
+#[test]
+fn permits_that_are_out_are_kept_when_they_come_back_if_there_are_to_be_fewer() {
+    let mut program = pool(4);
+    program.semaphores[0].value = 0;
+    let after = answer_with(&program, "permits connections=3", None).unwrap();
+    assert_eq!(after.program.semaphores[0].value, 0);
+    assert_eq!(after.program.threads[0].ops, [Op::SemWait { sem: 0 }]);
+    assert_eq!(after.program.threads[1].ops, program.threads[1].ops);
+}
+
+#[test]
+fn a_semaphore_without_permits_of_its_own_gets_none() {
+    let refused = answer_with(&pool(0), "permits connections=3", None);
+    assert_eq!(refused, Err(Refusal::NoPermits("connections".into())));
 }
 
 #[test]

@@ -314,8 +314,8 @@ fn barriers_and_semaphores_order_threads() {
             count: 2,
         }],
         semaphores: vec![Semaphore {
-            recorded: 0,
             value: 1,
+            ..Semaphore::default()
         }],
         ..Program::default()
     };

@@ -482,10 +482,6 @@ fn caveat_text(caveat: &Caveat) -> String {
             "The machine's speed changed by {} during the replay: repeat on an idle machine.",
             percent(*share)
         ),
-        Caveat::TightLoop(lock) => format!(
-            "Critical sections of {lock} are shorter than a replay can resolve: no gain is shown \
-             for it. Measure its fix with --verify."
-        ),
         Caveat::SystemCalls(lock, share) => format!(
             "{} of the critical sections of {lock} make system calls, which replay keeps as long as \
              they were: move them out of the section first.",
@@ -523,11 +519,6 @@ fn caveat_text(caveat: &Caveat) -> String {
         Caveat::Lost(events) => format!(
             "The recorder lost {}: record with --trace=window.",
             count_of(*events, "event", "events")
-        ),
-        Caveat::Threads(replayed, of) => format!(
-            "{} of {} were replayed: gains are those of a run with so many.",
-            count(*replayed as u64),
-            count_of(*of as u64, "thread", "threads")
         ),
         Caveat::Other(text) => text.clone(),
     }

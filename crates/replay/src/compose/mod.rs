@@ -1,0 +1,224 @@
+//! Composition of an analysis: what is asked of a study, in which order, and by which method.
+
+mod asking;
+mod curve;
+mod queries;
+
+use std::sync::Arc;
+
+use self::asking::Asking;
+use self::queries::{default_queries, dials, query_names};
+use crate::analysis::Analysis;
+use crate::caveat::Caveat;
+use crate::compared::analyzed;
+use crate::lanes;
+use crate::limits::limits;
+use crate::machine::Machine;
+use crate::predict::Replayer;
+use crate::program::Program;
+use crate::rows::{count_pairs, race_rows};
+use crate::sets::{RunKeys, SectionSets};
+use crate::simulated::{Order, Simulator};
+use crate::study::Study;
+use crate::tables::Analyzed;
+use crate::ulcp::BenignOracle;
+use crate::unnecessary::unnecessary;
+use crate::whatif::{self, Names, ParseError};
+
+/// What is asked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Questions {
+    /// Queries; none = the locks of most waits are asked about.
+    pub what_ifs: Vec<String>,
+    /// Numbers of CPUs to simulate.
+    pub cpus: Vec<u32>,
+    /// A thread group, and numbers of threads to simulate.
+    pub threads: Option<(String, Vec<u32>)>,
+    /// Seeds of each variation of the simulation.
+    pub times: u32,
+    /// The order in which locks are acquired.
+    pub schedule: Schedule,
+    /// Also replay the recorded run under each schedule, for figure 13.
+    pub all_schedules: bool,
+    /// Also what a page has dials for: the most waited for lock with more shards and shorter
+    /// sections, by simulation alone.
+    pub dials: bool,
+}
+
+/// Orders of acquisitions (PerfPlay, CGO'15, section on replay).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// Whoever comes first.
+    #[default]
+    Orig,
+    /// As recorded.
+    Elsc,
+    /// By deterministic logical time.
+    Sync,
+}
+
+/// Work after which a thread publishes its logical time under [`Schedule::Sync`], nanoseconds: as often as
+/// Kendo's threads do with a chunk of some thousand stores.
+const LOGICAL_CHUNK_NS: f64 = 2_000.0;
+
+/// Read and write sets of the program's critical sections.
+pub struct Sets<'a> {
+    /// As they were sampled.
+    pub sets: &'a SectionSets,
+    /// Identities of the recorded process.
+    pub keys: &'a RunKeys,
+    /// Decides which conflicts are benign.
+    pub oracle: &'a dyn BenignOracle,
+}
+
+impl std::fmt::Debug for Sets<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sets").finish_non_exhaustive()
+    }
+}
+
+/// Answers the questions about a study. `sets`: `Err` = they are not known, and why. `native`: `None` =
+/// predictions are the simulator's alone.
+///
+/// # Errors
+///
+/// A query that cannot be read.
+pub fn analyze(
+    study: &Study<'_>,
+    machine: &Machine,
+    sets: Result<Sets<'_>, String>,
+    native: Option<Box<dyn Replayer + '_>>,
+    questions: &Questions,
+) -> Result<Analysis, ParseError> {
+    let programs = study.programs();
+    let names: Vec<Names> = study
+        .extractions
+        .iter()
+        .map(|e| query_names(study, e))
+        .collect();
+    for query in &questions.what_ifs {
+        names
+            .first()
+            .map(|names| whatif::parse(query, names))
+            .transpose()?;
+    }
+    let times = questions.times.max(1);
+    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, times);
+    let simulator = simulator.with_order(match questions.schedule {
+        Schedule::Orig => Order::Free,
+        Schedule::Elsc => Order::Recorded(Arc::new(study.lock_orders())),
+        Schedule::Sync => Order::LogicalTime(LOGICAL_CHUNK_NS),
+    });
+    let found = sets
+        .as_ref()
+        .ok()
+        .map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
+    let mut replayers: Vec<Box<dyn Replayer + '_>> = vec![Box::new(simulator.clone())];
+    replayers.extend(native);
+    let mut asking = Asking {
+        study,
+        machine,
+        programs: &programs,
+        names: &names,
+        sets: sets
+            .as_ref()
+            .ok()
+            .zip(found.as_ref())
+            .map(|(s, f)| (s.sets, &f.assignment)),
+        simulator: &simulator,
+        predictor: study.predictor(replayers, &programs),
+    };
+    let mut locks = study.locks();
+    let mut analysis = Analysis {
+        recorded: study.recorded(),
+        ..Analysis::default()
+    };
+    let known = sets.as_ref().ok().map(|s| (s.sets, s.keys));
+    analysis.caveats = limits(study, &locks, known);
+    match (&found, sets) {
+        (Some(found), Ok(sets)) => {
+            count_pairs(found, &mut locks, &mut analysis.ulcp);
+            analysis.ulcp.races = race_rows(study, found, sets.sets);
+            analysis.ulcp_free = Some(asking.predictor.ask(&found.free));
+            analysis.regions = asking.regions(found);
+        }
+        (_, Err(why)) => analysis.ulcp.unknown_because = Some(why),
+        (None, Ok(_)) => {}
+    }
+    let queries = match questions.what_ifs.as_slice() {
+        [] => default_queries(study, &locks),
+        asked => asked.to_vec(),
+    };
+    analysis.what_ifs = queries.iter().filter_map(|q| asking.row(q)).collect();
+    if questions.dials {
+        let more = dials(study, &locks);
+        let asked = |q: &String| !queries.contains(q);
+        let rows = more
+            .iter()
+            .filter(|q| asked(q))
+            .filter_map(|q| asking.dialled(q));
+        analysis.what_ifs.extend(rows.collect::<Vec<_>>());
+    }
+    analysis.plan = asking.plan(&locks);
+    analysis.curve = asking.curve(questions);
+    if analysis.curve.iter().any(|point| point.extrapolated) {
+        let beyond = "the scaling curve goes beyond the CPUs of this machine: it is computed, \
+                      not measured";
+        analysis.caveats.push(Caveat::Other(beyond.into()));
+    }
+    let free = found.as_ref().map_or(&[][..], |found| &found.free);
+    analysis.lanes = lanes::lanes(study, &locks, free, &simulator);
+    analysis.baselines = asking.predictor.baselines().to_vec();
+    let rows = found
+        .iter()
+        .map(|found| analyzed(study, found, &analysis.baselines));
+    analysis.compared = rows.collect();
+    if questions.all_schedules {
+        if let Some(of) = analysis.compared.first_mut() {
+            of.replays
+                .extend(under_all_schedules(study, &simulator, &programs));
+        }
+    }
+    analysis.locks = locks.into_iter().map(|(_, row)| row).collect();
+    Ok(analysis)
+}
+
+/// Run times of the recorded run with enforced orders of acquisitions.
+fn under_all_schedules(
+    study: &Study<'_>,
+    simulator: &Simulator,
+    programs: &[Program],
+) -> Vec<(String, Vec<f64>)> {
+    let orders = [
+        (
+            "elsc, simulated",
+            Order::Recorded(Arc::new(study.lock_orders())),
+        ),
+        ("sync, simulated", Order::LogicalTime(LOGICAL_CHUNK_NS)),
+    ];
+    let replayed = orders.into_iter().filter_map(|(name, order)| {
+        let mut under = simulator.clone().with_order(order);
+        let mut walls = under.replay(programs).ok()?.walls_ns;
+        walls.retain(|wall| wall.is_finite());
+        Some((name.to_owned(), walls))
+    });
+    replayed.collect()
+}
+
+/// Another recording of the program, for comparison: its unnecessary contention, by simulation
+/// alone. `sets`: `None` = they are not known.
+pub fn compare(study: &Study<'_>, machine: &Machine, sets: Option<&Sets<'_>>) -> Analyzed {
+    let programs = study.programs();
+    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
+    let found = sets.map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
+    let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
+    let predictor = study.predictor(replayers, &programs);
+    match found {
+        Some(found) => analyzed(study, &found, predictor.baselines()),
+        None => Analyzed {
+            threads: study.recorded().threads as u32,
+            recorded_ns: study.recorded().replayed_ns,
+            ..Analyzed::default()
+        },
+    }
+}
