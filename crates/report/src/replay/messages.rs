@@ -160,8 +160,15 @@ pub fn fidelity_verdict(analysis: &Analysis) -> &'static str {
 /// Main cause, subject and expected gain: the first line or two of the report.
 pub fn verdict(analysis: &Analysis) -> String {
     let counts = &analysis.ulcp.counts;
-    if analysis.recorded.threads <= 1 || analysis.recorded.sections == 0 {
+    if analysis.recorded.threads <= 1 {
         return "There is no contention to replay.".into();
+    }
+    let best = largest(analysis);
+    if analysis.recorded.sections == 0 {
+        return match best {
+            Some(best) => format!("No lock is taken. {best}"),
+            None => "No lock is taken: no contention to replay.".into(),
+        };
     }
     let trusted = analysis.is_trusted();
     match (analysis.regions.first(), &analysis.ulcp.unknown_because) {
@@ -191,9 +198,10 @@ pub fn verdict(analysis: &Analysis) -> String {
             pairs_of(counts.unnecessary(), counts.pairs())
         ),
         (None, Some(_)) => unknown_verdict(analysis, trusted),
-        (None, None) if counts.pairs() == 0 => {
-            "No two threads take the same lock: there is no contention.".into()
-        }
+        (None, None) if counts.pairs() == 0 => match best {
+            Some(best) => format!("No two threads take the same lock. {best}"),
+            None => "No two threads take the same lock: they do not contend for locks.".into(),
+        },
         (None, None) if counts.unnecessary() > 0 => {
             let pairs = pairs_of(counts.unnecessary(), counts.pairs());
             match analysis
@@ -223,18 +231,25 @@ fn pays_together(analysis: &Analysis) -> bool {
     analysis.ulcp_free.as_ref().is_some_and(gain::is_reportable)
 }
 
+/// The what-if that saves most, if one gains anything.
+fn largest(analysis: &Analysis) -> Option<String> {
+    let saved = |row: &&WhatIfRow| row.answer.saved().map_or(0.0, |saved| saved.mid);
+    let rows = analysis.what_ifs.iter().filter(|_| analysis.is_trusted());
+    let best = rows.max_by(|a, b| saved(a).total_cmp(&saved(b)))?;
+    gain::is_reportable(&best.answer).then(|| {
+        format!(
+            "Largest what-if: {}, expected gain {}.",
+            best.query,
+            gain::of_answer(&best.answer)
+        )
+    })
+}
+
 /// The verdict where only whole locks can be asked about.
 fn unknown_verdict(analysis: &Analysis, trusted: bool) -> String {
     const HEAD: &str = "Which contention is unnecessary is unknown.";
-    let saved = |row: &&WhatIfRow| row.answer.saved().map_or(0.0, |saved| saved.mid);
-    let rows = analysis.what_ifs.iter().filter(|_| trusted);
-    let best = rows.max_by(|a, b| saved(a).total_cmp(&saved(b)));
-    match best.filter(|row| gain::is_reportable(&row.answer)) {
-        Some(row) => format!(
-            "{HEAD} Largest what-if: {}, expected gain {}.",
-            row.query,
-            gain::of_answer(&row.answer)
-        ),
+    match largest(analysis) {
+        Some(best) => format!("{HEAD} {best}"),
         None if trusted => format!("{HEAD} No what-if gains anything."),
         None => format!("{HEAD} No replay matches the recorded run: no gain is predicted."),
     }
