@@ -275,6 +275,10 @@ impl Baseline {
     }
 }
 
+/// However far a replay's runs are apart, a middle one that is a quarter off misses the recorded run:
+/// of the tolerance twice as much is allowed.
+const MOST_APART: f64 = 0.125;
+
 fn baseline(
     replayer: &mut dyn Replayer,
     programs: &[Program],
@@ -299,7 +303,7 @@ fn baseline(
             // Where it is not measured it does not tell the two apart.
             ..runs.fingerprint.unwrap_or(*recorded)
         };
-        let allowed = spread.unwrap_or(0.0).max(own);
+        let allowed = spread.unwrap_or(0.0).max(own).min(MOST_APART);
         let compared = Fidelity::compare(method, recorded, &replayed, Some(allowed));
         refused = refused.or_else(|| misses(&compared));
         fidelity = Some(compared);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use convoy_profile::{FrameIx, ObjectIx, Process, Symbol};
+use convoy_profile::{FrameIx, ObjectIx, Process};
 
 /// A place in the code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,7 +11,7 @@ pub struct CodePlace {
     pub module: String,
     /// Address in the module.
     pub offset: u64,
-    /// Innermost function there, inlined ones included; empty = not known.
+    /// Innermost function there that is no wrapper, inlined ones included; empty = not known.
     pub function: String,
     /// Source file, may be empty.
     pub file: String,
@@ -130,16 +130,15 @@ fn place(process: &Process, ix: FrameIx) -> CodePlace {
         return CodePlace::default();
     };
     let module = frame.module.map_or("", |ix| module_name(process, ix));
-    let names = match &frame.symbol {
-        Symbol::Known(names) => names.first(),
-        Symbol::Unknown(_) => None,
-    };
+    // A lock wrapper that was inlined says nothing: the function that it was inlined into does.
+    let names = convoy_model::expand(process, &[ix]);
+    let names = convoy_model::telling(&names).filter(|at| !at.function.is_empty());
     CodePlace {
         module: module.to_owned(),
         offset: frame.offset,
         function: names.map_or_else(String::new, |at| at.function.clone()),
-        file: names.and_then(|at| at.file.clone()).unwrap_or_default(),
-        line: names.and_then(|at| at.line).unwrap_or_default(),
+        file: names.map_or_else(String::new, |at| at.file.clone()),
+        line: names.map_or(0, |at| at.line),
     }
 }
 
