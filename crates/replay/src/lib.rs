@@ -43,6 +43,7 @@ pub mod whatif;
 
 pub mod sim;
 pub mod simulated;
+pub mod standstill;
 pub mod study;
 #[cfg(test)]
 mod testing;

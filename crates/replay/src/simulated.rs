@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::predict::{Replayed, Replayer};
 use crate::program::{LockIx, Program, SectionId};
 use crate::sim::{self, calibrate_rules, LockOutcome, Options, Range, Rules, Schedule};
+use crate::standstill;
 
 /// Replays by simulation.
 #[derive(Debug, Clone)]
@@ -111,21 +112,17 @@ impl Simulator {
 
     /// Why a program does not end: what its threads wait for then.
     fn standstill(&self, number: usize, program: &Program) -> String {
-        const SHOWN: usize = 3;
         let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok();
         let stuck = outcome
             .and_then(|outcome| outcome.stuck)
             .unwrap_or_default();
-        let waits = stuck.threads.iter().take(SHOWN).map(|(thread, op)| {
-            let ops = program.threads.get(*thread as usize).map(|t| &t.ops);
-            let op = ops.and_then(|ops| ops.get(*op as usize));
-            format!("thread {thread} at {op:?}")
+        let waits = stuck.threads.iter().filter_map(|(thread, op)| {
+            let ops = &program.threads.get(*thread as usize)?.ops;
+            ops.get(*op as usize).map(standstill::waits_for)
         });
-        let waits: Vec<String> = waits.collect();
         format!(
-            "its threads come to a standstill, since their order depends on timing: {} wait ({})",
-            stuck.threads.len(),
-            waits.join(", ")
+            "its threads come to a standstill, since their order depends on timing: {}",
+            standstill::told(waits)
         )
     }
 

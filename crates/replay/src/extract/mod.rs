@@ -17,7 +17,7 @@ mod work;
 use convoy_trace::{Recording, Window};
 
 use crate::machine::Machine;
-use crate::program::{Op, Program, NO_SECTION};
+use crate::program::{Op, Program, Thread, NO_SECTION};
 use crate::sections::{SectionIx, Sections};
 
 pub use objects::ObjectMap;
@@ -139,16 +139,26 @@ pub fn extract(
     out
 }
 
-/// A thread that gives a permit back before it takes one had it when the window began.
+/// A thread that gives a permit back before it takes one had it when the window began; where each
+/// thread takes and gives back in turn, that is: elsewhere threads post what others wait for.
 fn take_permits(program: &mut Program) {
     for (semaphore, sem) in program.semaphores.iter_mut().zip(0..) {
-        let has_one = |ops: &[Op]| {
-            let takes = ops.contains(&Op::SemWait { sem });
-            let of_it = |op: &&Op| matches!(op, Op::SemWait { sem: s } | Op::SemPost { sem: s } if *s == sem);
-            takes && matches!(ops.iter().find(of_it), Some(Op::SemPost { .. }))
+        let takes = |thread: &Thread| -> Vec<bool> {
+            let of_it = thread.ops.iter().filter_map(|op| match op {
+                Op::SemWait { sem: of } if *of == sem => Some(true),
+                Op::SemPost { sem: of } if *of == sem => Some(false),
+                _ => None,
+            });
+            of_it.collect()
         };
-        let out = program.threads.iter().filter(|th| has_one(&th.ops)).count();
-        semaphore.value = semaphore.permits.saturating_sub(out as u32);
+        let all: Vec<Vec<bool>> = program.threads.iter().map(takes).collect();
+        let in_turn = |takes: &Vec<bool>| takes.windows(2).all(|pair| pair[0] != pair[1]);
+        if all.iter().all(in_turn) {
+            let has_one =
+                |takes: &&Vec<bool>| takes.first() == Some(&false) && takes.contains(&true);
+            let out = all.iter().filter(has_one);
+            semaphore.value = semaphore.permits.saturating_sub(out.count() as u32);
+        }
     }
 }
 

@@ -389,3 +389,40 @@ fn windows_are_thinned_evenly() {
     assert_eq!(choose_windows(&r, 500), [1, 3, 5, 7, 9]);
     assert_eq!(choose_windows(&r, 5000).len(), 10);
 }
+
+/// Threads that take (`+`) and give back (`-`) permits of a semaphore that was made with two.
+fn permits_left(threads: &[&str]) -> u32 {
+    let op = |c: char| match c {
+        '+' => Op::SemWait { sem: 0 },
+        _ => Op::SemPost { sem: 0 },
+    };
+    let mut program = Program {
+        threads: threads
+            .iter()
+            .map(|ops| crate::program::Thread {
+                ops: ops.chars().map(op).collect(),
+                ..Default::default()
+            })
+            .collect(),
+        semaphores: vec![crate::program::Semaphore {
+            recorded: 0,
+            value: 2,
+            permits: 2,
+        }],
+        ..Program::default()
+    };
+    take_permits(&mut program);
+    program.semaphores[0].value
+}
+
+#[test]
+fn permits_that_are_given_back_first_were_out_when_the_window_began() {
+    assert_eq!(permits_left(&["+-+-", "+-"]), 2);
+    assert_eq!(permits_left(&["-+-", "+-+"]), 1);
+}
+
+#[test]
+fn who_posts_what_others_wait_for_has_no_permit() {
+    assert_eq!(permits_left(&["--", "++"]), 2);
+    assert_eq!(permits_left(&["-", "+"]), 2);
+}

@@ -118,7 +118,7 @@ pub enum NativeError {
     #[error("the schedule cannot be enforced natively: {0}")]
     Refused(String),
     /// The timeout passed; what threads waited for.
-    #[error("the replay was ended after {after_ms} ms: {waits}")]
+    #[error("it comes to a standstill: after {after_ms} ms {waits}")]
     Hang {
         /// The timeout, milliseconds.
         after_ms: u64,

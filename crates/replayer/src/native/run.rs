@@ -1,12 +1,12 @@
 //! Start, watch and end of a replay.
 
-use std::fmt::Write;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use convoy_replay::standstill;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
@@ -22,8 +22,6 @@ use crate::clock::{monotonic_ns, thread_cpu_ns, Clock};
 const STACK_BYTES: usize = 128 << 10;
 /// From the opening of the gate to the start, for each thread: until all of them have passed it.
 const START_DELAY_NS: u64 = 20_000;
-/// Threads that a hang's reason names.
-const NAMED_WAITS: usize = 4;
 
 /// One replay under way.
 struct Run {
@@ -230,31 +228,13 @@ impl Run {
     }
 
     fn hang(&self, timeout: Duration) -> NativeError {
-        let mut waits = String::new();
-        let mut more = 0;
-        for (index, state) in self.threads.iter().enumerate() {
-            let at = state.waits_at.load(Ordering::Relaxed);
-            let step = (at as usize).checked_sub(1);
-            let step = step.and_then(|at| self.plan.threads[index].steps.get(at));
-            let Some(step) = step else { continue };
-            if more < NAMED_WAITS {
-                let separator = if waits.is_empty() { "" } else { ", " };
-                // Writing to a string does not fail.
-                let _ = write!(
-                    waits,
-                    "{separator}thread {index} in {:?} {}",
-                    step.kind(),
-                    step.index()
-                );
-            }
-            more += 1;
-        }
-        if more > NAMED_WAITS {
-            let _ = write!(waits, " and {} more", more - NAMED_WAITS);
-        }
-        if waits.is_empty() {
-            waits.push_str("no thread waits");
-        }
+        let threads = self.threads.iter().zip(&self.plan.threads);
+        let waits = threads.filter_map(|(state, thread)| {
+            let at = state.waits_at.load(Ordering::Relaxed) as usize;
+            let step = thread.steps.get(at.checked_sub(1)?)?;
+            Some(step.kind().waits_for())
+        });
+        let waits = standstill::told(waits);
         NativeError::Hang {
             after_ms: timeout.as_millis() as u64,
             waits,

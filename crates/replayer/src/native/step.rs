@@ -1,5 +1,7 @@
 //! Compact form of a thread's operations: 8 bytes for a stretch of work and the operation after it.
 
+use convoy_replay::standstill;
+
 /// Work, then an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
@@ -62,6 +64,18 @@ impl Kind {
         Self::Spawn,
         Self::Join,
     ];
+
+    /// What it waits for, if it has to.
+    pub fn waits_for(self) -> &'static str {
+        match self {
+            Self::Acquire | Self::AcquireShared => standstill::LOCK,
+            Self::Await => standstill::CONDITION,
+            Self::Barrier => standstill::BARRIER,
+            Self::SemWait => standstill::SEMAPHORE,
+            Self::Join => standstill::THREAD,
+            _ => standstill::CPU,
+        }
+    }
 }
 
 impl Step {

@@ -166,8 +166,8 @@ pub fn verdict(analysis: &Analysis) -> String {
     let best = largest(analysis);
     if analysis.recorded.sections == 0 {
         return match best {
-            Some(best) => format!("No lock is taken. {best}"),
-            None => "No lock is taken: no contention to replay.".into(),
+            Some(best) => format!("No lock that replay knows is taken. {best}"),
+            None => "No lock that replay knows is taken: nothing to replay.".into(),
         };
     }
     let trusted = analysis.is_trusted();
