@@ -9,6 +9,7 @@
 
 mod objects;
 mod off_cpu;
+mod permits;
 mod thread;
 mod tokens;
 mod transfer;
@@ -17,7 +18,7 @@ mod work;
 use convoy_trace::{Recording, Window};
 
 use crate::machine::Machine;
-use crate::program::{Op, Program, Thread, NO_SECTION};
+use crate::program::{Op, Program, NO_SECTION};
 use crate::sections::{SectionIx, Sections};
 
 pub use objects::ObjectMap;
@@ -122,6 +123,7 @@ pub fn extract(
         pair_ns: machine.lock_pair_ns,
         recorder,
         transfers: &transfers,
+        made_anew: permits::made_anew(recording, window),
     };
     // Creation needs the program's index of a thread before that thread is built.
     let present = builder.present();
@@ -129,7 +131,7 @@ pub fn extract(
         let thread = builder.build(recorded, &present, &mut out.opaque);
         out.program.threads.push(thread);
     }
-    take_permits(&mut out.program);
+    permits::take_out(&mut out.program);
     // A thread that nobody of the program creates is there from the start.
     let spawned = spawned(&out.program);
     for (ix, thread) in out.program.threads.iter_mut().enumerate() {
@@ -137,29 +139,6 @@ pub fn extract(
     }
     out.objects = objects;
     out
-}
-
-/// A thread that gives a permit back before it takes one had it when the window began; where each
-/// thread takes and gives back in turn, that is: elsewhere threads post what others wait for.
-fn take_permits(program: &mut Program) {
-    for (semaphore, sem) in program.semaphores.iter_mut().zip(0..) {
-        let takes = |thread: &Thread| -> Vec<bool> {
-            let of_it = thread.ops.iter().filter_map(|op| match op {
-                Op::SemWait { sem: of } if *of == sem => Some(true),
-                Op::SemPost { sem: of } if *of == sem => Some(false),
-                _ => None,
-            });
-            of_it.collect()
-        };
-        let all: Vec<Vec<bool>> = program.threads.iter().map(takes).collect();
-        let in_turn = |takes: &Vec<bool>| takes.windows(2).all(|pair| pair[0] != pair[1]);
-        if all.iter().all(in_turn) {
-            let has_one =
-                |takes: &&Vec<bool>| takes.first() == Some(&false) && takes.contains(&true);
-            let out = all.iter().filter(has_one);
-            semaphore.value = semaphore.permits.saturating_sub(out.count() as u32);
-        }
-    }
 }
 
 /// The numbers of critical sections by thread and acquiring event.

@@ -1,6 +1,6 @@
 //! One thread of a recording as a thread of a program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_trace::{Event, Kind, Recording, ThreadIx, Window};
 
@@ -27,6 +27,8 @@ pub(super) struct Builder<'a> {
     pub recorder: RecorderCost,
     /// What threads paid for locks that came from other CPUs.
     pub transfers: &'a Transfers,
+    /// Acquisitions of semaphores that were made anew just before, by thread and event.
+    pub made_anew: BTreeSet<(ThreadIx, usize)>,
 }
 
 /// Waiters at a window's start take their turn after those who hold locks then, by so much.
@@ -243,6 +245,9 @@ impl Walk<'_, '_> {
             Kind::SemAcquired => {
                 if let Some(Role::Sem(sem)) = self.of.objects.role(event.object) {
                     self.work_until(event.at_ns, true);
+                    if self.of.made_anew.contains(&(self.recorded, i)) {
+                        self.ops.push(Op::SemPost { sem });
+                    }
                     self.ops.push(Op::SemWait { sem });
                     self.free_at(event.at_ns);
                 }

@@ -157,6 +157,8 @@ pub fn fidelity_verdict(analysis: &Analysis) -> &'static str {
     }
 }
 
+const NOT_PREDICTED: &str = "What that costs is not predicted: no replay matches the recorded run.";
+
 /// Main cause, subject and expected gain: the first line or two of the report.
 pub fn verdict(analysis: &Analysis) -> String {
     let counts = &analysis.ulcp.counts;
@@ -193,8 +195,7 @@ pub fn verdict(analysis: &Analysis) -> String {
             region.lock
         ),
         (Some(_), _) => format!(
-            "{} are unnecessary. What that costs is not predicted: no replay matches the \
-             recorded run.",
+            "{} are unnecessary. {NOT_PREDICTED}",
             pairs_of(counts.unnecessary(), counts.pairs())
         ),
         (None, Some(_)) => unknown_verdict(analysis, trusted),
@@ -213,7 +214,10 @@ pub fn verdict(analysis: &Analysis) -> String {
                     "{pairs} are unnecessary. Expected gain without them: {}.",
                     gain::of_answer(answer)
                 ),
-                None => format!("{pairs} are unnecessary. No code region costs much of it."),
+                None if trusted => {
+                    format!("{pairs} are unnecessary. No code region costs much of it.")
+                }
+                None => format!("{pairs} are unnecessary. {NOT_PREDICTED}"),
             }
         }
         (None, None) => format!(
