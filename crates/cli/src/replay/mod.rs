@@ -39,8 +39,7 @@ pub use refine::Trace;
 use sources::{Recorded, Touched};
 use traced::{is_this_machine, other_machine, Traced};
 
-/// Change of the machine's costs during a replay from which on the reader has to know: twice what
-/// two calibrations of an idle machine differ by.
+/// Change of the machine's speed during a replay from which on the reader has to know.
 const DRIFT: f64 = 0.3;
 
 /// Records if asked to, replays, reports.
@@ -167,8 +166,7 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     analysis.caveats.extend(other_machine(profile));
     if !args.command.is_empty() && !args.simulate_only {
         let now = calibrate::remeasure().machine;
-        let changed =
-            calibrate::drift(&traced.machine, &now).map_or(0.0, |drift| drift.factor() - 1.0);
+        let changed = calibrate::drift(&traced.machine, &now) - 1.0;
         if changed >= DRIFT {
             analysis.caveats.push(Caveat::Drift(changed));
         }

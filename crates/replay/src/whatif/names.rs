@@ -82,7 +82,10 @@ fn find<'n, T>(
         return Ok(exact);
     }
     let lower = name.to_lowercase();
-    let contains = |entry: &&(String, T)| entry.0.to_lowercase().contains(&lower);
+    let contains = |entry: &&(String, T)| {
+        let known = entry.0.to_lowercase();
+        known.contains(&lower) || without_numbers(&known) == lower
+    };
     let containing: Vec<&(String, T)> = names.iter().filter(contains).collect();
     if let ([only], false) = (containing.as_slice(), name.is_empty()) {
         return Ok(only);
@@ -97,6 +100,21 @@ fn find<'n, T>(
         name: name.to_owned(),
         suggestions,
     })
+}
+
+/// A name without what a compiler puts behind that of a static variable of a function: `.112`.
+fn without_numbers(name: &str) -> String {
+    let mut parts = name.split('.');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let is_number = rest.len() < part.len() && !rest.starts_with(char::is_alphanumeric);
+        if !is_number {
+            plain.push('.');
+        }
+        plain += if is_number { rest } else { part };
+    }
+    plain
 }
 
 fn similar<T>(names: &[(String, T)], name: &str) -> Vec<String> {
@@ -147,6 +165,15 @@ mod tests {
         assert_eq!(names().target("cache_lock").unwrap().locks, [0]);
         assert_eq!(names().target("Queue").unwrap().name, "queue.mutex");
         assert_eq!(names().group("workers").unwrap().threads, [1, 2]);
+    }
+
+    #[test]
+    fn numbers_of_the_compiler_need_not_be_known() {
+        let mut names = names();
+        names.locks.push(("mutexes.112+0x30".into(), vec![7]));
+        names.locks.push(("mutexes.112+0x60".into(), vec![8]));
+        assert_eq!(names.target("mutexes+0x30").unwrap().locks, [7]);
+        assert_eq!(without_numbers("a.b.3[1].m2"), "a.b[1].m2");
     }
 
     #[test]

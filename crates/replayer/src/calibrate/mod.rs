@@ -15,7 +15,7 @@ mod text;
 mod two_cpus;
 mod wake_up;
 
-pub use drift::{drift, Drift};
+pub use drift::drift;
 pub use empty::run_empty_sections;
 pub use text::{empty_from_text, empty_to_text, from_text, to_text, ParseError};
 
