@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::limits::Limits;
 use crate::recording::{time, Recording};
@@ -84,9 +84,23 @@ pub enum Verb {
     /// The process of a native replay, started by convoy itself
     #[command(name = convoy_replayer::child::ARGUMENT, hide = true)]
     ReplayNative,
+    /// The process that puts the agent into running ones, started by convoy itself
+    #[command(name = convoy_capture::INJECTOR_ARGUMENT, hide = true)]
+    Inject(Inject),
     /// Empty critical sections, recorded by convoy itself to know what recording costs
     #[command(name = crate::recorder_cost::ARGUMENT, hide = true)]
     EmptySections,
+}
+
+/// Request to the injector.
+#[derive(Debug, Args)]
+pub struct Inject {
+    /// Directory of the session
+    #[arg(value_name = "DIRECTORY")]
+    pub session: PathBuf,
+    /// Processes
+    #[arg(value_name = "PID", required = true)]
+    pub pids: Vec<u32>,
 }
 
 /// `convoy -- COMMAND`.
@@ -261,12 +275,32 @@ pub struct Running {
     #[arg(long, value_name = "NAME")]
     pub cgroup: Vec<PathBuf>,
 
+    /// Whether the agent goes into them, to count their locks
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
+    pub agent: Agent,
+
     /// Stop after this time: 500ms, 10s, 2m [default: when the processes end, or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub limit: Option<Duration>,
 }
 
+/// Whether the agent goes into running processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Agent {
+    /// For the time of the recording, where that is possible
+    Attach,
+    /// Only scheduler events are recorded
+    #[default]
+    Off,
+}
+
 impl Running {
+    /// The command that puts the agent into running processes; `None` if it shall not.
+    pub fn injector(&self) -> Option<Vec<OsString>> {
+        let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
+        (self.agent == Agent::Attach).then(|| own.map(OsString::from).to_vec())
+    }
+
     /// For the recorder; `None` if no process was named.
     pub fn targets(&self) -> Option<convoy_capture::Targets> {
         let named = !self.pid.is_empty() || !self.cgroup.is_empty();
