@@ -45,7 +45,9 @@ struct cv_attachment {
 	uint64_t owner_start; /* its start, clock ticks since boot */
 	int64_t self_offset;  /* from a thread's pointer to its `cv_self` */
 	uint64_t trampolines; /* where they are mapped, 0 = nowhere yet; written by convoy */
-	uint64_t reserved[2];
+	uint32_t is_ready;    /* 1: the latest convoy_attach() made its tables */
+	uint32_t reserved0;
+	uint64_t reserved1;
 	struct cv_attach_entry entry[CV_ATTACH_ENTRIES];
 };
 _Static_assert(sizeof(struct cv_attachment) == 64 + 48 * CV_ATTACH_ENTRIES, "attachment v1");

@@ -78,9 +78,9 @@ static void entries_fill(void)
 }
 
 /* Called by convoy, in a thread of the program's but on a stack of convoy's, while no function is
- * patched and no thread is inside this copy of the agent. 0 = recording begins. */
-CV_EXPORT long convoy_attach(const char *session_dir);
-CV_EXPORT long convoy_attach(const char *session_dir)
+ * patched and no thread is inside this copy of the agent. The journal says what came of it. */
+CV_EXPORT void convoy_attach(const char *session_dir);
+CV_EXPORT void convoy_attach(const char *session_dir)
 {
 	struct cv_attachment *a = &convoy_attachment;
 	int saved = errno;
@@ -92,8 +92,8 @@ CV_EXPORT long convoy_attach(const char *session_dir)
 		a->version = CV_ATTACHMENT_VERSION;
 		a->magic = CV_ATTACHMENT_MAGIC;
 	}
+	a->is_ready = began;
 	errno = saved;
-	return began ? 0 : -1;
 }
 
 /* ---- fork ---- */

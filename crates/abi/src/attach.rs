@@ -26,7 +26,9 @@ mirror! {
         owner_start: u64,
         self_offset: i64,
         trampolines: u64,
-        reserved: [u64; 2],
+        is_ready: u32,
+        reserved0: u32,
+        reserved1: u64,
         entry: [AttachEntry; CV_ATTACH_ENTRIES],
     }
 }

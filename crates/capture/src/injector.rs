@@ -131,14 +131,17 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
                 format!("{pid}{SEPARATOR}attached")
             }
             Err(refusal) => {
-                let words = [&refusal.found, &refusal.fix].map(|w| w.replace([SEPARATOR, '\n'], " "));
+                let words =
+                    [&refusal.found, &refusal.fix].map(|w| w.replace([SEPARATOR, '\n'], " "));
                 let [found, fix] = words;
                 format!("{pid}{SEPARATOR}refused{SEPARATOR}{found}{SEPARATOR}{fix}")
             }
         };
         told = told.and_then(|()| writeln!(out, "{reply}"));
     }
-    told = told.and_then(|()| writeln!(out, "{DONE}")).and_then(|()| out.flush());
+    told = told
+        .and_then(|()| writeln!(out, "{DONE}"))
+        .and_then(|()| out.flush());
     if told.is_ok() {
         // Its end, or an error: in any case nobody wants more.
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
@@ -174,7 +177,13 @@ fn seen_by(pid: u32, dir: &Path) -> Option<String> {
 /// Signals of the terminal, and those that end convoy, do not end this process: the hooks would stay in.
 fn stand_alone() {
     let _ = rustix::process::setsid();
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+    ] {
         // SAFETY: no handler is installed.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

@@ -107,19 +107,19 @@ pub fn attach(
     let unused = unused_copy(&process, copies.iter().filter(|c| c.path == path), &memory)?;
 
     let tracee = safe_point::find(&process, &memory).map_err(|r| permitted(pid, r))?;
-    let borrowed = borrow(&process, tracee)?;
+    let mut borrowed = borrow(&process, tracee)?;
     let begun = (|| {
         let at = match unused {
             Some(copy) => Place {
                 base: copy.base,
                 journal_at: copy.journal_at,
             },
-            None => load(&process, &borrowed, &image, agent, &path, copies.len())?,
+            None => load(&process, &mut borrowed, &image, agent, &path, copies.len())?,
         };
-        begin(&process, &borrowed, &image, &at, session_dir)?;
+        begin(&process, &mut borrowed, &memory, &image, &at, session_dir)?;
         let area = match trampolines(&memory, &at)? {
             Some(area) => area,
-            None => map_area(&process, &borrowed, &memory, &at)?,
+            None => map_area(&process, &mut borrowed, &memory, &at)?,
         };
         Ok((at, area))
     })();
@@ -197,18 +197,20 @@ fn permitted(pid: u32, refusal: Refusal) -> Refusal {
 }
 
 /// The copies of the agent in the process, none of which is in use: what a dead convoy has left is taken out.
-fn take_over(
-    process: &Process,
-    memory: &Memory,
-    owner: Owner,
-) -> Result<Vec<AgentCopy>, Refusal> {
+fn take_over(process: &Process, memory: &Memory, owner: Owner) -> Result<Vec<AgentCopy>, Refusal> {
     let pid = process.pid;
     let copies = process.copies(memory);
-    for copy in copies.iter().filter(|c| c.journal.state == CV_ATTACHMENT_ACTIVE) {
+    for copy in copies
+        .iter()
+        .filter(|c| c.journal.state == CV_ATTACHMENT_ACTIVE)
+    {
         let of = Owner::of(&copy.journal);
         if of.is_alive() {
             return Err(Refusal::new(
-                format!("another convoy (process {}) counts the locks of process {pid}", of.pid),
+                format!(
+                    "another convoy (process {}) counts the locks of process {pid}",
+                    of.pid
+                ),
                 "wait until it has ended",
             ));
         }
@@ -268,16 +270,16 @@ fn is_inside(
 fn borrow(process: &Process, tracee: crate::tracee::Tracee) -> Result<Borrowed, Refusal> {
     let pid = process.pid;
     let memory = open(pid)?;
-    let syscall = process
-        .syscall_instruction()
-        .ok_or_else(|| Refusal::new("the C library has no system call instruction", ""))?;
-    Borrowed::new(tracee, memory, syscall).map_err(|fault| safe_point::refused(pid, fault))
+    let gadgets = process
+        .gadgets()
+        .ok_or_else(|| Refusal::new("the C library is not as known", ""))?;
+    Borrowed::new(tracee, memory, gadgets).map_err(|fault| safe_point::refused(pid, fault))
 }
 
 /// Loads the library from memory: what the process can see of the file system does not matter.
 fn load(
     process: &Process,
-    thread: &Borrowed,
+    thread: &mut Borrowed,
     image: &Image,
     agent: &[u8],
     path: &str,
@@ -286,7 +288,9 @@ fn load(
     let pid = process.pid;
     let fault = |fault| safe_point::refused(pid, fault);
     let failed = |why: String| Refusal::new(why, "start it under convoy: convoy -- COMMAND");
-    let dlopen = ["dlopen", "__libc_dlopen_mode"].iter().find_map(|n| process.libc.address(n));
+    let dlopen = ["dlopen", "__libc_dlopen_mode"]
+        .iter()
+        .find_map(|n| process.libc.address(n));
     let dlopen = dlopen.ok_or_else(|| failed("the C library has no dlopen".into()))?;
     let name = path.trim_start_matches("/memfd:");
     let name = thread.text(name).map_err(fault)?;
@@ -297,20 +301,29 @@ fn load(
     let written = fs::write(format!("/proc/{pid}/fd/{fd}"), agent);
     // The loader takes two files of one name for one file.
     let file = format!("/proc/self/fd/{}{fd}", "./".repeat(copies));
-    let handle = written.map_err(|e| failed(format!("the agent's file cannot be written: {e}"))).and_then(|()| {
-        let file = thread.text(&file).map_err(fault)?;
-        const NO_DELETE: i32 = 0x1000;
-        thread.call(dlopen, file, (libc::RTLD_NOW | NO_DELETE) as u64).map_err(fault)
-    });
+    let called = written
+        .map_err(|e| failed(format!("the agent's file cannot be written: {e}")))
+        .and_then(|()| {
+            let file = thread.text(&file).map_err(fault)?;
+            const NO_DELETE: i32 = 0x1000;
+            thread
+                .call(dlopen, file, (libc::RTLD_NOW | NO_DELETE) as u64)
+                .map_err(fault)
+        });
     // The descriptor was ours only for this; of a thread that is gone it is gone as well.
     let _ = thread.system_call(libc::SYS_close, [fd, 0, 0, 0, 0, 0]);
-    if handle? == 0 {
-        return Err(failed(format!("process {pid} cannot load the agent (dlopen failed)")));
-    }
-    let known = |base: u64| process.regions.iter().any(|r| r.lo == base && r.path == path);
+    called?;
+    let known = |base: u64| {
+        process
+            .regions
+            .iter()
+            .any(|r| r.lo == base && r.path == path)
+    };
     let now = regions(pid).map_err(|_| Refusal::gone(pid))?;
-    let new = now.iter().find(|r| r.path == path && r.offset == 0 && !known(r.lo));
-    let new = new.ok_or_else(|| failed("the agent's library is not mapped".into()))?;
+    let new = now
+        .iter()
+        .find(|r| r.path == path && r.offset == 0 && !known(r.lo));
+    let new = new.ok_or_else(|| failed(format!("process {pid} cannot load the agent (dlopen)")))?;
     let base = new.lo.wrapping_sub(image.first);
     let journal = image.symbols.get("convoy_attachment");
     let journal = journal.ok_or_else(|| failed("the agent has no journal".into()))?;
@@ -323,7 +336,8 @@ fn load(
 /// The agent makes its tables.
 fn begin(
     process: &Process,
-    thread: &Borrowed,
+    thread: &mut Borrowed,
+    memory: &Memory,
     image: &Image,
     at: &Place,
     session_dir: &str,
@@ -332,8 +346,14 @@ fn begin(
     let function = image.symbols.get("convoy_attach");
     let function = function.ok_or_else(|| Refusal::new("the agent cannot be attached", ""))?;
     let dir = thread.text(session_dir).map_err(fault)?;
-    match thread.call(function.address + at.base, dir, 0).map_err(fault)? {
-        0 => Ok(()),
+    thread
+        .call(function.address + at.base, dir, 0)
+        .map_err(fault)?;
+    let journal: Attachment = memory
+        .get(at.journal_at)
+        .map_err(|e| hooks::unwritable(&e))?;
+    match (journal.magic, journal.is_ready) {
+        (CV_ATTACHMENT_MAGIC, 1) => Ok(()),
         _ => Err(Refusal::new(
             format!("process {} cannot write to {session_dir}", process.pid),
             "name a directory on a tmpfs that it sees and may write to: --session-dir",
@@ -355,7 +375,7 @@ fn trampolines(memory: &Memory, at: &Place) -> Result<Option<u64>, Refusal> {
 /// Room for the trampolines, so near to the C library that a short jump reaches it.
 fn map_area(
     process: &Process,
-    thread: &Borrowed,
+    thread: &mut Borrowed,
     memory: &Memory,
     at: &Place,
 ) -> Result<u64, Refusal> {
@@ -403,7 +423,9 @@ fn install(pid: u32, plan: &Plan, at: &Place, owner: Owner) -> Result<Duration, 
             true => return Ok(began.elapsed()),
             false if Instant::now() > until => {
                 return Err(Refusal::new(
-                    format!("threads of process {pid} do not leave the beginnings of its functions"),
+                    format!(
+                        "threads of process {pid} do not leave the beginnings of its functions"
+                    ),
                     "try again",
                 ));
             }

@@ -71,7 +71,8 @@ pub(crate) fn relocate(code: &[u8], at: u64, to: u64) -> Result<Relocated, Unpat
         moved: Vec::new(),
     };
     for mut instruction in displaced {
-        out.moved.push((instruction.ip() - at, out.code.len() as u64));
+        out.moved
+            .push((instruction.ip() - at, out.code.len() as u64));
         instruction.as_near_branch();
         let mut encoder = Encoder::new(64);
         encoder
@@ -96,7 +97,9 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
             FlowControl::Next => {}
             FlowControl::ConditionalBranch if is_relative_branch(&instruction) => {}
             FlowControl::UnconditionalBranch if last => {}
-            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
+            FlowControl::Return
+            | FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch => {
                 return Err(Unpatchable::Short);
             }
             _ => return Err(Unpatchable::Immovable),
@@ -120,17 +123,19 @@ fn is_relative_branch(instruction: &Instruction) -> bool {
 
 /// Whether the function jumps to displaced bytes, but for its very first one.
 fn has_jump_into(code: &[u8], at: u64, end: u64) -> bool {
-    Decoder::with_ip(64, code, at, DecoderOptions::NONE).iter().any(|instruction| {
-        let is_branch = matches!(
-            instruction.flow_control(),
-            FlowControl::ConditionalBranch
-                | FlowControl::UnconditionalBranch
-                | FlowControl::Call
-                | FlowControl::XbeginXabortXend
-        );
-        let target = instruction.near_branch_target();
-        is_branch && target > at && target < end
-    })
+    Decoder::with_ip(64, code, at, DecoderOptions::NONE)
+        .iter()
+        .any(|instruction| {
+            let is_branch = matches!(
+                instruction.flow_control(),
+                FlowControl::ConditionalBranch
+                    | FlowControl::UnconditionalBranch
+                    | FlowControl::Call
+                    | FlowControl::XbeginXabortXend
+            );
+            let target = instruction.near_branch_target();
+            is_branch && target > at && target < end
+        })
 }
 
 #[cfg(test)]
@@ -141,7 +146,9 @@ mod tests {
     const TO: u64 = 0x7f00_0010_0000;
 
     fn decoded(code: &[u8], ip: u64) -> Vec<Instruction> {
-        Decoder::with_ip(64, code, ip, DecoderOptions::NONE).into_iter().collect()
+        Decoder::with_ip(64, code, ip, DecoderOptions::NONE)
+            .into_iter()
+            .collect()
     }
 
     #[test]
@@ -176,14 +183,20 @@ mod tests {
         let back = [0x90, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xfa];
         assert_eq!(relocate(&back, AT, TO), Err(Unpatchable::JumpInto));
         let first = [0x90, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xf9];
-        assert!(relocate(&first, AT, TO).is_ok(), "a jump to the hook is a call more");
+        assert!(
+            relocate(&first, AT, TO).is_ok(),
+            "a jump to the hook is a call more"
+        );
         assert_eq!(relocate(&[], AT, TO), Err(Unpatchable::Short));
     }
 
     #[test]
     fn jumps_reach_what_they_can() {
         assert_eq!(near_jump(0x1000, 0x1005), Some([0xe9, 0, 0, 0, 0]));
-        assert_eq!(near_jump(0x1000, 0x1000), Some([0xe9, 0xfb, 0xff, 0xff, 0xff]));
+        assert_eq!(
+            near_jump(0x1000, 0x1000),
+            Some([0xe9, 0xfb, 0xff, 0xff, 0xff])
+        );
         assert_eq!(near_jump(0x1000, 1 << 40), None);
     }
 }

@@ -22,7 +22,10 @@ impl Refusal {
 
     /// The process has ended, or runs another program now.
     pub(crate) fn gone(pid: u32) -> Self {
-        Self::new(format!("process {pid} has ended, or runs another program now"), "")
+        Self::new(
+            format!("process {pid} has ended, or runs another program now"),
+            "",
+        )
     }
 }
 

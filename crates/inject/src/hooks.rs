@@ -53,7 +53,12 @@ impl Plan {
     ) -> std::io::Result<Self> {
         let mut plan = Self::default();
         let (image, base) = agent;
-        for (index, entry) in journal.entry.iter().enumerate().take(journal.entries as usize) {
+        for (index, entry) in journal
+            .entry
+            .iter()
+            .enumerate()
+            .take(journal.entries as usize)
+        {
             let name = memory.text(entry.name)?;
             let Some(hook) = image.symbols.get(&name) else {
                 continue;
@@ -110,26 +115,28 @@ impl Plan {
         memory.put(journal_at, &journal).map_err(Fault::Refused)?;
         for entry in self.patches.iter().map(|p| &p.entry) {
             if entry.slot != 0 {
-                memory.put(entry.slot, &entry.trampoline).map_err(Fault::Refused)?;
+                memory
+                    .put(entry.slot, &entry.trampoline)
+                    .map_err(Fault::Refused)?;
             }
         }
-        for entry in self.patches.iter().map(|p| &p.entry) {
-            let bytes = &entry.patched[..CV_PATCH_BYTES];
-            memory.write(entry.entry, bytes).map_err(Fault::Refused)?;
-        }
+        // From there they go on also if no patch follows.
         for (thread, rip) in displaced {
             let mut registers = thread.registers()?;
             registers.rip = rip;
             thread.set_registers(&registers)?;
+        }
+        for entry in self.patches.iter().map(|p| &p.entry) {
+            let bytes = &entry.patched[..CV_PATCH_BYTES];
+            memory.write(entry.entry, bytes).map_err(Fault::Refused)?;
         }
         Ok(true)
     }
 
     /// The patch that an address is within: not at its first byte, from where the hook is taken.
     fn inside(&self, address: u64) -> Option<&Patch> {
-        let is_inside = |p: &&Patch| {
-            address > p.entry.entry && address < p.entry.entry + CV_PATCH_BYTES as u64
-        };
+        let is_inside =
+            |p: &&Patch| address > p.entry.entry && address < p.entry.entry + CV_PATCH_BYTES as u64;
         self.patches.iter().find(is_inside)
     }
 }
@@ -147,8 +154,13 @@ fn patch(
     let code = image.code_at(in_file).ok_or("its code cannot be read")?;
     let code = code.get(..size as usize).ok_or("its code is cut off")?;
     let mut now = [0; CV_PATCH_BYTES];
-    memory.read(entry.entry, &mut now).map_err(|e| e.to_string())?;
-    if code.get(..CV_PATCH_BYTES).is_some_and(|original| original != now) {
+    memory
+        .read(entry.entry, &mut now)
+        .map_err(|e| e.to_string())?;
+    if code
+        .get(..CV_PATCH_BYTES)
+        .is_some_and(|original| original != now)
+    {
         return Err("something else has patched it".into());
     }
     let trampoline = slot + RELOCATED_AT;
@@ -167,7 +179,9 @@ fn patch(
     let patch = Patch {
         index: 0,
         entry: new,
-        moved: moved.map(|(old, at)| (entry.entry + old, trampoline + at)).collect(),
+        moved: moved
+            .map(|(old, at)| (entry.entry + old, trampoline + at))
+            .collect(),
     };
     Ok((relocated.code, patch))
 }
@@ -193,7 +207,10 @@ pub(crate) fn forget_threads(
     journal: &Attachment,
 ) -> Result<(), Fault> {
     for thread in &stopped.threads {
-        let at = thread.registers()?.fs_base.wrapping_add_signed(journal.self_offset);
+        let at = thread
+            .registers()?
+            .fs_base
+            .wrapping_add_signed(journal.self_offset);
         memory.put(at, &0u64).map_err(Fault::Refused)?;
     }
     Ok(())

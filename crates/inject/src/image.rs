@@ -66,7 +66,9 @@ impl Image {
                 address: symbol.st_value(endian),
                 size: symbol.st_size(endian),
             };
-            image.symbols.insert(String::from_utf8_lossy(name).into_owned(), found);
+            image
+                .symbols
+                .insert(String::from_utf8_lossy(name).into_owned(), found);
         }
         Some(image)
     }
@@ -90,7 +92,10 @@ impl Image {
         let mut found = Vec::new();
         for (lo, bytes) in &self.code {
             let all = bytes.windows(wanted.len()).enumerate();
-            found.extend(all.filter(|(_, w)| *w == wanted).map(|(i, _)| lo + i as u64));
+            found.extend(
+                all.filter(|(_, w)| *w == wanted)
+                    .map(|(i, _)| lo + i as u64),
+            );
         }
         found
     }
@@ -106,7 +111,11 @@ pub(crate) fn mapped_file(pid: u32, region: &Region) -> Option<Vec<u8>> {
             return Some(bytes);
         }
     }
-    fs::read(format!("/proc/{pid}/map_files/{:x}-{:x}", region.lo, region.hi)).ok()
+    fs::read(format!(
+        "/proc/{pid}/map_files/{:x}-{:x}",
+        region.lo, region.hi
+    ))
+    .ok()
 }
 
 /// Class and machine of a program: `None` if its file cannot be read.
@@ -127,7 +136,9 @@ mod tests {
     fn own_libc_has_its_functions() {
         let pid = std::process::id();
         let all = regions(pid).unwrap();
-        let libc = all.iter().find(|r| r.file_name().starts_with("libc.so") && r.offset == 0);
+        let libc = all
+            .iter()
+            .find(|r| r.file_name().starts_with("libc.so") && r.offset == 0);
         let image = Image::parse(&mapped_file(pid, libc.unwrap()).unwrap()).unwrap();
         let lock = image.symbols["pthread_mutex_lock"];
         assert!(lock.size > 5 && image.size_at(lock.address) >= Some(lock.size));

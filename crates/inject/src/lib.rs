@@ -14,6 +14,7 @@ mod memory;
 mod process;
 mod refusal;
 mod safe_point;
+mod signal_frame;
 mod tracee;
 
 pub use attach::{attach, detach, Attached, Detached, Owner};

@@ -34,7 +34,9 @@ impl Memory {
         let mut bytes = vec![0; words * 8];
         let n = self.0.read_at(&mut bytes, at).unwrap_or(0);
         let chunks = bytes[..n].chunks_exact(8);
-        chunks.map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default())).collect()
+        chunks
+            .map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()))
+            .collect()
     }
 
     pub fn get<T: FromBytes + IntoBytes>(&self, at: u64) -> io::Result<T> {
@@ -79,7 +81,10 @@ impl Region {
 /// All of them by address.
 pub(crate) fn regions(pid: u32) -> io::Result<Vec<Region>> {
     let text = fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(region).collect())
+    Ok(String::from_utf8_lossy(&text)
+        .lines()
+        .filter_map(region)
+        .collect())
 }
 
 /// `lo-hi perms offset major:minor inode path`
@@ -134,9 +139,16 @@ mod tests {
 
     #[test]
     fn region_keeps_blanks_of_a_path() {
-        let r = region("7f00-8f00 r-xp 00001000 fe:01 1234      /a dir/lib c.so (deleted)").unwrap();
-        assert_eq!((r.lo, r.hi, r.offset, r.inode), (0x7f00, 0x8f00, 0x1000, 1234));
-        assert_eq!((r.path.as_str(), r.file_name()), ("/a dir/lib c.so", "lib c.so"));
+        let r =
+            region("7f00-8f00 r-xp 00001000 fe:01 1234      /a dir/lib c.so (deleted)").unwrap();
+        assert_eq!(
+            (r.lo, r.hi, r.offset, r.inode),
+            (0x7f00, 0x8f00, 0x1000, 1234)
+        );
+        assert_eq!(
+            (r.path.as_str(), r.file_name()),
+            ("/a dir/lib c.so", "lib c.so")
+        );
         assert!(r.executable);
         assert!(region("7f00-8f00 rw-p 0 00:00 0").unwrap().path.is_empty());
         assert!(region("nonsense").is_none());
@@ -152,7 +164,11 @@ mod tests {
             inode: 0,
             path: String::new(),
         };
-        let all = [at(0x50_0000, 0x60_0000), at(0x60_1000, 0x70_0000), at(0x90_0000, 0xa0_0000)];
+        let all = [
+            at(0x50_0000, 0x60_0000),
+            at(0x60_1000, 0x70_0000),
+            at(0x90_0000, 0xa0_0000),
+        ];
         assert_eq!(gap(&all, 0x65_0000, 0x4000, 1 << 31), Some(0x70_0000));
         assert_eq!(gap(&all, 0x65_0000, 0x1000, 1 << 31), Some(0x60_0000));
         assert_eq!(gap(&all, 0x65_0000, 0x4000, 0x1000), None);
@@ -167,6 +183,9 @@ mod tests {
         memory.put(at, &8u64).unwrap();
         assert_eq!(memory.words(at, 1), [8]);
         assert!(memory.get::<u64>(0).is_err());
-        assert!(regions(std::process::id()).unwrap().iter().any(|r| r.executable));
+        assert!(regions(std::process::id())
+            .unwrap()
+            .iter()
+            .any(|r| r.executable));
     }
 }

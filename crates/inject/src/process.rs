@@ -2,6 +2,7 @@
 
 use convoy_abi::{Attachment, CV_ATTACHMENT_MAGIC, CV_ATTACHMENT_VERSION};
 
+use crate::call::{Gadgets, SIGRETURN};
 use crate::error::Refusal;
 use crate::image::{mapped_file, Image};
 use crate::memory::{regions, Memory, Region};
@@ -61,14 +62,19 @@ impl Process {
                 "run convoy as root or as the user of that process",
             )
         })?;
-        let libc = regions.iter().find(|r| r.offset == 0 && is_glibc(r.file_name()));
+        let libc = regions
+            .iter()
+            .find(|r| r.offset == 0 && is_glibc(r.file_name()));
         let Some(region) = libc else {
             return Err(without_glibc(pid, &regions));
         };
         let loaded = mapped_file(pid, region).and_then(|bytes| Image::parse(&bytes));
         let Some(image) = loaded else {
             return Err(Refusal::new(
-                format!("the C library of process {pid}, {}, cannot be read", region.path),
+                format!(
+                    "the C library of process {pid}, {}, cannot be read",
+                    region.path
+                ),
                 "run convoy as root",
             ));
         };
@@ -77,20 +83,25 @@ impl Process {
         Ok(Self { pid, regions, libc })
     }
 
-    /// Where there is a `syscall` instruction.
-    pub fn syscall_instruction(&self) -> Option<u64> {
-        let symbol = self.libc.image.symbols.get("syscall")?;
-        let code = self.libc.image.code_at(symbol.address)?;
-        let code = code.get(..symbol.size as usize)?;
+    /// Code of the C library that calls are made with; `None` if it is not as known.
+    pub fn gadgets(&self) -> Option<Gadgets> {
+        let image = &self.libc.image;
+        let symbol = image.symbols.get("syscall")?;
+        let code = image.code_at(symbol.address)?.get(..symbol.size as usize)?;
         let at = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])?;
-        Some(symbol.address + self.libc.bias + at as u64)
+        Some(Gadgets {
+            syscall: symbol.address + self.libc.bias + at as u64,
+            sigreturn: image.find_code(&SIGRETURN).first()? + self.libc.bias,
+        })
     }
 
     /// The copies of the agent in the process, of any convoy.
     pub fn copies(&self, memory: &Memory) -> Vec<AgentCopy> {
         let first = self.regions.iter().filter(|r| r.offset == 0);
         let agents = first.filter(|r| r.path.starts_with(AGENT_PREFIX));
-        agents.filter_map(|region| self.copy(memory, region)).collect()
+        agents
+            .filter_map(|region| self.copy(memory, region))
+            .collect()
     }
 
     fn copy(&self, memory: &Memory, region: &Region) -> Option<AgentCopy> {
@@ -102,7 +113,9 @@ impl Process {
         let is_known =
             journal.magic == CV_ATTACHMENT_MAGIC && journal.version == CV_ATTACHMENT_VERSION;
         let of_file = self.regions.iter().filter(|r| r.inode == region.inode);
-        let text = of_file.clone().find(|r| r.executable && r.path == region.path)?;
+        let text = of_file
+            .clone()
+            .find(|r| r.executable && r.path == region.path)?;
         is_known.then(|| AgentCopy {
             path: region.path.clone(),
             text: (text.lo, text.hi),
@@ -122,5 +135,8 @@ fn without_glibc(pid: u32, regions: &[Region]) -> Refusal {
         true => format!("process {pid} uses musl, not the GNU C library"),
         false => format!("process {pid} uses no GNU C library (it is static, or Go)"),
     };
-    Refusal::new(found, "the scheduler's view has every thread; names of locks need glibc")
+    Refusal::new(
+        found,
+        "the scheduler's view has every thread; names of locks need glibc",
+    )
 }

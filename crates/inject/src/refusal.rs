@@ -14,7 +14,11 @@ const START: &str = "start it under convoy: convoy -- COMMAND";
 fn status(pid: u32) -> Option<HashMap<String, String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
-    Some(lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
+    Some(
+        lines
+            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+            .collect(),
+    )
 }
 
 /// Looks at what can be seen without touching it.
@@ -26,18 +30,27 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         return Err(Refusal::gone(pid)); // a zombie, or a thread of the kernel
     }
     match word("State").chars().next() {
-        Some('T') => return refuse(format!("process {pid} is stopped"), "let it go on: kill -CONT"),
+        Some('T') => {
+            return refuse(
+                format!("process {pid} is stopped"),
+                "let it go on: kill -CONT",
+            )
+        }
         Some('Z' | 'X') => return Err(Refusal::gone(pid)),
         _ => {}
     }
     let tracer = word("TracerPid");
     if !matches!(tracer, "" | "0") {
         let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-        let found = format!("process {pid} is traced by process {tracer} ({})", name.trim());
+        let found = format!(
+            "process {pid} is traced by process {tracer} ({})",
+            name.trim()
+        );
         return refuse(found, "detach the debugger");
     }
     if !matches!(word("Seccomp"), "" | "0") {
-        let found = format!("process {pid} has a seccomp filter, which may forbid what the agent does");
+        let found =
+            format!("process {pid} has a seccomp filter, which may forbid what the agent does");
         return refuse(found, START);
     }
     if word("NSpid").split_whitespace().count() > 1 {
@@ -48,7 +61,10 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         let found = format!("process {pid} is a 32-bit program, or one for another processor");
         return refuse(found, "only 64-bit x86 programs can be attached to");
     }
-    if word("x86_Thread_features").split_whitespace().any(|f| f == "shstk") {
+    if word("x86_Thread_features")
+        .split_whitespace()
+        .any(|f| f == "shstk")
+    {
         let found = format!("process {pid} has a shadow stack");
         return refuse(found, START);
     }
@@ -62,9 +78,8 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
 
 /// Looks at what it has mapped.
 pub(crate) fn check_libraries(pid: u32, regions: &[Region]) -> Result<(), Refusal> {
-    let is_preloaded = |r: &Region| {
-        !r.path.starts_with(AGENT_PREFIX) && r.file_name().starts_with("libconvoy-")
-    };
+    let is_preloaded =
+        |r: &Region| !r.path.starts_with(AGENT_PREFIX) && r.file_name().starts_with("libconvoy-");
     if regions.iter().any(is_preloaded) {
         return Err(Refusal::new(
             format!("process {pid} was started under convoy and has the agent already"),
@@ -86,7 +101,10 @@ pub(crate) fn check_libraries(pid: u32, regions: &[Region]) -> Result<(), Refusa
 pub(crate) fn not_permitted(pid: u32) -> Refusal {
     let status = status(pid).unwrap_or_default();
     let numbers = |name: &str| -> Vec<u32> {
-        let words = status.get(name).map_or("", String::as_str).split_whitespace();
+        let words = status
+            .get(name)
+            .map_or("", String::as_str)
+            .split_whitespace();
         words.filter_map(|n| n.parse().ok()).collect()
     };
     // SAFETY: reads a number.
@@ -94,7 +112,10 @@ pub(crate) fn not_permitted(pid: u32) -> Refusal {
     let (uids, gids) = (numbers("Uid"), numbers("Gid"));
     if own != 0 && uids.iter().any(|uid| *uid != own) {
         return Refusal::new(
-            format!("process {pid} runs as another user (uid {})", uids.get(1).unwrap_or(&0)),
+            format!(
+                "process {pid} runs as another user (uid {})",
+                uids.get(1).unwrap_or(&0)
+            ),
             "run convoy as root",
         );
     }

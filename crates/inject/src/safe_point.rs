@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::call::{sleeps_in, SIGRETURN};
 use crate::error::Refusal;
 use crate::memory::Memory;
 use crate::process::Process;
@@ -83,10 +84,11 @@ impl Places {
             }
             has_own_allocator |= is_allocator;
         }
-        let waits = WAITS.iter().filter_map(|name| process.libc.range(name)).collect();
-        // mov rax, SYS_rt_sigreturn; syscall
-        let restorer = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-        let returns = process.libc.image.find_code(&restorer).into_iter();
+        let waits = WAITS
+            .iter()
+            .filter_map(|name| process.libc.range(name))
+            .collect();
+        let returns = process.libc.image.find_code(&SIGRETURN).into_iter();
         Self {
             unsafe_code,
             waits,
@@ -106,7 +108,12 @@ impl Places {
     /// It sleeps where neither allocator nor loader ever do.
     fn is_sleeper(&self, at: &Position) -> bool {
         let futex = at.call == Some(libc::SYS_futex);
-        let waits = || at.stack.iter().take(64).any(|word| contains(&self.waits, *word));
+        let waits = || {
+            at.stack
+                .iter()
+                .take(64)
+                .any(|word| contains(&self.waits, *word))
+        };
         let sleeps = at.call.is_some_and(|call| SLEEPS.contains(&call)) || (futex && waits());
         sleeps && !self.in_signal_handler(&at.stack)
     }
@@ -128,7 +135,14 @@ fn contains(ranges: &[(u64, u64)], address: u64) -> bool {
 /// The allocator of glibc is one file, whose functions lie together, static ones between those that are exported.
 fn allocator(process: &Process) -> Option<(u64, u64)> {
     const AROUND: u64 = 0x3000;
-    let names = ["malloc", "free", "realloc", "calloc", "malloc_usable_size", "mallopt"];
+    let names = [
+        "malloc",
+        "free",
+        "realloc",
+        "calloc",
+        "malloc_usable_size",
+        "mallopt",
+    ];
     let ranges: Vec<_> = names.iter().filter_map(|n| process.libc.range(n)).collect();
     let lo = ranges.iter().map(|r| r.0).min()?;
     let hi = ranges.iter().map(|r| r.1).max()?;
@@ -147,16 +161,12 @@ struct Position {
 
 impl Position {
     fn of(tracee: &Tracee, memory: &Memory) -> Result<Self, Fault> {
-        /// ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK of the kernel.
-        const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
         let registers = tracee.registers()?;
-        let call = registers.orig_rax as i64;
-        let is_restarted = call >= 0 && RESTARTS.contains(&(registers.rax as i64));
         // struct rseq of the kernel: rseq_cs is behind two processor numbers.
         let area = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
         Ok(Self {
             rip: registers.rip,
-            call: is_restarted.then_some(call),
+            call: sleeps_in(&registers),
             stack: memory.words(registers.rsp, SIGNAL_WORDS),
             in_restartable_sequence: area.is_some_and(|cs| cs.unwrap_or(1) != 0),
         })
@@ -209,7 +219,11 @@ fn look(
         Err(Fault::Ended) => return Ok(None),
         Err(fault) => return Err(fault),
     }
-    let at = Position::of(&tracee, memory)?;
+    let at = match Position::of(&tracee, memory) {
+        Ok(at) => at,
+        Err(Fault::Ended) => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
     let will_do = places.is_sleeper(&at) || (!only_sleepers && places.is_elsewhere(&at));
     Ok(will_do.then_some(tracee))
 }

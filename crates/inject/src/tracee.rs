@@ -14,6 +14,27 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(2);
 const XSTATE_BYTES: usize = 16 << 10;
 const NT_X86_XSTATE: libc::c_int = 0x202;
 
+/// System calls that end with EINTR when their thread is stopped: nothing has been done then, and they can be
+/// made once more. Time limits begin anew.
+const END_WITH_A_STOP: [i64; 16] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_io_getevents,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_read,
+    libc::SYS_write,
+];
+
 /// Why a thread does not do what was asked.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -39,13 +60,18 @@ impl From<io::Error> for Fault {
 pub(crate) enum Stop {
     /// We have interrupted it, or its process was stopped (SIGSTOP).
     Event,
+    /// It begins or ends a system call.
+    SystemCall,
     /// This signal is about to be delivered.
     Signal(i32),
 }
 
+/// What marks the stops of [`Stop::SystemCall`] (PTRACE_O_TRACESYSGOOD).
+const SYSTEM_CALL_BIT: i32 = 0x80;
+
 /// All registers but the general ones, as the kernel gives them.
 #[derive(Debug)]
-pub(crate) struct ExtendedState(Vec<u8>);
+pub(crate) struct ExtendedState(pub Vec<u8>);
 
 /// A thread that we trace; it goes on when this is dropped, if it is stopped.
 #[derive(Debug)]
@@ -99,11 +125,25 @@ impl Tracee {
     pub fn wait_interrupted(&self, until: Instant) -> Result<(), Fault> {
         loop {
             match self.wait(until)? {
-                Stop::Event => return Ok(()),
+                Stop::Event => return self.undo_interruption(),
+                Stop::SystemCall => self.resume(0)?,
                 // Its handler's frame is made, and the thread stops in front of the handler.
                 Stop::Signal(signal) => self.resume(signal)?,
             }
         }
+    }
+
+    /// Some system calls end with EINTR when their thread is stopped, though no signal has come (signal(7)). They are
+    /// restarted, unless a signal comes: then its handler runs first, and they end with EINTR.
+    fn undo_interruption(&self) -> Result<(), Fault> {
+        const RESTART_WITHOUT_HANDLER: i64 = -514; // ERESTARTNOHAND
+        let mut registers = self.registers()?;
+        let is_one = END_WITH_A_STOP.contains(&(registers.orig_rax as i64));
+        if is_one && registers.rax as i64 == -i64::from(libc::EINTR) {
+            registers.rax = RESTART_WITHOUT_HANDLER as u64;
+            self.set_registers(&registers)?;
+        }
+        Ok(())
     }
 
     /// Waits for the next stop.
@@ -117,9 +157,11 @@ impl Tracee {
                 if !libc::WIFSTOPPED(status) {
                     return Err(Fault::Ended);
                 }
+                let signal = libc::WSTOPSIG(status);
                 return Ok(match status >> 16 {
                     libc::PTRACE_EVENT_STOP => Stop::Event,
-                    _ => Stop::Signal(libc::WSTOPSIG(status)),
+                    _ if signal & SYSTEM_CALL_BIT != 0 => Stop::SystemCall,
+                    _ => Stop::Signal(signal),
                 });
             }
             if r < 0 {
@@ -131,11 +173,9 @@ impl Tracee {
             if Instant::now() > until {
                 return Err(Fault::TimedOut);
             }
-            looks += 1;
-            match looks < 100 {
-                true => std::thread::yield_now(),
-                false => std::thread::sleep(Duration::from_micros(100)),
-            }
+            // It needs a processor to stop on, which may be ours.
+            looks = (looks + 1).min(10);
+            std::thread::sleep(Duration::from_micros(10 * looks));
         }
     }
 
@@ -144,9 +184,15 @@ impl Tracee {
         Ok(ptrace(libc::PTRACE_CONT, self.tid, 0, signal as usize)?)
     }
 
-    /// Goes on for one instruction.
-    pub fn step(&self) -> Result<(), Fault> {
-        Ok(ptrace(libc::PTRACE_SINGLESTEP, self.tid, 0, 0)?)
+    /// Goes on to where its next system call begins or ends.
+    pub fn resume_to_system_call(&self) -> Result<(), Fault> {
+        Ok(ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?)
+    }
+
+    /// Tells stops at system calls from signals.
+    pub fn report_system_calls(&self) -> Result<(), Fault> {
+        let options = libc::PTRACE_O_TRACESYSGOOD as usize;
+        Ok(ptrace(libc::PTRACE_SETOPTIONS, self.tid, 0, options)?)
     }
 
     pub fn registers(&self) -> Result<user_regs_struct, Fault> {
@@ -158,7 +204,12 @@ impl Tracee {
 
     pub fn set_registers(&self, registers: &user_regs_struct) -> Result<(), Fault> {
         let mut registers = *registers;
-        Ok(ptrace_at(libc::PTRACE_SETREGS, self.tid, 0, &mut registers)?)
+        Ok(ptrace_at(
+            libc::PTRACE_SETREGS,
+            self.tid,
+            0,
+            &mut registers,
+        )?)
     }
 
     pub fn extended_state(&self) -> Result<ExtendedState, Fault> {
@@ -179,7 +230,12 @@ impl Tracee {
             iov_len: state.0.len(),
         };
         let kind = NT_X86_XSTATE as usize;
-        Ok(ptrace_at(libc::PTRACE_SETREGSET, self.tid, kind, &mut range)?)
+        Ok(ptrace_at(
+            libc::PTRACE_SETREGSET,
+            self.tid,
+            kind,
+            &mut range,
+        )?)
     }
 
     /// Signals that it blocks, a bit each from 1 on.
@@ -239,27 +295,63 @@ impl Drop for Tracee {
 /// Ended, but still listed: as the main thread of a process whose other threads go on.
 fn is_dead(tid: i32) -> bool {
     let text = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    let state = text
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, None | Some('Z' | 'X'))
 }
 
-/// The threads of a process; empty if it is gone.
+/// The threads of a process; empty if it is gone. A process that has ended may list its main thread.
 pub(crate) fn threads(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     let names = entries.into_iter().flatten().flatten();
-    names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    let mut all: Vec<u32> = names
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    if all.len() == 1 {
+        all.retain(|tid| !is_dead(*tid as i32));
+    }
+    all
 }
 
 /// Every thread of a process, stopped; they go on when this is dropped.
 #[derive(Debug)]
 pub(crate) struct AllStopped {
     pub threads: Vec<Tracee>,
+    _haste: Haste,
+}
+
+/// Real-time priority, where we may have it: threads that go on would take the processor from us before the last
+/// one goes on, and make the stop longer by a time slice.
+#[derive(Debug)]
+struct Haste;
+
+impl Haste {
+    fn begin() -> Self {
+        set_policy(libc::SCHED_FIFO, 1);
+        Self
+    }
+}
+
+impl Drop for Haste {
+    fn drop(&mut self) {
+        set_policy(libc::SCHED_OTHER, 0);
+    }
+}
+
+fn set_policy(policy: i32, priority: i32) {
+    let parameter = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: a live local. Without the right to, everything stays as it is.
+    unsafe { libc::sched_setscheduler(0, policy, &parameter) };
 }
 
 impl AllStopped {
     /// Stops them all, also those that are made meanwhile.
     pub fn of(pid: u32) -> Result<Self, Fault> {
         let until = Instant::now() + STOP_LIMIT;
+        let haste = Haste::begin();
         let mut stopped: BTreeMap<u32, Tracee> = BTreeMap::new();
         loop {
             let mut new = Vec::new();
@@ -292,6 +384,7 @@ impl AllStopped {
         }
         Ok(Self {
             threads: stopped.into_values().collect(),
+            _haste: haste,
         })
     }
 }
