@@ -117,7 +117,7 @@ pub fn attach(
             None => load(&process, &mut borrowed, &image, agent, &path, copies.len())?,
         };
         begin(&process, &mut borrowed, &memory, &image, &at, session_dir)?;
-        let area = match trampolines(&memory, &at)? {
+        let area = match trampolines(pid, &memory, &at)? {
             Some(area) => area,
             None => map_area(&process, &mut borrowed, &memory, &at)?,
         };
@@ -129,7 +129,7 @@ pub fn attach(
 
     let journal = memory.get(at.journal_at).map_err(|_| Refusal::gone(pid))?;
     let plan = Plan::prepare(&process, (&image, at.base), &journal, area, &memory)
-        .map_err(|e| hooks::unwritable(&e))?;
+        .map_err(|e| hooks::unwritable(pid, &e))?;
     let stopped = install(pid, &plan, &at, owner)?;
     Ok(Attached {
         hooks: plan.len(),
@@ -269,7 +269,11 @@ fn is_inside(
 
 fn borrow(process: &Process, tracee: crate::tracee::Tracee) -> Result<Borrowed, Refusal> {
     let pid = process.pid;
+    // If it has run another program meanwhile, so does the thread.
     let memory = open(pid)?;
+    if !process.is_unchanged() {
+        return Err(Refusal::gone(pid));
+    }
     let gadgets = process
         .gadgets()
         .ok_or_else(|| Refusal::new("the C library is not as known", ""))?;
@@ -351,7 +355,7 @@ fn begin(
         .map_err(fault)?;
     let journal: Attachment = memory
         .get(at.journal_at)
-        .map_err(|e| hooks::unwritable(&e))?;
+        .map_err(|e| hooks::unwritable(process.pid, &e))?;
     match (journal.magic, journal.is_ready) {
         (CV_ATTACHMENT_MAGIC, 1) => Ok(()),
         _ => Err(Refusal::new(
@@ -362,10 +366,10 @@ fn begin(
 }
 
 /// Where the trampolines of a copy are that was used before.
-fn trampolines(memory: &Memory, at: &Place) -> Result<Option<u64>, Refusal> {
+fn trampolines(pid: u32, memory: &Memory, at: &Place) -> Result<Option<u64>, Refusal> {
     let journal: Attachment = memory
         .get(at.journal_at)
-        .map_err(|e| hooks::unwritable(&e))?;
+        .map_err(|e| hooks::unwritable(pid, &e))?;
     if journal.magic != CV_ATTACHMENT_MAGIC {
         return Err(Refusal::new("the agent's journal is damaged", ""));
     }
@@ -396,7 +400,7 @@ fn map_area(
     }
     let field = std::mem::offset_of!(Attachment, trampolines) as u64;
     let noted = memory.put(at.journal_at + field, &area);
-    noted.map(|()| area).map_err(|e| hooks::unwritable(&e))
+    noted.map(|()| area).map_err(|e| hooks::unwritable(pid, &e))
 }
 
 /// Stops everybody and patches; how long that took.

@@ -113,16 +113,14 @@ impl Borrowed {
             self.mask,
             &self.extended.0,
         );
-        self.memory.write(at, &bytes).map_err(Fault::Refused)?;
+        self.memory.write(at, &bytes).map_err(Fault::from)?;
         Ok(at)
     }
 
     /// Puts a text where calls can read it: at most one at a time.
     pub fn text(&self, text: &str) -> Result<u64, Fault> {
         let bytes = [text.as_bytes(), &[0]].concat();
-        self.memory
-            .write(self.stack, &bytes)
-            .map_err(Fault::Refused)?;
+        self.memory.write(self.stack, &bytes).map_err(Fault::from)?;
         Ok(self.stack)
     }
 
@@ -204,7 +202,7 @@ impl Borrowed {
         let mut until = Instant::now() + CALL_LIMIT;
         let mut has_timed_out = false;
         self.enters_call = false;
-        self.tracee.resume_to_system_call()?;
+        self.tracee.resume_to_system_call(0)?;
         loop {
             let stop = match self.tracee.wait(until) {
                 Ok(stop) => stop,
@@ -219,8 +217,12 @@ impl Borrowed {
             };
             match stop {
                 Stop::Event if has_timed_out => return Err(Fault::TimedOut),
+                // It stops all threads but this one, which does so when we have let it go.
+                Stop::Signal(libc::SIGSTOP) => {
+                    self.tracee.resume_to_system_call(libc::SIGSTOP)?;
+                    continue;
+                }
                 Stop::Signal(signal) => return Err(crashed(signal)),
-                // The process was stopped, and is so again when we have let it go.
                 Stop::Event => {}
                 Stop::SystemCall => {
                     let registers = self.tracee.registers()?;
@@ -229,7 +231,7 @@ impl Borrowed {
                     }
                 }
             }
-            self.tracee.resume_to_system_call()?;
+            self.tracee.resume_to_system_call(0)?;
         }
     }
 

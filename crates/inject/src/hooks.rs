@@ -105,19 +105,19 @@ impl Plan {
                 }
             }
         }
-        let mut journal: Attachment = memory.get(journal_at).map_err(Fault::Refused)?;
+        let mut journal: Attachment = memory.get(journal_at).map_err(Fault::from)?;
         for patch in &self.patches {
             journal.entry[patch.index] = patch.entry;
         }
         journal.state = CV_ATTACHMENT_ACTIVE;
         (journal.owner_pid, journal.owner_start) = owner;
         // The journal first: whoever comes after us can undo what follows.
-        memory.put(journal_at, &journal).map_err(Fault::Refused)?;
+        memory.put(journal_at, &journal).map_err(Fault::from)?;
         for entry in self.patches.iter().map(|p| &p.entry) {
             if entry.slot != 0 {
                 memory
                     .put(entry.slot, &entry.trampoline)
-                    .map_err(Fault::Refused)?;
+                    .map_err(Fault::from)?;
             }
         }
         // From there they go on also if no patch follows.
@@ -128,7 +128,7 @@ impl Plan {
         }
         for entry in self.patches.iter().map(|p| &p.entry) {
             let bytes = &entry.patched[..CV_PATCH_BYTES];
-            memory.write(entry.entry, bytes).map_err(Fault::Refused)?;
+            memory.write(entry.entry, bytes).map_err(Fault::from)?;
         }
         Ok(true)
     }
@@ -211,13 +211,16 @@ pub(crate) fn forget_threads(
             .registers()?
             .fs_base
             .wrapping_add_signed(journal.self_offset);
-        memory.put(at, &0u64).map_err(Fault::Refused)?;
+        memory.put(at, &0u64).map_err(Fault::from)?;
     }
     Ok(())
 }
 
 /// What went wrong while nothing was patched.
-pub(crate) fn unwritable(e: &std::io::Error) -> Refusal {
+pub(crate) fn unwritable(pid: u32, e: &std::io::Error) -> Refusal {
+    if e.raw_os_error() == Some(libc::ESRCH) {
+        return Refusal::gone(pid);
+    }
     Refusal::new(
         format!("the process's memory cannot be written: {e}"),
         "start it under convoy: convoy -- COMMAND",

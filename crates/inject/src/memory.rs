@@ -22,11 +22,11 @@ impl Memory {
 
     /// Also where the page may only be read: the kernel lets a tracer write to private pages.
     pub fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, at)
+        self.0.write_all_at(bytes, at).map_err(gone)
     }
 
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(bytes, at)
+        self.0.read_exact_at(bytes, at).map_err(gone)
     }
 
     /// As much as there is, at most `words`.
@@ -55,6 +55,16 @@ impl Memory {
         let n = self.0.read_at(&mut bytes, at)?;
         let bytes = bytes[..n].split(|b| *b == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+/// Nothing at all can be read or written any more when the image is gone.
+fn gone(e: io::Error) -> io::Error {
+    match e.kind() {
+        io::ErrorKind::WriteZero | io::ErrorKind::UnexpectedEof => {
+            io::Error::from_raw_os_error(libc::ESRCH)
+        }
+        _ => e,
     }
 }
 

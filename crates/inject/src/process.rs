@@ -83,6 +83,17 @@ impl Process {
         Ok(Self { pid, regions, libc })
     }
 
+    /// Whether it still runs the image that was looked at.
+    pub fn is_unchanged(&self) -> bool {
+        let libc = |all: &[Region]| {
+            let region = all
+                .iter()
+                .find(|r| r.offset == 0 && is_glibc(r.file_name()));
+            region.map(|r| (r.lo, r.inode))
+        };
+        regions(self.pid).is_ok_and(|now| libc(&now) == libc(&self.regions))
+    }
+
     /// Code of the C library that calls are made with; `None` if it is not as known.
     pub fn gadgets(&self) -> Option<Gadgets> {
         let image = &self.libc.image;

@@ -184,9 +184,9 @@ impl Tracee {
         Ok(ptrace(libc::PTRACE_CONT, self.tid, 0, signal as usize)?)
     }
 
-    /// Goes on to where its next system call begins or ends.
-    pub fn resume_to_system_call(&self) -> Result<(), Fault> {
-        Ok(ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?)
+    /// Goes on to where its next system call begins or ends, with a signal or 0.
+    pub fn resume_to_system_call(&self, signal: i32) -> Result<(), Fault> {
+        Ok(ptrace(libc::PTRACE_SYSCALL, self.tid, 0, signal as usize)?)
     }
 
     /// Tells stops at system calls from signals.
