@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use convoy_profile::{Collector, Exit, Meta, Process, Profile};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
@@ -23,7 +26,7 @@ use crate::others::Busy;
 use crate::poll::Poller;
 use crate::procfs;
 use crate::recorder::{agent_collector, running_ns, session_facts, Options, Recording};
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::targets::Targets;
 
 /// Between two looks at whether the processes are still there, where their ends are told as well, and the control groups have no new ones...
@@ -92,11 +95,20 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
             scheduler.enable,
         )));
     };
+    // Whole control groups hold system services as well: the agent goes only into what was named, and what that
+    // has started.
+    let named = Targets {
+        cgroups: Vec::new(),
+        ..targets.clone()
+    };
+    let named = named.resolve().unwrap_or_default();
     // Not before somebody listens: what the agents see began later than the recording.
     let mut warnings = warnings;
     let agents = match &options.injector {
-        Some(command) => agents(options, command, &clock, &mut meta, &pids, &mut warnings)?,
-        None => None,
+        Some(command) if !named.is_empty() => {
+            agents(options, command, &clock, &mut meta, &named, &mut warnings)?
+        }
+        _ => None,
     };
     Ok(Attached {
         targets,
@@ -259,6 +271,17 @@ impl Attached {
     }
 }
 
+/// Frees the memory of an arena that has been read, but for its header.
+fn give_back_pages(path: &Path) {
+    let file = File::options().write(true).open(path);
+    let Ok(file) = file else { return };
+    let bytes = file.metadata().map_or(0, |m| m.len());
+    let header = convoy_abi::CV_ARENA_HEADER_BYTES as u64;
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // What cannot be freed now is freed with the process.
+    let _ = fallocate(&file, how, header, bytes.saturating_sub(header));
+}
+
 impl Agents {
     /// Takes the hooks out and reads what was counted.
     fn finish(
@@ -273,10 +296,17 @@ impl Agents {
             mut poller,
         } = self;
         poller.finish(session.dir(), clock);
-        warnings.extend(injector.finish());
+        let end = injector.finish();
+        warnings.extend(end.troubles);
         let none = |_, _| Refs::new();
         let collected = collect(session.dir(), &poller.seen, Some(meta.end_ns), None, &none);
         meta.notes.extend(collected.notes);
+        for arena in session::arenas(session.dir()) {
+            if end.unused.contains(&arena.pid) {
+                // The process keeps the mapping: without this its pages would stay until it ends.
+                give_back_pages(&arena.path);
+            }
+        }
         (Some(session), collected.processes)
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use convoy_inject::{Attached, Owner, Refusal};
+use convoy_inject::{Attached, Detached, Owner, Refusal};
 
 use crate::agent_file;
 use crate::error::Trouble;
@@ -22,6 +22,8 @@ pub const ARGUMENT: &str = "__inject";
 const SEPARATOR: char = '\t';
 /// Ends the replies to a request.
 const DONE: &str = "done";
+/// Behind the number of a process whose tables nobody uses any more.
+const UNUSED: &str = "\tunused";
 
 /// A request that has been served: the agent is in these processes until this is dropped.
 #[derive(Debug)]
@@ -83,29 +85,41 @@ impl Injector {
         }
     }
 
-    /// Takes the hooks out; returns when they are. What could not be done is said.
-    pub fn finish(mut self) -> Vec<Trouble> {
+    /// Takes the hooks out; returns when they are.
+    pub fn finish(mut self) -> End {
         self.end()
     }
 
-    fn end(&mut self) -> Vec<Trouble> {
+    fn end(&mut self) -> End {
+        let mut end = End::default();
         if self.stdin.take().is_none() {
-            return Vec::new();
+            return end;
         }
         let mut text = String::new();
         // What it could not say before it ended is not known.
         let _ = self.stdout.read_to_string(&mut text);
         let _ = self.child.wait();
-        text.lines()
-            .map(|found| {
-                Trouble::new(
-                    found,
-                    "the agent's hooks are still in it, and pass every call on",
+        for line in text.lines() {
+            match line.strip_suffix(UNUSED) {
+                Some(pid) => end.unused.extend(pid.parse::<u32>().ok()),
+                None => end.troubles.push(Trouble::new(
+                    line,
+                    "the agent's hooks are still in it, and go on counting",
                     "attach once more: convoy -p takes out what an earlier one has left",
-                )
-            })
-            .collect()
+                )),
+            }
+        }
+        end
     }
+}
+
+/// What became of the agents.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// Processes in which no thread uses the agent's tables any more.
+    pub unused: Vec<u32>,
+    /// What could not be done.
+    pub troubles: Vec<Trouble>,
 }
 
 impl Drop for Injector {
@@ -130,6 +144,8 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
                 attached.push(pid);
                 format!("{pid}{SEPARATOR}attached")
             }
+            // A child that was there just before: nothing to say.
+            Err(refusal) if refusal.is_gone => continue,
             Err(refusal) => {
                 let words =
                     [&refusal.found, &refusal.fix].map(|w| w.replace([SEPARATOR, '\n'], " "));
@@ -147,9 +163,12 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
     }
     for pid in attached {
-        if let Err(refusal) = convoy_inject::detach(pid, owner) {
-            told = told.and_then(|()| writeln!(out, "{refusal}"));
-        }
+        let said = match convoy_inject::detach(pid, owner) {
+            Ok(Detached::Removed { is_unused: true }) => format!("{pid}{UNUSED}\n"),
+            Ok(_) => String::new(),
+            Err(refusal) => format!("{refusal}\n"),
+        };
+        told = told.and_then(|()| out.write_all(said.as_bytes()));
     }
     told
 }

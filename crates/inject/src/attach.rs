@@ -71,7 +71,7 @@ pub struct Attached {
     pub hooks: usize,
     /// Those that are not, and why.
     pub left_out: Vec<String>,
-    /// How long all threads stood still, altogether.
+    /// How long all threads stood still while the hooks went in.
     pub stopped: Duration,
 }
 
@@ -79,7 +79,10 @@ pub struct Attached {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detached {
     /// All hooks are out.
-    Removed,
+    Removed {
+        /// No thread is inside the agent: its tables are not used any more.
+        is_unused: bool,
+    },
     /// The process has ended, or runs another program.
     Gone,
     /// Nothing of convoy's was in it.
@@ -168,14 +171,19 @@ pub fn detach(pid: u32, owner: Owner) -> Result<Detached, Refusal> {
             return Ok(Detached::Nothing);
         }
         match AllStopped::of(pid) {
-            Ok(_stopped) => {
-                for copy in ours {
-                    // The image may be another one now, which has none of this.
-                    if hooks::remove(&memory, copy.journal_at).is_err() {
-                        return Ok(Detached::Gone);
-                    }
-                }
-                return Ok(Detached::Removed);
+            Ok(stopped) => {
+                // The image may be another one now, which has none of this.
+                let removed = ours
+                    .iter()
+                    .all(|copy| hooks::remove(&memory, copy.journal_at).is_ok());
+                let is_unused = ours.iter().all(|copy| {
+                    let left = leave_if_unused(pid, &stopped, &memory, copy);
+                    left.unwrap_or(false)
+                });
+                return Ok(match removed {
+                    true => Detached::Removed { is_unused },
+                    false => Detached::Gone,
+                });
             }
             Err(Fault::Ended) => return Ok(Detached::Gone),
             Err(fault) if Instant::now() > until => return Err(safe_point::refused(pid, fault)),
@@ -232,16 +240,28 @@ fn unused_copy<'a>(
     }
     let refused = |fault| safe_point::refused(process.pid, fault);
     let stopped = AllStopped::of(process.pid).map_err(refused)?;
-    // Stacks grow.
-    let regions = regions(process.pid).map_err(|_| Refusal::gone(process.pid))?;
     for copy in copies {
-        if is_inside(&stopped, memory, &regions, copy.text).map_err(refused)? {
-            continue;
+        if leave_if_unused(process.pid, &stopped, memory, copy).map_err(refused)? {
+            return Ok(Some(copy));
         }
-        hooks::forget_threads(&stopped, memory, &copy.journal).map_err(refused)?;
-        return Ok(Some(copy));
     }
     Ok(None)
+}
+
+/// Whether no thread is inside a copy, whose tables nobody uses then.
+fn leave_if_unused(
+    pid: u32,
+    stopped: &AllStopped,
+    memory: &Memory,
+    copy: &AgentCopy,
+) -> Result<bool, Fault> {
+    // Stacks grow: as they are now.
+    let regions = regions(pid)?;
+    if is_inside(stopped, memory, &regions, copy.text)? {
+        return Ok(false);
+    }
+    hooks::forget_threads(stopped, memory, &copy.journal)?;
+    Ok(true)
 }
 
 /// Whether any thread may return into this code.

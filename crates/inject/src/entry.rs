@@ -28,7 +28,7 @@ pub(crate) enum Unpatchable {
     Short,
     /// It jumps into the bytes that would be replaced.
     JumpInto,
-    /// Its beginning has an instruction that cannot be moved: a call, an odd jump, no instruction at all.
+    /// Its beginning has an instruction that cannot be moved: an odd jump, no instruction at all.
     Immovable,
 }
 
@@ -73,6 +73,12 @@ pub(crate) fn relocate(code: &[u8], at: u64, to: u64) -> Result<Relocated, Unpat
     for mut instruction in displaced {
         out.moved
             .push((instruction.ip() - at, out.code.len() as u64));
+        if instruction.flow_control() == FlowControl::Call {
+            // The last one: it returns to where it always has, so that unwinders know the place.
+            let target = instruction.near_branch_target();
+            out.code.extend(moved_call(target, end));
+            return Ok(out);
+        }
         instruction.as_near_branch();
         let mut encoder = Encoder::new(64);
         encoder
@@ -82,6 +88,14 @@ pub(crate) fn relocate(code: &[u8], at: u64, to: u64) -> Result<Relocated, Unpat
     }
     out.code.extend(far_jump(end));
     Ok(out)
+}
+
+/// A call of `target` that returns to `back`: `push [rip+14]; jmp [rip+0]` and the two addresses.
+fn moved_call(target: u64, back: u64) -> Vec<u8> {
+    let mut code = vec![0xff, 0x35, FAR_JUMP_BYTES as u8, 0, 0, 0];
+    code.extend(far_jump(target));
+    code.extend(back.to_le_bytes());
+    code
 }
 
 /// The instructions that a jump would overwrite, at least in part.
@@ -97,6 +111,7 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
             FlowControl::Next => {}
             FlowControl::ConditionalBranch if is_relative_branch(&instruction) => {}
             FlowControl::UnconditionalBranch if last => {}
+            FlowControl::Call if last && instruction.op0_kind() == OpKind::NearBranch64 => {}
             FlowControl::Return
             | FlowControl::UnconditionalBranch
             | FlowControl::IndirectBranch => {
@@ -174,11 +189,33 @@ mod tests {
     }
 
     #[test]
+    fn calls_return_to_their_old_place() {
+        // sub rsp, 8; call +0x100; ret
+        let code = [0x48, 0x83, 0xec, 0x08, 0xe8, 0, 1, 0, 0, 0xc3];
+        let moved = relocate(&code, AT, TO).unwrap();
+        let out = decoded(&moved.code, TO);
+        let addresses = moved.code[16..].chunks(8).map(|w| w.try_into().unwrap());
+        let addresses: Vec<u64> = addresses.map(u64::from_le_bytes).collect();
+        assert_eq!(addresses, [AT + 9 + 0x100, AT + 9]);
+        assert_eq!(
+            out[1].ip_rel_memory_address(),
+            TO + 24,
+            "the return address is pushed"
+        );
+        assert_eq!(
+            out[2].ip_rel_memory_address(),
+            TO + 16,
+            "the target is jumped to"
+        );
+        assert_eq!(moved.moved, [(0, 0), (4, 4)]);
+    }
+
+    #[test]
     fn refuses_what_cannot_be_moved() {
         let ret = [0x31, 0xc0, 0xc3, 0x90, 0x90, 0x90];
         assert_eq!(relocate(&ret, AT, TO), Err(Unpatchable::Short));
-        let call = [0xe8, 0, 0, 0, 0, 0xc3];
-        assert_eq!(relocate(&call, AT, TO), Err(Unpatchable::Immovable));
+        let odd = [0xe3, 0, 0x90, 0x90, 0x90, 0x90]; // jrcxz
+        assert_eq!(relocate(&odd, AT, TO), Err(Unpatchable::Immovable));
         // nop; nop; nop; nop; nop; jmp to the second nop
         let back = [0x90, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xfa];
         assert_eq!(relocate(&back, AT, TO), Err(Unpatchable::JumpInto));

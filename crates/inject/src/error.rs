@@ -9,6 +9,8 @@ pub struct Refusal {
     pub found: String,
     /// What to do; empty when there is nothing.
     pub fix: String,
+    /// There is no such process any more.
+    pub is_gone: bool,
 }
 
 impl Refusal {
@@ -17,15 +19,20 @@ impl Refusal {
         Self {
             found: found.into(),
             fix: fix.into(),
+            is_gone: false,
         }
     }
 
     /// The process has ended, or runs another program now.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn gone(pid: u32) -> Self {
-        Self::new(
-            format!("process {pid} has ended, or runs another program now"),
-            "",
-        )
+        Self {
+            is_gone: true,
+            ..Self::new(
+                format!("process {pid} has ended, or runs another program now"),
+                "",
+            )
+        }
     }
 }
 

@@ -6,9 +6,11 @@
 
 use std::time::{Duration, Instant};
 
+use libc::user_regs_struct;
+
 use crate::call::{sleeps_in, SIGRETURN};
 use crate::error::Refusal;
-use crate::memory::Memory;
+use crate::memory::{regions, Memory, Region};
 use crate::process::Process;
 use crate::tracee::{threads, Fault, Tracee, STOP_LIMIT};
 
@@ -157,10 +159,11 @@ struct Position {
     call: Option<i64>,
     stack: Vec<u64>,
     in_restartable_sequence: bool,
+    on_own_stack: bool,
 }
 
 impl Position {
-    fn of(tracee: &Tracee, memory: &Memory) -> Result<Self, Fault> {
+    fn of(tracee: &Tracee, memory: &Memory, regions: &[Region]) -> Result<Self, Fault> {
         let registers = tracee.registers()?;
         // struct rseq of the kernel: rseq_cs is behind two processor numbers.
         let area = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
@@ -169,8 +172,22 @@ impl Position {
             call: sleeps_in(&registers),
             stack: memory.words(registers.rsp, SIGNAL_WORDS),
             in_restartable_sequence: area.is_some_and(|cs| cs.unwrap_or(1) != 0),
+            on_own_stack: is_own_stack(&registers, regions),
         })
     }
+}
+
+/// Whether the thread is on the stack that the C library or the kernel has given it, with room below. Stacks of
+/// coroutines and of Go may end anywhere, and what is below belongs to others.
+fn is_own_stack(registers: &user_regs_struct, regions: &[Region]) -> bool {
+    const ROOM: u64 = 32 << 10;
+    let holds = |r: &&Region, address| (r.lo..r.hi).contains(&address);
+    let stack = regions.iter().find(|r| holds(r, registers.rsp));
+    stack.is_some_and(|r| {
+        // The C library keeps a thread's own data above its stack.
+        let is_own = r.path == "[stack]" || (holds(&r, registers.fs_base) && r.path.is_empty());
+        is_own && registers.rsp - r.lo > ROOM
+    })
 }
 
 /// A stopped thread that can run calls.
@@ -182,9 +199,10 @@ pub(crate) fn find(process: &Process, memory: &Memory) -> Result<Tracee, Refusal
         if all.is_empty() {
             return Err(Refusal::gone(process.pid));
         }
+        let regions = regions(process.pid).map_err(|_| Refusal::gone(process.pid))?;
         let only_sleepers = began.elapsed() < SLEEPERS_ONLY || places.has_own_allocator;
         for tid in all.into_iter().take(MOST_THREADS) {
-            let found = look(tid, memory, &places, only_sleepers);
+            let found = look(tid, memory, &places, &regions, only_sleepers);
             if let Some(tracee) = found.map_err(|fault| refused(process.pid, fault))? {
                 return Ok(tracee);
             }
@@ -206,6 +224,7 @@ fn look(
     tid: u32,
     memory: &Memory,
     places: &Places,
+    regions: &[Region],
     only_sleepers: bool,
 ) -> Result<Option<Tracee>, Fault> {
     let Some(tracee) = Tracee::seize(tid)? else {
@@ -219,13 +238,13 @@ fn look(
         Err(Fault::Ended) => return Ok(None),
         Err(fault) => return Err(fault),
     }
-    let at = match Position::of(&tracee, memory) {
+    let at = match Position::of(&tracee, memory, regions) {
         Ok(at) => at,
         Err(Fault::Ended) => return Ok(None),
         Err(fault) => return Err(fault),
     };
-    let will_do = places.is_sleeper(&at) || (!only_sleepers && places.is_elsewhere(&at));
-    Ok(will_do.then_some(tracee))
+    let is_safe = places.is_sleeper(&at) || (!only_sleepers && places.is_elsewhere(&at));
+    Ok((is_safe && at.on_own_stack).then_some(tracee))
 }
 
 /// What the kernel said, for people.
