@@ -166,6 +166,8 @@ fn convoy_is_killed(scratch: &Scratch) -> Result {
     // Once when they are surely in.
     for moment in [None, Some(150), Some(250), Some(350), Some(450), Some(700)] {
         let mut command = recorder(&file, target.id(), TIMEOUT)?;
+        // What it leaves goes away with the test.
+        command.arg("--session-dir").arg(scratch.dir());
         let recording = start(&mut command, scratch.dir(), "convoy")?;
         match moment {
             Some(ms) => std::thread::sleep(Duration::from_millis(ms)),
