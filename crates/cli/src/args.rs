@@ -277,8 +277,8 @@ pub struct Running {
 
     /// Whether the agent goes into them for that time, to count their locks
     ///
-    /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads stop for about 2 ms
-    /// twice, and 1 MB of memory stays in use. docs/live.md says what it cannot go into.
+    /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads stop for
+    /// about 2 ms twice, and the agent's library stays, idle. docs/live.md says what it cannot go into.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Auto)]
     pub agent: Agent,
 
