@@ -291,3 +291,12 @@ fail:
 	cv_arena = NULL;
 	return false;
 }
+
+void cv_arena_close(void)
+{
+	struct cv_arena *a = cv_arena;
+
+	cv_arena = NULL;
+	if (a)
+		cv_syscall(SYS_munmap, (long)a, (long)a->size_bytes, 0, 0, 0, 0);
+}

@@ -20,6 +20,9 @@ extern char cv_session_dir[256] __attribute__((visibility("hidden")));
  * parent's, which it replaces. */
 bool cv_arena_open(bool again);
 
+/* Unmap the arena, which no thread uses any more. */
+void cv_arena_close(void);
+
 /* A block with room for `payload_bytes`, zeroed, or NULL (counted). Lock-free. */
 struct cv_block *cv_block_alloc(enum cv_block_kind kind, size_t payload_bytes, uint32_t item_bytes,
 				uint32_t owner);

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
+#include "cv_attach.h"
 #include "cv_frames.h"
 #include "cv_library.h"
 #include "cv_modules.h"
@@ -43,9 +44,8 @@ static long read_file(const char *path, void *buf, size_t size)
 	return n;
 }
 
-static bool session_load(void)
+static bool session_load(const char *dir)
 {
-	const char *dir = cv_session_env(environ);
 	char path[sizeof(cv_session_dir) + 16];
 	size_t n = dir ? strlen(dir) : 0;
 
@@ -74,14 +74,13 @@ static void describe(struct cv_arena *a)
 	}
 }
 
-/* An arena is open: take up recording in the calling thread. */
-static void begin(void)
+/* An arena is open: take up recording. `t` is the calling thread's record. */
+static void begin(struct cv_thread *t)
 {
 	struct cv_arena *a = cv_arena;
 
-	cv_modules_rescan();
 	describe(a);
-	a->inline_mutex = cv_mutex_init(cv_thread_register());
+	a->inline_mutex = cv_mutex_init(t);
 	a->state = CV_PROCESS_RUNNING;
 	__atomic_store_n(&a->magic, CV_ARENA_MAGIC, __ATOMIC_RELEASE);
 	CV_TRACE(cv_trace_begin());
@@ -94,6 +93,10 @@ void cv_process_forked(void)
 
 	if (!cv_arena)
 		return;
+	if (cv_attach_forked()) {
+		errno = saved;
+		return;
+	}
 	CV_TRACE(cv_trace_forked());
 	CV_EVENT(cv_events_forked());
 	cv_threads_reset();
@@ -104,7 +107,8 @@ void cv_process_forked(void)
 		cv_objects_reset();
 		cv_frames_reset();
 		cv_modules_reset();
-		begin();
+		cv_modules_rescan();
+		begin(cv_thread_register());
 	} else {
 		cv_arena = NULL; /* it may still be the parent's */
 	}
@@ -158,11 +162,35 @@ __attribute__((constructor(101))) static void start(void)
 
 	cv_real_init();
 	cv_libraries_init();
-	if (session_load() && cv_threads_init() && cv_arena_open(false)) {
+	if (session_load(cv_session_env(environ)) && cv_threads_init(false) && cv_arena_open(false)) {
 		pthread_atfork(NULL, NULL, cv_process_forked);
-		begin();
+		cv_modules_rescan();
+		begin(cv_thread_register());
 	}
 	errno = saved;
+}
+
+/* The calling thread was not made for this and is on a stack that is not its own: it gets its record
+ * at its first operation, as all others. */
+bool cv_process_attach(const char *dir, bool again)
+{
+	static struct cv_thread caller;
+
+	if (!session_load(dir) || (!again && !cv_threads_init(true)))
+		return false;
+	cv_arena_close();
+	cv_threads_reset();
+	cv_objects_reset();
+	cv_frames_reset();
+	cv_modules_reset();
+	if (!cv_arena_open(false))
+		return false;
+	if (!again)
+		pthread_atfork(NULL, NULL, cv_process_forked);
+	cv_modules_rescan();
+	caller.tid = (uint32_t)cv_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	begin(&caller);
+	return true;
 }
 
 /* ---- end ---- */

@@ -33,7 +33,10 @@ extern void *__libc_stack_end __attribute__((weak));
 
 static void thread_ended(void *round);
 
-bool cv_threads_init(void)
+/* glibc keeps the values of so many keys in the thread itself. */
+#define KEYS_IN_THREAD 32
+
+bool cv_threads_init(bool late)
 {
 	pthread_attr_t attr;
 	size_t size = 8u << 20;
@@ -44,6 +47,13 @@ bool cv_threads_init(void)
 	}
 	default_stack_bytes = size;
 	have_end_key = pthread_key_create(&end_key, thread_ended) == 0;
+	/* For a later key pthread_setspecific allocates. Threads that run already get their record in a hook, maybe
+	 * one that their allocator calls: then only the scheduler sees their end. */
+	if (late && have_end_key && end_key >= KEYS_IN_THREAD) {
+		pthread_key_delete(end_key);
+		have_end_key = false;
+		return true;
+	}
 	return have_end_key;
 }
 
@@ -447,13 +457,20 @@ static struct cv_thread *record_for_child(uint64_t start, void *arg)
 	return t;
 }
 
+/* thrd_create calls pthread_create with these in glibc; one sees it where entries are patched. */
+#define ATTR_C11_THREAD ((const pthread_attr_t *)-1)
+
 CV_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg)
 {
 	int saved = errno;
-	struct cv_thread *t = record_for_child((uint64_t)(uintptr_t)start, arg);
+	struct cv_thread *t;
 	size_t size = 0;
 	int detach = PTHREAD_CREATE_JOINABLE;
 	int r;
+
+	if (attr == ATTR_C11_THREAD)
+		return cv_real(pthread_create)(thread, attr, start, arg);
+	t = record_for_child((uint64_t)(uintptr_t)start, arg);
 
 	CV_LEAVES(CV_END_PROCESS);
 	errno = saved;

@@ -5,7 +5,8 @@
 
 #include "cv_arena.h"
 
-bool cv_threads_init(void);       /* once per process image */
+/* Once per process image. `late`: threads run already. */
+bool cv_threads_init(bool late);
 void cv_threads_reset(void);      /* in a fork child: only the calling thread is left */
 
 /* This thread's record, made now if it has none (threads that no hook saw being created). NULL after its

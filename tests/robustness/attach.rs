@@ -72,7 +72,10 @@ fn goes_on(mut target: Running<'_>) -> Result {
 
 /// `convoy record` of it, for as long as it takes.
 fn recording<'a>(scratch: &'a Scratch, file: &Path, pid: u32, tag: &'a str) -> Result<Running<'a>> {
-    start(&mut convoy::attach(file, pid, LONG)?, scratch.dir(), tag)
+    let mut command = convoy::attach(file, pid, LONG)?;
+    // What a convoy that is killed leaves goes away with the test.
+    command.arg("--session-dir").arg(scratch.dir());
+    start(&mut command, scratch.dir(), tag)
 }
 
 /// A good profile of a program that still ran.

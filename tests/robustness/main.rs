@@ -2,6 +2,7 @@
 
 mod attach;
 mod files;
+mod live_agent;
 mod scheduler;
 mod table;
 mod tracing;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     trials.extend(tty::trials());
     trials.extend(scheduler::trials());
     trials.extend(attach::trials());
+    trials.extend(live_agent::trials());
     trials.extend(tracing::trials());
     trials.extend(unloadable::trials());
     case::run(trials).exit_code()

@@ -86,7 +86,8 @@ pub fn trials() -> Result<Vec<Trial>> {
 }
 
 /// Programs of the tests that are written in Rust.
-const USED_ELSEWHERE: [&str; 10] = [
+const USED_ELSEWHERE: [&str; 11] = [
+    "attached.c",
     "bystander.c",
     "environment.c",
     "forbids.c",

@@ -247,6 +247,18 @@ constants! {
         CV_REGISTERS_WORDS = 9,
     }
     u64 {
+        CV_ATTACHMENT_MAGIC = u64::from_le_bytes(*b"CVOYATT1"),
+    }
+    u32 {
+        CV_ATTACHMENT_VERSION = 1,
+        CV_ATTACHMENT_IDLE = 0,
+        CV_ATTACHMENT_ACTIVE = 1,
+    }
+    usize {
+        CV_ATTACH_ENTRIES = 96,
+        CV_PATCH_BYTES = 5,
+    }
+    u64 {
         CV_EVENTS_MAGIC = u64::from_le_bytes(*b"COV_EVT1"),
     }
     u32 {

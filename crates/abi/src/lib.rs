@@ -11,6 +11,7 @@
 #[macro_use]
 mod mirror;
 mod arena;
+mod attach;
 mod bpf;
 mod constants;
 mod events;
@@ -21,6 +22,7 @@ pub use arena::{
     Arena, Block, Entry, EntryCount, EntryDetail, EntryPair, Frame, Module, Object, Session,
     WaitDetail,
 };
+pub use attach::{AttachEntry, Attachment};
 pub use bpf::{
     BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfName, BpfRecord, BpfRegisters, BpfRing,
     BpfStack,
@@ -76,4 +78,6 @@ pub const LAYOUTS: &[Layout] = &[
     Section::LAYOUT,
     Events::LAYOUT,
     EventsChunk::LAYOUT,
+    AttachEntry::LAYOUT,
+    Attachment::LAYOUT,
 ];

@@ -8,11 +8,12 @@ use std::process::Command;
 
 use convoy_abi::{CONSTANTS, DROP_IDS, EVENTS_DROP_IDS, LAYOUTS, TRACE_DROP_IDS};
 
-const HEADERS: [&str; 4] = [
+const HEADERS: [&str; 5] = [
     "convoy_abi.h",
     "convoy_bpf.h",
     "convoy_trace.h",
     "convoy_events.h",
+    "convoy_attach.h",
 ];
 
 fn abi_dir() -> PathBuf {

@@ -1,23 +1,32 @@
-//! Recording of processes that run already: their scheduler events, for a while. Nothing is stopped and
-//! nothing is put into them, so that their locks have no names.
+//! Recording of processes that run already, for a while: their scheduler events, and what the agent counts
+//! in those that it can be put into.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use convoy_profile::{Collector, Exit, Meta, Profile};
+use convoy_profile::{Collector, Exit, Meta, Process, Profile};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
+use crate::arena::Refs;
 use crate::clock::{realtime_ns, Calibration, Clock};
+use crate::collect::collect;
 use crate::error::{Error, ErrorKind, Trouble};
+use crate::injector::Injector;
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Listener, Tier};
 use crate::machine::{cpus_allowed, machine, processors_note};
 use crate::others::Busy;
+use crate::poll::Poller;
 use crate::procfs;
-use crate::recorder::{running_ns, Options, Recording};
+use crate::recorder::{agent_collector, running_ns, session_facts, Options, Recording};
+use crate::session::{self, Session};
 use crate::targets::Targets;
 
 /// Between two looks at whether the processes are still there, where their ends are told as well, and the control groups have no new ones...
@@ -41,6 +50,15 @@ pub struct Attached {
     warnings: Vec<Trouble>,
     busy: Busy,
     interrupt: Interrupt,
+    agents: Option<Agents>,
+}
+
+/// The agents in the processes, and where they write.
+#[derive(Debug)]
+struct Agents {
+    session: Session,
+    injector: Injector,
+    poller: Poller,
 }
 
 /// Begins to record processes that run, with their threads and children.
@@ -77,12 +95,28 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
             scheduler.enable,
         )));
     };
+    // Whole control groups hold system services as well: the agent goes only into what was named, and what that
+    // has started.
+    let named = Targets {
+        cgroups: Vec::new(),
+        ..targets.clone()
+    };
+    let named = named.resolve().unwrap_or_default();
+    // Not before somebody listens: what the agents see began later than the recording.
+    let mut warnings = warnings;
+    let agents = match &options.injector {
+        Some(command) if !named.is_empty() => {
+            agents(options, command, &clock, &mut meta, &named, &mut warnings)?
+        }
+        _ => None,
+    };
     Ok(Attached {
         targets,
         recorded: pids
             .into_iter()
             .filter_map(|pid| Some((pid, procfs::start_ticks(pid)?)))
             .collect(),
+        agents,
         first,
         listener,
         scheduler,
@@ -94,7 +128,41 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     })
 }
 
-/// The agent is loaded at a program's start only.
+/// Puts the agent into the processes; `None` if it is in none of them, for which there are warnings then.
+fn agents(
+    options: &Options,
+    command: &[OsString],
+    clock: &Clock,
+    meta: &mut Meta,
+    pids: &[u32],
+    warnings: &mut Vec<Trouble>,
+) -> Result<Option<Agents>, Error> {
+    let (session, troubles) = Session::create(options.session_parent.as_deref())?;
+    warnings.extend(troubles);
+    meta.sample_period = options.sample_period.max(1);
+    session.write_session(&session_facts(options, clock))?;
+    session.write_owner(meta)?;
+    let mut injector = match Injector::start(command, session.dir(), pids) {
+        Ok(injector) => injector,
+        Err(e) => {
+            warnings.push(Trouble::new(
+                format!("the agent cannot be put into the processes: {e}"),
+                "their locks have no names: only scheduler events are recorded",
+                "",
+            ));
+            return Ok(None);
+        }
+    };
+    warnings.append(&mut injector.troubles);
+    let is_anywhere = !injector.attached.is_empty();
+    Ok(is_anywhere.then(|| Agents {
+        session,
+        injector,
+        poller: Poller::new(true),
+    }))
+}
+
+/// The agent is in none of the processes.
 fn no_agent() -> Collector {
     Collector {
         name: "agent".into(),
@@ -110,6 +178,11 @@ impl Attached {
         self.first
     }
 
+    /// What the user should know before the end. Each is told once: the recording has the rest.
+    pub fn take_warnings(&mut self) -> Vec<Trouble> {
+        std::mem::take(&mut self.warnings)
+    }
+
     /// Returns after `limit`, when the processes have ended, or on Ctrl-C: whatever comes first.
     pub fn wait(mut self, limit: Option<Duration>) -> Recording {
         let began = Instant::now();
@@ -123,7 +196,10 @@ impl Attached {
             if left.is_zero() || self.interrupt.asked() {
                 break;
             }
-            ends.wait(left.min(look));
+            let next_poll = self.agents.as_mut().map_or(look, |agents| {
+                agents.poller.poll(agents.session.dir(), &self.clock)
+            });
+            ends.wait(left.min(look).min(next_poll));
             self.recorded
                 .retain(|pid, start| procfs::running_since(*pid) == Some(*start));
             self.adopt_newcomers();
@@ -159,11 +235,18 @@ impl Attached {
         meta.end_ns = self.clock.now_ns();
         let busy = Busy::now();
         meta.stolen_ns = busy.stolen_ns(&self.busy);
-        meta.collectors = vec![no_agent(), self.scheduler];
         meta.notes.extend(processors_note(meta.machine.cpus_online));
         meta.notes.extend(self.clock.drift_note());
-        let mut processes = Vec::new();
         let heard = kernel::stop(self.listener, meta.end_ns, &mut warnings);
+        let (session, mut processes) = match self.agents {
+            Some(agents) => agents.finish(&self.clock, &mut meta, &mut warnings),
+            None => (None, Vec::new()),
+        };
+        let agent = match processes.is_empty() {
+            true => no_agent(),
+            false => agent_collector(true, None),
+        };
+        meta.collectors = vec![agent, self.scheduler];
         let (sched, files) = kernel::tables(heard, &mut processes);
         if sched.as_ref().is_some_and(|s| s.events == 0) {
             warnings.push(Trouble::new(
@@ -182,9 +265,49 @@ impl Attached {
                 trace: None,
             },
             warnings,
-            None,
+            session,
             files,
         )
+    }
+}
+
+/// Frees the memory of an arena that has been read, but for its header.
+fn give_back_pages(path: &Path) {
+    let file = File::options().write(true).open(path);
+    let Ok(file) = file else { return };
+    let bytes = file.metadata().map_or(0, |m| m.len());
+    let header = convoy_abi::CV_ARENA_HEADER_BYTES as u64;
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    // What cannot be freed now is freed with the process.
+    let _ = fallocate(&file, how, header, bytes.saturating_sub(header));
+}
+
+impl Agents {
+    /// Takes the hooks out and reads what was counted.
+    fn finish(
+        self,
+        clock: &Clock,
+        meta: &mut Meta,
+        warnings: &mut Vec<Trouble>,
+    ) -> (Option<Session>, Vec<Process>) {
+        let Self {
+            session,
+            injector,
+            mut poller,
+        } = self;
+        poller.finish(session.dir(), clock);
+        let end = injector.finish();
+        warnings.extend(end.troubles);
+        let none = |_, _| Refs::new();
+        let collected = collect(session.dir(), &poller.seen, Some(meta.end_ns), None, &none);
+        meta.notes.extend(collected.notes);
+        for arena in session::arenas(session.dir()) {
+            if end.unused.contains(&arena.pid) {
+                // The process keeps the mapping: without this its pages would stay until it ends.
+                give_back_pages(&arena.path);
+            }
+        }
+        (Some(session), collected.processes)
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Collected {
     pub processes: Vec<Process>,
     /// Remarks for the profile.
     pub notes: Vec<String>,
+    /// Processes that still ran.
+    pub running: u32,
     /// What the agents' numbers mean, by pid and start; see `collect`.
     pub late: HashMap<(u32, u64), Late>,
 }
@@ -56,7 +58,6 @@ pub(crate) fn collect(
         }
     }
     let nothing_polled = HashMap::new();
-    let mut running = 0u32;
     for (i, this) in found.iter().enumerate() {
         let pid = this.file.pid;
         // One after the other: there may be thousands of processes.
@@ -74,7 +75,7 @@ pub(crate) fn collect(
         } else if let Some(gone_ns) = seen.and_then(|s| s.gone_ns) {
             gone_ns
         } else if let Some(end_ns) = end_ns {
-            running += u32::from(!this.life.ended && procfs::is_running(pid));
+            collected.running += u32::from(!this.life.ended && procfs::is_running(pid));
             end_ns
         } else {
             if !this.life.ended && procfs::is_running(pid) {
@@ -105,11 +106,6 @@ pub(crate) fn collect(
     if not_ready > 0 {
         collected.notes.push(format!(
             "{not_ready} process(es) ended before their agent was ready"
-        ));
-    }
-    if running > 0 {
-        collected.notes.push(format!(
-            "{running} process(es) still ran when the command ended: recorded until then"
         ));
     }
     collected

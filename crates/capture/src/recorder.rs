@@ -50,6 +50,9 @@ pub struct Options {
     pub diagnose: Option<Diagnose>,
     /// Record synchronization events in time order. Not together with `diagnose`.
     pub trace: Option<TraceOptions>,
+    /// Put the agent into processes that run already: the command that serves [`crate::serve_injection`] with the
+    /// arguments that are appended. `None` = only their scheduler events are recorded.
+    pub injector: Option<Vec<OsString>>,
 }
 
 impl Default for Options {
@@ -65,6 +68,7 @@ impl Default for Options {
             timeline_intervals: 500_000,
             diagnose: None,
             trace: None,
+            injector: None,
         }
     }
 }
@@ -237,7 +241,7 @@ pub(crate) fn stacks(
     all
 }
 
-fn session_facts(options: &Options, clock: &Clock) -> abi::Session {
+pub(crate) fn session_facts(options: &Options, clock: &Clock) -> abi::Session {
     let mut facts = abi::Session {
         magic: abi::CV_SESSION_MAGIC,
         version: abi::CV_ABI_VERSION,
@@ -300,6 +304,12 @@ impl Running {
         let agent = agent_collector(!collected.processes.is_empty(), agent_lacks.as_deref());
         meta.collectors = vec![agent, scheduler];
         meta.notes.extend(collected.notes);
+        if collected.running > 0 {
+            meta.notes.push(format!(
+                "{} process(es) still ran when the command ended: recorded until then",
+                collected.running
+            ));
+        }
         meta.notes.extend(processors_note(meta.machine.cpus_online));
         meta.notes.extend(clock.drift_note());
         let mut processes = collected.processes;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::limits::Limits;
 use crate::recording::{time, Recording};
@@ -21,7 +21,7 @@ No root, no recompilation, no frame pointers. Debug information (-g) gives lines
 Examples:
   convoy -- ./server --threads 16              run it, print the report at its end
   convoy record -o run.convoy -- ./server      only record
-  sudo convoy -p 4242 --for 10s                look at a running process; nothing is stopped
+  sudo convoy -p 4242 --for 10s                look at a running process, its locks included
   convoy report run.convoy                     look at it, as often as you like
   convoy report run.convoy --lock cache_lock   all about one lock
   convoy diagnose run.convoy -- ./server       which of the possible causes it is
@@ -84,9 +84,23 @@ pub enum Verb {
     /// The process of a native replay, started by convoy itself
     #[command(name = convoy_replayer::child::ARGUMENT, hide = true)]
     ReplayNative,
+    /// The process that puts the agent into running ones, started by convoy itself
+    #[command(name = convoy_capture::INJECTOR_ARGUMENT, hide = true)]
+    Inject(Inject),
     /// Empty critical sections, recorded by convoy itself to know what recording costs
     #[command(name = crate::recorder_cost::ARGUMENT, hide = true)]
     EmptySections,
+}
+
+/// Request to the injector.
+#[derive(Debug, Args)]
+pub struct Inject {
+    /// Directory of the session
+    #[arg(value_name = "DIRECTORY")]
+    pub session: PathBuf,
+    /// Processes
+    #[arg(value_name = "PID", required = true)]
+    pub pids: Vec<u32>,
 }
 
 /// `convoy -- COMMAND`.
@@ -253,7 +267,7 @@ pub struct View {
 pub struct Running {
     /// Processes that run already, with their threads and children
     ///
-    /// Ctrl-C ends the recording, and the processes go on. Their scheduler events are recorded, not their locks.
+    /// Ctrl-C ends the recording, and the processes go on.
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pub pid: Vec<u32>,
 
@@ -261,12 +275,35 @@ pub struct Running {
     #[arg(long, value_name = "NAME")]
     pub cgroup: Vec<PathBuf>,
 
+    /// Whether the agent goes into them for that time, to count their locks
+    ///
+    /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads stop for
+    /// about 2 ms twice, and the agent's library stays, idle. docs/live.md says what it cannot go into.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Auto)]
+    pub agent: Agent,
+
     /// Stop after this time: 500ms, 10s, 2m [default: when the processes end, or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub limit: Option<Duration>,
 }
 
+/// Whether the agent goes into running processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Agent {
+    /// Where that is possible; else only scheduler events are recorded, and convoy says why
+    #[default]
+    Auto,
+    /// Only scheduler events are recorded
+    Off,
+}
+
 impl Running {
+    /// The command that puts the agent into running processes; `None` if it shall not.
+    pub fn injector(&self) -> Option<Vec<OsString>> {
+        let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
+        (self.agent == Agent::Auto).then(|| own.map(OsString::from).to_vec())
+    }
+
     /// For the recorder; `None` if no process was named.
     pub fn targets(&self) -> Option<convoy_capture::Targets> {
         let named = !self.pid.is_empty() || !self.cgroup.is_empty();

@@ -60,6 +60,12 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),
+        Some(Verb::Inject(inject)) => {
+            match convoy_capture::serve_injection(&inject.session, &inject.pids) {
+                Ok(()) => Status::Success,
+                Err(_) => Status::OwnFailure,
+            }
+        }
         Some(Verb::EmptySections) => recorder_cost::run_empty_sections(),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {
             Message::new(

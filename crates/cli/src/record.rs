@@ -161,7 +161,12 @@ pub fn execute(
     };
     let (mut recording, pid) = match running.targets() {
         Some(targets) => {
-            let attached = convoy_capture::attach(options, targets).map_err(failed)?;
+            let options = Options {
+                injector: running.injector(),
+                ..options.clone()
+            };
+            let mut attached = convoy_capture::attach(&options, targets).map_err(failed)?;
+            warn(&attached.take_warnings(), quiet);
             let pid = attached.pid();
             (attached.wait(running.limit), pid)
         }

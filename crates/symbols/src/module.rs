@@ -404,6 +404,7 @@ fn source(files: &Files<'_>, tables: &Tables<'_>, dwarf: &Lines<'_>, used: bool)
 /// Whether a file is part of every program of its language, whatever that does.
 fn is_of_a_language(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_prefix("memfd:").unwrap_or(&name);
     let library = ["libstdc++", "libc++", "libconvoy"];
     is_c_library(path) || library.iter().any(|part| name.starts_with(part))
 }

@@ -1,0 +1,209 @@
+//! Attachment of the agent to running processes, by a process of its own.
+//!
+//! Convoy starts itself once more with a hidden argument; that process calls [`serve`]. It puts the agent
+//! in, waits, and takes the hooks out when it is told to or when convoy is gone, whatever has ended it:
+//! it is in a session of its own, and signals that end convoy do not reach it.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use convoy_inject::{Attached, Detached, Owner, Refusal};
+
+use crate::agent_file;
+use crate::error::Trouble;
+
+/// Argument of `convoy` that makes it serve.
+pub const ARGUMENT: &str = "__inject";
+
+/// Between the words of a reply.
+const SEPARATOR: char = '\t';
+/// Ends the replies to a request.
+const DONE: &str = "done";
+/// Behind the number of a process whose tables nobody uses any more.
+const UNUSED: &str = "\tunused";
+
+/// A request that has been served: the agent is in these processes until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Injector {
+    child: Child,
+    /// Its end tells the child to take the hooks out.
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    /// Processes in which the agent counts.
+    pub attached: Vec<u32>,
+    /// What the others' users should know.
+    pub troubles: Vec<Trouble>,
+}
+
+impl Injector {
+    /// Puts the agent into these processes, as far as that is possible.
+    pub fn start(command: &[OsString], session: &Path, pids: &[u32]) -> io::Result<Self> {
+        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .arg(session)
+            .args(pids.iter().map(u32::to_string))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut injector = Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+            attached: Vec::new(),
+            troubles: Vec::new(),
+        };
+        injector.read_replies()?;
+        Ok(injector)
+    }
+
+    fn read_replies(&mut self) -> io::Result<()> {
+        loop {
+            let mut line = String::new();
+            if self.stdout.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.trim_end_matches('\n');
+            if line == DONE {
+                return Ok(());
+            }
+            let words: Vec<&str> = line.split(SEPARATOR).collect();
+            match words[..] {
+                [pid, "attached"] => self.attached.extend(pid.parse::<u32>().ok()),
+                [_, "refused", found, fix] => self.troubles.push(Trouble::new(
+                    found,
+                    "its locks have no names: only its scheduler events are recorded",
+                    fix,
+                )),
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    /// Takes the hooks out; returns when they are.
+    pub fn finish(mut self) -> End {
+        self.end()
+    }
+
+    fn end(&mut self) -> End {
+        let mut end = End::default();
+        if self.stdin.take().is_none() {
+            return end;
+        }
+        let mut text = String::new();
+        // What it could not say before it ended is not known.
+        let _ = self.stdout.read_to_string(&mut text);
+        let _ = self.child.wait();
+        for line in text.lines() {
+            match line.strip_suffix(UNUSED) {
+                Some(pid) => end.unused.extend(pid.parse::<u32>().ok()),
+                None => end.troubles.push(Trouble::new(
+                    line,
+                    "the agent's hooks are still in it, and go on counting",
+                    "attach once more: convoy -p takes out what an earlier one has left",
+                )),
+            }
+        }
+        end
+    }
+}
+
+/// What became of the agents.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// Processes in which no thread uses the agent's tables any more.
+    pub unused: Vec<u32>,
+    /// What could not be done.
+    pub troubles: Vec<Trouble>,
+}
+
+impl Drop for Injector {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Serves one request: replies on standard output, then waits for the end of standard input.
+///
+/// # Errors
+/// Nobody reads the replies.
+pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
+    stand_alone();
+    let owner = Owner::this();
+    let mut attached = Vec::new();
+    let mut out = io::stdout();
+    let mut told = Ok(());
+    for &pid in pids {
+        let reply = match attach(pid, session, owner) {
+            Ok(_) => {
+                attached.push(pid);
+                format!("{pid}{SEPARATOR}attached")
+            }
+            // A child that was there just before: nothing to say.
+            Err(refusal) if refusal.is_gone => continue,
+            Err(refusal) => {
+                let words =
+                    [&refusal.found, &refusal.fix].map(|w| w.replace([SEPARATOR, '\n'], " "));
+                let [found, fix] = words;
+                format!("{pid}{SEPARATOR}refused{SEPARATOR}{found}{SEPARATOR}{fix}")
+            }
+        };
+        told = told.and_then(|()| writeln!(out, "{reply}"));
+    }
+    told = told
+        .and_then(|()| writeln!(out, "{DONE}"))
+        .and_then(|()| out.flush());
+    if told.is_ok() {
+        // Its end, or an error: in any case nobody wants more.
+        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+    }
+    for pid in attached {
+        let said = match convoy_inject::detach(pid, owner) {
+            Ok(Detached::Removed { is_unused: true }) => format!("{pid}{UNUSED}\n"),
+            Ok(_) => String::new(),
+            Err(refusal) => format!("{refusal}\n"),
+        };
+        told = told.and_then(|()| out.write_all(said.as_bytes()));
+    }
+    told
+}
+
+fn attach(pid: u32, session: &Path, owner: Owner) -> Result<Attached, Refusal> {
+    let dir = seen_by(pid, session).ok_or_else(|| {
+        Refusal::new(
+            format!("process {pid} does not see {}", session.display()),
+            "run convoy in the same container, or name a directory that both see: --session-dir",
+        )
+    })?;
+    convoy_inject::attach(pid, agent_file::bytes(), &dir, owner)
+}
+
+/// The directory by the name that the process has for it.
+fn seen_by(pid: u32, dir: &Path) -> Option<String> {
+    let relative = dir.strip_prefix("/").ok()?;
+    let theirs = PathBuf::from(format!("/proc/{pid}/root")).join(relative);
+    let (ours, theirs) = (std::fs::metadata(dir).ok()?, std::fs::metadata(theirs));
+    // Without the right to look, the agent will find out.
+    let is_same = theirs.map_or(true, |t| (t.dev(), t.ino()) == (ours.dev(), ours.ino()));
+    is_same.then(|| dir.to_str().map(str::to_owned))?
+}
+
+/// Signals of the terminal, and those that end convoy, do not end this process: the hooks would stay in.
+fn stand_alone() {
+    let _ = rustix::process::setsid();
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+    ] {
+        // SAFETY: no handler is installed.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}

@@ -1,0 +1,45 @@
+//! Why an agent cannot be put into a process, or not be taken out.
+
+use std::fmt;
+
+/// What stands in the way, and what to do instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// With the value that was found: "process 12 is traced by process 34".
+    pub found: String,
+    /// What to do; empty when there is nothing.
+    pub fix: String,
+    /// There is no such process any more.
+    pub is_gone: bool,
+}
+
+impl Refusal {
+    /// From its two parts.
+    pub fn new(found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            found: found.into(),
+            fix: fix.into(),
+            is_gone: false,
+        }
+    }
+
+    /// The process has ended, or runs another program now.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn gone(pid: u32) -> Self {
+        Self {
+            is_gone: true,
+            ..Self::new(
+                format!("process {pid} has ended, or runs another program now"),
+                "",
+            )
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.found)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,38 @@
+//! Puts the agent into a running process, and takes its hooks out again: docs/design/0008-attach.md.
+//!
+//! By ptrace: one thread at a safe point is borrowed to load the agent's library, from memory; then all
+//! threads are stopped for a moment while the entries of the C library's functions are patched. The
+//! process must not notice: it gets back every byte, register and signal.
+
+mod error;
+
+#[cfg(target_arch = "x86_64")]
+mod attach;
+#[cfg(target_arch = "x86_64")]
+mod call;
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere;
+#[cfg(target_arch = "x86_64")]
+mod entry;
+#[cfg(target_arch = "x86_64")]
+mod hooks;
+#[cfg(target_arch = "x86_64")]
+mod image;
+#[cfg(target_arch = "x86_64")]
+mod memory;
+#[cfg(target_arch = "x86_64")]
+mod process;
+#[cfg(target_arch = "x86_64")]
+mod refusal;
+#[cfg(target_arch = "x86_64")]
+mod safe_point;
+#[cfg(target_arch = "x86_64")]
+mod signal_frame;
+#[cfg(target_arch = "x86_64")]
+mod tracee;
+
+#[cfg(target_arch = "x86_64")]
+pub use attach::{attach, detach, Attached, Detached, Owner};
+#[cfg(not(target_arch = "x86_64"))]
+pub use elsewhere::{attach, detach, Attached, Detached, Owner};
+pub use error::Refusal;

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Programs that an agent comes into and leaves, at any moment. Each checks itself, and works until SIGINT. */
+#include "rob.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+
+#define THREADS 8
+
+static volatile sig_atomic_t asked;
+static pthread_mutex_t busy_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t busy_total, done[THREADS];
+static int wrong;
+
+static void asks(int sig)
+{
+	asked = sig;
+}
+
+static FX_NOINLINE void busy_section(void)
+{
+	MUST(!pthread_mutex_lock(&busy_lock));
+	busy_total++;
+	MUST(!pthread_mutex_unlock(&busy_lock));
+}
+
+/* Allocates all the time, and looks whether its memory and its registers are what they were. */
+static void *allocates(void *arg)
+{
+	uint64_t *mine = arg;
+	unsigned random = (unsigned)(mine - done) * 7 + 1;
+	double sum = 0;
+
+	while (!asked) {
+		random = random * 1103515245 + 12345;
+		size_t size = (random >> 8) % 5000 + 1;
+		char *p = malloc(size);
+
+		memset(p, (int)(random & 255), size);
+		busy_section();
+		++*mine;
+		sum = sum * 0.5 + (double)size;
+		MUST(sum > 0 && sum < 1e5);
+		for (size_t i = 0; i < size; i += 97)
+			MUST(p[i] == (char)(random & 255));
+		free(p);
+	}
+	return NULL;
+}
+
+/* The main thread works as well: nobody sleeps. */
+static void work(void)
+{
+	pthread_t t[THREADS];
+	uint64_t sum = 0;
+
+	for (int i = 1; i < THREADS; i++)
+		t[i] = start(allocates, &done[i]);
+	allocates(&done[0]);
+	for (int i = 1; i < THREADS; i++)
+		MUST(!pthread_join(t[i], NULL));
+	for (int i = 0; i < THREADS; i++)
+		sum += done[i];
+	wrong = sum != busy_total;
+}
+
+/* A fork child has the parent's code as it was, and locks and threads of its own. */
+static int child(void)
+{
+	const unsigned char *code = (const unsigned char *)pthread_mutex_lock;
+
+	counted_section(101);
+	MUST(!pthread_join(start(counted_main, (void *)101), NULL));
+	free(malloc(100));
+	return counted == 202 && code[0] != 0xe9 ? 3 : 4;
+}
+
+static void forks(void)
+{
+	pthread_t t = start(allocates, &done[0]);
+
+	while (!asked) {
+		pid_t pid = fork();
+		int status;
+
+		MUST(pid >= 0);
+		if (pid == 0)
+			_exit(child());
+		while (waitpid(pid, &status, 0) < 0)
+			MUST(errno == EINTR);
+		wrong |= !WIFEXITED(status) || WEXITSTATUS(status) != 3;
+		pid = vfork();
+		if (pid == 0) {
+			execl("/bin/true", "true", (char *)NULL);
+			_exit(9);
+		}
+		while (waitpid(pid, &status, 0) < 0)
+			MUST(errno == EINTR);
+		wrong |= status != 0;
+	}
+	MUST(!pthread_join(t, NULL));
+}
+
+/* Calls that an interruption by a tracer would end early, each in a thread of its own. */
+static void sleep_check(const char *call, int ok, uint64_t began, uint64_t least_ns)
+{
+	if (asked || (ok && fx_now_ns() - began + 2000000 >= least_ns))
+		return;
+	fprintf(stderr, "%s ended early or with an error: %s\n", call, strerror(errno));
+	wrong = 1;
+}
+
+static void *naps(void *arg)
+{
+	while (!asked) {
+		uint64_t began = fx_now_ns();
+		struct timespec t = { 0, 150000000 };
+
+		sleep_check("nanosleep", nanosleep(&t, NULL) == 0, began, 150000000);
+	}
+	return arg;
+}
+
+static void *polls(void *arg)
+{
+	while (!asked) {
+		uint64_t began = fx_now_ns();
+
+		sleep_check("poll", poll(NULL, 0, 120) == 0, began, 120000000);
+	}
+	return arg;
+}
+
+static void *waits_for_events(void *arg)
+{
+	int fd = epoll_create1(0);
+	struct epoll_event event;
+
+	while (!asked) {
+		uint64_t began = fx_now_ns();
+
+		sleep_check("epoll_wait", epoll_wait(fd, &event, 1, 130) == 0, began, 130000000);
+	}
+	return arg;
+}
+
+static void *waits_for_signals(void *arg)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	while (!asked) {
+		uint64_t began = fx_now_ns();
+		struct timespec t = { 0, 110000000 };
+		int r = sigtimedwait(&set, NULL, &t);
+
+		sleep_check("sigtimedwait", r < 0 && errno == EAGAIN, began, 110000000);
+	}
+	return arg;
+}
+
+static void sleeps(void)
+{
+	void *(*const all[])(void *) = { naps, polls, waits_for_events, waits_for_signals };
+	pthread_t t[4];
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGUSR2);
+	MUST(!pthread_sigmask(SIG_BLOCK, &set, NULL));
+	for (int i = 0; i < 4; i++)
+		t[i] = start(all[i], NULL);
+	sigdelset(&set, SIGUSR2);
+	MUST(!pthread_sigmask(SIG_UNBLOCK, &set, NULL));
+	while (!asked)
+		pause();
+	for (int i = 0; i < 4; i++)
+		MUST(!pthread_join(t[i], NULL));
+}
+
+static void filtered(void)
+{
+	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog program = { 1, &all };
+
+	MUST(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	MUST(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+	while (!asked)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	signal(SIGINT, asks);
+	puts("ready");
+	fflush(stdout);
+	if (is(argv, "works"))
+		work();
+	else if (is(argv, "forks"))
+		forks();
+	else if (is(argv, "sleeps"))
+		sleeps();
+	else if (is(argv, "filtered"))
+		filtered();
+	else
+		return no_such_way(argv);
+	puts(wrong ? "wrong" : "right");
+	return wrong ? 1 : 6;
+}
