@@ -73,8 +73,15 @@ fn is_right(mut target: Running<'_>) -> Result {
     Ok(())
 }
 
-/// Convoy, which tells what it does.
+/// Convoy, which tells what it does, with the agent.
 fn recorder(file: &Path, pid: u32, time: Duration) -> Result<Command> {
+    let mut command = by_default(file, pid, time)?;
+    command.arg("--agent=auto");
+    Ok(command)
+}
+
+/// The same without a word about the agent.
+fn by_default(file: &Path, pid: u32, time: Duration) -> Result<Command> {
     let mut command = Command::new(convoy::binary()?);
     command.arg("record").arg("-o").arg(file);
     command.args(["-p", &pid.to_string(), "--for"]);
@@ -299,8 +306,8 @@ fn switched_off(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
     let target = target(scratch, "works")?;
     let file = scratch.path("run.convoy");
-    let mut command = recorder(&file, target.id(), SHORT)?;
-    let outcome = run(command.arg("--agent=off"), scratch.dir(), "convoy", TIMEOUT)?;
+    let mut command = by_default(&file, target.id(), SHORT)?;
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
     check!(
         !outcome.stderr.contains("have no names"),
         "{}",

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
-use crate::arena::Refs;
+use crate::arena::{self, Refs};
 use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::collect::collect;
 use crate::error::{Error, ErrorKind, Trouble};
@@ -273,8 +272,9 @@ impl Attached {
 
 /// Frees the memory of an arena that has been read, but for its header.
 fn give_back_pages(path: &Path) {
-    let file = File::options().write(true).open(path);
-    let Ok(file) = file else { return };
+    let Ok(file) = arena::open_to_write(path) else {
+        return;
+    };
     let bytes = file.metadata().map_or(0, |m| m.len());
     let header = convoy_abi::CV_ARENA_HEADER_BYTES as u64;
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -278,8 +278,9 @@ pub struct Running {
     /// Whether the agent goes into them for that time, to count their locks
     ///
     /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads stop for
-    /// about 2 ms twice, and the agent's library stays, idle. docs/live.md says what it cannot go into.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Auto)]
+    /// about 2 ms twice, and the agent's library stays, idle. Try it on a test system first: docs/live.md
+    /// says what it cannot go into, and what is known to be unsafe.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
     pub agent: Agent,
 
     /// Stop after this time: 500ms, 10s, 2m [default: when the processes end, or Ctrl-C]
@@ -291,9 +292,9 @@ pub struct Running {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Agent {
     /// Where that is possible; else only scheduler events are recorded, and convoy says why
-    #[default]
     Auto,
     /// Only scheduler events are recorded
+    #[default]
     Off,
 }
 

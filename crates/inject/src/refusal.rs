@@ -86,6 +86,16 @@ pub(crate) fn check_libraries(pid: u32, regions: &[Region]) -> Result<(), Refusa
             format!("see its locks: convoy top {pid}"),
         ));
     }
+    // How the agent's own file is found again when it is taken out.
+    let is_readable =
+        |r: &Region| fs::File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", r.lo, r.hi)).is_ok();
+    let files = regions.iter().filter(|r| r.file_name().starts_with("libc"));
+    if !files.clone().any(is_readable) {
+        return Err(Refusal::new(
+            format!("the files that process {pid} has mapped cannot be read"),
+            "run convoy as root",
+        ));
+    }
     let sanitizers = ["libasan.so", "libtsan.so", "libmsan.so", "libclang_rt."];
     let is_sanitizer = |r: &Region| sanitizers.iter().any(|s| r.file_name().starts_with(s));
     match regions.iter().find(|r| is_sanitizer(r)) {

@@ -9,12 +9,18 @@ use convoy_abi as abi;
 
 /// Opens an arena file.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
+    regular(path, OpenOptions::new().read(true))
+}
+
+/// The same, to give its pages back.
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
+    regular(path, OpenOptions::new().write(true))
+}
+
+fn regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
+    let file = options.custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,

@@ -25,7 +25,7 @@ use convoy_abi as abi;
 use convoy_profile::{Process, StackIx, ThreadIx};
 
 pub(crate) use bytes::{Bytes, Pieces};
-pub(crate) use load::{head, open};
+pub(crate) use load::{head, open, open_to_write};
 pub(crate) use modules::Modules;
 
 use crate::procfs::ThreadFigures;
