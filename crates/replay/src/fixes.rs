@@ -6,7 +6,7 @@ use convoy_trace::{ObjectIx, ThreadIx};
 use crate::extract::Extraction;
 use crate::machine::Machine;
 use crate::predict::{Answer, Replayer};
-use crate::program::{LockIx, Program};
+use crate::program::Program;
 use crate::simulated::Simulator;
 use crate::study::Study;
 use crate::whatif::{self, Barriers, Group, Knowledge, Semaphores, Target, WhatIf};
@@ -55,47 +55,42 @@ pub fn ask(study: &Study<'_>, machine: &Machine, fixes: &[Fix]) -> Vec<Answer> {
 
 /// The fix in one window's program.
 fn what_ifs(fix: &Fix, extraction: &Extraction) -> Vec<WhatIf> {
-    let target = |objects: &[ObjectIx]| {
-        let locks = objects.iter().filter_map(|o| extraction.objects.lock(*o));
-        Target {
-            name: String::new(),
-            locks: locks.collect::<Vec<LockIx>>(),
-        }
+    let (program, name) = (&extraction.program, String::new);
+    let target = |objects: &[ObjectIx]| Target {
+        name: name(),
+        locks: numbers(program.locks.iter().map(|of| of.recorded), objects),
     };
-    let group = |(threads, count): &(Vec<ThreadIx>, u32)| {
-        let all = extraction.program.threads.iter().zip(0..);
-        let members = all.filter(|(thread, _)| threads.contains(&thread.recorded));
-        WhatIf::Threads {
-            group: Group {
-                name: String::new(),
-                threads: members.map(|(_, ix)| ix).collect(),
-            },
-            count: *count,
-        }
-    };
-    let program = &extraction.program;
     match fix {
-        Fix::Balance(objects) => {
-            let barriers = program.barriers.iter().zip(0..);
-            let of_it = barriers.filter(|(of, _)| objects.contains(&of.recorded));
-            vec![WhatIf::Balance(Barriers {
-                name: String::new(),
-                barriers: of_it.map(|(_, ix)| ix).collect(),
-            })]
-        }
-        Fix::Permits(objects) => {
-            let semaphores = program.semaphores.iter().zip(0..);
-            let of_it = semaphores.filter(|(of, _)| objects.contains(&of.recorded));
-            vec![WhatIf::Permits {
-                target: Semaphores {
-                    name: String::new(),
-                    semaphores: of_it.map(|(_, ix)| ix).collect(),
-                },
-                count: program.threads.len() as u32,
-            }]
-        }
         Fix::Remove(objects) => vec![WhatIf::Remove(target(objects))],
         Fix::Blocking(objects) => vec![WhatIf::Blocking(target(objects))],
-        Fix::Threads(groups) => groups.iter().map(group).collect(),
+        Fix::Balance(objects) => vec![WhatIf::Balance(Barriers {
+            name: name(),
+            barriers: numbers(program.barriers.iter().map(|of| of.recorded), objects),
+        })],
+        Fix::Permits(objects) => vec![WhatIf::Permits {
+            target: Semaphores {
+                name: name(),
+                semaphores: numbers(program.semaphores.iter().map(|of| of.recorded), objects),
+            },
+            count: program.threads.len() as u32,
+        }],
+        Fix::Threads(groups) => {
+            let resized = groups.iter().map(|(threads, count)| WhatIf::Threads {
+                group: Group {
+                    name: name(),
+                    threads: numbers(program.threads.iter().map(|of| of.recorded), threads),
+                },
+                count: *count,
+            });
+            resized.collect()
+        }
     }
+}
+
+/// Numbers in the program of what has one of these numbers in the recording. `recorded`: the number
+/// in the recording, by number in the program.
+fn numbers(recorded: impl Iterator<Item = u32>, wanted: &[u32]) -> Vec<u32> {
+    let of_program = recorded.zip(0..);
+    let of_it = of_program.filter(|(recorded, _)| wanted.contains(recorded));
+    of_it.map(|(_, number)| number).collect()
 }

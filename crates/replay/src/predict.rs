@@ -275,8 +275,8 @@ impl Baseline {
     }
 }
 
-/// However far a replay's runs are apart, a middle one that is a quarter off misses the recorded run:
-/// of the tolerance twice as much is allowed.
+/// However far a replay's runs are apart, a middle one that is a quarter off misses the recorded
+/// run: of the tolerance twice as much is allowed.
 const MOST_APART: f64 = 0.125;
 
 fn baseline(

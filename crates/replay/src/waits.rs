@@ -42,10 +42,8 @@ fn in_windows<'w>(recording: &Recording, windows: impl Iterator<Item = &'w Windo
     let mut of: BTreeMap<ObjectIx, (f64, BTreeSet<ThreadIx>)> = BTreeMap::new();
     for window in windows {
         for (ix, thread) in (0..).zip(&recording.threads) {
-            let begin = thread.events.partition_point(|e| e.at_ns < window.start_ns);
-            let end = thread.events.partition_point(|e| e.at_ns < window.end_ns);
             let mut since: Option<&Event> = None;
-            for event in &thread.events[begin..end] {
+            for event in &thread.events[thread.in_window(*window)] {
                 match event.kind {
                     Kind::BarrierArrive | Kind::SemRequest => since = Some(event),
                     Kind::BarrierLeave | Kind::SemAcquired => {

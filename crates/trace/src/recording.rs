@@ -1,5 +1,7 @@
 //! The decoded trace of one process.
 
+use std::ops::Range;
+
 /// Index into [`Recording::objects`].
 pub type ObjectIx = u32;
 /// Index into [`Recording::sites`].
@@ -226,6 +228,15 @@ pub struct Losses {
     pub events: Vec<(String, u64)>,
     /// Windows that were given up to bound the size of the recording.
     pub windows: u64,
+}
+
+impl Thread {
+    /// Indices of the events in a window.
+    pub fn in_window(&self, window: Window) -> Range<usize> {
+        let before = |ns: u64| self.events.partition_point(|e| e.at_ns < ns);
+        let begin = before(window.start_ns);
+        begin..before(window.end_ns).max(begin)
+    }
 }
 
 impl Recording {

@@ -57,8 +57,8 @@ pub enum Schedule {
     Sync,
 }
 
-/// Work after which a thread publishes its logical time under [`Schedule::Sync`], nanoseconds: as often as
-/// Kendo's threads do with a chunk of some thousand stores.
+/// Work after which a thread publishes its logical time under [`Schedule::Sync`], nanoseconds: as
+/// often as Kendo's threads do with a chunk of some thousand stores.
 const LOGICAL_CHUNK_NS: f64 = 2_000.0;
 
 /// Read and write sets of the program's critical sections.
@@ -77,8 +77,8 @@ impl std::fmt::Debug for Sets<'_> {
     }
 }
 
-/// Answers the questions about a study. `sets`: `Err` = they are not known, and why. `native`: `None` =
-/// predictions are the simulator's alone.
+/// Answers the questions about a study. `sets`: `Err` = they are not known, and why. `native`:
+/// `None` = predictions are the simulator's alone.
 ///
 /// # Errors
 ///

@@ -15,8 +15,8 @@ use crate::whatif::Names;
 const MOST_ASKED: usize = 3;
 /// ... if the waits for them are at least this share of the threads' time.
 const MIN_WAIT_SHARE: f64 = 0.01;
-/// Parts into which a lock is divided where nobody asked for a number: more than most machines' threads
-/// need to seldom meet.
+/// Parts into which a lock is divided where nobody asked for a number: more than most machines'
+/// threads need to seldom meet.
 const SHARDS: u32 = 8;
 /// A lock is worth a reader-writer lock if this share of its pairs only read.
 const READ_SHARE: f64 = 0.3;

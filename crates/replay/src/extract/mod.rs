@@ -179,11 +179,8 @@ fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
 }
 
 fn events_in(recording: &Recording, window: Window) -> usize {
-    let of_thread = |thread: &convoy_trace::Thread| {
-        let before = |ns: u64| thread.events.partition_point(|e| e.at_ns < ns);
-        before(window.end_ns).saturating_sub(before(window.start_ns))
-    };
-    recording.threads.iter().map(of_thread).sum()
+    let threads = recording.threads.iter();
+    threads.map(|thread| thread.in_window(window).len()).sum()
 }
 
 /// Windows to replay, by their numbers: all of them, or, where they hold more than `events` events, as

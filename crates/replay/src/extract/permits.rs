@@ -1,36 +1,64 @@
-//! Permits of semaphores: how many there are when a window begins, and where a semaphore was made anew.
+//! Permits of semaphores: their number at a window's start, and semaphores that are made anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_trace::{Event, Kind, ObjectIx, ObjectKind, Recording, ThreadIx, Window};
 
-use crate::program::{Op, Program, Thread};
+use crate::program::{Op, Program, SemIx};
 
-/// A thread that gives a permit back before it takes one had it when the window began; where each
-/// thread takes and gives back in turn, that is: elsewhere threads post what others wait for.
+/// One thread's use of a semaphore.
+#[derive(Debug, Clone, Copy)]
+struct Turns {
+    /// Its first operation takes a permit.
+    takes_first: bool,
+    /// Its latest one does.
+    takes_last: bool,
+    /// It has taken one.
+    has_taken: bool,
+    /// It has taken and given back in turn.
+    alternate: bool,
+}
+
+/// Takes the permits out that threads hold when the window begins: those of threads that give one
+/// back before they take one. Semaphores that threads post without having taken them keep their
+/// value.
 pub(super) fn take_out(program: &mut Program) {
+    let mut uses: BTreeMap<(SemIx, usize), Turns> = BTreeMap::new();
+    for (thread, of) in program.threads.iter().enumerate() {
+        for op in &of.ops {
+            let (sem, takes) = match op {
+                Op::SemWait { sem } => (*sem, true),
+                Op::SemPost { sem } => (*sem, false),
+                _ => continue,
+            };
+            uses.entry((sem, thread))
+                .and_modify(|turns| {
+                    turns.alternate &= turns.takes_last != takes;
+                    turns.takes_last = takes;
+                    turns.has_taken |= takes;
+                })
+                .or_insert(Turns {
+                    takes_first: takes,
+                    takes_last: takes,
+                    has_taken: takes,
+                    alternate: true,
+                });
+        }
+    }
     for (semaphore, sem) in program.semaphores.iter_mut().zip(0..) {
-        let takes = |thread: &Thread| -> Vec<bool> {
-            let of_it = thread.ops.iter().filter_map(|op| match op {
-                Op::SemWait { sem: of } if *of == sem => Some(true),
-                Op::SemPost { sem: of } if *of == sem => Some(false),
-                _ => None,
-            });
-            of_it.collect()
+        let of_it = || {
+            uses.range((sem, 0)..=(sem, usize::MAX))
+                .map(|(_, turns)| turns)
         };
-        let all: Vec<Vec<bool>> = program.threads.iter().map(takes).collect();
-        let in_turn = |takes: &Vec<bool>| takes.windows(2).all(|pair| pair[0] != pair[1]);
-        if all.iter().all(in_turn) {
-            let has_one =
-                |takes: &&Vec<bool>| takes.first() == Some(&false) && takes.contains(&true);
-            let out = all.iter().filter(has_one);
+        if of_it().all(|turns| turns.alternate) {
+            let out = of_it().filter(|turns| !turns.takes_first && turns.has_taken);
             semaphore.value = semaphore.permits.saturating_sub(out.count() as u32);
         }
     }
 }
 
-/// A post may be written down so much later than whoever takes the permit says so, nanoseconds: the
-/// thread can lose its CPU in between.
+/// Delay between a post and its event, at most, nanoseconds: the thread can lose its CPU in
+/// between.
 const LATE_NS: u64 = 20_000;
 
 /// When, who, which of its events, what.
@@ -41,10 +69,9 @@ type Use = (u64, ThreadIx, usize, Kind);
 pub(super) fn made_anew(recording: &Recording, window: Window) -> BTreeSet<(ThreadIx, usize)> {
     let mut uses: Vec<Vec<Use>> = vec![Vec::new(); recording.objects.len()];
     for (thread, of) in (0..).zip(&recording.threads) {
-        let begin = of.events.partition_point(|e| e.at_ns < window.start_ns);
-        let end = of.events.partition_point(|e| e.at_ns < window.end_ns);
         let mut requested: Option<&Event> = None;
-        for (at, event) in of.events.iter().enumerate().take(end).skip(begin) {
+        for at in of.in_window(window) {
+            let event = &of.events[at];
             let kind = match event.kind {
                 Kind::SemRequest => {
                     requested = Some(event);
@@ -104,7 +131,7 @@ fn of_one(uses: &[Use], permits: i64) -> Vec<(ThreadIx, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::Semaphore;
+    use crate::program::{Semaphore, Thread};
 
     /// Threads that take (`+`) and give back (`-`) permits of a semaphore that was made with two.
     fn permits_left(threads: &[&str]) -> u32 {

@@ -1,6 +1,7 @@
 //! One thread of a recording as a thread of a program.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use convoy_trace::{Event, Kind, Recording, ThreadIx, Window};
 
@@ -39,20 +40,16 @@ impl Builder<'_> {
     pub fn present(&self) -> Vec<ThreadIx> {
         let threads = self.recording.threads.iter().enumerate();
         threads
-            .filter(|(_, thread)| thread.events.iter().any(|e| self.holds(e)))
+            .filter(|(_, thread)| !thread.in_window(self.window).is_empty())
             .map(|(ix, _)| ix as ThreadIx)
             .collect()
     }
 
-    fn holds(&self, event: &Event) -> bool {
-        (self.window.start_ns..self.window.end_ns).contains(&event.at_ns)
-    }
-
     /// The program of one thread. `present`: the recorded threads of the program, in its order.
     pub fn build(&self, recorded: ThreadIx, present: &[ThreadIx], opaque: &mut Opaque) -> Thread {
-        let events = &self.recording.threads[recorded as usize].events;
-        let begin = events.partition_point(|e| e.at_ns < self.window.start_ns);
-        let end = events.partition_point(|e| e.at_ns < self.window.end_ns);
+        let thread = &self.recording.threads[recorded as usize];
+        let events = &thread.events;
+        let Range { start: begin, end } = thread.in_window(self.window);
         let mut walk = Walk {
             of: self,
             recorded,
@@ -322,8 +319,8 @@ impl Walk<'_, '_> {
         j + usize::from(over.is_some_and(|e| ends_wait(e.kind))) - i
     }
 
-    /// The lock of a wait in the middle of which a signal handler has operations of its own: these come
-    /// first. `rest`: the thread's events from the first one that is not the wait's own.
+    /// The lock of a wait in the middle of which a signal handler has operations of its own: these
+    /// come first. `rest`: the thread's events from the first one that is not the wait's own.
     fn interrupted_wait(&self, begin: &Event, rest: &[Event]) -> Option<LockIx> {
         let lock = self.of.objects.lock(begin.object)?;
         let other = rest.first().is_some_and(|e| e.object != begin.object);

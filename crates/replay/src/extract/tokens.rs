@@ -111,11 +111,11 @@ impl Seen {
         window: Window,
         objects: &ObjectMap,
     ) {
-        let events = &recording.threads[thread as usize].events;
-        let begin = events.partition_point(|e| e.at_ns < window.start_ns);
+        let thread_events = &recording.threads[thread as usize];
+        let (events, within) = (&thread_events.events, thread_events.in_window(window));
         // A wait that goes on when the window begins belongs to it.
-        let begin = begin.saturating_sub(1);
-        let end = events.partition_point(|e| e.at_ns < window.end_ns);
+        let begin = within.start.saturating_sub(1);
+        let end = within.end;
         let mut open: Vec<Section> = Vec::new();
         let mut last_closed: BTreeMap<LockIx, usize> = BTreeMap::new();
         for (i, event) in events.iter().enumerate().take(end).skip(begin) {

@@ -117,9 +117,9 @@ impl Transfers {
 fn uses(recording: &Recording, window: Window, objects: &ObjectMap) -> Vec<Use> {
     let mut all = Vec::new();
     for (thread, of) in recording.threads.iter().enumerate() {
-        let begin = of.events.partition_point(|e| e.at_ns < window.start_ns);
-        let end = of.events.partition_point(|e| e.at_ns < window.end_ns);
-        for (ix, event) in of.events[begin..end].iter().enumerate() {
+        let within = of.in_window(window);
+        let begin = within.start;
+        for (ix, event) in of.events[within].iter().enumerate() {
             let touches = matches!(
                 event.kind,
                 Kind::Acquired

@@ -1,4 +1,5 @@
-//! Work between a thread's operations: time since the latest one, without what was not the program's.
+//! Work between a thread's operations: time since the latest one, without what was not the
+//! program's.
 
 use convoy_trace::{Event, Kind};
 
@@ -26,8 +27,8 @@ impl Edge {
 }
 
 impl Walk<'_, '_> {
-    /// Work since the latest operation. `acquires`: an operation follows that has half of the cost of a
-    /// lock and unlock in front of its event.
+    /// Work since the latest operation. `acquires`: an operation follows that has half of the cost
+    /// of a lock and unlock in front of its event.
     pub(super) fn work_until(&mut self, at_ns: u64, acquires: bool) {
         let before = if acquires {
             Edge::Acquire

@@ -1,7 +1,7 @@
 //! The same work before a barrier, spread evenly over the threads that meet at it.
 //!
-//! What a thread does between a barrier and the one before it is a phase. In each phase all threads get
-//! the same work: their mean. How often they take locks stays; so does time off the CPU.
+//! What a thread does between a barrier and the one before it is a phase. In each phase all threads
+//! get the same work: their mean. How often they take locks stays; so does time off the CPU.
 
 use std::ops::Range;
 
@@ -69,7 +69,8 @@ fn work(ops: &[Op]) -> f64 {
     work.sum()
 }
 
-/// Scales the work of a phase from `own` to `mean` nanoseconds; where there is none, it is put at the end.
+/// Scales the work of a phase from `own` to `mean` nanoseconds; where there is none, it is put at
+/// the end.
 fn set_work(ops: &mut Vec<Op>, phase: Range<usize>, own: f64, mean: f64) {
     if own <= 0.0 {
         if mean > 0.0 {

@@ -45,29 +45,25 @@ fn suggestion(names: &[String]) -> String {
 impl Names {
     /// The locks of a name.
     pub fn target(&self, name: &str) -> Result<Target, NameError> {
-        let at = find("lock", &self.locks, name)?;
-        let (name, locks) = (at.0.clone(), at.1.clone());
+        let (name, locks) = find("lock", &self.locks, name)?.clone();
         Ok(Target { name, locks })
     }
 
     /// The barriers of a name.
     pub fn barriers(&self, name: &str) -> Result<Barriers, NameError> {
-        let at = find("barrier", &self.barriers, name)?;
-        let (name, barriers) = (at.0.clone(), at.1.clone());
+        let (name, barriers) = find("barrier", &self.barriers, name)?.clone();
         Ok(Barriers { name, barriers })
     }
 
     /// The semaphores of a name.
     pub fn semaphores(&self, name: &str) -> Result<Semaphores, NameError> {
-        let at = find("semaphore", &self.semaphores, name)?;
-        let (name, semaphores) = (at.0.clone(), at.1.clone());
+        let (name, semaphores) = find("semaphore", &self.semaphores, name)?.clone();
         Ok(Semaphores { name, semaphores })
     }
 
     /// The threads of a group.
     pub fn group(&self, name: &str) -> Result<Group, NameError> {
-        let at = find("thread group", &self.groups, name)?;
-        let (name, threads) = (at.0.clone(), at.1.clone());
+        let (name, threads) = find("thread group", &self.groups, name)?.clone();
         Ok(Group { name, threads })
     }
 }

@@ -4,8 +4,8 @@ use super::apply::{Change, Refusal};
 use super::Semaphores;
 use crate::program::Op;
 
-/// Those that are out at the start of the program count, too: if there are to be fewer altogether, the
-/// first ones that come back are kept.
+/// Those that are out at the start of the program count, too: if there are to be fewer altogether,
+/// the first ones that come back are kept.
 pub(super) fn permits(
     change: &mut Change,
     target: &Semaphores,
