@@ -11,18 +11,21 @@ use crate::error::Refusal;
 use crate::hooks::{self, area_bytes, Plan};
 use crate::image::Image;
 use crate::memory::{gap, regions, Memory, Region};
+use crate::outcome::{Attached, Detached};
 use crate::process::{AgentCopy, Process, AGENT_PREFIX};
 use crate::refusal;
 use crate::safe_point;
-use crate::tracee::{AllStopped, Fault};
+use crate::tracee::{stat_fields, AllStopped, Fault};
 
 /// How long threads that are at the beginning of a function are given to go on.
 const INSTALL_LIMIT: Duration = Duration::from_secs(3);
-/// How long a process is tried to be stopped for taking the hooks out: it must not stay behind with them.
+/// How long a process is tried to be stopped for taking the hooks out: it must not stay behind with
+/// them.
 const DETACH_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Stack of a thread that is searched for return addresses into the agent, bytes. A deeper one may have them.
+/// Stack of a thread that is searched for return addresses into the agent, bytes. A deeper one may
+/// have them.
 const DEEPEST_STACK: u64 = 1 << 20;
 /// How far a jump of five bytes reaches, with room for the library's own size.
 const REACH: u64 = 1 << 30;
@@ -58,38 +61,15 @@ impl Owner {
     }
 }
 
+/// `starttime` in [`stat_fields`].
+const START_TIME: usize = 19;
+
 fn start_ticks(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = text.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+    stat_fields(pid)?.get(START_TIME)?.parse().ok()
 }
 
-/// An agent that counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attached {
-    /// Functions that are hooked.
-    pub hooks: usize,
-    /// Those that are not, and why.
-    pub left_out: Vec<String>,
-    /// How long all threads stood still while the hooks went in.
-    pub stopped: Duration,
-}
-
-/// How an attachment ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detached {
-    /// All hooks are out.
-    Removed {
-        /// No thread is inside the agent: its tables are not used any more.
-        is_unused: bool,
-    },
-    /// The process has ended, or runs another program.
-    Gone,
-    /// Nothing of convoy's was in it.
-    Nothing,
-}
-
-/// Puts the agent into a process: its library is `agent`, its session's directory `session_dir` as the process sees it.
+/// Puts the agent into a process: its library is `agent`, its session's directory `session_dir` as
+/// the process sees it.
 ///
 /// # Errors
 /// Says why not; the process goes on as before.
@@ -204,7 +184,8 @@ fn permitted(pid: u32, refusal: Refusal) -> Refusal {
     }
 }
 
-/// The copies of the agent in the process, none of which is in use: what a dead convoy has left is taken out.
+/// The copies of the agent in the process, none of which is in use: what a dead convoy has left is
+/// taken out.
 fn take_over(process: &Process, memory: &Memory, owner: Owner) -> Result<Vec<AgentCopy>, Refusal> {
     let pid = process.pid;
     let copies = process.copies(memory);
@@ -227,8 +208,8 @@ fn take_over(process: &Process, memory: &Memory, owner: Owner) -> Result<Vec<Age
     Ok(copies)
 }
 
-/// A copy that no thread is inside: it can be used once more. A thread may sleep in one for ever, in a wait that
-/// began while it was in use.
+/// A copy that no thread is inside: it can be used once more. A thread may sleep in one for ever,
+/// in a wait that began while it was in use.
 fn unused_copy<'a>(
     process: &Process,
     copies: impl Iterator<Item = &'a AgentCopy>,

@@ -1,7 +1,8 @@
 //! Calls in another process: a stopped thread runs a function, and is then put back as it was.
 //!
-//! At every moment the thread could go on without us, should we be killed: wherever it is, it returns
-//! to the C library's `rt_sigreturn`, and finds there a signal frame with all that it had before.
+//! At every moment the thread could go on without us, should we be killed: wherever it is, it
+//! returns to the C library's `rt_sigreturn`, and finds there a signal frame with all that it had
+//! before.
 
 use std::time::{Duration, Instant};
 
@@ -46,8 +47,8 @@ pub(crate) const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x
 
 /// A thread that runs calls for us.
 ///
-/// All signals are blocked meanwhile: those to the process go to other threads, those to this thread wait.
-/// The thread's own stack is used below the red zone only.
+/// All signals are blocked meanwhile: those to the process go to other threads, those to this
+/// thread wait. The thread's own stack is used below the red zone only.
 #[derive(Debug)]
 pub(crate) struct Borrowed {
     tracee: Tracee,
@@ -61,7 +62,8 @@ pub(crate) struct Borrowed {
     own_frame: u64,
     /// Our stack, 0 = none yet.
     stack: u64,
-    /// It is at the beginning of a system call, which the kernel makes by the registers that are set now.
+    /// It is at the beginning of a system call, which the kernel makes by the registers that are
+    /// set now.
     enters_call: bool,
     is_restored: bool,
 }
@@ -102,7 +104,8 @@ impl Borrowed {
     fn write_frame(&self, top: u64) -> Result<u64, Fault> {
         let mut registers = self.registers;
         if let Some(call) = sleeps_in(&registers) {
-            // The kernel would not restart it after rt_sigreturn: the frame does, from the beginning.
+            // The kernel would not restart it after rt_sigreturn: the frame does, from the
+            // beginning.
             registers.rip -= 2;
             registers.rax = call as u64;
         }
@@ -178,13 +181,15 @@ impl Borrowed {
         Ok(())
     }
 
-    /// First the registers, then the mask: if we are gone in between, rt_sigreturn sets the old one.
+    /// First the registers, then the mask: if we are gone in between, rt_sigreturn sets the old
+    /// one.
     fn set_out(&mut self, registers: &user_regs_struct) -> Result<(), Fault> {
         self.tracee.set_registers(registers)?;
         self.tracee.set_signal_mask(ALL_BUT_FAULTS)
     }
 
-    /// Its registers without what belongs to the system call that it was in: the kernel would restart that one.
+    /// Its registers without what belongs to the system call that it was in: the kernel would
+    /// restart that one.
     fn clean(&self) -> user_regs_struct {
         const DIRECTION_AND_TRAP: u64 = 0x500;
         user_regs_struct {
@@ -258,8 +263,8 @@ impl Borrowed {
             self.tracee.set_registers(&none)?;
             self.run(|stop, _| stop == Stop::SystemCall)?;
         }
-        // Only from a stop by an interruption does the kernel restart a system call, or make its end known to a
-        // signal handler.
+        // Only from a stop by an interruption does the kernel restart a system call, or make its
+        // end known to a signal handler.
         self.tracee.interrupt()?;
         self.tracee.set_extended_state(&mut self.extended)?;
         self.tracee.set_signal_mask(self.mask)?;

@@ -1,8 +1,8 @@
 //! Relocation of the beginning of a function, so that a jump can take its place.
 //!
-//! Each instruction is encoded anew by itself: an operand relative to the instruction pointer keeps its
-//! absolute target. (Relocating the block as a whole takes an operand that names the function's own address
-//! for one that moves with it, and the identity of function pointers is lost.)
+//! Each instruction is encoded anew by itself: an operand relative to the instruction pointer keeps
+//! its absolute target. (Relocating the block as a whole takes an operand that names the function's
+//! own address for one that moves with it, and the identity of function pointers is lost.)
 
 use std::fmt;
 
@@ -131,7 +131,8 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
     }
 }
 
-/// A conditional jump, of which there is a form with a distance of 32 bits (`loop` and `jrcxz` have none).
+/// A conditional jump, of which there is a form with a distance of 32 bits (`loop` and `jrcxz` have
+/// none).
 fn is_relative_branch(instruction: &Instruction) -> bool {
     instruction.is_jcc_short_or_near() && instruction.op0_kind() == OpKind::NearBranch64
 }

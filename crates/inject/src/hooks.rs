@@ -15,7 +15,8 @@ use crate::tracee::{AllStopped, Fault};
 const SLOT_BYTES: u64 = 64;
 const RELOCATED_AT: u64 = 16;
 
-/// Words of a stack that are searched for the instruction at which a signal handler has interrupted it.
+/// Words of a stack that are searched for the instruction at which a signal handler has interrupted
+/// it.
 const SIGNAL_WORDS: usize = 4096;
 
 /// Bytes of all trampolines.

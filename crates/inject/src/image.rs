@@ -101,8 +101,8 @@ impl Image {
     }
 }
 
-/// The bytes of a mapped file: in the process's own view of the file system, or by the mapping itself (deleted
-/// files; needs privilege).
+/// The bytes of a mapped file: in the process's own view of the file system, or by the mapping
+/// itself (deleted files; needs privilege).
 pub(crate) fn mapped_file(pid: u32, region: &Region) -> Option<Vec<u8>> {
     let by_path = format!("/proc/{pid}/root{}", region.path);
     let is_same = fs::metadata(&by_path).is_ok_and(|m| m.is_file() && m.ino() == region.inode);
@@ -111,11 +111,12 @@ pub(crate) fn mapped_file(pid: u32, region: &Region) -> Option<Vec<u8>> {
             return Some(bytes);
         }
     }
-    fs::read(format!(
-        "/proc/{pid}/map_files/{:x}-{:x}",
-        region.lo, region.hi
-    ))
-    .ok()
+    fs::read(by_mapping(pid, region)).ok()
+}
+
+/// The file of a mapping, whatever became of its name; reading it needs privilege.
+pub(crate) fn by_mapping(pid: u32, region: &Region) -> String {
+    format!("/proc/{pid}/map_files/{:x}-{:x}", region.lo, region.hi)
 }
 
 /// Class and machine of a program: `None` if its file cannot be read.

@@ -1,10 +1,12 @@
-//! Puts the agent into a running process, and takes its hooks out again: docs/design/0008-attach.md.
+//! Puts the agent into a running process, and takes its hooks out again:
+//! docs/design/0008-attach.md.
 //!
-//! By ptrace: one thread at a safe point is borrowed to load the agent's library, from memory; then all
-//! threads are stopped for a moment while the entries of the C library's functions are patched. The
-//! process must not notice: it gets back every byte, register and signal.
+//! By ptrace: one thread at a safe point is borrowed to load the agent's library, from memory; then
+//! all threads are stopped for a moment while the entries of the C library's functions are patched.
+//! The process must not notice: it gets back every byte, register and signal.
 
 mod error;
+mod outcome;
 
 #[cfg(target_arch = "x86_64")]
 mod attach;
@@ -32,7 +34,8 @@ mod signal_frame;
 mod tracee;
 
 #[cfg(target_arch = "x86_64")]
-pub use attach::{attach, detach, Attached, Detached, Owner};
+pub use attach::{attach, detach, Owner};
 #[cfg(not(target_arch = "x86_64"))]
-pub use elsewhere::{attach, detach, Attached, Detached, Owner};
+pub use elsewhere::{attach, detach, Owner};
 pub use error::Refusal;
+pub use outcome::{Attached, Detached};

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Memory of the image that the process ran when this was opened: after an exec, reads and writes fail or
-/// go to pages that nobody uses any more.
+/// Memory of the image that the process ran when this was opened: after an exec, reads and writes
+/// fail or go to pages that nobody uses any more.
 #[derive(Debug)]
 pub(crate) struct Memory(File);
 

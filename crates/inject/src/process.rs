@@ -137,7 +137,7 @@ impl Process {
     }
 }
 
-fn is_glibc(file: &str) -> bool {
+pub(crate) fn is_glibc(file: &str) -> bool {
     file == "libc.so.6" || (file.starts_with("libc-2.") && file.ends_with(".so"))
 }
 

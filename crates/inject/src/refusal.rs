@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fs;
 
 use crate::error::Refusal;
-use crate::image::is_native;
+use crate::image::{by_mapping, is_native};
 use crate::memory::Region;
-use crate::process::AGENT_PREFIX;
+use crate::process::{is_glibc, AGENT_PREFIX};
 
 const START: &str = "start it under convoy: convoy -- COMMAND";
 
@@ -87,10 +87,9 @@ pub(crate) fn check_libraries(pid: u32, regions: &[Region]) -> Result<(), Refusa
         ));
     }
     // How the agent's own file is found again when it is taken out.
-    let is_readable =
-        |r: &Region| fs::File::open(format!("/proc/{pid}/map_files/{:x}-{:x}", r.lo, r.hi)).is_ok();
-    let files = regions.iter().filter(|r| r.file_name().starts_with("libc"));
-    if !files.clone().any(is_readable) {
+    let is_readable = |r: &Region| fs::File::open(by_mapping(pid, r)).is_ok();
+    let mut files = regions.iter().filter(|r| is_glibc(r.file_name()));
+    if !files.any(is_readable) {
         return Err(Refusal::new(
             format!("the files that process {pid} has mapped cannot be read"),
             "run convoy as root",

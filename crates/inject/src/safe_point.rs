@@ -1,8 +1,8 @@
 //! Choice of a thread that can run a call: one that is inside neither the allocator nor the loader.
 //!
-//! The call is dlopen. It allocates, and takes the loader's locks: in a thread that is inside one of
-//! the two it would wait for itself. Best is a thread that sleeps in a system call which neither of
-//! them ever makes; if there is none after a while, one whose stack shows no trace of them.
+//! The call is dlopen. It allocates, and takes the loader's locks: in a thread that is inside one
+//! of the two it would wait for itself. Best is a thread that sleeps in a system call which neither
+//! of them ever makes; if there is none after a while, one whose stack shows no trace of them.
 
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,8 @@ fn contains(ranges: &[(u64, u64)], address: u64) -> bool {
     ranges.iter().any(|(lo, hi)| (*lo..*hi).contains(&address))
 }
 
-/// The allocator of glibc is one file, whose functions lie together, static ones between those that are exported.
+/// The allocator of glibc is one file, whose functions lie together, static ones between those that
+/// are exported.
 fn allocator(process: &Process) -> Option<(u64, u64)> {
     const AROUND: u64 = 0x3000;
     let names = [
@@ -177,8 +178,8 @@ impl Position {
     }
 }
 
-/// Whether the thread is on the stack that the C library or the kernel has given it, with room below. Stacks of
-/// coroutines and of Go may end anywhere, and what is below belongs to others.
+/// Whether the thread is on the stack that the C library or the kernel has given it, with room
+/// below. Stacks of coroutines and of Go may end anywhere, and what is below belongs to others.
 fn is_own_stack(registers: &user_regs_struct, regions: &[Region]) -> bool {
     const ROOM: u64 = 32 << 10;
     let holds = |r: &&Region, address| (r.lo..r.hi).contains(&address);

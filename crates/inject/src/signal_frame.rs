@@ -1,4 +1,5 @@
-//! The signal frame that `rt_sigreturn` restores a thread from (arch/x86/include/uapi/asm/sigcontext.h of the kernel).
+//! The signal frame that `rt_sigreturn` restores a thread from
+//! (arch/x86/include/uapi/asm/sigcontext.h of the kernel).
 
 use libc::user_regs_struct;
 
@@ -19,8 +20,8 @@ const MAGIC_1: u32 = 0x4650_5853;
 const MAGIC_2: u32 = 0x4650_5845;
 const EXTENDED_ALIGNMENT: u64 = 64;
 
-/// A frame that ends below `top`: its address and bytes. A function that is called with the address as its stack
-/// pointer returns to `sigreturn`.
+/// A frame that ends below `top`: its address and bytes. A function that is called with the address
+/// as its stack pointer returns to `sigreturn`.
 pub(crate) fn build(
     top: u64,
     sigreturn: u64,

@@ -14,8 +14,8 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(2);
 const XSTATE_BYTES: usize = 16 << 10;
 const NT_X86_XSTATE: libc::c_int = 0x202;
 
-/// System calls that end with EINTR when their thread is stopped: nothing has been done then, and they can be
-/// made once more. Time limits begin anew.
+/// System calls that end with EINTR when their thread is stopped: nothing has been done then, and
+/// they can be made once more. Time limits begin anew.
 const END_WITH_A_STOP: [i64; 16] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
@@ -91,7 +91,8 @@ fn ptrace(request: libc::c_uint, tid: i32, addr: usize, data: usize) -> io::Resu
 
 /// A request that reads or writes `value`, which must be what the request expects.
 fn ptrace_at<T>(request: libc::c_uint, tid: i32, addr: usize, value: *mut T) -> io::Result<()> {
-    // SAFETY: `value` is a live object of the type that the kernel reads or writes for this request, see the callers.
+    // SAFETY: `value` is a live object of the type that the kernel reads or writes for this
+    // request, see the callers.
     let r = unsafe { libc::ptrace(request, tid, addr, value) };
     match r {
         -1 => Err(io::Error::last_os_error()),
@@ -121,7 +122,8 @@ impl Tracee {
         Ok(ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?)
     }
 
-    /// Waits until it has stopped by [`Self::interrupt`]; signals that come meanwhile are delivered.
+    /// Waits until it has stopped by [`Self::interrupt`]; signals that come meanwhile are
+    /// delivered.
     pub fn wait_interrupted(&self, until: Instant) -> Result<(), Fault> {
         loop {
             match self.wait(until)? {
@@ -133,8 +135,9 @@ impl Tracee {
         }
     }
 
-    /// Some system calls end with EINTR when their thread is stopped, though no signal has come (signal(7)). They are
-    /// restarted, unless a signal comes: then its handler runs first, and they end with EINTR.
+    /// Some system calls end with EINTR when their thread is stopped, though no signal has come
+    /// (signal(7)). They are restarted, unless a signal comes: then its handler runs first, and
+    /// they end with EINTR.
     fn undo_interruption(&self) -> Result<(), Fault> {
         const RESTART_WITHOUT_HANDLER: i64 = -514; // ERESTARTNOHAND
         let mut registers = self.registers()?;
@@ -250,7 +253,8 @@ impl Tracee {
         Ok(ptrace_at(libc::PTRACE_SETSIGMASK, self.tid, 8, &mut mask)?)
     }
 
-    /// The address of its rseq area; `None` if it has none, or the kernel does not say (before 5.13).
+    /// The address of its rseq area; `None` if it has none, or the kernel does not say (before
+    /// 5.13).
     pub fn rseq_area(&self) -> Option<u64> {
         const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
         #[repr(C)]
@@ -294,14 +298,20 @@ impl Drop for Tracee {
 
 /// Ended, but still listed: as the main thread of a process whose other threads go on.
 fn is_dead(tid: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = text
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, None | Some('Z' | 'X'))
+    let fields = stat_fields(tid as u32).unwrap_or_default();
+    matches!(fields.first().map(String::as_str), None | Some("Z" | "X"))
 }
 
-/// The threads of a process; empty if it is gone. A process that has ended may list its main thread.
+/// The fields of `/proc/TID/stat` from the state on; `None` = there is no such thread.
+pub(crate) fn stat_fields(tid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    // The name before it may have blanks and parentheses.
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// The threads of a process; empty if it is gone. A process that has ended may list its main
+/// thread.
 pub(crate) fn threads(pid: u32) -> Vec<u32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
     let names = entries.into_iter().flatten().flatten();
@@ -321,8 +331,8 @@ pub(crate) struct AllStopped {
     _haste: Haste,
 }
 
-/// Real-time priority, where we may have it: threads that go on would take the processor from us before the last
-/// one goes on, and make the stop longer by a time slice.
+/// Real-time priority, where we may have it: threads that go on would take the processor from us
+/// before the last one goes on, and make the stop longer by a time slice.
 #[derive(Debug)]
 struct Haste;
 
@@ -391,7 +401,8 @@ impl AllStopped {
 
 impl Drop for AllStopped {
     fn drop(&mut self) {
-        // The last one first: it has waited for the shortest time, and those that go on take our processor.
+        // The last one first: it has waited for the shortest time, and those that go on take our
+        // processor.
         while let Some(tracee) = self.threads.pop() {
             tracee.detach();
         }
