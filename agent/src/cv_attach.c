@@ -105,8 +105,8 @@ static void unpatch(const struct cv_attach_entry *e)
 	if (memcmp((void *)e->entry, e->patched, CV_PATCH_BYTES) != 0)
 		return;
 	/* Where code may not be written (SELinux), the hook stays and passes every call on. */
-	if (cv_syscall(SYS_mprotect, (long)first, (long)(end - first), PROT_READ | PROT_WRITE | PROT_EXEC, 0, 0,
-		       0) < 0)
+	if (cv_syscall(SYS_mprotect, (long)first, (long)(end - first),
+		       PROT_READ | PROT_WRITE | PROT_EXEC, 0, 0, 0) < 0)
 		return;
 	memcpy((void *)e->entry, e->original, CV_PATCH_BYTES);
 	cv_syscall(SYS_mprotect, (long)first, (long)(end - first), PROT_READ | PROT_EXEC, 0, 0, 0);

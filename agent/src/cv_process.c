@@ -170,8 +170,8 @@ __attribute__((constructor(101))) static void start(void)
 	errno = saved;
 }
 
-/* The calling thread was not made for this and is on a stack that is not its own: it gets its record
- * at its first operation, as all others. */
+/* The calling thread is borrowed and on a stack that is not its own: like all others it gets its
+ * record at its first operation. */
 bool cv_process_attach(const char *dir, bool again)
 {
 	static struct cv_thread caller;

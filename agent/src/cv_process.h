@@ -11,8 +11,8 @@
 /* The session's directory, as an environment names it; NULL = it does not. */
 const char *cv_session_env(char *const *env);
 
-/* Record into a session that is named now, in a process that has run without one. `again`: it was recorded
- * before, and no thread is inside the agent. */
+/* Record into a session that is named now, in a process that has run without one. `again`: it was
+ * recorded before, and no thread is inside the agent. */
 bool cv_process_attach(const char *dir, bool again);
 
 /* In the child of a fork that shares no memory with its parent: record into an arena of its own. */

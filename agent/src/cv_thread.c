@@ -47,8 +47,8 @@ bool cv_threads_init(bool late)
 	}
 	default_stack_bytes = size;
 	have_end_key = pthread_key_create(&end_key, thread_ended) == 0;
-	/* For a later key pthread_setspecific allocates. Threads that run already get their record in a hook, maybe
-	 * one that their allocator calls: then only the scheduler sees their end. */
+	/* For a later key pthread_setspecific allocates. A running thread gets its record in a hook, which
+	 * its allocator may have called: without a key only the scheduler sees its end. */
 	if (late && have_end_key && end_key >= KEYS_IN_THREAD) {
 		pthread_key_delete(end_key);
 		have_end_key = false;

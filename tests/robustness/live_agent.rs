@@ -1,4 +1,5 @@
-//! The agent in running processes: it counts, and leaves every byte as it was, whatever happens meanwhile.
+//! The agent in running processes: it counts, and leaves every byte as it was, whatever happens
+//! meanwhile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

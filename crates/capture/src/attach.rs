@@ -1,5 +1,5 @@
-//! Recording of processes that run already, for a while: their scheduler events, and what the agent counts
-//! in those that it can be put into.
+//! Recording of processes that run already, for a while: their scheduler events, and what the agent
+//! counts in those that it can be put into.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -94,8 +94,8 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
             scheduler.enable,
         )));
     };
-    // Whole control groups hold system services as well: the agent goes only into what was named, and what that
-    // has started.
+    // The agent goes into the named processes and their children only: a control group may hold
+    // system services.
     let named = Targets {
         cgroups: Vec::new(),
         ..targets.clone()
@@ -127,7 +127,8 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
     })
 }
 
-/// Puts the agent into the processes; `None` if it is in none of them, for which there are warnings then.
+/// Puts the agent into the processes; `None` if it is in none of them, for which there are warnings
+/// then.
 fn agents(
     options: &Options,
     command: &[OsString],
@@ -177,7 +178,7 @@ impl Attached {
         self.first
     }
 
-    /// What the user should know before the end. Each is told once: the recording has the rest.
+    /// Warnings so far, for the user. Each is returned once; the recording has the later ones.
     pub fn take_warnings(&mut self) -> Vec<Trouble> {
         std::mem::take(&mut self.warnings)
     }
@@ -278,7 +279,7 @@ fn give_back_pages(path: &Path) {
     let bytes = file.metadata().map_or(0, |m| m.len());
     let header = convoy_abi::CV_ARENA_HEADER_BYTES as u64;
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    // What cannot be freed now is freed with the process.
+    // An error is ignored: the kernel frees the pages when the process ends.
     let _ = fallocate(&file, how, header, bytes.saturating_sub(header));
 }
 

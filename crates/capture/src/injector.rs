@@ -1,8 +1,8 @@
 //! Attachment of the agent to running processes, by a process of its own.
 //!
-//! Convoy starts itself once more with a hidden argument; that process calls [`serve`]. It puts the agent
-//! in, waits, and takes the hooks out when it is told to or when convoy is gone, whatever has ended it:
-//! it is in a session of its own, and signals that end convoy do not reach it.
+//! Convoy starts itself once more with a hidden argument; that process calls [`serve`]. It puts the
+//! agent in, waits, and takes the hooks out when it is told to or when convoy is gone, whatever has
+//! ended it: it is in a session of its own, and signals that end convoy do not reach it.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -34,7 +34,7 @@ pub(crate) struct Injector {
     stdout: BufReader<ChildStdout>,
     /// Processes in which the agent counts.
     pub attached: Vec<u32>,
-    /// What the others' users should know.
+    /// Warnings about the processes that the agent is not in.
     pub troubles: Vec<Trouble>,
 }
 
@@ -96,7 +96,7 @@ impl Injector {
             return end;
         }
         let mut text = String::new();
-        // What it could not say before it ended is not known.
+        // An injector that was killed has said less: the rest is lost.
         let _ = self.stdout.read_to_string(&mut text);
         let _ = self.child.wait();
         for line in text.lines() {
@@ -113,12 +113,12 @@ impl Injector {
     }
 }
 
-/// What became of the agents.
+/// Result of taking the hooks out.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     /// Processes in which no thread uses the agent's tables any more.
     pub unused: Vec<u32>,
-    /// What could not be done.
+    /// Warnings about hooks that are still in.
     pub troubles: Vec<Trouble>,
 }
 
@@ -194,7 +194,8 @@ fn seen_by(pid: u32, dir: &Path) -> Option<String> {
     is_same.then(|| dir.to_str().map(str::to_owned))?
 }
 
-/// Signals of the terminal, and those that end convoy, do not end this process: the hooks would stay in.
+/// Signals of the terminal, and those that end convoy, do not end this process: the hooks would
+/// stay in.
 fn stand_alone() {
     let _ = rustix::process::setsid();
     for signal in [

@@ -50,8 +50,9 @@ pub struct Options {
     pub diagnose: Option<Diagnose>,
     /// Record synchronization events in time order. Not together with `diagnose`.
     pub trace: Option<TraceOptions>,
-    /// Put the agent into processes that run already: the command that serves [`crate::serve_injection`] with the
-    /// arguments that are appended. `None` = only their scheduler events are recorded.
+    /// Put the agent into processes that run already: the command that serves
+    /// [`crate::serve_injection`] with the arguments that are appended. `None` = only their
+    /// scheduler events are recorded.
     pub injector: Option<Vec<OsString>>,
 }
 

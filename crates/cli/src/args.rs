@@ -277,9 +277,9 @@ pub struct Running {
 
     /// Whether the agent goes into them for that time, to count their locks
     ///
-    /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads stop for
-    /// about 2 ms twice, and the agent's library stays, idle. Try it on a test system first: docs/live.md
-    /// says what it cannot go into, and what is known to be unsafe.
+    /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads
+    /// stop for about 2 ms twice, and the agent's library stays, idle. Try it on a test system
+    /// first: docs/live.md says what it cannot go into, and what is known to be unsafe.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
     pub agent: Agent,
 
@@ -291,7 +291,7 @@ pub struct Running {
 /// Whether the agent goes into running processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Agent {
-    /// Where that is possible; else only scheduler events are recorded, and convoy says why
+    /// The agent enters each process that allows it; convoy says which do not, and why
     Auto,
     /// Only scheduler events are recorded
     #[default]

@@ -1,8 +1,8 @@
-//! Recorded length of an empty critical section, and of an empty gap between two of them: the recorder's
-//! own time. Extraction subtracts it, so that replay has the program's own times.
+//! Recorded length of an empty critical section, and of an empty gap between two of them: the
+//! recorder's own time. Extraction subtracts it, so that replay has the program's own times.
 //!
-//! Convoy records `convoy __empty-sections` with the options of the program's own recording: the agent's
-//! cost depends on the machine and on the options.
+//! Convoy records `convoy __empty-sections` with the options of the program's own recording: the
+//! agent's cost depends on the machine and on the options.
 
 use std::ffi::OsString;
 

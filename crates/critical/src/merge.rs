@@ -375,8 +375,9 @@ fn under_the_lock(model: &Model, critical: &Analysis, theirs: &Finding, ours: &F
     explained(waited.values().copied()) >= EXPLAINED * alone
 }
 
-/// Time in which one thread worked and another one waited, at least. `waited`: by thread, meanwhile.
-/// Where they take turns nobody waits all of it; but of those that wait, one works at any time.
+/// Time in which one thread worked and another one waited, at least. `waited`: by thread,
+/// meanwhile. Where they take turns nobody waits all of it; but of those that wait, one works at
+/// any time.
 fn explained(waited: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut most, mut threads) = (0.0, 0.0_f64, 0.0_f64);
     for of_thread in waited {

@@ -4,7 +4,8 @@
 use crate::stubs::{is_go_runtime, is_stub};
 use crate::{path, SiteFrame};
 
-/// Whether a file is the agent, whose name ends in a hash of its contents: preloaded, or from memory.
+/// Whether a file is the agent, whose name ends in a hash of its contents: preloaded, or from
+/// memory.
 pub(crate) fn is_agent(module: &str) -> bool {
     let module = module.strip_prefix("memfd:").unwrap_or(module);
     module.starts_with("libconvoy-") || module.starts_with("libconvoy.so")

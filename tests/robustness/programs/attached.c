@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Programs that an agent comes into and leaves, at any moment. Each checks itself, and works until SIGINT. */
+/* Programs that an agent enters and leaves at any moment. Each checks itself, and works until
+ * SIGINT. */
 #include "rob.h"
 
 #include <linux/filter.h>

@@ -10,9 +10,9 @@ const MINOR: [&str; 3] = ["spawn_ns", "slice_ns", "futex_block_ns"];
 /// After longer idle times a quick measurement has too few wake-ups.
 const LONGEST_IDLE_NS: f64 = 200_000.0;
 
-/// By how much the machine's speed differs between two calibrations: the middle one of the changes of
-/// all costs, as a factor of at least 1. The largest one is noise: a virtual machine's wake-ups take
-/// twice as long in one tenth of a second as in the next one. 1 if nothing can be compared.
+/// By how much the machine's speed differs between two calibrations: the middle one of the changes
+/// of all costs, as a factor of at least 1. The largest one is noise: a virtual machine's wake-ups
+/// take twice as long in one tenth of a second as in the next one. 1 if nothing can be compared.
 pub fn drift(before: &Machine, after: &Machine) -> f64 {
     let single = scalars(before).into_iter().zip(scalars(after));
     let single = single
