@@ -44,6 +44,7 @@ struct cv_event_writer {
 	uint64_t lost;                 /* events since the latest record */
 	uint64_t region;               /* OpenMP region at whose end the thread waits, 0 = none */
 	uint64_t marked;               /* ticks of the latest reading of the CPU clock */
+	uint64_t voluntary;            /* switches by itself until then */
 	uint32_t words;                /* written in the chunk; ~0 = no chunk */
 	uint32_t number;               /* of the chunk, among the thread's */
 	uint32_t thread;               /* index of the thread's record */

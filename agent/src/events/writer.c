@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* The slow half of recording an event: new chunks, definitions, preemptions. Agent rules: ../cv_agent.h. */
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -95,10 +96,24 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* How often the calling thread has left its processor by itself. */
+static uint64_t voluntary_switches(void)
+{
+	struct rusage usage;
+
+	if (cv_is_quiet() || cv_syscall(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0, 0, 0, 0) < 0)
+		return 0;
+	return (uint64_t)usage.ru_nvcsw;
+}
+
 static void record_cpu(struct cv_event_writer *w, uint64_t now, enum cv_ev ev)
 {
 	uint64_t cpu = cpu_ns();
+	uint64_t voluntary = voluntary_switches();
 
+	if (ev == CV_EV_PREEMPTED && voluntary != w->voluntary)
+		ev = CV_EV_OFF_CPU;
+	w->voluntary = voluntary;
 	w->marked = now;
 	w->attention = 0;
 	if (cpu)
@@ -136,6 +151,7 @@ static void chunk_begin(struct cv_event_writer *w, uint64_t now)
 	c->number = w->number;
 	c->clock_kind = cv_session.clock_kind;
 	c->cpu_ns = cpu_ns();
+	w->voluntary = voluntary_switches();
 	w->marked = now;
 	cv_event_chunk_own(w);
 	if (w->lost) {

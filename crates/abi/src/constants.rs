@@ -330,6 +330,7 @@ constants! {
         CV_EV_PREEMPTED = 0xe0,
         CV_EV_CPU_TIME = 0xe1,
         CV_EV_LOST = 0xe2,
+        CV_EV_OFF_CPU = 0xe3,
         CV_EV_TIME = 0xfe,
         CV_EV_DEFINE = 0x3f,
     }

@@ -148,6 +148,7 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Start => "start",
         Kind::End => "end",
         Kind::Preempted => "preempted",
+        Kind::OffCpu => "off-cpu",
         Kind::Lost => "lost",
         Kind::CpuTime => "cpu-time",
     }

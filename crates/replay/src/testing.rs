@@ -144,6 +144,7 @@ fn kind_of(verb: &str) -> Kind {
         "signal" => Kind::Signal,
         "broadcast" => Kind::Broadcast,
         "preempted" => Kind::Preempted,
+        "off" => Kind::OffCpu,
         "lost" => Kind::Lost,
         "end" => Kind::End,
         other => panic!("no verb: {other}"),

@@ -8,7 +8,7 @@ use crate::varint::{put, put_delta, Reader};
 use crate::{Event, Kind, NO_CPU};
 
 /// Kinds by the number that stands for them, their discriminant. A number never changes its meaning.
-const KINDS: [Kind; 32] = [
+const KINDS: [Kind; 33] = [
     Kind::Acquired,
     Kind::AcquiredShared,
     Kind::Request,
@@ -41,6 +41,7 @@ const KINDS: [Kind; 32] = [
     Kind::Preempted,
     Kind::Lost,
     Kind::CpuTime,
+    Kind::OffCpu,
 ];
 
 /// Of an entry: its events have arguments.
@@ -287,7 +288,7 @@ mod tests {
             assert_eq!(*kind as usize, number);
         }
         // The last kind: one that is added behind it needs a number, too.
-        assert_eq!(Kind::CpuTime as usize + 1, KINDS.len());
+        assert_eq!(Kind::OffCpu as usize + 1, KINDS.len());
     }
 
     #[test]

@@ -210,15 +210,26 @@ pub enum Kind {
     Start,
     /// The thread ended.
     End,
-    /// Since the thread's event before this one the kernel took it off the processor at least once;
-    /// `arg` = nanoseconds of CPU time that the thread has used so far. Thus, between two such events,
-    /// wall time minus CPU time is the time off the processor.
+    /// Since the thread's event before this one the kernel took it off the processor at least once,
+    /// and since the latest reading of its CPU clock it has not left the processor by itself; `arg` =
+    /// nanoseconds of CPU time that the thread has used so far. Thus, between two such events, wall
+    /// time minus CPU time is the time off the processor.
     Preempted,
     /// Events of this thread are missing before this one; `arg` = how many, 0 = unknown.
     Lost,
     /// `arg` as with [`Kind::Preempted`], read after a wait: the thread need not have been preempted
     /// since the event before.
     CpuTime,
+    /// As [`Kind::Preempted`], but since the latest reading the thread has also left the processor by
+    /// itself: it has slept, or waited.
+    OffCpu,
+}
+
+impl Kind {
+    /// Whether it is a reading of the thread's CPU clock, and no operation.
+    pub fn is_reading(self) -> bool {
+        matches!(self, Self::Preempted | Self::CpuTime | Self::OffCpu)
+    }
 }
 
 /// What is missing in a trace, and why.

@@ -191,6 +191,7 @@ fn kind_and_argument(kind: u8) -> Option<(Kind, u64)> {
         abi::CV_EV_END => Kind::End,
         abi::CV_EV_PREEMPTED => Kind::Preempted,
         abi::CV_EV_CPU_TIME => Kind::CpuTime,
+        abi::CV_EV_OFF_CPU => Kind::OffCpu,
         abi::CV_EV_LOST => Kind::Lost,
         _ => return None,
     };

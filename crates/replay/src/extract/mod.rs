@@ -4,10 +4,11 @@
 //! operations, minus the time off the CPU, minus the recorder's own cost) and its operations.
 //!
 //! A window begins and ends in the middle of things. A thread that waits at its start waits first; a
-//! thread that holds locks at its start takes them before anybody else; what a thread does after its
-//! last event in the window is work until the window's end.
+//! thread that holds locks at its start takes them before anybody else; what a thread does before its
+//! first event and after its last one is work while no other thread is seen on its CPU.
 
 mod objects;
+mod occupancy;
 mod off_cpu;
 mod permits;
 mod thread;
@@ -108,6 +109,7 @@ pub fn extract(
     };
     out.program.channels.clone_from(&tokens.channels);
     let off_cpu = off_cpu::Policy::of(recording, window);
+    let occupancy = occupancy::Occupancy::of(recording, window);
     let transfers = transfer::Transfers::of(recording, window, &objects);
     for (lock, of) in out.program.locks.iter_mut().zip(&transfers.of_lock) {
         lock.transfer = *of;
@@ -120,7 +122,9 @@ pub fn extract(
         sections: &section_ids,
         tokens: &tokens,
         off_cpu: &off_cpu,
+        occupancy: &occupancy,
         pair_ns: machine.lock_pair_ns,
+        switch_ns: machine.futex_block_ns + machine.switch_ns,
         recorder,
         transfers: &transfers,
         made_anew: permits::made_anew(recording, window),

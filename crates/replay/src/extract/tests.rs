@@ -191,7 +191,7 @@ fn a_window_takes_over_what_is_held_and_waited_for_at_its_start() {
 
 #[test]
 fn time_off_the_cpu_is_a_sleep_while_cpus_are_idle_and_nothing_while_they_are_not() {
-    let reading = |at, cpu| event(at, Kind::Preempted, L, 0, cpu);
+    let reading = |at, cpu| event(at, Kind::OffCpu, L, 0, cpu);
     let busy = || {
         vec![
             event(0, Kind::Start, L, 0, 0),
@@ -211,6 +211,58 @@ fn time_off_the_cpu_is_a_sleep_while_cpus_are_idle_and_nothing_while_they_are_no
     );
     let crowded = recording(vec![one, busy(), busy()], 510);
     assert_eq!(ops(&crowded, 0)[..2], [work(200.0), acquire(0)]);
+}
+
+#[test]
+fn time_that_the_kernel_took_from_a_thread_is_no_sleep_though_cpus_seem_idle() {
+    let reading = |at, cpu| event(at, Kind::Preempted, L, 0, cpu);
+    let one = vec![
+        reading(0, 0),
+        reading(500, 200),
+        event(500, Kind::Acquired, L, 1, 0),
+        event(510, Kind::Released, L, 1, 0),
+    ];
+    assert_eq!(
+        ops(&recording(vec![one], 510), 0)[..2],
+        [work(200.0), acquire(0)]
+    );
+}
+
+#[test]
+fn time_off_the_cpu_that_is_found_one_operation_late_is_taken_out_of_the_work_before() {
+    let reading = |at, cpu| event(at, Kind::Preempted, L, 0, cpu);
+    let one = vec![
+        reading(0, 0),
+        event(900, Kind::Acquired, L, 1, 0),
+        reading(910, 210),
+        event(910, Kind::Released, L, 1, 0),
+    ];
+    assert_eq!(
+        ops(&recording(vec![one], 1000), 0)[..2],
+        [work(210.0), acquire(0)]
+    );
+}
+
+#[test]
+fn a_thread_whose_cpu_another_one_is_seen_on_does_not_work_before_or_after() {
+    let on_cpu = |at, kind, cpu| Event {
+        cpu,
+        ..event(at, kind, L, 1, 0)
+    };
+    let turn = |at| {
+        vec![
+            on_cpu(at, Kind::Acquired, 0),
+            on_cpu(at + 10, Kind::Released, 0),
+        ]
+    };
+    let r = recording(vec![turn(100), turn(300), turn(500)], 1000);
+    // Its first event is 190 ns after the others' last one on that CPU, theirs 190 ns after its own.
+    assert_eq!(
+        ops(&r, 1),
+        [work(190.0), acquire(1), work(10.0), RELEASE, work(190.0)]
+    );
+    assert_eq!(ops(&r, 0)[0], work(100.0));
+    assert_eq!(ops(&r, 2)[4], work(490.0));
 }
 
 /// A put by thread 0 and a get by thread 1, which waits for it if it comes first.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use convoy_trace::{Event, Kind, Recording, ThreadIx, Window};
 
 use super::objects::Role;
+use super::occupancy::Occupancy;
 use super::off_cpu::{begins_wait, Policy};
 use super::tokens::Tokens;
 use super::transfer::Transfers;
@@ -22,8 +23,11 @@ pub(super) struct Builder<'a> {
     pub sections: &'a SectionIds,
     pub tokens: &'a Tokens,
     pub off_cpu: &'a Policy,
+    pub occupancy: &'a Occupancy,
     /// Cost of an uncontended lock and unlock, nanoseconds: replay adds it again.
     pub pair_ns: f64,
+    /// Cost of leaving the CPU and of coming back, nanoseconds.
+    pub switch_ns: f64,
     /// Costs of recording.
     pub recorder: RecorderCost,
     /// What threads paid for locks that came from other CPUs.
@@ -61,6 +65,7 @@ impl Builder<'_> {
             data_ns: 0.0,
             off_ns: 0.0,
             reading: None,
+            read_at_op: 0,
             waited_ns: 0.0,
             held: Vec::new(),
             tried: None,
@@ -74,6 +79,10 @@ impl Builder<'_> {
             walk.free_since_ns = events[begin].at_ns;
         }
         let waits = walk.state_before(&events[..begin]);
+        if let Some(first) = events[begin..end].first().filter(|_| !begins_later) {
+            let got = self.occupancy.got_cpu_ns(recorded, first);
+            walk.free_since_ns = got.unwrap_or(0).max(self.window.start_ns);
+        }
         // The event that began the wait is replayed, too: the wait ends in the window.
         let from = if waits { begin - 1 } else { begin };
         let mut i = from;
@@ -82,7 +91,9 @@ impl Builder<'_> {
         }
         let ends = events[..end].last().is_some_and(|e| e.kind == Kind::End);
         if !ends && !events[..end].last().is_some_and(|e| begins_wait(e.kind)) {
-            walk.work_until(self.window.end_ns, false);
+            let last = events[begin..end].last();
+            let lost = last.and_then(|last| self.occupancy.lost_cpu_ns(recorded, last));
+            walk.work_until(lost.unwrap_or(self.window.end_ns), false);
         }
         walk.release_all();
         let begin_ns = match events[begin..end].first() {
@@ -133,6 +144,8 @@ pub(super) struct Walk<'a, 'b> {
     pub(super) off_ns: f64,
     /// The latest reading of the CPU clock: when, CPU time. Both nanoseconds.
     pub(super) reading: Option<(u64, u64)>,
+    /// Operations before that reading.
+    pub(super) read_at_op: usize,
     /// Time in recorded waits since that reading, nanoseconds.
     pub(super) waited_ns: f64,
     /// Locks held now.
@@ -192,9 +205,9 @@ impl Walk<'_, '_> {
         if begins_wait(event.kind) {
             return self.wait(events, i, end);
         }
-        // Being taken off the CPU is no operation of the thread's.
+        // A reading of the CPU clock is no operation of the thread's.
         let after = match event.kind {
-            Kind::Preempted => self.after,
+            kind if kind.is_reading() => self.after,
             kind => Edge::of(kind),
         };
         let n = self.operate(event, i);
@@ -258,7 +271,7 @@ impl Walk<'_, '_> {
             }
             Kind::Start => self.free_at(event.at_ns),
             Kind::End => self.work_until(event.at_ns, true),
-            Kind::Preempted => self.read_cpu(event),
+            kind if kind.is_reading() => self.read_cpu(event),
             Kind::Lost => {
                 // What was done meanwhile is not known; taking it for work keeps the time.
                 self.work_until(event.at_ns, true);
@@ -279,7 +292,7 @@ impl Walk<'_, '_> {
         }
         let mut j = i + 1;
         self.timed_out = false;
-        while j < end && matches!(events[j].kind, Kind::TimedOut | Kind::Preempted) {
+        while j < end && (events[j].kind == Kind::TimedOut || events[j].kind.is_reading()) {
             if events[j].kind == Kind::TimedOut {
                 self.timed_out = true;
                 if begin.kind != Kind::CondWait {
@@ -299,12 +312,9 @@ impl Walk<'_, '_> {
             return j - i;
         }
         self.operation(begin, i, over.map(|_| j), length);
-        for reading in events[i + 1..j]
-            .iter()
-            .filter(|e| e.kind == Kind::Preempted)
-        {
+        for reading in events[i + 1..j].iter().filter(|e| e.kind.is_reading()) {
             // Within the wait: the clock is read anew, nothing of it was work.
-            self.reading = Some((reading.at_ns, reading.arg));
+            self.read((reading.at_ns, reading.arg));
             self.waited_ns = until.saturating_sub(reading.at_ns) as f64;
         }
         self.free_at(until);

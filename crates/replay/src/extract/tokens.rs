@@ -272,7 +272,7 @@ impl Seen {
 /// The end of a wait, unless a timer ended it.
 fn woken(events: &[Event], wait: usize) -> Option<&Event> {
     let after = events.get(wait + 1..)?.iter();
-    let mut rest = after.filter(|e| e.kind != Kind::Preempted);
+    let mut rest = after.filter(|e| !e.kind.is_reading());
     rest.next().filter(|e| e.kind == Kind::CondWoken)
 }
 

@@ -26,6 +26,15 @@ impl Edge {
     }
 }
 
+/// A thread was off the CPU at some time within these bounds, nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Off {
+    from_ns: u64,
+    to_ns: u64,
+    /// It has not left the CPU by itself.
+    is_forced: bool,
+}
+
 impl Walk<'_, '_> {
     /// Work since the latest operation. `acquires`: an operation follows that has half of the cost
     /// of a lock and unlock in front of its event.
@@ -85,25 +94,74 @@ impl Walk<'_, '_> {
         self.data_ns = 0.0;
     }
 
-    /// The thread was off the CPU since its event before this one.
+    /// The CPU clock, read where the thread was found to have been off the CPU.
+    ///
+    /// What it was off is not always since its latest event: a thread that is taken off the CPU after
+    /// the last look before an operation and before the operation's own event is found at the next
+    /// look. The rest is in the longest piece of work since the reading before.
     pub(super) fn read_cpu(&mut self, event: &Event) {
         if let Some((at_ns, cpu_ns)) = self.reading {
             let wall = event.at_ns.saturating_sub(at_ns) as f64;
             let ran = event.arg.saturating_sub(cpu_ns) as f64;
             let since = self.free_since_ns.max(at_ns);
             let open = event.at_ns.saturating_sub(since) as f64;
-            let off = (wall - ran - self.waited_ns).clamp(0.0, open);
-            self.off_cpu(since, event.at_ns, off);
+            let off_ns = (wall - ran - self.waited_ns).max(0.0);
+            let off = Off {
+                from_ns: since,
+                to_ns: event.at_ns,
+                is_forced: event.kind == Kind::Preempted,
+            };
+            self.off_cpu(&off, off_ns.min(open));
+            self.was_off_before(&off, at_ns, off_ns - open);
         }
-        self.reading = Some((event.at_ns, event.arg));
+        self.read((event.at_ns, event.arg));
+    }
+
+    /// A reading of the CPU clock: when, CPU time.
+    pub(super) fn read(&mut self, reading: (u64, u64)) {
+        self.reading = Some(reading);
+        self.read_at_op = self.ops.len();
         self.waited_ns = 0.0;
     }
 
-    fn off_cpu(&mut self, from_ns: u64, to_ns: u64, off: f64) {
-        self.off_ns += off;
-        if off > 0.0 && !self.of.off_cpu.is_preemption(from_ns, to_ns) {
-            self.sleep(off);
+    fn off_cpu(&mut self, off: &Off, ns: f64) {
+        self.off_ns += ns;
+        if self.is_sleep(off, ns) {
+            self.sleep(ns);
         }
+    }
+
+    /// Takes time off the CPU out of the work that is in the program already, from a time on.
+    fn was_off_before(&mut self, off: &Off, from_ns: u64, ns: f64) {
+        let work = |op: &Op| match op {
+            Op::Work { ns } => *ns,
+            _ => 0.0,
+        };
+        let since = self.read_at_op..self.ops.len();
+        let longest = since.max_by(|a, b| work(&self.ops[*a]).total_cmp(&work(&self.ops[*b])));
+        let Some(longest) = longest.filter(|_| ns > 0.0) else {
+            return;
+        };
+        let ns = ns.min(f64::from(work(&self.ops[longest])));
+        if let Op::Work { ns: of_work } = &mut self.ops[longest] {
+            *of_work -= ns as f32;
+        }
+        let before = Off {
+            from_ns,
+            to_ns: off.from_ns,
+            ..*off
+        };
+        if self.is_sleep(&before, ns) {
+            self.opaque.sleep_ns += ns;
+            self.ops.insert(longest + 1, Op::Sleep { ns: ns as f32 });
+        }
+    }
+
+    /// Whether the program itself kept the thread off the CPU so long. What is shorter than a switch
+    /// is what readings of two clocks differ by.
+    fn is_sleep(&self, off: &Off, ns: f64) -> bool {
+        let is_long = ns > self.of.switch_ns;
+        is_long && !off.is_forced && !self.of.off_cpu.is_preemption(off.from_ns, off.to_ns)
     }
 
     pub(super) fn sleep(&mut self, ns: f64) {

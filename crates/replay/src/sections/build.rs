@@ -127,7 +127,7 @@ impl Builder<'_> {
                 let all = &mut self.sections.all;
                 reader.open.mark(all, |section| section.signals = true);
             }
-            Kind::Preempted => {
+            Kind::Preempted | Kind::OffCpu => {
                 let all = &mut self.sections.all;
                 reader.open.mark(all, |section| section.preempted = true);
             }

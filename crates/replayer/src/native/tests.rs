@@ -7,6 +7,8 @@ use convoy_replay::program::{
 use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Measurements of a cost of which one at least should be undisturbed.
+const ATTEMPTS: usize = 20;
 
 fn lock(kind: LockKind) -> Lock {
     Lock {
@@ -176,12 +178,11 @@ fn short_segments_are_made_up_for_by_longer_ones() {
         locks: vec![lock(LockKind::Mutex)],
         ..Program::default()
     };
-    let outcome = play(&program);
-    // Regular segments are not dearer than irregular ones, but for noise.
-    assert!(
-        outcome.floor_ns > 0.0 && outcome.floor_ns < 2.0 * floor,
-        "{outcome:?}"
-    );
+    // Regular segments are not dearer than irregular ones. Whoever else is at work on the machine
+    // makes a measurement larger, never smaller: one of several has room for none of them.
+    let mut attempts = (0..ATTEMPTS).map(|_| play(&program));
+    let is_told = |o: &NativeOutcome| o.floor_ns > 0.0 && o.floor_ns < 2.0 * floor;
+    let outcome = attempts.find(is_told).expect("a measurement in quiet");
     assert!((outcome.below_floor_share - 0.5).abs() < 0.001);
     assert!(
         outcome.excess_ns < 64.0 * outcome.floor_ns + 1.0,
