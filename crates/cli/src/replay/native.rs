@@ -18,8 +18,8 @@ pub struct Native {
     recorded: Duration,
 }
 
-/// Work in segments that are too short for a spin loop to stand for: above this share of the recorded
-/// time a native replay says more about itself than about the program.
+/// Time of segments that are too short for a spin loop to stand for: above this share of the time that
+/// threads run, a native replay says more about itself than about the program.
 const MOST_EXCESS: f64 = 0.1;
 
 impl Native {
@@ -48,8 +48,8 @@ impl Native {
 }
 
 fn too_short(outcome: &NativeOutcome) -> bool {
-    let threads = outcome.threads.len().max(1) as f64;
-    outcome.excess_ns > MOST_EXCESS * outcome.wall_ns as f64 * threads
+    let ran_ns: u64 = outcome.threads.iter().map(|thread| thread.cpu_ns).sum();
+    outcome.excess_ns > MOST_EXCESS * ran_ns as f64
 }
 
 impl Replayer for Native {
