@@ -87,6 +87,9 @@ pub enum Verb {
     /// The process that puts the agent into running ones, started by convoy itself
     #[command(name = convoy_capture::INJECTOR_ARGUMENT, hide = true)]
     Inject(Inject),
+    /// The process that holds the probes of a running one, started by convoy itself
+    #[command(name = convoy_capture::probes::ARGUMENT, hide = true)]
+    HoldProbes(HoldProbes),
     /// Empty critical sections, recorded by convoy itself to know what recording costs
     #[command(name = crate::recorder_cost::ARGUMENT, hide = true)]
     EmptySections,
@@ -101,6 +104,14 @@ pub struct Inject {
     /// Processes
     #[arg(value_name = "PID", required = true)]
     pub pids: Vec<u32>,
+}
+
+/// Request to the holder of probes.
+#[derive(Debug, Args)]
+pub struct HoldProbes {
+    /// The process that is probed
+    #[arg(value_name = "PID")]
+    pub pid: u32,
 }
 
 /// `convoy -- COMMAND`.

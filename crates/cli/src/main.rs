@@ -66,6 +66,10 @@ fn run(cli: Cli) -> Status {
                 Err(_) => Status::OwnFailure,
             }
         }
+        Some(Verb::HoldProbes(hold)) => match convoy_capture::probes::serve(hold.pid) {
+            Ok(()) => Status::Success,
+            Err(_) => Status::OwnFailure,
+        },
         Some(Verb::EmptySections) => recorder_cost::run_empty_sections(),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {
             Message::new(
