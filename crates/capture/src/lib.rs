@@ -15,6 +15,7 @@
 //! ```
 
 mod agent_file;
+mod agent_inside;
 mod allocator;
 mod arena;
 mod attach;
@@ -43,9 +44,11 @@ mod session;
 mod signals;
 mod store;
 mod targets;
+mod threads;
 mod wait;
 mod watch;
 
+pub use agent_inside::AgentInside;
 pub use allocator::keep_little_memory;
 pub use attach::{attach, Attached};
 pub use command::{Command, Program};
@@ -63,4 +66,5 @@ pub use sections::{Diagnose, Site};
 pub use session::{leftovers, Leftover, Session};
 pub use store::{can_write, write_profile};
 pub use targets::Targets;
+pub use threads::{ThreadReader, ThreadReading};
 pub use watch::{Reading, Watch};

@@ -2,7 +2,7 @@
 //!
 //! A request (`request`) names a metric (`metric`) and a focus (`focus`). A session (`session`)
 //! turns requests into probes (`probe`, `row`), keeps their cost within a budget (`governor`), and
-//! makes curves of what is read (`value`). The caller owns clock, process and screen.
+//! makes curves of what is read (`value`). What can be asked for is a tree (`resources`). The caller owns clock, process and screen.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod lock;
 mod metric;
 mod probe;
 mod request;
+mod resources;
 mod row;
 mod session;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use lock::{Lock, LockChanges, LockReading, LockSums};
 pub use metric::{Description, Kind, Metric, Subject, Unit, METRICS};
 pub use probe::{Cell, Inserted, Measure, Probe, Probes, Refusal, BINS, ROWS};
 pub use request::Request;
+pub use resources::{hierarchy, Code, Figure, Resource};
 pub use row::Function;
 pub use session::{Curve, CurveId, Notice, Point, Session, TRIAL_MS};
 pub use suggest::near;

@@ -81,6 +81,7 @@ pub struct Session {
     load: Roster,
     load_ms: u64,
     sampled_ms: u64,
+    interval: f64,
     /// CPU time that the program uses, in CPUs.
     cpu: f64,
     cost_share: f64,
@@ -101,6 +102,7 @@ impl Session {
             load: Roster::default(),
             load_ms: 0,
             sampled_ms: 0,
+            interval: 0.0,
             cpu: 0.0,
             cost_share: 0.0,
             notices: Vec::new(),
@@ -192,6 +194,16 @@ impl Session {
         &self.locks
     }
 
+    /// The moment of the last sample, milliseconds since the start.
+    pub fn sampled_ms(&self) -> u64 {
+        self.sampled_ms
+    }
+
+    /// Seconds between the last two samples.
+    pub fn interval(&self) -> f64 {
+        self.interval
+    }
+
     /// What all probes cost, as a share of the program's CPU time.
     pub fn cost_share(&self) -> f64 {
         self.cost_share
@@ -273,14 +285,17 @@ impl Session {
         }
         self.measure_load(now_ms, &threads);
         let costs = self.costs(now_ms);
-        self.cost_share = costs.values().sum();
+        self.cost_share = costs
+            .iter()
+            .fold(0.0, |sum, (id, share)| sum + share * self.users(*id));
         let ids: Vec<CurveId> = self.curves.keys().copied().collect();
         for id in ids {
             let Some(curve) = self.curves.get(&id) else {
                 continue;
             };
             let measured = self.measure(curve, now_ms, has_locks);
-            let cost_share = curve.rows.iter().filter_map(|row| costs.get(row)).sum();
+            let own = curve.rows.iter().filter_map(|row| costs.get(row));
+            let cost_share = own.fold(0.0, |sum, share| sum + share);
             if let Some(curve) = self.curves.get_mut(&id) {
                 if curve.points.len() == MOST_POINTS {
                     curve.points.pop_front();
@@ -298,6 +313,7 @@ impl Session {
         for row in self.rows.values_mut() {
             row.sampled = row.latest.clone();
         }
+        self.interval = now_ms.saturating_sub(self.sampled_ms) as f64 / 1e3;
         self.sampled_ms = now_ms;
         self.drive(probes, now_ms, &threads)?;
         Ok(changes)
@@ -306,6 +322,10 @@ impl Session {
     /// Seconds since the last sample of a row, or since its probe was put in.
     fn seconds(&self, row: &Row, now_ms: u64) -> f64 {
         now_ms.saturating_sub(self.sampled_ms.max(row.inserted_ms)) as f64 / 1e3
+    }
+
+    fn users(&self, id: RowId) -> f64 {
+        self.rows.get(&id).map_or(0.0, |row| row.users as f64)
     }
 
     /// Cost of each row for each of its users.

@@ -133,6 +133,11 @@ impl Roster {
         alive.map(|entry| &entry.now)
     }
 
+    /// All threads that were seen, those that have ended included.
+    pub fn all(&self) -> impl Iterator<Item = &Thread> {
+        self.known.values().map(|entry| &entry.now)
+    }
+
     /// Threads that were there at both last readings: the earlier one, the later one.
     pub fn pairs(&self) -> impl Iterator<Item = (&Thread, &Thread)> {
         let both = self.known.values();

@@ -17,28 +17,33 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 type Entry<'d, 'a> = DebuggingInformationEntry<'d, 'd, Reader<'a>, usize>;
 
 /// Functions that have a copy of `name` inside, with how many; most first. `name` is the last part
-/// of a path (`run`, not `zip::run`). Empty where there is no debug information, too.
-pub fn inlined_into(module: &Module, options: &Options, name: &str) -> Vec<(String, usize)> {
+/// of a path (`run`, not `zip::run`). Empty if it was inlined and no place is recorded; `None` if
+/// debug information says nothing of it.
+pub fn inlined_into(
+    module: &Module,
+    options: &Options,
+    name: &str,
+) -> Option<Vec<(String, usize)>> {
     let store = Store::default();
     let files = locate::files(&store, module, options);
     let own = files.own.as_ref().ok();
     let found = files.debug.as_ref().or(own.filter(|f| f.image.has_dwarf()));
-    let Some(found) = found else {
-        return Vec::new();
-    };
-    let size = found.image.section_size(".debug_info");
-    let dwarf = gimli::Dwarf::load(|id| load(&found.image, id.name()));
-    let (Ok(dwarf), true) = (dwarf, size <= options.max_debug_bytes) else {
-        return Vec::new();
-    };
+    let found = found?;
+    if found.image.section_size(".debug_info") > options.max_debug_bytes {
+        return None;
+    }
+    let dwarf = gimli::Dwarf::load(|id| load(&found.image, id.name())).ok()?;
     let search = Search {
         units: units(&dwarf),
         dwarf: &dwarf,
     };
     let origins = search.named(name);
+    if origins.is_empty() {
+        return None;
+    }
     let mut callers: Vec<(String, usize)> = search.callers(&origins).into_iter().collect();
     callers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    callers
+    Some(callers)
 }
 
 fn units<'a>(dwarf: &gimli::Dwarf<Reader<'a>>) -> Vec<Unit<Reader<'a>>> {
@@ -60,13 +65,14 @@ struct Search<'d, 'a> {
 const MOST_STEPS: usize = 4;
 
 impl<'a> Search<'_, 'a> {
-    /// Functions of that name.
+    /// Functions of that name that were inlined.
     fn named(&self, name: &str) -> BTreeSet<DebugInfoOffset> {
         let mut found = BTreeSet::new();
         for unit in &self.units {
             let mut entries = unit.entries();
             while let Ok(Some((_, entry))) = entries.next_dfs() {
                 if entry.tag() == gimli::DW_TAG_subprogram
+                    && is_inlined(entry)
                     && self.attribute_name(unit, entry).as_deref() == Some(name)
                 {
                     found.extend(entry.offset().to_debug_info_offset(&unit.header));
@@ -79,9 +85,6 @@ impl<'a> Search<'_, 'a> {
     /// Functions that one of these was inlined into.
     fn callers(&self, origins: &BTreeSet<DebugInfoOffset>) -> BTreeMap<String, usize> {
         let mut callers = BTreeMap::new();
-        if origins.is_empty() {
-            return callers;
-        }
         for unit in &self.units {
             // The functions around the entry, each with its depth.
             let mut around: Vec<(isize, String)> = Vec::new();
@@ -150,6 +153,12 @@ impl<'a> Search<'_, 'a> {
         let name = self.dwarf.attr_string(unit, value).ok()?;
         Some(clean(name.slice()))
     }
+}
+
+fn is_inlined(entry: &Entry<'_, '_>) -> bool {
+    let value = entry.attr_value(gimli::DW_AT_inline).ok().flatten();
+    let inlined = [gimli::DW_INL_inlined, gimli::DW_INL_declared_inlined];
+    matches!(value, Some(AttributeValue::Inline(how)) if inlined.contains(&how))
 }
 
 fn reference(

@@ -28,6 +28,9 @@ pub struct Mapped {
     pub generated: Vec<Range<u64>>,
 }
 
+/// Addresses from here on belong to the kernel.
+const KERNEL: u64 = 1 << 63;
+
 impl Mapped {
     /// Looks at a process; `None` if it is gone, or may not be looked at.
     pub fn of(pid: u32) -> Option<Self> {
@@ -36,6 +39,9 @@ impl Mapped {
         let mut known: HashMap<(u64, u64, u64), usize> = HashMap::new();
         for mapping in mappings {
             let Some(source) = mapping.source.as_ref() else {
+                if mapping.lo >= KERNEL {
+                    continue; // [vsyscall]
+                }
                 mapped.generated.push(mapping.lo..mapping.hi);
                 continue;
             };
