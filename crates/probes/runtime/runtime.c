@@ -127,11 +127,10 @@ inline u32 log2_of(u64 ns)
 	return ns ? 63 - (u32)__builtin_clzll(ns) : 0;
 }
 
-static void skip(struct cp_table *t, struct cp_column *c, const u16 *row)
+static void skip(struct cp_column *c, const u16 *row)
 {
-	(void)t;
-	for (int i = 0; i < CP_FUNCTION_ROWS && row[i] < CP_ROWS; i++)
-		c->value[row[i]].skipped++;
+	for (int i = 0; i < CP_FUNCTION_ROWS && row[i] != CP_NONE; i++)
+		c->value[row[i] & (CP_ROWS - 1)].skipped++;
 }
 
 /* Frees places of entries: of frames that a new one at `rsp` has replaced. `f`: restarts of the
@@ -172,22 +171,23 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 		return;
 	const u16 *row = t->function[function & (CP_FUNCTIONS - 1)].row;
 	if (unlikely(is_nested(c, rsp))) {
-		skip(t, c, row);
+		skip(c, row);
 		return;
 	}
 	c->busy = rsp;
 	in_order();
 	u32 first = ~0u;
 	for (int i = 0; i < CP_FUNCTION_ROWS; i++) {
-		u32 r = row[i];
-		if (r >= CP_ROWS)
+		u32 r = row[i], is_timed = r & CP_TIMED;
+		if (r == CP_NONE)
 			break;
+		r &= CP_ROWS - 1;
 		struct cp_row about = t->row[r];
 		if (about.within < CP_ROWS && !c->value[about.within].depth)
 			continue;
 		struct cp_value *v = &c->value[r];
 		v->calls++;
-		if (!about.is_timed)
+		if (!is_timed)
 			continue;
 		if (first == ~0u) {
 			drop_replaced(t, c, rsp);

@@ -26,12 +26,14 @@ typedef long long i64;
 struct cp_row {
 	u16 within;     /* row that must be open, CP_NONE = counted always */
 	u16 generation; /* changes with every insertion: tells left-over entries */
-	u16 is_timed;
-	u16 reserved;
+	u16 reserved[2];
 };
 
+/* Of a row of a function: its exits are patched, so that calls can be timed. */
+#define CP_TIMED 0x8000
+
 struct cp_function {
-	u16 row[CP_FUNCTION_ROWS]; /* ends with CP_NONE */
+	u16 row[CP_FUNCTION_ROWS]; /* with CP_TIMED; ends with CP_NONE */
 };
 
 struct cp_table {

@@ -33,13 +33,14 @@ pub struct Row {
     pub within: u16,
     /// Changes with every insertion.
     pub generation: u16,
-    /// 1: exits are patched.
-    pub is_timed: u16,
     /// 0.
-    pub reserved: u16,
+    pub reserved: [u16; 2],
 }
 
-/// Rows that a function counts into, up to the first [`NONE`].
+/// Of a row of a function: its exits are patched, so that calls can be timed.
+pub const TIMED: u16 = 0x8000;
+
+/// Rows that a function counts into, each perhaps with [`TIMED`], up to the first [`NONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct FunctionRows {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use convoy_probes::table::{
-    function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE,
+    function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE, TIMED,
 };
 
 use super::area::{Area, Session};
@@ -15,7 +15,7 @@ use super::columns::{Columns, Now, Table};
 use super::gadgets::Found;
 use super::patching::{apply, stop_patiently, Changes};
 use super::thread_pointer::{self, ThreadPointer};
-use super::types::{Cell, Inserted, Measure, Probe, ROWS};
+use super::types::{Cell, Inserted, Probe, ROWS};
 use crate::attach::Owner;
 use crate::error::Refusal;
 use crate::memory::{regions, Memory};
@@ -49,8 +49,8 @@ pub struct Probes {
 struct RowState {
     is_timed: bool,
     within: Option<u32>,
-    /// Numbers of the functions that count into it.
-    functions: Vec<u32>,
+    /// Numbers of the functions that count into it, and whether their calls are timed.
+    functions: Vec<(u32, bool)>,
 }
 
 impl Probes {
@@ -115,7 +115,7 @@ impl Probes {
                 let rows = next
                     .entry(known.number)
                     .or_insert_with(|| self.rows_of(known.number));
-                if !add_row(rows, probe.row) {
+                if !add_row(rows, probe.row, known.is_timed) {
                     let why = format!("{FUNCTION_ROWS} rows count this function already");
                     *result = Err(why);
                 }
@@ -161,8 +161,8 @@ impl Probes {
                 within: probe.within,
                 functions: Vec::new(),
             });
-            state.is_timed |= known.is_timed && probe.measure == Measure::Time;
-            state.functions.push(known.number);
+            state.is_timed |= known.is_timed;
+            state.functions.push((known.number, known.is_timed));
         }
         let new: Vec<u32> = states
             .keys()
@@ -206,8 +206,8 @@ impl Probes {
             row: [NONE; FUNCTION_ROWS],
         };
         for (row, state) in &self.rows {
-            if state.functions.contains(&number) {
-                add_row(&mut rows, *row);
+            for (_, is_timed) in state.functions.iter().filter(|(n, _)| *n == number) {
+                add_row(&mut rows, *row, *is_timed);
             }
         }
         rows
@@ -227,7 +227,7 @@ impl Probes {
         let states: Vec<RowState> = removed.iter().filter_map(|r| self.rows.remove(r)).collect();
         let numbers: BTreeSet<u32> = states
             .iter()
-            .flat_map(|s| s.functions.iter().copied())
+            .flat_map(|s| s.functions.iter().map(|f| f.0))
             .collect();
         let left: Vec<(u32, FunctionRows)> =
             numbers.iter().map(|n| (*n, self.rows_of(*n))).collect();
@@ -331,17 +331,16 @@ fn described(state: &RowState, generation: u16) -> Row {
     Row {
         within: state.within.map_or(NONE, |row| row as u16),
         generation,
-        is_timed: state.is_timed.into(),
-        reserved: 0,
+        reserved: [0; 2],
     }
 }
 
 /// False: there is no room.
-fn add_row(rows: &mut FunctionRows, row: u32) -> bool {
+fn add_row(rows: &mut FunctionRows, row: u32, is_timed: bool) -> bool {
     let row = row as u16;
     let mut places = rows.row.iter_mut();
-    match places.find(|place| **place == NONE || **place == row) {
-        Some(place) => *place = row,
+    match places.find(|place| **place == NONE || **place & !TIMED == row) {
+        Some(place) => *place = if is_timed { row | TIMED } else { row },
         None => return false,
     }
     true

@@ -66,5 +66,5 @@ fn calls_and_times_are_exact() {
 fn static_and_stripped_of_frames_programs_too() {
     exact(&["-static"]);
     exact(&["-no-pie"]);
-    exact(&["-O1", "-fcf-protection"]);
+    exact(&["-fcf-protection", "-fno-plt"]);
 }

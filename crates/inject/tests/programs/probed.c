@@ -100,6 +100,7 @@ static char coroutine_stack[64 << 10];
 probed void switches(void)
 {
 	swapcontext(&contexts[1], &contexts[0]);
+	sink = 2;
 }
 
 static void coroutine(void)
