@@ -12,6 +12,7 @@ use super::borrow::{gadgets, map_table, open, with_thread};
 use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
 use super::columns::{Columns, Now, Table};
+use super::cpu_clock;
 use super::gadgets::Found;
 use super::patching::{apply, stop_patiently, Changes};
 use super::thread_pointer::{self, ThreadPointer};
@@ -42,6 +43,7 @@ pub struct Probes {
     /// Insertions so far: entries that an earlier use of a row has left are told by it.
     generation: u16,
     columns: Columns,
+    has_cpu_clock: bool,
     is_ended: bool,
 }
 
@@ -72,7 +74,8 @@ impl Probes {
             .min(MAX_COLUMNS);
         let (at, columns) = map_table(pid, found.gadgets, columns, table_bytes)?;
         let clock = TickClock::begin();
-        write_head(&memory, at, columns, pointer, clock.now().1)
+        let descriptor = cpu_clock::prepare(pid, &memory, found.gadgets, pointer.rseq)?;
+        write_head(&memory, at, columns, (pointer, descriptor), clock.now().1)
             .map_err(|e| refused(pid, e.into()))?;
         Ok(Self {
             pid,
@@ -91,6 +94,7 @@ impl Probes {
             rows: HashMap::new(),
             generation: 0,
             columns: Columns::default(),
+            has_cpu_clock: descriptor.is_some(),
             is_ended: false,
         })
     }
@@ -267,11 +271,11 @@ impl Probes {
         let now = Now {
             ticks,
             ns_per_tick,
-            has_cpu_clock: false,
+            has_cpu_clock: self.has_cpu_clock,
         };
         let cells = self
             .columns
-            .read(&self.memory, self.table, &rows, &alive, now);
+            .read((&self.memory, self.pid), self.table, &rows, &alive, now);
         cells.map_err(|e| refused(self.pid, e.into()))
     }
 
@@ -350,7 +354,7 @@ fn write_head(
     memory: &Memory,
     at: u64,
     columns: u64,
-    pointer: ThreadPointer,
+    (pointer, descriptor): (ThreadPointer, Option<u64>),
     ns_per_tick: f64,
 ) -> io::Result<()> {
     let head = Head {
@@ -360,8 +364,8 @@ fn write_head(
         tid_offset: pointer.tid_offset.unwrap_or(0),
         ns_per_tick: fixed_point(ns_per_tick),
         no_room: 0,
-        has_cpu_clock: 0,
-        rseq_offset: 0,
+        descriptor: descriptor.unwrap_or(0),
+        rseq_offset: pointer.rseq.map_or(0, |rseq| rseq.offset),
         reserved: [0; 8],
     };
     memory.put(at, &head)
