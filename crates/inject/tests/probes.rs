@@ -4,6 +4,9 @@
 mod probes {
     pub mod target;
 
+    mod everything;
     mod insertion;
+    mod leftovers;
+    mod stacks;
     mod values;
 }

@@ -13,6 +13,10 @@
 #define SEARCH 512
 
 #define NR_GETTID 186
+#define NR_CLOCK_GETTIME 228
+#define CLOCK_OF_THREAD 3
+/* rseq_cs in struct rseq (include/uapi/linux/rseq.h of the kernel). */
+#define SEQUENCE_AT 8
 
 #define inline static inline __attribute__((always_inline))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -127,11 +131,65 @@ inline u32 log2_of(u64 ns)
 	return ns ? 63 - (u32)__builtin_clzll(ns) : 0;
 }
 
-static void skip(struct cp_table *t, struct cp_column *c, const u16 *row)
+inline u64 kernel_cpu_time(void)
 {
-	(void)t;
-	for (int i = 0; i < CP_FUNCTION_ROWS && row[i] < CP_ROWS; i++)
-		c->value[row[i]].skipped++;
+	u64 r = NR_CLOCK_GETTIME, time[2] = {0, 0};
+	__asm__ volatile("syscall"
+			 : "+a"(r)
+			 : "D"((u64)CLOCK_OF_THREAD), "S"(time)
+			 : "rcx", "r11", "memory");
+	return time[0] * 1000000000 + time[1];
+}
+
+inline u64 ns_of(const struct cp_table *t, u64 elapsed)
+{
+	return (u64)(((unsigned __int128)elapsed * t->ns_per_tick) >> 32);
+}
+
+/* Takes the kernel's CPU time as the new base. */
+static __attribute__((noinline)) u64 resync(struct cp_table *t, struct cp_column *c,
+					    volatile u64 *sequence)
+{
+	u64 cpu = 0;
+	c->cpu_resyncs++;
+	c->armed = 0;
+	for (int i = 0; i < 3; i++) {
+		*sequence = t->descriptor;
+		in_order();
+		cpu = kernel_cpu_time();
+		u64 now = ticks();
+		in_order();
+		if (*sequence == t->descriptor) {
+			c->base_cpu = cpu;
+			c->base_ticks = now;
+			c->armed = 1;
+			break;
+		}
+	}
+	return cpu;
+}
+
+/* CPU time of the thread, ns, at the time `now`, which was just read. The kernel sets rseq_cs to 0
+ * when it takes the processor from the thread: as long as it does not, CPU time goes like the
+ * clock. 0 = no CPU clock. */
+inline u64 cpu_time(struct cp_table *t, struct cp_column *c, u64 now)
+{
+	if (!t->descriptor)
+		return 0;
+	volatile u64 *sequence = (volatile u64 *)(thread_pointer() + t->rseq_offset + SEQUENCE_AT);
+	in_order();
+	if (likely(*sequence == t->descriptor && c->armed)) {
+		/* A signal handler may have taken a new base since `now` was read. */
+		u64 passed = now > c->base_ticks ? now - c->base_ticks : 0;
+		return c->base_cpu + ns_of(t, passed);
+	}
+	return resync(t, c, sequence);
+}
+
+static void skip(struct cp_column *c, const u16 *row)
+{
+	for (int i = 0; i < CP_FUNCTION_ROWS && row[i] != CP_NONE; i++)
+		c->value[row[i] & (CP_ROWS - 1)].skipped++;
 }
 
 /* Frees places of entries: of frames that a new one at `rsp` has replaced. `f`: restarts of the
@@ -172,22 +230,23 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 		return;
 	const u16 *row = t->function[function & (CP_FUNCTIONS - 1)].row;
 	if (unlikely(is_nested(c, rsp))) {
-		skip(t, c, row);
+		skip(c, row);
 		return;
 	}
 	c->busy = rsp;
 	in_order();
 	u32 first = ~0u;
 	for (int i = 0; i < CP_FUNCTION_ROWS; i++) {
-		u32 r = row[i];
-		if (r >= CP_ROWS)
+		u32 r = row[i], is_timed = r & CP_TIMED;
+		if (r == CP_NONE)
 			break;
+		r &= CP_ROWS - 1;
 		struct cp_row about = t->row[r];
 		if (about.within < CP_ROWS && !c->value[about.within].depth)
 			continue;
 		struct cp_value *v = &c->value[r];
 		v->calls++;
-		if (!about.is_timed)
+		if (!is_timed)
 			continue;
 		if (first == ~0u) {
 			drop_replaced(t, c, rsp);
@@ -202,7 +261,6 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 		struct cp_entry *e = &c->entry[c->entries & (CP_DEPTH - 1)];
 		e->rsp = rsp;
 		e->children = e->children_cpu = 0;
-		e->start_cpu = 0;
 		e->function = function;
 		e->row = (u16)r;
 		e->generation = about.generation;
@@ -210,13 +268,18 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 		c->entries++;
 	}
 	if (first != ~0u) {
-		u64 now = ticks();
+		u64 now = ticks(), cpu = cpu_time(t, c, now);
+		if (t->descriptor && unlikely(c->base_ticks > now))
+			now = c->base_ticks; /* the kernel was asked */
 		for (u32 i = first; i < c->entries; i++) {
 			struct cp_entry *e = &c->entry[i & (CP_DEPTH - 1)];
 			e->start = now;
+			e->start_cpu = cpu;
 			struct cp_value *v = &c->value[e->row];
-			if (v->depth == 1)
+			if (v->depth == 1) {
+				v->since_cpu = cpu;
 				v->since = now;
+			}
 		}
 	}
 	in_order();
@@ -224,7 +287,8 @@ __attribute__((used)) void probe_enter(struct cp_table *t, u32 function, u64 rsp
 }
 
 /* A call has ended. */
-inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, u64 elapsed)
+inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, u64 elapsed,
+		   u64 elapsed_cpu)
 {
 	u32 row = e->row & (CP_ROWS - 1);
 	struct cp_value *v = &c->value[row];
@@ -232,11 +296,12 @@ inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, 
 		return;
 	if (v->depth && !--v->depth) {
 		v->wall += elapsed;
+		v->cpu += elapsed_cpu;
 		v->since = v->since_cpu = 0;
 	}
 	v->own_wall += elapsed > e->children ? elapsed - e->children : 0;
-	u64 ns = (u64)(((unsigned __int128)elapsed * t->ns_per_tick) >> 32);
-	c->histogram[row].bucket[log2_of(ns)]++;
+	v->own_cpu += elapsed_cpu > e->children_cpu ? elapsed_cpu - e->children_cpu : 0;
+	c->histogram[row].bucket[log2_of(ns_of(t, elapsed))]++;
 }
 
 /* The last entry of a frame, counted from 1; 0 = it was entered before it was probed. */
@@ -269,9 +334,11 @@ __attribute__((used)) void probe_exit(struct cp_table *t, u32 function, u64 rsp)
 		while (first && c->entry[(first - 1) & (CP_DEPTH - 1)].rsp == rsp)
 			first--;
 		/* Entries of one frame begin together. */
-		u64 elapsed = now - c->entry[first & (CP_DEPTH - 1)].start;
+		struct cp_entry *begin = &c->entry[first & (CP_DEPTH - 1)];
+		u64 elapsed = now - begin->start, cpu = cpu_time(t, c, now);
+		u64 elapsed_cpu = cpu > begin->start_cpu ? cpu - begin->start_cpu : 0;
 		for (u32 i = first; i < last; i++)
-			finish(t, c, &c->entry[i & (CP_DEPTH - 1)], elapsed);
+			finish(t, c, &c->entry[i & (CP_DEPTH - 1)], elapsed, elapsed_cpu);
 		/* Above it: inner frames that were abandoned, and those of other stacks. */
 		u32 kept = first;
 		for (u32 i = last; i < c->entries; i++) {
@@ -289,6 +356,7 @@ __attribute__((used)) void probe_exit(struct cp_table *t, u32 function, u64 rsp)
 				if (e->rsp != outer)
 					break;
 				e->children += elapsed;
+				e->children_cpu += elapsed_cpu;
 			}
 		}
 	}

@@ -26,12 +26,14 @@ typedef long long i64;
 struct cp_row {
 	u16 within;     /* row that must be open, CP_NONE = counted always */
 	u16 generation; /* changes with every insertion: tells left-over entries */
-	u16 is_timed;
-	u16 reserved;
+	u16 reserved[2];
 };
 
+/* Of a row of a function: its exits are patched, so that calls can be timed. */
+#define CP_TIMED 0x8000
+
 struct cp_function {
-	u16 row[CP_FUNCTION_ROWS]; /* ends with CP_NONE */
+	u16 row[CP_FUNCTION_ROWS]; /* with CP_TIMED; ends with CP_NONE */
 };
 
 struct cp_table {
@@ -41,7 +43,7 @@ struct cp_table {
 	i64 tid_offset;     /* of a thread's number, from its thread pointer; 0 = not known */
 	u64 ns_per_tick;    /* 32 bits behind the point */
 	u64 no_room;        /* probes that found no free column */
-	u64 has_cpu_clock;  /* rseq can be used */
+	u64 descriptor;     /* a struct rseq_cs of a range that is never executed; 0 = no CPU clock */
 	i64 rseq_offset;    /* of its rseq area, from the thread pointer */
 	u64 reserved[8];
 	struct cp_row row[CP_ROWS];
@@ -86,10 +88,8 @@ struct cp_column {
 	u32 armed;        /* the CPU clock's base is valid while rseq says so */
 	u64 base_cpu;
 	u64 base_ticks;
-	u64 descriptor[4]; /* struct rseq_cs of a range that is never executed */
-	u64 cpu_reads;
-	u64 cpu_resyncs;
-	u64 reserved[4];
+	u64 cpu_resyncs;   /* times that the kernel was asked */
+	u64 reserved[9];
 	struct cp_entry entry[CP_DEPTH];
 	struct cp_value value[CP_ROWS];
 	struct cp_histogram histogram[CP_ROWS];

@@ -69,6 +69,8 @@ pub struct Exits {
 pub enum Obstacle {
     /// No function begins there by the call frame information.
     NoFunction,
+    /// It is code that the compiler has taken out of a function.
+    Part,
     /// Its code cannot be read or decoded.
     Unreadable,
     /// It is shorter than a jump, and no padding follows.
@@ -83,6 +85,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoFunction => "no function begins there",
+            Self::Part => "it is a part of another function, which is probed with that",
             Self::Unreadable => "its code cannot be decoded",
             Self::Short => "there is no room for a jump of 5 bytes",
             Self::Target => "a jump or return leads into the 5 bytes that would be replaced",
@@ -100,6 +103,9 @@ pub fn choose(module: &Module, start: u64) -> Result<Sites, Obstacle> {
     let function = covering.filter(|f| f.range.start == start);
     let range = function.ok_or(Obstacle::NoFunction)?.range.clone();
     let main = decode(module, &range)?;
+    if is_part(module, &main) {
+        return Err(Obstacle::Part);
+    }
     let entry = entry(module, &main)?;
     let exits = exits(module, main, &entry);
     Ok(Sites { entry, exits })
@@ -285,6 +291,24 @@ fn parts(module: &Module, main: Vec<Instruction>) -> Result<Vec<Part>, Obstacle>
         }
     }
     Ok(parts)
+}
+
+/// Whether this is a part of a function: code that begins with a frame in place, or that jumps into
+/// the middle of a function which jumps to its beginning.
+fn is_part(module: &Module, code: &[Instruction]) -> bool {
+    let (Some(first), Some(last)) = (code.first(), code.last()) else {
+        return false;
+    };
+    if module.functions.is_at_return_address(first.ip()) == Some(false) {
+        return true;
+    }
+    let own = first.ip()..last.next_ip();
+    branches(code).any(|target| {
+        let main = module.functions.covering(target);
+        let main = main.filter(|f| f.range.start != target && f.range.start != own.start);
+        let main = main.and_then(|f| decode(module, &f.range).ok());
+        main.is_some_and(|main| branches(&main).any(|target| target == own.start))
+    })
 }
 
 /// Targets of the jumps of a function.

@@ -33,13 +33,14 @@ pub struct Row {
     pub within: u16,
     /// Changes with every insertion.
     pub generation: u16,
-    /// 1: exits are patched.
-    pub is_timed: u16,
     /// 0.
-    pub reserved: u16,
+    pub reserved: [u16; 2],
 }
 
-/// Rows that a function counts into, up to the first [`NONE`].
+/// Of a row of a function: its exits are patched, so that calls can be timed.
+pub const TIMED: u16 = 0x8000;
+
+/// Rows that a function counts into, each perhaps with [`TIMED`], up to the first [`NONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct FunctionRows {
@@ -63,8 +64,8 @@ pub struct Head {
     pub ns_per_tick: u64,
     /// Probes that found no free column.
     pub no_room: u64,
-    /// 1: rseq can be used.
-    pub has_cpu_clock: u64,
+    /// Address of a `struct rseq_cs` of a range that is never executed; 0 = no CPU clock.
+    pub descriptor: u64,
     /// Of the rseq area from the thread pointer.
     pub rseq_offset: i64,
     /// 0.
@@ -115,14 +116,10 @@ pub struct ColumnHead {
     pub base_cpu: u64,
     /// Base of the CPU clock: ticks.
     pub base_ticks: u64,
-    /// `struct rseq_cs`.
-    pub descriptor: [u64; 4],
-    /// Reads of the CPU clock.
-    pub cpu_reads: u64,
-    /// Those of them that asked the kernel.
+    /// Reads of the CPU clock that asked the kernel.
     pub cpu_resyncs: u64,
     /// 0.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 9],
 }
 
 const ENTRY_BYTES: u64 = 48;

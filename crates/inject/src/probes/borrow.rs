@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::gadgets;
+use super::{cpu_clock, gadgets};
 use crate::call::{Borrowed, Gadgets};
 use crate::error::Refusal;
 use crate::memory::{gap, regions, Memory};
@@ -68,7 +68,8 @@ fn stopped(tid: u32, pid: u32) -> Result<Option<Tracee>, Fault> {
     let memory = Memory::open(pid)?;
     // A restartable sequence would go on in its middle: rseq_cs of struct rseq is not 0 then.
     let sequence = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
-    let is_restartable = sequence.is_some_and(|cs| cs.unwrap_or(1) != 0);
+    let is_sequence = |at: u64| at != 0 && !cpu_clock::is_descriptor(&memory, at);
+    let is_restartable = sequence.is_some_and(|cs| is_sequence(cs.unwrap_or(1)));
     let is_fit = !is_restartable && is_own_stack(&registers, &regions(pid)?);
     Ok(is_fit.then_some(tracee))
 }

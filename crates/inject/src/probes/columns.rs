@@ -9,6 +9,7 @@ use convoy_probes::table::{
 };
 use zerocopy::{FromBytes, FromZeros};
 
+use super::cpu_clock;
 use super::types::Cell;
 use crate::memory::Memory;
 
@@ -35,7 +36,14 @@ pub(super) struct Now {
 pub(super) struct Columns {
     ended: HashMap<(u32, u32), Cell>,
     /// Last results: times must not go back.
-    last: HashMap<(u32, u32), (u64, u64)>,
+    last: HashMap<(u32, u32), Times>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    wall_ns: u64,
+    own_wall_ns: u64,
+    cpu_ns: u64,
 }
 
 impl Table {
@@ -81,7 +89,7 @@ impl Columns {
     /// are alive.
     pub fn read(
         &mut self,
-        memory: &Memory,
+        (memory, pid): (&Memory, u32),
         table: Table,
         rows: &HashMap<u32, bool>,
         threads: &BTreeSet<u32>,
@@ -94,7 +102,7 @@ impl Columns {
             if head.tid == 0 {
                 continue; // just being made
             }
-            let cells = cells(memory, at, head.tid, rows, now)?;
+            let cells = cells((memory, pid), at, head.tid, rows, now)?;
             if key == KEY_RETIRED {
                 cells.into_iter().for_each(|cell| self.keep_ended(cell));
                 clear_column(memory, at, rows)?;
@@ -124,9 +132,14 @@ impl Columns {
     /// back.
     fn forward(&mut self, cell: &mut Cell) {
         let last = self.last.entry((cell.tid, cell.row)).or_default();
-        cell.wall_ns = cell.wall_ns.max(last.0);
-        cell.own_wall_ns = cell.own_wall_ns.max(last.1);
-        *last = (cell.wall_ns, cell.own_wall_ns);
+        cell.wall_ns = cell.wall_ns.max(last.wall_ns);
+        cell.own_wall_ns = cell.own_wall_ns.max(last.own_wall_ns);
+        cell.cpu_ns = cell.cpu_ns.map(|ns| ns.max(last.cpu_ns));
+        *last = Times {
+            wall_ns: cell.wall_ns,
+            own_wall_ns: cell.own_wall_ns,
+            cpu_ns: cell.cpu_ns.unwrap_or(0),
+        };
     }
 
     fn keep_ended(&mut self, mut cell: Cell) {
@@ -149,7 +162,7 @@ fn clear_column(memory: &Memory, at: u64, rows: &HashMap<u32, bool>) -> io::Resu
 
 /// What one column says about the rows in use.
 fn cells(
-    memory: &Memory,
+    (memory, pid): (&Memory, u32),
     at: u64,
     tid: u32,
     rows: &HashMap<u32, bool>,
@@ -161,6 +174,11 @@ fn cells(
         .map_or(0, |row| (*row as usize + 1).min(ROWS));
     let mut bytes = vec![0; most * size_of::<Value>()];
     memory.read(at + value_at(0), &mut bytes)?;
+    // Of open calls; read before the values, so that no call counts twice.
+    let cpu = now
+        .has_cpu_clock
+        .then(|| cpu_clock::of_thread(pid, tid))
+        .flatten();
     let mut cells = Vec::new();
     for (row, bytes) in (0u32..).zip(bytes.chunks_exact(size_of::<Value>())) {
         let Some(is_timed) = rows.get(&row) else {
@@ -172,7 +190,7 @@ fn cells(
         if value.calls == 0 && value.skipped == 0 {
             continue;
         }
-        let mut cell = cell(tid, row, &value, now);
+        let mut cell = cell(tid, row, &value, (now, cpu));
         if *is_timed {
             let histogram: [u32; BUCKETS] = memory.get(at + histogram_at(row))?;
             cell.histogram = histogram;
@@ -182,18 +200,24 @@ fn cells(
     Ok(cells)
 }
 
-fn cell(tid: u32, row: u32, value: &Value, now: Now) -> Cell {
+fn cell(tid: u32, row: u32, value: &Value, (now, cpu): (Now, Option<u64>)) -> Cell {
     let ns = |ticks: u64| (ticks as f64 * now.ns_per_tick) as u64;
     // Without the open call the time of a function that never returns would be 0.
     let open = match value.since {
         0 => 0,
         since => now.ticks.saturating_sub(since),
     };
+    let open_cpu = match value.since {
+        0 => 0,
+        _ => cpu.map_or(0, |cpu| cpu.saturating_sub(value.since_cpu)),
+    };
     Cell {
         calls: value.calls,
         wall_ns: ns(value.wall.saturating_add(open)),
         own_wall_ns: ns(value.own_wall),
-        cpu_ns: now.has_cpu_clock.then_some(value.cpu),
+        cpu_ns: now
+            .has_cpu_clock
+            .then_some(value.cpu.saturating_add(open_cpu)),
         own_cpu_ns: now.has_cpu_clock.then_some(value.own_cpu),
         inside: value.depth,
         skipped: value.skipped.into(),

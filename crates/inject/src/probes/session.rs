@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use convoy_probes::table::{
-    function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE,
+    function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE, TIMED,
 };
 
 use super::area::{Area, Session};
@@ -12,10 +12,11 @@ use super::borrow::{gadgets, map_table, open, with_thread};
 use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
 use super::columns::{Columns, Now, Table};
+use super::cpu_clock;
 use super::gadgets::Found;
 use super::patching::{apply, stop_patiently, Changes};
 use super::thread_pointer::{self, ThreadPointer};
-use super::types::{Cell, Inserted, Measure, Probe, ROWS};
+use super::types::{Cell, Inserted, Probe, ROWS};
 use crate::attach::Owner;
 use crate::error::Refusal;
 use crate::memory::{regions, Memory};
@@ -42,6 +43,7 @@ pub struct Probes {
     /// Insertions so far: entries that an earlier use of a row has left are told by it.
     generation: u16,
     columns: Columns,
+    has_cpu_clock: bool,
     is_ended: bool,
 }
 
@@ -49,8 +51,8 @@ pub struct Probes {
 struct RowState {
     is_timed: bool,
     within: Option<u32>,
-    /// Numbers of the functions that count into it.
-    functions: Vec<u32>,
+    /// Numbers of the functions that count into it, and whether their calls are timed.
+    functions: Vec<(u32, bool)>,
 }
 
 impl Probes {
@@ -72,7 +74,8 @@ impl Probes {
             .min(MAX_COLUMNS);
         let (at, columns) = map_table(pid, found.gadgets, columns, table_bytes)?;
         let clock = TickClock::begin();
-        write_head(&memory, at, columns, pointer, clock.now().1)
+        let descriptor = cpu_clock::prepare(pid, &memory, found.gadgets, pointer.rseq)?;
+        write_head(&memory, at, columns, (pointer, descriptor), clock.now().1)
             .map_err(|e| refused(pid, e.into()))?;
         Ok(Self {
             pid,
@@ -91,6 +94,7 @@ impl Probes {
             rows: HashMap::new(),
             generation: 0,
             columns: Columns::default(),
+            has_cpu_clock: descriptor.is_some(),
             is_ended: false,
         })
     }
@@ -115,7 +119,7 @@ impl Probes {
                 let rows = next
                     .entry(known.number)
                     .or_insert_with(|| self.rows_of(known.number));
-                if !add_row(rows, probe.row) {
+                if !add_row(rows, probe.row, known.is_timed) {
                     let why = format!("{FUNCTION_ROWS} rows count this function already");
                     *result = Err(why);
                 }
@@ -161,8 +165,8 @@ impl Probes {
                 within: probe.within,
                 functions: Vec::new(),
             });
-            state.is_timed |= known.is_timed && probe.measure == Measure::Time;
-            state.functions.push(known.number);
+            state.is_timed |= known.is_timed;
+            state.functions.push((known.number, known.is_timed));
         }
         let new: Vec<u32> = states
             .keys()
@@ -206,8 +210,8 @@ impl Probes {
             row: [NONE; FUNCTION_ROWS],
         };
         for (row, state) in &self.rows {
-            if state.functions.contains(&number) {
-                add_row(&mut rows, *row);
+            for (_, is_timed) in state.functions.iter().filter(|(n, _)| *n == number) {
+                add_row(&mut rows, *row, *is_timed);
             }
         }
         rows
@@ -227,7 +231,7 @@ impl Probes {
         let states: Vec<RowState> = removed.iter().filter_map(|r| self.rows.remove(r)).collect();
         let numbers: BTreeSet<u32> = states
             .iter()
-            .flat_map(|s| s.functions.iter().copied())
+            .flat_map(|s| s.functions.iter().map(|f| f.0))
             .collect();
         let left: Vec<(u32, FunctionRows)> =
             numbers.iter().map(|n| (*n, self.rows_of(*n))).collect();
@@ -267,11 +271,11 @@ impl Probes {
         let now = Now {
             ticks,
             ns_per_tick,
-            has_cpu_clock: false,
+            has_cpu_clock: self.has_cpu_clock,
         };
         let cells = self
             .columns
-            .read(&self.memory, self.table, &rows, &alive, now);
+            .read((&self.memory, self.pid), self.table, &rows, &alive, now);
         cells.map_err(|e| refused(self.pid, e.into()))
     }
 
@@ -331,17 +335,16 @@ fn described(state: &RowState, generation: u16) -> Row {
     Row {
         within: state.within.map_or(NONE, |row| row as u16),
         generation,
-        is_timed: state.is_timed.into(),
-        reserved: 0,
+        reserved: [0; 2],
     }
 }
 
 /// False: there is no room.
-fn add_row(rows: &mut FunctionRows, row: u32) -> bool {
+fn add_row(rows: &mut FunctionRows, row: u32, is_timed: bool) -> bool {
     let row = row as u16;
     let mut places = rows.row.iter_mut();
-    match places.find(|place| **place == NONE || **place == row) {
-        Some(place) => *place = row,
+    match places.find(|place| **place == NONE || **place & !TIMED == row) {
+        Some(place) => *place = if is_timed { row | TIMED } else { row },
         None => return false,
     }
     true
@@ -351,7 +354,7 @@ fn write_head(
     memory: &Memory,
     at: u64,
     columns: u64,
-    pointer: ThreadPointer,
+    (pointer, descriptor): (ThreadPointer, Option<u64>),
     ns_per_tick: f64,
 ) -> io::Result<()> {
     let head = Head {
@@ -361,8 +364,8 @@ fn write_head(
         tid_offset: pointer.tid_offset.unwrap_or(0),
         ns_per_tick: fixed_point(ns_per_tick),
         no_room: 0,
-        has_cpu_clock: 0,
-        rseq_offset: 0,
+        descriptor: descriptor.unwrap_or(0),
+        rseq_offset: pointer.rseq.map_or(0, |rseq| rseq.offset),
         reserved: [0; 8],
     };
     memory.put(at, &head)

@@ -19,6 +19,17 @@ const STACK_WORDS: usize = 4096;
 pub(super) struct ThreadPointer {
     /// Of the thread's number (four bytes), from the thread pointer.
     pub tid_offset: Option<i64>,
+    /// Where their rseq areas are.
+    pub rseq: Option<Rseq>,
+}
+
+/// The area of each thread for restartable sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rseq {
+    /// From the thread pointer.
+    pub offset: i64,
+    /// What must be before the address to which a sequence is aborted.
+    pub signature: u32,
 }
 
 /// Looks at all threads of a process.
@@ -27,6 +38,7 @@ pub(super) fn look(pid: u32) -> Result<ThreadPointer, Refusal> {
     let stopped = AllStopped::of(pid).map_err(fault)?;
     let memory = super::borrow::open(pid)?;
     let mut seen = Vec::new();
+    let mut rseq = Vec::new();
     for thread in &stopped.threads {
         let pointer = thread.registers().map_err(fault)?.fs_base;
         let words = memory.words(pointer, WORDS);
@@ -41,11 +53,21 @@ pub(super) fn look(pid: u32) -> Result<ThreadPointer, Refusal> {
                 "try again; for Go use the samples: convoy -p PID",
             ));
         }
+        let area = thread.rseq_configuration();
+        rseq.push(area.map(|(area, signature)| Rseq {
+            offset: area.wrapping_sub(pointer) as i64,
+            signature,
+        }));
         let halves = words.iter().flat_map(|w| [*w as u32, (*w >> 32) as u32]);
         seen.push((thread.tid(), halves.collect::<Vec<u32>>()));
     }
+    rseq.dedup();
     Ok(ThreadPointer {
         tid_offset: tid_offset(&seen),
+        rseq: match rseq[..] {
+            [one] => one,
+            _ => None,
+        },
     })
 }
 

@@ -49,6 +49,12 @@ pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
 
 impl Target {
     pub fn start(program: &Path, way: &str) -> Self {
+        let mut target = Self::start_without_symbols(program, way);
+        target.functions = functions(program, target.pid());
+        target
+    }
+
+    pub fn start_without_symbols(program: &Path, way: &str) -> Self {
         let mut child = Command::new(program)
             .arg(way)
             .stdin(Stdio::piped())
@@ -62,7 +68,6 @@ impl Target {
             functions: HashMap::new(),
         };
         assert_eq!(target.line(), "ready");
-        target.functions = functions(program, target.pid());
         target
     }
 
@@ -94,10 +99,6 @@ impl Target {
             measure,
             within: None,
         }
-    }
-
-    pub fn all(&self) -> impl Iterator<Item = (&String, &Range<u64>)> {
-        self.functions.iter()
     }
 
     /// The program's code as it is now.

@@ -66,5 +66,45 @@ fn calls_and_times_are_exact() {
 fn static_and_stripped_of_frames_programs_too() {
     exact(&["-static"]);
     exact(&["-no-pie"]);
-    exact(&["-O1", "-fcf-protection"]);
+    exact(&["-fcf-protection", "-fno-plt"]);
+}
+
+#[test]
+fn cpu_time_is_what_the_kernel_says() {
+    let mut target = Target::start(&compile("probed.c", &[]), "threads");
+    let mut probes = Probes::begin(target.pid(), Owner::this()).unwrap();
+    all_whole(
+        &probes
+            .insert(&[target.probe(0, "spins", Measure::Time)])
+            .unwrap(),
+    );
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
+    let cells = probes.read().unwrap();
+    let (mut cpu, mut wall) = (0, 0);
+    for cell in of(&cells, 0) {
+        let Some(ns) = cell.cpu_ns else {
+            eprintln!("skipped: no rseq here");
+            return;
+        };
+        assert!(ns <= cell.wall_ns + cell.wall_ns / 50, "{cell:?}");
+        cpu += ns;
+        wall += cell.wall_ns;
+    }
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    let kernel = ticks * 10_000_000;
+    assert!(
+        cpu > 0 && cpu <= kernel + 50_000_000,
+        "{cpu} of {kernel} (wall {wall})"
+    );
+    probes.end().unwrap();
+    target.go_on();
+    target.line();
+    target.finish();
 }

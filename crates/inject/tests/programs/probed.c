@@ -1,7 +1,6 @@
 // A program whose functions are probed while it runs. Says "ready", works until its standard input
 // ends or a line comes, then prints what it has done: the probes must have changed nothing.
 #define _GNU_SOURCE
-#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,7 +16,7 @@
 #define probed __attribute__((noinline, noclone, used))
 
 static atomic_int stop;
-static atomic_long calls;
+static atomic_long calls, handled;
 static volatile long sink;
 
 probed long leaf(long x)
@@ -84,12 +83,23 @@ probed long chooses(long n)
 	}
 }
 
+probed long spins(long n)
+{
+	long sum = n;
+	for (int i = 0; i < 20000; i++)
+		sum += sum * 5 + i;
+	sink = sum;
+	return sum + sink;
+}
+
 static void *work(void *argument)
 {
 	long sum = (long)argument;
 	while (!stop) {
 		sum += outer(sum & 7) + recurse(5) + tail_caller(3) + chooses(sum & 15);
 		sink = sum;
+		if (!(calls & 31))
+			spins(sum);
 	}
 	return (void *)sum;
 }
@@ -100,6 +110,7 @@ static char coroutine_stack[64 << 10];
 probed void switches(void)
 {
 	swapcontext(&contexts[1], &contexts[0]);
+	sink = 2;
 }
 
 static void coroutine(void)
@@ -111,6 +122,7 @@ static void coroutine(void)
 probed void handles(int signal)
 {
 	(void)signal;
+	handled++;
 	sink = leaf(2);
 }
 
@@ -179,13 +191,11 @@ int main(int argc, char **argv)
 		wait_for_line();
 		timer_settime(timer, 0, &every, NULL);
 		long sum = 0;
-		struct pollfd in = {.fd = 0, .events = POLLIN};
-		while (!poll(&in, 1, 0))
+		while (handled < 300)
 			for (int i = 0; i < 100; i++)
 				sum += outer(i) + recurse(3);
 		every = (struct itimerspec){0};
 		timer_settime(timer, 0, &every, NULL);
-		wait_for_line();
 		printf("calls %ld\n", calls);
 		wait_for_line();
 		sink = sum;
