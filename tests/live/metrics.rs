@@ -74,7 +74,10 @@ fn sums(outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
         let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
         let value = json["value"].as_f64();
         check!(value.is_some() || !text("gap").is_empty(), "{line}");
-        check!(json["cost_share"].as_f64().is_some_and(|c| c >= 0.0), "{line}");
+        check!(
+            json["cost_share"].as_f64().is_some_and(|c| c >= 0.0),
+            "{line}"
+        );
         *sums.entry(text("metric") + &text("focus")).or_default() += value.unwrap_or(0.0);
     }
     Ok(sums)
@@ -83,10 +86,19 @@ fn sums(outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
 fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
     let program = program(scratch, None)?;
     let rest = ["--for", "2s", "--every", "500ms", "--format", "json"];
-    let outcome = run(&mut live(program.id(), metrics, &rest)?, scratch.dir(), "live", TIMEOUT);
+    let outcome = run(
+        &mut live(program.id(), metrics, &rest)?,
+        scratch.dir(),
+        "live",
+        TIMEOUT,
+    );
     end(program)?;
     let sums = sums(&outcome?)?;
-    let value = |metric: &&str| sums.get(*metric).copied().ok_or(format!("no {metric}: {sums:?}"));
+    let value = |metric: &&str| {
+        sums.get(*metric)
+            .copied()
+            .ok_or(format!("no {metric}: {sums:?}"))
+    };
     metrics.iter().map(value).collect()
 }
 
@@ -134,7 +146,10 @@ fn groups_and_threads_add_up(scratch: &Scratch) -> Result {
     check!(lone > 0.0 && one > 0.0, "{values:?}");
     is_near("pool and lone", pool + lone, all)?;
     check!(one < pool, "a thread is less than its group: {values:?}");
-    check!(inside > 0.0 && inside <= all * 1.05, "all calls are made in outer: {values:?}");
+    check!(
+        inside > 0.0 && inside <= all * 1.05,
+        "all calls are made in outer: {values:?}"
+    );
     Ok(())
 }
 
@@ -142,7 +157,10 @@ fn what_is_not_there_is_refused(scratch: &Scratch) -> Result {
     let program = program(scratch, None)?;
     let cases = [
         (r#"calls{function="inner_"}"#, "did you mean inner"),
-        (r#"calls{function="inner", module="nowhere.so"}"#, "no file nowhere.so"),
+        (
+            r#"calls{function="inner", module="nowhere.so"}"#,
+            "no file nowhere.so",
+        ),
         (r#"calls{lock="x"}"#, "makes no sense for a lock"),
         (r#"acquisitions{lock="x"}"#, "--agent=auto"),
         ("cals", "did you mean calls?"),
@@ -155,7 +173,11 @@ fn what_is_not_there_is_refused(scratch: &Scratch) -> Result {
     end(program)?;
     for ((metric, expected), outcome) in cases.iter().zip(results) {
         check!(outcome.end == End::Status(2), "{metric}: {outcome:?}");
-        check!(outcome.stderr.contains(expected), "{metric}: {}", outcome.stderr);
+        check!(
+            outcome.stderr.contains(expected),
+            "{metric}: {}",
+            outcome.stderr
+        );
     }
     let mut command = live(u32::MAX, &["cpu"], &[])?;
     let outcome = run(&mut command, scratch.dir(), "nobody", TIMEOUT)?;
@@ -165,7 +187,11 @@ fn what_is_not_there_is_refused(scratch: &Scratch) -> Result {
 
 fn a_program_that_ends_is_no_failure(scratch: &Scratch) -> Result {
     let program = program(scratch, Some(3000))?;
-    let mut command = live(program.id(), &[r#"calls{function="inner"}"#], &["--format", "json"])?;
+    let mut command = live(
+        program.id(),
+        &[r#"calls{function="inner"}"#],
+        &["--format", "json"],
+    )?;
     let outcome = run(&mut command, scratch.dir(), "live", TIMEOUT)?;
     let own = program.finish(TIMEOUT)?;
     check!(own.end == End::Status(7), "the program: {own:?}");
@@ -184,7 +210,10 @@ fn a_command_keeps_output_and_status(scratch: &Scratch) -> Result {
     let outcome = run(&mut live, scratch.dir(), "live", TIMEOUT)?;
     check!(outcome.end == End::Status(7), "{outcome:?}");
     check!(outcome.stdout == "ready\n", "{outcome:?}");
-    check!(outcome.stderr.contains(r#""metric":"calls""#), "{outcome:?}");
+    check!(
+        outcome.stderr.contains(r#""metric":"calls""#),
+        "{outcome:?}"
+    );
     Ok(())
 }
 
@@ -195,7 +224,10 @@ fn code(pid: u32) -> Result<Vec<u8>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(failed)?;
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
     let mut all = Vec::new();
-    for line in maps.lines().filter(|l| l.ends_with(&*exe.to_string_lossy())) {
+    for line in maps
+        .lines()
+        .filter(|l| l.ends_with(&*exe.to_string_lossy()))
+    {
         let (range, rest) = line.split_once(' ').ok_or("no range")?;
         let (lo, hi) = range.split_once('-').ok_or("no range")?;
         let address = |hex: &str| u64::from_str_radix(hex, 16).map_err(|e| e.to_string());
@@ -213,7 +245,11 @@ fn code(pid: u32) -> Result<Vec<u8>> {
 fn an_interrupt_leaves_every_byte(scratch: &Scratch) -> Result {
     let program = program(scratch, None)?;
     let before = code(program.id())?;
-    for (signal, tag) in [(Signal::INT, "int"), (Signal::TERM, "term"), (Signal::KILL, "kill")] {
+    for (signal, tag) in [
+        (Signal::INT, "int"),
+        (Signal::TERM, "term"),
+        (Signal::KILL, "kill"),
+    ] {
         let metrics = [r#"wall{function="outer"}"#, r#"calls{function="inner"}"#];
         let mut command = live(program.id(), &metrics, &["--every", "200ms"])?;
         let mut measuring = start(&mut command, scratch.dir(), tag)?;

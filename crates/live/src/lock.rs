@@ -83,6 +83,7 @@ pub struct LockReading {
 #[derive(Debug, Clone, Default)]
 pub struct LockChanges {
     before: HashMap<(u32, u64, u32), LockSums>,
+    has_one: bool,
     /// Whether there are two readings.
     pub is_known: bool,
     /// The later one, with what came since the earlier one.
@@ -92,7 +93,7 @@ pub struct LockChanges {
 impl LockChanges {
     /// Takes a reading.
     pub fn update(&mut self, mut reading: LockReading) {
-        self.is_known = !self.latest.locks.is_empty() || !self.before.is_empty();
+        self.is_known = std::mem::replace(&mut self.has_one, true);
         let mut now = HashMap::new();
         for (lock, tid, sums) in &mut reading.uses {
             let Some(lock) = reading.locks.get(*lock) else {

@@ -170,7 +170,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function],
-        "wall time in the function, callees included; counted when a call returns",
+        "wall time, callees included; counted at return",
     ),
     row(
         Metric::WallExclusive,
@@ -178,7 +178,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function],
-        "wall time in the function without that of other timed functions that it calls",
+        "wall time without that of other timed functions",
     ),
     row(
         Metric::Cpu,
@@ -186,7 +186,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function, Thread],
-        "CPU time: in the function, callees included, or of the threads",
+        "CPU time, callees included; or of the threads",
     ),
     row(
         Metric::CpuExclusive,
@@ -194,7 +194,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function],
-        "CPU time in the function without that of other timed functions that it calls",
+        "CPU time without that of other timed functions",
     ),
     row(
         Metric::DurationMean,
@@ -202,7 +202,7 @@ pub const METRICS: &[Description] = &[
         Unit::Nanoseconds,
         Kind::Exact,
         &[Function],
-        "mean wall time of the calls that returned",
+        "mean wall time of calls that returned",
     ),
     row(
         Metric::DurationP50,
@@ -210,7 +210,7 @@ pub const METRICS: &[Description] = &[
         Unit::Nanoseconds,
         Kind::Inferred,
         &[Function],
-        "median wall time of a call, from a histogram whose bounds are powers of two",
+        "median of the same, from bins by powers of two",
     ),
     row(
         Metric::DurationP99,
@@ -218,7 +218,7 @@ pub const METRICS: &[Description] = &[
         Unit::Nanoseconds,
         Kind::Inferred,
         &[Function],
-        "99th percentile of the wall time of a call, from the same histogram",
+        "99th percentile, from the same histogram",
     ),
     row(
         Metric::Inside,
@@ -226,7 +226,7 @@ pub const METRICS: &[Description] = &[
         Unit::Threads,
         Kind::Exact,
         &[Function],
-        "threads inside the function at the moment of the reading",
+        "threads inside at the moment of the reading",
     ),
     row(
         Metric::Acquisitions,
@@ -258,7 +258,7 @@ pub const METRICS: &[Description] = &[
         Unit::Nanoseconds,
         Kind::Sampled,
         &[Lock],
-        "mean time from acquisition to release, of the holds that were timed",
+        "mean time from acquisition to release, where timed",
     ),
     row(
         Metric::RunQueue,
@@ -266,7 +266,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Thread],
-        "time that the threads are runnable without a CPU (run-queue latency)",
+        "runnable without a CPU (run-queue latency)",
     ),
     row(
         Metric::Blocked,
@@ -274,7 +274,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Inferred,
         &[Thread],
-        "time that the threads are neither on a CPU nor runnable: elapsed time less both",
+        "neither on a CPU nor runnable: the rest of the time",
     ),
 ];
 

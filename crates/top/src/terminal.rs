@@ -17,6 +17,9 @@ use crate::view::{self, Look};
 /// A key, a reading or a signal is answered within this.
 const TICK: Duration = Duration::from_millis(50);
 
+/// A look for a key; with less, crossterm does not look at the terminal at all.
+const PEEK: Duration = Duration::from_millis(1);
+
 /// The terminal in raw mode, until this is dropped. A panic restores it, too, before it says what happened.
 struct Screen {
     terminal: DefaultTerminal,
@@ -143,7 +146,7 @@ pub(crate) fn show(
         if changed {
             screen.terminal.draw(|frame| shown.draw(frame, look))?;
         }
-        changed = match event::poll(Duration::ZERO) {
+        changed = match event::poll(PEEK) {
             Ok(false) => false,
             Ok(true) => match event::read()? {
                 Event::Key(key) => match shown.key(key) {

@@ -15,11 +15,11 @@ use super::probes::LazyProbes;
 /// Argument of `convoy` that makes it run the loop.
 pub const ARGUMENT: &str = "__probed-loop";
 
-/// Calls of a batch: a batch takes a millisecond or so.
-const CALLS: u32 = 50_000;
+/// Calls of a batch: short, so that some batches are not interrupted on a busy machine.
+const CALLS: u32 = 5_000;
 
-/// Batches; the fastest counts, since others disturb the rest.
-const BATCHES: usize = 5;
+/// Batches; the fastest counts.
+const BATCHES: usize = 50;
 
 /// The function that is probed. It does what most small functions do at least: it calls nothing,
 /// and returns.
