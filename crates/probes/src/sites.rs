@@ -434,3 +434,134 @@ fn extend(module: &Module, exits: &mut Exits, code: &[Instruction], index: usize
     site.steps.extend(steps(between));
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{Image, Segment};
+
+    const AT: u64 = 0x10_0000;
+    const DATA: u64 = 0x20_0000;
+
+    /// A module with one function, what follows it, and data.
+    fn module(code: &[u8], behind: &[u8], data: &[u8]) -> Module {
+        let mut bytes = code.to_vec();
+        bytes.extend(behind);
+        let segment = |at, bytes: &[u8], is_code| Segment {
+            at,
+            bytes: bytes.to_vec(),
+            is_code,
+        };
+        let image = Image::new(vec![segment(AT, &bytes, true), segment(DATA, data, false)]);
+        let function = AT..AT + code.len() as u64;
+        let next = function.end + behind.len() as u64;
+        Module::for_tests(image, &[function, next..next + 1])
+    }
+
+    fn chosen(code: &[u8], behind: &[u8]) -> Result<Sites, Obstacle> {
+        choose(&module(code, behind, &[]), AT)
+    }
+
+    // push rbx; mov rbx, rdi; mov eax, [rdi]
+    const HEAD: [u8; 6] = [0x53, 0x48, 0x89, 0xfb, 0x8b, 0x07];
+
+    #[test]
+    fn return_takes_the_instructions_before_it() {
+        let code = [&HEAD[..], &[0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3]].concat();
+        let exits = chosen(&code, &[]).unwrap().exits.unwrap();
+        assert_eq!(exits.others.len(), 1);
+        assert_eq!(
+            (exits.others[0].at, exits.others[0].end()),
+            (AT + 6, AT + 12)
+        );
+        let steps = &exits.others[0].steps;
+        assert_eq!(
+            steps.iter().map(|s| s.is_exit).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+    }
+
+    #[test]
+    fn return_that_is_jumped_to_needs_padding() {
+        // ...; je to the return; nop x 6; ret
+        let mut code = [&HEAD[..], &[0x74, 0x06], &[0x90; 6], &[0xc3]].concat();
+        let why = chosen(&code, &[]).unwrap().exits.unwrap_err();
+        assert!(why.contains("+0xe"), "{why}");
+        let sites = chosen(&code, &[0xcc; 4]).unwrap();
+        assert_eq!(sites.exits.unwrap().others[0].at, AT + 14);
+        // Three bytes are not enough, and code is no padding.
+        assert!(chosen(&code, &[0xcc; 3]).unwrap().exits.is_err());
+        assert!(chosen(&code, &[0x31, 0xc0, 0x31, 0xc0])
+            .unwrap()
+            .exits
+            .is_err());
+        // Without the jump it needs none.
+        code[6..8].copy_from_slice(&[0x90, 0x90]);
+        assert!(chosen(&code, &[]).unwrap().exits.is_ok());
+    }
+
+    #[test]
+    fn short_function_is_one_patch() {
+        // mov eax, edi; ret; int3...
+        let sites = chosen(&[0x89, 0xf8, 0xc3], &[0xcc; 2]).unwrap();
+        let exits = sites.exits.unwrap();
+        assert!(exits.others.is_empty() && exits.entry.steps[1].is_exit);
+        assert!(!sites.entry.steps[1].is_exit, "a counter has no exit");
+        assert_eq!(chosen(&[0x89, 0xf8, 0xc3], &[0xcc]), Err(Obstacle::Short));
+    }
+
+    #[test]
+    fn return_right_behind_the_entry_joins_its_patch() {
+        // mov rbx, rdi; mov eax, [rdi]; pop rbx; ret
+        let code = [0x48, 0x89, 0xfb, 0x8b, 0x07, 0x5b, 0xc3];
+        let exits = chosen(&code, &[]).unwrap().exits.unwrap();
+        assert!(exits.others.is_empty());
+        assert_eq!((exits.entry.end(), exits.entry.steps.len()), (AT + 7, 4));
+    }
+
+    #[test]
+    fn jumps_out_of_the_function_are_exits() {
+        // ...; jmp elsewhere
+        let code = [&HEAD[..], &[0xe9, 0, 1, 0, 0]].concat();
+        let exits = chosen(&code, &[]).unwrap().exits.unwrap();
+        assert_eq!(
+            (exits.others[0].at, exits.others[0].steps.len()),
+            (AT + 6, 1)
+        );
+        // ...; jmp rax with padding
+        let code = [&HEAD[..], &[0xff, 0xe0]].concat();
+        let exits = chosen(&code, &[0xcc; 8]).unwrap().exits.unwrap();
+        assert!(exits.others[0].steps.last().unwrap().is_exit);
+    }
+
+    #[test]
+    fn labels_of_a_table_are_targets_and_its_jump_is_no_exit() {
+        // lea rdx, [rip+table]; movslq rax, [rdx+rax*4]; add rax, rdx; jmp rax; ret; nop; ret
+        let mut code = vec![0x48, 0x8d, 0x15, 0, 0, 0, 0, 0x48, 0x63, 0x04, 0x82];
+        code.extend([0x48, 0x01, 0xd0, 0xff, 0xe0, 0xc3, 0x90, 0x90, 0xc3]);
+        let distance = (DATA - (AT + 7)) as u32;
+        code[3..7].copy_from_slice(&distance.to_le_bytes());
+        let label = (AT + 19).wrapping_sub(DATA) as u32;
+        let first = (AT + 16).wrapping_sub(DATA) as u32;
+        let table = [first.to_le_bytes(), label.to_le_bytes(), [0; 4]].concat();
+        let module = module(&code, &[0xcc; 8], &table);
+        assert!(module.targets.has_table(AT));
+        assert!(module.targets.has_in(AT + 19..AT + 20));
+        let why = choose(&module, AT).unwrap().exits.unwrap_err();
+        assert!(
+            why.contains("+0x10"),
+            "no room between the two labels: {why}"
+        );
+    }
+
+    #[test]
+    fn returns_into_the_entry_forbid_it() {
+        // call +0; ...: what is behind the call at +2 would be overwritten.
+        let code = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xc3];
+        assert_eq!(chosen(&code, &[]), Err(Obstacle::Target));
+        assert_eq!(
+            choose(&module(&code, &[], &[]), AT + 1),
+            Err(Obstacle::NoFunction)
+        );
+    }
+}

@@ -145,3 +145,80 @@ impl Context {
         Ok(code)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sites::Step;
+    use iced_x86::{Decoder, DecoderOptions};
+
+    const AT: u64 = 0x7f00_0000_1000;
+    const TO: u64 = 0x7f00_0010_0000;
+    const CONTEXT: Context = Context {
+        runtime: TO - 0x1_0000,
+        table: 0x7e00_0000_0000,
+        function: 9,
+    };
+
+    fn site(code: &[u8], is_entry: bool) -> Site {
+        let all = Decoder::with_ip(64, code, AT, DecoderOptions::NONE).into_iter();
+        let steps = all.map(|instruction| Step {
+            instruction,
+            is_exit: instruction.flow_control() != FlowControl::Next,
+        });
+        Site {
+            at: AT,
+            is_entry,
+            steps: steps.collect(),
+        }
+    }
+
+    fn decoded(stub: &Stub) -> Vec<Instruction> {
+        Decoder::with_ip(64, &stub.code, TO, DecoderOptions::NONE)
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn every_push_has_its_pop() {
+        let stub = CONTEXT.stub(&site(&[0x5b, 0xc3], true), TO).unwrap();
+        let mut depth = 0;
+        for instruction in decoded(&stub) {
+            depth += instruction.stack_pointer_increment();
+            if instruction.flow_control() == FlowControl::Call {
+                depth += 8; // it returns
+            }
+        }
+        // pop rbx and the return of the function itself.
+        assert_eq!(depth, 16);
+    }
+
+    #[test]
+    fn runtime_is_called_at_entry_and_exit() {
+        let stub = CONTEXT.stub(&site(&[0x90, 0xc3], true), TO).unwrap();
+        let all = decoded(&stub);
+        let calls = all.iter().filter(|i| i.flow_control() == FlowControl::Call);
+        let targets: Vec<u64> = calls.map(Instruction::near_branch_target).collect();
+        let runtime = CONTEXT.runtime;
+        assert_eq!(
+            targets,
+            [runtime + runtime::enter(), runtime + runtime::exit()]
+        );
+        assert_eq!(all.last().unwrap().flow_control(), FlowControl::Return);
+        // A thread at the return goes on before the call of the runtime.
+        assert!(stub.moved[1].1 < TO + stub.code.len() as u64 - 40);
+    }
+
+    #[test]
+    fn conditional_exit_goes_on_behind_itself() {
+        // je +0x100 (6 bytes)
+        let stub = CONTEXT
+            .stub(&site(&[0x0f, 0x84, 0, 1, 0, 0], false), TO)
+            .unwrap();
+        let all = decoded(&stub);
+        let stay = all[1].near_branch_target();
+        let rest = &stub.code[(stay - TO) as usize..];
+        assert_eq!(rest, far_jump(AT + 6));
+        assert_eq!(all[0].near_branch_target(), all[1].next_ip());
+    }
+}
