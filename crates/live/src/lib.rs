@@ -2,7 +2,8 @@
 //!
 //! A request (`request`) names a metric (`metric`) and a focus (`focus`). A session (`session`)
 //! turns requests into probes (`probe`, `row`), keeps their cost within a budget (`governor`), and
-//! makes curves of what is read (`value`). What can be asked for is a tree (`resources`). The caller owns clock, process and screen.
+//! makes curves of what is read (`value`). What can be asked for is a tree (`resources`). The
+//! caller owns clock, process and screen.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ mod row;
 mod session;
 #[cfg(test)]
 mod session_tests;
+mod steering;
 mod suggest;
 mod thread;
 mod value;

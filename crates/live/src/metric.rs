@@ -128,7 +128,7 @@ pub struct Description {
     pub unit: Unit,
     /// How they come about.
     pub kind: Kind,
-    /// What it can be measured of. Without a function or a lock in the focus, the last one is meant.
+    /// What it can be measured of. Without a function or a lock in the focus, the last one.
     pub of: &'static [Subject],
     /// Its meaning, in a sentence.
     pub meaning: &'static str,

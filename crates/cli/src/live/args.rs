@@ -71,7 +71,9 @@ pub struct Live {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
     pub agent: Agent,
 
-    /// Take out what a killed convoy has left in the process, and leave
+    /// Take out the probes that a killed convoy has left in the process, and leave
+    ///
+    /// Hooks of the agent are taken out by the next --agent=auto.
     #[arg(long, conflicts_with_all = ["metric", "command"])]
     pub detach: bool,
 

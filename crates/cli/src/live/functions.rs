@@ -173,9 +173,10 @@ impl Functions {
         if !near.is_empty() {
             return Invalid::new(found, format!("did you mean {}?", near.join(" or ")));
         }
-        let nameless = files.iter().map(|file| (file, file.nameless()));
-        let most = nameless.max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0);
-        let fix = match most {
+        let mut nameless = files.iter().map(|file| (file, file.nameless()));
+        // The program comes first.
+        let first = nameless.find(|(_, n)| *n > 0);
+        let fix = match first {
             Some((file, n)) => format!(
                 "{n} functions of {0} have no name: name one by its place, {0}+0xADDRESS",
                 file.name()
