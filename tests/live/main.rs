@@ -10,6 +10,7 @@ mod fixture;
 mod gain;
 mod launch;
 mod laws;
+mod metrics;
 mod perf_sched;
 mod phases;
 mod replay;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     }
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());
+    trials.extend(metrics::trials());
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
     trials.extend(top::trials());

@@ -54,10 +54,17 @@ pub struct Attached {
 
 /// The agents in the processes, and where they write.
 #[derive(Debug)]
-struct Agents {
+pub(crate) struct Agents {
     session: Session,
     injector: Injector,
     poller: Poller,
+}
+
+impl Agents {
+    /// Where they write.
+    pub(crate) fn session_dir(&self) -> &Path {
+        self.session.dir()
+    }
 }
 
 /// Begins to record processes that run, with their threads and children.
@@ -129,7 +136,7 @@ pub fn attach(options: &Options, targets: Targets) -> Result<Attached, Error> {
 
 /// Puts the agent into the processes; `None` if it is in none of them, for which there are warnings
 /// then.
-fn agents(
+pub(crate) fn agents(
     options: &Options,
     command: &[OsString],
     clock: &Clock,

@@ -196,7 +196,7 @@ fn seen_by(pid: u32, dir: &Path) -> Option<String> {
 
 /// Signals of the terminal, and those that end convoy, do not end this process: the hooks would
 /// stay in.
-fn stand_alone() {
+pub(crate) fn stand_alone() {
     let _ = rustix::process::setsid();
     for signal in [
         libc::SIGINT,

@@ -15,6 +15,7 @@
 //! ```
 
 mod agent_file;
+mod agent_inside;
 mod allocator;
 mod arena;
 mod attach;
@@ -34,6 +35,7 @@ mod launch;
 mod machine;
 mod others;
 mod poll;
+pub mod probes;
 mod procfs;
 mod recorder;
 mod recover;
@@ -42,9 +44,11 @@ mod session;
 mod signals;
 mod store;
 mod targets;
+mod threads;
 mod wait;
 mod watch;
 
+pub use agent_inside::AgentInside;
 pub use allocator::keep_little_memory;
 pub use attach::{attach, Attached};
 pub use command::{Command, Program};
@@ -55,10 +59,12 @@ pub use injector::{serve as serve_injection, ARGUMENT as INJECTOR_ARGUMENT};
 pub use interrupt::Interrupt;
 pub use kernel::Scheduler;
 pub use machine::machine;
+pub use probes::ProbeClient;
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use sections::{Diagnose, Site};
 pub use session::{leftovers, Leftover, Session};
 pub use store::{can_write, write_profile};
 pub use targets::Targets;
+pub use threads::{ThreadReader, ThreadReading};
 pub use watch::{Reading, Watch};

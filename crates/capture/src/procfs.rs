@@ -159,17 +159,18 @@ impl SchedStat {
     }
 }
 
-struct Stat {
-    name: String,
-    state: char,
+/// A line of `/proc/PID/stat`.
+pub struct Stat {
+    pub name: String,
+    pub state: char,
     flags: u64,
     user_ticks: u64,
     sys_ticks: u64,
-    start_ticks: u64,
+    pub start_ticks: u64,
 }
 
 /// `pid (name) state ppid ...`; the name may hold blanks and brackets, so it ends at the last one.
-fn stat(text: &str) -> Option<Stat> {
+pub fn stat(text: &str) -> Option<Stat> {
     let (head, tail) = text.rsplit_once(')')?;
     let name = head.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = tail.split_ascii_whitespace().collect();

@@ -23,6 +23,12 @@ pub struct Targets {
 }
 
 impl Targets {
+    /// Whether a process can be looked at at all: it is there, it is no thread, no zombie, not this
+    /// one, not the kernel's.
+    pub fn check(pid: u32) -> Result<(), Trouble> {
+        check(pid)
+    }
+
     /// All processes that are meant now, the named ones first. `Err` if a name stands for none.
     pub(crate) fn resolve(&self) -> Result<Vec<u32>, Trouble> {
         let mut all = Vec::new();

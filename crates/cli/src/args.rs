@@ -28,13 +28,14 @@ Examples:
   convoy replay -- ./server                    what fixing each lock would save, by replay
   convoy diff before.convoy after.convoy       did the fix help?
   convoy top 4242                              the same live, of a process that convoy started
+  convoy live 4242                             calls and time of its functions, threads, locks
   convoy doctor ./server                       what can be seen here, and how to see more";
 
 const EXIT_STATUS: &str = "\
 Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
-  report, replay FILE, export, top, doctor, recover
+  report, replay FILE, export, top, live PID, doctor, recover
                        0, or 2 on failure
   diff                 0, 1 if a limit of --fail-on does not hold, else 2 if one cannot be judged or on failure";
 
@@ -46,7 +47,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|live|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -77,6 +78,8 @@ pub enum Verb {
     Export(crate::export::Export),
     /// Show the tables of a running program that convoy records, or of a profile
     Top(crate::top::Top),
+    /// Measure parts of a running program: functions, threads, locks; chosen while it runs
+    Live(Box<crate::live::Live>),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind
@@ -87,6 +90,12 @@ pub enum Verb {
     /// The process that puts the agent into running ones, started by convoy itself
     #[command(name = convoy_capture::INJECTOR_ARGUMENT, hide = true)]
     Inject(Inject),
+    /// The process that holds the probes of a running one, started by convoy itself
+    #[command(name = convoy_capture::probes::ARGUMENT, hide = true)]
+    HoldProbes(HoldProbes),
+    /// A function called in a loop, probed by convoy itself to know what probes cost
+    #[command(name = crate::live::LOOP_ARGUMENT, hide = true)]
+    ProbedLoop,
     /// Empty critical sections, recorded by convoy itself to know what recording costs
     #[command(name = crate::recorder_cost::ARGUMENT, hide = true)]
     EmptySections,
@@ -101,6 +110,14 @@ pub struct Inject {
     /// Processes
     #[arg(value_name = "PID", required = true)]
     pub pids: Vec<u32>,
+}
+
+/// Request to the holder of probes.
+#[derive(Debug, Args)]
+pub struct HoldProbes {
+    /// The process that is probed
+    #[arg(value_name = "PID")]
+    pub pid: u32,
 }
 
 /// `convoy -- COMMAND`.

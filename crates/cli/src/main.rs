@@ -14,6 +14,7 @@ mod export;
 mod html;
 mod judge;
 mod limits;
+mod live;
 mod look;
 mod message;
 mod pattern;
@@ -57,6 +58,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Diff(diff)) => diff::diff(&diff),
         Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Top(top)) => top::top(&top),
+        Some(Verb::Live(live)) => live::live(&live),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),
@@ -65,6 +67,14 @@ fn run(cli: Cli) -> Status {
                 Ok(()) => Status::Success,
                 Err(_) => Status::OwnFailure,
             }
+        }
+        Some(Verb::HoldProbes(hold)) => match convoy_capture::probes::serve(hold.pid) {
+            Ok(()) => Status::Success,
+            Err(_) => Status::OwnFailure,
+        },
+        Some(Verb::ProbedLoop) => {
+            live::run_loop();
+            Status::Success
         }
         Some(Verb::EmptySections) => recorder_cost::run_empty_sections(),
         None if cli.run.command.is_empty() && cli.run.running.targets().is_none() => {

@@ -32,6 +32,13 @@ impl Message {
         say(&self.text());
     }
 
+    /// In one line, for a screen.
+    pub fn line(&self) -> String {
+        let parts = [&self.found, &self.effect, &self.fix];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        clean(&parts.map(String::as_str).collect::<Vec<_>>().join("; "))
+    }
+
     fn text(&self) -> String {
         let mut text = format!("convoy: {}", clean(&self.found));
         if !self.effect.is_empty() {

@@ -56,7 +56,7 @@ impl Owner {
         }
     }
 
-    fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         start_ticks(self.pid) == Some(self.start_ticks)
     }
 }

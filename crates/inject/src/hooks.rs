@@ -3,13 +3,15 @@
 use convoy_abi::{
     AttachEntry, Attachment, CV_ATTACHMENT_ACTIVE, CV_ATTACHMENT_IDLE, CV_PATCH_BYTES,
 };
+use convoy_probes::relocate::{far_jump, near_jump, relocate, PATCH_BYTES};
 
-use crate::entry::{far_jump, near_jump, relocate};
 use crate::error::Refusal;
 use crate::image::Image;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::tracee::{AllStopped, Fault};
+
+const _: () = assert!(CV_PATCH_BYTES == PATCH_BYTES);
 
 /// Of the trampolines of a function: a jump to the hook, and the relocated beginning.
 const SLOT_BYTES: u64 = 64;

@@ -73,6 +73,17 @@ impl Image {
         Some(image)
     }
 
+    /// Address of a file's first byte, by its program headers.
+    pub fn first_address(data: &[u8]) -> Option<u64> {
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let headers = header.program_headers(endian, data).ok()?;
+        let is_first = |h: &&elf::ProgramHeader64<Endianness>| {
+            h.p_type(endian) == elf::PT_LOAD && h.p_offset(endian) == 0
+        };
+        headers.iter().find(is_first).map(|h| h.p_vaddr(endian))
+    }
+
     /// The function that begins at this address.
     pub fn size_at(&self, address: u64) -> Option<u64> {
         let all = self.symbols.values().filter(|s| s.address == address);

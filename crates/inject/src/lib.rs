@@ -7,6 +7,7 @@
 
 mod error;
 mod outcome;
+mod probes;
 
 #[cfg(target_arch = "x86_64")]
 mod attach;
@@ -14,8 +15,6 @@ mod attach;
 mod call;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
-#[cfg(target_arch = "x86_64")]
-mod entry;
 #[cfg(target_arch = "x86_64")]
 mod hooks;
 #[cfg(target_arch = "x86_64")]
@@ -39,3 +38,4 @@ pub use attach::{attach, detach, Owner};
 pub use elsewhere::{attach, detach, Owner};
 pub use error::Refusal;
 pub use outcome::{Attached, Detached};
+pub use probes::{Cell, Inserted, Measure, Probe, Probes, BUCKETS, ROWS};

@@ -180,7 +180,7 @@ impl Position {
 
 /// Whether the thread is on the stack that the C library or the kernel has given it, with room
 /// below. Stacks of coroutines and of Go may end anywhere, and what is below belongs to others.
-fn is_own_stack(registers: &user_regs_struct, regions: &[Region]) -> bool {
+pub(crate) fn is_own_stack(registers: &user_regs_struct, regions: &[Region]) -> bool {
     const ROOM: u64 = 32 << 10;
     let holds = |r: &&Region, address| (r.lo..r.hi).contains(&address);
     let stack = regions.iter().find(|r| holds(r, registers.rsp));

@@ -256,6 +256,11 @@ impl Tracee {
     /// The address of its rseq area; `None` if it has none, or the kernel does not say (before
     /// 5.13).
     pub fn rseq_area(&self) -> Option<u64> {
+        Some(self.rseq_configuration()?.0)
+    }
+
+    /// The same, and the signature that its handlers of aborts have before them.
+    pub fn rseq_configuration(&self) -> Option<(u64, u32)> {
         const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
         #[repr(C)]
         struct Configuration {
@@ -274,7 +279,7 @@ impl Tracee {
         };
         let size = size_of::<Configuration>();
         ptrace_at(PTRACE_GET_RSEQ_CONFIGURATION, self.tid, size, &mut found).ok()?;
-        (found.pointer != 0).then_some(found.pointer)
+        (found.pointer != 0).then_some((found.pointer, found.signature))
     }
 
     /// Goes on untraced. It must be stopped.

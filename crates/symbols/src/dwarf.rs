@@ -245,7 +245,7 @@ const SECTIONS: [SectionId; 10] = [
 ];
 
 /// A section that lookups read; any other one stays on the disk.
-fn load<'a>(image: &Image<'a>, name: &str) -> Result<Reader<'a>, gimli::Error> {
+pub(crate) fn load<'a>(image: &Image<'a>, name: &str) -> Result<Reader<'a>, gimli::Error> {
     let data = if SECTIONS
         .iter()
         .any(|id| id.name() == name || id.dwo_name() == Some(name))

@@ -14,8 +14,27 @@ pub(crate) struct Function {
 /// The function at each of `addresses` (ascending).
 pub(crate) fn at(image: &Image, addresses: &[u64]) -> Vec<Option<Function>> {
     let mut functions = vec![None; addresses.len()];
+    each(image, |function| {
+        let end = function.start.saturating_add(function.length);
+        let first = addresses.partition_point(|&a| a < function.start);
+        let inside = addresses.partition_point(|&a| a < end);
+        if first < inside {
+            functions[first..inside].fill(Some(function));
+        }
+    });
+    functions
+}
+
+/// All functions, in no order.
+pub(crate) fn all(image: &Image) -> Vec<Function> {
+    let mut functions = Vec::new();
+    each(image, |function| functions.push(function));
+    functions
+}
+
+fn each(image: &Image, mut act: impl FnMut(Function)) {
     let Some(at) = image.section_address(".eh_frame") else {
-        return functions;
+        return;
     };
     let bytes = image.section(".eh_frame").unwrap_or_default();
     let bases = BaseAddresses::default().set_eh_frame(at);
@@ -28,16 +47,9 @@ pub(crate) fn at(image: &Image, addresses: &[u64]) -> Vec<Option<Function>> {
         let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else {
             continue;
         };
-        let function = Function {
+        act(Function {
             start: entry.initial_address(),
             length: entry.len(),
-        };
-        let end = function.start.saturating_add(function.length);
-        let first = addresses.partition_point(|&a| a < function.start);
-        let inside = addresses.partition_point(|&a| a < end);
-        if first < inside {
-            functions[first..inside].fill(Some(function));
-        }
+        });
     }
-    functions
 }

@@ -17,8 +17,10 @@ mod dwarf;
 mod elf;
 mod functions;
 mod gopclntab;
+mod inlined;
 mod jit;
 mod kernel;
+mod listing;
 mod locate;
 mod low_level_locks;
 mod module;
@@ -38,7 +40,9 @@ use convoy_profile::{FunctionStart, Memory, ObjectKind, Process, Reason, Symbol}
 
 pub use code::CodeFiles;
 pub use demangle::demangle;
+pub use inlined::inlined_into;
 pub use kernel::{kernel_names, resolve_kernel};
+pub use listing::{list_functions, ListedFunction};
 pub use options::{Options, Stats};
 pub use sections::{resolve_lines, resolve_words};
 pub use shorten::shorten;

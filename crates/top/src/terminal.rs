@@ -4,8 +4,8 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event};
-use ratatui::DefaultTerminal;
+use crossterm::event::{self, Event, KeyEvent};
+use ratatui::{DefaultTerminal, Frame};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{getpid, kill_process, Signal};
 
@@ -16,6 +16,9 @@ use crate::view::{self, Look};
 
 /// A key, a reading or a signal is answered within this.
 const TICK: Duration = Duration::from_millis(50);
+
+/// A look for a key; with less, crossterm does not look at the terminal at all.
+const PEEK: Duration = Duration::from_millis(1);
 
 /// The terminal in raw mode, until this is dropped. A panic restores it, too, before it says what happened.
 struct Screen {
@@ -107,37 +110,46 @@ impl Reader {
     }
 }
 
-/// Shows `app` until somebody leaves, or `asked` says that there was a signal. Without a source nothing changes.
+/// Something that a terminal shows and that keys change.
+pub(crate) trait Interactive {
+    /// Does what is due, for about as long as it may take; whether the picture is another one.
+    fn step(&mut self, most: Duration) -> io::Result<bool>;
+
+    /// Whether there is nothing more to show.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// Takes a key.
+    fn key(&mut self, key: KeyEvent) -> Effect;
+
+    /// Draws everything.
+    fn draw(&mut self, frame: &mut Frame<'_>, look: Look);
+}
+
+/// Shows it until somebody leaves, it is over, or `asked` says that there was a signal.
 ///
 /// # Errors
 /// The terminal cannot be used, or is gone.
-pub fn run(
-    mut app: App,
-    source: Option<impl Source>,
+pub(crate) fn show(
+    shown: &mut impl Interactive,
     look: Look,
     asked: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let mut reader = source.map(Reader::start).transpose()?;
     let mut screen = Screen::take()?;
     let mut changed = true;
     loop {
-        if let Some(reader) = &mut reader {
-            changed |= reader.step(&mut app)?;
-        }
-        if asked() || hung_up() {
+        changed |= shown.step(TICK)?;
+        if asked() || hung_up() || shown.is_over() {
             return Ok(());
         }
         if changed {
-            let size = screen.terminal.size()?;
-            app.resize(size.width.into(), size.height.into());
-            screen
-                .terminal
-                .draw(|frame| view::draw(frame, &app, look))?;
+            screen.terminal.draw(|frame| shown.draw(frame, look))?;
         }
-        changed = match event::poll(TICK) {
+        changed = match event::poll(PEEK) {
             Ok(false) => false,
             Ok(true) => match event::read()? {
-                Event::Key(key) => match app.key(key) {
+                Event::Key(key) => match shown.key(key) {
                     Effect::Quit => return Ok(()),
                     Effect::Suspend => {
                         screen.suspend()?;
@@ -152,4 +164,49 @@ pub fn run(
             Err(e) => return Err(e),
         };
     }
+}
+
+/// The tables, and where they come from.
+struct Tables {
+    app: App,
+    reader: Option<Reader>,
+}
+
+impl Interactive for Tables {
+    fn step(&mut self, most: Duration) -> io::Result<bool> {
+        let changed = match &mut self.reader {
+            Some(reader) => reader.step(&mut self.app)?,
+            None => false,
+        };
+        // Until a key comes.
+        match event::poll(if changed { Duration::ZERO } else { most }) {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+            _ => Ok(changed),
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Effect {
+        self.app.key(key)
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>, look: Look) {
+        let area = frame.area();
+        self.app.resize(area.width.into(), area.height.into());
+        view::draw(frame, &self.app, look);
+    }
+}
+
+/// Shows `app` until somebody leaves, or `asked` says that there was a signal. Without a source
+/// nothing changes.
+///
+/// # Errors
+/// The terminal cannot be used, or is gone.
+pub fn run(
+    app: App,
+    source: Option<impl Source>,
+    look: Look,
+    asked: impl Fn() -> bool,
+) -> io::Result<()> {
+    let reader = source.map(Reader::start).transpose()?;
+    show(&mut Tables { app, reader }, look, asked)
 }

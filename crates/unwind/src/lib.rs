@@ -21,6 +21,7 @@ mod hotspot;
 mod image;
 mod imports;
 mod intern;
+mod mapped;
 mod maps;
 mod open;
 mod reads;
@@ -29,6 +30,7 @@ mod walk;
 
 pub use code::{Code, Function};
 pub use files::{FileState, Files, KeptFile};
+pub use mapped::{Mapped, MappedFile};
 pub use reads::Around;
 pub use unwinder::{Unwinder, Unwound};
 

@@ -88,6 +88,11 @@ impl Watch {
         Ok(watch)
     }
 
+    /// Of a process that writes into a session of ours.
+    pub(crate) fn of_process_in(dir: PathBuf, pid: u32) -> Self {
+        Self::of_session(dir, Scope::Tree(pid))
+    }
+
     fn of_session(dir: PathBuf, scope: Scope) -> Self {
         let facts = session::read_facts(&dir);
         let owner = session::read_owner(&dir);

@@ -6,15 +6,20 @@
 
 use std::fmt;
 
-use convoy_abi::CV_PATCH_BYTES;
-use iced_x86::{Decoder, DecoderOptions, Encoder, FlowControl, Instruction, OpKind};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Encoder, FlowControl, Instruction, MemoryOperand, OpKind,
+    Register,
+};
+
+/// Bytes of a near jump, which takes the place of code.
+pub const PATCH_BYTES: usize = 5;
 
 /// Bytes of a jump to any address that changes no register: `jmp [rip+0]` and the address.
-pub(crate) const FAR_JUMP_BYTES: usize = 14;
+pub const FAR_JUMP_BYTES: usize = 14;
 
 /// What stands in the place of a function's beginning, elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Relocated {
+pub struct Relocated {
     /// The displaced instructions, and a jump to what follows them.
     pub code: Vec<u8>,
     /// Offsets of the displaced instructions: in the function, and in `code`.
@@ -23,7 +28,7 @@ pub(crate) struct Relocated {
 
 /// Why a function cannot be patched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unpatchable {
+pub enum Unpatchable {
     /// It ends before there is room for a jump.
     Short,
     /// It jumps into the bytes that would be replaced.
@@ -43,7 +48,7 @@ impl fmt::Display for Unpatchable {
 }
 
 /// `jmp [rip+0]` and the address.
-pub(crate) fn far_jump(to: u64) -> [u8; FAR_JUMP_BYTES] {
+pub fn far_jump(to: u64) -> [u8; FAR_JUMP_BYTES] {
     let mut code = [0; FAR_JUMP_BYTES];
     code[..2].copy_from_slice(&[0xff, 0x25]);
     code[6..].copy_from_slice(&to.to_le_bytes());
@@ -51,16 +56,16 @@ pub(crate) fn far_jump(to: u64) -> [u8; FAR_JUMP_BYTES] {
 }
 
 /// The jump that replaces the beginning; `None` if the target is too far away.
-pub(crate) fn near_jump(from: u64, to: u64) -> Option<[u8; CV_PATCH_BYTES]> {
-    let distance = (to as i64).checked_sub(from.checked_add(CV_PATCH_BYTES as u64)? as i64)?;
+pub fn near_jump(from: u64, to: u64) -> Option<[u8; PATCH_BYTES]> {
+    let distance = (to as i64).checked_sub(from.checked_add(PATCH_BYTES as u64)? as i64)?;
     let distance = i32::try_from(distance).ok()?;
-    let mut code = [0xe9; CV_PATCH_BYTES];
+    let mut code = [0xe9; PATCH_BYTES];
     code[1..].copy_from_slice(&distance.to_le_bytes());
     Some(code)
 }
 
 /// Moves the beginning of the function at `at`, all of whose bytes are `code`, to `to`.
-pub(crate) fn relocate(code: &[u8], at: u64, to: u64) -> Result<Relocated, Unpatchable> {
+pub fn relocate(code: &[u8], at: u64, to: u64) -> Result<Relocated, Unpatchable> {
     let displaced = displaced(code, at)?;
     let end = displaced.last().map_or(at, Instruction::next_ip);
     if has_jump_into(code, at, end) {
@@ -70,24 +75,66 @@ pub(crate) fn relocate(code: &[u8], at: u64, to: u64) -> Result<Relocated, Unpat
         code: Vec::new(),
         moved: Vec::new(),
     };
-    for mut instruction in displaced {
+    for instruction in displaced {
         out.moved
             .push((instruction.ip() - at, out.code.len() as u64));
-        if instruction.flow_control() == FlowControl::Call {
-            // The last one: it returns to where it always has, so that unwinders know the place.
-            let target = instruction.near_branch_target();
-            out.code.extend(moved_call(target, end));
+        let at = to + out.code.len() as u64;
+        out.code.extend(moved(&instruction, at)?);
+        if is_call(&instruction) {
             return Ok(out);
         }
-        instruction.as_near_branch();
-        let mut encoder = Encoder::new(64);
-        encoder
-            .encode(&instruction, to + out.code.len() as u64)
-            .map_err(|_| Unpatchable::Immovable)?;
-        out.code.extend(encoder.take_buffer());
     }
     out.code.extend(far_jump(end));
     Ok(out)
+}
+
+/// One instruction at another place. A call returns to where it always has, so that unwinders know
+/// the place: nothing may follow it.
+///
+/// # Errors
+/// It has no form that works there.
+pub fn moved(instruction: &Instruction, to: u64) -> Result<Vec<u8>, Unpatchable> {
+    let back = instruction.next_ip();
+    match instruction.flow_control() {
+        FlowControl::Call if instruction.op0_kind() == OpKind::NearBranch64 => {
+            return Ok(moved_call(instruction.near_branch_target(), back));
+        }
+        FlowControl::IndirectCall => return moved_indirect_call(instruction, to),
+        _ => {}
+    }
+    let mut instruction = *instruction;
+    instruction.as_near_branch();
+    encoded(&instruction, to)
+}
+
+/// The bytes of an instruction at an address.
+pub(crate) fn encoded(instruction: &Instruction, at: u64) -> Result<Vec<u8>, Unpatchable> {
+    let mut encoder = Encoder::new(64);
+    let done = encoder.encode(instruction, at);
+    done.map_err(|_| Unpatchable::Immovable)?;
+    Ok(encoder.take_buffer())
+}
+
+/// `push [rip+N]; jmp OPERAND` and the address to return to. The push must not change the operand.
+fn moved_indirect_call(call: &Instruction, to: u64) -> Result<Vec<u8>, Unpatchable> {
+    const PUSH_BYTES: usize = 6;
+    let jump = match (call.code(), call.op0_kind()) {
+        (Code::Call_rm64, OpKind::Register) if call.op0_register() != Register::RSP => {
+            Instruction::with1(Code::Jmp_rm64, call.op0_register())
+        }
+        (Code::Call_rm64, OpKind::Memory) if call.is_ip_rel_memory_operand() => {
+            let at = call.ip_rel_memory_address() as i64;
+            let operand = MemoryOperand::with_base_displ_size(Register::RIP, at, 1);
+            Instruction::with1(Code::Jmp_rm64, operand)
+        }
+        _ => return Err(Unpatchable::Immovable),
+    };
+    let jump = jump.map_err(|_| Unpatchable::Immovable)?;
+    let jump = encoded(&jump, to + PUSH_BYTES as u64)?;
+    let mut code = vec![0xff, 0x35, jump.len() as u8, 0, 0, 0];
+    code.extend(jump);
+    code.extend(call.next_ip().to_le_bytes());
+    Ok(code)
 }
 
 /// A call of `target` that returns to `back`: `push [rip+14]; jmp [rip+0]` and the two addresses.
@@ -103,15 +150,16 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
     let mut all = Vec::new();
     let mut bytes = 0;
     for instruction in Decoder::with_ip(64, code, at, DecoderOptions::NONE) {
-        if bytes >= CV_PATCH_BYTES {
+        if bytes >= PATCH_BYTES {
             return Ok(all);
         }
-        let last = bytes + instruction.len() >= CV_PATCH_BYTES;
+        let last = bytes + instruction.len() >= PATCH_BYTES;
         match instruction.flow_control() {
             FlowControl::Next => {}
             FlowControl::ConditionalBranch if is_relative_branch(&instruction) => {}
             FlowControl::UnconditionalBranch if last => {}
             FlowControl::Call if last && instruction.op0_kind() == OpKind::NearBranch64 => {}
+            FlowControl::IndirectCall if last => {}
             FlowControl::Return
             | FlowControl::UnconditionalBranch
             | FlowControl::IndirectBranch => {
@@ -125,15 +173,21 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
         bytes += instruction.len();
         all.push(instruction);
     }
-    match bytes >= CV_PATCH_BYTES {
+    match bytes >= PATCH_BYTES {
         true => Ok(all),
         false => Err(Unpatchable::Short),
     }
 }
 
+/// A call, to whatever.
+pub(crate) fn is_call(instruction: &Instruction) -> bool {
+    let flow = instruction.flow_control();
+    matches!(flow, FlowControl::Call | FlowControl::IndirectCall)
+}
+
 /// A conditional jump, of which there is a form with a distance of 32 bits (`loop` and `jrcxz` have
 /// none).
-fn is_relative_branch(instruction: &Instruction) -> bool {
+pub(crate) fn is_relative_branch(instruction: &Instruction) -> bool {
     instruction.is_jcc_short_or_near() && instruction.op0_kind() == OpKind::NearBranch64
 }
 

@@ -1,0 +1,10 @@
+//! Function probes in a running process, by a process of their own: the end of this one, whatever
+//! ends it, takes them out.
+
+mod client;
+mod server;
+mod wire;
+
+pub use client::ProbeClient;
+pub use convoy_inject::{Cell, Inserted, Measure, Probe, BUCKETS, ROWS};
+pub use server::{serve, ARGUMENT};

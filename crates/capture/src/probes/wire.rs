@@ -1,0 +1,218 @@
+//! Messages between convoy and the process that holds its probes: postcard behind a length of four
+//! bytes.
+
+use std::io::{self, Read, Write};
+
+use convoy_inject::{Cell, Inserted, Measure, Probe, Refusal};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest message, bytes: a table of 10,000 threads and 1,000 rows is shorter.
+const MAX_BYTES: u32 = 1 << 30;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    Insert(Vec<WireProbe>),
+    Remove(Vec<u32>),
+    Read,
+    End,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Done,
+    Inserted(Vec<WireInserted>),
+    Cells(Vec<WireCell>),
+    Refused {
+        found: String,
+        fix: String,
+        is_gone: bool,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WireProbe {
+    row: u32,
+    function: (u64, u64),
+    is_timed: bool,
+    within: Option<u32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum WireInserted {
+    Whole,
+    CallsOnly(String),
+    No(String),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WireCell {
+    tid: u32,
+    row: u32,
+    calls: u64,
+    wall_ns: u64,
+    own_wall_ns: u64,
+    cpu_ns: Option<u64>,
+    own_cpu_ns: Option<u64>,
+    inside: u32,
+    skipped: u64,
+    /// Buckets that are not empty.
+    histogram: Vec<(u8, u32)>,
+}
+
+impl From<&Probe> for WireProbe {
+    fn from(p: &Probe) -> Self {
+        Self {
+            row: p.row,
+            function: (p.function.start, p.function.end),
+            is_timed: p.measure == Measure::Time,
+            within: p.within,
+        }
+    }
+}
+
+impl From<WireProbe> for Probe {
+    fn from(p: WireProbe) -> Self {
+        Self {
+            row: p.row,
+            function: p.function.0..p.function.1,
+            measure: match p.is_timed {
+                true => Measure::Time,
+                false => Measure::Calls,
+            },
+            within: p.within,
+        }
+    }
+}
+
+impl From<Inserted> for WireInserted {
+    fn from(i: Inserted) -> Self {
+        match i {
+            Inserted::Whole => Self::Whole,
+            Inserted::CallsOnly { why } => Self::CallsOnly(why),
+            Inserted::No { why } => Self::No(why),
+        }
+    }
+}
+
+impl From<WireInserted> for Inserted {
+    fn from(i: WireInserted) -> Self {
+        match i {
+            WireInserted::Whole => Self::Whole,
+            WireInserted::CallsOnly(why) => Self::CallsOnly { why },
+            WireInserted::No(why) => Self::No { why },
+        }
+    }
+}
+
+impl From<&Cell> for WireCell {
+    fn from(c: &Cell) -> Self {
+        let buckets = c.histogram.iter().enumerate().filter(|(_, n)| **n > 0);
+        Self {
+            tid: c.tid,
+            row: c.row,
+            calls: c.calls,
+            wall_ns: c.wall_ns,
+            own_wall_ns: c.own_wall_ns,
+            cpu_ns: c.cpu_ns,
+            own_cpu_ns: c.own_cpu_ns,
+            inside: c.inside,
+            skipped: c.skipped,
+            histogram: buckets.map(|(bucket, n)| (bucket as u8, *n)).collect(),
+        }
+    }
+}
+
+impl From<WireCell> for Cell {
+    fn from(c: WireCell) -> Self {
+        let mut cell = Self {
+            calls: c.calls,
+            wall_ns: c.wall_ns,
+            own_wall_ns: c.own_wall_ns,
+            cpu_ns: c.cpu_ns,
+            own_cpu_ns: c.own_cpu_ns,
+            inside: c.inside,
+            skipped: c.skipped,
+            ..Self::new(c.tid, c.row)
+        };
+        for (bucket, n) in c.histogram {
+            if let Some(place) = cell.histogram.get_mut(usize::from(bucket)) {
+                *place = n;
+            }
+        }
+        cell
+    }
+}
+
+impl From<Refusal> for Reply {
+    fn from(r: Refusal) -> Self {
+        Self::Refused {
+            found: r.found,
+            fix: r.fix,
+            is_gone: r.is_gone,
+        }
+    }
+}
+
+/// Writes a message.
+pub(crate) fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    to.write_all(&length.to_le_bytes())?;
+    to.write_all(&bytes)?;
+    to.flush()
+}
+
+/// Reads a message; the end of the pipe is an error of the kind `UnexpectedEof`.
+pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > MAX_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message of {length} bytes is longer than any"),
+        ));
+    }
+    let mut bytes = Vec::new();
+    from.take(u64::from(length)).read_to_end(&mut bytes)?;
+    if bytes.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    postcard::from_bytes(&bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_and_probes_survive_the_pipe() {
+        let mut cell = Cell::new(7, 3);
+        cell.calls = 9;
+        cell.cpu_ns = Some(5);
+        cell.histogram[12] = 4;
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Reply::Cells(vec![(&cell).into()])).unwrap();
+        let Ok(Reply::Cells(back)) = receive(&mut &pipe[..]) else {
+            panic!("another reply")
+        };
+        assert_eq!(back.into_iter().map(Cell::from).collect::<Vec<_>>(), [cell]);
+        let probe = Probe {
+            row: 1,
+            function: 16..32,
+            measure: Measure::Time,
+            within: Some(2),
+        };
+        assert_eq!(Probe::from(WireProbe::from(&probe)), probe);
+    }
+
+    #[test]
+    fn rejects_truncated_and_oversized_messages() {
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Request::Remove(vec![1, 2, 3])).unwrap();
+        assert!(receive::<Request>(&mut &pipe[..pipe.len() - 1]).is_err());
+        assert!(receive::<Request>(&mut &[0xff; 8][..]).is_err());
+        assert!(receive::<Request>(&mut &[][..]).is_err());
+    }
+}

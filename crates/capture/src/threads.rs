@@ -1,0 +1,97 @@
+//! The threads of a process at one moment, for readings once a second.
+
+use std::collections::HashMap;
+use std::fs;
+
+use crate::procfs::{self, SchedStat};
+
+/// A thread at one moment; sums are since its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadReading {
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// Start in clock ticks since boot.
+    pub start_ticks: u64,
+    /// State as in /proc/PID/stat.
+    pub state: char,
+    /// CPU time, nanoseconds; `None` where the kernel does not say exactly.
+    pub cpu_ns: Option<u64>,
+    /// Runnable without a CPU, nanoseconds.
+    pub run_queue_ns: Option<u64>,
+}
+
+/// Reads the threads of a process again and again.
+#[derive(Debug)]
+pub struct ThreadReader {
+    pid: u32,
+    start_ticks: Option<u64>,
+    figures: HashMap<(u32, u64), SchedStat>,
+}
+
+impl ThreadReader {
+    /// Of a process that runs.
+    pub fn new(pid: u32) -> Self {
+        Self {
+            pid,
+            start_ticks: procfs::running_since(pid),
+            figures: HashMap::new(),
+        }
+    }
+
+    /// Whether the process still runs; another one may have got its number.
+    pub fn is_running(&self) -> bool {
+        let now = procfs::running_since(self.pid);
+        now.is_some() && now == self.start_ticks
+    }
+
+    /// All threads that are there; none if the process has ended.
+    pub fn read(&mut self) -> Vec<ThreadReading> {
+        if !self.is_running() {
+            return Vec::new();
+        }
+        let tids = procfs::threads(self.pid);
+        let all: Vec<ThreadReading> = tids
+            .into_iter()
+            .filter_map(|tid| self.read_one(tid))
+            .collect();
+        self.figures
+            .retain(|key, _| all.iter().any(|t| (t.tid, t.start_ticks) == *key));
+        all
+    }
+
+    fn read_one(&mut self, tid: u32) -> Option<ThreadReading> {
+        let path = format!("/proc/{}/task/{tid}/stat", self.pid);
+        let stat = procfs::stat(&fs::read_to_string(path).ok()?)?;
+        let key = (tid, stat.start_ticks);
+        if !self.figures.contains_key(&key) {
+            let file = SchedStat::open(self.pid, tid);
+            self.figures.extend(file.map(|file| (key, file)));
+        }
+        let figures = self.figures.get(&key).and_then(SchedStat::read);
+        Some(ThreadReading {
+            tid,
+            name: stat.name,
+            start_ticks: stat.start_ticks,
+            state: stat.state,
+            cpu_ns: figures.map(|(cpu, _)| cpu),
+            run_queue_ns: figures.map(|(_, queue)| queue),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_this_process_are_read() {
+        let mut reader = ThreadReader::new(std::process::id());
+        assert!(reader.is_running());
+        let threads = reader.read();
+        let own = threads.iter().find(|t| t.tid == std::process::id());
+        assert!(own.is_some_and(|t| t.cpu_ns.is_some()));
+        assert!(ThreadReader::new(u32::MAX).read().is_empty());
+    }
+}

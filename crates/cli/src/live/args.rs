@@ -1,0 +1,114 @@
+//! Arguments of `convoy live`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::args::Agent;
+use crate::recording::time;
+use crate::shape::Shape;
+
+const ABOUT: &str = "\
+Measures parts of a running program: calls and time of functions, CPU time of threads, waits at
+locks. What is measured is chosen while it runs, and taken out again at the end.
+
+Examples:
+  convoy live 4242 --metric 'calls{function=\"compress\"}' --for 30s --format json
+  convoy live 4242 --metric 'wall{function=\"compress\", thread=\"pool-*\"}'
+  convoy live 4242                              choose on the screen
+  convoy live -- ./server                       the same from the start
+  convoy live 4242 --detach                     take out what a killed convoy left in";
+
+const METRICS: &str = "\
+Metrics of a function: calls, wall, wall_exclusive, cpu, cpu_exclusive, duration_mean, duration_p50,
+duration_p99, inside. Of a lock: acquisitions, contended, wait, hold. Of threads: cpu, run_queue,
+blocked. docs/live.md has their units and meanings.";
+
+/// `convoy live`.
+#[derive(Debug, Args)]
+#[command(
+    about = ABOUT,
+    long_about = ABOUT,
+    after_help = METRICS,
+    override_usage = "convoy live [OPTIONS] PID\n       convoy live [OPTIONS] -- COMMAND [ARGUMENT]..."
+)]
+pub struct Live {
+    /// Process that runs already
+    #[arg(
+        value_name = "PID",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    pub pid: Option<u32>,
+
+    /// Metric and focus: METRIC{KEY="VALUE", ...}; may be given several times
+    ///
+    /// Keys: function, module, in (only while inside that function), thread and group (with * and
+    /// ?), lock, process. Without this, the screen asks; in a file, the CPU time of the program is
+    /// written.
+    #[arg(short, long, value_name = "METRIC{FOCUS}")]
+    pub metric: Vec<String>,
+
+    /// Stop after this time: 500ms, 10s, 2m [default: when the process ends, or Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub limit: Option<Duration>,
+
+    /// From one value to the next
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
+    pub every: Duration,
+
+    /// What probes may cost, in percent of the CPU time that the program uses
+    ///
+    /// A probe begins as a counter. Its rate and the price of a timer, which is measured on this
+    /// machine, decide whether a timer follows.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "3%")]
+    pub budget: f64,
+
+    /// Whether the agent goes into the process, to count its locks
+    ///
+    /// Not needed where the program runs under convoy. docs/live.md says what it cannot go into.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
+    pub agent: Agent,
+
+    /// Take out the probes that a killed convoy has left in the process, and leave
+    ///
+    /// Hooks of the agent are taken out by the next --agent=auto.
+    #[arg(long, conflicts_with_all = ["metric", "command"])]
+    pub detach: bool,
+
+    #[command(flatten)]
+    pub shape: Shape,
+
+    /// Say nothing but values and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Command to run and its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// A share in percent, as a number from 0 to 1.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim_end();
+    let percent: Option<f64> = number.parse().ok();
+    let percent = percent.filter(|p| p.is_finite() && *p > 0.0 && *p <= 100.0);
+    percent
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "give a percentage above 0 and up to 100: 3%".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn budgets_are_percentages() {
+        assert_eq!(percent("3%"), Ok(0.03));
+        assert_eq!(percent("0.5 %"), Ok(0.005));
+        for wrong in ["0", "101%", "-1", "NaN", "x", ""] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A process, what is measured of it, and the clock: what lines and screen have in common.
+
+use std::time::{Duration, Instant};
+
+use convoy_live::{Changes, CurveId, Governor, Notice, Prices, Refusal, Request, Session, Subject};
+
+use super::functions::Functions;
+use super::probes::LazyProbes;
+use super::readers::{Locks, Threads};
+use crate::message::Message;
+
+/// A moment is not missed by more than this.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What became of a wait.
+#[derive(Debug)]
+pub enum Step {
+    /// Every curve has a new point.
+    Sampled(Changes),
+    /// Nothing to show yet.
+    Waited,
+    /// The process has ended: there is nothing more to come.
+    Ended,
+}
+
+/// A process that is measured.
+#[derive(Debug)]
+pub struct Engine {
+    pid: u32,
+    session: Session,
+    probes: LazyProbes,
+    threads: Threads,
+    locks: Option<Locks>,
+    functions: Option<Functions>,
+    began: Instant,
+    every: Duration,
+    /// Moment of the next sample, since the start.
+    next: Duration,
+}
+
+impl Engine {
+    /// Begins to read; nothing is put in yet.
+    pub fn new(
+        pid: u32,
+        locks: Option<Locks>,
+        budget: f64,
+        prices: Prices,
+        every: Duration,
+    ) -> Result<Self, Refusal> {
+        let mut engine = Self {
+            pid,
+            session: Session::new(Governor { budget, prices }),
+            probes: LazyProbes::new(pid),
+            threads: Threads::of(pid),
+            locks,
+            functions: None,
+            began: Instant::now(),
+            every,
+            next: every,
+        };
+        engine.sample(0)?;
+        Ok(engine)
+    }
+
+    /// What is measured.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The name of the process.
+    pub fn process(&self) -> &str {
+        self.threads.process()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The functions of the process; read when they are first asked for.
+    pub fn functions(&mut self) -> Result<&Functions, Message> {
+        if self.functions.is_none() {
+            self.functions = Functions::of(self.pid);
+        }
+        self.functions.as_ref().ok_or_else(|| {
+            Message::new(
+                format!("the mappings of process {} cannot be read", self.pid),
+                "its functions are not known",
+                "run convoy as root or as the user of that process",
+            )
+        })
+    }
+
+    /// Begins to measure something more.
+    pub fn add(&mut self, request: Request) -> Result<CurveId, Message> {
+        let refused = |found: String, fix: String| {
+            Message::new(found, format!("{request} is not measured"), fix)
+        };
+        let (mut functions, mut outer) = (Vec::new(), None);
+        if request.subject() == Subject::Function {
+            let known = self.functions()?;
+            functions = known
+                .find(&request.focus)
+                .map_err(|e| refused(e.found, e.fix))?;
+            outer = known
+                .find_outer(&request.focus)
+                .map_err(|e| refused(e.found, e.fix))?;
+        }
+        if request.subject() == Subject::Lock && self.locks.is_none() {
+            return Err(refused(
+                format!(
+                    "process {} does not carry the agent, which counts locks",
+                    self.pid
+                ),
+                "put it in with --agent=auto, or start the program under convoy".into(),
+            ));
+        }
+        let now = self.now_ms();
+        self.session
+            .add(
+                &mut self.probes,
+                request.clone(),
+                &functions,
+                outer.as_ref(),
+                now,
+            )
+            .map_err(|refusal| refused(refusal.found, refusal.fix))
+    }
+
+    /// Ends to measure something.
+    pub fn remove(&mut self, id: CurveId) -> Result<(), Refusal> {
+        self.session.remove(&mut self.probes, id)
+    }
+
+    /// Takes everything out; returns when it is. A process that is gone has nothing in it.
+    pub fn end(self) -> Result<(), Refusal> {
+        let is_running = self.threads.is_running();
+        match self.probes.end() {
+            Err(refusal) if is_running && !refusal.is_gone => Err(refusal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.session.take_notices()
+    }
+
+    /// Waits for the next sample, at most `most`, and makes it when it is due; decisions about
+    /// probes are made on the way.
+    pub fn step(&mut self, most: Duration) -> Result<Step, Refusal> {
+        let until = self.elapsed() + most;
+        loop {
+            let now = self.elapsed();
+            if now >= self.next {
+                return self.due();
+            }
+            if !self.threads.is_running() {
+                return Ok(Step::Ended);
+            }
+            let decision = self.session.next_ms().map(Duration::from_millis);
+            if decision.is_some_and(|at| now >= at) {
+                let threads = self.threads.read();
+                let now_ms = self.now_ms();
+                let driven = self.session.drive(&mut self.probes, now_ms, &threads);
+                if let Err(refusal) = driven {
+                    return self.ended(refusal);
+                }
+            }
+            if now >= until {
+                return Ok(Step::Waited);
+            }
+            let next = [Some(self.next), decision, Some(until)];
+            let next = next.into_iter().flatten().min().unwrap_or(until);
+            std::thread::sleep(
+                next.saturating_sub(now)
+                    .clamp(Duration::from_millis(1), TICK),
+            );
+        }
+    }
+
+    fn due(&mut self) -> Result<Step, Refusal> {
+        // A sample that comes late does not move the later ones.
+        let now = self.elapsed();
+        while self.next <= now {
+            self.next += self.every;
+        }
+        if !self.threads.is_running() {
+            return Ok(Step::Ended);
+        }
+        let now_ms = self.now_ms();
+        match self.sample(now_ms) {
+            Ok(changes) => Ok(Step::Sampled(changes)),
+            Err(refusal) => self.ended(refusal),
+        }
+    }
+
+    fn sample(&mut self, now_ms: u64) -> Result<Changes, Refusal> {
+        let threads = self.threads.read();
+        let locks = self.locks.as_mut().map(Locks::read);
+        self.session
+            .sample(&mut self.probes, now_ms, threads, locks)
+    }
+
+    /// A process that ends meanwhile is no failure.
+    fn ended(&self, refusal: Refusal) -> Result<Step, Refusal> {
+        match refusal.is_gone || !self.threads.is_running() {
+            true => Ok(Step::Ended),
+            false => Err(refusal),
+        }
+    }
+}

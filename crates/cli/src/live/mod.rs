@@ -1,0 +1,246 @@
+//! `convoy live`: metrics of parts of a running program.
+
+mod args;
+mod calibrate;
+mod engine;
+mod functions;
+mod lines;
+mod probes;
+mod readers;
+mod screen;
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use convoy_capture::{AgentInside, Interrupt, Options, Recorder, Scheduler, Targets, Watch};
+use convoy_live::{Invalid, Notice, Refusal, Request};
+
+use crate::args::Agent;
+use crate::exit::Status;
+use crate::message::{say, Message};
+use crate::record::warn;
+use crate::shape::Format;
+
+pub use args::Live;
+pub use calibrate::{run_loop, ARGUMENT as LOOP_ARGUMENT};
+
+use engine::{Engine, Step};
+use lines::Lines;
+use readers::Locks;
+
+/// What is measured where nobody has asked for anything.
+const DEFAULT: [&str; 3] = ["cpu", "run_queue", "blocked"];
+
+/// Ctrl-C is answered within this.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A program that was just started has mapped its libraries within this.
+const BEGINNING: Duration = Duration::from_secs(1);
+
+/// Measures.
+pub fn live(live: &Live) -> Status {
+    let requests = match requests(live) {
+        Ok(requests) => requests,
+        Err(message) => {
+            message.print();
+            return failure(live);
+        }
+    };
+    let done = match live.pid {
+        Some(pid) if live.detach => clean_up(live, pid),
+        Some(pid) => of_process(live, pid, requests),
+        None => return of_command(live, requests),
+    };
+    match done {
+        Ok(()) => Status::Success,
+        Err(message) => {
+            message.print();
+            Status::Failure
+        }
+    }
+}
+
+/// Of a COMMAND, 2 could be its own status.
+fn failure(live: &Live) -> Status {
+    match live.command.is_empty() {
+        true => Status::Failure,
+        false => Status::OwnFailure,
+    }
+}
+
+impl Live {
+    /// Whether somebody looks who can choose. The terminal of a COMMAND belongs to it.
+    fn has_screen(&self) -> bool {
+        let term = std::env::var("TERM").unwrap_or_default();
+        self.command.is_empty()
+            && self.shape.format == Format::Text
+            && io::stdout().is_terminal()
+            && io::stdin().is_terminal()
+            && !term.is_empty()
+            && term != "dumb"
+    }
+}
+
+/// Reads all requests before anything is touched.
+fn requests(live: &Live) -> Result<Vec<Request>, Message> {
+    let texts: Vec<&str> = match live.metric.is_empty() && !live.has_screen() {
+        true => DEFAULT.to_vec(),
+        false => live.metric.iter().map(String::as_str).collect(),
+    };
+    let parse = |text: &&str| {
+        text.parse()
+            .map_err(|e: Invalid| Message::new(e.found, "nothing is measured", e.fix))
+    };
+    texts.iter().map(parse).collect()
+}
+
+fn clean_up(live: &Live, pid: u32) -> Result<(), Message> {
+    Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
+    probes::clean_up(pid).map_err(|refusal| {
+        Message::new(refusal.found, "nothing was taken out of it", refusal.fix)
+    })?;
+    if !live.quiet {
+        say(&format!("convoy: process {pid} has no probes\n"));
+    }
+    Ok(())
+}
+
+fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Message> {
+    Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
+    let interrupt = Interrupt::watch();
+    // Dropped last: the agent goes out when the probes are.
+    let agent = match live.agent {
+        Agent::Auto => {
+            let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
+            let entered = AgentInside::enter(&own.map(Into::into), pid);
+            Some(entered.map_err(|e| Message::from(e.trouble()))?)
+        }
+        Agent::Off => None,
+    };
+    let watch = match &agent {
+        Some(agent) => Some(agent.watch()),
+        None => Watch::of(pid).ok(),
+    };
+    let mut engine = begin(live, pid, watch)?;
+    add(&mut engine, live, requests)?;
+    if live.has_screen() {
+        return screen::show(live, engine, &interrupt);
+    }
+    let lines = Lines::new(io::stdout().lock(), live.shape.format);
+    let measured = measure(&mut engine, live, lines, || interrupt.asked());
+    // Also after an error: the program must get its bytes back, and say if it did not.
+    let out = engine.end().map_err(|refusal| failed(&refusal));
+    measured.and(out)
+}
+
+fn begin(live: &Live, pid: u32, watch: Option<Watch>) -> Result<Engine, Message> {
+    let (locks, prices) = (watch.map(Locks::new), calibrate::prices());
+    Engine::new(pid, locks, live.budget, prices, live.every).map_err(|e| failed(&e))
+}
+
+fn add(engine: &mut Engine, live: &Live, requests: Vec<Request>) -> Result<(), Message> {
+    for request in requests {
+        engine.add(request)?;
+    }
+    tell(engine.take_notices(), live.quiet);
+    Ok(())
+}
+
+/// Writes values until the process ends, the time is over, nobody reads, or `asked` says so.
+fn measure(
+    engine: &mut Engine,
+    live: &Live,
+    mut lines: Lines<impl Write>,
+    asked: impl Fn() -> bool,
+) -> Result<(), Message> {
+    loop {
+        let left = live.limit.map_or(PATIENCE, |limit| {
+            limit.saturating_sub(engine.elapsed()).min(PATIENCE)
+        });
+        match engine.step(left).map_err(|refusal| failed(&refusal))? {
+            Step::Sampled(_) => {
+                let is_read = lines.write(engine.session());
+                if !is_read.map_err(|e| unwritten(&e))? {
+                    return Ok(());
+                }
+            }
+            Step::Waited => {}
+            Step::Ended => {
+                if !live.quiet {
+                    say(&format!("convoy: process {} has ended\n", engine.pid()));
+                }
+                return Ok(());
+            }
+        }
+        tell(engine.take_notices(), live.quiet);
+        if asked() || live.limit.is_some_and(|limit| engine.elapsed() >= limit) {
+            return Ok(());
+        }
+    }
+}
+
+/// Starts a program, and measures it from the start. Its standard output is its own: values go to
+/// standard error.
+fn of_command(live: &Live, requests: Vec<Request>) -> Status {
+    let options = Options {
+        scheduler: Scheduler::Off,
+        ..Options::default()
+    };
+    let started = Recorder::new(options).and_then(|recorder| recorder.launch(&live.command));
+    let mut running = match started {
+        Ok(running) => running,
+        Err(error) => {
+            Message::from(error.trouble()).print();
+            return Status::of_launch(&error);
+        }
+    };
+    warn(&running.take_warnings(), live.quiet);
+    let pid = running.pid();
+    let program = std::thread::spawn(move || running.wait().exit);
+    let measured = begin(live, pid, when_ready(pid)).and_then(|mut engine| {
+        let lines = Lines::new(io::stderr(), live.shape.format);
+        let measured = add(&mut engine, live, requests)
+            .and_then(|()| measure(&mut engine, live, lines, || false));
+        let out = engine.end().map_err(|refusal| failed(&refusal));
+        measured.and(out)
+    });
+    if let Err(message) = measured {
+        message.print();
+    }
+    match program.join() {
+        Ok(exit) => Status::of_program(exit),
+        Err(_) => Status::OwnFailure,
+    }
+}
+
+/// Waits until the agent has begun: then all libraries are there that the program was linked with.
+fn when_ready(pid: u32) -> Option<Watch> {
+    let began = Instant::now();
+    loop {
+        match Watch::of(pid) {
+            Ok(watch) => return Some(watch),
+            Err(_) if began.elapsed() > BEGINNING => return None,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn tell(notices: Vec<Notice>, quiet: bool) {
+    for notice in notices {
+        if notice.is_fatal || !quiet {
+            Message::new(notice.found, notice.effect, "").print();
+        }
+    }
+}
+
+fn failed(refusal: &Refusal) -> Message {
+    Message::new(&refusal.found, "nothing more is measured", &refusal.fix)
+}
+
+fn unwritten(error: &io::Error) -> Message {
+    Message::new(
+        format!("the values cannot be written: {error}"),
+        "they are lost, and nothing more is measured",
+        "write them to a file on a disk with room",
+    )
+}

@@ -1,0 +1,246 @@
+//! Values of the table: one column a thread, also those of threads that have ended.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+
+use convoy_probes::table::{
+    column_at, histogram_at, keys_at, value_at, ColumnHead, Value, BUCKETS, KEY_CLEARED,
+    KEY_RETIRED, ROWS,
+};
+use zerocopy::{FromBytes, FromZeros};
+
+use super::cpu_clock;
+use super::types::Cell;
+use crate::memory::Memory;
+
+/// Values of ended threads that are kept apart: later ones are added up under thread 0.
+const MAX_ENDED: usize = 100_000;
+
+/// Where the table is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    pub at: u64,
+    pub columns: u64,
+}
+
+/// A number of ticks as nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    pub ticks: u64,
+    pub ns_per_tick: f64,
+    pub has_cpu_clock: bool,
+}
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    ended: HashMap<(u32, u32), Cell>,
+    /// Last results: times must not go back.
+    last: HashMap<(u32, u32), Times>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    wall_ns: u64,
+    own_wall_ns: u64,
+    cpu_ns: u64,
+}
+
+impl Table {
+    fn keys(&self, memory: &Memory) -> Vec<u64> {
+        memory.words(self.at + keys_at(), self.columns as usize)
+    }
+
+    fn key_at(&self, column: u64) -> u64 {
+        self.at + keys_at() + column * 8
+    }
+
+    fn column_at(&self, column: u64) -> u64 {
+        self.at + column_at(self.columns, column)
+    }
+
+    /// Columns that some thread has, or had.
+    fn used(&self, memory: &Memory) -> Vec<(u64, u64)> {
+        let keys = (0..).zip(self.keys(memory));
+        keys.filter(|(_, key)| *key > KEY_CLEARED).collect()
+    }
+
+    /// Sets these rows to 0 in all columns. All threads must be stopped.
+    pub fn clear_rows(&self, memory: &Memory, rows: &[u32]) -> io::Result<()> {
+        for (column, _) in self.used(memory) {
+            let at = self.column_at(column);
+            for row in rows {
+                memory.put(at + value_at(*row), &Value::default())?;
+                memory.put(at + histogram_at(*row), &[0u32; BUCKETS])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// Forgets what ended threads did in these rows.
+    pub fn forget_rows(&mut self, rows: &[u32]) {
+        self.ended.retain(|(_, row), _| !rows.contains(row));
+        self.last.retain(|(_, row), _| !rows.contains(row));
+    }
+
+    /// Reads all columns. `rows`: those in use, and whether they are timed. `threads`: those that
+    /// are alive.
+    pub fn read(
+        &mut self,
+        (memory, pid): (&Memory, u32),
+        table: Table,
+        rows: &HashMap<u32, bool>,
+        threads: &BTreeSet<u32>,
+        now: Now,
+    ) -> io::Result<Vec<Cell>> {
+        let mut live: HashMap<(u32, u32), Cell> = HashMap::new();
+        for (column, key) in table.used(memory) {
+            let at = table.column_at(column);
+            let head: ColumnHead = memory.get(at)?;
+            if head.tid == 0 {
+                continue; // just being made
+            }
+            let cells = cells((memory, pid), at, head.tid, rows, now)?;
+            if key == KEY_RETIRED {
+                cells.into_iter().for_each(|cell| self.keep_ended(cell));
+                clear_column(memory, at, rows)?;
+                memory.put(table.key_at(column), &KEY_CLEARED)?;
+                continue;
+            }
+            for cell in cells {
+                add(&mut live, cell);
+            }
+            if !threads.contains(&head.tid) {
+                // Read as the last one next time: its last probe may have been after this look.
+                memory.put(table.key_at(column), &KEY_RETIRED)?;
+            }
+        }
+        for cell in self.ended.values() {
+            add(&mut live, cell.clone());
+        }
+        let mut all: Vec<Cell> = live.into_values().collect();
+        all.sort_by_key(|cell| (cell.row, cell.tid));
+        for cell in &mut all {
+            self.forward(cell);
+        }
+        Ok(all)
+    }
+
+    /// A call that ends between two loads, or a better measured frequency, must not take time
+    /// back.
+    fn forward(&mut self, cell: &mut Cell) {
+        let last = self.last.entry((cell.tid, cell.row)).or_default();
+        cell.wall_ns = cell.wall_ns.max(last.wall_ns);
+        cell.own_wall_ns = cell.own_wall_ns.max(last.own_wall_ns);
+        cell.cpu_ns = cell.cpu_ns.map(|ns| ns.max(last.cpu_ns));
+        *last = Times {
+            wall_ns: cell.wall_ns,
+            own_wall_ns: cell.own_wall_ns,
+            cpu_ns: cell.cpu_ns.unwrap_or(0),
+        };
+    }
+
+    fn keep_ended(&mut self, mut cell: Cell) {
+        cell.inside = 0;
+        if self.ended.len() >= MAX_ENDED {
+            self.last.remove(&(cell.tid, cell.row));
+            cell.tid = 0;
+        }
+        add(&mut self.ended, cell);
+    }
+}
+
+fn clear_column(memory: &Memory, at: u64, rows: &HashMap<u32, bool>) -> io::Result<()> {
+    for row in rows.keys() {
+        memory.put(at + value_at(*row), &Value::default())?;
+        memory.put(at + histogram_at(*row), &[0u32; BUCKETS])?;
+    }
+    memory.put(at, &ColumnHead::new_zeroed())
+}
+
+/// What one column says about the rows in use.
+fn cells(
+    (memory, pid): (&Memory, u32),
+    at: u64,
+    tid: u32,
+    rows: &HashMap<u32, bool>,
+    now: Now,
+) -> io::Result<Vec<Cell>> {
+    let most = rows
+        .keys()
+        .max()
+        .map_or(0, |row| (*row as usize + 1).min(ROWS));
+    let mut bytes = vec![0; most * size_of::<Value>()];
+    memory.read(at + value_at(0), &mut bytes)?;
+    // Of open calls; read before the values, so that no call counts twice.
+    let cpu = now
+        .has_cpu_clock
+        .then(|| cpu_clock::of_thread(pid, tid))
+        .flatten();
+    let mut cells = Vec::new();
+    for (row, bytes) in (0u32..).zip(bytes.chunks_exact(size_of::<Value>())) {
+        let Some(is_timed) = rows.get(&row) else {
+            continue;
+        };
+        let Ok(value) = Value::read_from_bytes(bytes) else {
+            continue;
+        };
+        if value.calls == 0 && value.skipped == 0 {
+            continue;
+        }
+        let mut cell = cell(tid, row, &value, (now, cpu));
+        if *is_timed {
+            let histogram: [u32; BUCKETS] = memory.get(at + histogram_at(row))?;
+            cell.histogram = histogram;
+        }
+        cells.push(cell);
+    }
+    Ok(cells)
+}
+
+fn cell(tid: u32, row: u32, value: &Value, (now, cpu): (Now, Option<u64>)) -> Cell {
+    let ns = |ticks: u64| (ticks as f64 * now.ns_per_tick) as u64;
+    // Without the open call the time of a function that never returns would be 0.
+    let open = match value.since {
+        0 => 0,
+        since => now.ticks.saturating_sub(since),
+    };
+    let open_cpu = match value.since {
+        0 => 0,
+        _ => cpu.map_or(0, |cpu| cpu.saturating_sub(value.since_cpu)),
+    };
+    Cell {
+        calls: value.calls,
+        wall_ns: ns(value.wall.saturating_add(open)),
+        own_wall_ns: ns(value.own_wall),
+        cpu_ns: now
+            .has_cpu_clock
+            .then_some(value.cpu.saturating_add(open_cpu)),
+        own_cpu_ns: now.has_cpu_clock.then_some(value.own_cpu),
+        inside: value.depth,
+        skipped: value.skipped.into(),
+        ..Cell::new(tid, row)
+    }
+}
+
+/// Adds a cell to that of the same thread and row.
+fn add(all: &mut HashMap<(u32, u32), Cell>, cell: Cell) {
+    let key = (cell.tid, cell.row);
+    let Some(sum) = all.get_mut(&key) else {
+        all.insert(key, cell);
+        return;
+    };
+    let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+    sum.calls += cell.calls;
+    sum.wall_ns = sum.wall_ns.saturating_add(cell.wall_ns);
+    sum.own_wall_ns = sum.own_wall_ns.saturating_add(cell.own_wall_ns);
+    sum.cpu_ns = both(sum.cpu_ns, cell.cpu_ns);
+    sum.own_cpu_ns = both(sum.own_cpu_ns, cell.own_cpu_ns);
+    sum.inside += cell.inside;
+    sum.skipped += cell.skipped;
+    for (sum, n) in sum.histogram.iter_mut().zip(cell.histogram) {
+        *sum = sum.saturating_add(n);
+    }
+}

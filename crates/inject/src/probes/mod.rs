@@ -1,0 +1,34 @@
+//! Function probes in a running process: docs/design/0009-function-probes.md.
+
+mod types;
+
+#[cfg(target_arch = "x86_64")]
+mod area;
+#[cfg(target_arch = "x86_64")]
+mod borrow;
+#[cfg(target_arch = "x86_64")]
+mod clock;
+#[cfg(target_arch = "x86_64")]
+mod code;
+#[cfg(target_arch = "x86_64")]
+mod columns;
+#[cfg(target_arch = "x86_64")]
+mod cpu_clock;
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere;
+#[cfg(target_arch = "x86_64")]
+mod gadgets;
+#[cfg(target_arch = "x86_64")]
+mod modules;
+#[cfg(target_arch = "x86_64")]
+mod patching;
+#[cfg(target_arch = "x86_64")]
+mod session;
+#[cfg(target_arch = "x86_64")]
+mod thread_pointer;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub use elsewhere::Probes;
+#[cfg(target_arch = "x86_64")]
+pub use session::Probes;
+pub use types::{Cell, Inserted, Measure, Probe, BUCKETS, ROWS};

@@ -1,0 +1,12 @@
+//! Function probes in real processes: values are right, and the programs notice nothing.
+#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+
+mod probes {
+    pub mod target;
+
+    mod everything;
+    mod insertion;
+    mod leftovers;
+    mod stacks;
+    mod values;
+}

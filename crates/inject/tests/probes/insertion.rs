@@ -1,0 +1,34 @@
+//! Putting in and taking out.
+
+use convoy_inject::{Measure, Owner, Probes};
+
+use super::target::{all_whole, calls, compile, Target};
+
+#[test]
+fn every_byte_is_as_before_after_50_cycles_under_load() {
+    let program = compile("probed.c", &[]);
+    let mut target = Target::start(&program, "threads");
+    let before = target.code();
+    let names = ["leaf", "outer", "recurse", "tail_caller", "chooses"];
+    let all: Vec<_> = (0..)
+        .zip(names)
+        .map(|(row, name)| target.probe(row, name, Measure::Time))
+        .collect();
+    let rows: Vec<u32> = (0..names.len() as u32).collect();
+    let mut probes = Probes::begin(target.pid(), Owner::this()).unwrap();
+    for cycle in 0..50 {
+        all_whole(&probes.insert(&all).unwrap());
+        assert_ne!(target.code(), before, "cycle {cycle}");
+        probes.read().unwrap();
+        probes.remove(&rows).unwrap();
+        assert_eq!(target.code(), before, "cycle {cycle}");
+    }
+    all_whole(&probes.insert(&all).unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(calls(&probes.read().unwrap(), 0) > 0);
+    probes.end().unwrap();
+    assert_eq!(target.code(), before);
+    target.go_on();
+    assert!(target.line().starts_with("calls "));
+    target.finish();
+}

@@ -1,0 +1,171 @@
+//! A probed program, and where its functions are.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+
+use convoy_inject::{Cell, Inserted, Measure, Probe};
+use object::{Object, ObjectKind, ObjectSymbol, SymbolKind};
+
+pub struct Target {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    /// By name.
+    functions: HashMap<String, Range<u64>>,
+}
+
+static COMPILER: Mutex<()> = Mutex::new(());
+
+/// Compiles a program of tests/programs.
+pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
+    let _one = COMPILER.lock().unwrap_or_else(|e| e.into_inner());
+    let name = format!("{source}{}", flags.concat().replace(['/', '='], "_"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(source);
+    let compiler = if source.extension().is_some_and(|e| e == "cc") {
+        "g++"
+    } else {
+        "gcc"
+    };
+    let mut command = Command::new(compiler);
+    command
+        .arg("-O2")
+        .args(flags)
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-pthread");
+    assert!(command.status().unwrap().success(), "{command:?}");
+    program
+}
+
+impl Target {
+    pub fn start(program: &Path, way: &str) -> Self {
+        let mut target = Self::start_without_symbols(program, way);
+        target.functions = functions(program, target.pid());
+        target
+    }
+
+    pub fn start_without_symbols(program: &Path, way: &str) -> Self {
+        let mut child = Command::new(program)
+            .arg(way)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut target = Self {
+            stdin: child.stdin.take(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            functions: HashMap::new(),
+        };
+        assert_eq!(target.line(), "ready");
+        target
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&mut self) {
+        self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Its end, which must be the one it has alone.
+    pub fn finish(mut self) {
+        drop(self.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    pub fn probe(&self, row: u32, function: &str, measure: Measure) -> Probe {
+        Probe {
+            row,
+            function: self.functions[function].clone(),
+            measure,
+            within: None,
+        }
+    }
+
+    /// The program's code as it is now.
+    pub fn code(&self) -> Vec<u8> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
+        let memory = File::open(format!("/proc/{}/mem", self.pid())).unwrap();
+        let mut all = Vec::new();
+        // Of files only: stubs stay mapped.
+        for line in maps
+            .lines()
+            .filter(|l| l.contains(" r-xp ") && l.contains('/'))
+        {
+            let (lo, hi) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let address = |text| u64::from_str_radix(text, 16).unwrap();
+            let mut bytes = vec![0; (address(hi) - address(lo)) as usize];
+            memory.read_exact_at(&mut bytes, address(lo)).unwrap();
+            all.extend(bytes);
+        }
+        all
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn functions(program: &Path, pid: u32) -> HashMap<String, Range<u64>> {
+    let bytes = fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let real = fs::canonicalize(program).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let first = maps
+        .lines()
+        .find(|l| l.ends_with(real.to_str().unwrap()))
+        .unwrap();
+    let base = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+    let bias = if file.kind() == ObjectKind::Dynamic {
+        base
+    } else {
+        0
+    };
+    let symbols = file
+        .symbols()
+        .filter(|s| s.kind() == SymbolKind::Text && s.size() > 0);
+    symbols
+        .map(|s| {
+            let start = s.address() + bias;
+            (s.name().unwrap().to_owned(), start..start + s.size())
+        })
+        .collect()
+}
+
+/// Calls of all threads in a row.
+pub fn calls(cells: &[Cell], row: u32) -> u64 {
+    of(cells, row).map(|c| c.calls).sum()
+}
+
+pub fn of(cells: &[Cell], row: u32) -> impl Iterator<Item = &Cell> {
+    cells.iter().filter(move |c| c.row == row)
+}
+
+pub fn all_whole(inserted: &[Inserted]) {
+    assert!(
+        inserted.iter().all(|i| *i == Inserted::Whole),
+        "{inserted:?}"
+    );
+}

@@ -1,0 +1,44 @@
+//! Metrics of parts of a running program: `convoy live` without the world.
+//!
+//! A request (`request`) names a metric (`metric`) and a focus (`focus`). A session (`session`)
+//! turns requests into probes (`probe`, `row`), keeps their cost within a budget (`governor`), and
+//! makes curves of what is read (`value`). What can be asked for is a tree (`resources`). The
+//! caller owns clock, process and screen.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod focus;
+mod glob;
+mod governor;
+mod histogram;
+mod line;
+mod lock;
+mod metric;
+mod probe;
+mod request;
+mod resources;
+mod row;
+mod session;
+#[cfg(test)]
+mod session_tests;
+mod steering;
+mod suggest;
+mod thread;
+mod value;
+
+pub use error::Invalid;
+pub use focus::{Focus, Key, ThreadName};
+pub use glob::{is_pattern, matches};
+pub use governor::{Governor, Prices};
+pub use histogram::Histogram;
+pub use line::json;
+pub use lock::{Lock, LockChanges, LockReading, LockSums};
+pub use metric::{Description, Kind, Metric, Subject, Unit, METRICS};
+pub use probe::{Cell, Inserted, Measure, Probe, Probes, Refusal, BINS, ROWS};
+pub use request::Request;
+pub use resources::{hierarchy, Code, Figure, Resource};
+pub use row::Function;
+pub use session::{Curve, CurveId, Notice, Point, Session, TRIAL_MS};
+pub use suggest::near;
+pub use thread::{group_of, Changes, Roster, Thread};

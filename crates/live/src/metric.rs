@@ -1,0 +1,345 @@
+//! The table of metrics: name, unit, kind, what it can be measured of.
+//!
+//! The table of `docs/live.md` is compared with this one by a test.
+
+use crate::focus::Key;
+
+/// A quantity that changes while a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Metric {
+    /// Calls of a function.
+    Calls,
+    /// Wall time in a function, its callees included.
+    Wall,
+    /// Wall time in a function without that of other timed functions that it calls.
+    WallExclusive,
+    /// CPU time.
+    Cpu,
+    /// CPU time in a function without that of other timed functions that it calls.
+    CpuExclusive,
+    /// Mean wall time of a call.
+    DurationMean,
+    /// Median of the wall time of a call.
+    DurationP50,
+    /// 99th percentile of the wall time of a call.
+    DurationP99,
+    /// Threads inside a function.
+    Inside,
+    /// Acquisitions of a lock.
+    Acquisitions,
+    /// Acquisitions that had to wait.
+    Contended,
+    /// Time that threads wait for locks and other objects.
+    Wait,
+    /// Mean time from acquisition to release.
+    Hold,
+    /// Time that threads are runnable without a CPU.
+    RunQueue,
+    /// Time that threads are neither running nor runnable.
+    Blocked,
+}
+
+/// Unit of a metric's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Events per second.
+    PerSecond,
+    /// Threads' time per second: the mean number of threads that are there.
+    SecondsPerSecond,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Threads.
+    Threads,
+}
+
+impl Unit {
+    /// As in JSON and in the table.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::PerSecond => "1/s",
+            Self::SecondsPerSecond => "s/s",
+            Self::Nanoseconds => "ns",
+            Self::Threads => "threads",
+        }
+    }
+}
+
+/// How a value comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Every event is counted.
+    Exact,
+    /// Some events are measured, and stand for all.
+    Sampled,
+    /// It follows from other values, within bounds.
+    Inferred,
+}
+
+impl Kind {
+    /// As in JSON and in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Sampled => "sampled",
+            Self::Inferred => "inferred",
+        }
+    }
+}
+
+/// What a metric is measured of, and so where its values come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A function: probes at its entry and exits.
+    Function,
+    /// A lock or another object that is waited for: the agent's tables.
+    Lock,
+    /// Threads: the kernel's figures.
+    Thread,
+}
+
+impl Subject {
+    /// Keys of a focus that narrow it down.
+    pub fn keys(self) -> &'static [Key] {
+        match self {
+            Self::Function => &[Key::Function, Key::Module, Key::In, Key::Group, Key::Thread],
+            Self::Lock => &[Key::Lock, Key::Group, Key::Thread, Key::Process],
+            Self::Thread => &[Key::Group, Key::Thread, Key::Process],
+        }
+    }
+
+    /// For people, in the singular.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::Lock => "lock",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Description {
+    /// The metric.
+    pub metric: Metric,
+    /// Its name.
+    pub name: &'static str,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// How they come about.
+    pub kind: Kind,
+    /// What it can be measured of. Without a function or a lock in the focus, the last one.
+    pub of: &'static [Subject],
+    /// Its meaning, in a sentence.
+    pub meaning: &'static str,
+}
+
+use Subject::{Function, Lock, Thread};
+
+const fn row(
+    metric: Metric,
+    name: &'static str,
+    unit: Unit,
+    kind: Kind,
+    of: &'static [Subject],
+    meaning: &'static str,
+) -> Description {
+    Description {
+        metric,
+        name,
+        unit,
+        kind,
+        of,
+        meaning,
+    }
+}
+
+/// All metrics.
+pub const METRICS: &[Description] = &[
+    row(
+        Metric::Calls,
+        "calls",
+        Unit::PerSecond,
+        Kind::Exact,
+        &[Function],
+        "calls of the function",
+    ),
+    row(
+        Metric::Wall,
+        "wall",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Function],
+        "wall time, callees included; counted at return",
+    ),
+    row(
+        Metric::WallExclusive,
+        "wall_exclusive",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Function],
+        "wall time without that of other timed functions",
+    ),
+    row(
+        Metric::Cpu,
+        "cpu",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Function, Thread],
+        "CPU time, callees included; or of the threads",
+    ),
+    row(
+        Metric::CpuExclusive,
+        "cpu_exclusive",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Function],
+        "CPU time without that of other timed functions",
+    ),
+    row(
+        Metric::DurationMean,
+        "duration_mean",
+        Unit::Nanoseconds,
+        Kind::Exact,
+        &[Function],
+        "mean wall time of calls that returned",
+    ),
+    row(
+        Metric::DurationP50,
+        "duration_p50",
+        Unit::Nanoseconds,
+        Kind::Inferred,
+        &[Function],
+        "median of the same, from bins by powers of two",
+    ),
+    row(
+        Metric::DurationP99,
+        "duration_p99",
+        Unit::Nanoseconds,
+        Kind::Inferred,
+        &[Function],
+        "99th percentile, from the same histogram",
+    ),
+    row(
+        Metric::Inside,
+        "inside",
+        Unit::Threads,
+        Kind::Exact,
+        &[Function],
+        "threads inside at the moment of the reading",
+    ),
+    row(
+        Metric::Acquisitions,
+        "acquisitions",
+        Unit::PerSecond,
+        Kind::Exact,
+        &[Lock],
+        "acquisitions of the lock; without a lock: of all locks",
+    ),
+    row(
+        Metric::Contended,
+        "contended",
+        Unit::PerSecond,
+        Kind::Exact,
+        &[Lock],
+        "acquisitions that had to wait",
+    ),
+    row(
+        Metric::Wait,
+        "wait",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Lock],
+        "time that threads wait for the lock; without a lock: for all locks",
+    ),
+    row(
+        Metric::Hold,
+        "hold",
+        Unit::Nanoseconds,
+        Kind::Sampled,
+        &[Lock],
+        "mean time from acquisition to release, where timed",
+    ),
+    row(
+        Metric::RunQueue,
+        "run_queue",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Thread],
+        "runnable without a CPU (run-queue latency)",
+    ),
+    row(
+        Metric::Blocked,
+        "blocked",
+        Unit::SecondsPerSecond,
+        Kind::Inferred,
+        &[Thread],
+        "neither on a CPU nor runnable: the rest of the time",
+    ),
+];
+
+impl Metric {
+    /// Its row of the table.
+    pub fn describe(self) -> &'static Description {
+        let row = METRICS.iter().find(|row| row.metric == self);
+        row.unwrap_or(&METRICS[0])
+    }
+
+    /// By its name.
+    pub fn named(name: &str) -> Option<Self> {
+        let row = METRICS.iter().find(|row| row.name == name)?;
+        Some(row.metric)
+    }
+
+    /// Whether counting calls is not enough for it.
+    pub fn needs_timer(self) -> bool {
+        self.describe().of.contains(&Function) && self != Self::Calls
+    }
+}
+
+impl std::fmt::Display for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.describe().name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_one_row_and_one_name() {
+        for row in METRICS {
+            assert_eq!(Metric::named(row.name), Some(row.metric));
+            assert_eq!(row.metric.describe().name, row.name);
+            assert!(!row.of.is_empty());
+        }
+    }
+
+    #[test]
+    fn table_of_the_docs_is_this_one() {
+        let docs = include_str!("../../../docs/live.md");
+        for row in METRICS {
+            let of: Vec<&str> = row.of.iter().map(|subject| subject.noun()).collect();
+            let line = format!(
+                "| `{}` | {} | {} | {} | {} |",
+                row.name,
+                row.unit.symbol(),
+                row.kind.name(),
+                of.join(", "),
+                row.meaning
+            );
+            assert!(
+                docs.lines().any(|l| l == line),
+                "docs/live.md lacks\n{line}"
+            );
+        }
+        let in_docs = docs.lines().filter(|l| {
+            METRICS
+                .iter()
+                .any(|_| l.starts_with("| `") && l.contains(" | exact | "))
+        });
+        let exact = METRICS.iter().filter(|row| row.kind == Kind::Exact).count();
+        assert_eq!(in_docs.count(), exact, "docs/live.md has other metrics");
+    }
+}

@@ -1,0 +1,191 @@
+//! A probed function: one row of the table that probes count into, and how it got there.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::histogram::Histogram;
+use crate::probe::{Cell, Measure, Probe};
+
+/// A function, where it is in the process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The file that it is in.
+    pub module: String,
+    /// Its addresses.
+    pub addresses: Range<u64>,
+}
+
+/// Names a row while its number in the table changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowId(pub(crate) usize);
+
+/// What a probe does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// Not in yet.
+    New,
+    /// It counts.
+    Counting,
+    /// It times.
+    Timing,
+    /// It is out, or could not be put in.
+    Out {
+        /// The reason.
+        why: String,
+    },
+}
+
+/// A row.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub(crate) function: Function,
+    /// Counts only while the thread is inside the function of this row.
+    pub(crate) within: Option<RowId>,
+    /// Number in the table.
+    pub(crate) number: u32,
+    pub(crate) state: State,
+    /// Requests that use it, and those of them that need a timer.
+    pub(crate) users: usize,
+    pub(crate) timer_users: usize,
+    /// Moment of the insertion of the present probe, milliseconds.
+    pub(crate) inserted_ms: u64,
+    /// The present probe takes `within` into account. Before that function is timed it does not.
+    pub(crate) is_confined: bool,
+    /// Why it cannot time, or may not.
+    pub(crate) no_timer: Option<NoTimer>,
+    /// Calls per second, whether inside `within` or not.
+    pub(crate) gross_rate: Option<f64>,
+    /// By thread, at the latest reading and at the last sample.
+    pub(crate) latest: HashMap<u32, Cell>,
+    pub(crate) sampled: HashMap<u32, Cell>,
+}
+
+/// Why a row has no timer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoTimer {
+    /// The function's exits cannot be patched.
+    Impossible(String),
+    /// It would cost too much.
+    Expensive(String),
+}
+
+impl NoTimer {
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Impossible(why) | Self::Expensive(why) => why,
+        }
+    }
+}
+
+impl Row {
+    pub(crate) fn new(function: Function, within: Option<RowId>) -> Self {
+        Self {
+            function,
+            within,
+            number: 0,
+            state: State::New,
+            users: 0,
+            timer_users: 0,
+            inserted_ms: 0,
+            is_confined: false,
+            no_timer: None,
+            gross_rate: None,
+            latest: HashMap::new(),
+            sampled: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn is_in(&self) -> bool {
+        matches!(self.state, State::Counting | State::Timing)
+    }
+
+    pub(crate) fn measure(&self) -> Measure {
+        match self.state {
+            State::Timing => Measure::Time,
+            _ => Measure::Calls,
+        }
+    }
+
+    /// The probe for it, with a new number.
+    pub(crate) fn probe(&mut self, number: u32, measure: Measure, within: Option<u32>) -> Probe {
+        self.number = number;
+        self.is_confined = within.is_some();
+        Probe {
+            row: number,
+            function: self.function.addresses.clone(),
+            measure,
+            within,
+        }
+    }
+
+    /// A probe is in: its cells begin at zero.
+    pub(crate) fn began(&mut self, state: State, now_ms: u64) {
+        self.state = state;
+        self.inserted_ms = now_ms;
+        self.latest.clear();
+        self.sampled.clear();
+    }
+
+    /// Calls per second since the probe was put in, of all threads.
+    pub(crate) fn rate(&self, now_ms: u64) -> f64 {
+        let seconds = now_ms.saturating_sub(self.inserted_ms).max(1) as f64 / 1e3;
+        let calls = self.latest.values().map(|cell| cell.calls);
+        let rate = calls.fold(0, u64::saturating_add) as f64 / seconds;
+        match self.is_confined {
+            true => rate.max(self.gross_rate.unwrap_or(0.0)),
+            false => rate,
+        }
+    }
+
+    /// Calls per second since the last sample.
+    pub(crate) fn recent_rate(&self, seconds: f64) -> f64 {
+        let calls = self.changes().map(|(_, change)| change.calls);
+        let rate = calls.fold(0, u64::saturating_add) as f64 / seconds;
+        match self.is_confined {
+            true => rate.max(self.gross_rate.unwrap_or(0.0)),
+            false => rate,
+        }
+    }
+
+    /// What each thread did since the last sample.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (u32, Change)> + '_ {
+        let cells = self.latest.iter();
+        cells.map(|(tid, now)| (*tid, Change::between(self.sampled.get(tid), now)))
+    }
+}
+
+/// What came between two readings of a cell.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Change {
+    pub calls: u64,
+    pub wall_ns: u64,
+    pub own_wall_ns: u64,
+    pub cpu_ns: Option<u64>,
+    pub own_cpu_ns: Option<u64>,
+    pub inside: u32,
+    pub histogram: Histogram,
+}
+
+impl Change {
+    fn between(before: Option<&Cell>, now: &Cell) -> Self {
+        let empty = Cell::empty(now.tid, now.row);
+        // A column that another thread has got begins anew.
+        let before = before.filter(|b| b.calls <= now.calls).unwrap_or(&empty);
+        let less = |now: Option<u64>, before: Option<u64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or(0)))
+        };
+        let mut histogram = Histogram::default();
+        histogram.add(&now.histogram, &before.histogram);
+        Self {
+            calls: now.calls - before.calls,
+            wall_ns: now.wall_ns.saturating_sub(before.wall_ns),
+            own_wall_ns: now.own_wall_ns.saturating_sub(before.own_wall_ns),
+            cpu_ns: less(now.cpu_ns, before.cpu_ns),
+            own_cpu_ns: less(now.own_cpu_ns, before.own_cpu_ns),
+            inside: now.inside,
+            histogram,
+        }
+    }
+}

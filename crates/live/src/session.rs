@@ -1,0 +1,425 @@
+//! A session: what is asked for, the probes that it takes, and the curves that come of it.
+//!
+//! The caller owns the clock: it calls [`Session::drive`] at least when [`Session::next_ms`] says,
+//! and [`Session::sample`] once per interval. `steering` changes the probes.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::focus::Key;
+use crate::governor::Governor;
+use crate::histogram::Histogram;
+use crate::lock::{LockChanges, LockReading};
+use crate::metric::Subject;
+use crate::probe::{Cell, Probes, Refusal};
+use crate::request::Request;
+use crate::row::{Function, NoTimer, Row, RowId, State};
+use crate::thread::{Changes, Roster, Thread};
+use crate::value::{self, Measured};
+
+/// From the insertion of a counter to the decision about its timer, milliseconds.
+pub const TRIAL_MS: u64 = 100;
+
+/// Points of a curve that are kept.
+const MOST_POINTS: usize = 3_600;
+
+/// A probe that has been in for less says nothing yet, seconds.
+const SHORTEST: f64 = 0.02;
+
+/// Names a curve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CurveId(usize);
+
+/// A value at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Milliseconds since the start of the session.
+    pub t_ms: u64,
+    /// In the unit of the metric; `None` = not known.
+    pub value: Option<f64>,
+    /// Why it is not known, or incomplete.
+    pub gap: Option<String>,
+    /// What the probes of this curve cost, as a share of the program's CPU time.
+    pub cost_share: f64,
+    /// By thread.
+    pub by_thread: Vec<(u32, f64)>,
+    /// Wall times of the calls that returned.
+    pub histogram: Option<Histogram>,
+}
+
+/// A metric of a part of the program over time.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// What is measured.
+    pub request: Request,
+    /// The latest last.
+    pub points: VecDeque<Point>,
+    rows: Vec<RowId>,
+}
+
+/// Something that the user should know about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// What was found.
+    pub found: String,
+    /// Its effect.
+    pub effect: String,
+    /// Nothing can be measured because of it.
+    pub is_fatal: bool,
+}
+
+/// What is measured, and how far it has come.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) governor: Governor,
+    pub(crate) rows: BTreeMap<RowId, Row>,
+    pub(crate) curves: BTreeMap<CurveId, Curve>,
+    pub(crate) next_id: usize,
+    pub(crate) next_number: u32,
+    pub(crate) roster: Roster,
+    pub(crate) locks: LockChanges,
+    /// For the load between decisions.
+    pub(crate) load: Roster,
+    pub(crate) load_ms: u64,
+    pub(crate) sampled_ms: u64,
+    pub(crate) interval: f64,
+    /// CPU time that the program uses, in CPUs.
+    pub(crate) cpu: f64,
+    pub(crate) cost_share: f64,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Session {
+    /// Nothing is measured yet.
+    pub fn new(governor: Governor) -> Self {
+        Self {
+            governor,
+            rows: BTreeMap::new(),
+            curves: BTreeMap::new(),
+            next_id: 0,
+            next_number: 0,
+            roster: Roster::default(),
+            locks: LockChanges::default(),
+            load: Roster::default(),
+            load_ms: 0,
+            sampled_ms: 0,
+            interval: 0.0,
+            cpu: 0.0,
+            cost_share: 0.0,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Adds a curve. Of a function it has its ranges of addresses (a compiler may have made several
+    /// copies), and the one that it is confined to by `in`.
+    ///
+    /// # Errors
+    /// The probes could not be put in: nothing was added.
+    pub fn add(
+        &mut self,
+        probes: &mut dyn Probes,
+        request: Request,
+        functions: &[Function],
+        within: Option<&Function>,
+        now_ms: u64,
+    ) -> Result<CurveId, Refusal> {
+        let needs_timer = request.metric.needs_timer();
+        let within = within.map(|function| self.use_row(function, None, true));
+        let mut rows: Vec<RowId> = Vec::new();
+        for function in functions {
+            rows.push(self.use_row(function, within, needs_timer));
+        }
+        rows.extend(within);
+        let id = CurveId(self.fresh_id());
+        let curve = Curve {
+            request,
+            points: VecDeque::new(),
+            rows,
+        };
+        self.curves.insert(id, curve);
+        if let Err(refusal) = self.insert_new(probes, now_ms) {
+            // Nothing of it is in.
+            let _ = self.remove(probes, id);
+            return Err(refusal);
+        }
+        Ok(id)
+    }
+
+    /// Removes a curve, and the probes that no other one uses.
+    ///
+    /// # Errors
+    /// The probes could not be taken out.
+    pub fn remove(&mut self, probes: &mut dyn Probes, id: CurveId) -> Result<(), Refusal> {
+        let Some(curve) = self.curves.remove(&id) else {
+            return Ok(());
+        };
+        let needs_timer = curve.request.metric.needs_timer();
+        let mut numbers = Vec::new();
+        for row_id in curve.rows {
+            let Some(row) = self.rows.get_mut(&row_id) else {
+                continue;
+            };
+            row.users = row.users.saturating_sub(1);
+            let is_outer = curve.request.focus.get(Key::In).is_some() && row.within.is_none();
+            if needs_timer || is_outer {
+                row.timer_users = row.timer_users.saturating_sub(1);
+            }
+            if row.users == 0 {
+                numbers.extend(row.is_in().then_some(row.number));
+                self.rows.remove(&row_id);
+            }
+        }
+        match numbers.is_empty() {
+            true => Ok(()),
+            false => probes.remove(&numbers),
+        }
+    }
+
+    /// The curves, in the order in which they were added.
+    pub fn curves(&self) -> impl Iterator<Item = (CurveId, &Curve)> {
+        self.curves.iter().map(|(id, curve)| (*id, curve))
+    }
+
+    /// A curve.
+    pub fn curve(&self, id: CurveId) -> Option<&Curve> {
+        self.curves.get(&id)
+    }
+
+    /// The threads.
+    pub fn threads(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// The locks at the last sample, with what came since the one before.
+    pub fn locks(&self) -> &LockChanges {
+        &self.locks
+    }
+
+    /// The moment of the last sample, milliseconds since the start.
+    pub fn sampled_ms(&self) -> u64 {
+        self.sampled_ms
+    }
+
+    /// Seconds between the last two samples.
+    pub fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    /// What all probes cost, as a share of the program's CPU time.
+    pub fn cost_share(&self) -> f64 {
+        self.cost_share
+    }
+
+    /// The program's CPU time per second, in CPUs.
+    pub fn cpu(&self) -> f64 {
+        self.cpu
+    }
+
+    /// The budget: a share of the program's CPU time.
+    pub fn budget(&self) -> f64 {
+        self.governor.budget
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The moment of the next decision; `None` = there is nothing to decide.
+    pub fn next_ms(&self) -> Option<u64> {
+        let rows = self.rows.values();
+        let undecided = rows.filter(|row| self.is_undecided(row));
+        undecided.map(|row| row.inserted_ms + TRIAL_MS).min()
+    }
+
+    fn is_undecided(&self, row: &Row) -> bool {
+        row.state == State::Counting
+            && row.no_timer.is_none()
+            && (row.timer_users > 0 || (row.within.is_some() && !row.is_confined))
+    }
+
+    /// Reads the probes, and decides about them. `threads` are those that are there now.
+    ///
+    /// # Errors
+    /// The process is gone, or probes cannot be changed.
+    pub fn drive(
+        &mut self,
+        probes: &mut dyn Probes,
+        now_ms: u64,
+        threads: &[Thread],
+    ) -> Result<(), Refusal> {
+        if self.rows.values().any(Row::is_in) {
+            self.take(probes.read()?);
+        }
+        self.measure_load(now_ms, threads);
+        self.govern(probes, now_ms)
+    }
+
+    /// Measures the program's CPU time per second.
+    fn measure_load(&mut self, now_ms: u64, threads: &[Thread]) {
+        let elapsed_ms = now_ms.saturating_sub(self.load_ms);
+        if elapsed_ms >= TRIAL_MS {
+            self.load.update(threads.to_vec());
+            self.cpu = self.load.cpu_ns() as f64 / 1e6 / elapsed_ms as f64;
+            self.load_ms = now_ms;
+        }
+    }
+
+    /// Reads everything, and adds a point to every curve. Between two samples lies an interval.
+    ///
+    /// # Errors
+    /// As of [`Session::drive`].
+    pub fn sample(
+        &mut self,
+        probes: &mut dyn Probes,
+        now_ms: u64,
+        threads: Vec<Thread>,
+        locks: Option<LockReading>,
+    ) -> Result<Changes, Refusal> {
+        if self.rows.values().any(Row::is_in) {
+            self.take(probes.read()?);
+        }
+        let changes = self.roster.update(threads.clone());
+        let has_locks = locks.is_some();
+        if let Some(locks) = locks {
+            self.locks.update(locks);
+        }
+        self.measure_load(now_ms, &threads);
+        let costs = self.costs(now_ms);
+        self.cost_share = costs
+            .iter()
+            .fold(0.0, |sum, (id, share)| sum + share * self.users(*id));
+        let ids: Vec<CurveId> = self.curves.keys().copied().collect();
+        for id in ids {
+            let Some(curve) = self.curves.get(&id) else {
+                continue;
+            };
+            let measured = self.measure(curve, now_ms, has_locks);
+            let own = curve.rows.iter().filter_map(|row| costs.get(row));
+            let cost_share = own.fold(0.0, |sum, share| sum + share);
+            if let Some(curve) = self.curves.get_mut(&id) {
+                if curve.points.len() == MOST_POINTS {
+                    curve.points.pop_front();
+                }
+                curve.points.push_back(Point {
+                    t_ms: now_ms,
+                    value: measured.value,
+                    gap: measured.gap,
+                    cost_share,
+                    by_thread: measured.by_thread,
+                    histogram: measured.histogram,
+                });
+            }
+        }
+        for row in self.rows.values_mut() {
+            row.sampled = row.latest.clone();
+        }
+        self.interval = now_ms.saturating_sub(self.sampled_ms) as f64 / 1e3;
+        self.sampled_ms = now_ms;
+        self.drive(probes, now_ms, &threads)?;
+        Ok(changes)
+    }
+
+    /// Seconds since the last sample of a row, or since its probe was put in.
+    pub(crate) fn seconds(&self, row: &Row, now_ms: u64) -> f64 {
+        now_ms.saturating_sub(self.sampled_ms.max(row.inserted_ms)) as f64 / 1e3
+    }
+
+    fn users(&self, id: RowId) -> f64 {
+        self.rows.get(&id).map_or(0.0, |row| row.users as f64)
+    }
+
+    /// Cost of each row for each of its users.
+    fn costs(&self, now_ms: u64) -> HashMap<RowId, f64> {
+        let rows = self.rows.iter().filter(|(_, row)| row.is_in());
+        rows.map(|(id, row)| {
+            let rate = row.recent_rate(self.seconds(row, now_ms).max(SHORTEST));
+            let share = self.governor.share(rate, row.measure(), self.cpu);
+            (*id, share / row.users.max(1) as f64)
+        })
+        .collect()
+    }
+
+    fn measure(&self, curve: &Curve, now_ms: u64, has_locks: bool) -> Measured {
+        let (metric, focus) = (curve.request.metric, &curve.request.focus);
+        let seconds = now_ms.saturating_sub(self.sampled_ms).max(1) as f64 / 1e3;
+        match curve.request.subject() {
+            Subject::Thread => value::of_threads(metric, focus, &self.roster, seconds),
+            Subject::Lock if !has_locks => Measured::gap("the agent is not in the program"),
+            Subject::Lock => value::of_locks(metric, focus, &self.roster, &self.locks, seconds),
+            Subject::Function => {
+                let confined = focus.get(Key::In).is_some();
+                let rows = curve.rows.iter().filter_map(|id| self.rows.get(id));
+                let rows = rows.filter(|row| row.within.is_some() == confined);
+                let rows: Vec<(&Row, f64)> =
+                    rows.map(|row| (row, self.seconds(row, now_ms))).collect();
+                let gaps = rows.iter();
+                let mut gaps = gaps.filter_map(|(row, seconds)| {
+                    gap(row, *seconds, metric.needs_timer(), confined)
+                });
+                match gaps.next() {
+                    Some(why) => Measured::gap(why),
+                    None => value::of_rows(metric, focus, &self.roster, rows.into_iter()),
+                }
+            }
+        }
+    }
+
+    fn fresh_id(&mut self) -> usize {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// The row of a function, new or used by others already.
+    fn use_row(&mut self, function: &Function, within: Option<RowId>, timer: bool) -> RowId {
+        let same = |row: &Row| row.function.addresses == function.addresses && row.within == within;
+        let found = self.rows.iter().find(|(_, row)| same(row));
+        let id = match found {
+            Some((id, _)) => *id,
+            None => {
+                let id = RowId(self.fresh_id());
+                self.rows.insert(id, Row::new(function.clone(), within));
+                id
+            }
+        };
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.users += 1;
+            row.timer_users += usize::from(timer);
+        }
+        id
+    }
+
+    fn take(&mut self, cells: Vec<Cell>) {
+        let numbers: HashMap<u32, RowId> = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.is_in())
+            .map(|(id, row)| (row.number, *id))
+            .collect();
+        for cell in cells {
+            let row = numbers.get(&cell.row).and_then(|id| self.rows.get_mut(id));
+            if let Some(row) = row {
+                row.latest.insert(cell.tid, cell);
+            }
+        }
+    }
+}
+
+/// Why a row has no value.
+fn gap(row: &Row, seconds: f64, needs_timer: bool, confined: bool) -> Option<String> {
+    match &row.state {
+        State::New => return Some("not in yet".into()),
+        State::Out { why } => return Some(why.clone()),
+        State::Counting | State::Timing => {}
+    }
+    if confined && !row.is_confined {
+        return Some("the function that it is confined to is not timed (yet)".into());
+    }
+    if needs_timer && row.state != State::Timing {
+        let why = row.no_timer.as_ref().map(NoTimer::why);
+        return Some(
+            why.unwrap_or("the rate of its calls is being measured")
+                .into(),
+        );
+    }
+    (seconds < SHORTEST).then(|| "just put in".into())
+}

@@ -1,0 +1,307 @@
+//! Sessions over probes that only exist in memory.
+
+use std::collections::BTreeMap;
+
+use crate::governor::{Governor, Prices};
+use crate::probe::{Cell, Inserted, Measure, Probe, Probes, Refusal};
+use crate::request::Request;
+use crate::row::Function;
+use crate::session::{Point, Session};
+use crate::thread::tests::thread;
+
+/// A program whose functions, by address, are called at constant rates by each of its threads.
+#[derive(Default)]
+struct Fake {
+    now_ms: u64,
+    /// Calls per millisecond, nanoseconds of a call.
+    functions: BTreeMap<u64, (u64, u64)>,
+    tids: Vec<u32>,
+    probes: BTreeMap<u32, (Probe, u64)>,
+    stops: usize,
+    untimed: bool,
+}
+
+impl Probes for Fake {
+    fn insert(&mut self, probes: &[Probe]) -> Result<Vec<Inserted>, Refusal> {
+        self.stops += 1;
+        for probe in probes {
+            let old = self.probes.insert(probe.row, (probe.clone(), self.now_ms));
+            assert!(old.is_none(), "row {} is taken", probe.row);
+            if let Some(outer) = probe.within {
+                assert_eq!(self.probes[&outer].0.measure, Measure::Time);
+            }
+        }
+        let answer = |probe: &Probe| match probe.measure {
+            Measure::Time if self.untimed => Inserted::CallsOnly {
+                why: "an exit is too short".into(),
+            },
+            _ => Inserted::Whole,
+        };
+        Ok(probes.iter().map(answer).collect())
+    }
+
+    fn remove(&mut self, rows: &[u32]) -> Result<(), Refusal> {
+        self.stops += 1;
+        for row in rows {
+            assert!(self.probes.remove(row).is_some(), "row {row} is not in");
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+        let mut cells = Vec::new();
+        for (row, (probe, since)) in &self.probes {
+            let (rate, ns) = self.functions[&probe.function.start];
+            // Of confined calls, a tenth.
+            let rate = if probe.within.is_some() {
+                rate / 10
+            } else {
+                rate
+            };
+            let calls = rate * (self.now_ms - since);
+            for tid in &self.tids {
+                let mut cell = Cell::empty(*tid, *row);
+                cell.calls = calls;
+                if probe.measure == Measure::Time {
+                    cell.wall_ns = calls * ns;
+                    cell.cpu_ns = Some(calls * ns / 2);
+                    cell.histogram[ns.ilog2() as usize] = calls as u32;
+                }
+                cells.push(cell);
+            }
+        }
+        Ok(cells)
+    }
+}
+
+struct Bench {
+    fake: Fake,
+    session: Session,
+}
+
+impl Bench {
+    fn new(functions: &[(u64, u64, u64)]) -> Self {
+        let functions = functions.iter().map(|(at, rate, ns)| (*at, (*rate, *ns)));
+        let governor = Governor {
+            budget: 0.03,
+            prices: Prices {
+                counter_ns: 1.0,
+                timer_ns: 20.0,
+            },
+        };
+        Self {
+            fake: Fake {
+                functions: functions.collect(),
+                tids: vec![1, 2],
+                ..Fake::default()
+            },
+            session: Session::new(governor),
+        }
+    }
+
+    fn add(&mut self, request: &str, at: u64, within: Option<u64>) {
+        let function = |at: u64| Function {
+            name: format!("f{at}"),
+            module: "m".into(),
+            addresses: at..at + 16,
+        };
+        let request: Request = request.parse().unwrap();
+        let (now, within) = (self.fake.now_ms, within.map(function));
+        let functions = [function(at)];
+        self.session
+            .add(&mut self.fake, request, &functions, within.as_ref(), now)
+            .unwrap();
+    }
+
+    /// Two threads that use one CPU each.
+    fn threads(&self) -> Vec<crate::thread::Thread> {
+        let cpu = self.fake.now_ms * 1_000_000;
+        vec![thread(1, "main", cpu), thread(2, "pool-1", cpu)]
+    }
+
+    fn advance(&mut self, ms: u64) {
+        let end = self.fake.now_ms + ms;
+        while let Some(next) = self.session.next_ms().filter(|next| *next < end) {
+            self.fake.now_ms = next.max(self.fake.now_ms + 1);
+            let (now, threads) = (self.fake.now_ms, self.threads());
+            self.session.drive(&mut self.fake, now, &threads).unwrap();
+        }
+        self.fake.now_ms = end;
+        let (now, threads) = (end, self.threads());
+        self.session
+            .sample(&mut self.fake, now, threads, None)
+            .unwrap();
+    }
+
+    fn last(&self) -> Vec<Point> {
+        let curves = self.session.curves();
+        curves
+            .map(|(_, curve)| curve.points.back().unwrap().clone())
+            .collect()
+    }
+
+    fn is_close(&self, curve: usize, expected: f64) {
+        let value = self.last()[curve].value.expect("a value");
+        let off = (value / expected - 1.0).abs();
+        assert!(off < 0.01, "{value}, expected {expected}");
+    }
+}
+
+const CALLS: &str = r#"calls{function="f"}"#;
+const WALL: &str = r#"wall{function="f"}"#;
+
+#[test]
+fn calls_are_exact_from_the_first_sample_on() {
+    let mut bench = Bench::new(&[(0x100, 1000, 100)]);
+    bench.advance(1000);
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    bench.is_close(0, 2e6);
+    assert_eq!(bench.last()[0].by_thread.len(), 2);
+    assert_eq!(bench.fake.stops, 1, "a counter is put in once");
+}
+
+#[test]
+fn threads_and_groups_are_told_apart_without_other_probes() {
+    let mut bench = Bench::new(&[(0x100, 1000, 100)]);
+    bench.advance(1000);
+    bench.add(CALLS, 0x100, None);
+    bench.add(r#"calls{function="f", thread="pool-*"}"#, 0x100, None);
+    bench.add(r#"calls{function="f", group="main"}"#, 0x100, None);
+    bench.advance(1000);
+    for (curve, rate) in [(0, 2e6), (1, 1e6), (2, 1e6)] {
+        bench.is_close(curve, rate);
+    }
+    assert_eq!(bench.fake.probes.len(), 1, "one row serves all");
+    let cost: f64 = bench.last().iter().map(|point| point.cost_share).sum();
+    assert!(
+        (cost - 0.001).abs() < 1e-4,
+        "2 M/s of 1 ns on 2 CPUs: {cost}"
+    );
+}
+
+#[test]
+fn a_timer_follows_its_counter_where_the_budget_allows() {
+    let mut bench = Bench::new(&[(0x100, 100, 100)]);
+    bench.advance(1000);
+    bench.add(WALL, 0x100, None);
+    bench.add(r#"duration_p50{function="f"}"#, 0x100, None);
+    assert_eq!(bench.fake.probes[&0].0.measure, Measure::Calls);
+    bench.advance(1000);
+    bench.is_close(0, 0.02);
+    let median = bench.last()[1].value.unwrap();
+    assert!((64.0..128.0).contains(&median));
+    assert!(bench.session.take_notices().is_empty());
+    assert!(bench.session.cost_share() < 0.03);
+}
+
+#[test]
+fn a_timer_over_the_budget_is_a_gap_with_a_reason_and_never_zero() {
+    let mut bench = Bench::new(&[(0x100, 10_000, 100)]);
+    bench.advance(1000);
+    bench.add(WALL, 0x100, None);
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    let points = bench.last();
+    assert_eq!(points[0].value, None);
+    assert!(
+        points[0].gap.as_ref().unwrap().contains("20 %"),
+        "{points:?}"
+    );
+    bench.is_close(1, 2e7);
+    let notices = bench.session.take_notices();
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    bench.advance(1000);
+    assert!(bench.session.take_notices().is_empty(), "said once");
+}
+
+#[test]
+fn a_counter_over_the_budget_goes_out() {
+    let mut bench = Bench::new(&[(0x100, 100_000, 1)]);
+    bench.advance(1000);
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    bench.advance(1000);
+    assert!(bench.fake.probes.is_empty());
+    assert_eq!(bench.last()[0].value, None);
+    assert_eq!(bench.session.take_notices().len(), 1);
+}
+
+#[test]
+fn a_timer_that_becomes_too_expensive_turns_into_a_counter() {
+    let mut bench = Bench::new(&[(0x100, 100, 100)]);
+    bench.advance(1000);
+    bench.add(WALL, 0x100, None);
+    bench.advance(1000);
+    bench.is_close(0, 0.02);
+    bench.fake.functions.insert(0x100, (20_000, 100));
+    bench.advance(1000);
+    bench.advance(1000);
+    assert_eq!(bench.last()[0].value, None);
+    let probe = bench.fake.probes.values().next().unwrap();
+    assert_eq!(probe.0.measure, Measure::Calls);
+}
+
+#[test]
+fn a_confined_function_is_counted_when_the_outer_one_is_timed() {
+    let mut bench = Bench::new(&[(0x100, 100, 100), (0x200, 10, 1000)]);
+    bench.advance(1000);
+    bench.add(r#"calls{function="f", in="g"}"#, 0x100, Some(0x200));
+    bench.advance(1000);
+    bench.advance(1000);
+    bench.is_close(0, 2e4);
+}
+
+#[test]
+fn a_function_that_cannot_be_timed_still_counts() {
+    let mut bench = Bench::new(&[(0x100, 100, 100)]);
+    bench.fake.untimed = true;
+    bench.advance(1000);
+    bench.add(WALL, 0x100, None);
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    let points = bench.last();
+    assert_eq!(points[0].gap.as_deref(), Some("an exit is too short"));
+    bench.is_close(1, 2e5);
+}
+
+#[test]
+fn removing_a_curve_takes_out_what_no_other_one_uses() {
+    let mut bench = Bench::new(&[(0x100, 100, 100), (0x200, 10, 1000)]);
+    bench.advance(1000);
+    bench.add(CALLS, 0x100, None);
+    bench.add(r#"calls{function="f", in="g"}"#, 0x100, Some(0x200));
+    bench.advance(1000);
+    let ids: Vec<_> = bench.session.curves().map(|(id, _)| id).collect();
+    bench.session.remove(&mut bench.fake, ids[1]).unwrap();
+    assert_eq!(bench.fake.probes.len(), 1);
+    bench.session.remove(&mut bench.fake, ids[0]).unwrap();
+    assert!(bench.fake.probes.is_empty());
+}
+
+#[test]
+fn cpu_and_run_queue_of_threads_need_no_probe() {
+    let mut bench = Bench::new(&[]);
+    let cpu: Request = r#"cpu{group="pool-#"}"#.parse().unwrap();
+    bench
+        .session
+        .add(&mut bench.fake, cpu, &[], None, 0)
+        .unwrap();
+    bench.advance(1000);
+    assert_eq!(bench.last()[0].value, None, "one reading says nothing");
+    bench.advance(1000);
+    bench.is_close(0, 1.0);
+    assert_eq!(bench.fake.stops, 0);
+}
+
+#[test]
+fn locks_without_an_agent_are_unknown() {
+    let mut bench = Bench::new(&[]);
+    let wait: Request = "wait".parse().unwrap();
+    bench
+        .session
+        .add(&mut bench.fake, wait, &[], None, 0)
+        .unwrap();
+    bench.advance(1000);
+    assert_eq!(bench.last()[0].value, None);
+}

@@ -1,0 +1,232 @@
+//! Values of metrics: rates, sums, means and quantiles of what came between two readings.
+
+use std::collections::BTreeMap;
+
+use crate::focus::{Focus, Key};
+use crate::histogram::Histogram;
+use crate::lock::{LockChanges, LockSums};
+use crate::metric::Metric;
+use crate::row::{Change, Row};
+use crate::thread::{Roster, Thread};
+
+/// A value, in all and by thread.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Measured {
+    pub value: Option<f64>,
+    /// Why it is not known.
+    pub gap: Option<String>,
+    pub by_thread: Vec<(u32, f64)>,
+    pub histogram: Option<Histogram>,
+}
+
+impl Measured {
+    pub fn gap(why: impl Into<String>) -> Self {
+        Self {
+            gap: Some(why.into()),
+            ..Self::default()
+        }
+    }
+}
+
+/// Sums over rows; times are already per second.
+#[derive(Debug, Clone)]
+struct Sums {
+    calls: u64,
+    rate: f64,
+    wall: f64,
+    own_wall: f64,
+    cpu: Option<f64>,
+    own_cpu: Option<f64>,
+    wall_ns: u64,
+    inside: u64,
+    histogram: Histogram,
+}
+
+impl Default for Sums {
+    /// Nobody called it: that is known.
+    fn default() -> Self {
+        Self {
+            calls: 0,
+            rate: 0.0,
+            wall: 0.0,
+            own_wall: 0.0,
+            cpu: Some(0.0),
+            own_cpu: Some(0.0),
+            wall_ns: 0,
+            inside: 0,
+            histogram: Histogram::default(),
+        }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, change: &Change, seconds: f64) {
+        let per_second = |ns: u64| ns as f64 / 1e9 / seconds;
+        let plus = |sum: Option<f64>, ns: Option<u64>| Some(sum? + per_second(ns?));
+        self.cpu = plus(self.cpu, change.cpu_ns);
+        self.own_cpu = plus(self.own_cpu, change.own_cpu_ns);
+        self.calls = self.calls.saturating_add(change.calls);
+        self.rate += change.calls as f64 / seconds;
+        self.wall += per_second(change.wall_ns);
+        self.own_wall += per_second(change.own_wall_ns);
+        self.wall_ns = self.wall_ns.saturating_add(change.wall_ns);
+        self.inside += u64::from(change.inside);
+        self.histogram.merge(&change.histogram);
+    }
+
+    fn value(&self, metric: Metric) -> Option<f64> {
+        let returned = match self.histogram.count() {
+            0 => self.calls, // without histograms all calls are taken to have returned
+            n => n,
+        };
+        match metric {
+            Metric::Calls => Some(self.rate),
+            Metric::Wall => Some(self.wall),
+            Metric::WallExclusive => Some(self.own_wall),
+            Metric::Cpu => self.cpu,
+            Metric::CpuExclusive => self.own_cpu,
+            Metric::Inside => Some(self.inside as f64),
+            Metric::DurationMean => (returned > 0).then(|| self.wall_ns as f64 / returned as f64),
+            Metric::DurationP50 => self.histogram.quantile(0.5),
+            Metric::DurationP99 => self.histogram.quantile(0.99),
+            _ => None,
+        }
+    }
+}
+
+/// Of functions, each with the seconds since its last sample.
+pub(crate) fn of_rows<'a>(
+    metric: Metric,
+    focus: &Focus,
+    roster: &Roster,
+    rows: impl Iterator<Item = (&'a Row, f64)>,
+) -> Measured {
+    let mut all = Sums::default();
+    let mut threads: BTreeMap<u32, Sums> = BTreeMap::new();
+    let selects = focus.selects_threads();
+    let mut is_any_unknown = false;
+    for (row, seconds) in rows {
+        for (tid, change) in row.changes() {
+            let is_in = match roster.get(tid) {
+                Some(thread) => focus.holds(&thread.name()),
+                None => {
+                    // It ended before its name was read.
+                    is_any_unknown |= selects && change.calls > 0;
+                    !selects
+                }
+            };
+            if is_in {
+                all.add(&change, seconds);
+                threads.entry(tid).or_default().add(&change, seconds);
+            }
+        }
+    }
+    let by_thread = threads.iter();
+    let by_thread = by_thread.filter_map(|(tid, sums)| Some((*tid, sums.value(metric)?)));
+    let value = all.value(metric);
+    let gap = match value {
+        Some(_) => None,
+        None if all.calls == 0 => Some("no call returned".to_owned()),
+        None => Some("no CPU clock without a system call is available in the process".to_owned()),
+    };
+    let gap = gap.or_else(|| {
+        let partly = "threads ended before their names could be read: some calls are left out";
+        is_any_unknown.then(|| partly.to_owned())
+    });
+    Measured {
+        value,
+        gap,
+        by_thread: by_thread.collect(),
+        histogram: metric.needs_timer().then_some(all.histogram),
+    }
+}
+
+/// Of locks.
+pub(crate) fn of_locks(
+    metric: Metric,
+    focus: &Focus,
+    roster: &Roster,
+    locks: &LockChanges,
+    seconds: f64,
+) -> Measured {
+    if !locks.is_known {
+        return Measured::gap("known after the second reading");
+    }
+    let wanted = focus.get(Key::Lock);
+    let is_meant: Vec<bool> = locks
+        .latest
+        .locks
+        .iter()
+        .map(|lock| wanted.is_none_or(|pattern| lock.answers_to(pattern)))
+        .collect();
+    if let (Some(name), false) = (wanted, is_meant.contains(&true)) {
+        return Measured::gap(format!("no lock answers to {name} so far"));
+    }
+    let mut all = LockSums::default();
+    let mut threads: BTreeMap<u32, LockSums> = BTreeMap::new();
+    for (lock, tid, sums) in &locks.latest.uses {
+        let is_in = match roster.get(*tid) {
+            Some(thread) => focus.holds(&thread.name()),
+            None => !focus.selects_threads(),
+        };
+        if is_in && is_meant.get(*lock).copied().unwrap_or(false) {
+            all.add(*sums);
+            threads.entry(*tid).or_default().add(*sums);
+        }
+    }
+    let value = |sums: &LockSums| match metric {
+        Metric::Acquisitions => Some(sums.acquisitions as f64 / seconds),
+        Metric::Contended => Some(sums.contended as f64 / seconds),
+        Metric::Wait => Some(sums.wait_ns as f64 / 1e9 / seconds),
+        Metric::Hold => (sums.holds > 0).then(|| sums.hold_ns as f64 / sums.holds as f64),
+        _ => None,
+    };
+    let by_thread = threads.iter();
+    Measured {
+        value: value(&all),
+        gap: value(&all)
+            .is_none()
+            .then(|| "no hold was timed".to_owned()),
+        by_thread: by_thread
+            .filter_map(|(tid, sums)| Some((*tid, value(sums)?)))
+            .collect(),
+        histogram: None,
+    }
+}
+
+/// Of threads.
+pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds: f64) -> Measured {
+    let mut by_thread = Vec::new();
+    let pairs = roster.pairs();
+    for (before, now) in pairs.filter(|(_, now)| focus.holds(&now.name())) {
+        let share = |of: fn(&Thread) -> Option<u64>| {
+            let ns = of(now)?.checked_sub(of(before)?)?;
+            Some(ns as f64 / 1e9 / seconds)
+        };
+        let cpu = share(|t| t.cpu_ns);
+        let run_queue = share(|t| t.run_queue_ns);
+        let value = match metric {
+            Metric::Cpu => cpu,
+            Metric::RunQueue => run_queue,
+            Metric::Blocked => cpu
+                .zip(run_queue)
+                .map(|(cpu, queue)| (1.0 - cpu - queue).max(0.0)),
+            _ => None,
+        };
+        by_thread.extend(value.map(|value| (now.tid, value)));
+    }
+    let gap = match (by_thread.is_empty(), roster.pairs().next().is_some()) {
+        (false, _) => None,
+        (true, false) => Some("known after the second reading".to_owned()),
+        (true, true) if focus.selects_threads() => Some("no such thread is there".to_owned()),
+        (true, true) => Some("the kernel does not say".to_owned()),
+    };
+    Measured {
+        value: gap
+            .is_none()
+            .then(|| by_thread.iter().map(|(_, v)| v).sum()),
+        gap,
+        by_thread,
+        histogram: None,
+    }
+}

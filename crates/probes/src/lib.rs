@@ -1,0 +1,23 @@
+//! Where and how a function of a running x86-64 program can be probed:
+//! docs/design/0009-function-probes.md.
+//!
+//! [`Module`] knows a module's functions by its call frame information, and where execution may
+//! come into them. [`sites::choose`] picks what is patched, [`stub`] makes the code that runs
+//! instead, [`runtime`] is what that code calls, [`table`] where it counts.
+
+#![forbid(unsafe_code)]
+
+mod functions;
+mod handlers;
+mod image;
+mod module;
+pub mod relocate;
+pub mod runtime;
+pub mod sites;
+pub mod stub;
+pub mod table;
+mod targets;
+
+pub use functions::{Function, Functions};
+pub use image::{Image, Segment};
+pub use module::Module;

@@ -1,0 +1,186 @@
+//! Layout of the table that probes count into, in the probed process: `runtime/table.h` has the
+//! same in C.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Marks a table in use.
+pub const MAGIC: u64 = 0x7362_6f72_7076_6f63;
+/// Rows.
+pub const ROWS: usize = 1024;
+/// No row.
+pub const NONE: u16 = 0xffff;
+/// Rows that one function may count into.
+pub const FUNCTION_ROWS: usize = 8;
+/// Functions.
+pub const FUNCTIONS: usize = 65536;
+/// Timed calls of a thread that may be open at once.
+pub const DEPTH: usize = 4096;
+/// Buckets of a histogram.
+pub const BUCKETS: usize = 64;
+
+/// Key of a column that was never used.
+pub const KEY_FREE: u64 = 0;
+/// Key of a column that was used before, and may be taken.
+pub const KEY_CLEARED: u64 = 1;
+/// Key of a column whose thread has ended.
+pub const KEY_RETIRED: u64 = 2;
+
+/// What is counted in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Row {
+    /// Row that must be open, [`NONE`] = counted always.
+    pub within: u16,
+    /// Changes with every insertion.
+    pub generation: u16,
+    /// 0.
+    pub reserved: [u16; 2],
+}
+
+/// Of a row of a function: its exits are patched, so that calls can be timed.
+pub const TIMED: u16 = 0x8000;
+
+/// Rows that a function counts into, each perhaps with [`TIMED`], up to the first [`NONE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct FunctionRows {
+    /// The rows.
+    pub row: [u16; FUNCTION_ROWS],
+}
+
+/// The beginning of the table.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Head {
+    /// [`MAGIC`]; 0 in a child made by fork.
+    pub magic: u64,
+    /// Columns, a power of two.
+    pub columns: u64,
+    /// 64 - log2(columns).
+    pub hash_shift: u64,
+    /// Of a thread's number from its thread pointer, 0 = not known.
+    pub tid_offset: i64,
+    /// Nanoseconds, 32 bits of them behind the point.
+    pub ns_per_tick: u64,
+    /// Probes that found no free column.
+    pub no_room: u64,
+    /// Address of a `struct rseq_cs` of a range that is never executed; 0 = no CPU clock.
+    pub descriptor: u64,
+    /// Of the rseq area from the thread pointer.
+    pub rseq_offset: i64,
+    /// 0.
+    pub reserved: [u64; 8],
+}
+
+/// What a thread did in a row. Times in ticks of the time stamp counter, CPU times in ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Value {
+    /// Entries.
+    pub calls: u64,
+    /// Of outermost calls that have ended.
+    pub wall: u64,
+    /// Without timed functions called from there.
+    pub own_wall: u64,
+    /// CPU time.
+    pub cpu: u64,
+    /// CPU time without timed functions called from there.
+    pub own_cpu: u64,
+    /// Start of the outermost open call, 0 = none.
+    pub since: u64,
+    /// CPU time at that start.
+    pub since_cpu: u64,
+    /// Open calls.
+    pub depth: u32,
+    /// Calls that were not measured.
+    pub skipped: u32,
+}
+
+/// The beginning of a column.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct ColumnHead {
+    /// Stack pointer of the probe that runs, 0 = none.
+    pub busy: u64,
+    /// The thread.
+    pub tid: u32,
+    /// Open calls in all rows.
+    pub entries: u32,
+    /// Calls that were left without a return.
+    pub abandoned: u64,
+    /// 1: it runs on several stacks.
+    pub has_switched: u32,
+    /// 1: the CPU clock has a base.
+    pub armed: u32,
+    /// Base of the CPU clock: CPU time.
+    pub base_cpu: u64,
+    /// Base of the CPU clock: ticks.
+    pub base_ticks: u64,
+    /// Reads of the CPU clock that asked the kernel.
+    pub cpu_resyncs: u64,
+    /// 0.
+    pub reserved: [u64; 9],
+}
+
+const ENTRY_BYTES: u64 = 48;
+const PAGE: u64 = 4096;
+
+/// Offset of [`Row`] `row`.
+pub fn row_at(row: u32) -> u64 {
+    (size_of::<Head>() + row as usize * size_of::<Row>()) as u64
+}
+
+/// Offset of [`FunctionRows`] `function`.
+pub fn function_at(function: u32) -> u64 {
+    let rows = ROWS * size_of::<Row>();
+    (size_of::<Head>() + rows + function as usize * size_of::<FunctionRows>()) as u64
+}
+
+/// Offset of the keys, eight bytes each.
+pub fn keys_at() -> u64 {
+    function_at(FUNCTIONS as u32)
+}
+
+/// Offset of a column.
+pub fn column_at(columns: u64, column: u64) -> u64 {
+    (keys_at() + columns * 8).next_multiple_of(PAGE) + column * column_bytes()
+}
+
+/// Bytes of a column.
+pub fn column_bytes() -> u64 {
+    (histogram_at(ROWS as u32)).next_multiple_of(PAGE)
+}
+
+/// Offset of a [`Value`] in its column.
+pub fn value_at(row: u32) -> u64 {
+    let entries = size_of::<ColumnHead>() as u64 + DEPTH as u64 * ENTRY_BYTES;
+    entries + u64::from(row) * size_of::<Value>() as u64
+}
+
+/// Offset of a histogram in its column: [`BUCKETS`] numbers of four bytes.
+pub fn histogram_at(row: u32) -> u64 {
+    value_at(ROWS as u32) + u64::from(row) * (BUCKETS * 4) as u64
+}
+
+/// Bytes of a table.
+pub fn table_bytes(columns: u64) -> u64 {
+    column_at(columns, columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_is_that_of_the_runtime() {
+        // runtime.c asserts the same.
+        assert_eq!((row_at(0), size_of::<Row>()), (128, 8));
+        assert_eq!((size_of::<FunctionRows>(), size_of::<Value>()), (16, 64));
+        assert_eq!(keys_at(), 128 + 1024 * 8 + 65536 * 16);
+        assert_eq!(size_of::<ColumnHead>(), 128);
+        assert_eq!(value_at(0), 128 + 4096 * 48);
+        assert_eq!(histogram_at(0), value_at(0) + 1024 * 64);
+        assert_eq!(column_bytes() % PAGE, 0);
+        assert_eq!(column_at(64, 0) % PAGE, 0);
+    }
+}

@@ -1,0 +1,277 @@
+//! `convoy live` on a running program: exact rates, foci, refusals, and the program as it was.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::time::Duration;
+
+use convoy_harness::case::{trial, Scratch};
+use convoy_harness::compile::compile;
+use convoy_harness::needs::missing;
+use convoy_harness::run::{run, start, End, Outcome, Running};
+use convoy_harness::{check, convoy, root, Result};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Calls of `inner` for each call of `outer` (programs/steady_calls.c).
+const INNER: f64 = 100.0;
+
+/// The tests.
+pub fn trials() -> Vec<Trial> {
+    let root = || missing(&["root".to_owned()]);
+    vec![
+        trial("live/rates", root(), rates_of_calls_are_exact),
+        trial("live/foci", root(), groups_and_threads_add_up),
+        trial("live/refusals", root(), what_is_not_there_is_refused),
+        trial("live/end", root(), a_program_that_ends_is_no_failure),
+        trial("live/command", root(), a_command_keeps_output_and_status),
+        trial("live/interrupt", root(), an_interrupt_leaves_every_byte),
+    ]
+}
+
+/// A program that runs until the test ends.
+fn program<'a>(scratch: &'a Scratch, milliseconds: Option<u32>) -> Result<Running<'a>> {
+    let mut command = command(milliseconds)?;
+    let mut running = start(&mut command, scratch.dir(), "program")?;
+    running.wait_for("ready", TIMEOUT)?;
+    Ok(running)
+}
+
+fn command(milliseconds: Option<u32>) -> Result<Command> {
+    let program = compile(&root().join("tests/live/programs/steady_calls.c"), &[])?;
+    let mut command = Command::new(program);
+    command.args(milliseconds.map(|n| n.to_string()));
+    Ok(command)
+}
+
+fn end(program: Running<'_>) -> Result {
+    program.signal(Signal::TERM)?;
+    let outcome = program.finish(TIMEOUT)?;
+    check!(outcome.end == End::Signal(15), "{:?}", outcome.end);
+    Ok(())
+}
+
+fn live(pid: u32, metrics: &[&str], rest: &[&str]) -> Result<Command> {
+    let mut command = Command::new(convoy::binary()?);
+    command.args(["live", &pid.to_string(), "--budget", "100%"]);
+    for metric in metrics {
+        command.args(["--metric", metric]);
+    }
+    command.args(rest);
+    Ok(command)
+}
+
+/// Sum of the values of each metric and focus; the unknown must have a reason.
+fn sums(outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
+    check!(outcome.end == End::Status(0), "{outcome:?}");
+    let mut sums = BTreeMap::new();
+    for line in outcome.stdout.lines() {
+        let json: Value = serde_json::from_str(line).map_err(|e| format!("{line}: {e}"))?;
+        let text = |key: &str| json[key].as_str().unwrap_or_default().to_owned();
+        let value = json["value"].as_f64();
+        check!(value.is_some() || !text("gap").is_empty(), "{line}");
+        check!(
+            json["cost_share"].as_f64().is_some_and(|c| c >= 0.0),
+            "{line}"
+        );
+        *sums.entry(text("metric") + &text("focus")).or_default() += value.unwrap_or(0.0);
+    }
+    Ok(sums)
+}
+
+fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
+    let program = program(scratch, None)?;
+    let rest = ["--for", "2s", "--every", "500ms", "--format", "json"];
+    let outcome = run(
+        &mut live(program.id(), metrics, &rest)?,
+        scratch.dir(),
+        "live",
+        TIMEOUT,
+    );
+    end(program)?;
+    let sums = sums(&outcome?)?;
+    let value = |metric: &&str| {
+        sums.get(*metric)
+            .copied()
+            .ok_or(format!("no {metric}: {sums:?}"))
+    };
+    metrics.iter().map(value).collect()
+}
+
+fn is_near(what: &str, value: f64, expected: f64) -> Result {
+    let off = (value / expected - 1.0).abs();
+    check!(off < 0.05, "{what}: {value}, expected {expected}");
+    Ok(())
+}
+
+fn rates_of_calls_are_exact(scratch: &Scratch) -> Result {
+    let values = measure(
+        scratch,
+        &[
+            r#"calls{function="outer"}"#,
+            r#"calls{function="inner"}"#,
+            r#"wall{function="outer"}"#,
+            r#"duration_mean{function="outer"}"#,
+        ],
+    )?;
+    let [outer, inner, wall, mean] = values[..] else {
+        return Err(format!("{values:?}"));
+    };
+    check!(outer > 0.0, "never called");
+    is_near("calls of inner for one of outer", inner / outer, INNER)?;
+    check!(wall > 0.0 && mean > 0.0, "no time: {values:?}");
+    // Four samples of three threads, and what was begun before.
+    check!(wall < 4.0 * 3.0 * 1.5, "more time than there is: {wall}");
+    Ok(())
+}
+
+fn groups_and_threads_add_up(scratch: &Scratch) -> Result {
+    let values = measure(
+        scratch,
+        &[
+            r#"calls{function="inner"}"#,
+            r#"calls{function="inner", group="pool-#"}"#,
+            r#"calls{function="inner", thread="lone"}"#,
+            r#"calls{function="inner", thread="pool-1"}"#,
+            r#"calls{function="inner", in="outer"}"#,
+        ],
+    )?;
+    let [all, pool, lone, one, inside] = values[..] else {
+        return Err(format!("{values:?}"));
+    };
+    check!(lone > 0.0 && one > 0.0, "{values:?}");
+    is_near("pool and lone", pool + lone, all)?;
+    check!(one < pool, "a thread is less than its group: {values:?}");
+    check!(
+        inside > 0.0 && inside <= all * 1.05,
+        "all calls are made in outer: {values:?}"
+    );
+    Ok(())
+}
+
+fn what_is_not_there_is_refused(scratch: &Scratch) -> Result {
+    let program = program(scratch, None)?;
+    let cases = [
+        (r#"calls{function="inner_"}"#, "did you mean inner"),
+        (
+            r#"calls{function="inner", module="nowhere.so"}"#,
+            "no file nowhere.so",
+        ),
+        (r#"calls{lock="x"}"#, "makes no sense for a lock"),
+        (r#"acquisitions{lock="x"}"#, "--agent=auto"),
+        ("cals", "did you mean calls?"),
+    ];
+    let mut results = Vec::new();
+    for (metric, _) in cases {
+        let mut command = live(program.id(), &[metric], &["--for", "1s"])?;
+        results.push(run(&mut command, scratch.dir(), "refused", TIMEOUT)?);
+    }
+    end(program)?;
+    for ((metric, expected), outcome) in cases.iter().zip(results) {
+        check!(outcome.end == End::Status(2), "{metric}: {outcome:?}");
+        check!(
+            outcome.stderr.contains(expected),
+            "{metric}: {}",
+            outcome.stderr
+        );
+    }
+    let mut command = live(u32::MAX, &["cpu"], &[])?;
+    let outcome = run(&mut command, scratch.dir(), "nobody", TIMEOUT)?;
+    check!(outcome.end == End::Status(2), "{outcome:?}");
+    Ok(())
+}
+
+fn a_program_that_ends_is_no_failure(scratch: &Scratch) -> Result {
+    let program = program(scratch, Some(3000))?;
+    let mut command = live(
+        program.id(),
+        &[r#"calls{function="inner"}"#],
+        &["--format", "json"],
+    )?;
+    let outcome = run(&mut command, scratch.dir(), "live", TIMEOUT)?;
+    let own = program.finish(TIMEOUT)?;
+    check!(own.end == End::Status(7), "the program: {own:?}");
+    check!(outcome.end == End::Status(0), "{outcome:?}");
+    check!(outcome.stderr.contains("has ended"), "{outcome:?}");
+    Ok(())
+}
+
+fn a_command_keeps_output_and_status(scratch: &Scratch) -> Result {
+    let program = command(Some(2500))?;
+    let mut live = Command::new(convoy::binary()?);
+    live.args(["live", "--budget", "100%", "--format", "json", "-q"])
+        .args(["--metric", r#"calls{function="outer"}"#, "--"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    let outcome = run(&mut live, scratch.dir(), "live", TIMEOUT)?;
+    check!(outcome.end == End::Status(7), "{outcome:?}");
+    check!(outcome.stdout == "ready\n", "{outcome:?}");
+    check!(
+        outcome.stderr.contains(r#""metric":"calls""#),
+        "{outcome:?}"
+    );
+    Ok(())
+}
+
+/// The program's own code, as it is in memory.
+fn code(pid: u32) -> Result<Vec<u8>> {
+    let failed = |e: std::io::Error| format!("process {pid}: {e}");
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(failed)?;
+    let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
+    let mut all = Vec::new();
+    for line in maps
+        .lines()
+        .filter(|l| l.ends_with(&*exe.to_string_lossy()))
+    {
+        let (range, rest) = line.split_once(' ').ok_or("no range")?;
+        let (lo, hi) = range.split_once('-').ok_or("no range")?;
+        let address = |hex: &str| u64::from_str_radix(hex, 16).map_err(|e| e.to_string());
+        if rest.starts_with("r-x") {
+            let (lo, hi) = (address(lo)?, address(hi)?);
+            let mut bytes = vec![0; (hi - lo) as usize];
+            memory.read_exact_at(&mut bytes, lo).map_err(failed)?;
+            all.append(&mut bytes);
+        }
+    }
+    check!(!all.is_empty(), "process {pid} has no code");
+    Ok(all)
+}
+
+fn an_interrupt_leaves_every_byte(scratch: &Scratch) -> Result {
+    let program = program(scratch, None)?;
+    let before = code(program.id())?;
+    for (signal, tag) in [
+        (Signal::INT, "int"),
+        (Signal::TERM, "term"),
+        (Signal::KILL, "kill"),
+    ] {
+        let metrics = [r#"wall{function="outer"}"#, r#"calls{function="inner"}"#];
+        let mut command = live(program.id(), &metrics, &["--every", "200ms"])?;
+        let mut measuring = start(&mut command, scratch.dir(), tag)?;
+        measuring.wait_for("inner", TIMEOUT)?;
+        check!(code(program.id())? != before, "no probe is in");
+        measuring.signal(signal)?;
+        let outcome = measuring.finish(TIMEOUT)?;
+        let is_right = match signal {
+            Signal::KILL => outcome.end == End::Signal(9),
+            _ => outcome.end == End::Status(0),
+        };
+        check!(is_right, "{tag}: {outcome:?}");
+        // After a kill the process that holds the probes takes them out by itself.
+        let mut is_whole = code(program.id())? == before;
+        for _ in 0..100 {
+            if is_whole || signal != Signal::KILL {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            is_whole = code(program.id())? == before;
+        }
+        check!(is_whole, "{tag}: probes are still in");
+    }
+    end(program)
+}
