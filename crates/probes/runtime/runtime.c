@@ -62,7 +62,8 @@ inline int take(volatile u64 *key, u64 old, u64 new)
 }
 
 /* A column for a thread that has none, from this place on. */
-static __attribute__((noinline)) struct cp_column *new_column(struct cp_table *t, u64 self, u64 from)
+static __attribute__((noinline)) struct cp_column *new_column(struct cp_table *t, u64 self,
+							     u64 from)
 {
 	for (u64 n = 0; n < t->columns; n++) {
 		u64 i = (from + n) & (t->columns - 1);
@@ -192,8 +193,7 @@ static void skip(struct cp_column *c, const u16 *row)
 		c->value[row[i] & (CP_ROWS - 1)].skipped++;
 }
 
-/* Frees places of entries: of frames that a new one at `rsp` has replaced. `f`: restarts of the
- * same function from its own beginning keep theirs. */
+/* Frees places of entries: of frames that a new one at `rsp` has replaced. */
 inline void drop_replaced(struct cp_table *t, struct cp_column *c, u64 rsp)
 {
 	while (c->entries) {

@@ -99,7 +99,8 @@ impl Functions {
         self.all.get(next).map_or(u64::MAX, |f| f.range.start)
     }
 
-    /// Whether the stack pointer is at the return address there, as at an entry. `None` = not known.
+    /// Whether the stack pointer is at the return address there, as at an entry. `None` = not
+    /// known.
     pub fn is_at_return_address(&self, at: u64) -> Option<bool> {
         let function = self.covering(at)?;
         let bases = self.bases();
