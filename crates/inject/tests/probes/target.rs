@@ -1,6 +1,6 @@
 //! A probed program, and where its functions are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -20,13 +20,16 @@ pub struct Target {
     functions: HashMap<String, Range<u64>>,
 }
 
-static COMPILER: Mutex<()> = Mutex::new(());
+static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Compiles a program of tests/programs.
+/// Compiles a program of tests/programs, once: another test may be about to run it.
 pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
-    let _one = COMPILER.lock().unwrap_or_else(|e| e.into_inner());
+    let mut compiled = COMPILED.lock().unwrap_or_else(|e| e.into_inner());
     let name = format!("{source}{}", flags.concat().replace(['/', '='], "_"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if !compiled.insert(program.clone()) {
+        return program;
+    }
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")
         .join(source);
