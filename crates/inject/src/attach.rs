@@ -64,8 +64,11 @@ impl Owner {
 /// `starttime` in [`stat_fields`].
 const START_TIME: usize = 19;
 
+/// `None` = there is no such process, or it has ended and nobody has asked for its status yet.
 fn start_ticks(pid: u32) -> Option<u64> {
-    stat_fields(pid)?.get(START_TIME)?.parse().ok()
+    let fields = stat_fields(pid)?;
+    let has_ended = matches!(fields.first().map(String::as_str), Some("Z" | "X"));
+    fields.get(START_TIME).filter(|_| !has_ended)?.parse().ok()
 }
 
 /// Puts the agent into a process: its library is `agent`, its session's directory `session_dir` as

@@ -254,7 +254,7 @@ fn no_key(name: &str) -> Invalid {
     let names = Key::ALL.map(Key::name);
     let near = suggest::near(name, names.into_iter(), 1);
     let fix = match near.first() {
-        Some(near) => format!("did you mean {near}?"),
+        Some(near) => format!("did you mean {near}? The keys are {}", names.join(", ")),
         None => format!("one of: {}", names.join(", ")),
     };
     Invalid::new(format!("a focus has no key {name}"), fix)

@@ -196,6 +196,18 @@ fn a_timer_follows_its_counter_where_the_budget_allows() {
 }
 
 #[test]
+fn threads_that_nobody_has_seen_are_a_gap_and_not_zero_calls() {
+    let mut bench = Bench::new(&[(0x100, 10_000, 100)]);
+    bench.advance(1000);
+    bench.add(r#"calls{function="f", thread="nope"}"#, 0x100, None);
+    bench.advance(1000);
+    bench.advance(1000);
+    let points = bench.last();
+    assert_eq!(points[0].value, None);
+    assert_eq!(points[0].gap.as_deref(), Some("no such thread is there"));
+}
+
+#[test]
 fn a_timer_over_the_budget_is_a_gap_with_a_reason_and_never_zero() {
     let mut bench = Bench::new(&[(0x100, 10_000, 100)]);
     bench.advance(1000);

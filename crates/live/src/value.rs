@@ -104,6 +104,9 @@ pub(crate) fn of_rows<'a>(
     let mut all = Sums::default();
     let mut threads: BTreeMap<u32, Sums> = BTreeMap::new();
     let selects = focus.selects_threads();
+    if selects && !roster.all().any(|thread| focus.holds(&thread.name())) {
+        return Measured::gap("no such thread is there");
+    }
     let mut is_any_unknown = false;
     for (row, seconds) in rows {
         for (tid, change) in row.changes() {

@@ -100,7 +100,7 @@ fn clean_up(live: &Live, pid: u32) -> Result<(), Message> {
         Message::new(refusal.found, "nothing was taken out of it", refusal.fix)
     })?;
     if !live.quiet {
-        say(&format!("convoy: process {pid} has no probes\n"));
+        say(&format!("convoy: process {pid} has no probes any more\n"));
     }
     Ok(())
 }
