@@ -335,7 +335,8 @@ __attribute__((used)) void probe_exit(struct cp_table *t, u32 function, u64 rsp)
 			first--;
 		/* Entries of one frame begin together. */
 		struct cp_entry *begin = &c->entry[first & (CP_DEPTH - 1)];
-		u64 elapsed = now - begin->start, cpu = cpu_time(t, c, now);
+		u64 elapsed = now > begin->start ? now - begin->start : 0;
+		u64 cpu = cpu_time(t, c, now);
 		u64 elapsed_cpu = cpu > begin->start_cpu ? cpu - begin->start_cpu : 0;
 		for (u32 i = first; i < last; i++)
 			finish(t, c, &c->entry[i & (CP_DEPTH - 1)], elapsed, elapsed_cpu);

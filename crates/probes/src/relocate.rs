@@ -179,10 +179,14 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
     }
 }
 
-/// A call, to whatever.
+/// A call of a function. The decoder takes `syscall` and its kind for calls, too, which push nothing
+/// and go on behind themselves.
 pub(crate) fn is_call(instruction: &Instruction) -> bool {
-    let flow = instruction.flow_control();
-    matches!(flow, FlowControl::Call | FlowControl::IndirectCall)
+    match instruction.flow_control() {
+        FlowControl::IndirectCall => true,
+        FlowControl::Call => instruction.op0_kind() == OpKind::NearBranch64,
+        _ => false,
+    }
 }
 
 /// A conditional jump, of which there is a form with a distance of 32 bits (`loop` and `jrcxz` have

@@ -1,6 +1,6 @@
 //! The probes of one convoy in one process, from the first stop to the last.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
 use convoy_probes::table::{
@@ -416,13 +416,13 @@ fn take_over(pid: u32, memory: &Memory, found: &Found) -> Result<(), Refusal> {
     }
     // Without a patch nobody comes into them any more.
     with_thread(pid, found.gadgets, |thread| {
-        for area in &areas {
-            let head = area.head();
-            let mut unmap =
-                |at, bytes| thread.system_call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0]);
-            unmap(area.at, head.bytes)?;
-            // Areas of one session have one table: it is gone the second time.
-            unmap(head.table, head.table_bytes)?;
+        // Areas of one session have one table. It is unmapped once: its place may be another
+        // mapping's right after.
+        let tables = areas.iter().map(|a| (a.head().table, a.head().table_bytes));
+        let tables: BTreeMap<u64, u64> = tables.collect();
+        let areas = areas.iter().map(|a| (a.at, a.head().bytes));
+        for (at, bytes) in areas.chain(tables) {
+            thread.system_call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0])?;
         }
         Ok(())
     })

@@ -8,8 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use convoy_inject::{Cell, Inserted, Measure, Probe};
+use convoy_inject::{Cell, Inserted, Measure, Probe, Probes};
 use object::{Object, ObjectKind, ObjectSymbol, SymbolKind};
 
 pub struct Target {
@@ -160,6 +161,15 @@ fn functions(program: &Path, pid: u32) -> HashMap<String, Range<u64>> {
 /// Calls of all threads in a row.
 pub fn calls(cells: &[Cell], row: u32) -> u64 {
     of(cells, row).map(|c| c.calls).sum()
+}
+
+/// Until the function of row 0 has been called.
+pub fn wait_for_calls(probes: &mut Probes) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while calls(&probes.read().unwrap(), 0) == 0 {
+        assert!(Instant::now() < until, "it is not called");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 pub fn of(cells: &[Cell], row: u32) -> impl Iterator<Item = &Cell> {

@@ -79,8 +79,8 @@ fn cpu_time_is_what_the_kernel_says() {
             .unwrap(),
     );
     std::thread::sleep(std::time::Duration::from_millis(600));
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
     let cells = probes.read().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
     let (mut cpu, mut wall) = (0, 0);
     for cell in of(&cells, 0) {
         let Some(ns) = cell.cpu_ns else {
