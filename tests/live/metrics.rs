@@ -15,7 +15,7 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Calls of `inner` for each call of `outer` (programs/steady_calls.c).
 const INNER: f64 = 100.0;
