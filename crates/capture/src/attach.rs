@@ -61,7 +61,7 @@ pub(crate) struct Agents {
 }
 
 impl Agents {
-    /// Where they write.
+    /// The directory of their tables.
     pub(crate) fn session_dir(&self) -> &Path {
         self.session.dir()
     }

@@ -31,7 +31,7 @@ pub struct ThreadReader {
 }
 
 impl ThreadReader {
-    /// Of a process that runs.
+    /// A reader of this process's threads.
     pub fn new(pid: u32) -> Self {
         Self {
             pid,

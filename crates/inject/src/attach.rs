@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use convoy_abi::{Attachment, CV_ATTACHMENT_ACTIVE, CV_ATTACHMENT_MAGIC};
 
 use crate::call::Borrowed;
-use crate::error::Refusal;
 use crate::hooks::{self, area_bytes, Plan};
 use crate::image::Image;
-use crate::memory::{gap, regions, Memory, Region};
+use crate::memory::{regions, Memory, Region};
 use crate::outcome::{Attached, Detached};
 use crate::process::{AgentCopy, Process, AGENT_PREFIX};
 use crate::refusal;
 use crate::safe_point;
-use crate::tracee::{stat_fields, AllStopped, Fault};
+use crate::tracee::{has_ended, stat_fields, AllStopped, Fault};
+use convoy_probes::Refusal;
 
 /// How long threads that are at the beginning of a function are given to go on.
 const INSTALL_LIMIT: Duration = Duration::from_secs(3);
@@ -27,8 +27,6 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Stack of a thread that is searched for return addresses into the agent, bytes. A deeper one may
 /// have them.
 const DEEPEST_STACK: u64 = 1 << 20;
-/// How far a jump of five bytes reaches, with room for the library's own size.
-const REACH: u64 = 1 << 30;
 
 /// A process of convoy that holds attachments: its number, and its start in clock ticks since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +65,8 @@ const START_TIME: usize = 19;
 /// `None` = there is no such process, or it has ended and nobody has asked for its status yet.
 fn start_ticks(pid: u32) -> Option<u64> {
     let fields = stat_fields(pid)?;
-    let has_ended = matches!(fields.first().map(String::as_str), Some("Z" | "X"));
-    fields.get(START_TIME).filter(|_| !has_ended)?.parse().ok()
+    let start = fields.get(START_TIME).filter(|_| !has_ended(&fields));
+    start?.parse().ok()
 }
 
 /// Puts the agent into a process: its library is `agent`, its session's directory `session_dir` as
@@ -387,21 +385,13 @@ fn map_area(
     memory: &Memory,
     at: &Place,
 ) -> Result<u64, Refusal> {
-    const FIXED_NOREPLACE: u64 = 0x10_0000;
     let pid = process.pid;
     let near = process.libc.bias + process.libc.image.first;
     let now = regions(pid).map_err(|_| Refusal::gone(pid))?;
-    let none = || Refusal::new("there is no room near the C library", "");
-    let hint = gap(&now, near, area_bytes(), REACH).ok_or_else(none)?;
-    let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64 | FIXED_NOREPLACE;
-    let arguments = [hint, area_bytes(), protection, flags, u64::MAX, 0];
     let area = thread
-        .system_call(libc::SYS_mmap, arguments)
-        .map_err(|fault| safe_point::refused(pid, fault))?;
-    if area.abs_diff(near) >= REACH {
-        return Err(none());
-    }
+        .map_code(&now, near, area_bytes())
+        .map_err(|fault| safe_point::refused(pid, fault))?
+        .ok_or_else(|| Refusal::new("there is no room near the C library", ""))?;
     let field = std::mem::offset_of!(Attachment, trampolines) as u64;
     let noted = memory.put(at.journal_at + field, &area);
     noted.map(|()| area).map_err(|e| hooks::unwritable(pid, &e))

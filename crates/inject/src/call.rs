@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
 
-use crate::memory::Memory;
+use crate::memory::{gap, Memory, Region, REACH};
 use crate::signal_frame;
 use crate::tracee::{ExtendedState, Fault, Stop, Tracee, ALL_BUT_FAULTS, STOP_LIMIT};
 
@@ -238,6 +238,26 @@ impl Borrowed {
             }
             self.tracee.resume_to_system_call(0)?;
         }
+    }
+
+    /// Maps executable memory so near to an address that a jump of five bytes reaches it; `None` =
+    /// there is no room among the process's `regions`.
+    pub fn map_code(
+        &mut self,
+        regions: &[Region],
+        near: u64,
+        bytes: u64,
+    ) -> Result<Option<u64>, Fault> {
+        const FIXED_NOREPLACE: u64 = 0x10_0000;
+        let Some(hint) = gap(regions, near, bytes, REACH) else {
+            return Ok(None);
+        };
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64 | FIXED_NOREPLACE;
+        let arguments = [hint, bytes, protection, flags, u64::MAX, 0];
+        let at = self.system_call(libc::SYS_mmap, arguments)?;
+        // Kernels before 4.17 do not know the flag, and may map elsewhere.
+        Ok((at.abs_diff(near) < REACH).then_some(at))
     }
 
     /// Puts everything back; the thread goes on.

@@ -1,7 +1,7 @@
 //! Stand-in for the injector on processors other than x86-64: it refuses.
 
-use crate::error::Refusal;
 use crate::outcome::{Attached, Detached};
+use convoy_probes::Refusal;
 
 /// A process of convoy that holds attachments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

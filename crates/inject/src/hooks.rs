@@ -5,11 +5,11 @@ use convoy_abi::{
 };
 use convoy_probes::relocate::{far_jump, near_jump, relocate, PATCH_BYTES};
 
-use crate::error::Refusal;
 use crate::image::Image;
 use crate::memory::Memory;
 use crate::process::Process;
 use crate::tracee::{AllStopped, Fault};
+use convoy_probes::Refusal;
 
 const _: () = assert!(CV_PATCH_BYTES == PATCH_BYTES);
 

@@ -5,7 +5,6 @@
 //! all threads are stopped for a moment while the entries of the C library's functions are patched.
 //! The process must not notice: it gets back every byte, register and signal.
 
-mod error;
 mod outcome;
 mod probes;
 
@@ -34,8 +33,8 @@ mod tracee;
 
 #[cfg(target_arch = "x86_64")]
 pub use attach::{attach, detach, Owner};
+pub use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::{attach, detach, Owner};
-pub use error::Refusal;
 pub use outcome::{Attached, Detached};
-pub use probes::{Cell, Inserted, Measure, Probe, Probes, BUCKETS, ROWS};
+pub use probes::Probes;

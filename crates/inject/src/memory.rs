@@ -122,6 +122,9 @@ fn region(line: &str) -> Option<Region> {
     })
 }
 
+/// How far a jump of five bytes reaches, with room for the size of what it comes from.
+pub(crate) const REACH: u64 = 1 << 30;
+
 /// Room for `bytes` that nothing is mapped in, at most `reach` from `near`.
 pub(crate) fn gap(regions: &[Region], near: u64, bytes: u64, reach: u64) -> Option<u64> {
     // Below the lowest addresses the kernel maps nothing without rights.

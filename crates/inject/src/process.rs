@@ -3,9 +3,9 @@
 use convoy_abi::{Attachment, CV_ATTACHMENT_MAGIC, CV_ATTACHMENT_VERSION};
 
 use crate::call::{Gadgets, SIGRETURN};
-use crate::error::Refusal;
 use crate::image::{mapped_file, Image};
 use crate::memory::{regions, Memory, Region};
+use convoy_probes::Refusal;
 
 /// How the agent's file in memory is called, before a digest of its bytes.
 pub(crate) const AGENT_PREFIX: &str = "/memfd:libconvoy-";

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::error::Refusal;
 use crate::image::{by_mapping, is_native};
 use crate::memory::Region;
 use crate::process::{is_glibc, AGENT_PREFIX};
+use convoy_probes::Refusal;
 
 const START: &str = "start it under convoy: convoy -- COMMAND";
 

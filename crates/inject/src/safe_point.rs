@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use libc::user_regs_struct;
 
 use crate::call::{sleeps_in, SIGRETURN};
-use crate::error::Refusal;
 use crate::memory::{regions, Memory, Region};
 use crate::process::Process;
 use crate::tracee::{threads, Fault, Tracee, STOP_LIMIT};
+use convoy_probes::Refusal;
 
 /// How long a thread is looked for.
 const LIMIT: Duration = Duration::from_secs(5);

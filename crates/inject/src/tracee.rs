@@ -303,7 +303,11 @@ impl Drop for Tracee {
 
 /// Ended, but still listed: as the main thread of a process whose other threads go on.
 fn is_dead(tid: i32) -> bool {
-    let fields = stat_fields(tid as u32).unwrap_or_default();
+    stat_fields(tid as u32).is_none_or(|fields| has_ended(&fields))
+}
+
+/// Whether [`stat_fields`] are of a thread that has ended, and that nobody has asked the status of.
+pub(crate) fn has_ended(fields: &[String]) -> bool {
     matches!(fields.first().map(String::as_str), None | Some("Z" | "X"))
 }
 

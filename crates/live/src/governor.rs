@@ -4,7 +4,7 @@
 //! uses meanwhile. A probe begins as a counter; its rate then decides whether a timer fits into the
 //! budget (threaded Paradyn, 1999, section 5: insert, observe, decide).
 
-use crate::probe::Measure;
+use convoy_probes::Measure;
 
 /// CPU time that one call of a probed function costs, nanoseconds; measured on the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]

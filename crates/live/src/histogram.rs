@@ -1,22 +1,22 @@
 //! Durations by powers of two: differences and quantiles.
 
-use crate::probe::BINS;
+use convoy_probes::BUCKETS;
 
 /// Bin `i` counts durations of [2^i, 2^(i+1)) ns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
-    bins: [u64; BINS],
+    bins: [u64; BUCKETS],
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { bins: [0; BINS] }
+        Self { bins: [0; BUCKETS] }
     }
 }
 
 impl Histogram {
     /// Adds what came between two readings; counters of 32 bits may have wrapped around.
-    pub fn add(&mut self, now: &[u32; BINS], before: &[u32; BINS]) {
+    pub fn add(&mut self, now: &[u32; BUCKETS], before: &[u32; BUCKETS]) {
         for ((bin, now), before) in self.bins.iter_mut().zip(now).zip(before) {
             *bin = bin.saturating_add(u64::from(now.wrapping_sub(*before)));
         }
@@ -30,7 +30,7 @@ impl Histogram {
     }
 
     /// The counts.
-    pub fn bins(&self) -> &[u64; BINS] {
+    pub fn bins(&self) -> &[u64; BUCKETS] {
         &self.bins
     }
 
@@ -62,10 +62,10 @@ mod tests {
     use super::*;
 
     fn of(bins: &[(usize, u32)]) -> Histogram {
-        let mut now = [0; BINS];
+        let mut now = [0; BUCKETS];
         bins.iter().for_each(|(ix, n)| now[*ix] = *n);
         let mut histogram = Histogram::default();
-        histogram.add(&now, &[0; BINS]);
+        histogram.add(&now, &[0; BUCKETS]);
         histogram
     }
 
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn counters_that_wrapped_around_are_still_differences() {
         let mut histogram = Histogram::default();
-        let (mut now, mut before) = ([0; BINS], [0; BINS]);
+        let (mut now, mut before) = ([0; BUCKETS], [0; BUCKETS]);
         (now[3], before[3]) = (2, u32::MAX);
         histogram.add(&now, &before);
         assert_eq!(histogram.count(), 3);

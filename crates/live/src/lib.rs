@@ -27,6 +27,7 @@ mod suggest;
 mod thread;
 mod value;
 
+pub use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal};
 pub use error::Invalid;
 pub use focus::{Focus, Key, ThreadName};
 pub use glob::{is_pattern, matches};
@@ -35,7 +36,7 @@ pub use histogram::Histogram;
 pub use line::json;
 pub use lock::{Lock, LockChanges, LockReading, LockSums};
 pub use metric::{Description, Kind, Metric, Subject, Unit, METRICS};
-pub use probe::{Cell, Inserted, Measure, Probe, Probes, Refusal, BINS, ROWS};
+pub use probe::Probes;
 pub use request::Request;
 pub use resources::{hierarchy, Code, Figure, Resource};
 pub use row::Function;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::histogram::Histogram;
-use crate::probe::{Cell, Measure, Probe};
+use convoy_probes::{Cell, Measure, Probe};
 
 /// A function, where it is in the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +170,7 @@ pub(crate) struct Change {
 
 impl Change {
     fn between(before: Option<&Cell>, now: &Cell) -> Self {
-        let empty = Cell::empty(now.tid, now.row);
+        let empty = Cell::new(now.tid, now.row);
         // A column that another thread has got begins anew.
         let before = before.filter(|b| b.calls <= now.calls).unwrap_or(&empty);
         let less = |now: Option<u64>, before: Option<u64>| {

@@ -10,11 +10,12 @@ use crate::governor::Governor;
 use crate::histogram::Histogram;
 use crate::lock::{LockChanges, LockReading};
 use crate::metric::Subject;
-use crate::probe::{Cell, Probes, Refusal};
+use crate::probe::Probes;
 use crate::request::Request;
 use crate::row::{Function, NoTimer, Row, RowId, State};
 use crate::thread::{Changes, Roster, Thread};
-use crate::value::{self, Measured};
+use crate::value::{self, Measured, NO_THREAD};
+use convoy_probes::{Cell, Refusal};
 
 /// From the insertion of a counter to the decision about its timer, milliseconds.
 pub const TRIAL_MS: u64 = 100;
@@ -342,6 +343,10 @@ impl Session {
     fn measure(&self, curve: &Curve, now_ms: u64, has_locks: bool) -> Measured {
         let (metric, focus) = (curve.request.metric, &curve.request.focus);
         let seconds = now_ms.saturating_sub(self.sampled_ms).max(1) as f64 / 1e3;
+        let mut threads = self.roster.all();
+        if focus.selects_threads() && !threads.any(|thread| focus.holds(&thread.name())) {
+            return Measured::gap(NO_THREAD);
+        }
         match curve.request.subject() {
             Subject::Thread => value::of_threads(metric, focus, &self.roster, seconds),
             Subject::Lock if !has_locks => Measured::gap("the agent is not in the program"),

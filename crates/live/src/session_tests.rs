@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::governor::{Governor, Prices};
-use crate::probe::{Cell, Inserted, Measure, Probe, Probes, Refusal};
+use crate::probe::Probes;
 use crate::request::Request;
 use crate::row::Function;
 use crate::session::{Point, Session};
 use crate::thread::tests::thread;
+use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal};
 
 /// A program whose functions, by address, are called at constant rates by each of its threads.
 #[derive(Default)]
@@ -60,11 +61,12 @@ impl Probes for Fake {
             };
             let calls = rate * (self.now_ms - since);
             for tid in &self.tids {
-                let mut cell = Cell::empty(*tid, *row);
+                let mut cell = Cell::new(*tid, *row);
                 cell.calls = calls;
                 if probe.measure == Measure::Time {
                     cell.wall_ns = calls * ns;
                     cell.cpu_ns = Some(calls * ns / 2);
+                    cell.own_cpu_ns = Some(0);
                     cell.histogram[ns.ilog2() as usize] = calls as u32;
                 }
                 cells.push(cell);

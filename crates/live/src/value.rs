@@ -19,6 +19,9 @@ pub(crate) struct Measured {
     pub histogram: Option<Histogram>,
 }
 
+/// What is said where a focus names no thread that was ever seen, or none that is there.
+pub(crate) const NO_THREAD: &str = "no such thread is there";
+
 impl Measured {
     pub fn gap(why: impl Into<String>) -> Self {
         Self {
@@ -104,9 +107,6 @@ pub(crate) fn of_rows<'a>(
     let mut all = Sums::default();
     let mut threads: BTreeMap<u32, Sums> = BTreeMap::new();
     let selects = focus.selects_threads();
-    if selects && !roster.all().any(|thread| focus.holds(&thread.name())) {
-        return Measured::gap("no such thread is there");
-    }
     let mut is_any_unknown = false;
     for (row, seconds) in rows {
         for (tid, change) in row.changes() {
@@ -221,7 +221,7 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
     let gap = match (by_thread.is_empty(), roster.pairs().next().is_some()) {
         (false, _) => None,
         (true, false) => Some("known after the second reading".to_owned()),
-        (true, true) if focus.selects_threads() => Some("no such thread is there".to_owned()),
+        (true, true) if focus.selects_threads() => Some(NO_THREAD.to_owned()),
         (true, true) => Some("the kernel does not say".to_owned()),
     };
     Measured {

@@ -3,7 +3,8 @@
 //!
 //! [`Module`] knows a module's functions by its call frame information, and where execution may
 //! come into them. [`sites::choose`] picks what is patched, [`stub`] makes the code that runs
-//! instead, [`runtime`] is what that code calls, [`table`] where it counts.
+//! instead, [`runtime`] is what that code calls, [`table`] where it counts. [`Probe`] and [`Cell`]
+//! are how their users see all of it.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,8 @@ mod functions;
 mod handlers;
 mod image;
 mod module;
+mod probe;
+mod refusal;
 pub mod relocate;
 pub mod runtime;
 pub mod sites;
@@ -21,3 +24,5 @@ mod targets;
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;
+pub use probe::{Cell, Inserted, Measure, Probe, BUCKETS, ROWS};
+pub use refusal::Refusal;

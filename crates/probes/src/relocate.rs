@@ -179,7 +179,7 @@ fn displaced(code: &[u8], at: u64) -> Result<Vec<Instruction>, Unpatchable> {
     }
 }
 
-/// A call of a function. The decoder takes `syscall` and its kind for calls, too, which push nothing
+/// A call of a function. The decoder takes `syscall` and its kind for calls, too; they push nothing
 /// and go on behind themselves.
 pub(crate) fn is_call(instruction: &Instruction) -> bool {
     match instruction.flow_control() {

@@ -137,8 +137,7 @@ fn is_movable(instruction: &Instruction, is_last: bool) -> bool {
         FlowControl::ConditionalBranch => is_relative_branch(instruction),
         FlowControl::UnconditionalBranch => instruction.op0_kind() == OpKind::NearBranch64,
         FlowControl::Return | FlowControl::IndirectBranch => true,
-        FlowControl::Call | FlowControl::IndirectCall => is_last && is_call(instruction),
-        _ => false,
+        _ => is_last && is_call(instruction),
     }
 }
 

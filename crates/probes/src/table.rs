@@ -3,10 +3,12 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+pub use crate::probe::BUCKETS;
+
 /// Marks a table in use.
 pub const MAGIC: u64 = 0x7362_6f72_7076_6f63;
 /// Rows.
-pub const ROWS: usize = 1024;
+pub const ROWS: usize = crate::probe::ROWS as usize;
 /// No row.
 pub const NONE: u16 = 0xffff;
 /// Rows that one function may count into.
@@ -15,8 +17,6 @@ pub const FUNCTION_ROWS: usize = 8;
 pub const FUNCTIONS: usize = 65536;
 /// Timed calls of a thread that may be open at once.
 pub const DEPTH: usize = 4096;
-/// Buckets of a histogram.
-pub const BUCKETS: usize = 64;
 
 /// Key of a column that was never used.
 pub const KEY_FREE: u64 = 0;

@@ -43,6 +43,24 @@ pub const HELP: &[(&str, &str)] = &[
     ("q, Ctrl-C", "leave; the program goes on"),
 ];
 
+/// What a key does to a text that is in effect while it is typed: the new text, if it is another
+/// one. `None` in `typing` = nothing is typed any more.
+pub(crate) fn typed(typing: &mut Option<String>, code: KeyCode) -> Option<String> {
+    let mut text = typing.take()?;
+    match code {
+        KeyCode::Enter => return None,
+        KeyCode::Esc => return Some(String::new()),
+        KeyCode::Backspace => drop(text.pop()),
+        KeyCode::Char(c) => text.push(c),
+        _ => {
+            *typing = Some(text);
+            return None;
+        }
+    }
+    *typing = Some(text.clone());
+    Some(text)
+}
+
 impl App {
     /// Takes a key.
     pub fn key(&mut self, key: KeyEvent) -> Effect {
@@ -79,26 +97,9 @@ impl App {
     }
 
     fn type_filter(&mut self, code: KeyCode) {
-        let Some(mut text) = self.typing.take() else {
-            return;
-        };
-        match code {
-            KeyCode::Enter => return, // what was typed is in effect already
-            KeyCode::Esc => text.clear(),
-            KeyCode::Backspace => {
-                text.pop();
-                self.typing = Some(text.clone());
-            }
-            KeyCode::Char(c) => {
-                text.push(c);
-                self.typing = Some(text.clone());
-            }
-            _ => {
-                self.typing = Some(text);
-                return;
-            }
+        if let Some(text) = typed(&mut self.typing, code) {
+            self.show_only(&text);
         }
-        self.show_only(&text);
     }
 
     fn key_of_table(&mut self, code: KeyCode) {

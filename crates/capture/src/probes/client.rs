@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use convoy_inject::{Cell, Inserted, Probe, Refusal};
+use convoy_probes::{Cell, Inserted, Probe, Refusal};
 
 use super::wire::{receive, send, Reply, Request};
 
@@ -56,9 +56,8 @@ impl ProbeClient {
     /// # Errors
     /// The process is gone, or cannot be stopped.
     pub fn insert(&mut self, probes: &[Probe]) -> Result<Vec<Inserted>, Refusal> {
-        let probes = probes.iter().map(Into::into).collect();
-        match self.ask(&Request::Insert(probes))? {
-            Reply::Inserted(all) => Ok(all.into_iter().map(Into::into).collect()),
+        match self.ask(&Request::Insert(probes.to_vec()))? {
+            Reply::Inserted(all) => Ok(all),
             other => Err(self.unexpected(other)),
         }
     }
@@ -112,15 +111,7 @@ impl ProbeClient {
 
     fn unexpected(&self, reply: Reply) -> Refusal {
         match reply {
-            Reply::Refused {
-                found,
-                fix,
-                is_gone,
-            } => {
-                let mut refusal = Refusal::new(found, fix);
-                refusal.is_gone = is_gone;
-                refusal
-            }
+            Reply::Refused(refusal) => refusal,
             _ => broken(self.pid, &io::ErrorKind::InvalidData.into()),
         }
     }

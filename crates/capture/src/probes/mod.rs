@@ -6,5 +6,4 @@ mod server;
 mod wire;
 
 pub use client::ProbeClient;
-pub use convoy_inject::{Cell, Inserted, Measure, Probe, BUCKETS, ROWS};
 pub use server::{serve, ARGUMENT};

@@ -19,12 +19,12 @@ pub fn serve(pid: u32) -> io::Result<()> {
     stand_alone();
     let (mut requests, mut replies) = (io::stdin().lock(), io::stdout());
     match Probes::begin(pid, Owner::this()) {
-        Err(refusal) => send(&mut replies, &Reply::from(refusal)),
+        Err(refusal) => send(&mut replies, &Reply::Refused(refusal)),
         Ok(mut probes) => {
             let told = send(&mut replies, &Reply::Done)
                 .and_then(|()| serve_requests(&mut probes, &mut requests, &mut replies));
             // In any case: nobody wants them any more.
-            let ended = probes.end().map_or_else(Reply::from, |()| Reply::Done);
+            let ended = probes.end().map_or_else(Reply::Refused, |()| Reply::Done);
             told.and_then(|()| send(&mut replies, &ended))
         }
     }
@@ -44,17 +44,13 @@ fn serve_requests(
         };
         let reply: Result<Reply, Refusal> = match request {
             Request::End => return Ok(()),
-            Request::Insert(all) => {
-                let all: Vec<_> = all.into_iter().map(Into::into).collect();
-                let inserted = probes.insert(&all);
-                inserted.map(|all| Reply::Inserted(all.into_iter().map(Into::into).collect()))
-            }
+            Request::Insert(all) => probes.insert(&all).map(Reply::Inserted),
             Request::Remove(rows) => probes.remove(&rows).map(|()| Reply::Done),
             Request::Read => {
                 let cells = probes.read();
                 cells.map(|all| Reply::Cells(all.iter().map(Into::into).collect()))
             }
         };
-        send(replies, &reply.unwrap_or_else(Reply::from))?;
+        send(replies, &reply.unwrap_or_else(Reply::Refused))?;
     }
 }

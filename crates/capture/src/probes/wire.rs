@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 
-use convoy_inject::{Cell, Inserted, Measure, Probe, Refusal};
+use convoy_probes::{Cell, Inserted, Probe, Refusal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ const MAX_BYTES: u32 = 1 << 30;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    Insert(Vec<WireProbe>),
+    Insert(Vec<Probe>),
     Remove(Vec<u32>),
     Read,
     End,
@@ -21,30 +21,12 @@ pub(crate) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Done,
-    Inserted(Vec<WireInserted>),
+    Inserted(Vec<Inserted>),
     Cells(Vec<WireCell>),
-    Refused {
-        found: String,
-        fix: String,
-        is_gone: bool,
-    },
+    Refused(Refusal),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct WireProbe {
-    row: u32,
-    function: (u64, u64),
-    is_timed: bool,
-    within: Option<u32>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum WireInserted {
-    Whole,
-    CallsOnly(String),
-    No(String),
-}
-
+/// A [`Cell`] with those buckets of its histogram only that are not empty.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WireCell {
     tid: u32,
@@ -56,53 +38,8 @@ pub(crate) struct WireCell {
     own_cpu_ns: Option<u64>,
     inside: u32,
     skipped: u64,
-    /// Buckets that are not empty.
+    /// Bucket, calls.
     histogram: Vec<(u8, u32)>,
-}
-
-impl From<&Probe> for WireProbe {
-    fn from(p: &Probe) -> Self {
-        Self {
-            row: p.row,
-            function: (p.function.start, p.function.end),
-            is_timed: p.measure == Measure::Time,
-            within: p.within,
-        }
-    }
-}
-
-impl From<WireProbe> for Probe {
-    fn from(p: WireProbe) -> Self {
-        Self {
-            row: p.row,
-            function: p.function.0..p.function.1,
-            measure: match p.is_timed {
-                true => Measure::Time,
-                false => Measure::Calls,
-            },
-            within: p.within,
-        }
-    }
-}
-
-impl From<Inserted> for WireInserted {
-    fn from(i: Inserted) -> Self {
-        match i {
-            Inserted::Whole => Self::Whole,
-            Inserted::CallsOnly { why } => Self::CallsOnly(why),
-            Inserted::No { why } => Self::No(why),
-        }
-    }
-}
-
-impl From<WireInserted> for Inserted {
-    fn from(i: WireInserted) -> Self {
-        match i {
-            WireInserted::Whole => Self::Whole,
-            WireInserted::CallsOnly(why) => Self::CallsOnly { why },
-            WireInserted::No(why) => Self::No { why },
-        }
-    }
 }
 
 impl From<&Cell> for WireCell {
@@ -144,16 +81,6 @@ impl From<WireCell> for Cell {
     }
 }
 
-impl From<Refusal> for Reply {
-    fn from(r: Refusal) -> Self {
-        Self::Refused {
-            found: r.found,
-            fix: r.fix,
-            is_gone: r.is_gone,
-        }
-    }
-}
-
 /// Writes a message.
 pub(crate) fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
@@ -184,6 +111,8 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T
 
 #[cfg(test)]
 mod tests {
+    use convoy_probes::Measure;
+
     use super::*;
 
     #[test]
@@ -194,6 +123,7 @@ mod tests {
         cell.histogram[12] = 4;
         let mut pipe = Vec::new();
         send(&mut pipe, &Reply::Cells(vec![(&cell).into()])).unwrap();
+        let first = pipe.len();
         let Ok(Reply::Cells(back)) = receive(&mut &pipe[..]) else {
             panic!("another reply")
         };
@@ -204,7 +134,12 @@ mod tests {
             measure: Measure::Time,
             within: Some(2),
         };
-        assert_eq!(Probe::from(WireProbe::from(&probe)), probe);
+        send(&mut pipe, &Request::Insert(vec![probe.clone()])).unwrap();
+        let mut rest = &pipe[first..];
+        let Ok(Request::Insert(back)) = receive(&mut rest) else {
+            panic!("another request")
+        };
+        assert_eq!(back, [probe]);
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Of a process that writes into a session of ours.
+    /// The watch of a process whose agent writes into this session directory.
     pub(crate) fn of_process_in(dir: PathBuf, pid: u32) -> Self {
         Self::of_session(dir, Scope::Tree(pid))
     }

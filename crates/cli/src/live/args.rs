@@ -58,7 +58,7 @@ pub struct Live {
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     pub every: Duration,
 
-    /// What probes may cost, in percent of the CPU time that the program uses
+    /// Most that probes may cost, in percent of the CPU time that the program uses
     ///
     /// A probe begins as a counter. Its rate and the price of a timer, which is measured on this
     /// machine, decide whether a timer follows.

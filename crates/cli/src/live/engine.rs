@@ -12,7 +12,7 @@ use crate::message::Message;
 /// A moment is not missed by more than this.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What became of a wait.
+/// The result of a wait.
 #[derive(Debug)]
 pub enum Step {
     /// Every curve has a new point.
@@ -62,7 +62,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What is measured.
+    /// The session: what is measured.
     pub fn session(&self) -> &Session {
         &self.session
     }

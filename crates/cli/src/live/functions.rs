@@ -45,7 +45,7 @@ struct Hit<'a> {
 }
 
 impl Functions {
-    /// Of a process; `None` if it is gone, or may not be looked at.
+    /// The functions of a process; `None` if it is gone, or may not be looked at.
     pub fn of(pid: u32) -> Option<Self> {
         let mapped = Mapped::of(pid)?;
         let files = mapped.files.into_iter().map(|mapped| {

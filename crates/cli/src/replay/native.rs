@@ -18,8 +18,8 @@ pub struct Native {
     recorded: Duration,
 }
 
-/// Time of segments that are too short for a spin loop to stand for: above this share of the time that
-/// threads run, a native replay says more about itself than about the program.
+/// Time of segments that are too short for a spin loop to stand for: above this share of the time
+/// that threads run, a native replay says more about itself than about the program.
 const MOST_EXCESS: f64 = 0.1;
 
 impl Native {

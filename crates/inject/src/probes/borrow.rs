@@ -4,17 +4,15 @@ use std::time::{Duration, Instant};
 
 use super::{cpu_clock, gadgets};
 use crate::call::{Borrowed, Gadgets};
-use crate::error::Refusal;
-use crate::memory::{gap, regions, Memory};
+use crate::memory::{regions, Memory};
 use crate::refusal;
 use crate::safe_point::{is_own_stack, refused};
 use crate::tracee::{threads, Fault, Tracee, STOP_LIMIT};
+use convoy_probes::Refusal;
 
 /// How long a thread is looked for.
 const LIMIT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(2);
-/// How far a jump of five bytes reaches, with room for the size of modules.
-pub(super) const REACH: u64 = 1 << 30;
 
 /// Opens the memory of the image that a process runs now.
 pub(super) fn open(pid: u32) -> Result<Memory, Refusal> {
@@ -87,20 +85,9 @@ pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<gadgets::Found, Refus
 
 /// Maps executable memory near `near`.
 pub(super) fn map_code(pid: u32, found: Gadgets, near: u64, bytes: u64) -> Result<u64, Refusal> {
-    const FIXED_NOREPLACE: u64 = 0x10_0000;
-    let none = || Refusal::new("there is no room near the code of the functions", "");
     let now = regions(pid).map_err(|_| Refusal::gone(pid))?;
-    let hint = gap(&now, near, bytes, REACH).ok_or_else(none)?;
-    let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64 | FIXED_NOREPLACE;
-    let arguments = [hint, bytes, protection, flags, u64::MAX, 0];
-    let at = with_thread(pid, found, |thread| {
-        thread.system_call(libc::SYS_mmap, arguments)
-    })?;
-    match at.abs_diff(near) < REACH {
-        true => Ok(at),
-        false => Err(none()),
-    }
+    with_thread(pid, found, |thread| thread.map_code(&now, near, bytes))?
+        .ok_or_else(|| Refusal::new("there is no room near the code of the functions", ""))
 }
 
 /// Maps the table: as many columns as there is memory for. Returns its address and columns.

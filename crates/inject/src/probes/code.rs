@@ -10,13 +10,14 @@ use convoy_probes::stub::Context;
 use convoy_probes::{table, Module};
 
 use super::area::{bytes_for, stub_bytes, Area, Patch, Session};
-use super::borrow::{map_code, REACH};
+use super::borrow::map_code;
 use super::gadgets::Found;
 use super::modules;
 use super::patching::Changes;
-use super::types::Measure;
-use crate::error::Refusal;
+use crate::memory::REACH;
 use crate::memory::{regions, Memory, Region};
+use convoy_probes::Measure;
+use convoy_probes::Refusal;
 
 /// Least bytes of a new area.
 const AREA_BYTES: u64 = 1 << 20;

@@ -10,8 +10,8 @@ use convoy_probes::table::{
 use zerocopy::{FromBytes, FromZeros};
 
 use super::cpu_clock;
-use super::types::Cell;
 use crate::memory::Memory;
+use convoy_probes::Cell;
 
 /// Values of ended threads that are kept apart: later ones are added up under thread 0.
 const MAX_ENDED: usize = 100_000;

@@ -16,9 +16,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::borrow::with_thread;
 use super::thread_pointer::Rseq;
 use crate::call::Gadgets;
-use crate::error::Refusal;
 use crate::memory::{regions, Memory};
 use crate::safe_point::refused;
+use convoy_probes::Refusal;
 
 const MAGIC: u64 = 0x6b63_6f6c_6370_766f;
 const PAGE: u64 = 4096;

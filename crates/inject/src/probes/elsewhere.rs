@@ -1,8 +1,8 @@
 //! Stand-in for function probes on processors other than x86-64: it refuses.
 
-use super::types::{Cell, Inserted, Probe};
-use crate::error::Refusal;
 use crate::Owner;
+use convoy_probes::Refusal;
+use convoy_probes::{Cell, Inserted, Probe};
 
 /// The probes in a process.
 #[derive(Debug)]

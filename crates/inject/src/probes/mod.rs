@@ -1,7 +1,5 @@
 //! Function probes in a running process: docs/design/0009-function-probes.md.
 
-mod types;
-
 #[cfg(target_arch = "x86_64")]
 mod area;
 #[cfg(target_arch = "x86_64")]
@@ -31,4 +29,3 @@ mod thread_pointer;
 pub use elsewhere::Probes;
 #[cfg(target_arch = "x86_64")]
 pub use session::Probes;
-pub use types::{Cell, Inserted, Measure, Probe, BUCKETS, ROWS};

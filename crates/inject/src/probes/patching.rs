@@ -8,10 +8,10 @@ use convoy_probes::relocate::PATCH_BYTES;
 
 use super::area::Patch;
 use super::borrow::open;
-use crate::error::Refusal;
 use crate::memory::Memory;
 use crate::safe_point::refused;
 use crate::tracee::{AllStopped, Fault, Tracee};
+use convoy_probes::Refusal;
 
 /// How long threads that are inside the bytes of a patch are given to go on.
 const LIMIT: Duration = Duration::from_secs(3);

@@ -16,13 +16,13 @@ use super::cpu_clock;
 use super::gadgets::Found;
 use super::patching::{apply, stop_patiently, Changes};
 use super::thread_pointer::{self, ThreadPointer};
-use super::types::{Cell, Inserted, Probe, ROWS};
 use crate::attach::Owner;
-use crate::error::Refusal;
 use crate::memory::{regions, Memory};
 use crate::refusal;
 use crate::safe_point::refused;
 use crate::tracee::threads;
+use convoy_probes::Refusal;
+use convoy_probes::{Cell, Inserted, Probe, ROWS};
 
 /// Columns for threads that come later, besides as many as there are.
 const SPARE_COLUMNS: u64 = 512;
@@ -403,15 +403,12 @@ fn take_over(pid: u32, memory: &Memory, found: &Found) -> Result<(), Refusal> {
         let left = area.restore(memory).and_then(|()| area.leave(memory));
         left.map_err(|e| fault(e.into()))?;
     }
-    let mut unused = Vec::new();
+    let mut all_left = true;
     for area in &areas {
-        if thread_pointer::is_left(&stopped, memory, &area.range()).map_err(fault)? {
-            unused.push(*area.head());
-        }
+        all_left &= thread_pointer::is_left(&stopped, memory, &area.range()).map_err(fault)?;
     }
-    let all_unused = unused.len() == areas.len();
     drop(stopped);
-    if !all_unused {
+    if !all_left {
         return Ok(());
     }
     // Without a patch nobody comes into them any more.

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-use crate::error::Refusal;
 use crate::memory::Memory;
 use crate::safe_point::refused;
 use crate::tracee::{AllStopped, Fault};
+use convoy_probes::Refusal;
 
 /// Words behind the thread pointer that may be the thread's own.
 const WORDS: usize = 256;

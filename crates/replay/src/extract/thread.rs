@@ -54,13 +54,20 @@ impl Builder<'_> {
         let thread = &self.recording.threads[recorded as usize];
         let events = &thread.events;
         let Range { start: begin, end } = thread.in_window(self.window);
+        let (first, last) = (events[begin..end].first(), events[begin..end].last());
+        let started = first.filter(|e| e.kind == Kind::Start);
+        let begin_ns = started.map_or(self.window.start_ns, |start| start.at_ns);
+        let got_cpu_ns = first.and_then(|first| self.occupancy.got_cpu_ns(recorded, first));
         let mut walk = Walk {
             of: self,
             recorded,
             present,
             opaque,
             ops: Vec::with_capacity(2 * (end - begin)),
-            free_since_ns: self.window.start_ns,
+            free_since_ns: match started {
+                Some(_) => begin_ns,
+                None => begin_ns.max(got_cpu_ns.unwrap_or(0)),
+            },
             after: Edge::Other,
             data_ns: 0.0,
             off_ns: 0.0,
@@ -72,17 +79,7 @@ impl Builder<'_> {
             timed_out: false,
             interrupted: None,
         };
-        let begins_later = events[begin..end]
-            .first()
-            .is_some_and(|e| e.kind == Kind::Start);
-        if begins_later {
-            walk.free_since_ns = events[begin].at_ns;
-        }
         let waits = walk.state_before(&events[..begin]);
-        if let Some(first) = events[begin..end].first().filter(|_| !begins_later) {
-            let got = self.occupancy.got_cpu_ns(recorded, first);
-            walk.free_since_ns = got.unwrap_or(0).max(self.window.start_ns);
-        }
         // The event that began the wait is replayed, too: the wait ends in the window.
         let from = if waits { begin - 1 } else { begin };
         let mut i = from;
@@ -91,15 +88,10 @@ impl Builder<'_> {
         }
         let ends = events[..end].last().is_some_and(|e| e.kind == Kind::End);
         if !ends && !events[..end].last().is_some_and(|e| begins_wait(e.kind)) {
-            let last = events[begin..end].last();
             let lost = last.and_then(|last| self.occupancy.lost_cpu_ns(recorded, last));
             walk.work_until(lost.unwrap_or(self.window.end_ns), false);
         }
         walk.release_all();
-        let begin_ns = match events[begin..end].first() {
-            Some(first) if begins_later => first.at_ns,
-            _ => self.window.start_ns,
-        };
         let end_ns = match events[..end].last() {
             Some(last) if ends => last.at_ns,
             _ => self.window.end_ns,

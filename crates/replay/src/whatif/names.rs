@@ -1,5 +1,7 @@
 //! Names of locks and thread groups in queries.
 
+use strsim::levenshtein as distance;
+
 use crate::program::{BarrierIx, LockIx, SemIx, ThreadIx};
 
 use super::{Barriers, Group, Semaphores, Target};
@@ -121,22 +123,6 @@ fn similar<T>(names: &[(String, T)], name: &str) -> Vec<String> {
     let mut near: Vec<_> = near.filter(|(distance, _)| *distance <= limit).collect();
     near.sort();
     near.into_iter().map(|(_, known)| known.clone()).collect()
-}
-
-/// Characters to insert, delete or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

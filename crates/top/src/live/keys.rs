@@ -7,7 +7,7 @@ use super::metrics::{conjunction, for_focus, noun, usual};
 use super::state::{Detail, Marker, Menu, Side, State};
 use super::Measurement;
 use crate::filter::Filter;
-use crate::keys::Effect;
+use crate::keys::{typed, Effect};
 
 /// The keys, for the help: what to press, what it does.
 pub const HELP: &[(&str, &str)] = &[
@@ -266,26 +266,9 @@ impl State {
     }
 
     fn key_of_search(&mut self, code: KeyCode) {
-        let Some(mut text) = self.typing.take() else {
-            return;
-        };
-        match code {
-            KeyCode::Enter => return, // what was typed is in effect already
-            KeyCode::Esc => text.clear(),
-            KeyCode::Backspace => {
-                text.pop();
-                self.typing = Some(text.clone());
-            }
-            KeyCode::Char(c) => {
-                text.push(c);
-                self.typing = Some(text.clone());
-            }
-            _ => {
-                self.typing = Some(text);
-                return;
-            }
+        if let Some(text) = typed(&mut self.typing, code) {
+            self.search(&text);
         }
-        self.search(&text);
     }
 
     fn search(&mut self, text: &str) {

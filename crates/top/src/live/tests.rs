@@ -36,7 +36,7 @@ impl Probes for Fake {
 
     fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
         let cell = |(row, since): &(u32, u64)| {
-            let mut cell = Cell::empty(1, *row);
+            let mut cell = Cell::new(1, *row);
             cell.calls = self.now_ms - since;
             cell
         };

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 /// Rows of the table: a [`Probe`] has a lower number.
 pub const ROWS: u32 = 1024;
 
@@ -9,7 +11,7 @@ pub const ROWS: u32 = 1024;
 pub const BUCKETS: usize = 64;
 
 /// What a probe measures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Measure {
     /// Calls: the entry is patched.
     Calls,
@@ -19,7 +21,7 @@ pub enum Measure {
 
 /// Instrumentation of one metric-focus pair: a row of the table (SICMD; Xu, Miller and Naim,
 /// PPoPP 1999).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// Chosen by the caller, below [`ROWS`]. Probes of several functions may share a row, which
     /// then stands for all of them.
@@ -33,9 +35,9 @@ pub struct Probe {
 }
 
 /// What became of a [`Probe`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inserted {
-    /// As asked for.
+    /// It measures what was asked for.
     Whole,
     /// Calls are counted; an exit cannot be patched.
     CallsOnly {
@@ -54,15 +56,15 @@ pub enum Inserted {
 pub struct Cell {
     /// The thread.
     pub tid: u32,
-    /// Of the [`Probe`].
+    /// The row of its [`Probe`].
     pub row: u32,
     /// Entries.
     pub calls: u64,
-    /// Wall time inside, ns; of recursive calls the outermost.
+    /// Wall time inside, nanoseconds; of recursive calls the outermost.
     pub wall_ns: u64,
     /// The same without the functions of other timed rows that were called from there.
     pub own_wall_ns: u64,
-    /// CPU time inside, ns; `None` = cannot be read without a system call here.
+    /// CPU time inside, nanoseconds; `None` = cannot be read without a system call here.
     pub cpu_ns: Option<u64>,
     /// The same without the functions of other timed rows.
     pub own_cpu_ns: Option<u64>,
@@ -76,7 +78,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Without any calls.
+    /// A thread that has not called anything yet.
     pub fn new(tid: u32, row: u32) -> Self {
         Self {
             tid,

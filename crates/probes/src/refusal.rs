@@ -1,9 +1,11 @@
-//! Why an agent cannot be put into a process, or not be taken out.
+//! Reasons for which nothing can be put into a process, or taken out of it.
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// What stands in the way, and what to do instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// With the value that was found: "process 12 is traced by process 34".
     pub found: String,
@@ -24,8 +26,7 @@ impl Refusal {
     }
 
     /// The process has ended, or runs another program now.
-    #[cfg(target_arch = "x86_64")]
-    pub(crate) fn gone(pid: u32) -> Self {
+    pub fn gone(pid: u32) -> Self {
         Self {
             is_gone: true,
             ..Self::new(
