@@ -129,11 +129,12 @@ enum cv_ev {
 	CV_EV_JOIN_END = 0x1d,
 	CV_EV_START = 0xde,               /* argument: pthread_t of the thread */
 	CV_EV_END = 0x5f,
-	CV_EV_PREEMPTED = 0xe0,           /* the kernel took the thread off its processor, which has not left it by
-					     itself since the latest reading; argument: its CPU time, ns */
+	/* The kernel took the thread off its processor, which it has not left by itself since the latest
+	 * reading; argument: its CPU time, ns. */
+	CV_EV_PREEMPTED = 0xe0,
 	CV_EV_CPU_TIME = 0xe1,            /* argument: its CPU time, ns */
 	CV_EV_LOST = 0xe2,                /* argument: events missing here */
-	CV_EV_OFF_CPU = 0xe3,             /* as CV_EV_PREEMPTED, but the thread has also left it by itself */
+	CV_EV_OFF_CPU = 0xe3,             /* the same of a thread that has also left it by itself */
 	CV_EV_TIME = 0xfe,                /* argument: ticks; the next delta counts from there */
 	CV_EV_DEFINE = 0x3f,              /* bits 48-55: enum cv_object_kind; then object, return address, and a word
 					     with the stack (cv_ref, 0 = unknown) in its low half and attributes of

@@ -56,7 +56,7 @@ fn end(program: Running<'_>) -> Result {
 }
 
 fn live(pid: u32, metrics: &[&str], rest: &[&str]) -> Result<Command> {
-    // As from a terminal: whoever runs the tests in the background ignores SIGINT, and convoy would.
+    // As from a terminal: tests that run in the background ignore SIGINT, and convoy would, too.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT");
     command.arg(convoy::binary()?);

@@ -1,10 +1,11 @@
 //! `convoy top`: the tables of a running program, read from its shared memory without stopping it.
 //!
-//! A reading is a whole model (`reading`); what goes on now is the difference of two (`span`), which the tables
-//! (`tables`) and the page of one object (`page`) lay out as rows (`grid`). What is on the screen is one plain state
-//! (`app`) that keys (`keys`) and readings change and that is drawn without any other knowledge (`view`), or written
-//! as text or JSON (`plain`). Only `reading` and `terminal` know the world. The screen of `convoy live` (`live`) is
-//! made of the same parts.
+//! A reading is a whole model (`reading`); what goes on now is the difference of two (`span`),
+//! which the tables (`tables`) and the page of one object (`page`) lay out as rows (`grid`). What
+//! is on the screen is one plain state (`app`) that keys (`keys`) and readings change and that is
+//! drawn without any other knowledge (`view`), or written as text or JSON (`plain`). Only
+//! `reading` and `terminal` know the world. The screen of `convoy live` (`live`) is made of the
+//! same parts.
 
 #![forbid(unsafe_code)]
 

@@ -211,17 +211,17 @@ pub enum Kind {
     /// The thread ended.
     End,
     /// Since the thread's event before this one the kernel took it off the processor at least once,
-    /// and since the latest reading of its CPU clock it has not left the processor by itself; `arg` =
-    /// nanoseconds of CPU time that the thread has used so far. Thus, between two such events, wall
-    /// time minus CPU time is the time off the processor.
+    /// and since the latest reading of its CPU clock it has not left the processor by itself; `arg`
+    /// = nanoseconds of CPU time that the thread has used so far. Thus, between two such events,
+    /// wall time minus CPU time is the time off the processor.
     Preempted,
     /// Events of this thread are missing before this one; `arg` = how many, 0 = unknown.
     Lost,
     /// `arg` as with [`Kind::Preempted`], read after a wait: the thread need not have been preempted
     /// since the event before.
     CpuTime,
-    /// As [`Kind::Preempted`], but since the latest reading the thread has also left the processor by
-    /// itself: it has slept, or waited.
+    /// As [`Kind::Preempted`], but since the latest reading the thread has also left the processor
+    /// by itself: it has slept, or waited.
     OffCpu,
 }
 

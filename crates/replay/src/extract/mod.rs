@@ -4,8 +4,8 @@
 //! operations, minus the time off the CPU, minus the recorder's own cost) and its operations.
 //!
 //! A window begins and ends in the middle of things. A thread that waits at its start waits first; a
-//! thread that holds locks at its start takes them before anybody else; what a thread does before its
-//! first event and after its last one is work while no other thread is seen on its CPU.
+//! thread that holds locks at its start takes them before anybody else. Before its first event and
+//! after its last one a thread works, while no other thread is seen on its CPU.
 
 mod objects;
 mod occupancy;

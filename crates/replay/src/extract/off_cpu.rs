@@ -1,9 +1,8 @@
 //! Time off the CPU that no recorded operation explains: preemption, or I/O and sleep.
 //!
 //! Preemption comes from the scheduler, which replay has its own of, so it is left out of the program.
-//! I/O and sleep are the program's and stay. A thread that has also left the CPU by itself since its
-//! CPU clock was read before counts as preempted where more threads wanted to run at that time than
-//! there are CPUs.
+//! I/O and sleep are the program's and stay. A thread that has also left the CPU by itself since
+//! the reading before counts as preempted where more threads wanted to run then than there are CPUs.
 
 use convoy_trace::{Kind, Recording, Window};
 

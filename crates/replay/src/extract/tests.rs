@@ -256,7 +256,7 @@ fn a_thread_whose_cpu_another_one_is_seen_on_does_not_work_before_or_after() {
         ]
     };
     let r = recording(vec![turn(100), turn(300), turn(500)], 1000);
-    // Its first event is 190 ns after the others' last one on that CPU, theirs 190 ns after its own.
+    // Its first event is 190 ns after the others' last one there, theirs 190 ns after its last.
     assert_eq!(
         ops(&r, 1),
         [work(190.0), acquire(1), work(10.0), RELEASE, work(190.0)]

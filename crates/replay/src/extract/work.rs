@@ -96,9 +96,9 @@ impl Walk<'_, '_> {
 
     /// The CPU clock, read where the thread was found to have been off the CPU.
     ///
-    /// What it was off is not always since its latest event: a thread that is taken off the CPU after
-    /// the last look before an operation and before the operation's own event is found at the next
-    /// look. The rest is in the longest piece of work since the reading before.
+    /// Not all of the time off the CPU need lie after its latest event: a thread that is taken off
+    /// the CPU between the last look before an operation and the operation's event is found at the
+    /// next look. That part is in the longest piece of work since the reading before.
     pub(super) fn read_cpu(&mut self, event: &Event) {
         if let Some((at_ns, cpu_ns)) = self.reading {
             let wall = event.at_ns.saturating_sub(at_ns) as f64;
@@ -157,8 +157,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Whether the program itself kept the thread off the CPU so long. What is shorter than a switch
-    /// is what readings of two clocks differ by.
+    /// Whether the program itself kept the thread off the CPU. Two clocks differ by less than a
+    /// switch takes.
     fn is_sleep(&self, off: &Off, ns: f64) -> bool {
         let is_long = ns > self.of.switch_ns;
         is_long && !off.is_forced && !self.of.off_cpu.is_preemption(off.from_ns, off.to_ns)
