@@ -6,8 +6,9 @@
 
 use convoy_probes::Measure;
 
-/// CPU time that one call of a probed function costs, nanoseconds; measured on the machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// CPU time that one call of a probed function costs, nanoseconds; measured on the machine. By
+/// default nothing costs anything: without a function, nothing has a price.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Prices {
     /// Of a probe that counts.
     pub counter_ns: f64,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::focus::Key;
-use crate::governor::Governor;
+use crate::governor::{Governor, Prices};
 use crate::histogram::Histogram;
 use crate::lock::{LockChanges, LockReading};
 use crate::metric::Subject;
@@ -108,6 +108,11 @@ impl Session {
             cost_share: 0.0,
             notices: Vec::new(),
         }
+    }
+
+    /// The prices of probes, before the first function is added.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.governor.prices = prices;
     }
 
     /// Adds a curve. Of a function it has its ranges of addresses (a compiler may have made several

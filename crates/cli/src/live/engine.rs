@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use convoy_live::{Changes, CurveId, Governor, Notice, Prices, Refusal, Request, Session, Subject};
 
+use super::calibrate;
 use super::functions::Functions;
 use super::probes::LazyProbes;
 use super::readers::{Locks, Threads};
@@ -32,6 +33,7 @@ pub struct Engine {
     threads: Threads,
     locks: Option<Locks>,
     functions: Option<Functions>,
+    has_prices: bool,
     began: Instant,
     every: Duration,
     /// Moment of the next sample, since the start.
@@ -44,9 +46,9 @@ impl Engine {
         pid: u32,
         locks: Option<Locks>,
         budget: f64,
-        prices: Prices,
         every: Duration,
     ) -> Result<Self, Refusal> {
+        let prices = Prices::default();
         let mut engine = Self {
             pid,
             session: Session::new(Governor { budget, prices }),
@@ -54,6 +56,7 @@ impl Engine {
             threads: Threads::of(pid),
             locks,
             functions: None,
+            has_prices: false,
             began: Instant::now(),
             every,
             next: every,
@@ -123,6 +126,10 @@ impl Engine {
                 ),
                 "put it in with --agent=auto, or start the program under convoy".into(),
             ));
+        }
+        if request.subject() == Subject::Function && !self.has_prices {
+            self.session.set_prices(calibrate::prices());
+            self.has_prices = true;
         }
         let now = self.now_ms();
         self.session

@@ -134,8 +134,7 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
 }
 
 fn begin(live: &Live, pid: u32, watch: Option<Watch>) -> Result<Engine, Message> {
-    let (locks, prices) = (watch.map(Locks::new), calibrate::prices());
-    Engine::new(pid, locks, live.budget, prices, live.every).map_err(|e| failed(&e))
+    Engine::new(pid, watch.map(Locks::new), live.budget, live.every).map_err(|e| failed(&e))
 }
 
 fn add(engine: &mut Engine, live: &Live, requests: Vec<Request>) -> Result<(), Message> {
