@@ -165,7 +165,7 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     for pid in attached {
         let said = match convoy_inject::detach(pid, owner) {
             Ok(Detached::Removed { is_unused: true }) => format!("{pid}{UNUSED}\n"),
-            Ok(Detached::Nothing) => format!("process {pid} has no agent that can be found\n"),
+            // Also if it has none any more: an exec takes everything out.
             Ok(_) => String::new(),
             Err(refusal) => format!("{refusal}\n"),
         };

@@ -3,6 +3,7 @@
 use convoy_abi::{Attachment, CV_ATTACHMENT_MAGIC, CV_ATTACHMENT_VERSION};
 
 use crate::call::{Gadgets, SIGRETURN};
+use crate::dynamic::LoadedObject;
 use crate::error::Refusal;
 use crate::image::{mapped_file, Image};
 use crate::memory::{regions, Memory, Region};
@@ -106,6 +107,12 @@ impl Process {
         })
     }
 
+    /// What signal handlers return to.
+    pub fn signal_returns(&self) -> Vec<u64> {
+        let at = self.libc.image.find_code(&SIGRETURN).into_iter();
+        at.map(|at| at + self.libc.bias).collect()
+    }
+
     /// The copies of the agent in the process, of any convoy.
     pub fn copies(&self, memory: &Memory) -> Vec<AgentCopy> {
         let first = self.regions.iter().filter(|r| r.offset == 0);
@@ -116,21 +123,17 @@ impl Process {
     }
 
     fn copy(&self, memory: &Memory, region: &Region) -> Option<AgentCopy> {
-        let file = mapped_file(self.pid, region)?;
-        let image = Image::parse(&file)?;
-        let base = region.lo.wrapping_sub(image.first);
-        let journal_at = base + image.symbols.get("convoy_attachment")?.address;
+        let object = LoadedObject::at(memory, region)?;
+        let journal_at = object.address("convoy_attachment")?;
         let journal: Box<Attachment> = Box::new(memory.get(journal_at).ok()?);
         let is_known =
             journal.magic == CV_ATTACHMENT_MAGIC && journal.version == CV_ATTACHMENT_VERSION;
-        let of_file = self.regions.iter().filter(|r| r.inode == region.inode);
-        let text = of_file
-            .clone()
-            .find(|r| r.executable && r.path == region.path)?;
+        let mut of_file = self.regions.iter().filter(|r| r.inode == region.inode);
+        let text = of_file.find(|r| r.executable && r.path == region.path)?;
         is_known.then(|| AgentCopy {
             path: region.path.clone(),
             text: (text.lo, text.hi),
-            base,
+            base: object.bias,
             journal_at,
             journal,
         })
