@@ -47,7 +47,7 @@ fn started<'a>(scratch: &'a Scratch, source: &str, way: &str) -> Result<Running<
 fn execs(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
     let target = hazard(scratch, "execs")?;
-    for _ in 0..30 {
+    for _ in 0..10 {
         recorded(scratch, target.id(), SHORT)?;
     }
     is_right(target)
