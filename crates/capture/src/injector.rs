@@ -138,8 +138,15 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     let mut attached = Vec::new();
     let mut out = io::stdout();
     let mut told = Ok(());
-    for &pid in pids {
-        let reply = match attach(pid, session, owner) {
+    // All at once: each may take some seconds, and the recording has not begun.
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let start = |&pid| scope.spawn(move || attach(pid, session, owner));
+        let threads: Vec<_> = pids.iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    for (&pid, result) in pids.iter().zip(results) {
+        let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let reply = match result {
             Ok(_) => {
                 attached.push(pid);
                 format!("{pid}{SEPARATOR}attached")

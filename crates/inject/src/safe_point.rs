@@ -15,6 +15,7 @@ use crate::dynamic::LoadedObject;
 use crate::error::Refusal;
 use crate::memory::{regions, Memory, Region};
 use crate::process::{is_glibc, Process};
+use crate::signal_frame;
 use crate::tracee::{stat_fields, threads, Fault, Tracee, STOP_LIMIT};
 
 /// How long a thread is looked for.
@@ -128,6 +129,29 @@ impl Places {
         stack.iter().any(|word| self.signal_returns.contains(word))
     }
 
+    /// No signal handler runs, or each has interrupted other code than the allocator and the loader.
+    /// (Servers may do all their work in handlers, as the children of PostgreSQL 15.)
+    fn may_return_from_handlers(&self, at: &Position) -> bool {
+        let mut frames =
+            (0..at.stack.len()).filter(|i| self.signal_returns.contains(&at.stack[*i]));
+        frames.all(|index| {
+            let Some((rip, rsp)) = signal_frame::interrupted(&at.stack[index..]) else {
+                return false;
+            };
+            let skipped = rsp
+                .checked_sub(at.rsp)
+                .map_or(usize::MAX, |bytes| bytes as usize / 8);
+            let calls = at.stack.get(skipped..).unwrap_or_default();
+            !self.has_own_allocator
+                && !calls.is_empty()
+                && !self.is_unsafe(rip)
+                && !calls
+                    .iter()
+                    .take(CALL_WORDS)
+                    .any(|word| self.is_unsafe(*word))
+        })
+    }
+
     /// It sleeps where neither allocator nor loader ever do.
     fn is_sleeper(&self, at: &Position) -> bool {
         let waits = || {
@@ -143,7 +167,7 @@ impl Places {
         let mut calls = at.stack.iter().take(CALL_WORDS);
         sleeps
             && !calls.any(|word| contains(&self.own_allocator, *word))
-            && !self.in_signal_handler(&at.stack)
+            && self.may_return_from_handlers(at)
     }
 
     /// No trace of allocator or loader.
@@ -201,6 +225,7 @@ fn allocator(process: &Process) -> Option<(u64, u64)> {
 #[derive(Debug)]
 struct Position {
     rip: u64,
+    rsp: u64,
     /// The system call that it sleeps in and that will be restarted.
     call: Option<i64>,
     stack: Vec<u64>,
@@ -215,6 +240,7 @@ impl Position {
         let area = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
         Ok(Self {
             rip: registers.rip,
+            rsp: registers.rsp,
             call: sleeps_in(&registers),
             stack: memory.words(registers.rsp, SIGNAL_WORDS),
             in_restartable_sequence: area.is_some_and(|cs| cs.unwrap_or(1) != 0),
