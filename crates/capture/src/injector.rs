@@ -138,8 +138,15 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     let mut attached = Vec::new();
     let mut out = io::stdout();
     let mut told = Ok(());
-    for &pid in pids {
-        let reply = match attach(pid, session, owner) {
+    // All at once: each may take some seconds, and the recording has not begun.
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let start = |&pid| scope.spawn(move || attach(pid, session, owner));
+        let threads: Vec<_> = pids.iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    for (&pid, result) in pids.iter().zip(results) {
+        let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let reply = match result {
             Ok(_) => {
                 attached.push(pid);
                 format!("{pid}{SEPARATOR}attached")
@@ -165,7 +172,7 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     for pid in attached {
         let said = match convoy_inject::detach(pid, owner) {
             Ok(Detached::Removed { is_unused: true }) => format!("{pid}{UNUSED}\n"),
-            Ok(Detached::Nothing) => format!("process {pid} has no agent that can be found\n"),
+            // Also if it has none any more: an exec takes everything out.
             Ok(_) => String::new(),
             Err(refusal) => format!("{refusal}\n"),
         };

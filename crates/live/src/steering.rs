@@ -50,11 +50,10 @@ impl Session {
             let within = outer.filter(|row| row.state == State::Timing);
             let within = within.map(|row| row.number);
             let Some(number) = self.fresh_number() else {
-                return Err(Refusal {
-                    found: format!("all {ROWS} rows of the table of probes are in use"),
-                    fix: "remove some metrics first".into(),
-                    is_gone: false,
-                });
+                return Err(Refusal::new(
+                    format!("all {ROWS} rows of the table of probes are in use"),
+                    "remove some metrics first",
+                ));
             };
             if let Some(row) = self.rows.get_mut(id) {
                 requests.push(row.probe(number, *measure, within));

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{cpu_clock, gadgets};
+use super::cpu_clock;
 use crate::call::{Borrowed, Gadgets};
+use crate::gadgets::{self, Found};
 use crate::memory::{regions, Memory};
 use crate::refusal;
 use crate::safe_point::{is_own_stack, refused};
@@ -73,7 +74,7 @@ fn stopped(tid: u32, pid: u32) -> Result<Option<Tracee>, Fault> {
 }
 
 /// Gadgets of a process, or why there are none.
-pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<gadgets::Found, Refusal> {
+pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<Found, Refusal> {
     let regions = regions(pid).map_err(|_| Refusal::gone(pid))?;
     gadgets::find(memory, &regions).ok_or_else(|| {
         Refusal::new(

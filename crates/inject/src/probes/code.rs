@@ -11,9 +11,9 @@ use convoy_probes::{table, Module};
 
 use super::area::{bytes_for, stub_bytes, Area, Patch, Session};
 use super::borrow::map_code;
-use super::gadgets::Found;
 use super::modules;
 use super::patching::Changes;
+use crate::gadgets::Found;
 use crate::memory::REACH;
 use crate::memory::{regions, Memory, Region};
 use convoy_probes::Measure;

@@ -15,8 +15,6 @@ mod cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
 #[cfg(target_arch = "x86_64")]
-mod gadgets;
-#[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(target_arch = "x86_64")]
 mod patching;

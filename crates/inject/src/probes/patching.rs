@@ -8,9 +8,11 @@ use convoy_probes::relocate::PATCH_BYTES;
 
 use super::area::Patch;
 use super::borrow::open;
+use crate::all_stopped::AllStopped;
 use crate::memory::Memory;
 use crate::safe_point::refused;
-use crate::tracee::{AllStopped, Fault, Tracee};
+use crate::stacks::Stacks;
+use crate::tracee::{Fault, Tracee};
 use convoy_probes::Refusal;
 
 /// How long threads that are inside the bytes of a patch are given to go on.
@@ -18,11 +20,6 @@ const LIMIT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long a process is tried to be stopped for taking patches out.
 const LEAVE_LIMIT: Duration = Duration::from_secs(60);
-/// Words of a stack that are searched for the frame of a signal handler.
-const SIGNAL_WORDS: usize = 4096;
-/// Words from the return address of a signal handler to the instruction that it has interrupted:
-/// `uc_mcontext.gregs[REG_RIP]`.
-const INTERRUPTED_AT: usize = 22;
 const PAGE: u64 = 4096;
 
 type Bytes = [u8; PATCH_BYTES];
@@ -82,8 +79,7 @@ impl<'a> Changes<'a> {
     fn displaced<'t>(
         &self,
         stopped: &'t AllStopped,
-        memory: &Memory,
-        signal_returns: &[u64],
+        stacks: &Stacks<'_>,
     ) -> Result<Option<Vec<(&'t Tracee, u64)>>, Fault> {
         let mut displaced = Vec::new();
         for thread in &stopped.threads {
@@ -94,13 +90,8 @@ impl<'a> Changes<'a> {
                     None => return Ok(None),
                 }
             }
-            let stack = memory.words(registers.rsp, SIGNAL_WORDS);
-            let handlers = stack
-                .iter()
-                .enumerate()
-                .filter(|(_, w)| signal_returns.contains(w));
-            let mut interrupted = handlers.filter_map(|(i, _)| stack.get(i + INTERRUPTED_AT));
-            if interrupted.any(|at| self.is_inside(*at)) {
+            let interrupted = stacks.interrupted(thread)?;
+            if interrupted.iter().any(|at| self.is_inside(*at)) {
                 return Ok(None);
             }
         }
@@ -167,9 +158,10 @@ pub(super) fn apply(
         let began = Instant::now();
         let stopped = AllStopped::of(pid).map_err(fault)?;
         let memory = open(pid)?;
-        let moves = changes.displaced(&stopped, &memory, signal_returns);
+        let io_fault = |e: io::Error| refused(pid, e.into());
+        let stacks = Stacks::of(pid, &memory, signal_returns).map_err(io_fault)?;
+        let moves = changes.displaced(&stopped, &stacks);
         if let Some(moves) = moves.map_err(fault)? {
-            let io_fault = |e: io::Error| refused(pid, e.into());
             also(&memory).map_err(io_fault)?;
             for (thread, rip) in moves {
                 let mut registers = thread.registers().map_err(fault)?;

@@ -13,13 +13,14 @@ use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
 use super::columns::{Columns, Now, Table};
 use super::cpu_clock;
-use super::gadgets::Found;
 use super::patching::{apply, stop_patiently, Changes};
 use super::thread_pointer::{self, ThreadPointer};
-use crate::attach::Owner;
+use crate::gadgets::Found;
 use crate::memory::{regions, Memory};
+use crate::owner::Owner;
 use crate::refusal;
 use crate::safe_point::refused;
+use crate::stacks::Stacks;
 use crate::tracee::threads;
 use convoy_probes::Refusal;
 use convoy_probes::{Cell, Inserted, Probe, ROWS};
@@ -403,9 +404,12 @@ fn take_over(pid: u32, memory: &Memory, found: &Found) -> Result<(), Refusal> {
         let left = area.restore(memory).and_then(|()| area.leave(memory));
         left.map_err(|e| fault(e.into()))?;
     }
+    let stacks = Stacks::of(pid, memory, &found.signal_returns).map_err(|e| fault(e.into()))?;
     let mut all_left = true;
     for area in &areas {
-        all_left &= thread_pointer::is_left(&stopped, memory, &area.range()).map_err(fault)?;
+        for thread in &stopped.threads {
+            all_left &= !stacks.lead_into(thread, &area.range()).map_err(fault)?;
+        }
     }
     drop(stopped);
     if !all_left {

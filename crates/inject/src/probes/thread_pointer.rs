@@ -1,18 +1,12 @@
 //! What the thread pointers of a process say: threads are told by them, and each leads to its
 //! thread's number, at an offset that is found by looking.
 
-use std::ops::Range;
-
-use crate::memory::Memory;
+use crate::all_stopped::AllStopped;
 use crate::safe_point::refused;
-use crate::tracee::{AllStopped, Fault};
 use convoy_probes::Refusal;
 
 /// Words behind the thread pointer that may be the thread's own.
 const WORDS: usize = 256;
-/// Words of a stack in which an address of a stub would stand: only the frame of a signal handler
-/// has one.
-const STACK_WORDS: usize = 4096;
 
 /// What all threads have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,22 +70,6 @@ fn tid_offset(threads: &[(u32, Vec<u32>)]) -> Option<i64> {
     let words = threads.iter().map(|(_, words)| words.len()).min()?;
     let is_tid = |at: &usize| threads.iter().all(|(tid, words)| words[*at] == *tid);
     (2..words).find(is_tid).map(|at| at as i64 * 4)
-}
-
-/// Whether no thread is in this code, or comes back to it from a signal handler.
-pub(super) fn is_left(
-    stopped: &AllStopped,
-    memory: &Memory,
-    code: &Range<u64>,
-) -> Result<bool, Fault> {
-    for thread in &stopped.threads {
-        let registers = thread.registers()?;
-        let stack = memory.words(registers.rsp, STACK_WORDS);
-        if code.contains(&registers.rip) || stack.iter().any(|word| code.contains(word)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 #[cfg(test)]
