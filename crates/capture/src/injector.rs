@@ -144,9 +144,17 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
         let threads: Vec<_> = pids.iter().map(start).collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     });
+    // Only the end of this process lets go of a thread that was given up: it must not last.
+    let is_stuck = convoy_inject::is_stuck();
     for (&pid, result) in pids.iter().zip(results) {
         let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let reply = match result {
+            Ok(_) if is_stuck => {
+                let out = convoy_inject::detach(pid, owner).err();
+                let why = "a thread of another process cannot be let go";
+                let found = out.map_or(why.into(), |refusal| refusal.found);
+                format!("{pid}{SEPARATOR}refused{SEPARATOR}{found}{SEPARATOR}try again")
+            }
             Ok(_) => {
                 attached.push(pid);
                 format!("{pid}{SEPARATOR}attached")
@@ -165,7 +173,7 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     told = told
         .and_then(|()| writeln!(out, "{DONE}"))
         .and_then(|()| out.flush());
-    if told.is_ok() {
+    if told.is_ok() && !is_stuck {
         // Its end, or an error: in any case nobody wants more.
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
     }

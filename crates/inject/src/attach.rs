@@ -1,8 +1,6 @@
 //! The whole of attaching to a process and of leaving it.
 
-use std::fs::File;
 use std::hash::Hasher;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +20,7 @@ use crate::refusal;
 use crate::safe_point;
 use crate::stacks::Stacks;
 use crate::tracer::{attempt, retry};
+use crate::turn::Turn;
 use convoy_probes::Refusal;
 
 /// How long attaching is tried again while a thread cannot be stopped, or is traced by another
@@ -31,7 +30,13 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(5);
 const DETACH_LIMIT: Duration = Duration::from_secs(60);
 /// How long threads that are at the beginning of a function are given to go on.
 const INSTALL_LIMIT: Duration = Duration::from_secs(3);
+/// How long a moment is waited for in which no thread is inside fork.
+const FORK_LIMIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
+/// How often it is looked whether a copy of the agent can be used again: a return address that is
+/// left on the stack of a working thread is overwritten sooner or later.
+const CLAIM_LOOKS: usize = 5;
+const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 
 /// What is to be put into a process.
 #[derive(Debug)]
@@ -77,27 +82,6 @@ pub fn detach(pid: u32, owner: Owner) -> Result<Detached, Refusal> {
     match detached {
         Err(refusal) if refusal.is_gone => Ok(Detached::Gone),
         result => result,
-    }
-}
-
-/// Convoys come to a process one after the other: each locks its directory in /proc. (Anybody may
-/// do that, so that leaving does not depend on it.)
-struct Turn {
-    _locked: File,
-}
-
-impl Turn {
-    fn take(pid: u32) -> Result<Self, Refusal> {
-        let dir = File::open(format!("/proc/{pid}")).map_err(|_| Refusal::gone(pid))?;
-        // SAFETY: an open descriptor.
-        let r = unsafe { libc::flock(dir.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-        match r {
-            0 => Ok(Self { _locked: dir }),
-            _ => Err(Refusal::passing(
-                format!("another convoy attaches to process {pid}"),
-                "wait until it has ended",
-            )),
-        }
     }
 }
 
@@ -168,7 +152,7 @@ fn enter(
             ));
         }
         let returns = signal_returns(memory, &process.regions);
-        let stopped = install(pid, &plan, at, request.owner, &returns)?;
+        let stopped = install(process, &plan, at, request.owner, &returns)?;
         Ok(Attached {
             hooks: plan.len(),
             left_out: plan.left_out,
@@ -266,20 +250,26 @@ fn claim_unused<'a>(
     let pid = process.pid;
     let refused = |fault| safe_point::refused(pid, fault);
     let returns = signal_returns(memory, &process.regions);
-    let stopped = AllStopped::of(pid).map_err(refused)?;
-    let stacks = Stacks::of(pid, memory, &returns).map_err(|_| Refusal::gone(pid))?;
-    for copy in copies {
-        // While all threads are stopped no other convoy can do the same.
-        let now: Attachment = memory
-            .get(copy.journal_at)
-            .map_err(|_| Refusal::gone(pid))?;
-        if let Some(other) = owner.other_of(&now) {
-            return Err(another_convoy(pid, other));
+    for _ in 0..CLAIM_LOOKS {
+        let stopped = AllStopped::of(pid).map_err(refused)?;
+        let stacks = Stacks::of(pid, memory, &returns).map_err(|_| Refusal::gone(pid))?;
+        for &copy in &copies {
+            // While all threads are stopped no other convoy can do the same.
+            let now: Attachment = memory
+                .get(copy.journal_at)
+                .map_err(|_| Refusal::gone(pid))?;
+            if let Some(other) = owner.other_of(&now) {
+                return Err(another_convoy(pid, other));
+            }
+            if leave_if_unused(&stopped, (memory, &stacks), copy).map_err(refused)? {
+                let claimed = owner::claim(memory, copy.journal_at, owner);
+                return claimed
+                    .map(|()| Some(copy))
+                    .map_err(|e| hooks::unwritable(pid, &e));
+            }
         }
-        if leave_if_unused(&stopped, (memory, &stacks), copy).map_err(refused)? {
-            owner::claim(memory, copy.journal_at, owner).map_err(|e| hooks::unwritable(pid, &e))?;
-            return Ok(Some(copy));
-        }
+        drop(stopped);
+        std::thread::sleep(CLAIM_PAUSE);
     }
     Ok(None)
 }
@@ -300,13 +290,18 @@ fn borrow(process: &Process, memory: &Memory) -> Result<Borrowed, Refusal> {
 
 /// Stops everybody and patches; how long that took.
 fn install(
-    pid: u32,
+    process: &Process,
     plan: &Plan,
     at: Place,
     owner: Owner,
     signal_returns: &[u64],
 ) -> Result<Duration, Refusal> {
+    let pid = process.pid;
     let fault = |fault| safe_point::refused(pid, fault);
+    let forks = [process.libc.range("fork"), process.libc.range("_Fork")];
+    let forks = forks.into_iter().flatten().map(|(lo, hi)| lo..hi);
+    let forks: Vec<_> = forks.collect();
+    let fork_until = Instant::now() + FORK_LIMIT;
     let until = Instant::now() + INSTALL_LIMIT;
     loop {
         let began = Instant::now();
@@ -328,6 +323,13 @@ fn install(
             ));
         }
         let stacks = Stacks::of(pid, &memory, signal_returns).map_err(|_| Refusal::gone(pid))?;
+        // A fork that is under way does not know the agent's handler, and its child would keep the
+        // hooks, with the gate closed.
+        if Instant::now() < fork_until && stacks.lead_into(&stopped, &forks).map_err(fault)? {
+            drop(stopped);
+            std::thread::sleep(PAUSE);
+            continue;
+        }
         let is_in = plan.install(&stopped, (&memory, &stacks), at.journal_at, &journal);
         if is_in.is_err() {
             // Half of the hooks may be in.

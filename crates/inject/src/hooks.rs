@@ -246,10 +246,8 @@ pub(crate) fn leave_if_unused(
     (memory, stacks): (&Memory, &Stacks<'_>),
     copy: &AgentCopy,
 ) -> Result<bool, Fault> {
-    for thread in &stopped.threads {
-        if stacks.lead_into(thread, &copy.text)? {
-            return Ok(false);
-        }
+    if stacks.lead_into(stopped, std::slice::from_ref(&copy.text))? {
+        return Ok(false);
     }
     let journal: Attachment = memory.get(copy.journal_at).map_err(Fault::from)?;
     for thread in &stopped.threads {
@@ -282,12 +280,14 @@ mod tests {
         let (slot, hook) = (0x7f00_0000_0000, 0x7e00_1234_5678);
         let (gate, _) = gate_page(slot);
         let code = gated_jump(slot, gate, hook).unwrap();
-        let all: Vec<_> = iced_x86::Decoder::with_ip(64, &code, slot, 0)
-            .into_iter()
-            .take(3)
-            .collect();
-        assert_eq!(all[0].ip_rel_memory_address(), gate);
-        assert_eq!(all[1].near_branch_target(), slot + RELOCATED_AT);
+        // cmp dword [rip+distance], 0; je distance
+        let distance = i32::from_le_bytes(code[2..6].try_into().unwrap());
+        assert_eq!((slot + 7).wrapping_add_signed(distance.into()), gate);
+        assert_eq!(code[..2], [0x83, 0x3d]);
+        assert_eq!(
+            (code[6], code[7], u64::from(code[8]) + 9),
+            (0, 0x74, RELOCATED_AT)
+        );
         assert_eq!(code[code.len() - 8..], hook.to_le_bytes());
         assert!(code.len() as u64 <= RELOCATED_AT);
         assert_eq!(gated_jump(slot, slot + (1 << 33), hook), None);

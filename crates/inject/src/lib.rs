@@ -46,13 +46,17 @@ mod stacks;
 mod tracee;
 #[cfg(target_arch = "x86_64")]
 mod tracer;
+#[cfg(target_arch = "x86_64")]
+mod turn;
 
 #[cfg(target_arch = "x86_64")]
 pub use attach::{attach, detach};
 pub use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
 #[cfg(not(target_arch = "x86_64"))]
-pub use elsewhere::{attach, detach, Owner};
+pub use elsewhere::{attach, detach, is_stuck, Owner};
 pub use outcome::{Attached, Detached};
 #[cfg(target_arch = "x86_64")]
 pub use owner::Owner;
 pub use probes::Probes;
+#[cfg(target_arch = "x86_64")]
+pub use tracer::is_stuck;

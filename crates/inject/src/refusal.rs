@@ -29,6 +29,10 @@ impl Status {
         self.0.get(name).map_or("", String::as_str)
     }
 
+    fn has_filter(&self) -> bool {
+        !matches!(self.word("Seccomp"), "" | "0")
+    }
+
     fn numbers(&self, name: &str) -> Vec<u32> {
         let words = self.word(name).split_whitespace();
         words.filter_map(|n| n.parse().ok()).collect()
@@ -106,7 +110,7 @@ fn check_thread(pid: u32, status: &Status) -> Result<(), Refusal> {
         Some(tid) if *tid != pid => format!("thread {tid} of process {pid}"),
         _ => format!("process {pid}"),
     };
-    if !matches!(status.word("Seccomp"), "" | "0") {
+    if status.has_filter() {
         let found = format!("{of} has a seccomp filter, which may forbid what the agent does");
         return Err(Refusal::new(found, START));
     }
@@ -115,6 +119,11 @@ fn check_thread(pid: u32, status: &Status) -> Result<(), Refusal> {
         return Err(Refusal::new(format!("{of} has a shadow stack"), START));
     }
     Ok(())
+}
+
+/// Whether the kernel looks at a thread's system calls first (seccomp), and may end it for one.
+pub(crate) fn has_filter(tid: u32) -> bool {
+    Status::of(tid).is_some_and(|status| status.has_filter())
 }
 
 fn tracer(status: &Status) -> Option<u32> {

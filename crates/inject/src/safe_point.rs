@@ -14,6 +14,7 @@ use crate::call::sleeps_in;
 use crate::dynamic::LoadedObject;
 use crate::gadgets::signal_returns;
 use crate::memory::{regions, Memory, Region};
+use crate::probes::is_cpu_clock;
 use crate::process::{is_glibc, Process};
 use crate::signal_frame;
 use crate::tracee::{stat_fields, threads, Fault, Tracee, STOP_LIMIT};
@@ -237,17 +238,24 @@ struct Position {
 impl Position {
     fn of(tracee: &Tracee, memory: &Memory, regions: &[Region]) -> Result<Self, Fault> {
         let registers = tracee.registers()?;
-        // struct rseq of the kernel: rseq_cs is behind two processor numbers.
-        let area = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
         Ok(Self {
             rip: registers.rip,
             rsp: registers.rsp,
             call: sleeps_in(&registers),
             stack: memory.words(registers.rsp, SIGNAL_WORDS),
-            in_restartable_sequence: area.is_some_and(|cs| cs.unwrap_or(1) != 0),
+            in_restartable_sequence: in_restartable_sequence(tracee, memory),
             on_own_stack: is_own_stack(&registers, regions),
         })
     }
+}
+
+/// Whether a stopped thread is in a restartable sequence, which would go on in its middle after a
+/// call. The sequence of a CPU clock is none.
+pub(crate) fn in_restartable_sequence(tracee: &Tracee, memory: &Memory) -> bool {
+    // struct rseq of the kernel: rseq_cs is behind two processor numbers.
+    let sequence = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
+    let is_sequence = |at: u64| at != 0 && !is_cpu_clock(memory, at);
+    sequence.is_some_and(|at| is_sequence(at.unwrap_or(1)))
 }
 
 /// Whether the thread is on the stack that the C library or the kernel has given it, with room

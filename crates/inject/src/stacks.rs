@@ -4,6 +4,7 @@
 use std::io;
 use std::ops::Range;
 
+use crate::all_stopped::AllStopped;
 use crate::memory::{regions, Memory, Region};
 use crate::signal_frame;
 use crate::tracee::{Fault, Tracee};
@@ -51,11 +52,20 @@ impl<'a> Stacks<'a> {
         Ok(instructions)
     }
 
-    /// Whether a thread is in this code, or may return into it.
-    pub fn lead_into(&self, thread: &Tracee, code: &Range<u64>) -> Result<bool, Fault> {
+    /// Whether any thread is in this code, or may return into it.
+    pub fn lead_into(&self, stopped: &AllStopped, code: &[Range<u64>]) -> Result<bool, Fault> {
+        for thread in &stopped.threads {
+            if self.leads_into(thread, code)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn leads_into(&self, thread: &Tracee, code: &[Range<u64>]) -> Result<bool, Fault> {
         let walk = self.walk(thread)?;
         let mut words = walk.instructions.iter().chain(walk.words.iter().flatten());
-        if walk.is_cut || words.any(|word| code.contains(word)) {
+        if walk.is_cut || words.any(|word| contains(code, *word)) {
             return Ok(true);
         }
         // A coroutine, or a handler that returns in another way: where the thread left its own
@@ -110,13 +120,17 @@ impl<'a> Stacks<'a> {
         self.regions.iter().find(holds)
     }
 
-    fn has_any(&self, region: &Region, code: &Range<u64>) -> bool {
+    fn has_any(&self, region: &Region, code: &[Range<u64>]) -> bool {
         const CHUNK_WORDS: usize = 1 << 14;
         let mut chunks = (region.lo..region.hi).step_by(CHUNK_WORDS * 8);
         chunks.any(|at| {
             let count = (((region.hi - at) / 8) as usize).min(CHUNK_WORDS);
             let words = self.memory.words(at, count);
-            words.iter().any(|word| code.contains(word))
+            words.iter().any(|word| contains(code, *word))
         })
     }
+}
+
+fn contains(code: &[Range<u64>], address: u64) -> bool {
+    code.iter().any(|range| range.contains(&address))
 }

@@ -5,6 +5,7 @@
 //! in no other way: it would stop later, and nobody would let it go on.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,6 +23,15 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 /// The first pause between two attempts, during which the process runs, and the longest one. An
 /// attempt that fails may have stopped threads for some 50 ms.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// An attempt was given up, and may still trace threads.
+static STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Whether a thread of this process may trace others that it cannot let go: only the end of this
+/// process does.
+pub fn is_stuck() -> bool {
+    STUCK.load(Ordering::Relaxed)
+}
 
 /// Repeats attempts that fail for a reason that may pass, until one succeeds or the time is over.
 pub(crate) fn retry<T>(
@@ -47,8 +57,7 @@ pub(crate) fn retry<T>(
 /// while it is blocked, so that this thread does.
 ///
 /// # Errors
-/// `work` takes too long: it goes on by itself, but every stop in it has a limit of its own, which
-/// has passed by then.
+/// `work` takes too long: [`is_stuck`] from then on.
 pub(crate) fn attempt<T: Send + 'static>(
     pid: u32,
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
@@ -67,7 +76,9 @@ pub(crate) fn attempt<T: Send + 'static>(
     loop {
         match receiver.recv_timeout(REAP_INTERVAL) {
             Ok((tid, result)) => {
-                wait_until_gone(tid);
+                if !is_gone(tid) {
+                    STUCK.store(true, Ordering::Relaxed);
+                }
                 return result;
             }
             Err(RecvTimeoutError::Disconnected) => match tracer.join() {
@@ -81,19 +92,25 @@ pub(crate) fn attempt<T: Send + 'static>(
 }
 
 fn too_long(pid: u32) -> Refusal {
+    STUCK.store(true, Ordering::Relaxed);
     Refusal::new(
         format!("a thread of process {pid} cannot be traced: it does not react"),
         "try again later",
     )
 }
 
-/// The kernel lets go of the tracees first, and takes the thread off the list then.
-fn wait_until_gone(tid: i32) {
+/// Whether a thread of this process ends, in time. The kernel lets go of its tracees first, and
+/// takes it off the list then.
+fn is_gone(tid: i32) -> bool {
     let until = Instant::now() + RELEASE_LIMIT;
     let entry = format!("/proc/self/task/{tid}");
-    while Path::new(&entry).exists() && Instant::now() < until {
+    while Path::new(&entry).exists() {
+        if Instant::now() > until {
+            return false;
+        }
         thread::sleep(Duration::from_micros(50));
     }
+    true
 }
 
 /// Reaps threads of the process that have ended while they were traced by a thread of this process.

@@ -15,14 +15,20 @@ mod cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
 #[cfg(target_arch = "x86_64")]
+mod leftovers;
+#[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(target_arch = "x86_64")]
 mod patching;
 #[cfg(target_arch = "x86_64")]
 mod session;
 #[cfg(target_arch = "x86_64")]
+mod table_memory;
+#[cfg(target_arch = "x86_64")]
 mod thread_pointer;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use cpu_clock::is_cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::Probes;
 #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,12 @@
 //! What the thread pointers of a process say: threads are told by them, and each leads to its
 //! thread's number, at an offset that is found by looking.
 
+use std::time::Duration;
+
 use crate::all_stopped::AllStopped;
+use crate::refusal;
 use crate::safe_point::refused;
+use crate::tracer::{attempt, retry};
 use convoy_probes::Refusal;
 
 /// Words behind the thread pointer that may be the thread's own.
@@ -12,7 +16,7 @@ const WORDS: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ThreadPointer {
     /// Of the thread's number (four bytes), from the thread pointer.
-    pub tid_offset: Option<i64>,
+    pub tid_offset: i64,
     /// Where their rseq areas are.
     pub rseq: Option<Rseq>,
 }
@@ -26,10 +30,18 @@ pub(super) struct Rseq {
     pub signature: u32,
 }
 
+/// How long it is tried to stop all threads.
+const LIMIT: Duration = Duration::from_secs(3);
+
 /// Looks at all threads of a process.
 pub(super) fn look(pid: u32) -> Result<ThreadPointer, Refusal> {
+    retry(LIMIT, || attempt(pid, move || look_once(pid)))
+}
+
+fn look_once(pid: u32) -> Result<ThreadPointer, Refusal> {
     let fault = |fault| refused(pid, fault);
     let stopped = AllStopped::of(pid).map_err(fault)?;
+    refusal::check_stopped(pid, &stopped)?;
     let memory = super::borrow::open(pid)?;
     let mut seen = Vec::new();
     let mut rseq = Vec::new();
@@ -56,8 +68,14 @@ pub(super) fn look(pid: u32) -> Result<ThreadPointer, Refusal> {
         seen.push((thread.tid(), halves.collect::<Vec<u32>>()));
     }
     rseq.dedup();
+    let tid_offset = tid_offset(&seen).ok_or_else(|| {
+        Refusal::new(
+            format!("the C library of process {pid} does not keep a thread's number"),
+            "use the samples: convoy -p PID",
+        )
+    })?;
     Ok(ThreadPointer {
-        tid_offset: tid_offset(&seen),
+        tid_offset,
         rseq: match rseq[..] {
             [one] => one,
             _ => None,
