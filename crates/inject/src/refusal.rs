@@ -72,6 +72,13 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         if let Some(status) = Status::of(tid) {
             check_thread(pid, &status)?;
         }
+    }
+    check_alone(pid)
+}
+
+/// Looks for processes that run on the same memory, and are not stopped with it.
+pub(crate) fn check_alone(pid: u32) -> Result<(), Refusal> {
+    for tid in threads(pid) {
         // After vfork the parent's thread cannot be stopped until the child is gone: nothing is
         // patched meanwhile.
         let mut shared = children(pid, tid).filter(|child| shares_memory(pid, *child));

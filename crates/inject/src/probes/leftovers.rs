@@ -9,6 +9,7 @@ use crate::all_stopped::AllStopped;
 use crate::gadgets::Found;
 use crate::memory::{regions, Memory};
 use crate::owner::Owner;
+use crate::refusal;
 use crate::safe_point::refused;
 use crate::stacks::Stacks;
 use crate::tracer::{attempt, retry};
@@ -125,6 +126,7 @@ fn are_left(pid: u32, found: &Found, areas: &[Area]) -> Result<bool, Refusal> {
     if ranges.is_empty() {
         return Ok(true);
     }
+    refusal::check_alone(pid)?;
     let returns = found.signal_returns.clone();
     attempt(pid, move || {
         let fault = |fault| refused(pid, fault);
