@@ -13,12 +13,15 @@ use std::time::{Duration, Instant};
 use crate::tracee::threads;
 use convoy_probes::Refusal;
 
-/// Longest time that an attempt may take: it looks for a thread, and makes calls in it.
-const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
 /// An attempt that takes longer than this may be waiting for threads to be reaped.
 const REAP_INTERVAL: Duration = Duration::from_millis(20);
-/// Within this time the kernel lets go of the tracees of a thread that has ended.
-const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+/// Longest time that an attempt may take, 60 s: it looks for a thread, and makes calls in it.
+/// Counted in intervals, in none of which this process was stopped itself (SIGSTOP).
+const ATTEMPT_INTERVALS: usize = 3000;
+/// How often it is looked whether the kernel has let go of the tracees of a thread that has ended:
+/// at first each time after this, then after [`REAP_INTERVAL`].
+const RELEASE_PAUSE: Duration = Duration::from_micros(50);
+const RELEASE_LOOKS: (usize, usize) = (200, 100);
 
 /// The first pause between two attempts, during which the process runs, and the longest one. An
 /// attempt that fails may have stopped threads for some 50 ms.
@@ -72,8 +75,7 @@ pub(crate) fn attempt<T: Send + 'static>(
             let _ = sender.send((tid, work()));
         })
         .map_err(|e| Refusal::new(format!("convoy cannot start a thread: {e}"), ""))?;
-    let until = Instant::now() + ATTEMPT_LIMIT;
-    loop {
+    for _ in 0..ATTEMPT_INTERVALS {
         match receiver.recv_timeout(REAP_INTERVAL) {
             Ok((tid, result)) => {
                 if !is_gone(tid) {
@@ -85,10 +87,10 @@ pub(crate) fn attempt<T: Send + 'static>(
                 Err(panic) => std::panic::resume_unwind(panic),
                 Ok(()) => return Err(too_long(pid)),
             },
-            Err(RecvTimeoutError::Timeout) if Instant::now() > until => return Err(too_long(pid)),
             Err(RecvTimeoutError::Timeout) => reap(pid),
         }
     }
+    Err(too_long(pid))
 }
 
 fn too_long(pid: u32) -> Refusal {
@@ -102,13 +104,15 @@ fn too_long(pid: u32) -> Refusal {
 /// Whether a thread of this process ends, in time. The kernel lets go of its tracees first, and
 /// takes it off the list then.
 fn is_gone(tid: i32) -> bool {
-    let until = Instant::now() + RELEASE_LIMIT;
     let entry = format!("/proc/self/task/{tid}");
+    let (soon, later) = RELEASE_LOOKS;
+    let pauses = std::iter::repeat_n(RELEASE_PAUSE, soon);
+    let mut pauses = pauses.chain(std::iter::repeat_n(REAP_INTERVAL, later));
     while Path::new(&entry).exists() {
-        if Instant::now() > until {
-            return false;
+        match pauses.next() {
+            Some(pause) => thread::sleep(pause),
+            None => return false,
         }
-        thread::sleep(Duration::from_micros(50));
     }
     true
 }
@@ -117,12 +121,49 @@ fn is_gone(tid: i32) -> bool {
 /// Not its first one: that is the process, whose end its parent wants to know.
 fn reap(pid: u32) {
     for tid in threads(pid).into_iter().filter(|tid| *tid != pid) {
-        // SAFETY: integers, all of which may be 0; a live local for the call.
-        unsafe {
-            let mut end: libc::siginfo_t = std::mem::zeroed();
-            let how = libc::WEXITED | libc::WNOHANG | libc::__WALL;
-            // Fails for threads that nobody here traces.
-            libc::waitid(libc::P_PID, tid, &mut end, how);
+        // Of a traced thread a wait takes stops as well, whatever it asks for (wait_task_stopped in
+        // kernel/exit.c), and the tracer would never see them: only an end is taken.
+        if has_ended(tid, libc::WNOWAIT) {
+            has_ended(tid, 0);
         }
+    }
+}
+
+/// Whether a traced thread has ended; without WNOWAIT it is reaped, or its stop taken.
+fn has_ended(tid: u32, how: libc::c_int) -> bool {
+    let how = how | libc::WEXITED | libc::WNOHANG | libc::__WALL;
+    // SAFETY: integers, all of which may be 0; a live local for the call. It fails for threads that
+    // nobody here traces.
+    let (r, found) = unsafe {
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        (libc::waitid(libc::P_PID, tid, &mut found, how), found)
+    };
+    let ends = [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED];
+    // SAFETY: waitid has filled in the fields of SIGCHLD, or left zeros.
+    r == 0 && unsafe { found.si_pid() } != 0 && ends.contains(&found.si_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracee::{stat_fields, Stop, Tracee, STOP_LIMIT};
+
+    #[test]
+    fn look_for_ended_threads_leaves_stops_to_the_tracer() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let tracee = Tracee::seize(child.id()).unwrap().unwrap();
+        tracee.interrupt().unwrap();
+        let until = Instant::now() + STOP_LIMIT * 10;
+        while stat_fields(child.id()).unwrap()[0] != "t" {
+            assert!(Instant::now() < until, "it does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!has_ended(child.id(), libc::WNOWAIT));
+        assert_eq!(tracee.wait(until).unwrap(), Stop::Event);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
