@@ -78,13 +78,21 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
 
 /// Looks for processes that run on the same memory, and are not stopped with it.
 pub(crate) fn check_alone(pid: u32) -> Result<(), Refusal> {
+    let shares = |other: u32| {
+        let found = format!("process {other} shares the memory of process {pid}");
+        Refusal::passing(found, "wait until that process has ended")
+    };
+    // It is the child of a vfork, whose parent's other threads run.
+    let parent = Status::of(pid).and_then(|status| status.numbers("PPid").first().copied());
+    if let Some(parent) = parent.filter(|parent| shares_memory(pid, *parent)) {
+        return Err(shares(parent));
+    }
     for tid in threads(pid) {
         // After vfork the parent's thread cannot be stopped until the child is gone: nothing is
         // patched meanwhile.
         let mut shared = children(pid, tid).filter(|child| shares_memory(pid, *child));
         if let Some(child) = shared.find(|_| !is_uninterruptible(tid)) {
-            let found = format!("process {child} shares the memory of process {pid}");
-            return Err(Refusal::passing(found, "wait until that process has ended"));
+            return Err(shares(child));
         }
     }
     Ok(())

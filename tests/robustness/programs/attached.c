@@ -74,14 +74,18 @@ static void work(void)
 	wrong = sum != busy_total;
 }
 
-/* A fork child has the parent's code as it was, and locks and threads of its own. */
+/* A fork child has the parent's code as it was, and locks and threads of its own. If convoy has come
+ * to the child as well, the code is as it was when convoy has left. */
 static int child(void)
 {
-	const unsigned char *code = (const unsigned char *)pthread_mutex_lock;
+	const struct timespec pause = { 0, 10000000 };
+	const volatile unsigned char *code = (const unsigned char *)pthread_mutex_lock;
 
 	counted_section(101);
 	MUST(!pthread_join(start(counted_main, (void *)101), NULL));
 	free(malloc(100));
+	for (int i = 0; i < 1000 && code[0] == 0xe9; i++)
+		nanosleep(&pause, NULL);
 	return counted == 202 && code[0] != 0xe9 ? 3 : 4;
 }
 
