@@ -51,7 +51,7 @@ mod turn;
 
 #[cfg(target_arch = "x86_64")]
 pub use attach::{attach, detach};
-pub use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
+pub use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::{attach, detach, is_stuck, Owner};
 pub use outcome::{Attached, Detached};

@@ -28,10 +28,12 @@ use crate::tracee::threads;
 use crate::tracer::retry;
 use crate::turn::Turn;
 use convoy_probes::Refusal;
-use convoy_probes::{Cell, Inserted, Probe, ROWS};
+use convoy_probes::{Counts, Inserted, Probe, ROWS};
 
 /// How long it is waited for what keeps probes out and may pass.
 const LIMIT: Duration = Duration::from_secs(3);
+
+const LOST_AT: u64 = offset_of!(Head, no_room) as u64;
 
 /// The probes in a process. [`Probes::end`], or dropping it, takes them out.
 #[derive(Debug)]
@@ -300,12 +302,12 @@ impl Probes {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    pub fn read(&mut self) -> Result<Counts, Refusal> {
         self.check_image()?;
         let alive: BTreeSet<u32> = threads(self.pid).into_iter().collect();
         let fault = |e: io::Error| refused(self.pid, e.into());
         let Some(counting) = &mut self.counting else {
-            return Ok(Vec::new());
+            return Ok(Counts::default());
         };
         // The CPU clock asks the kernel now and then, for which a filter may end the thread.
         if counting.has_cpu_clock && alive.iter().any(|tid| refusal::has_filter(*tid)) {
@@ -330,7 +332,12 @@ impl Probes {
         let cells = self
             .columns
             .read((&self.memory, self.pid), table, &rows, &alive, now);
-        cells.map_err(fault)
+        let lost = self.memory.get::<u64>(table.at + LOST_AT);
+        let counts = cells.and_then(|cells| {
+            let lost_calls = lost?;
+            Ok(Counts { cells, lost_calls })
+        });
+        counts.map_err(fault)
     }
 
     /// Takes everything out: every byte of the program is as before. Stubs that a thread is in stay

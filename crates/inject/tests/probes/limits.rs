@@ -37,9 +37,9 @@ fn thread_that_cannot_be_stopped_keeps_no_other_stopped() {
     assert!(refusal.found.contains("cannot be stopped"), "{refusal}");
     assert_eq!(traced_threads(target.pid()), 0);
     // It works, and its row is still known.
-    let so_far = calls(&probes.read().unwrap(), 0);
+    let so_far = calls(&probes.read().unwrap().cells, 0);
     let mut looks = 0;
-    while calls(&probes.read().unwrap(), 0) == so_far {
+    while calls(&probes.read().unwrap().cells, 0) == so_far {
         looks += 1;
         assert!(looks < 1000, "its threads stand still");
         std::thread::sleep(Duration::from_millis(10));
@@ -128,7 +128,7 @@ fn filter_for_system_calls_that_comes_later_ends_nothing() {
     all_whole(&probes.insert(&all).unwrap());
     target.go_on();
     assert_eq!(target.line(), "calls 16");
-    let cells = probes.read().unwrap();
+    let cells = probes.read().unwrap().cells;
     assert_eq!(calls(&cells, 0), 4);
     assert!(cells.iter().all(|cell| cell.cpu_ns.is_none()), "{cells:?}");
     let more = [target.probe(1, "leaf", Measure::Calls)];
