@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define CV_ATTACHMENT_MAGIC 0x31545441594f5643ull /* "CVOYATT1" */
-#define CV_ATTACHMENT_VERSION 1u
+#define CV_ATTACHMENT_VERSION 2u
 #define CV_ATTACH_ENTRIES 96
 /* Bytes of the jump that replaces the beginning of a function. */
 #define CV_PATCH_BYTES 5
@@ -23,6 +23,7 @@
 enum cv_attachment_state {
 	CV_ATTACHMENT_IDLE = 0, /* no function is patched */
 	CV_ATTACHMENT_ACTIVE,   /* functions may be patched */
+	CV_ATTACHMENT_CLAIMED,  /* its owner is about to patch */
 };
 
 /* A function of the C library that the agent has a hook for. */
@@ -34,7 +35,7 @@ struct cv_attach_entry {
 	uint8_t original[8]; /* the first CV_PATCH_BYTES of the function; the others are 0 */
 	uint8_t patched[8];  /* what replaces them; all 0 = the function is left alone */
 };
-_Static_assert(sizeof(struct cv_attach_entry) == 48, "attachment v1");
+_Static_assert(sizeof(struct cv_attach_entry) == 48, "attachment v2");
 
 struct cv_attachment {
 	uint64_t magic;
@@ -47,9 +48,11 @@ struct cv_attachment {
 	uint64_t trampolines; /* where they are mapped, 0 = nowhere yet; written by convoy */
 	uint32_t is_ready;    /* 1: the latest convoy_attach() made its tables */
 	uint32_t reserved0;
-	uint64_t reserved1;
+	uint64_t gate;        /* a word that hooks are entered by while it is not 0; 0 = nowhere yet.
+			       * Its page is empty in children that have a copy of the memory
+			       * (MADV_WIPEONFORK), so that their calls pass the agent by. */
 	struct cv_attach_entry entry[CV_ATTACH_ENTRIES];
 };
-_Static_assert(sizeof(struct cv_attachment) == 64 + 48 * CV_ATTACH_ENTRIES, "attachment v1");
+_Static_assert(sizeof(struct cv_attachment) == 64 + 48 * CV_ATTACH_ENTRIES, "attachment v2");
 
 #endif

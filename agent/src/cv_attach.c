@@ -19,7 +19,8 @@
 
 /* Functions whose entries are patched. Not among them, though the agent exports hooks for them:
  *  - those that libc calls itself for another one of the list with the same meaning (call_once),
- *  - _Fork and clone: fork() calls _Fork in a state in which the loader's locks are not valid,
+ *  - _Fork and clone: fork() calls _Fork in a state in which the loader's locks are not valid, and
+ *    the gate of the journal keeps all children out,
  *  - exec and posix_spawn: what an attached process starts is not followed,
  *  - OpenMP's: its library is not the C library. */
 #define HOOKED(X)                                                                            \
@@ -112,16 +113,29 @@ static void unpatch(const struct cv_attach_entry *e)
 	cv_syscall(SYS_mprotect, (long)first, (long)(end - first), PROT_READ | PROT_EXEC, 0, 0, 0);
 }
 
+bool cv_attach_is_in(void)
+{
+	return convoy_attachment.magic == CV_ATTACHMENT_MAGIC;
+}
+
+bool cv_attach_is_out(void)
+{
+	const struct cv_attachment *a = &convoy_attachment;
+
+	return a->magic == CV_ATTACHMENT_MAGIC && a->gate &&
+	       !__atomic_load_n((const uint32_t *)a->gate, __ATOMIC_RELAXED);
+}
+
+/* The arena stays mapped: a signal handler may have forked inside a hook, which goes on after it. */
 bool cv_attach_forked(void)
 {
 	struct cv_attachment *a = &convoy_attachment;
 
 	if (a->magic != CV_ATTACHMENT_MAGIC)
 		return false;
-	for (uint32_t i = 0; a->state != CV_ATTACHMENT_IDLE && i < a->entries; i++)
+	for (uint32_t i = 0; a->state == CV_ATTACHMENT_ACTIVE && i < a->entries; i++)
 		unpatch(&a->entry[i]);
 	a->state = CV_ATTACHMENT_IDLE;
-	cv_arena_close(); /* the parent's */
 	cv_threads_reset();
 	return true;
 }

@@ -213,6 +213,8 @@ static void process_ends(enum cv_process_state how, int status)
 /* exit() runs this after the program's own handlers; the others end without them. */
 __attribute__((destructor(101))) static void finish(void)
 {
+	if (cv_attach_is_out())
+		return;
 	/* the child of a vfork does not come here; a thread without a clock has no record */
 	if (cv_is_quiet() ? cv_self != NULL : cv_process_own())
 		process_ends(CV_PROCESS_EXITED, 0);

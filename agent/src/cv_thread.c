@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "cv_attach.h"
 #include "cv_frames.h"
 #include "cv_real.h"
 #include "cv_sandbox.h"
@@ -258,6 +259,41 @@ static void thread_begin(struct cv_thread *t, uint64_t stack_bytes)
 		pthread_setspecific(end_key, (void *)1);
 }
 
+/* The CPU clock of any thread of this process, as clock_gettime understands it (CPUCLOCK_SCHED of a
+ * thread; see clock_getcpuclockid). */
+static uint64_t read_cpu(uint32_t tid)
+{
+	struct timespec ts;
+	long clock = (long)((~(uint32_t)tid << 3) | 6);
+
+	if (cv_syscall(SYS_clock_gettime, (long)(int)clock, (long)&ts, 0, 0, 0, 0) < 0)
+		return 0;
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t timeval_ns(struct timeval tv)
+{
+	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
+/* What a thread has used before the agent came counts for nobody. By wrap-around: the next reading
+ * is larger. */
+static void begin_at_now(struct cv_thread *t)
+{
+	struct cv_work *w = cv_work(t);
+	struct rusage ru;
+
+	if (cv_is_quiet())
+		return;
+	w->cpu_base_ns -= read_cpu(t->tid);
+	if (cv_syscall(SYS_getrusage, RUSAGE_THREAD, (long)&ru, 0, 0, 0, 0) == 0) {
+		w->user_base_ns -= timeval_ns(ru.ru_utime);
+		w->sys_base_ns -= timeval_ns(ru.ru_stime);
+		w->vol_base -= (uint64_t)ru.ru_nvcsw;
+		w->invol_base -= (uint64_t)ru.ru_nivcsw;
+	}
+}
+
 struct cv_thread *cv_thread_register(void)
 {
 	int saved = errno;
@@ -270,10 +306,13 @@ struct cv_thread *cv_thread_register(void)
 	}
 	registering = true;
 	t = record_make(0, 0);
-	if (t)
+	if (t) {
 		thread_begin(t, default_stack_bytes);
-	else
+		if (cv_attach_is_in())
+			begin_at_now(t);
+	} else {
 		gone = true;
+	}
 	registering = false;
 	errno = saved;
 	return t;
@@ -294,23 +333,6 @@ uint64_t cv_stack_hi(void)
 uint64_t cv_stack_lo(void)
 {
 	return cv_self ? cv_self->stack_lo : 0;
-}
-
-/* The CPU clock of any thread of this process, as clock_gettime understands it (CPUCLOCK_SCHED of a
- * thread; see clock_getcpuclockid). */
-static uint64_t read_cpu(uint32_t tid)
-{
-	struct timespec ts;
-	long clock = (long)((~(uint32_t)tid << 3) | 6);
-
-	if (cv_syscall(SYS_clock_gettime, (long)(int)clock, (long)&ts, 0, 0, 0, 0) < 0)
-		return 0;
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t timeval_ns(struct timeval tv)
-{
-	return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
 
 /* Figures that only the thread itself can read in full. Not from files: to open one takes a descriptor, and another
@@ -339,7 +361,7 @@ static void thread_ended(void *round)
 	struct cv_thread *t = cv_self;
 	intptr_t n = (intptr_t)round;
 
-	if (!t)
+	if (!t || cv_attach_is_out())
 		return;
 	if (n < PTHREAD_DESTRUCTOR_ITERATIONS && pthread_setspecific(end_key, (void *)(n + 1)) == 0)
 		return;

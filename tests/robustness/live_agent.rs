@@ -16,8 +16,8 @@ use rustix::process::Signal;
 
 use crate::table::{program, programs};
 
-const TIMEOUT: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(100);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const SHORT: Duration = Duration::from_millis(100);
 /// Within this time the hooks of a convoy that was killed are out.
 const NOTICED: Duration = Duration::from_secs(2);
 /// A jump, which no function of the C library begins with.
@@ -60,7 +60,7 @@ fn target<'a>(scratch: &'a Scratch, way: &str) -> Result<Running<'a>> {
 }
 
 /// It has noticed nothing.
-fn is_right(mut target: Running<'_>) -> Result {
+pub(crate) fn is_right(mut target: Running<'_>) -> Result {
     check!(target.is_running(), "the program is gone");
     target.signal(Signal::INT)?;
     let outcome = target.finish(TIMEOUT)?;
@@ -75,7 +75,7 @@ fn is_right(mut target: Running<'_>) -> Result {
 }
 
 /// Convoy, which tells what it does, with the agent.
-fn recorder(file: &Path, pid: u32, time: Duration) -> Result<Command> {
+pub(crate) fn recorder(file: &Path, pid: u32, time: Duration) -> Result<Command> {
     let mut command = by_default(file, pid, time)?;
     command.arg("--agent=auto");
     Ok(command)
@@ -90,7 +90,7 @@ fn by_default(file: &Path, pid: u32, time: Duration) -> Result<Command> {
     Ok(command)
 }
 
-fn recorded(scratch: &Scratch, pid: u32, time: Duration) -> Result<Outcome> {
+pub(crate) fn recorded(scratch: &Scratch, pid: u32, time: Duration) -> Result<Outcome> {
     let file = scratch.path("run.convoy");
     let outcome = run(
         &mut recorder(&file, pid, time)?,
@@ -108,7 +108,7 @@ fn recorded(scratch: &Scratch, pid: u32, time: Duration) -> Result<Outcome> {
 }
 
 /// The C library's code in a process, as it is now.
-fn code(pid: u32) -> Result<Vec<u8>> {
+pub(crate) fn code(pid: u32) -> Result<Vec<u8>> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| e.to_string())?;
     let is_code = |line: &&str| line.ends_with("libc.so.6") && line.contains(" r-xp ");
     let line = maps.lines().find(is_code).ok_or("no libc.so.6")?;
@@ -198,7 +198,7 @@ fn convoy_is_killed(scratch: &Scratch) -> Result {
     is_right(target)
 }
 
-fn hooks_are_in(before: &[u8], pid: u32) -> Result {
+pub(crate) fn hooks_are_in(before: &[u8], pid: u32) -> Result {
     let began = Instant::now();
     while patched(before, &code(pid)?) < 40 {
         check!(began.elapsed() < TIMEOUT, "the hooks never came in");
@@ -259,7 +259,7 @@ fn target_is_stopped(scratch: &Scratch) -> Result {
 }
 
 /// It falls back to the scheduler, and says why.
-fn told(outcome: &Outcome, why: &str) -> Result {
+pub(crate) fn told(outcome: &Outcome, why: &str) -> Result {
     check!(
         outcome.stderr.contains(why) && outcome.stderr.contains("have no names"),
         "no word of {why}: {}",

@@ -1,6 +1,7 @@
 //! Nasty programs, bare and recorded: same output, same status, and nothing lost.
 
 mod attach;
+mod attach_hazards;
 mod files;
 mod live_agent;
 mod scheduler;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     trials.extend(scheduler::trials());
     trials.extend(attach::trials());
     trials.extend(live_agent::trials());
+    trials.extend(attach_hazards::trials());
     trials.extend(tracing::trials());
     trials.extend(unloadable::trials());
     case::run(trials).exit_code()

@@ -28,7 +28,7 @@ mirror! {
         trampolines: u64,
         is_ready: u32,
         reserved0: u32,
-        reserved1: u64,
+        gate: u64,
         entry: [AttachEntry; CV_ATTACH_ENTRIES],
     }
 }

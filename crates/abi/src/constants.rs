@@ -250,9 +250,10 @@ constants! {
         CV_ATTACHMENT_MAGIC = u64::from_le_bytes(*b"CVOYATT1"),
     }
     u32 {
-        CV_ATTACHMENT_VERSION = 1,
+        CV_ATTACHMENT_VERSION = 2,
         CV_ATTACHMENT_IDLE = 0,
         CV_ATTACHMENT_ACTIVE = 1,
+        CV_ATTACHMENT_CLAIMED = 2,
     }
     usize {
         CV_ATTACH_ENTRIES = 96,

@@ -149,6 +149,8 @@ pub(crate) fn agents(
     meta.sample_period = options.sample_period.max(1);
     session.write_session(&session_facts(options, clock))?;
     session.write_owner(meta)?;
+    let mut poller = Poller::new(true);
+    poller.begin_now(pids);
     let mut injector = match Injector::start(command, session.dir(), pids) {
         Ok(injector) => injector,
         Err(e) => {
@@ -165,7 +167,7 @@ pub(crate) fn agents(
     Ok(is_anywhere.then(|| Agents {
         session,
         injector,
-        poller: Poller::new(true),
+        poller,
     }))
 }
 

@@ -138,8 +138,23 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     let mut attached = Vec::new();
     let mut out = io::stdout();
     let mut told = Ok(());
-    for &pid in pids {
-        let reply = match attach(pid, session, owner) {
+    // All at once: each may take some seconds, and the recording has not begun.
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let start = |&pid| scope.spawn(move || attach(pid, session, owner));
+        let threads: Vec<_> = pids.iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    });
+    // Only the end of this process lets go of a thread that was given up: it must not last.
+    let is_stuck = convoy_inject::is_stuck();
+    for (&pid, result) in pids.iter().zip(results) {
+        let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let reply = match result {
+            Ok(_) if is_stuck => {
+                let out = convoy_inject::detach(pid, owner).err();
+                let why = "a thread of another process cannot be let go";
+                let found = out.map_or(why.into(), |refusal| refusal.found);
+                format!("{pid}{SEPARATOR}refused{SEPARATOR}{found}{SEPARATOR}try again")
+            }
             Ok(_) => {
                 attached.push(pid);
                 format!("{pid}{SEPARATOR}attached")
@@ -158,14 +173,14 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     told = told
         .and_then(|()| writeln!(out, "{DONE}"))
         .and_then(|()| out.flush());
-    if told.is_ok() {
+    if told.is_ok() && !is_stuck {
         // Its end, or an error: in any case nobody wants more.
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
     }
     for pid in attached {
         let said = match convoy_inject::detach(pid, owner) {
             Ok(Detached::Removed { is_unused: true }) => format!("{pid}{UNUSED}\n"),
-            Ok(Detached::Nothing) => format!("process {pid} has no agent that can be found\n"),
+            // Also if it has none any more: an exec takes everything out.
             Ok(_) => String::new(),
             Err(refusal) => format!("{refusal}\n"),
         };

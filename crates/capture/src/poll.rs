@@ -35,6 +35,9 @@ pub(crate) struct Seen {
     pub alive_ns: u64,
     /// It was found gone at this time.
     pub gone_ns: Option<u64>,
+    /// Threads that ran before the recording, with their figures at its beginning: those of
+    /// `threads` count from there.
+    before: HashMap<u32, ThreadFigures>,
 }
 
 /// All processes of a session, by pid.
@@ -60,6 +63,15 @@ impl Poller {
             },
             thorough_ns: 0,
             open: HashMap::new(),
+        }
+    }
+
+    /// Of processes that run already: only what their threads do from now on counts.
+    pub fn begin_now(&mut self, pids: &[u32]) {
+        for &pid in pids {
+            let figures = |tid| Some((tid, procfs::thread(pid, tid)?));
+            let threads = procfs::threads(pid).into_iter().filter_map(figures);
+            self.seen.entry(pid).or_default().before = threads.collect();
         }
     }
 
@@ -107,8 +119,10 @@ impl Seen {
         thorough: bool,
         open: &mut HashMap<(u32, u32), SchedStat>,
     ) {
+        let before = self.before.get(&tid);
         let Some(figures) = self.threads.get_mut(&tid).filter(|_| !thorough) else {
             if let Some(figures) = procfs::thread(pid, tid) {
+                let figures = before.map_or(figures.clone(), |before| figures.since(before));
                 self.threads.insert(tid, figures);
             }
             return;
@@ -125,8 +139,11 @@ impl Seen {
             }),
         };
         if let Some((cpu_ns, run_delay_ns)) = read {
-            figures.cpu_ns = cpu_ns;
-            figures.run_delay_ns = Some(run_delay_ns);
+            let (cpu_before, delay_before) = before.map_or((0, 0), |before| {
+                (before.cpu_ns, before.run_delay_ns.unwrap_or(0))
+            });
+            figures.cpu_ns = cpu_ns.saturating_sub(cpu_before);
+            figures.run_delay_ns = Some(run_delay_ns.saturating_sub(delay_before));
         }
     }
 }
@@ -135,4 +152,29 @@ impl Seen {
 pub(crate) fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_count_from_the_beginning_of_the_recording() {
+        let pid = std::process::id();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut work = 0u64;
+        while cpu_time() < Duration::from_millis(60) {
+            work = std::hint::black_box(work + 1);
+        }
+        let mut poller = Poller::new(false);
+        poller.begin_now(&[pid]);
+        let seen = poller.seen.get_mut(&pid).unwrap();
+        let before_ns = seen.before[&tid].cpu_ns;
+        for thorough in [true, false] {
+            seen.look(pid, tid, thorough, &mut HashMap::new());
+            let now_ns = procfs::thread(pid, tid).unwrap().cpu_ns;
+            let counted = seen.threads[&tid].cpu_ns;
+            assert!(counted <= now_ns - before_ns, "{counted}");
+        }
+    }
 }

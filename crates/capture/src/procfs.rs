@@ -17,6 +17,27 @@ pub struct ThreadFigures {
     pub involuntary_switches: u64,
 }
 
+impl ThreadFigures {
+    /// What has come since an earlier look.
+    pub fn since(self, earlier: &Self) -> Self {
+        let delay = self.run_delay_ns;
+        let delay_before = earlier.run_delay_ns.unwrap_or(0);
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            sys_ns: self.sys_ns.saturating_sub(earlier.sys_ns),
+            run_delay_ns: delay.map(|ns| ns.saturating_sub(delay_before)),
+            voluntary_switches: self
+                .voluntary_switches
+                .saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(earlier.involuntary_switches),
+            ..self
+        }
+    }
+}
+
 /// Start of a process in clock ticks since boot; `None` if there is no such process.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.start_ticks)

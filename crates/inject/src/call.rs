@@ -12,8 +12,9 @@ use crate::memory::{gap, Memory, Region, REACH};
 use crate::signal_frame;
 use crate::tracee::{ExtendedState, Fault, Stop, Tracee, ALL_BUT_FAULTS, STOP_LIMIT};
 
-/// Longest time that a call may take: it may wait for locks that other threads hold.
-const CALL_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time that a call may take: it may wait for locks that other threads hold, and each system
+/// call that it makes meanwhile is slow. A call that is given up may leave a lock behind.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Of a stack of ours: dlopen needs some ten KiB.
 const STACK_BYTES: u64 = 256 << 10;
@@ -221,7 +222,7 @@ impl Borrowed {
                 Err(fault) => return Err(fault),
             };
             match stop {
-                Stop::Event if has_timed_out => return Err(Fault::TimedOut),
+                Stop::Event if has_timed_out => return Err(Fault::Endless),
                 // It stops all threads but this one, which does so when we have let it go.
                 Stop::Signal(libc::SIGSTOP) => {
                     self.tracee.resume_to_system_call(libc::SIGSTOP)?;

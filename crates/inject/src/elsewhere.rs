@@ -32,3 +32,8 @@ pub fn attach(_: u32, _: &[u8], _: &str, _: Owner) -> Result<Attached, Refusal> 
 pub fn detach(_: u32, _: Owner) -> Result<Detached, Refusal> {
     Ok(Detached::Nothing)
 }
+
+/// Nothing is traced.
+pub fn is_stuck() -> bool {
+    false
+}

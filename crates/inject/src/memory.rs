@@ -6,6 +6,9 @@ use std::os::unix::fs::FileExt;
 
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
 /// Memory of the image that the process ran when this was opened: after an exec, reads and writes
 /// fail or go to pages that nobody uses any more.
 #[derive(Debug)]
@@ -122,6 +125,34 @@ fn region(line: &str) -> Option<Region> {
     })
 }
 
+/// Pages of anonymous executable memory that have ever been written, by address. The kernel joins
+/// neighbours that are mapped alike: what was mapped by itself may begin anywhere.
+pub(crate) fn code_pages(pid: u32, regions: &[Region]) -> Vec<u64> {
+    const ENTRY_BYTES: u64 = 8;
+    /// In memory, or in swap: Documentation/admin-guide/mm/pagemap.rst of the kernel.
+    const IS_THERE: u64 = 3 << 62;
+    let map = File::open(format!("/proc/{pid}/pagemap"));
+    let mut pages = Vec::new();
+    for region in regions {
+        if !region.executable || region.inode != 0 || region.path.starts_with("[v") {
+            continue;
+        }
+        let count = (region.hi - region.lo) / PAGE;
+        let mut entries = vec![0; (count * ENTRY_BYTES) as usize];
+        let read = map.as_ref().is_ok_and(|map| {
+            map.read_exact_at(&mut entries, region.lo / PAGE * ENTRY_BYTES)
+                .is_ok()
+        });
+        for (index, entry) in (0..count).zip(entries.chunks_exact(ENTRY_BYTES as usize)) {
+            let entry = u64::from_le_bytes(entry.try_into().unwrap_or_default());
+            if !read || entry & IS_THERE != 0 {
+                pages.push(region.lo + index * PAGE);
+            }
+        }
+    }
+    pages
+}
+
 /// How far a jump of five bytes reaches, with room for the size of what it comes from.
 pub(crate) const REACH: u64 = 1 << 30;
 
@@ -185,6 +216,25 @@ mod tests {
         assert_eq!(gap(&all, 0x65_0000, 0x4000, 1 << 31), Some(0x70_0000));
         assert_eq!(gap(&all, 0x65_0000, 0x1000, 1 << 31), Some(0x60_0000));
         assert_eq!(gap(&all, 0x65_0000, 0x4000, 0x1000), None);
+    }
+
+    #[test]
+    fn written_pages_of_joined_mappings_are_found() {
+        let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let bytes = 64 * PAGE as usize;
+        // SAFETY: new memory, which nobody else uses.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        let fifth = at as u64 + 5 * PAGE;
+        // SAFETY: within the mapping above.
+        unsafe { (fifth as *mut u8).write(1) };
+        let pid = std::process::id();
+        let mut pages = code_pages(pid, &regions(pid).unwrap());
+        pages.retain(|page| (at as u64..at as u64 + bytes as u64).contains(page));
+        assert_eq!(pages, [fifth]);
+        // SAFETY: mapped above.
+        unsafe { libc::munmap(at, bytes) };
     }
 
     #[test]

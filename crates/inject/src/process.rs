@@ -3,6 +3,7 @@
 use convoy_abi::{Attachment, CV_ATTACHMENT_MAGIC, CV_ATTACHMENT_VERSION};
 
 use crate::call::{Gadgets, SIGRETURN};
+use crate::dynamic::LoadedObject;
 use crate::image::{mapped_file, Image};
 use crate::memory::{regions, Memory, Region};
 use convoy_probes::Refusal;
@@ -38,7 +39,7 @@ pub(crate) struct AgentCopy {
     /// Of its file; its digest is in there.
     pub path: String,
     /// Its code.
-    pub text: (u64, u64),
+    pub text: std::ops::Range<u64>,
     pub base: u64,
     /// Address of its journal.
     pub journal_at: u64,
@@ -116,21 +117,17 @@ impl Process {
     }
 
     fn copy(&self, memory: &Memory, region: &Region) -> Option<AgentCopy> {
-        let file = mapped_file(self.pid, region)?;
-        let image = Image::parse(&file)?;
-        let base = region.lo.wrapping_sub(image.first);
-        let journal_at = base + image.symbols.get("convoy_attachment")?.address;
+        let object = LoadedObject::at(memory, region)?;
+        let journal_at = object.address("convoy_attachment")?;
         let journal: Box<Attachment> = Box::new(memory.get(journal_at).ok()?);
         let is_known =
             journal.magic == CV_ATTACHMENT_MAGIC && journal.version == CV_ATTACHMENT_VERSION;
-        let of_file = self.regions.iter().filter(|r| r.inode == region.inode);
-        let text = of_file
-            .clone()
-            .find(|r| r.executable && r.path == region.path)?;
+        let mut of_file = self.regions.iter().filter(|r| r.inode == region.inode);
+        let text = of_file.find(|r| r.executable && r.path == region.path)?;
         is_known.then(|| AgentCopy {
             path: region.path.clone(),
-            text: (text.lo, text.hi),
-            base,
+            text: text.lo..text.hi,
+            base: object.bias,
             journal_at,
             journal,
         })

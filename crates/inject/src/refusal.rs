@@ -2,58 +2,59 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
-use crate::image::{by_mapping, is_native};
+use crate::all_stopped::AllStopped;
+use crate::image::is_native;
 use crate::memory::Region;
-use crate::process::{is_glibc, AGENT_PREFIX};
+use crate::process::AGENT_PREFIX;
+use crate::tracee::{is_uninterruptible, threads};
 use convoy_probes::Refusal;
 
 const START: &str = "start it under convoy: convoy -- COMMAND";
 
-/// What `/proc/PID/status` says, by name without the colon.
-fn status(pid: u32) -> Option<HashMap<String, String>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    Some(
-        lines
-            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-            .collect(),
-    )
+/// What `/proc/TID/status` says, by name without the colon.
+struct Status(HashMap<String, String>);
+
+impl Status {
+    /// Of a thread; `None` if there is none.
+    fn of(tid: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let entry = |(name, value): (&str, &str)| (name.to_owned(), value.trim().to_owned());
+        Some(Self(lines.map(entry).collect()))
+    }
+
+    fn word(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn has_filter(&self) -> bool {
+        !matches!(self.word("Seccomp"), "" | "0")
+    }
+
+    fn numbers(&self, name: &str) -> Vec<u32> {
+        let words = self.word(name).split_whitespace();
+        words.filter_map(|n| n.parse().ok()).collect()
+    }
 }
 
 /// Looks at what can be seen without touching it.
 pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
-    let status = status(pid).ok_or_else(|| Refusal::gone(pid))?;
-    let word = |name: &str| status.get(name).map_or("", String::as_str);
+    let status = Status::of(pid).ok_or_else(|| Refusal::gone(pid))?;
     let refuse = |found: String, fix: &str| Err(Refusal::new(found, fix));
-    if !status.contains_key("VmSize") {
-        return Err(Refusal::gone(pid)); // a zombie, or a thread of the kernel
-    }
-    match word("State").chars().next() {
+    match status.word("State").chars().next() {
         Some('T') => {
             return refuse(
                 format!("process {pid} is stopped"),
                 "let it go on: kill -CONT",
             )
         }
-        Some('Z' | 'X') => return Err(Refusal::gone(pid)),
+        // A zombie (also if other threads go on: it shows no memory), or a thread of the kernel.
+        _ if status.word("VmSize").is_empty() => return Err(Refusal::gone(pid)),
         _ => {}
     }
-    let tracer = word("TracerPid");
-    if !matches!(tracer, "" | "0") {
-        let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
-        let found = format!(
-            "process {pid} is traced by process {tracer} ({})",
-            name.trim()
-        );
-        return refuse(found, "detach the debugger");
-    }
-    if !matches!(word("Seccomp"), "" | "0") {
-        let found =
-            format!("process {pid} has a seccomp filter, which may forbid what the agent does");
-        return refuse(found, START);
-    }
-    if word("NSpid").split_whitespace().count() > 1 {
+    if status.numbers("NSpid").len() > 1 {
         let found = format!("process {pid} is in a PID namespace of its own");
         return refuse(found, "run convoy in the same container");
     }
@@ -61,19 +62,126 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         let found = format!("process {pid} is a 32-bit program, or one for another processor");
         return refuse(found, "only 64-bit x86 programs can be attached to");
     }
-    if word("x86_Thread_features")
-        .split_whitespace()
-        .any(|f| f == "shstk")
-    {
-        let found = format!("process {pid} has a shadow stack");
-        return refuse(found, START);
-    }
-    let ignored = u64::from_str_radix(word("SigIgn"), 16).unwrap_or(0);
+    let ignored = u64::from_str_radix(status.word("SigIgn"), 16).unwrap_or(0);
     if ignored & (1 << (libc::SIGTRAP - 1)) != 0 {
         let found = format!("process {pid} ignores SIGTRAP, which a call in it would change");
         return refuse(found, START);
     }
+    // Each thread has its own filter, shadow stack and tracer.
+    for tid in threads(pid) {
+        if let Some(status) = Status::of(tid) {
+            check_thread(pid, &status)?;
+        }
+    }
+    check_alone(pid)
+}
+
+/// Looks for processes that run on the same memory, and are not stopped with it.
+pub(crate) fn check_alone(pid: u32) -> Result<(), Refusal> {
+    let shares = |other: u32| {
+        let found = format!("process {other} shares the memory of process {pid}");
+        Refusal::passing(found, "wait until that process has ended")
+    };
+    // It is the child of a vfork, whose parent's other threads run.
+    let parent = Status::of(pid).and_then(|status| status.numbers("PPid").first().copied());
+    if let Some(parent) = parent.filter(|parent| shares_memory(pid, *parent)) {
+        return Err(shares(parent));
+    }
+    for tid in threads(pid) {
+        // After vfork the parent's thread cannot be stopped until the child is gone: nothing is
+        // patched meanwhile.
+        let mut shared = children(pid, tid).filter(|child| shares_memory(pid, *child));
+        if let Some(child) = shared.find(|_| !is_uninterruptible(tid)) {
+            return Err(shares(child));
+        }
+    }
     Ok(())
+}
+
+/// Processes that a thread has made.
+fn children(pid: u32, tid: u32) -> impl Iterator<Item = u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+    let all: Vec<u32> = list
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect();
+    all.into_iter()
+}
+
+/// Whether a process runs on the memory of another one without being a thread of it: it would not
+/// be stopped while functions are patched.
+fn shares_memory(pid: u32, child: u32) -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: numbers only. Fails without the right to know, and where the kernel has no kcmp.
+    unsafe { libc::syscall(libc::SYS_kcmp, pid, child, KCMP_VM, 0, 0) == 0 }
+}
+
+fn check_thread(pid: u32, status: &Status) -> Result<(), Refusal> {
+    if let Some(tracer) = tracer(status) {
+        return Err(traced(pid, tracer));
+    }
+    let of = match status.numbers("Pid").first() {
+        Some(tid) if *tid != pid => format!("thread {tid} of process {pid}"),
+        _ => format!("process {pid}"),
+    };
+    if status.has_filter() {
+        let found = format!("{of} has a seccomp filter, which may forbid what the agent does");
+        return Err(Refusal::new(found, START));
+    }
+    let features = status.word("x86_Thread_features");
+    if features.split_whitespace().any(|f| f == "shstk") {
+        return Err(Refusal::new(format!("{of} has a shadow stack"), START));
+    }
+    Ok(())
+}
+
+/// Whether the kernel looks at a thread's system calls first (seccomp), and may end it for one.
+pub(crate) fn has_filter(tid: u32) -> bool {
+    Status::of(tid).is_some_and(|status| status.has_filter())
+}
+
+fn tracer(status: &Status) -> Option<u32> {
+    status
+        .numbers("TracerPid")
+        .first()
+        .copied()
+        .filter(|pid| *pid != 0)
+}
+
+fn traced(pid: u32, tracer: u32) -> Refusal {
+    let name = fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_default();
+    let name = name.trim();
+    let found = format!("process {pid} is traced by process {tracer} ({name})");
+    // One that comes or goes at the same moment.
+    match is_convoy(tracer) {
+        true => Refusal::passing(found, "wait until that convoy has ended"),
+        false => Refusal::new(found, "detach the debugger"),
+    }
+}
+
+/// Whether a process runs the same program as this one.
+fn is_convoy(pid: u32) -> bool {
+    let program = |name: &str| fs::metadata(format!("/proc/{name}/exe")).ok();
+    let is_same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let (theirs, ours) = (program(&pid.to_string()), program("self"));
+    theirs.zip(ours).is_some_and(|(a, b)| is_same(a, b))
+}
+
+/// Looks at what only a tracer can see.
+pub(crate) fn check_stopped(pid: u32, stopped: &AllStopped) -> Result<(), Refusal> {
+    let dispatches = |t: &&crate::tracee::Tracee| t.dispatches_system_calls();
+    match stopped.threads.iter().find(dispatches) {
+        None => Ok(()),
+        Some(thread) => Err(Refusal::new(
+            format!(
+                "thread {} of process {pid} turns system calls into signals \
+                 (PR_SET_SYSCALL_USER_DISPATCH)",
+                thread.tid()
+            ),
+            START,
+        )),
+    }
 }
 
 /// Looks at what it has mapped.
@@ -84,15 +192,6 @@ pub(crate) fn check_libraries(pid: u32, regions: &[Region]) -> Result<(), Refusa
         return Err(Refusal::new(
             format!("process {pid} was started under convoy and has the agent already"),
             format!("see its locks: convoy top {pid}"),
-        ));
-    }
-    // How the agent's own file is found again when it is taken out.
-    let is_readable = |r: &Region| fs::File::open(by_mapping(pid, r)).is_ok();
-    let mut files = regions.iter().filter(|r| is_glibc(r.file_name()));
-    if !files.any(is_readable) {
-        return Err(Refusal::new(
-            format!("the files that process {pid} has mapped cannot be read"),
-            "run convoy as root",
         ));
     }
     let sanitizers = ["libasan.so", "libtsan.so", "libmsan.so", "libclang_rt."];
@@ -108,17 +207,17 @@ pub(crate) fn check_libraries(pid: u32, regions: &[Region]) -> Result<(), Refusa
 
 /// Why the kernel does not let us trace a process.
 pub(crate) fn not_permitted(pid: u32) -> Refusal {
-    let status = status(pid).unwrap_or_default();
-    let numbers = |name: &str| -> Vec<u32> {
-        let words = status
-            .get(name)
-            .map_or("", String::as_str)
-            .split_whitespace();
-        words.filter_map(|n| n.parse().ok()).collect()
+    let all = threads(pid);
+    let mut tracers = all.into_iter().filter_map(|tid| tracer(&Status::of(tid)?));
+    if let Some(tracer) = tracers.next() {
+        return traced(pid, tracer);
+    }
+    let Some(status) = Status::of(pid) else {
+        return Refusal::gone(pid);
     };
     // SAFETY: reads a number.
     let own = unsafe { libc::geteuid() };
-    let (uids, gids) = (numbers("Uid"), numbers("Gid"));
+    let (uids, gids) = (status.numbers("Uid"), status.numbers("Gid"));
     if own != 0 && uids.iter().any(|uid| *uid != own) {
         return Refusal::new(
             format!(
@@ -141,8 +240,11 @@ pub(crate) fn not_permitted(pid: u32) -> Refusal {
         true => "it runs with another group's rights",
         false => "it has more rights than convoy, or must not be dumped (prctl PR_SET_DUMPABLE)",
     };
-    Refusal::new(
-        format!("process {pid} must not be traced: {why}"),
-        "run convoy with CAP_SYS_PTRACE (as root)",
-    )
+    let found = format!("process {pid} must not be traced: {why}");
+    let fix = "run convoy with CAP_SYS_PTRACE (as root)";
+    // In the middle of an exec it is so for root, too.
+    match own {
+        0 => Refusal::passing(found, fix),
+        _ => Refusal::new(found, fix),
+    }
 }

@@ -4,14 +4,20 @@
 //! of the two it would wait for itself. Best is a thread that sleeps in a system call which neither
 //! of them ever makes; if there is none after a while, one whose stack shows no trace of them.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
 
-use crate::call::{sleeps_in, SIGRETURN};
+use crate::call::sleeps_in;
+use crate::dynamic::LoadedObject;
+use crate::gadgets::signal_returns;
 use crate::memory::{regions, Memory, Region};
-use crate::process::Process;
-use crate::tracee::{threads, Fault, Tracee, STOP_LIMIT};
+use crate::probes::is_cpu_clock;
+use crate::process::{is_glibc, Process};
+use crate::signal_frame;
+use crate::tracee::{stat_fields, threads, Fault, Tracee, STOP_LIMIT};
 use convoy_probes::Refusal;
 
 /// How long a thread is looked for.
@@ -49,6 +55,18 @@ const SLEEPS: [i64; 17] = [
     libc::SYS_recvmsg,
 ];
 
+/// Those of them in which an allocator may pause while another thread has its spin lock, as tcmalloc
+/// does.
+const PAUSES: [i64; 2] = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
+
+/// Functions of the C library that hold locks of the allocator or the loader while they call others.
+const HOLDERS: [&str; 5] = ["fork", "_Fork", "dl_iterate_phdr", "dlopen", "dlclose"];
+
+/// What an object defines that puts another allocator in the place of the C library's. Loader and C
+/// library find it by its dynamic symbol, which stripping does not remove: an allocator that has
+/// none, whatever file it is linked into, is not entered by dlopen.
+const ALLOCATOR: [&str; 2] = ["malloc", "__malloc_hook"];
+
 /// Functions that wait in a futex for other threads, and not for a lock.
 const WAITS: [&str; 8] = [
     "pthread_cond_wait",
@@ -70,32 +88,38 @@ pub(crate) struct Places {
     waits: Vec<(u64, u64)>,
     /// What a signal handler returns to.
     signal_returns: Vec<u64>,
-    /// The program may have an allocator of its own, anywhere in its code.
+    /// The program has an allocator of its own, which may call anything.
     has_own_allocator: bool,
+    /// Its code, if it is a library.
+    own_allocator: Vec<(u64, u64)>,
 }
 
 impl Places {
-    pub fn of(process: &Process) -> Self {
-        let mut unsafe_code: Vec<(u64, u64)> = allocator(process).into_iter().collect();
-        let mut has_own_allocator = false;
+    pub fn of(process: &Process, memory: &Memory) -> Self {
+        let ranges = |names: &[&str]| -> Vec<(u64, u64)> {
+            let all = names.iter().filter_map(|name| process.libc.range(name));
+            all.collect()
+        };
+        let mut unsafe_code = ranges(&HOLDERS);
+        unsafe_code.extend(allocator(process));
+        let allocators = own_allocators(process, memory);
+        let program = fs::metadata(format!("/proc/{}/exe", process.pid));
+        let program = program.map_or(0, |m| m.ino());
+        let mut own_allocator = Vec::new();
         for region in process.regions.iter().filter(|r| r.executable) {
-            let file = region.file_name();
-            let is_allocator = ["malloc", "hoard"].iter().any(|name| file.contains(name));
-            if file.starts_with("ld-") || file.starts_with("ld.so") || is_allocator {
-                unsafe_code.push((region.lo, region.hi));
+            let range = (region.lo, region.hi);
+            if is_loader(region.file_name()) {
+                unsafe_code.push(range);
+            } else if allocators.contains(&region.inode) && region.inode != program {
+                own_allocator.push(range);
             }
-            has_own_allocator |= is_allocator;
         }
-        let waits = WAITS
-            .iter()
-            .filter_map(|name| process.libc.range(name))
-            .collect();
-        let returns = process.libc.image.find_code(&SIGRETURN).into_iter();
         Self {
             unsafe_code,
-            waits,
-            signal_returns: returns.map(|at| at + process.libc.bias).collect(),
-            has_own_allocator,
+            own_allocator,
+            waits: ranges(&WAITS),
+            signal_returns: signal_returns(memory, &process.regions),
+            has_own_allocator: !allocators.is_empty(),
         }
     }
 
@@ -107,17 +131,45 @@ impl Places {
         stack.iter().any(|word| self.signal_returns.contains(word))
     }
 
+    /// No signal handler runs, or each has interrupted other code than the allocator and the loader.
+    /// (A server may do all its work in a handler, as some children of PostgreSQL 15.)
+    fn may_return_from_handlers(&self, at: &Position) -> bool {
+        let mut frames =
+            (0..at.stack.len()).filter(|i| self.signal_returns.contains(&at.stack[*i]));
+        frames.all(|index| {
+            let Some((rip, rsp)) = signal_frame::interrupted(&at.stack[index..]) else {
+                return false;
+            };
+            let skipped = rsp
+                .checked_sub(at.rsp)
+                .map_or(usize::MAX, |bytes| bytes as usize / 8);
+            let calls = at.stack.get(skipped..).unwrap_or_default();
+            !self.has_own_allocator
+                && !calls.is_empty()
+                && !self.is_unsafe(rip)
+                && !calls
+                    .iter()
+                    .take(CALL_WORDS)
+                    .any(|word| self.is_unsafe(*word))
+        })
+    }
+
     /// It sleeps where neither allocator nor loader ever do.
     fn is_sleeper(&self, at: &Position) -> bool {
-        let futex = at.call == Some(libc::SYS_futex);
         let waits = || {
-            at.stack
-                .iter()
-                .take(64)
-                .any(|word| contains(&self.waits, *word))
+            let mut top = at.stack.iter().take(64);
+            top.any(|word| contains(&self.waits, *word))
         };
-        let sleeps = at.call.is_some_and(|call| SLEEPS.contains(&call)) || (futex && waits());
-        sleeps && !self.in_signal_handler(&at.stack)
+        let sleeps = match at.call {
+            Some(libc::SYS_futex) => waits(),
+            Some(call) if self.has_own_allocator && PAUSES.contains(&call) => false,
+            Some(call) => SLEEPS.contains(&call),
+            None => false,
+        };
+        let mut calls = at.stack.iter().take(CALL_WORDS);
+        sleeps
+            && !calls.any(|word| contains(&self.own_allocator, *word))
+            && self.may_return_from_handlers(at)
     }
 
     /// No trace of allocator or loader.
@@ -128,6 +180,25 @@ impl Places {
             && !self.in_signal_handler(&at.stack)
             && !at.in_restartable_sequence
     }
+}
+
+fn is_loader(file: &str) -> bool {
+    file.starts_with("ld-") || file.starts_with("ld.so")
+}
+
+/// Inodes of the files, but for the C library and the loader, that define an allocator.
+fn own_allocators(process: &Process, memory: &Memory) -> Vec<u64> {
+    let is_other = |r: &&Region| !is_glibc(r.file_name()) && !is_loader(r.file_name());
+    let first = process
+        .regions
+        .iter()
+        .filter(|r| r.offset == 0 && r.inode != 0);
+    let defines = |region: &&Region| {
+        let object = LoadedObject::at(memory, region);
+        object.is_some_and(|o| ALLOCATOR.iter().any(|name| o.address(name).is_some()))
+    };
+    let all = first.filter(is_other).filter(defines);
+    all.map(|region| region.inode).collect()
 }
 
 fn contains(ranges: &[(u64, u64)], address: u64) -> bool {
@@ -156,6 +227,7 @@ fn allocator(process: &Process) -> Option<(u64, u64)> {
 #[derive(Debug)]
 struct Position {
     rip: u64,
+    rsp: u64,
     /// The system call that it sleeps in and that will be restarted.
     call: Option<i64>,
     stack: Vec<u64>,
@@ -166,16 +238,24 @@ struct Position {
 impl Position {
     fn of(tracee: &Tracee, memory: &Memory, regions: &[Region]) -> Result<Self, Fault> {
         let registers = tracee.registers()?;
-        // struct rseq of the kernel: rseq_cs is behind two processor numbers.
-        let area = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
         Ok(Self {
             rip: registers.rip,
+            rsp: registers.rsp,
             call: sleeps_in(&registers),
             stack: memory.words(registers.rsp, SIGNAL_WORDS),
-            in_restartable_sequence: area.is_some_and(|cs| cs.unwrap_or(1) != 0),
+            in_restartable_sequence: in_restartable_sequence(tracee, memory),
             on_own_stack: is_own_stack(&registers, regions),
         })
     }
+}
+
+/// Whether a stopped thread is in a restartable sequence, which would go on in its middle after a
+/// call. The sequence of a CPU clock is none.
+pub(crate) fn in_restartable_sequence(tracee: &Tracee, memory: &Memory) -> bool {
+    // struct rseq of the kernel: rseq_cs is behind two processor numbers.
+    let sequence = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
+    let is_sequence = |at: u64| at != 0 && !is_cpu_clock(memory, at);
+    sequence.is_some_and(|at| is_sequence(at.unwrap_or(1)))
 }
 
 /// Whether the thread is on the stack that the C library or the kernel has given it, with room
@@ -193,7 +273,7 @@ pub(crate) fn is_own_stack(registers: &user_regs_struct, regions: &[Region]) -> 
 
 /// A stopped thread that can run calls.
 pub(crate) fn find(process: &Process, memory: &Memory) -> Result<Tracee, Refusal> {
-    let places = Places::of(process);
+    let places = Places::of(process, memory);
     let began = Instant::now();
     loop {
         let all = threads(process.pid);
@@ -202,7 +282,12 @@ pub(crate) fn find(process: &Process, memory: &Memory) -> Result<Tracee, Refusal
         }
         let regions = regions(process.pid).map_err(|_| Refusal::gone(process.pid))?;
         let only_sleepers = began.elapsed() < SLEEPERS_ONLY || places.has_own_allocator;
-        for tid in all.into_iter().take(MOST_THREADS) {
+        // A thread in uninterruptible sleep would not stop.
+        let may_do = |tid: &u32| match state(*tid) {
+            'S' => true,
+            state => !only_sleepers && state != 'D',
+        };
+        for tid in all.into_iter().filter(may_do).take(MOST_THREADS) {
             let found = look(tid, memory, &places, &regions, only_sleepers);
             if let Some(tracee) = found.map_err(|fault| refused(process.pid, fault))? {
                 return Ok(tracee);
@@ -219,6 +304,12 @@ pub(crate) fn find(process: &Process, memory: &Memory) -> Result<Tracee, Refusal
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// As in `/proc/TID/stat`.
+fn state(tid: u32) -> char {
+    let fields = stat_fields(tid).unwrap_or_default();
+    fields.first().and_then(|f| f.chars().next()).unwrap_or('X')
 }
 
 fn look(
@@ -252,10 +343,20 @@ fn look(
 pub(crate) fn refused(pid: u32, fault: Fault) -> Refusal {
     match fault {
         Fault::Ended => Refusal::gone(pid),
-        Fault::TimedOut => Refusal::new(
+        Fault::TimedOut => Refusal::passing(
             format!("a thread of process {pid} sleeps in the kernel and cannot be stopped"),
             "try again later",
         ),
+        Fault::Endless => Refusal::new(
+            format!(
+                "process {pid} cannot load the agent: a call in one of its threads does not end"
+            ),
+            "start it under convoy: convoy -- COMMAND",
+        ),
+        // Though its memory may be written: it is traced by another process.
+        Fault::Refused(e) if e.raw_os_error() == Some(libc::EPERM) => {
+            Refusal::passing(format!("process {pid} cannot be traced: {e}"), "")
+        }
         Fault::Refused(e) => Refusal::new(format!("process {pid} cannot be traced: {e}"), ""),
     }
 }

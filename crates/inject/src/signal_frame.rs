@@ -57,6 +57,16 @@ pub(crate) fn build(
     (at, bytes)
 }
 
+/// Where the thread was that a signal has interrupted, as (rip, rsp). `words`: the frame, from the
+/// address that its handler returns to.
+pub(crate) fn interrupted(words: &[u64]) -> Option<(u64, u64)> {
+    // Behind the return address.
+    const REGISTERS: usize = 1 + REGISTERS_AT / 8;
+    const RSP: usize = 15;
+    const RIP: usize = 16;
+    Some((*words.get(REGISTERS + RIP)?, *words.get(REGISTERS + RSP)?))
+}
+
 /// The extended state as signal frames have it.
 fn framed(state: &[u8]) -> Vec<u8> {
     let mut bytes = state.to_vec();
@@ -80,6 +90,21 @@ fn framed(state: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frame_says_where_its_thread_was() {
+        // SAFETY: integers, all of which may be 0.
+        let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        (registers.rip, registers.rsp) = (0x1111, 0x2222);
+        let (_, bytes) = build(0x7000_0000, 0x1234, &registers, 5, &[0; 832]);
+        let words: Vec<u64> = bytes
+            .chunks_exact(8)
+            .map(|w| u64::from_le_bytes(w.try_into().unwrap()))
+            .collect();
+        assert_eq!(words[0], 0x1234);
+        assert_eq!(interrupted(&words), Some((0x1111, 0x2222)));
+        assert_eq!(interrupted(&words[..10]), None);
+    }
 
     #[test]
     fn frame_is_aligned_and_ends_below_the_top() {

@@ -1,11 +1,13 @@
 //! Threads of another process, stopped by ptrace.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
+
+use crate::restart::ends_with_a_stop;
 
 /// A thread that does not stop within this time sleeps where no signal reaches it (state D).
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -14,27 +16,6 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(2);
 const XSTATE_BYTES: usize = 16 << 10;
 const NT_X86_XSTATE: libc::c_int = 0x202;
 
-/// System calls that end with EINTR when their thread is stopped: nothing has been done then, and
-/// they can be made once more. Time limits begin anew.
-const END_WITH_A_STOP: [i64; 16] = [
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_io_getevents,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_read,
-    libc::SYS_write,
-];
-
 /// Why a thread does not do what was asked.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -42,6 +23,8 @@ pub(crate) enum Fault {
     Ended,
     /// It did not stop in time.
     TimedOut,
+    /// A call that it was made to make did not end in time.
+    Endless,
     /// The kernel refused.
     Refused(io::Error),
 }
@@ -73,11 +56,13 @@ const SYSTEM_CALL_BIT: i32 = 0x80;
 #[derive(Debug)]
 pub(crate) struct ExtendedState(pub Vec<u8>);
 
-/// A thread that we trace; it goes on when this is dropped, if it is stopped.
+/// A thread that we trace; it goes on when this is dropped, if it is stopped. Stays in the thread
+/// that it was made in, the only one whose requests the kernel accepts.
 #[derive(Debug)]
 pub(crate) struct Tracee {
     tid: i32,
     is_detached: bool,
+    of_this_thread: PhantomData<*const ()>,
 }
 
 fn ptrace(request: libc::c_uint, tid: i32, addr: usize, data: usize) -> io::Result<()> {
@@ -108,6 +93,7 @@ impl Tracee {
             Ok(()) => Ok(Some(Self {
                 tid,
                 is_detached: false,
+                of_this_thread: PhantomData,
             })),
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) || is_dead(tid) => Ok(None),
             Err(e) => Err(e),
@@ -125,14 +111,29 @@ impl Tracee {
     /// Waits until it has stopped by [`Self::interrupt`]; signals that come meanwhile are
     /// delivered.
     pub fn wait_interrupted(&self, until: Instant) -> Result<(), Fault> {
-        loop {
-            match self.wait(until)? {
-                Stop::Event => return self.undo_interruption(),
-                Stop::SystemCall => self.resume(0)?,
-                // Its handler's frame is made, and the thread stops in front of the handler.
-                Stop::Signal(signal) => self.resume(signal)?,
+        while !self.is_interrupted(self.wait(until)?)? {}
+        Ok(())
+    }
+
+    /// Whether it has stopped by [`Self::interrupt`]: a look, without waiting.
+    pub fn has_stopped(&self) -> Result<bool, Fault> {
+        while let Some(stop) = self.look()? {
+            if self.is_interrupted(stop)? {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// Whether this was the stop that was asked for; after another one it goes on.
+    fn is_interrupted(&self, stop: Stop) -> Result<bool, Fault> {
+        match stop {
+            Stop::Event => self.undo_interruption()?,
+            Stop::SystemCall => self.resume(0)?,
+            // Its handler's frame is made, and the thread stops in front of the handler.
+            Stop::Signal(signal) => self.resume(signal)?,
+        }
+        Ok(stop == Stop::Event)
     }
 
     /// Some system calls end with EINTR when their thread is stopped, though no signal has come
@@ -141,7 +142,7 @@ impl Tracee {
     fn undo_interruption(&self) -> Result<(), Fault> {
         const RESTART_WITHOUT_HANDLER: i64 = -514; // ERESTARTNOHAND
         let mut registers = self.registers()?;
-        let is_one = END_WITH_A_STOP.contains(&(registers.orig_rax as i64));
+        let is_one = ends_with_a_stop(registers.orig_rax as i64);
         if is_one && registers.rax as i64 == -i64::from(libc::EINTR) {
             registers.rax = RESTART_WITHOUT_HANDLER as u64;
             self.set_registers(&registers)?;
@@ -151,35 +152,42 @@ impl Tracee {
 
     /// Waits for the next stop.
     pub fn wait(&self, until: Instant) -> Result<Stop, Fault> {
-        let mut looks = 0;
+        let mut pause = Pause::default();
         loop {
-            let mut status = 0;
-            // SAFETY: `status` is a live local.
-            let r = unsafe { libc::waitpid(self.tid, &mut status, libc::__WALL | libc::WNOHANG) };
-            if r == self.tid {
-                if !libc::WIFSTOPPED(status) {
-                    return Err(Fault::Ended);
-                }
-                let signal = libc::WSTOPSIG(status);
-                return Ok(match status >> 16 {
-                    libc::PTRACE_EVENT_STOP => Stop::Event,
-                    _ if signal & SYSTEM_CALL_BIT != 0 => Stop::SystemCall,
-                    _ => Stop::Signal(signal),
-                });
-            }
-            if r < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error.into());
-                }
+            if let Some(stop) = self.look()? {
+                return Ok(stop);
             }
             if Instant::now() > until {
                 return Err(Fault::TimedOut);
             }
-            // It needs a processor to stop on, which may be ours.
-            looks = (looks + 1).min(10);
-            std::thread::sleep(Duration::from_micros(10 * looks));
+            pause.sleep();
         }
+    }
+
+    /// The next stop, if it has stopped.
+    fn look(&self) -> Result<Option<Stop>, Fault> {
+        let mut status = 0;
+        // SAFETY: `status` is a live local.
+        let r = unsafe { libc::waitpid(self.tid, &mut status, libc::__WALL | libc::WNOHANG) };
+        if r < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error.into()),
+            };
+        }
+        if r != self.tid {
+            return Ok(None);
+        }
+        if !libc::WIFSTOPPED(status) {
+            return Err(Fault::Ended);
+        }
+        let signal = libc::WSTOPSIG(status);
+        Ok(Some(match status >> 16 {
+            libc::PTRACE_EVENT_STOP => Stop::Event,
+            _ if signal & SYSTEM_CALL_BIT != 0 => Stop::SystemCall,
+            _ => Stop::Signal(signal),
+        }))
     }
 
     /// Goes on, with a signal or 0.
@@ -253,6 +261,17 @@ impl Tracee {
         Ok(ptrace_at(libc::PTRACE_SETSIGMASK, self.tid, 8, &mut mask)?)
     }
 
+    /// Whether some of its system calls are turned into signals (PR_SET_SYSCALL_USER_DISPATCH), as
+    /// Wine does. Kernels before 6.4 do not say.
+    pub fn dispatches_system_calls(&self) -> bool {
+        const PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
+        // Mode, selector, offset, length: struct ptrace_sud_config.
+        let mut found = [0u64; 4];
+        let size = size_of_val(&found);
+        let request = PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG;
+        ptrace_at(request, self.tid, size, &mut found).is_ok() && found[0] != 0
+    }
+
     /// The address of its rseq area; `None` if it has none, or the kernel does not say (before
     /// 5.13).
     pub fn rseq_area(&self) -> Option<u64> {
@@ -289,7 +308,7 @@ impl Tracee {
 
     fn let_go(&mut self) {
         if !std::mem::replace(&mut self.is_detached, true) {
-            // Fails if it has ended; if it runs, the end of this process sets it free.
+            // Fails if it has ended; if it runs, the end of this thread sets it free (tracer.rs).
             let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
         }
     }
@@ -301,6 +320,18 @@ impl Drop for Tracee {
     }
 }
 
+/// A pause between two looks at threads that are about to stop. They need a processor to stop on,
+/// which may be ours.
+#[derive(Debug, Default)]
+pub(crate) struct Pause(u64);
+
+impl Pause {
+    pub fn sleep(&mut self) {
+        self.0 = (self.0 + 1).min(10);
+        std::thread::sleep(Duration::from_micros(10 * self.0));
+    }
+}
+
 /// Ended, but still listed: as the main thread of a process whose other threads go on.
 fn is_dead(tid: i32) -> bool {
     stat_fields(tid as u32).is_none_or(|fields| has_ended(&fields))
@@ -309,6 +340,11 @@ fn is_dead(tid: i32) -> bool {
 /// Whether [`stat_fields`] are of a thread that has ended, and that nobody has asked the status of.
 pub(crate) fn has_ended(fields: &[String]) -> bool {
     matches!(fields.first().map(String::as_str), None | Some("Z" | "X"))
+}
+
+/// In uninterruptible sleep: it stops when that is over, and cannot be made to before.
+pub(crate) fn is_uninterruptible(tid: u32) -> bool {
+    stat_fields(tid).is_some_and(|fields| fields.first().is_some_and(|state| state == "D"))
 }
 
 /// The fields of `/proc/TID/stat` from the state on; `None` = there is no such thread.
@@ -331,91 +367,6 @@ pub(crate) fn threads(pid: u32) -> Vec<u32> {
         all.retain(|tid| !is_dead(*tid as i32));
     }
     all
-}
-
-/// Every thread of a process, stopped; they go on when this is dropped.
-#[derive(Debug)]
-pub(crate) struct AllStopped {
-    pub threads: Vec<Tracee>,
-    _haste: Haste,
-}
-
-/// Real-time priority, where we may have it: threads that go on would take the processor from us
-/// before the last one goes on, and make the stop longer by a time slice.
-#[derive(Debug)]
-struct Haste;
-
-impl Haste {
-    fn begin() -> Self {
-        set_policy(libc::SCHED_FIFO, 1);
-        Self
-    }
-}
-
-impl Drop for Haste {
-    fn drop(&mut self) {
-        set_policy(libc::SCHED_OTHER, 0);
-    }
-}
-
-fn set_policy(policy: i32, priority: i32) {
-    let parameter = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: a live local. Without the right to, everything stays as it is.
-    unsafe { libc::sched_setscheduler(0, policy, &parameter) };
-}
-
-impl AllStopped {
-    /// Stops them all, also those that are made meanwhile.
-    pub fn of(pid: u32) -> Result<Self, Fault> {
-        let until = Instant::now() + STOP_LIMIT;
-        let haste = Haste::begin();
-        let mut stopped: BTreeMap<u32, Tracee> = BTreeMap::new();
-        loop {
-            let mut new = Vec::new();
-            for tid in threads(pid) {
-                if stopped.contains_key(&tid) {
-                    continue;
-                }
-                if let Some(tracee) = Tracee::seize(tid)? {
-                    if tracee.interrupt().is_ok() {
-                        new.push(tracee);
-                    }
-                }
-            }
-            if new.is_empty() {
-                break;
-            }
-            for tracee in new {
-                match tracee.wait_interrupted(until) {
-                    Ok(()) => drop(stopped.insert(tracee.tid(), tracee)),
-                    Err(Fault::Ended) => {}
-                    Err(fault) => return Err(fault),
-                }
-            }
-            if Instant::now() > until {
-                return Err(Fault::TimedOut);
-            }
-        }
-        if stopped.is_empty() {
-            return Err(Fault::Ended);
-        }
-        Ok(Self {
-            threads: stopped.into_values().collect(),
-            _haste: haste,
-        })
-    }
-}
-
-impl Drop for AllStopped {
-    fn drop(&mut self) {
-        // The last one first: it has waited for the shortest time, and those that go on take our
-        // processor.
-        while let Some(tracee) = self.threads.pop() {
-            tracee.detach();
-        }
-    }
 }
 
 /// Signals that a remote call blocks: all but those that it would cause itself by a fault.

@@ -7,6 +7,7 @@ mod probes {
     mod everything;
     mod insertion;
     mod leftovers;
+    mod limits;
     mod stacks;
     mod values;
 }

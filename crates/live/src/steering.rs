@@ -45,11 +45,10 @@ impl Session {
             let within = outer.filter(|row| row.state == State::Timing);
             let within = within.map(|row| row.number);
             let Some(number) = self.fresh_number() else {
-                return Err(Refusal {
-                    found: format!("all {ROWS} rows of the table of probes are in use"),
-                    fix: "remove some metrics first".into(),
-                    is_gone: false,
-                });
+                return Err(Refusal::new(
+                    format!("all {ROWS} rows of the table of probes are in use"),
+                    "remove some metrics first",
+                ));
             };
             if let Some(row) = self.rows.get_mut(id) {
                 requests.push(row.probe(number, *measure, within));
@@ -206,19 +205,20 @@ impl Session {
         let is_out = |id: &RowId, row: &Row| {
             ids.contains(id) || row.within.is_some_and(|outer| ids.contains(&outer))
         };
-        let mut numbers = Vec::new();
-        for (id, row) in &mut self.rows {
-            if row.is_in() && is_out(id, row) {
-                numbers.push(row.number);
-                row.state = State::Out {
-                    why: "counting its calls costs more than the budget allows".into(),
-                };
-            }
+        let rows = self.rows.iter_mut();
+        let out = rows.filter(|(id, row)| row.is_in() && is_out(id, row));
+        let out: Vec<&mut Row> = out.map(|(_, row)| row).collect();
+        if out.is_empty() {
+            return Ok(());
         }
-        match numbers.is_empty() {
-            true => Ok(()),
-            false => probes.remove(&numbers),
+        let numbers: Vec<u32> = out.iter().map(|row| row.number).collect();
+        probes.remove(&numbers)?;
+        for row in out {
+            row.state = State::Out {
+                why: "counting its calls costs more than the budget allows".into(),
+            };
         }
+        Ok(())
     }
 
     /// Replaces probes by others of the same functions; rows that are confined to them follow.

@@ -40,7 +40,7 @@ struct cp_table {
 	u64 magic; /* 0 in a child made by fork: it counts nothing */
 	u64 columns;        /* a power of two */
 	u64 hash_shift;     /* 64 - log2(columns) */
-	i64 tid_offset;     /* of a thread's number, from its thread pointer; 0 = not known */
+	i64 tid_offset;     /* of a thread's number, from its thread pointer */
 	u64 ns_per_tick;    /* 32 bits behind the point */
 	u64 no_room;        /* probes that found no free column */
 	u64 descriptor;     /* a struct rseq_cs of a range that is never executed; 0 = no CPU clock */

@@ -13,6 +13,9 @@ pub struct Refusal {
     pub fix: String,
     /// There is no such process any more.
     pub is_gone: bool,
+    /// Another attempt may succeed: a thread could not be stopped in time, or was traced by another
+    /// process.
+    pub is_passing: bool,
 }
 
 impl Refusal {
@@ -22,6 +25,15 @@ impl Refusal {
             found: found.into(),
             fix: fix.into(),
             is_gone: false,
+            is_passing: false,
+        }
+    }
+
+    /// The same, of something that may pass.
+    pub fn passing(found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            is_passing: true,
+            ..Self::new(found, fix)
         }
     }
 

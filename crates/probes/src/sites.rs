@@ -77,6 +77,8 @@ pub enum Obstacle {
     Short,
     /// Execution may come to the bytes that would be replaced.
     Target,
+    /// Where execution may come to is not known: a table of jumps is too long.
+    LongTable,
     /// An instruction that cannot be moved.
     Immovable,
 }
@@ -89,6 +91,7 @@ impl fmt::Display for Obstacle {
             Self::Unreadable => "its code cannot be decoded",
             Self::Short => "there is no room for a jump of 5 bytes",
             Self::Target => "a jump or return leads into the 5 bytes that would be replaced",
+            Self::LongTable => "a table of jumps that leads into it is too long to be read",
             Self::Immovable => "an instruction that would be replaced cannot be moved",
         })
     }
@@ -102,6 +105,9 @@ pub fn choose(module: &Module, start: u64) -> Result<Sites, Obstacle> {
     let covering = module.functions.covering(start);
     let function = covering.filter(|f| f.range.start == start);
     let range = function.ok_or(Obstacle::NoFunction)?.range.clone();
+    if module.targets.has_long_table(start) {
+        return Err(Obstacle::LongTable);
+    }
     let main = decode(module, &range)?;
     if is_part(module, &main) {
         return Err(Obstacle::Part);
@@ -224,6 +230,9 @@ fn exits(module: &Module, main: Vec<Instruction>, entry: &Site) -> Result<Exits,
     for part in &parts {
         if module.targets.is_unreadable(part.range.start) {
             return Err("its table of exception handlers cannot be read".into());
+        }
+        if module.targets.has_long_table(part.range.start) {
+            return Err(Obstacle::LongTable.to_string());
         }
         for (index, instruction) in part.code.iter().enumerate() {
             let is_exit = match instruction.flow_control() {
@@ -533,16 +542,38 @@ mod tests {
         assert!(exits.others[0].steps.last().unwrap().is_exit);
     }
 
-    #[test]
-    fn labels_of_a_table_are_targets_and_its_jump_is_no_exit() {
+    /// A function with a table of jumps to its bytes 16 and 19, and that table, which ends with 0.
+    fn with_table(table: u64) -> (Vec<u8>, Vec<u8>) {
         // lea rdx, [rip+table]; movslq rax, [rdx+rax*4]; add rax, rdx; jmp rax; ret; nop; ret
         let mut code = vec![0x48, 0x8d, 0x15, 0, 0, 0, 0, 0x48, 0x63, 0x04, 0x82];
         code.extend([0x48, 0x01, 0xd0, 0xff, 0xe0, 0xc3, 0x90, 0x90, 0xc3]);
-        let distance = (DATA - (AT + 7)) as u32;
+        let distance = (table - (AT + 7)) as u32;
         code[3..7].copy_from_slice(&distance.to_le_bytes());
-        let label = (AT + 19).wrapping_sub(DATA) as u32;
-        let first = (AT + 16).wrapping_sub(DATA) as u32;
-        let table = [first.to_le_bytes(), label.to_le_bytes(), [0; 4]].concat();
+        let entry = |at: u64| (AT + at).wrapping_sub(table) as u32;
+        let table = [entry(16), entry(19), 0].map(u32::to_le_bytes).concat();
+        (code, table)
+    }
+
+    #[test]
+    fn tables_next_to_the_code_are_read() {
+        let end = AT + 20 + 8;
+        let (code, table) = with_table(end);
+        let module = module(&code, &[&[0xcc; 8][..], &table].concat(), &[]);
+        assert!(module.targets.has_table(AT));
+        assert!(module.targets.has_in(AT + 19..AT + 20));
+    }
+
+    #[test]
+    fn function_with_an_endless_table_is_left_alone() {
+        let (code, table) = with_table(DATA);
+        let table = table[..8].repeat(1 << 16);
+        let module = module(&code, &[0xcc; 8], &table);
+        assert_eq!(choose(&module, AT), Err(Obstacle::LongTable));
+    }
+
+    #[test]
+    fn labels_of_a_table_are_targets_and_its_jump_is_no_exit() {
+        let (code, table) = with_table(DATA);
         let module = module(&code, &[0xcc; 8], &table);
         assert!(module.targets.has_table(AT));
         assert!(module.targets.has_in(AT + 19..AT + 20));

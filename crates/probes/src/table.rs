@@ -58,7 +58,7 @@ pub struct Head {
     pub columns: u64,
     /// 64 - log2(columns).
     pub hash_shift: u64,
-    /// Of a thread's number from its thread pointer, 0 = not known.
+    /// Of a thread's number from its thread pointer.
     pub tid_offset: i64,
     /// Nanoseconds, 32 bits of them behind the point.
     pub ns_per_tick: u64,

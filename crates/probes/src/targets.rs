@@ -13,8 +13,8 @@ use crate::functions::{Function, Functions};
 use crate::handlers::landing_pads;
 use crate::image::Image;
 
-/// Entries of one table that are read.
-const MAX_ENTRIES: usize = 4096;
+/// Entries of one table that are read. Of a longer one nothing is known.
+const MAX_ENTRIES: usize = 1 << 16;
 /// Code addresses of one function that tables are tried to be relative to.
 const MAX_BASES: usize = 16;
 
@@ -27,6 +27,8 @@ pub(crate) struct Targets {
     with_tables: Vec<u64>,
     /// Starts of functions whose exception handlers are not known; ascending.
     unreadable: Vec<u64>,
+    /// Starts of functions that a table leads into which is longer than what was read; ascending.
+    of_long_tables: Vec<u64>,
 }
 
 /// Whether a sorted list has an element in a range.
@@ -40,10 +42,12 @@ impl Targets {
     pub fn find(image: &Image, functions: &Functions) -> Self {
         let mut search = Search {
             image,
+            functions,
             found: Vec::new(),
             named: BTreeSet::new(),
             users: Vec::new(),
             unreadable: Vec::new(),
+            of_long_tables: BTreeSet::new(),
         };
         for function in functions.all() {
             search.look_at(function);
@@ -61,6 +65,11 @@ impl Targets {
         self.with_tables.binary_search(&function).is_ok()
     }
 
+    /// Whether a table leads into this function that was not read to its end.
+    pub fn has_long_table(&self, function: u64) -> bool {
+        self.of_long_tables.binary_search(&function).is_ok()
+    }
+
     /// Whether the exception handlers of this function are not known.
     pub fn is_unreadable(&self, function: u64) -> bool {
         self.unreadable.binary_search(&function).is_ok()
@@ -76,11 +85,13 @@ struct TableUser {
 
 struct Search<'a> {
     image: &'a Image,
+    functions: &'a Functions,
     found: Vec<u64>,
     /// Addresses of data that any code names: where one table begins, the one before has ended.
     named: BTreeSet<u64>,
     users: Vec<TableUser>,
     unreadable: Vec<u64>,
+    of_long_tables: BTreeSet<u64>,
 }
 
 impl Search<'_> {
@@ -120,7 +131,8 @@ impl Search<'_> {
                     // The address of a label, or of a function.
                     self.found.push(named);
                     user.code.push(named);
-                } else if self.image.is_data(named) {
+                }
+                if self.may_be_data(named) {
                     self.named.insert(named);
                     user.data.push(named);
                 }
@@ -129,6 +141,13 @@ impl Search<'_> {
         if has_indirect_jump {
             self.users.push(user);
         }
+    }
+
+    /// Linkers may put constant data next to the code (GNU ld before 2.31 and gold always do): what
+    /// is executable, but in no function, may be data.
+    fn may_be_data(&self, at: u64) -> bool {
+        let is_code = self.image.is_code(at);
+        self.image.is_data(at) || (is_code && self.functions.covering(at).is_none())
     }
 
     fn finish(mut self) -> Targets {
@@ -155,6 +174,7 @@ impl Search<'_> {
             addresses: self.found,
             with_tables,
             unreadable: self.unreadable,
+            of_long_tables: self.of_long_tables.into_iter().collect(),
         }
     }
 
@@ -167,31 +187,44 @@ impl Search<'_> {
         };
         let length = after.map_or(bytes.len(), |end| (end - at) as usize);
         let bytes = &bytes[..length.min(bytes.len())];
-        for entry in bytes.chunks_exact(8).take(MAX_ENTRIES) {
-            let target = u64::from_le_bytes(entry.try_into().unwrap_or_default());
-            if !self.image.is_code(target) {
-                break;
-            }
-            self.found.push(target);
-        }
-        let distance = |four: &[u8]| i32::from_le_bytes(four.try_into().unwrap_or_default());
-        for entry in bytes.chunks_exact(4).take(MAX_ENTRIES) {
-            let target = at.wrapping_add_signed(i64::from(distance(entry)));
-            if !self.image.is_code(target) {
-                break;
-            }
-            self.found.push(target);
-        }
+        let (image, found) = (self.image, self.found.len());
+        let mut is_whole = self.read_entries(bytes, u64::from_le_bytes, |to| image.is_code(to));
+        let distance = |four: [u8; 4]| i64::from(i32::from_le_bytes(four));
+        let target = |four| at.wrapping_add_signed(distance(four));
+        is_whole &= self.read_entries(bytes, target, |to| image.is_code(to));
         let labels = user.code.iter().filter(|l| user.function.contains(l));
         for label in labels.take(MAX_BASES) {
-            for entry in bytes.chunks_exact(4).take(MAX_ENTRIES) {
-                let target = label.wrapping_add_signed(i64::from(distance(entry)));
-                if !user.function.contains(&target) {
-                    break;
-                }
-                self.found.push(target);
+            let target = |four| label.wrapping_add_signed(distance(four));
+            is_whole &= self.read_entries(bytes, target, |to| user.function.contains(&to));
+        }
+        if !is_whole {
+            let into = self.found[found..].iter();
+            let into = into.filter_map(|to| Some(self.functions.covering(*to)?.range.start));
+            self.of_long_tables.extend(into);
+            self.of_long_tables.insert(user.function.start);
+        }
+    }
+
+    /// Reads entries up to the first that is none; false: there are too many. Targets outside of all
+    /// functions do not matter.
+    fn read_entries<const BYTES: usize>(
+        &mut self,
+        table: &[u8],
+        target: impl Fn([u8; BYTES]) -> u64,
+        is_entry: impl Fn(u64) -> bool,
+    ) -> bool {
+        let entries = table.chunks_exact(BYTES).map(<[u8; BYTES]>::try_from);
+        let mut entries = entries.flatten();
+        for entry in entries.by_ref().take(MAX_ENTRIES) {
+            let to = target(entry);
+            if !is_entry(to) {
+                return true;
+            }
+            if self.functions.covering(to).is_some() {
+                self.found.push(to);
             }
         }
+        entries.next().is_none()
     }
 }
 

@@ -18,6 +18,10 @@ fn lacks(need: &str) -> Option<String> {
     let (met, fix) = match need {
         "root" => (geteuid().is_root(), "run as root"),
         "raised-limits" => (may_raise_limits(), "run as root with CAP_SYS_RESOURCE"),
+        "other-user" => (
+            geteuid().is_root() && works("setpriv", &["--version"]) && has_own_events(),
+            "run as root, with setpriv, and with kernel.perf_event_paranoid=2 at most",
+        ),
         "cpus-2" => (
             std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2),
             "two processors",
@@ -64,6 +68,12 @@ fn lacks(need: &str) -> Option<String> {
         ),
     };
     (!met).then(|| format!("needs {need}: {fix}"))
+}
+
+/// Whether every user may have perf events of his own processes.
+fn has_own_events() -> bool {
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    level.is_ok_and(|level| level.trim().parse::<i32>().is_ok_and(|level| level <= 2))
 }
 
 /// Told from the machine and not by trying `convoy`, so that a convoy that fails to load its programs

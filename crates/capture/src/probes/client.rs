@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use convoy_inject::{detach, Owner, Probes};
 use convoy_probes::{Counts, Inserted, Probe, Refusal};
 
 use super::wire::{receive, send, Reply, Request};
@@ -94,9 +95,11 @@ impl ProbeClient {
     pub fn end(mut self) -> Result<(), Refusal> {
         let reply = self.ask(&Request::End);
         self.close();
-        match reply? {
-            Reply::Done => Ok(()),
-            other => Err(self.unexpected(other)),
+        match reply {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => Err(self.unexpected(other)),
+            // Something has ended the child.
+            Err(_) => clean_up(self.pid),
         }
     }
 
@@ -132,9 +135,21 @@ impl Drop for ProbeClient {
     }
 }
 
+/// Takes out what convoys have left in a process that were killed: probes, and the agent's hooks.
+///
+/// # Errors
+/// Another convoy probes it, or it cannot be stopped.
+pub fn clean_up(pid: u32) -> Result<(), Refusal> {
+    let out = Probes::clean_up(pid).and(detach(pid, Owner::this()).map(drop));
+    match out {
+        Err(refusal) if refusal.is_gone => Ok(()),
+        out => out,
+    }
+}
+
 fn broken(pid: u32, e: &io::Error) -> Refusal {
     Refusal::new(
         format!("the process that holds the probes of process {pid} does not answer: {e}"),
-        "start convoy again: it takes out what is left",
+        format!("take out what is left: convoy live {pid} --detach"),
     )
 }

@@ -5,5 +5,5 @@ mod client;
 mod server;
 mod wire;
 
-pub use client::ProbeClient;
+pub use client::{clean_up, ProbeClient};
 pub use server::{serve, ARGUMENT};

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 
-use convoy_inject::{Owner, Probes, Refusal};
+use convoy_inject::{is_stuck, Owner, Probes, Refusal};
 
 use super::wire::{receive, send, Reply, Request};
 use crate::injector::stand_alone;
@@ -23,6 +23,12 @@ pub fn serve(pid: u32) -> io::Result<()> {
         Ok(mut probes) => {
             let told = send(&mut replies, &Reply::Done)
                 .and_then(|()| serve_requests(&mut probes, &mut requests, &mut replies));
+            if is_stuck() {
+                // Only the end of this process lets go of a thread that was given up: at once, and
+                // not when its probes are out. Convoy takes them out then.
+                std::mem::forget(probes);
+                return told;
+            }
             // In any case: nobody wants them any more.
             let ended = probes.end().map_or_else(Reply::Refused, |()| Reply::Done);
             told.and_then(|()| send(&mut replies, &ended))
@@ -49,5 +55,8 @@ fn serve_requests(
             Request::Read => probes.read().map(|counts| Reply::from(&counts)),
         };
         send(replies, &reply.unwrap_or_else(Reply::Refused))?;
+        if is_stuck() {
+            return Ok(());
+        }
     }
 }

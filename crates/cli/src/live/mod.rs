@@ -96,7 +96,7 @@ fn requests(live: &Live) -> Result<Vec<Request>, Message> {
 
 fn clean_up(live: &Live, pid: u32) -> Result<(), Message> {
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
-    probes::clean_up(pid).map_err(|refusal| {
+    convoy_capture::probes::clean_up(pid).map_err(|refusal| {
         Message::new(refusal.found, "nothing was taken out of it", refusal.fix)
     })?;
     if !live.quiet {
@@ -128,9 +128,20 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
     }
     let lines = Lines::new(io::stdout().lock(), live.shape.format);
     let measured = measure(&mut engine, live, lines, || interrupt.asked());
-    // Also after an error: the program must get its bytes back, and say if it did not.
-    let out = engine.end().map_err(|refusal| failed(&refusal));
-    measured.and(out)
+    end(engine, measured)
+}
+
+/// Also after an error the program must get its bytes back. Tells both what stopped the measuring
+/// and what keeps the probes in.
+fn end(engine: Engine, measured: Result<(), Message>) -> Result<(), Message> {
+    let Err(refusal) = engine.end() else {
+        return measured;
+    };
+    if let Err(message) = measured {
+        message.print();
+    }
+    let effect = "some probes may still be in the process";
+    Err(Message::new(&refusal.found, effect, &refusal.fix))
 }
 
 fn begin(live: &Live, pid: u32, watch: Option<Watch>) -> Result<Engine, Message> {
@@ -200,8 +211,7 @@ fn of_command(live: &Live, requests: Vec<Request>) -> Status {
         let lines = Lines::new(io::stderr(), live.shape.format);
         let measured = add(&mut engine, live, requests)
             .and_then(|()| measure(&mut engine, live, lines, || false));
-        let out = engine.end().map_err(|refusal| failed(&refusal));
-        measured.and(out)
+        end(engine, measured)
     });
     if let Err(message) = measured {
         message.print();

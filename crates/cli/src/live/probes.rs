@@ -19,11 +19,6 @@ fn holder() -> [OsString; 2] {
     ["/proc/self/exe", convoy_capture::probes::ARGUMENT].map(OsString::from)
 }
 
-/// Takes out what an earlier convoy has left in a process.
-pub fn clean_up(pid: u32) -> Result<(), Refusal> {
-    ProbeClient::begin(&holder(), pid)?.end()
-}
-
 impl LazyProbes {
     /// A process without probes, in a session that began then.
     pub fn new(pid: u32, began: Instant) -> Self {

@@ -8,7 +8,7 @@ use convoy_probes::relocate::PATCH_BYTES;
 use convoy_probes::runtime;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::memory::{Memory, Region};
+use crate::memory::{code_pages, Memory, Region, PAGE};
 
 const MAGIC: u64 = 0x6165_7261_7076_6f63;
 /// Areas and records of this layout.
@@ -70,7 +70,7 @@ pub(super) struct Patch {
 }
 
 /// An area that stubs are written to.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Area {
     pub at: u64,
     head: Head,
@@ -87,7 +87,7 @@ fn runtime_offset() -> u64 {
 
 /// Bytes of an area with room for `stubs` bytes of records and stubs.
 pub(super) fn bytes_for(stubs: u64) -> u64 {
-    (first_record() + stubs).next_multiple_of(4096)
+    (first_record() + stubs).next_multiple_of(PAGE)
 }
 
 /// Bytes that a stub takes with its record.
@@ -119,19 +119,16 @@ impl Area {
     }
 
     /// All areas in a process, of any convoy.
-    pub fn find(memory: &Memory, regions: &[Region]) -> Vec<Self> {
-        let is_candidate = |r: &&Region| r.executable && r.inode == 0 && r.path != "[vsyscall]";
-        let regions = regions.iter().filter(is_candidate);
-        regions
-            .filter_map(|region| {
-                let head: Head = memory.get(region.lo).ok()?;
-                let is_known = head.magic == MAGIC && head.version == VERSION;
-                is_known.then_some(Self {
-                    at: region.lo,
-                    head,
-                })
-            })
-            .collect()
+    pub fn find(pid: u32, memory: &Memory, regions: &[Region]) -> Vec<Self> {
+        let pages = code_pages(pid, regions).into_iter();
+        pages.filter_map(|at| Self::at(memory, at)).collect()
+    }
+
+    /// The area that begins at an address.
+    pub fn at(memory: &Memory, at: u64) -> Option<Self> {
+        let head: Head = memory.get(at).ok()?;
+        let is_known = head.magic == MAGIC && head.version == VERSION;
+        is_known.then_some(Self { at, head })
     }
 
     pub fn head(&self) -> &Head {
@@ -175,8 +172,15 @@ impl Area {
         memory.put(self.at, &self.head)
     }
 
-    /// Writes the old bytes wherever a patch of this area is in. All threads must be stopped.
-    pub fn restore(&self, memory: &Memory) -> io::Result<()> {
+    /// Writes the old bytes wherever a patch of this area is in, and notes that nothing is patched
+    /// any more. All threads must be stopped.
+    pub fn take_out(&mut self, memory: &Memory) -> io::Result<()> {
+        self.restore(memory)?;
+        self.head.owner_pid = 0;
+        memory.put(self.at, &self.head)
+    }
+
+    fn restore(&self, memory: &Memory) -> io::Result<()> {
         let mut at = first_record();
         while at + RECORD_BYTES <= self.head.used.min(self.head.bytes) {
             let record: Record = memory.get(self.at + at)?;
@@ -189,11 +193,5 @@ impl Area {
             at = at.saturating_add(RECORD_BYTES).saturating_add(record.bytes);
         }
         Ok(())
-    }
-
-    /// Notes that nothing is patched any more.
-    pub fn leave(&mut self, memory: &Memory) -> io::Result<()> {
-        self.head.owner_pid = 0;
-        memory.put(self.at, &self.head)
     }
 }

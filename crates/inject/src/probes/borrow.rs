@@ -1,13 +1,15 @@
 //! System calls in the probed process, by any of its threads.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{cpu_clock, gadgets};
 use crate::call::{Borrowed, Gadgets};
+use crate::gadgets::{self, Found};
 use crate::memory::{regions, Memory};
 use crate::refusal;
-use crate::safe_point::{is_own_stack, refused};
-use crate::tracee::{threads, Fault, Tracee, STOP_LIMIT};
+use crate::safe_point::{in_restartable_sequence, is_own_stack, refused};
+use crate::tracee::{is_uninterruptible, threads, Fault, Tracee, STOP_LIMIT};
+use crate::tracer::{attempt, retry};
 use convoy_probes::Refusal;
 
 /// How long a thread is looked for.
@@ -20,10 +22,22 @@ pub(super) fn open(pid: u32) -> Result<Memory, Refusal> {
 }
 
 /// Lets a thread make system calls.
-pub(super) fn with_thread<T>(
+pub(super) fn with_thread<T: Send + 'static>(
     pid: u32,
     gadgets: Gadgets,
-    calls: impl FnOnce(&mut Borrowed) -> Result<T, Fault>,
+    calls: impl Fn(&mut Borrowed) -> Result<T, Fault> + Send + Sync + 'static,
+) -> Result<T, Refusal> {
+    let calls = Arc::new(calls);
+    retry(LIMIT, || {
+        let calls = Arc::clone(&calls);
+        attempt(pid, move || with_thread_once(pid, gadgets, &*calls))
+    })
+}
+
+fn with_thread_once<T>(
+    pid: u32,
+    gadgets: Gadgets,
+    calls: impl Fn(&mut Borrowed) -> Result<T, Fault>,
 ) -> Result<T, Refusal> {
     let until = Instant::now() + LIMIT;
     let fault = |fault| refused(pid, fault);
@@ -32,14 +46,28 @@ pub(super) fn with_thread<T>(
         if all.is_empty() {
             return Err(Refusal::gone(pid));
         }
-        for tid in all {
+        // A filter could end a thread for the call.
+        let unfiltered: Vec<u32> = all
+            .into_iter()
+            .filter(|t| !refusal::has_filter(*t))
+            .collect();
+        if unfiltered.is_empty() {
+            return Err(Refusal::new(
+                format!("each thread of process {pid} has a seccomp filter"),
+                "",
+            ));
+        }
+        for tid in unfiltered.into_iter().filter(|t| !is_uninterruptible(*t)) {
             let Some(tracee) = stopped(tid, pid).map_err(fault)? else {
                 continue;
             };
             let mut borrowed = Borrowed::new(tracee, open(pid)?, gadgets).map_err(fault)?;
             let result = calls(&mut borrowed);
-            borrowed.give_back().map_err(fault)?;
-            return result.map_err(fault);
+            return match (result, borrowed.give_back()) {
+                // It has its own state back: only the stop behind that was not seen.
+                (Ok(value), Ok(()) | Err(Fault::TimedOut)) => Ok(value),
+                (Err(f), _) | (Ok(_), Err(f)) => Err(fault(f)),
+            };
         }
         if Instant::now() > until {
             return Err(Refusal::new(
@@ -64,16 +92,14 @@ fn stopped(tid: u32, pid: u32) -> Result<Option<Tracee>, Fault> {
     }
     let registers = tracee.registers()?;
     let memory = Memory::open(pid)?;
-    // A restartable sequence would go on in its middle: rseq_cs of struct rseq is not 0 then.
-    let sequence = tracee.rseq_area().map(|area| memory.get::<u64>(area + 8));
-    let is_sequence = |at: u64| at != 0 && !cpu_clock::is_descriptor(&memory, at);
-    let is_restartable = sequence.is_some_and(|cs| is_sequence(cs.unwrap_or(1)));
-    let is_fit = !is_restartable && is_own_stack(&registers, &regions(pid)?);
+    let is_fit = !tracee.dispatches_system_calls()
+        && !in_restartable_sequence(&tracee, &memory)
+        && is_own_stack(&registers, &regions(pid)?);
     Ok(is_fit.then_some(tracee))
 }
 
 /// Gadgets of a process, or why there are none.
-pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<gadgets::Found, Refusal> {
+pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<Found, Refusal> {
     let regions = regions(pid).map_err(|_| Refusal::gone(pid))?;
     gadgets::find(memory, &regions).ok_or_else(|| {
         Refusal::new(
@@ -86,35 +112,16 @@ pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<gadgets::Found, Refus
 /// Maps executable memory near `near`.
 pub(super) fn map_code(pid: u32, found: Gadgets, near: u64, bytes: u64) -> Result<u64, Refusal> {
     let now = regions(pid).map_err(|_| Refusal::gone(pid))?;
-    with_thread(pid, found, |thread| thread.map_code(&now, near, bytes))?
+    with_thread(pid, found, move |thread| thread.map_code(&now, near, bytes))?
         .ok_or_else(|| Refusal::new("there is no room near the code of the functions", ""))
 }
 
-/// Maps the table: as many columns as there is memory for. Returns its address and columns.
-pub(super) fn map_table(
-    pid: u32,
-    found: Gadgets,
-    columns: u64,
-    bytes: impl Fn(u64) -> u64,
-) -> Result<(u64, u64), Refusal> {
-    const FEWEST: u64 = 64;
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
-    with_thread(pid, found, |thread| {
-        let mut columns = columns;
-        loop {
-            let arguments = [0, bytes(columns), protection, flags, u64::MAX, 0];
-            match thread.system_call(libc::SYS_mmap, arguments) {
-                Ok(at) => {
-                    for advice in [libc::MADV_WIPEONFORK, libc::MADV_DONTDUMP] {
-                        let arguments = [at, bytes(columns), advice as u64, 0, 0, 0];
-                        thread.system_call(libc::SYS_madvise, arguments)?;
-                    }
-                    return Ok((at, columns));
-                }
-                Err(Fault::Refused(_)) if columns > FEWEST => columns /= 2,
-                Err(fault) => return Err(fault),
-            }
-        }
+/// Unmaps ranges, each of which must still be ours: address and bytes.
+pub(super) fn unmap(pid: u32, found: Gadgets, ranges: Vec<(u64, u64)>) -> Result<(), Refusal> {
+    with_thread(pid, found, move |thread| {
+        ranges.iter().try_for_each(|(at, bytes)| {
+            let done = thread.system_call(libc::SYS_munmap, [*at, *bytes, 0, 0, 0, 0]);
+            done.map(drop)
+        })
     })
 }

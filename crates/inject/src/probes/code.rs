@@ -11,9 +11,9 @@ use convoy_probes::{table, Module};
 
 use super::area::{bytes_for, stub_bytes, Area, Patch, Session};
 use super::borrow::map_code;
-use super::gadgets::Found;
 use super::modules;
 use super::patching::Changes;
+use crate::gadgets::Found;
 use crate::memory::REACH;
 use crate::memory::{regions, Memory, Region};
 use convoy_probes::Measure;
@@ -79,8 +79,8 @@ impl Code {
         }
     }
 
-    pub fn areas_mut(&mut self) -> impl Iterator<Item = &mut Area> {
-        self.areas.iter_mut()
+    pub fn areas(&self) -> &[Area] {
+        &self.areas
     }
 
     /// Writes the stubs of functions, which nobody uses yet.
@@ -318,20 +318,18 @@ impl Code {
     }
 
     /// What has to be written for these functions to be probed.
-    pub fn changes_in<'a>(
-        &'a self,
-        functions: impl Iterator<Item = &'a Known>,
-        changes: &mut Changes<'a>,
-    ) {
+    pub fn changes_in<'a>(&self, functions: impl Iterator<Item = &'a Known>) -> Changes {
+        let mut changes = Changes::default();
         let mut wanted: HashMap<u64, bool> = HashMap::new();
         for known in functions {
             *wanted.entry(known.start).or_default() |= known.is_timed;
         }
         for (start, is_timed) in wanted {
             if let Some(function) = self.functions.get(&start) {
-                function.changes_in(is_timed, changes);
+                function.changes_in(is_timed, &mut changes);
             }
         }
+        changes
     }
 
     /// The changes have been made.
@@ -344,13 +342,15 @@ impl Code {
     }
 
     /// What has to be written for these functions, by number, not to be probed.
-    pub fn changes_out<'a>(&'a self, numbers: &[u32], changes: &mut Changes<'a>) {
+    pub fn changes_out(&self, numbers: &[u32]) -> Changes {
+        let mut changes = Changes::default();
         for number in numbers {
             let start = self.by_number.get(*number as usize);
             if let Some(function) = start.and_then(|s| self.functions.get(s)) {
                 function.present().for_each(|patch| changes.remove(patch));
             }
         }
+        changes
     }
 
     /// The changes have been made.
@@ -388,7 +388,7 @@ impl KnownFunction {
         entry.into_iter().chain(exits)
     }
 
-    fn changes_in<'a>(&'a self, is_timed: bool, changes: &mut Changes<'a>) {
+    fn changes_in(&self, is_timed: bool, changes: &mut Changes) {
         let next = self.wanted(is_timed);
         if next == self.state {
             return;

@@ -15,13 +15,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::borrow::with_thread;
 use super::thread_pointer::Rseq;
-use crate::call::Gadgets;
-use crate::memory::{regions, Memory};
+use crate::call::{Borrowed, Gadgets};
+use crate::memory::{code_pages, regions, Memory, PAGE};
 use crate::safe_point::refused;
 use convoy_probes::Refusal;
 
 const MAGIC: u64 = 0x6b63_6f6c_6370_766f;
-const PAGE: u64 = 4096;
 /// `rseq_cs` in `struct rseq`.
 const SEQUENCE_AT: i64 = 8;
 
@@ -88,25 +87,21 @@ pub(super) fn prepare(
             .get::<Page>(at)
             .is_ok_and(|p| p == Page::new(at, rseq.signature))
     };
-    let candidates = all
-        .iter()
-        .filter(|r| r.executable && r.inode == 0 && r.path.is_empty());
-    // The kernel joins neighbours that are mapped alike.
-    let pages = candidates.flat_map(|r| (r.lo..r.hi).step_by(PAGE as usize));
-    if let Some(at) = pages.take(1024).find(|at| is_known(*at)) {
+    if let Some(at) = code_pages(pid, &all).into_iter().find(|at| is_known(*at)) {
         return Ok(Some(at + SEQUENCE_IN_PAGE));
     }
     let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let arguments = [0, PAGE, protection, flags, u64::MAX, 0];
-    let at = with_thread(pid, gadgets, |t| t.system_call(libc::SYS_mmap, arguments))?;
+    let map = move |thread: &mut Borrowed| thread.system_call(libc::SYS_mmap, arguments);
+    let at = with_thread(pid, gadgets, map)?;
     let written = memory.put(at, &Page::new(at, rseq.signature));
     written.map_err(|e| refused(pid, e.into()))?;
     Ok(Some(at + SEQUENCE_IN_PAGE))
 }
 
 /// Whether this is the sequence of a CPU clock, which is never executed.
-pub(super) fn is_descriptor(memory: &Memory, at: u64) -> bool {
+pub(crate) fn is_cpu_clock(memory: &Memory, at: u64) -> bool {
     let page = at.wrapping_sub(SEQUENCE_IN_PAGE);
     memory.get::<u64>(page).is_ok_and(|magic| magic == MAGIC)
 }

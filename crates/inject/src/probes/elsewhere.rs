@@ -24,6 +24,14 @@ impl Probes {
         refuse()
     }
 
+    /// There is nothing to take out.
+    ///
+    /// # Errors
+    /// None.
+    pub fn clean_up(_: u32) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Refuses.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ mod cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
 #[cfg(target_arch = "x86_64")]
-mod gadgets;
+mod leftovers;
 #[cfg(target_arch = "x86_64")]
 mod modules;
 #[cfg(target_arch = "x86_64")]
@@ -23,8 +23,12 @@ mod patching;
 #[cfg(target_arch = "x86_64")]
 mod session;
 #[cfg(target_arch = "x86_64")]
+mod table_memory;
+#[cfg(target_arch = "x86_64")]
 mod thread_pointer;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use cpu_clock::is_cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::Probes;
 #[cfg(target_arch = "x86_64")]

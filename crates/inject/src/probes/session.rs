@@ -1,52 +1,66 @@
 //! The probes of one convoy in one process, from the first stop to the last.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::mem::offset_of;
+use std::time::Duration;
 
 use convoy_probes::table::{
     function_at, row_at, table_bytes, FunctionRows, Head, Row, FUNCTION_ROWS, MAGIC, NONE, TIMED,
 };
+use zerocopy::IntoBytes;
 
-use super::area::{Area, Session};
-use super::borrow::{gadgets, map_table, open, with_thread};
+use super::area::Session;
+use super::borrow::{gadgets, open, unmap};
 use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
 use super::columns::{Columns, Now, Table};
-use super::cpu_clock;
-use super::gadgets::Found;
-use super::patching::{apply, stop_patiently, Changes};
+use super::leftovers::{take_out, take_over, turn};
+use super::patching::apply;
 use super::thread_pointer::{self, ThreadPointer};
-use crate::attach::Owner;
-use crate::memory::{regions, Memory};
+use super::{cpu_clock, table_memory};
+use crate::gadgets::Found;
+use crate::memory::Memory;
+use crate::owner::Owner;
 use crate::refusal;
 use crate::safe_point::refused;
 use crate::tracee::threads;
+use crate::tracer::retry;
+use crate::turn::Turn;
 use convoy_probes::Refusal;
 use convoy_probes::{Counts, Inserted, Probe, ROWS};
 
-/// Columns for threads that come later, besides as many as there are.
-const SPARE_COLUMNS: u64 = 512;
-const MAX_COLUMNS: u64 = 1 << 17;
+/// How long it is waited for what keeps probes out and may pass.
+const LIMIT: Duration = Duration::from_secs(3);
 
-const LOST_AT: u64 = std::mem::offset_of!(Head, no_room) as u64;
+const LOST_AT: u64 = offset_of!(Head, no_room) as u64;
 
 /// The probes in a process. [`Probes::end`], or dropping it, takes them out.
 #[derive(Debug)]
 pub struct Probes {
     pid: u32,
+    owner: Owner,
     memory: Memory,
     found: Found,
-    session: Session,
-    table: Table,
+    pointer: ThreadPointer,
     clock: TickClock,
+    /// Since the first insertion.
+    counting: Option<Counting>,
     code: Code,
     /// Rows in use.
     rows: HashMap<u32, RowState>,
     /// Insertions so far: entries that an earlier use of a row has left are told by it.
     generation: u16,
     columns: Columns,
-    has_cpu_clock: bool,
     is_ended: bool,
+}
+
+/// The table in the process.
+#[derive(Debug, Clone, Copy)]
+struct Counting {
+    session: Session,
+    table: Table,
+    has_cpu_clock: bool,
 }
 
 #[derive(Debug)]
@@ -58,47 +72,45 @@ struct RowState {
 }
 
 impl Probes {
-    /// Makes a process ready for probes: memory for the values. Nothing is patched. What a convoy
+    /// Finds out whether a process can be probed. Nothing is mapped or patched yet. What a convoy
     /// that was killed has left is taken out.
     ///
     /// # Errors
     /// The process cannot be traced, has no thread pointer to tell threads by, or another convoy
     /// probes it.
     pub fn begin(pid: u32, owner: Owner) -> Result<Self, Refusal> {
-        refusal::check(pid)?;
+        let turn = turn(pid)?;
+        retry(LIMIT, || refusal::check(pid))?;
         let memory = open(pid)?;
         let found = gadgets(pid, &memory)?;
-        take_over(pid, &memory, &found)?;
-        let pointer = thread_pointer::look(pid)?;
-        let count = threads(pid).len() as u64;
-        let columns = (count * 2 + SPARE_COLUMNS)
-            .next_power_of_two()
-            .min(MAX_COLUMNS);
-        let (at, columns) = map_table(pid, found.gadgets, columns, table_bytes)?;
-        let clock = TickClock::begin();
-        let descriptor = cpu_clock::prepare(pid, &memory, found.gadgets, pointer.rseq)?;
-        write_head(&memory, at, columns, (pointer, descriptor), clock.now().1)
-            .map_err(|e| refused(pid, e.into()))?;
+        take_over(pid, &memory, Some(&found))?;
+        drop(turn);
         Ok(Self {
             pid,
+            owner,
+            pointer: thread_pointer::look(pid)?,
             memory,
             found,
-            session: Session {
-                target: pid,
-                owner_pid: owner.pid,
-                owner_start: owner.start_ticks,
-                table: at,
-                table_bytes: table_bytes(columns),
-            },
-            table: Table { at, columns },
-            clock,
+            clock: TickClock::begin(),
+            counting: None,
             code: Code::new(pid),
             rows: HashMap::new(),
             generation: 0,
             columns: Columns::default(),
-            has_cpu_clock: descriptor.is_some(),
             is_ended: false,
         })
+    }
+
+    /// Takes out what a convoy has left in a process that was killed.
+    ///
+    /// # Errors
+    /// Another convoy probes the process, or it cannot be traced.
+    pub fn clean_up(pid: u32) -> Result<(), Refusal> {
+        let _turn = turn(pid)?;
+        let memory = open(pid)?;
+        // Without them the memory stays mapped.
+        let found = gadgets(pid, &memory).ok();
+        take_over(pid, &memory, found.as_ref())
     }
 
     /// Puts probes in, all in one stop. The results are in the order of `probes`.
@@ -108,10 +120,16 @@ impl Probes {
     /// way: nothing has changed then.
     pub fn insert(&mut self, probes: &[Probe]) -> Result<Vec<Inserted>, Refusal> {
         self.check_image()?;
+        if probes.is_empty() {
+            return Ok(Vec::new());
+        }
+        retry(LIMIT, || refusal::check(self.pid))?;
+        // Until an area in the process says whose it is.
+        let (counting, _turn) = self.begin_counting()?;
         self.generation = self.generation.wrapping_add(1);
         let mut results = self.code.prepare(
             &self.memory,
-            (&self.found, &self.session),
+            (&self.found, &counting.session),
             probes.iter().map(|p| (&p.function, p.measure)),
         )?;
         self.check_rows(probes, &mut results);
@@ -120,15 +138,49 @@ impl Probes {
             if let Ok(known) = result {
                 let rows = next
                     .entry(known.number)
-                    .or_insert_with(|| self.rows_of(known.number));
+                    .or_insert_with(|| self.rows_of(known.number, &BTreeSet::new()));
                 if !add_row(rows, probe.row, known.is_timed) {
                     let why = format!("{FUNCTION_ROWS} rows count this function already");
                     *result = Err(why);
                 }
             }
         }
-        self.put_in(probes, &results, &next)?;
+        self.put_in(counting.table, probes, &results, &next)?;
         Ok(results.into_iter().map(inserted).collect())
+    }
+
+    /// Maps the table, the first time.
+    fn begin_counting(&mut self) -> Result<(Counting, Option<Turn>), Refusal> {
+        if let Some(counting) = self.counting {
+            return Ok((counting, None));
+        }
+        let pid = self.pid;
+        let turn = turn(pid)?;
+        take_over(pid, &self.memory, Some(&self.found))?;
+        let gadgets = self.found.gadgets;
+        let descriptor = cpu_clock::prepare(pid, &self.memory, gadgets, self.pointer.rseq)?;
+        let (at, columns) = table_memory::map(pid, gadgets, threads(pid).len() as u64)?;
+        let bytes = table_bytes(columns);
+        let ns_per_tick = self.clock.now().1;
+        let about = (self.pointer, descriptor);
+        if let Err(e) = write_head(&self.memory, at, columns, about, ns_per_tick) {
+            // It fails only if the image is gone.
+            let _ = unmap(pid, gadgets, vec![(at, bytes)]);
+            return Err(refused(pid, e.into()));
+        }
+        let counting = Counting {
+            session: Session {
+                target: pid,
+                owner_pid: self.owner.pid,
+                owner_start: self.owner.start_ticks,
+                table: at,
+                table_bytes: bytes,
+            },
+            table: Table { at, columns },
+            has_cpu_clock: descriptor.is_some(),
+        };
+        self.counting = Some(counting);
+        Ok((counting, Some(turn)))
     }
 
     /// Rows must be in the table, and refer to timed ones.
@@ -152,6 +204,7 @@ impl Probes {
 
     fn put_in(
         &mut self,
+        table: Table,
         probes: &[Probe],
         results: &[Result<Known, String>],
         next: &HashMap<u32, FunctionRows>,
@@ -170,32 +223,27 @@ impl Probes {
             state.is_timed |= known.is_timed;
             state.functions.push((known.number, known.is_timed));
         }
-        let new: Vec<u32> = states
-            .keys()
-            .filter(|r| !self.rows.contains_key(r))
-            .copied()
-            .collect();
-        let mut changes = Changes::default();
-        self.code
-            .changes_in(good().map(|(_, known)| known), &mut changes);
-        let (table, generation) = (self.table, self.generation);
-        let old = &self.rows;
-        let write = |memory: &Memory| -> io::Result<()> {
-            table.clear_rows(memory, &new)?;
-            for (row, state) in &states {
-                if !old.contains_key(row) {
-                    memory.put(table.at + row_at(*row), &described(state, generation))?;
-                }
-            }
-            for (number, rows) in next {
-                memory.put(table.at + function_at(*number), rows)?;
-            }
-            Ok(())
-        };
-        if !states.is_empty() {
-            apply(self.pid, &changes, &self.found.signal_returns, write)?;
+        if states.is_empty() {
+            return Ok(());
         }
-        drop(changes);
+        let mut new = Vec::new();
+        let mut written = of_functions(table, next);
+        for (row, state) in states.iter().filter(|(r, _)| !self.rows.contains_key(r)) {
+            let about = described(state, self.generation);
+            written.push((table.at + row_at(*row), about.as_bytes().to_vec()));
+            new.push(*row);
+        }
+        let changes = self.code.changes_in(good().map(|(_, known)| known));
+        let cleared = new.clone();
+        apply(
+            self.pid,
+            changes,
+            &self.found.signal_returns,
+            move |memory| {
+                table.clear_rows(memory, &cleared)?;
+                write_all(memory, &written)
+            },
+        )?;
         self.code.note_in(good().map(|(_, known)| known));
         self.columns.forget_rows(&new);
         for (row, state) in states {
@@ -207,11 +255,12 @@ impl Probes {
         Ok(())
     }
 
-    fn rows_of(&self, number: u32) -> FunctionRows {
+    /// Rows that a function counts into, but for some.
+    fn rows_of(&self, number: u32, but: &BTreeSet<u32>) -> FunctionRows {
         let mut rows = FunctionRows {
             row: [NONE; FUNCTION_ROWS],
         };
-        for (row, state) in &self.rows {
+        for (row, state) in self.rows.iter().filter(|(row, _)| !but.contains(row)) {
             for (_, is_timed) in state.functions.iter().filter(|(n, _)| *n == number) {
                 add_row(&mut rows, *row, *is_timed);
             }
@@ -222,38 +271,30 @@ impl Probes {
     /// Takes the probes of these rows out; rows that are not in use are ignored.
     ///
     /// # Errors
-    /// The process is gone, or its threads cannot be stopped.
+    /// The process is gone, or its threads cannot be stopped: all of them are still in.
     pub fn remove(&mut self, rows: &[u32]) -> Result<(), Refusal> {
         self.check_image()?;
-        let removed: Vec<u32> = rows
-            .iter()
-            .filter(|r| self.rows.contains_key(r))
-            .copied()
-            .collect();
-        let states: Vec<RowState> = removed.iter().filter_map(|r| self.rows.remove(r)).collect();
-        let numbers: BTreeSet<u32> = states
-            .iter()
-            .flat_map(|s| s.functions.iter().map(|f| f.0))
-            .collect();
-        let left: Vec<(u32, FunctionRows)> =
-            numbers.iter().map(|n| (*n, self.rows_of(*n))).collect();
-        let unused: Vec<u32> = left
-            .iter()
-            .filter(|(_, rows)| rows.row[0] == NONE)
-            .map(|(number, _)| *number)
-            .collect();
-        let mut changes = Changes::default();
-        self.code.changes_out(&unused, &mut changes);
-        let table = self.table;
-        let write = |memory: &Memory| -> io::Result<()> {
-            let mut left = left.iter();
-            left.try_for_each(|(number, rows)| memory.put(table.at + function_at(*number), rows))
-        };
-        if !numbers.is_empty() {
-            apply(self.pid, &changes, &self.found.signal_returns, write)?;
+        let known = rows.iter().copied().filter(|r| self.rows.contains_key(r));
+        let removed: BTreeSet<u32> = known.collect();
+        let states = removed.iter().filter_map(|row| self.rows.get(row));
+        let functions = states.flat_map(|s| s.functions.iter().map(|f| f.0));
+        let numbers: BTreeSet<u32> = functions.collect();
+        let left = numbers.iter().map(|n| (*n, self.rows_of(*n, &removed)));
+        let left: HashMap<u32, FunctionRows> = left.collect();
+        let unused = left.iter().filter(|(_, rows)| rows.row[0] == NONE);
+        let unused: Vec<u32> = unused.map(|(number, _)| *number).collect();
+        if let Some(counting) = self.counting.filter(|_| !numbers.is_empty()) {
+            let changes = self.code.changes_out(&unused);
+            let written = of_functions(counting.table, &left);
+            apply(
+                self.pid,
+                changes,
+                &self.found.signal_returns,
+                move |memory| write_all(memory, &written),
+            )?;
         }
-        drop(changes);
         self.code.note_out(&unused);
+        self.rows.retain(|row, _| !removed.contains(row));
         Ok(())
     }
 
@@ -264,6 +305,18 @@ impl Probes {
     pub fn read(&mut self) -> Result<Counts, Refusal> {
         self.check_image()?;
         let alive: BTreeSet<u32> = threads(self.pid).into_iter().collect();
+        let fault = |e: io::Error| refused(self.pid, e.into());
+        let Some(counting) = &mut self.counting else {
+            return Ok(Counts::default());
+        };
+        // The CPU clock asks the kernel now and then, for which a filter may end the thread.
+        if counting.has_cpu_clock && alive.iter().any(|tid| refusal::has_filter(*tid)) {
+            let field = offset_of!(Head, descriptor) as u64;
+            self.memory
+                .put(counting.table.at + field, &0u64)
+                .map_err(fault)?;
+            counting.has_cpu_clock = false;
+        }
         let rows = self
             .rows
             .iter()
@@ -273,21 +326,22 @@ impl Probes {
         let now = Now {
             ticks,
             ns_per_tick,
-            has_cpu_clock: self.has_cpu_clock,
+            has_cpu_clock: counting.has_cpu_clock,
         };
+        let table = counting.table;
         let cells = self
             .columns
-            .read((&self.memory, self.pid), self.table, &rows, &alive, now);
-        let lost = self.memory.get::<u64>(self.table.at + LOST_AT);
+            .read((&self.memory, self.pid), table, &rows, &alive, now);
+        let lost = self.memory.get::<u64>(table.at + LOST_AT);
         let counts = cells.and_then(|cells| {
             let lost_calls = lost?;
             Ok(Counts { cells, lost_calls })
         });
-        counts.map_err(|e| refused(self.pid, e.into()))
+        counts.map_err(fault)
     }
 
-    /// Takes everything out: every byte of the program is as before. The stubs stay mapped, since
-    /// threads may be in them.
+    /// Takes everything out: every byte of the program is as before. Stubs that a thread is in stay
+    /// mapped.
     ///
     /// # Errors
     /// The process cannot be stopped.
@@ -299,26 +353,25 @@ impl Probes {
         if std::mem::replace(&mut self.is_ended, true) || self.check_image().is_err() {
             return Ok(());
         }
-        let Some(stopped) = stop_patiently(self.pid)? else {
+        let Some(Counting { session, .. }) = self.counting else {
             return Ok(());
         };
-        let restored = self.code.areas_mut().try_for_each(|area| {
-            area.restore(&self.memory)?;
-            area.leave(&self.memory)
-        });
-        drop(stopped);
-        match restored {
-            Ok(()) => Ok(()),
-            Err(e) if self.check_image().is_ok() => Err(refused(self.pid, e.into())),
-            Err(_) => Ok(()),
+        let table = (session.table, session.table_bytes);
+        match take_out(self.pid, &self.found, self.code.areas(), table) {
+            Err(refusal) if !refusal.is_gone && self.check_image().is_ok() => Err(refusal),
+            _ => Ok(()),
         }
     }
 
     /// Whether the process runs the image that was probed.
     fn check_image(&self) -> Result<(), Refusal> {
-        match self.memory.get::<u64>(self.table.at) {
-            Ok(MAGIC) => Ok(()),
-            _ => Err(Refusal::gone(self.pid)),
+        let is_there = match &self.counting {
+            Some(counting) => matches!(self.memory.get(counting.table.at), Ok(MAGIC)),
+            None => self.memory.get::<u8>(self.found.gadgets.syscall).is_ok(),
+        };
+        match is_there {
+            true => Ok(()),
+            false => Err(Refusal::gone(self.pid)),
         }
     }
 }
@@ -336,6 +389,21 @@ fn inserted(result: Result<Known, String>) -> Inserted {
         Ok(Known { why: Some(why), .. }) => Inserted::CallsOnly { why },
         Ok(_) => Inserted::Whole,
     }
+}
+
+type Written = Vec<(u64, Vec<u8>)>;
+
+fn write_all(memory: &Memory, all: &Written) -> io::Result<()> {
+    all.iter()
+        .try_for_each(|(at, bytes)| memory.write(*at, bytes))
+}
+
+/// Where it is written which rows functions count into.
+fn of_functions(table: Table, all: &HashMap<u32, FunctionRows>) -> Written {
+    let entry = |(number, rows): (&u32, &FunctionRows)| {
+        (table.at + function_at(*number), rows.as_bytes().to_vec())
+    };
+    all.iter().map(entry).collect()
 }
 
 fn described(state: &RowState, generation: u16) -> Row {
@@ -368,7 +436,7 @@ fn write_head(
         magic: MAGIC,
         columns,
         hash_shift: 64 - u64::from(columns.trailing_zeros()),
-        tid_offset: pointer.tid_offset.unwrap_or(0),
+        tid_offset: pointer.tid_offset,
         ns_per_tick: fixed_point(ns_per_tick),
         no_room: 0,
         descriptor: descriptor.unwrap_or(0),
@@ -376,58 +444,4 @@ fn write_head(
         reserved: [0; 8],
     };
     memory.put(at, &head)
-}
-
-/// Takes out what a convoy has left that was killed, or that probes the process from which this
-/// one was forked, and frees its memory if no thread is in it.
-fn take_over(pid: u32, memory: &Memory, found: &Found) -> Result<(), Refusal> {
-    let gone = |_| Refusal::gone(pid);
-    let mut areas = Area::find(memory, &regions(pid).map_err(gone)?);
-    if areas.is_empty() {
-        return Ok(());
-    }
-    let is_alive = |head: &super::area::Head| {
-        let owner = Owner {
-            pid: head.owner_pid,
-            start_ticks: head.owner_start,
-        };
-        head.owner_pid != 0 && head.target == pid && owner.is_alive()
-    };
-    if let Some(area) = areas.iter().find(|a| is_alive(a.head())) {
-        return Err(Refusal::new(
-            format!(
-                "another convoy (process {}) probes process {pid}",
-                area.head().owner_pid
-            ),
-            "wait until it has ended",
-        ));
-    }
-    let fault = |fault| refused(pid, fault);
-    let Some(stopped) = stop_patiently(pid)? else {
-        return Err(Refusal::gone(pid));
-    };
-    for area in &mut areas {
-        let left = area.restore(memory).and_then(|()| area.leave(memory));
-        left.map_err(|e| fault(e.into()))?;
-    }
-    let mut all_left = true;
-    for area in &areas {
-        all_left &= thread_pointer::is_left(&stopped, memory, &area.range()).map_err(fault)?;
-    }
-    drop(stopped);
-    if !all_left {
-        return Ok(());
-    }
-    // Without a patch nobody comes into them any more.
-    with_thread(pid, found.gadgets, |thread| {
-        // Areas of one session have one table. It is unmapped once: its place may be another
-        // mapping's right after.
-        let tables = areas.iter().map(|a| (a.head().table, a.head().table_bytes));
-        let tables: BTreeMap<u64, u64> = tables.collect();
-        let areas = areas.iter().map(|a| (a.at, a.head().bytes));
-        for (at, bytes) in areas.chain(tables) {
-            thread.system_call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0])?;
-        }
-        Ok(())
-    })
 }

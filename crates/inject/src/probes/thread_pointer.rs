@@ -1,24 +1,22 @@
 //! What the thread pointers of a process say: threads are told by them, and each leads to its
 //! thread's number, at an offset that is found by looking.
 
-use std::ops::Range;
+use std::time::Duration;
 
-use crate::memory::Memory;
+use crate::all_stopped::AllStopped;
+use crate::refusal;
 use crate::safe_point::refused;
-use crate::tracee::{AllStopped, Fault};
+use crate::tracer::{attempt, retry};
 use convoy_probes::Refusal;
 
 /// Words behind the thread pointer that may be the thread's own.
 const WORDS: usize = 256;
-/// Words of a stack in which an address of a stub would stand: only the frame of a signal handler
-/// has one.
-const STACK_WORDS: usize = 4096;
 
 /// What all threads have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ThreadPointer {
     /// Of the thread's number (four bytes), from the thread pointer.
-    pub tid_offset: Option<i64>,
+    pub tid_offset: i64,
     /// Where their rseq areas are.
     pub rseq: Option<Rseq>,
 }
@@ -32,10 +30,18 @@ pub(super) struct Rseq {
     pub signature: u32,
 }
 
+/// How long it is tried to stop all threads.
+const LIMIT: Duration = Duration::from_secs(3);
+
 /// Looks at all threads of a process.
 pub(super) fn look(pid: u32) -> Result<ThreadPointer, Refusal> {
+    retry(LIMIT, || attempt(pid, move || look_once(pid)))
+}
+
+fn look_once(pid: u32) -> Result<ThreadPointer, Refusal> {
     let fault = |fault| refused(pid, fault);
     let stopped = AllStopped::of(pid).map_err(fault)?;
+    refusal::check_stopped(pid, &stopped)?;
     let memory = super::borrow::open(pid)?;
     let mut seen = Vec::new();
     let mut rseq = Vec::new();
@@ -62,8 +68,14 @@ pub(super) fn look(pid: u32) -> Result<ThreadPointer, Refusal> {
         seen.push((thread.tid(), halves.collect::<Vec<u32>>()));
     }
     rseq.dedup();
+    let tid_offset = tid_offset(&seen).ok_or_else(|| {
+        Refusal::new(
+            format!("the C library of process {pid} does not keep a thread's number"),
+            "use the samples: convoy -p PID",
+        )
+    })?;
     Ok(ThreadPointer {
-        tid_offset: tid_offset(&seen),
+        tid_offset,
         rseq: match rseq[..] {
             [one] => one,
             _ => None,
@@ -76,22 +88,6 @@ fn tid_offset(threads: &[(u32, Vec<u32>)]) -> Option<i64> {
     let words = threads.iter().map(|(_, words)| words.len()).min()?;
     let is_tid = |at: &usize| threads.iter().all(|(tid, words)| words[*at] == *tid);
     (2..words).find(is_tid).map(|at| at as i64 * 4)
-}
-
-/// Whether no thread is in this code, or comes back to it from a signal handler.
-pub(super) fn is_left(
-    stopped: &AllStopped,
-    memory: &Memory,
-    code: &Range<u64>,
-) -> Result<bool, Fault> {
-    for thread in &stopped.threads {
-        let registers = thread.registers()?;
-        let stack = memory.words(registers.rsp, STACK_WORDS);
-        if code.contains(&registers.rip) || stack.iter().any(|word| code.contains(word)) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 #[cfg(test)]

@@ -59,6 +59,17 @@ impl Target {
     }
 
     pub fn start_without_symbols(program: &Path, way: &str) -> Self {
+        Self::started(program, way).expect("it says that it is ready")
+    }
+
+    /// `None` = it says that it cannot do that here.
+    pub fn start_if_ready(program: &Path, way: &str) -> Option<Self> {
+        let mut target = Self::started(program, way)?;
+        target.functions = functions(program, target.pid());
+        Some(target)
+    }
+
+    fn started(program: &Path, way: &str) -> Option<Self> {
         let mut child = Command::new(program)
             .arg(way)
             .stdin(Stdio::piped())
@@ -71,8 +82,7 @@ impl Target {
             child,
             functions: HashMap::new(),
         };
-        assert_eq!(target.line(), "ready");
-        target
+        (target.line() == "ready").then_some(target)
     }
 
     pub fn pid(&self) -> u32 {

@@ -67,6 +67,8 @@ fn static_and_stripped_of_frames_programs_too() {
     exact(&["-static"]);
     exact(&["-no-pie"]);
     exact(&["-fcf-protection", "-fno-plt"]);
+    // Tables of jumps next to the code.
+    exact(&["-Wl,-z,noseparate-code"]);
 }
 
 #[test]

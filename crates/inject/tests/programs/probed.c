@@ -2,12 +2,18 @@
 // ends or a line comes, then prints what it has done: the probes must have changed nothing.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
@@ -132,6 +138,40 @@ probed void naps(void)
 	sink = 1; // no tail call
 }
 
+static atomic_int is_awake;
+
+// Sleeps uninterruptibly: vfork returns when its child is gone.
+static void *sleeps(void *unused)
+{
+	if (!vfork()) {
+		(void)!write(1, "asleep\n", 7);
+		while (!is_awake)
+			usleep(1000);
+		_exit(0);
+	}
+	return unused;
+}
+
+static void *calls_once(void *argument)
+{
+	return (void *)outer((long)argument);
+}
+
+// From now on gettid ends the process.
+static void filter(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_gettid, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {4, code};
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		perror("seccomp");
+}
+
 static void wait_for_line(void)
 {
 	char line[64];
@@ -164,6 +204,34 @@ int main(int argc, char **argv)
 		for (int i = 0; i < 4; i++)
 			pthread_join(threads[i], NULL);
 		printf("calls %ld\n", calls);
+		wait_for_line();
+	} else if (!strcmp(way, "sleeps")) {
+		pthread_t worker, sleeper;
+		pthread_create(&worker, NULL, work, NULL);
+		puts("ready");
+		wait_for_line();
+		pthread_create(&sleeper, NULL, sleeps, NULL);
+		wait_for_line();
+		is_awake = 1;
+		pthread_join(sleeper, NULL);
+		puts("awake");
+		wait_for_line();
+		stop = 1;
+		pthread_join(worker, NULL);
+		wait_for_line();
+	} else if (!strcmp(way, "filters")) {
+		puts("ready");
+		wait_for_line();
+		filter();
+		for (long i = 0; i < 4; i++) {
+			pthread_t thread;
+			pthread_create(&thread, NULL, calls_once, (void *)i);
+			pthread_join(thread, NULL);
+		}
+		printf("calls %ld\n", calls);
+		wait_for_line();
+	} else if (!strcmp(way, "locks")) {
+		puts(mlockall(MCL_CURRENT | MCL_FUTURE) ? "not permitted" : "ready");
 		wait_for_line();
 	} else if (!strcmp(way, "short")) {
 		// Threads that end, one after the other.
