@@ -140,8 +140,29 @@ pub struct ColumnHead {
     pub reserved: [u64; 9],
 }
 
-const ENTRY_BYTES: u64 = 48;
 const PAGE: u64 = 4096;
+
+/// An open call of a timed function in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Entry {
+    /// Where its return address is.
+    pub rsp: u64,
+    /// Its start, ticks.
+    pub start: u64,
+    /// CPU time at its start, ns.
+    pub start_cpu: u64,
+    /// Time in timed functions that it has called.
+    pub children: u64,
+    /// CPU time there.
+    pub children_cpu: u64,
+    /// The function's number.
+    pub function: u32,
+    /// The row.
+    pub row: u16,
+    /// The row's generation.
+    pub generation: u16,
+}
 
 /// Offset of [`Row`] `row`.
 pub fn row_at(row: u32) -> u64 {
@@ -152,6 +173,12 @@ pub fn row_at(row: u32) -> u64 {
 pub fn function_at(function: u32) -> u64 {
     let rows = ROWS * size_of::<Row>();
     (size_of::<Head>() + rows + function as usize * size_of::<FunctionRows>()) as u64
+}
+
+/// The column that a thread looks at first, by its thread pointer.
+pub fn first_column(columns: u64, thread_pointer: u64) -> u64 {
+    let hash = thread_pointer.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash.checked_shr(64 - columns.trailing_zeros()).unwrap_or(0)
 }
 
 /// Offset of the keys, eight bytes each.
@@ -169,10 +196,14 @@ pub fn column_bytes() -> u64 {
     returned_at(ROWS as u32).next_multiple_of(PAGE)
 }
 
+/// Offset of the [`Entry`]s in their column, [`DEPTH`] of them, the outermost first.
+pub fn entries_at() -> u64 {
+    size_of::<ColumnHead>() as u64
+}
+
 /// Offset of a [`Value`] in its column.
 pub fn value_at(row: u32) -> u64 {
-    let entries = size_of::<ColumnHead>() as u64 + DEPTH as u64 * ENTRY_BYTES;
-    entries + u64::from(row) * size_of::<Value>() as u64
+    entries_at() + (DEPTH * size_of::<Entry>()) as u64 + u64::from(row) * size_of::<Value>() as u64
 }
 
 /// Offset of a [`Returned`] in its column.
@@ -195,7 +226,7 @@ mod tests {
         assert_eq!((row_at(0), size_of::<Row>()), (128, 8));
         assert_eq!((size_of::<FunctionRows>(), size_of::<Value>()), (16, 64));
         assert_eq!(keys_at(), 128 + 1024 * 8 + 65536 * 16);
-        assert_eq!(size_of::<ColumnHead>(), 128);
+        assert_eq!((size_of::<ColumnHead>(), size_of::<Entry>()), (128, 48));
         assert_eq!(value_at(0), 128 + 4096 * 48);
         assert_eq!(returned_at(0), value_at(0) + 1024 * 64);
         assert_eq!(size_of::<Returned>(), 264);

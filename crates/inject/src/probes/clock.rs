@@ -15,7 +15,8 @@ const READS: usize = 16;
 /// Shortest time that a frequency is measured over: 20 ms are exact to about 10 in a million.
 const BASE: Duration = Duration::from_millis(20);
 
-fn ticks() -> u64 {
+/// The time stamp counter.
+pub(super) fn ticks() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { _rdtsc() }
 }

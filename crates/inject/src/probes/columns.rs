@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use convoy_probes::table::{
-    column_at, keys_at, returned_at, value_at, ColumnHead, Returned, Value, KEY_CLEARED,
-    KEY_RETIRED, ROWS,
+    column_at, entries_at, first_column, keys_at, returned_at, value_at, ColumnHead, Entry,
+    Returned, Value, DEPTH, KEY_CLEARED, KEY_FREE, KEY_RETIRED, ROWS,
 };
-use zerocopy::{FromBytes, FromZeros};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::cpu_clock;
 use crate::memory::Memory;
@@ -72,6 +72,52 @@ impl Table {
         keys.filter(|(_, key)| *key > KEY_CLEARED).collect()
     }
 
+    /// The column of a thread, as its first probe would find or take it; `None` = all are taken. All
+    /// threads must be stopped.
+    pub fn column_for(
+        &self,
+        memory: &Memory,
+        thread_pointer: u64,
+        tid: u32,
+    ) -> io::Result<Option<Column>> {
+        if thread_pointer == 0 {
+            return Ok(None);
+        }
+        let first = first_column(self.columns, thread_pointer);
+        let places = || (0..self.columns).map(|n| (first + n) & (self.columns - 1));
+        for place in places() {
+            match memory.get::<u64>(self.key_at(place))? {
+                KEY_FREE => break,
+                key if key == thread_pointer => {
+                    let column = Column {
+                        at: self.column_at(place),
+                    };
+                    if column.head(memory)?.tid == tid {
+                        return Ok(Some(column));
+                    }
+                    // Of a thread that has ended and had the same memory.
+                    memory.put(self.key_at(place), &KEY_RETIRED)?;
+                }
+                _ => {}
+            }
+        }
+        for place in places() {
+            if memory.get::<u64>(self.key_at(place))? <= KEY_CLEARED {
+                let column = Column {
+                    at: self.column_at(place),
+                };
+                let head = ColumnHead {
+                    tid,
+                    ..ColumnHead::new_zeroed()
+                };
+                memory.put(column.at, &head)?;
+                memory.put(self.key_at(place), &thread_pointer)?;
+                return Ok(Some(column));
+            }
+        }
+        Ok(None)
+    }
+
     /// Sets these rows to 0 in all columns. All threads must be stopped.
     pub fn clear_rows(&self, memory: &Memory, rows: &[u32]) -> io::Result<()> {
         for (column, _) in self.used(memory) {
@@ -82,6 +128,34 @@ impl Table {
             }
         }
         Ok(())
+    }
+}
+
+/// What one thread did.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column {
+    pub at: u64,
+}
+
+impl Column {
+    /// Its beginning.
+    pub fn head(self, memory: &Memory) -> io::Result<ColumnHead> {
+        memory.get(self.at)
+    }
+
+    /// Its open calls, the outermost first.
+    pub fn entries(self, memory: &Memory, head: &ColumnHead) -> io::Result<Vec<Entry>> {
+        let mut bytes = vec![0; (head.entries as usize).min(DEPTH) * size_of::<Entry>()];
+        memory.read(self.at + entries_at(), &mut bytes)?;
+        let entries = bytes.chunks_exact(size_of::<Entry>());
+        Ok(entries
+            .filter_map(|bytes| Entry::read_from_bytes(bytes).ok())
+            .collect())
+    }
+
+    /// Replaces them; the head says how many there are.
+    pub fn put_entries(self, memory: &Memory, entries: &[Entry]) -> io::Result<()> {
+        memory.write(self.at + entries_at(), entries.as_bytes())
     }
 }
 
@@ -196,7 +270,7 @@ fn cells(
         let Ok(value) = Value::read_from_bytes(bytes) else {
             continue;
         };
-        if value.calls == 0 && value.skipped == 0 {
+        if value.calls == 0 && value.skipped == 0 && value.depth == 0 && value.wall == 0 {
             continue;
         }
         let mut cell = cell(tid, row, &value, (now, cpu));

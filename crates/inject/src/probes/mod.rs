@@ -15,6 +15,8 @@ mod cpu_clock;
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
 #[cfg(target_arch = "x86_64")]
+mod inside;
+#[cfg(target_arch = "x86_64")]
 mod leftovers;
 #[cfg(target_arch = "x86_64")]
 mod modules;

@@ -176,7 +176,7 @@ pub(super) fn apply(
     pid: u32,
     changes: Changes,
     signal_returns: &[u64],
-    also: impl Fn(&Memory) -> io::Result<()> + Send + Sync + 'static,
+    also: impl Fn(&AllStopped, &Memory) -> io::Result<()> + Send + Sync + 'static,
 ) -> Result<(), Refusal> {
     let work = Arc::new((changes, signal_returns.to_vec(), also));
     retry(LIMIT, || {
@@ -192,7 +192,7 @@ fn apply_once(
     pid: u32,
     changes: &Changes,
     signal_returns: &[u64],
-    also: impl Fn(&Memory) -> io::Result<()>,
+    also: impl Fn(&AllStopped, &Memory) -> io::Result<()>,
 ) -> Result<(), Refusal> {
     let fault = |fault| refused(pid, fault);
     let io_fault = |e: io::Error| refused(pid, e.into());
@@ -206,7 +206,7 @@ fn apply_once(
         let stacks = Stacks::of(pid, &memory, signal_returns).map_err(io_fault)?;
         if let Some(moves) = changes.displaced(&stopped, &stacks).map_err(fault)? {
             let spans = changes.spans(&memory).map_err(|at| other_bytes(pid, at))?;
-            also(&memory).map_err(io_fault)?;
+            also(&stopped, &memory).map_err(io_fault)?;
             for (thread, rip) in moves {
                 let mut registers = thread.registers().map_err(fault)?;
                 registers.rip = rip;

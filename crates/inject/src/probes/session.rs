@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::time::Duration;
 
 use convoy_probes::table::{
@@ -15,6 +16,7 @@ use super::borrow::{gadgets, open, unmap};
 use super::clock::{fixed_point, TickClock};
 use super::code::{Code, Known};
 use super::columns::{Columns, Now, Table};
+use super::inside::{Inside, Timed};
 use super::leftovers::{take_out, take_over, turn};
 use super::patching::apply;
 use super::thread_pointer::{self, ThreadPointer};
@@ -52,6 +54,7 @@ pub struct Probes {
     /// Insertions so far: entries that an earlier use of a row has left are told by it.
     generation: u16,
     columns: Columns,
+    inside: Arc<Inside>,
     is_ended: bool,
 }
 
@@ -97,6 +100,7 @@ impl Probes {
             rows: HashMap::new(),
             generation: 0,
             columns: Columns::default(),
+            inside: Arc::new(Inside::new(pid)),
             is_ended: false,
         })
     }
@@ -235,13 +239,24 @@ impl Probes {
         }
         let changes = self.code.changes_in(good().map(|(_, known)| known));
         let cleared = new.clone();
+        // A row that was there before goes on as it is.
+        let timed = good().filter(|(probe, known)| known.is_timed && new.contains(&probe.row));
+        let mut timed: Vec<Timed> = timed
+            .map(|(probe, known)| Timed::of(probe, known.number))
+            .collect();
+        timed.sort_by_key(|timed| timed.within.is_some());
+        let (inside, generation) = (Arc::clone(&self.inside), self.generation);
+        if !timed.is_empty() {
+            inside.prepare();
+        }
         apply(
             self.pid,
             changes,
             &self.found.signal_returns,
-            move |memory| {
+            move |stopped, memory| {
                 table.clear_rows(memory, &cleared)?;
-                write_all(memory, &written)
+                write_all(memory, &written)?;
+                inside.note(stopped, memory, table, (&timed, generation))
             },
         )?;
         self.code.note_in(good().map(|(_, known)| known));
@@ -290,7 +305,7 @@ impl Probes {
                 self.pid,
                 changes,
                 &self.found.signal_returns,
-                move |memory| write_all(memory, &written),
+                move |_, memory| write_all(memory, &written),
             )?;
         }
         self.code.note_out(&unused);

@@ -169,3 +169,22 @@ fn within_counts_only_calls_from_inside() {
     assert!(outer.wall_ns >= leaf.wall_ns && outer.own_wall_ns < outer.wall_ns);
     p.finish();
 }
+
+#[test]
+fn calls_that_were_open_when_the_timer_came_are_timed_from_then_on() {
+    let mut p = probed("probed.c", "inside", &["waits_inside"]);
+    let cells = p.probes.read().unwrap().cells;
+    let open = of(&cells, 0).next().expect("a cell");
+    assert_eq!((open.calls, open.inside), (0, 4), "{open:?}");
+    let later = p.probes.read().unwrap().cells;
+    let later = of(&later, 0).next().expect("a cell");
+    assert!(later.wall_ns > open.wall_ns, "it goes on");
+    p.target.go_on();
+    assert_eq!(p.target.line(), "sum 4");
+    let cells = p.probes.read().unwrap().cells;
+    let done = of(&cells, 0).next().expect("a cell");
+    assert_eq!((done.calls, done.inside), (0, 0), "{done:?}");
+    assert_eq!(done.histogram.iter().sum::<u32>(), 4, "all of them return");
+    assert!(done.wall_ns >= later.wall_ns && done.returned_ns >= done.wall_ns);
+    p.finish();
+}

@@ -179,6 +179,18 @@ static void wait_for_line(void)
 		line[0] = 0;
 }
 
+// Says "ready" from inside of four of its own calls.
+probed long waits_inside(long n)
+{
+	if (!n) {
+		puts("ready");
+		wait_for_line();
+		return 1;
+	}
+	sink = waits_inside(n - 1); // no loop of the compiler's
+	return sink + 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *way = argc > 1 ? argv[1] : "counts";
@@ -280,6 +292,9 @@ int main(int argc, char **argv)
 			sum += outer(i);
 		}
 		printf("sum %ld\n", sum);
+		wait_for_line();
+	} else if (!strcmp(way, "inside")) {
+		printf("sum %ld\n", waits_inside(3));
 		wait_for_line();
 	} else if (!strcmp(way, "forks")) {
 		puts("ready");
