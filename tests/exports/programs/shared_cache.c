@@ -1,0 +1,59 @@
+// Two threads take turns at one mutex, which each holds while it sleeps, and a third one computes;
+// until the program is told to end, or for so many milliseconds.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile unsigned sink;
+
+__attribute__((noinline)) void use_cache(void)
+{
+	pthread_mutex_lock(&cache_lock);
+	usleep(2000);
+	sink++;
+	pthread_mutex_unlock(&cache_lock);
+}
+
+__attribute__((noinline)) unsigned compute(unsigned x)
+{
+	for (int i = 0; i < 100000; i++)
+		x = x * 1103515245u + 12345u;
+	return x;
+}
+
+static void *user(void *name)
+{
+	pthread_setname_np(pthread_self(), name);
+	for (;;)
+		use_cache();
+	return NULL;
+}
+
+static void *computer(void *name)
+{
+	pthread_setname_np(pthread_self(), name);
+	for (unsigned x = 1;; sink = x) {
+		x = compute(x);
+		usleep(500);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, user, "user-1");
+	pthread_create(&thread, NULL, user, "user-2");
+	pthread_create(&thread, NULL, computer, "computer");
+	printf("ready\n");
+	fflush(stdout);
+	if (argc > 1)
+		usleep(1000 * atoi(argv[1]));
+	else
+		pause();
+	return 7;
+}
