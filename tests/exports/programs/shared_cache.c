@@ -9,12 +9,13 @@
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile unsigned sink;
 
-__attribute__((noinline)) void use_cache(void)
+__attribute__((noinline)) unsigned use_cache(void)
 {
 	pthread_mutex_lock(&cache_lock);
 	usleep(2000);
-	sink++;
+	unsigned uses = ++sink;
 	pthread_mutex_unlock(&cache_lock);
+	return uses;
 }
 
 __attribute__((noinline)) unsigned compute(unsigned x)

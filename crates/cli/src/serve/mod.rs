@@ -296,7 +296,7 @@ impl Reader {
         };
         let (pid, now) = (engine.pid(), unix_ns());
         let tables = locks.as_ref().map(|locks| Arc::clone(&locks.tables));
-        let profiles = Profiles::of(pid, tables, now);
+        let profiles = Profiles::of(pid, engine.process(), tables, now);
         let totals = Totals::new(selection, now);
         let mut reader = Self {
             routes: Arc::new(Routes::new(totals, resource, profiles)),

@@ -58,6 +58,7 @@ pub type Tables = Arc<Mutex<Locks>>;
 pub struct Profiles {
     recordings: Recordings,
     tables: Option<Tables>,
+    program: String,
     started_unix_ns: u64,
     mutex: Mutex<Sums>,
     block: Mutex<Sums>,
@@ -73,10 +74,11 @@ struct Sums {
 
 impl Profiles {
     /// Of a process, perhaps with the agent's tables.
-    pub fn of(pid: u32, tables: Option<Tables>, started_unix_ns: u64) -> Self {
+    pub fn of(pid: u32, program: &str, tables: Option<Tables>, started_unix_ns: u64) -> Self {
         Self {
             recordings: Recordings::of(pid),
             tables,
+            program: program.to_owned(),
             started_unix_ns,
             mutex: Mutex::default(),
             block: Mutex::default(),
@@ -192,6 +194,7 @@ impl Profiles {
             started_unix_ns: self.started_unix_ns,
             wall_ns,
             sample_period_ns: 0,
+            program: self.program.clone(),
             comments: vec![format!("convoy {}", env!("CARGO_PKG_VERSION"))],
         }
     }
@@ -244,7 +247,7 @@ mod tests {
             query: query.into(),
             ..Request::default()
         };
-        Profiles::of(u32::MAX, None, 0).answer(name, &request)
+        Profiles::of(u32::MAX, "server", None, 0).answer(name, &request)
     }
 
     #[test]

@@ -61,6 +61,8 @@ impl Pprof {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         let mut w = Writer::new(self, facts.sample_period_ns, files);
+        // The first file is the program, for those who show one.
+        w.mapping(&facts.program);
         w.time(facts.started_unix_ns, facts.wall_ns);
         facts.comments.iter().for_each(|text| w.comment(text));
         for (frames, labels, sum) in rows.iter() {
@@ -87,6 +89,8 @@ pub struct Facts {
     pub wall_ns: u64,
     /// CPU time between two samples, nanoseconds.
     pub sample_period_ns: u64,
+    /// File name of the executable; may be empty.
+    pub program: String,
     /// Remarks for people.
     pub comments: Vec<String>,
 }
@@ -96,7 +100,9 @@ impl Facts {
     pub fn of(model: &Model) -> Self {
         let meta = &model.meta;
         let sched = model.sched.as_ref();
+        let program = model.processes.first().map(|process| process.name.clone());
         Self {
+            program: program.unwrap_or_default(),
             started_unix_ns: meta.started_unix_ns,
             wall_ns: meta.end_ns.saturating_sub(meta.start_ns),
             sample_period_ns: sched.map_or(0, |sched| sched.sample_period_ns),

@@ -170,8 +170,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// 0 = in no file.
-    fn mapping(&mut self, module: &str) -> u64 {
+    /// The number of a file; 0 = in no file.
+    pub fn mapping(&mut self, module: &str) -> u64 {
         if module.is_empty() {
             return 0;
         }
