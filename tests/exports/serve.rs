@@ -89,7 +89,7 @@ fn pprof(scratch: &Scratch, url: &str) -> Result<String> {
 fn a_command_is_served_with_its_locks(scratch: &Scratch) -> Result {
     let program = program()?;
     let mut command = serve(&["--"])?;
-    command.arg(&program).arg("15000");
+    command.arg(&program);
     let mut serving = start(&mut command, scratch.dir(), "serve")?;
     let base = base(scratch, &mut serving, "serve")?;
     let found = read(scratch, "scrape.py", Path::new(&base))?;
@@ -113,6 +113,7 @@ fn a_command_is_served_with_its_locks(scratch: &Scratch) -> Result {
         mutex.contains("use_cache") && mutex.contains("cache_lock"),
         "{mutex}"
     );
+    serving.signal(Signal::TERM)?;
     let outcome = serving.finish(TIMEOUT)?;
     check!(outcome.end == End::Status(7), "{outcome:?}");
     check!(outcome.stdout == "ready\n", "{outcome:?}");
@@ -159,7 +160,7 @@ fn a_process_is_served_and_left(scratch: &Scratch) -> Result {
     check!(outcome.end == End::Status(0), "{outcome:?}");
     target.signal(Signal::TERM)?;
     let outcome = target.finish(TIMEOUT)?;
-    check!(outcome.end == End::Signal(15), "{outcome:?}");
+    check!(outcome.end == End::Status(7), "{outcome:?}");
     Ok(())
 }
 
@@ -178,7 +179,7 @@ fn a_collector_gets_metrics(scratch: &Scratch) -> Result {
     let outcome = collector.finish(TIMEOUT)?;
     serving.signal(Signal::TERM)?;
     let served = serving.finish(TIMEOUT)?;
-    check!(served.end == End::Status(128 + 15), "{served:?}");
+    check!(served.end == End::Status(7), "{served:?}");
     check!(served.stderr.contains("status 503"), "{served:?}");
     check!(served.stderr.contains("takes metrics again"), "{served:?}");
     check!(outcome.end == End::Status(0), "{outcome:?}");
