@@ -29,7 +29,7 @@ done
 # Arrows point down only (ARCHITECTURE.md): no pure crate may reach for the system, no room for
 # another room.
 pure=(abi live probes profile trace sched spinloop model sections detect critical diagnose report
-	html export compare)
+	html export compare serve)
 bad=$(grep -REn --include=*.rs 'std::(env|process|time::(Instant|SystemTime))|println!|eprintln!' \
 	"${pure[@]/#/crates/}" | grep -E '^crates/[^/]+/src/' || true)
 [ -z "$bad" ] || { echo "lint: a pure crate reaches for the system:"; echo "$bad"; exit 1; }

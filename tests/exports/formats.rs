@@ -31,7 +31,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// The readers need packages, which `scripts/setup.sh test` puts where they disturb nobody.
-fn interpreter() -> PathBuf {
+pub fn interpreter() -> PathBuf {
     target().join("test-venv/bin/python")
 }
 

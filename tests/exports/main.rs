@@ -1,7 +1,9 @@
-//! Exports of real recordings, read by other people's parsers, and comparisons of two builds of a program.
+//! Exports of real recordings and what `convoy serve` serves, read by other people's parsers, and
+//! comparisons of two builds of a program.
 
 mod diff;
 mod formats;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -10,5 +12,6 @@ use convoy_harness::case;
 fn main() -> ExitCode {
     let mut trials = formats::trials();
     trials.extend(diff::trials());
+    trials.extend(serve::trials());
     case::run(trials).exit_code()
 }

@@ -187,7 +187,11 @@ pub struct Stat {
     flags: u64,
     user_ticks: u64,
     sys_ticks: u64,
+    /// Of children that have ended and were waited for.
+    children_ticks: u64,
     pub start_ticks: u64,
+    virtual_bytes: u64,
+    resident_pages: u64,
 }
 
 /// `pid (name) state ppid ...`; the name may hold blanks and brackets, so it ends at the last one.
@@ -202,8 +206,54 @@ pub fn stat(text: &str) -> Option<Stat> {
         flags: number(6)?,
         user_ticks: number(11)?,
         sys_ticks: number(12)?,
+        children_ticks: number(13)?.saturating_add(number(14)?),
         start_ticks: number(19)?,
+        virtual_bytes: number(20)?,
+        resident_pages: number(21)?,
     })
+}
+
+/// Figures of a whole process at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessReading {
+    /// CPU time, nanoseconds, ended threads included.
+    pub cpu_ns: u64,
+    /// The same of its children that have ended, in clock ticks.
+    pub children_cpu_ns: u64,
+    /// Resident memory, bytes.
+    pub resident_bytes: u64,
+    /// Address space, bytes.
+    pub virtual_bytes: u64,
+    /// Open file descriptors; `None` if they may not be read.
+    pub descriptors: Option<u64>,
+    /// Start, nanoseconds since the Unix epoch; `None` where the kernel does not say when it
+    /// was started itself.
+    pub start_unix_ns: Option<u64>,
+}
+
+impl ProcessReading {
+    /// Of a process; `None` if it is gone.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok();
+        let boot_unix_ns = boot_seconds().map(|s| s.saturating_mul(1_000_000_000));
+        let in_ticks = || ticks_ns(stat.user_ticks.saturating_add(stat.sys_ticks));
+        let page = rustix::param::page_size() as u64;
+        Some(Self {
+            cpu_ns: crate::clock::process_cpu_ns(pid).unwrap_or_else(in_ticks),
+            children_cpu_ns: ticks_ns(stat.children_ticks),
+            resident_bytes: stat.resident_pages.saturating_mul(page),
+            virtual_bytes: stat.virtual_bytes,
+            descriptors: descriptors.map(|all| all.count() as u64),
+            start_unix_ns: boot_unix_ns.map(|ns| ns.saturating_add(ticks_ns(stat.start_ticks))),
+        })
+    }
+}
+
+/// When the machine was started, seconds since the Unix epoch.
+fn boot_seconds() -> Option<u64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    line(&text, "btime ")?.trim().parse().ok()
 }
 
 fn schedstat(text: &str) -> Option<(u64, u64)> {
@@ -260,6 +310,18 @@ mod tests {
         assert_eq!(numbers_inside("Name:\tx\nNSpid:\t4711\t12\t1\n"), [12, 1]);
         assert!(numbers_inside("NSpid:\t4711\n").is_empty());
         assert!(numbers_inside("").is_empty());
+    }
+
+    #[test]
+    fn figures_of_this_process_are_read() {
+        let own = ProcessReading::of(std::process::id()).unwrap();
+        assert!(own.resident_bytes > 0 && own.resident_bytes <= own.virtual_bytes);
+        assert!(own.descriptors.is_some_and(|n| n > 0));
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+        assert!(own
+            .start_unix_ns
+            .is_some_and(|start| start > 0 && start < now));
+        assert!(ProcessReading::of(u32::MAX).is_none());
     }
 
     #[test]

@@ -29,13 +29,14 @@ Examples:
   convoy diff before.convoy after.convoy       did the fix help?
   convoy top 4242                              the same live, of a process that convoy started
   convoy live 4242                             calls and time of its functions, threads, locks
+  convoy serve 4242                            metrics for Prometheus, profiles for pprof
   convoy doctor ./server                       what can be seen here, and how to see more";
 
 const EXIT_STATUS: &str = "\
 Exit status:
   with a COMMAND       the command's, or 128 + n if signal n ended it;
                        125 if convoy itself failed, 126 if the command cannot be executed, 127 if it is missing
-  report, replay FILE, export, top, live PID, doctor, recover
+  report, replay FILE, export, top, live PID, serve PID, doctor, recover
                        0, or 2 on failure
   diff                 0, 1 if a limit of --fail-on does not hold, else 2 if one cannot be judged or on failure";
 
@@ -47,7 +48,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|live|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|live|serve|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -80,6 +81,8 @@ pub enum Verb {
     Top(crate::top::Top),
     /// Measure parts of a running program: functions, threads, locks; chosen while it runs
     Live(Box<crate::live::Live>),
+    /// Serve metrics and profiles of a running program to Prometheus, pprof and OpenTelemetry
+    Serve(Box<crate::serve::Serve>),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind

@@ -14,7 +14,7 @@ pub enum Status {
     Success,
     /// 1: diff found a limit that does not hold.
     BeyondLimit,
-    /// 2: report, top, live, diff, doctor or recover could not, or diff cannot judge a limit.
+    /// 2: report, top, live, serve, diff, doctor or recover could not, or diff cannot judge a limit.
     Failure,
     /// What the program exited with; 128 + n if signal n ended it.
     Program(u8),
@@ -74,7 +74,7 @@ pub fn after_bad_usage(arguments: &[OsString]) -> Status {
         .skip(1)
         .find(|a| !a.to_string_lossy().starts_with('-'));
     match verb.and_then(|v| v.to_str()) {
-        Some("report" | "diff" | "export" | "top" | "live" | "doctor" | "recover") => {
+        Some("report" | "diff" | "export" | "top" | "live" | "serve" | "doctor" | "recover") => {
             Status::Failure
         }
         _ => Status::OwnFailure,

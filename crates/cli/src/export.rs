@@ -47,6 +47,8 @@ pub struct Export {
 /// Formats of other tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
+    /// pprof: CPU time, at the call stack of who ran (as Go's CPU profile)
+    PprofCpu,
     /// pprof: waits for locks, at the call stack of who held them (as Go's mutex profile)
     PprofMutex,
     /// pprof: all waits for others, at the call stack of who waited (as Go's block profile)
@@ -108,6 +110,7 @@ fn try_export(export: &Export) -> Result<(), Message> {
         files: &files,
     };
     let format = match export.format {
+        Format::PprofCpu => convoy_export::Format::PprofCpu,
         Format::PprofMutex => convoy_export::Format::PprofMutex,
         Format::PprofBlock => convoy_export::Format::PprofBlock,
         Format::Firefox => convoy_export::Format::Firefox,
@@ -196,7 +199,7 @@ fn with_output<T: Default>(
 fn binary(format: Format) -> bool {
     matches!(
         format,
-        Format::PprofMutex | Format::PprofBlock | Format::Perfetto
+        Format::PprofCpu | Format::PprofMutex | Format::PprofBlock | Format::Perfetto
     )
 }
 

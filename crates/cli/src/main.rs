@@ -24,6 +24,7 @@ mod recording;
 mod recover;
 mod replay;
 mod replay_native;
+mod serve;
 mod shape;
 mod show;
 mod top;
@@ -59,6 +60,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Top(top)) => top::top(&top),
         Some(Verb::Live(live)) => live::live(&live),
+        Some(Verb::Serve(serve)) => serve::serve(&serve),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),

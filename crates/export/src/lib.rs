@@ -22,10 +22,13 @@ use convoy_report::Report;
 
 pub use csv::tables as csv_tables;
 pub use events::events;
+pub use pprof::{Facts, Pprof, Rows};
 
 /// A format of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
+    /// pprof, gzipped: CPU time at the stack of who ran (Go's CPU profile).
+    PprofCpu,
     /// pprof, gzipped: waits for locks at the stack of who held them (Go's mutex profile).
     PprofMutex,
     /// pprof, gzipped: waits at the stack of who waited (Go's block profile).
@@ -80,6 +83,11 @@ impl Files {
         Self(files.collect())
     }
 
+    /// Adds those of a later profile.
+    pub fn merge(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
     fn get(&self, name: &str) -> Option<&File> {
         self.0.get(name)
     }
@@ -120,8 +128,9 @@ fn write_as(
     out: &mut dyn io::Write,
 ) -> Result<Vec<String>, Error> {
     match format {
-        Format::PprofMutex => pprof::mutex(source, out),
-        Format::PprofBlock => pprof::block(source, out),
+        Format::PprofCpu => pprof::profile(Pprof::Cpu, source, out),
+        Format::PprofMutex => pprof::profile(Pprof::Mutex, source, out),
+        Format::PprofBlock => pprof::profile(Pprof::Block, source, out),
         Format::Firefox => firefox::profile(source, out),
         Format::Perfetto => perfetto::trace(source.report, out),
         Format::FoldedOffCpu => folded::off_cpu(source.report, out),

@@ -79,7 +79,8 @@ fn waits_in(op: convoy_profile::Op) -> bool {
     )
 }
 
-fn without_agent(model: &Model, thread: ThreadId) -> bool {
+/// Whether a thread's process carried no agent.
+pub fn without_agent(model: &Model, thread: ThreadId) -> bool {
     crate::stacks::thread(model, thread)
         .and_then(|thread| model.processes.get(thread.process.0 as usize))
         .is_some_and(|process| process.without_agent)

@@ -40,6 +40,6 @@ pub use probe::Probes;
 pub use request::Request;
 pub use resources::{hierarchy, Code, Figure, Resource};
 pub use row::Function;
-pub use session::{Curve, CurveId, Notice, Point, Session, TRIAL_MS};
+pub use session::{Curve, CurveId, Notice, Point, Probed, Session, TRIAL_MS};
 pub use suggest::near;
 pub use thread::{group_of, Changes, Roster, Snapshot, Thread};

@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::row::{Function, NoTimer, Row, RowId, State};
 use crate::thread::{Changes, Roster, Snapshot};
 use crate::value::{self, Measured, NO_THREAD};
-use convoy_probes::{Counts, Refusal};
+use convoy_probes::{Cell, Counts, Refusal};
 
 /// From the insertion of a counter to the decision about its timer, milliseconds.
 pub const TRIAL_MS: u64 = 100;
@@ -55,6 +55,17 @@ pub struct Curve {
     /// The latest last.
     pub points: VecDeque<Point>,
     rows: Vec<RowId>,
+}
+
+/// What one thread did in a probed function since the probe was put in.
+#[derive(Debug, Clone, Copy)]
+pub struct Probed<'a> {
+    /// The function.
+    pub function: &'a Function,
+    /// Whether time is measured, and not only calls.
+    pub is_timed: bool,
+    /// Sums of one thread at the last reading.
+    pub cell: &'a Cell,
 }
 
 /// Something that the user should know about a request.
@@ -202,6 +213,25 @@ impl Session {
     /// A curve.
     pub fn curve(&self, id: CurveId) -> Option<&Curve> {
         self.curves.get(&id)
+    }
+
+    /// What the probes of a curve have counted, by function and thread. Rows that are not (yet) as
+    /// the curve needs them are left out.
+    pub fn probed(&self, id: CurveId) -> impl Iterator<Item = Probed<'_>> {
+        let curve = self.curves.get(&id);
+        let confined = curve.is_some_and(|curve| curve.request.focus.get(Key::In).is_some());
+        let rows = curve.into_iter().flat_map(|curve| &curve.rows);
+        let rows = rows.filter_map(|id| self.rows.get(id));
+        let rows = rows.filter(move |row| {
+            row.is_in() && row.within.is_some() == confined && row.is_confined == confined
+        });
+        rows.flat_map(|row| {
+            row.latest.values().map(|cell| Probed {
+                function: &row.function,
+                is_timed: row.state == State::Timing,
+                cell,
+            })
+        })
     }
 
     /// The threads.

@@ -88,7 +88,7 @@ pub struct Live {
 }
 
 /// A share in percent, as a number from 0 to 1.
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').trim_end();
     let percent: Option<f64> = number.parse().ok();
     let percent = percent.filter(|p| p.is_finite() && *p > 0.0 && *p <= 100.0);

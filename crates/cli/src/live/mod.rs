@@ -2,11 +2,11 @@
 
 mod args;
 mod calibrate;
-mod engine;
+pub(crate) mod engine;
 mod functions;
 mod lines;
 mod probes;
-mod readers;
+pub(crate) mod readers;
 mod screen;
 
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +21,7 @@ use crate::message::{say, Message};
 use crate::record::warn;
 use crate::shape::Format;
 
-pub use args::Live;
+pub use args::{percent, Live};
 pub use calibrate::{run_loop, ARGUMENT as LOOP_ARGUMENT};
 
 use engine::{Engine, Step};
@@ -87,11 +87,16 @@ fn requests(live: &Live) -> Result<Vec<Request>, Message> {
         true => DEFAULT.to_vec(),
         false => live.metric.iter().map(String::as_str).collect(),
     };
-    let parse = |text: &&str| {
+    parse(texts.into_iter())
+}
+
+/// Reads requests.
+pub(crate) fn parse<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<Request>, Message> {
+    let parse = |text: &str| {
         text.parse()
             .map_err(|e: Invalid| Message::new(e.found, "nothing is measured", e.fix))
     };
-    texts.iter().map(parse).collect()
+    texts.map(parse).collect()
 }
 
 fn clean_up(live: &Live, pid: u32) -> Result<(), Message> {
@@ -223,7 +228,7 @@ fn of_command(live: &Live, requests: Vec<Request>) -> Status {
 }
 
 /// Waits until the agent has begun: then all libraries are there that the program was linked with.
-fn when_ready(pid: u32) -> Option<Watch> {
+pub(crate) fn when_ready(pid: u32) -> Option<Watch> {
     let began = Instant::now();
     loop {
         match Watch::of(pid) {
@@ -234,7 +239,7 @@ fn when_ready(pid: u32) -> Option<Watch> {
     }
 }
 
-fn tell(notices: Vec<Notice>, quiet: bool) {
+pub(crate) fn tell(notices: Vec<Notice>, quiet: bool) {
     for notice in notices {
         if notice.is_fatal || !quiet {
             Message::new(notice.found, notice.effect, "").print();
@@ -242,7 +247,7 @@ fn tell(notices: Vec<Notice>, quiet: bool) {
     }
 }
 
-fn failed(refusal: &Refusal) -> Message {
+pub(crate) fn failed(refusal: &Refusal) -> Message {
     Message::new(&refusal.found, "nothing more is measured", &refusal.fix)
 }
 

@@ -73,7 +73,12 @@ impl Locks {
 
     /// All locks, and what their threads did since the start.
     pub fn read(&mut self) -> LockReading {
-        reading(&self.source.read().model)
+        reading(&self.read_model())
+    }
+
+    /// Everything that the agent has counted since the start.
+    pub fn read_model(&mut self) -> Model {
+        self.source.read().model
     }
 }
 

@@ -1,166 +1,149 @@
-//! pprof's format, in the shape of Go's and Abseil's contention profiles, so that whatever reads those reads
-//! these: two values a sample, `contentions/count` and `delay/nanoseconds`.
+//! pprof's format, in the shape of Go's and Abseil's profiles, so that whatever reads those reads
+//! these: two values a sample, `contentions/count` and `delay/nanoseconds`, or of CPU time
+//! `samples/count` and `cpu/nanoseconds`.
 
+mod block;
+mod cpu;
+mod mutex;
 mod proto;
+mod rows;
 mod writer;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 
-use convoy_model::{Model, ObjectId, Pair, SiteFrame, SiteId, ThreadId};
-use convoy_report::names;
+use convoy_model::{Model, ObjectId, SiteFrame, ThreadId};
+use convoy_report::{names, Report};
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use prost::Message;
 
-use crate::moments;
-use crate::stacks::{frames, process_name, thread, thread_name};
-use crate::waits::{self, object_name, Classes};
-use crate::{Error, Source};
+use crate::stacks::{process_name, thread, thread_name};
+use crate::waits::object_name;
+use crate::{Error, Files, Source};
+use rows::{text, Label, Labels};
 use writer::Writer;
 
-/// Waits for locks at the stack of who made others wait: where the holder released the lock, as in Go since
-/// 1.22; where that is not known, where it had acquired it.
-pub fn mutex(source: &Source<'_>, out: &mut dyn Write) -> Result<Vec<String>, Error> {
-    let model = source.report.model;
-    let mut w = start(source);
-    let mut pairs: BTreeMap<ObjectId, Vec<&Pair>> = BTreeMap::new();
-    for pair in &model.pairs {
-        pairs.entry(pair.object).or_default().push(pair);
-    }
-    let (mut all, mut unknown) = (0, 0);
-    for row in &source.report.analysis.locks {
-        let (mut count, mut wait_ns) = (row.stats.contended, row.stats.wait_ns);
-        all += wait_ns;
-        for (holder, n, ns) in holders(pairs.get(&row.object).map_or(&[], Vec::as_slice)) {
-            // The waits of the lock are exact; its pairs are at most as many.
-            let (n, ns) = (n.min(count), ns.min(wait_ns));
-            (count, wait_ns) = (count - n, wait_ns - ns);
-            let mut labels = lock_labels(&mut w, model, row.object);
-            if let Some(id) = holder.thread {
-                labels.extend(thread_labels(&mut w, model, id));
-            }
-            w.sample(holder.frames(model), n, ns, labels);
-        }
-        unknown += wait_ns;
-        if count > 0 || wait_ns > 0 {
-            let labels = lock_labels(&mut w, model, row.object);
-            w.sample(&[pseudo("[holder not known]")], count, wait_ns, labels);
+pub use rows::Rows;
+
+/// What a pprof profile shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pprof {
+    /// CPU time at the stack of who ran.
+    Cpu,
+    /// Waits for locks at the stack of who held them.
+    Mutex,
+    /// Waits at the stack of who waited.
+    Block,
+}
+
+impl Pprof {
+    /// The samples of a report, and remarks for people.
+    ///
+    /// # Errors
+    /// The profile lacks scheduler events, which CPU time is known from.
+    pub fn rows(self, report: &Report<'_>) -> Result<(Rows, Vec<String>), Error> {
+        match self {
+            Self::Cpu => Ok((cpu::rows(report.model)?, Vec::new())),
+            Self::Mutex => Ok(mutex::rows(report)),
+            Self::Block => Ok(block::rows(report)),
         }
     }
-    let mut remarks = finish(w, out)?;
-    if all == 0 {
-        let empty = "no thread waited for a lock that the agent saw: the profile is empty";
-        remarks.extend(moments::nothing(model, empty));
-    } else if unknown * 10 > all {
-        let percent = unknown * 100 / all;
-        remarks.push(format!(
-            "{percent} % of the waits have no known holder: they are at [holder not known]"
-        ));
+
+    /// Writes samples as a gzipped profile.
+    ///
+    /// # Errors
+    /// `out` fails.
+    pub fn write(
+        self,
+        rows: &Rows,
+        facts: &Facts,
+        files: &Files,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        let mut w = Writer::new(self, facts.sample_period_ns, files);
+        // The first file is the program, for those who show one.
+        w.mapping(&facts.program);
+        w.time(facts.started_unix_ns, facts.wall_ns);
+        facts.comments.iter().for_each(|text| w.comment(text));
+        for (frames, labels, sum) in rows.iter() {
+            let labels = labels.iter().map(|(key, label)| match label {
+                Label::Text(value) => w.label(key, value),
+                Label::Number(value) => w.number(key, *value),
+            });
+            let labels = labels.collect();
+            w.sample(frames, sum.count, sum.ns, labels);
+        }
+        let mut gz = GzEncoder::new(out, Compression::default());
+        gz.write_all(&w.finish().encode_to_vec())?;
+        gz.finish()?;
+        Ok(())
     }
+}
+
+/// When and how a profile was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Its begin, nanoseconds since the Unix epoch.
+    pub started_unix_ns: u64,
+    /// Its length, nanoseconds.
+    pub wall_ns: u64,
+    /// CPU time between two samples, nanoseconds.
+    pub sample_period_ns: u64,
+    /// File name of the executable; may be empty.
+    pub program: String,
+    /// Remarks for people.
+    pub comments: Vec<String>,
+}
+
+impl Facts {
+    /// Of a recording.
+    pub fn of(model: &Model) -> Self {
+        let meta = &model.meta;
+        let sched = model.sched.as_ref();
+        let program = model.processes.first().map(|process| process.name.clone());
+        Self {
+            program: program.unwrap_or_default(),
+            started_unix_ns: meta.started_unix_ns,
+            wall_ns: meta.end_ns.saturating_sub(meta.start_ns),
+            sample_period_ns: sched.map_or(0, |sched| sched.sample_period_ns),
+            comments: vec![
+                format!("convoy {}", meta.convoy_version),
+                meta.command.join(" "),
+            ],
+        }
+    }
+}
+
+/// A report as a profile; returns remarks for people.
+pub fn profile(
+    kind: Pprof,
+    source: &Source<'_>,
+    out: &mut dyn Write,
+) -> Result<Vec<String>, Error> {
+    let (rows, remarks) = kind.rows(source.report)?;
+    let facts = Facts::of(source.report.model);
+    kind.write(&rows, &facts, source.files, out)?;
     Ok(remarks)
 }
 
-/// Who made others wait, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Holder<'a> {
-    thread: Option<ThreadId>,
-    released_at: Option<SiteId>,
-    acquired_at: &'a [SiteFrame],
-}
-
-impl<'a> Holder<'a> {
-    fn frames(&self, model: &'a Model) -> &'a [SiteFrame] {
-        match self.released_at.map(|site| frames(model, site)) {
-            Some(known) if !known.is_empty() => known,
-            _ => self.acquired_at,
-        }
-    }
-}
-
-fn holders<'a>(pairs: &[&'a Pair]) -> Vec<(Holder<'a>, u64, u64)> {
-    let mut all: BTreeMap<Holder<'_>, (u64, u64)> = BTreeMap::new();
-    for pair in pairs {
-        let holder = Holder {
-            thread: pair.peer,
-            released_at: pair.peer_site,
-            acquired_at: &pair.peer_acquired_at,
-        };
-        // Nobody's stack is the same as no pair at all.
-        if holder.released_at.is_some() || !holder.acquired_at.is_empty() {
-            let sum = all.entry(holder).or_default();
-            *sum = (sum.0 + pair.waits, sum.1 + pair.wait_ns);
-        }
-    }
-    all.into_iter().map(|(h, (n, ns))| (h, n, ns)).collect()
-}
-
-/// Every wait at the stack of who waited.
-pub fn block(source: &Source<'_>, out: &mut dyn Write) -> Result<Vec<String>, Error> {
-    let model = source.report.model;
-    let classes = Classes::of(source.report);
-    let mut w = start(source);
-    let all = waits::all(source.report);
-    for waited in &all {
-        let mut labels = match waited.object {
-            Some(object) => lock_labels(&mut w, model, object),
-            None => vec![w.label("kind", "futex")],
-        };
-        labels.push(w.label("class", classes.get(waited.object)));
-        labels.extend(thread_labels(&mut w, model, waited.thread));
-        let known = waited.site.map_or(&[][..], |site| frames(model, site));
-        if known.is_empty() {
-            let nowhere = [pseudo("[call stack not known]")];
-            w.sample(&nowhere, waited.count, waited.wait_ns, labels);
-        } else {
-            w.sample(known, waited.count, waited.wait_ns, labels);
-        }
-    }
-    let mut remarks = finish(w, out)?;
-    if all.is_empty() {
-        let empty = "no thread waited for another: the profile is empty";
-        remarks.extend(moments::nothing(model, empty));
-    }
-    Ok(remarks)
-}
-
-fn start<'a>(source: &Source<'a>) -> Writer<'a> {
-    let meta = &source.report.model.meta;
-    let mut w = Writer::contentions(source.files);
-    w.time(
-        meta.started_unix_ns,
-        meta.end_ns.saturating_sub(meta.start_ns),
-    );
-    w.comment(&format!("convoy {}", meta.convoy_version));
-    w.comment(&meta.command.join(" "));
-    w
-}
-
-fn finish(w: Writer<'_>, out: &mut dyn Write) -> Result<Vec<String>, Error> {
-    let mut gz = GzEncoder::new(out, Compression::default());
-    gz.write_all(&w.finish().encode_to_vec())?;
-    gz.finish()?;
-    Ok(Vec::new())
-}
-
-fn lock_labels(w: &mut Writer<'_>, model: &Model, id: ObjectId) -> Vec<proto::Label> {
-    let mut labels = vec![w.label("lock", &object_name(model, id))];
+fn lock_labels(model: &Model, id: ObjectId) -> Labels {
+    let mut labels = vec![text("lock", object_name(model, id))];
     if let Some(object) = model.objects.get(id.0 as usize) {
-        labels.push(w.label("kind", names::kind(object.kind)));
+        labels.push(text("kind", names::kind(object.kind)));
         if let Some(site) = object.init_site {
-            labels.push(w.label("lock_site", &names::site_of(model, site)));
+            labels.push(text("lock_site", names::site_of(model, site)));
         }
     }
     labels
 }
 
-fn thread_labels(w: &mut Writer<'_>, model: &Model, id: ThreadId) -> Vec<proto::Label> {
+fn thread_labels(model: &Model, id: ThreadId) -> Labels {
     let mut labels = vec![
-        w.label("process", process_name(model, id)),
-        w.label("thread", &thread_name(model, id)),
+        text("process", process_name(model, id)),
+        text("thread", thread_name(model, id)),
     ];
     if let Some(thread) = thread(model, id) {
-        labels.push(w.number("tid", u64::from(thread.tid)));
+        labels.push(("tid", Label::Number(u64::from(thread.tid))));
     }
     labels
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use convoy_model::SiteFrame;
 
 use super::proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use super::Pprof;
 use crate::Files;
 
 /// Every file gets a range of addresses of its own, so that an address says which file it is in.
@@ -22,8 +23,8 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Go's shape: how many contentions, and how long they lasted.
-    pub fn contentions(files: &'a Files) -> Self {
+    /// In Go's shape. `period_ns`: CPU time between two samples; of waits every one counts.
+    pub fn new(kind: Pprof, period_ns: u64, files: &'a Files) -> Self {
         let mut this = Self {
             files,
             profile: Profile::default(),
@@ -33,13 +34,20 @@ impl<'a> Writer<'a> {
             locations: HashMap::new(),
         };
         this.text("");
-        let contentions = this.value_type("contentions", "count");
-        let delay = this.value_type("delay", "nanoseconds");
-        this.profile.sample_type = vec![contentions, delay];
-        this.profile.period_type = Some(contentions);
-        // Every wait was counted.
-        this.profile.period = 1;
-        this.profile.default_sample_type = delay.r#type;
+        let (count, time) = match kind {
+            Pprof::Cpu => ("samples", "cpu"),
+            Pprof::Mutex | Pprof::Block => ("contentions", "delay"),
+        };
+        let count = this.value_type(count, "count");
+        let time = this.value_type(time, "nanoseconds");
+        this.profile.sample_type = vec![count, time];
+        let (period_type, period) = match kind {
+            Pprof::Cpu => (time, signed(period_ns)),
+            Pprof::Mutex | Pprof::Block => (count, 1),
+        };
+        this.profile.period_type = Some(period_type);
+        this.profile.period = period;
+        this.profile.default_sample_type = time.r#type;
         this
     }
 
@@ -56,11 +64,11 @@ impl<'a> Writer<'a> {
     }
 
     /// A sample. `frames`: leaf first, inlined functions expanded.
-    pub fn sample(&mut self, frames: &[SiteFrame], count: u64, delay_ns: u64, labels: Vec<Label>) {
+    pub fn sample(&mut self, frames: &[SiteFrame], count: u64, ns: u64, labels: Vec<Label>) {
         let location_id = self.stack(frames);
         self.profile.sample.push(Sample {
             location_id,
-            value: vec![signed(count), signed(delay_ns)],
+            value: vec![signed(count), signed(ns)],
             label: labels,
         });
     }
@@ -150,7 +158,8 @@ impl<'a> Writer<'a> {
             self.profile.function.push(Function {
                 id: next,
                 name,
-                // Another text than the name: pprof takes names to be demangled then, and leaves them as they are.
+                // Another text than the name: pprof then takes names to be demangled, and
+                // leaves them as they are.
                 system_name: 0,
                 filename,
             });
@@ -161,8 +170,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// 0 = in no file.
-    fn mapping(&mut self, module: &str) -> u64 {
+    /// The number of a file; 0 = in no file.
+    pub fn mapping(&mut self, module: &str) -> u64 {
         if module.is_empty() {
             return 0;
         }

@@ -1,0 +1,189 @@
+//! Counters of threads by group, from what the kernel counts for each thread.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use convoy_live::Thread;
+
+use crate::family::Family;
+use crate::selection::Selection;
+use crate::store::{Labels, Store, Value};
+
+/// Sums of a thread at its last reading.
+#[derive(Debug, Clone, Copy)]
+struct Sums {
+    at_ns: u64,
+    cpu_ns: Option<u64>,
+    run_queue_ns: Option<u64>,
+}
+
+/// A thread that began after the last reading. When exactly is not known: its off-CPU time counts
+/// from the next reading on.
+const BORN: Sums = Sums {
+    at_ns: u64::MAX,
+    cpu_ns: Some(0),
+    run_queue_ns: Some(0),
+};
+
+/// What threads did since the first reading.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ThreadTotals {
+    /// By number and start: numbers are used again.
+    before: HashMap<(u32, u64), Sums>,
+    has_read: bool,
+}
+
+/// Nanoseconds by group, for each family.
+type Increments = BTreeMap<Family, BTreeMap<String, u64>>;
+
+impl ThreadTotals {
+    /// Takes a reading. Threads that are there at the first one begin at zero; of later ones
+    /// everything counts.
+    pub fn update(&mut self, store: &mut Store, wanted: &Selection, now_ns: u64, all: &[Thread]) {
+        let mut more = Increments::new();
+        let mut now = HashMap::with_capacity(all.len());
+        for thread in all {
+            let key = (thread.tid, thread.start_ticks);
+            let sums = Sums {
+                at_ns: now_ns,
+                cpu_ns: thread.cpu_ns,
+                run_queue_ns: thread.run_queue_ns,
+            };
+            let before = self.before.get(&key).copied();
+            let before = before.or(self.has_read.then_some(BORN));
+            if let Some(before) = before {
+                count(&mut more, wanted, thread, &before, &sums);
+            }
+            now.insert(key, sums);
+        }
+        self.before = now;
+        self.has_read = true;
+        for (family, groups) in more {
+            let mut groups: Vec<(String, u64)> = groups.into_iter().collect();
+            groups.sort_by_key(|(_, ns)| Reverse(*ns));
+            let series = groups.into_iter();
+            let series = series.map(|(name, ns)| (group(name), Value::Nanoseconds(ns)));
+            store.begin(family);
+            store.add(family, series.collect());
+        }
+        count_threads(store, all);
+    }
+}
+
+fn count(more: &mut Increments, wanted: &Selection, thread: &Thread, before: &Sums, now: &Sums) {
+    let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+    let cpu = since(now.cpu_ns, before.cpu_ns);
+    let queue = since(now.run_queue_ns, before.run_queue_ns);
+    let elapsed = now.at_ns.saturating_sub(before.at_ns);
+    let blocked = cpu.zip(queue).map(|(cpu, queue)| {
+        let active = cpu.saturating_add(queue);
+        elapsed.saturating_sub(active)
+    });
+    let all = [
+        (Family::ThreadCpu, cpu),
+        (Family::ThreadRunQueue, queue),
+        (Family::ThreadBlocked, blocked),
+    ];
+    for (family, ns) in all {
+        let Some(ns) = ns.filter(|_| wanted.has_thread(family, &thread.name())) else {
+            continue;
+        };
+        let groups = more.entry(family).or_default();
+        let sum = groups.entry(thread.group.clone()).or_default();
+        *sum = sum.saturating_add(ns);
+    }
+}
+
+fn group(name: String) -> Labels {
+    vec![("thread.group", name)]
+}
+
+fn count_threads(store: &mut Store, all: &[Thread]) {
+    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for thread in all {
+        let key = (thread.group.as_str(), state(thread.state));
+        *counts.entry(key).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, n)| Reverse(*n));
+    let series = counts.into_iter().map(|((name, state), n)| {
+        let mut labels = group(name.to_owned());
+        labels.push(("thread.state", state.to_owned()));
+        (labels, Value::Count(n))
+    });
+    store.begin(Family::Threads);
+    store.add(Family::Threads, series.collect());
+}
+
+/// The states of `proc_pid_stat(5)`.
+fn state(letter: char) -> &'static str {
+    match letter {
+        'R' => "runnable",
+        'S' | 'I' => "sleeping",
+        'D' => "disk_sleep",
+        'T' | 't' => "stopped",
+        'Z' | 'X' => "ended",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_live::group_of;
+
+    fn thread(tid: u32, name: &str, cpu_ns: u64) -> Thread {
+        Thread {
+            tid,
+            pid: 1,
+            name: name.into(),
+            process: "p".into(),
+            group: group_of(name),
+            start_ticks: u64::from(tid),
+            state: 'S',
+            cpu_ns: Some(cpu_ns),
+            run_queue_ns: Some(0),
+        }
+    }
+
+    fn cpu(store: &Store) -> BTreeMap<String, u64> {
+        let mut families = store.families();
+        let found = families.find(|(family, _)| *family == Family::ThreadCpu);
+        let series = found.map(|(_, series)| series).unwrap_or_default();
+        let pairs = series.into_iter().map(|series| match series.value {
+            Value::Nanoseconds(ns) => (series.labels[0].1.clone(), ns),
+            other => panic!("{other:?}"),
+        });
+        pairs.collect()
+    }
+
+    #[test]
+    fn groups_count_from_the_first_reading_and_keep_what_ended_threads_did() {
+        let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
+        let wanted = Selection::cheap(false);
+        let mut read = |ns: u64, all: &[Thread]| {
+            totals.update(&mut store, &wanted, ns, all);
+            cpu(&store)
+        };
+        let first = read(0, &[thread(1, "main", 500), thread(2, "pool-1", 70)]);
+        assert!(first.is_empty(), "{first:?}");
+        let second = read(1_000, &[thread(1, "main", 510), thread(3, "pool-2", 5)]);
+        assert_eq!(second["main"], 10);
+        assert_eq!(second["pool-#"], 5, "born since: all of it counts");
+        let third = read(2_000, &[thread(1, "main", 510)]);
+        assert_eq!(third["pool-#"], 5);
+    }
+
+    #[test]
+    fn a_thread_s_time_is_divided_into_three_parts() {
+        let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
+        let wanted = Selection::cheap(false);
+        totals.update(&mut store, &wanted, 0, &[thread(1, "main", 0)]);
+        let mut later = thread(1, "main", 300);
+        later.run_queue_ns = Some(200);
+        totals.update(&mut store, &wanted, 1_000, &[later]);
+        let times = store.families().filter(|(f, _)| *f != Family::Threads);
+        let times: Vec<Value> = times.map(|(_, series)| series[0].value.clone()).collect();
+        assert_eq!(times, [300, 200, 500].map(Value::Nanoseconds));
+    }
+}
