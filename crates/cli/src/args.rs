@@ -29,6 +29,7 @@ Examples:
   convoy diff before.convoy after.convoy       did the fix help?
   convoy top 4242                              the same live, of a process that convoy started
   convoy live 4242                             calls and time of its functions, threads, locks
+  convoy causal -- ./server                    what faster code would gain, by experiment
   convoy doctor ./server                       what can be seen here, and how to see more";
 
 const EXIT_STATUS: &str = "\
@@ -47,7 +48,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|live|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|causal|diff|export|top|live|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -80,6 +81,8 @@ pub enum Verb {
     Top(crate::top::Top),
     /// Measure parts of a running program: functions, threads, locks; chosen while it runs
     Live(Box<crate::live::Live>),
+    /// Run a command and measure what it would gain if a function, lock or sleep were faster
+    Causal(Box<crate::causal::Causal>),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod causal;
 mod diagnose;
 mod diff;
 mod doctor;
@@ -59,6 +60,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Export(export)) => export::export(&export),
         Some(Verb::Top(top)) => top::top(&top),
         Some(Verb::Live(live)) => live::live(&live),
+        Some(Verb::Causal(args)) => causal::causal(&args),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),

@@ -106,6 +106,22 @@ impl Functions {
         files.collect()
     }
 
+    /// The functions that a name stands for: its copies, if the compiler has made several.
+    ///
+    /// # Errors
+    /// There is none, or more than one is meant.
+    pub fn called(&self, name: &str) -> Result<Vec<Function>, Invalid> {
+        self.named(name, None)
+    }
+
+    /// The function that has an instruction at this address of the process.
+    pub fn at(&self, address: u64) -> Option<Function> {
+        let inside = |f: &&CodeFile| (f.module.lo..f.module.hi).contains(&address);
+        let file = self.files.iter().find(inside)?;
+        let listed = file.holding(address.wrapping_sub(file.module.bias))?;
+        Some(file.function(listed, file.label(listed)))
+    }
+
     fn files(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(CodeFile::name)
     }
@@ -196,6 +212,14 @@ impl CodeFile {
         self.listed.get_or_init(list).as_deref().unwrap_or_default()
     }
 
+    /// The function with an instruction at this address of the file.
+    fn holding(&self, address: u64) -> Option<&ListedFunction> {
+        let functions = self.functions();
+        let at = functions.partition_point(|f| f.start <= address);
+        let found = at.checked_sub(1).and_then(|ix| functions.get(ix));
+        found.filter(|f| address - f.start < f.length)
+    }
+
     /// Its file name.
     fn name(&self) -> &str {
         let path = self.module.path.as_str();
@@ -257,11 +281,7 @@ fn by_address(files: &[&CodeFile], name: &str) -> Option<Result<Vec<Function>, I
         }
         (None, None) => return None,
     };
-    let functions = file.functions();
-    let at = functions.partition_point(|f| f.start <= address);
-    let holds = |f: &&ListedFunction| address - f.start < f.length;
-    let found = at.checked_sub(1).and_then(|ix| functions.get(ix));
-    Some(match found.filter(holds) {
+    Some(match file.holding(address) {
         Some(function) => Ok(vec![file.function(function, file.label(function))]),
         None => Err(Invalid::new(
             format!("{} has no function at {address:#x}", file.name()),
