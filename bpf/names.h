@@ -14,7 +14,7 @@ static const char function[] SEC(".rodata.names") = "%ps";
 SEC("syscall")
 int name_address(struct cv_bpf_name *asked)
 {
-	uint64_t address = asked->address;
+	__u64 address = asked->address;
 	char name[CV_BPF_NAME] = {};
 
 	bpf_snprintf(name, sizeof(name), function, &address, sizeof(address));

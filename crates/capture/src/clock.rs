@@ -37,6 +37,28 @@ pub fn realtime_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::Realtime))
 }
 
+/// CPU time of all threads that a process has or had, nanoseconds.
+pub fn process_cpu_ns(pid: u32) -> Option<u64> {
+    let clock = process_clock(pid)?;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes to a timespec that lives, and refuses clocks that are not there.
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
+    let ns = u64::try_from(time.tv_nsec).ok()?;
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    (!failed).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(ns))
+}
+
+/// The clock of a process as the kernel numbers them (include/linux/posix-timers_types.h):
+/// `CPUCLOCK_SCHED` of the process, not of a thread.
+fn process_clock(pid: u32) -> Option<libc::clockid_t> {
+    const CPUCLOCK_SCHED: libc::clockid_t = 2;
+    let pid = libc::clockid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    Some((!pid).wrapping_shl(3) | CPUCLOCK_SCHED)
+}
+
 fn timespec_ns(t: rustix::time::Timespec) -> u64 {
     (t.tv_sec.max(0) as u64)
         .saturating_mul(1_000_000_000)

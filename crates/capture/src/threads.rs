@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
+use crate::clock;
 use crate::procfs::{self, SchedStat};
 
 /// A thread at one moment; sums are since its start.
@@ -44,6 +45,11 @@ impl ThreadReader {
     pub fn is_running(&self) -> bool {
         let now = procfs::running_since(self.pid);
         now.is_some() && now == self.start_ticks
+    }
+
+    /// CPU time of the process since its start, nanoseconds: that of threads that have ended, too.
+    pub fn process_cpu_ns(&self) -> Option<u64> {
+        clock::process_cpu_ns(self.pid)
     }
 
     /// All threads that are there; none if the process has ended.
@@ -92,6 +98,9 @@ mod tests {
         let threads = reader.read();
         let own = threads.iter().find(|t| t.tid == std::process::id());
         assert!(own.is_some_and(|t| t.cpu_ns.is_some()));
+        let sum = threads.iter().filter_map(|t| t.cpu_ns).sum::<u64>();
+        assert!(reader.process_cpu_ns().is_some_and(|all| all >= sum));
+        assert!(ThreadReader::new(u32::MAX).process_cpu_ns().is_none());
         assert!(ThreadReader::new(u32::MAX).read().is_empty());
     }
 }

@@ -33,7 +33,7 @@ mod tracee;
 
 #[cfg(target_arch = "x86_64")]
 pub use attach::{attach, detach, Owner};
-pub use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
+pub use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::{attach, detach, Owner};
 pub use outcome::{Attached, Detached};

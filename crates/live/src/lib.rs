@@ -27,7 +27,7 @@ mod suggest;
 mod thread;
 mod value;
 
-pub use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal};
+pub use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal};
 pub use error::Invalid;
 pub use focus::{Focus, Key, ThreadName};
 pub use glob::{is_pattern, matches};
@@ -42,4 +42,4 @@ pub use resources::{hierarchy, Code, Figure, Resource};
 pub use row::Function;
 pub use session::{Curve, CurveId, Notice, Point, Session, TRIAL_MS};
 pub use suggest::near;
-pub use thread::{group_of, Changes, Roster, Thread};
+pub use thread::{group_of, Changes, Roster, Snapshot, Thread};

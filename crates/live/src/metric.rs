@@ -170,7 +170,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function],
-        "wall time, callees included; counted at return",
+        "wall time, callees included",
     ),
     row(
         Metric::WallExclusive,
@@ -178,7 +178,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function],
-        "wall time without that of other timed functions",
+        "the same without other timed functions; counted at return",
     ),
     row(
         Metric::Cpu,
@@ -194,7 +194,7 @@ pub const METRICS: &[Description] = &[
         Unit::SecondsPerSecond,
         Kind::Exact,
         &[Function],
-        "CPU time without that of other timed functions",
+        "CPU time without other timed functions; counted at return",
     ),
     row(
         Metric::DurationMean,
@@ -202,7 +202,7 @@ pub const METRICS: &[Description] = &[
         Unit::Nanoseconds,
         Kind::Exact,
         &[Function],
-        "mean wall time of calls that returned",
+        "mean wall time of calls that returned, recursive ones too",
     ),
     row(
         Metric::DurationP50,

@@ -1,6 +1,6 @@
 //! Access to a process for probes.
 
-use convoy_probes::{Cell, Inserted, Probe, Refusal};
+use convoy_probes::{Counts, Inserted, Probe, Refusal};
 
 /// Puts probes into a process. Its end takes all of them out.
 pub trait Probes {
@@ -9,6 +9,9 @@ pub trait Probes {
     /// # Errors
     /// None of them is in.
     fn insert(&mut self, probes: &[Probe]) -> Result<Vec<Inserted>, Refusal>;
+
+    /// Milliseconds since the start of the session: an insertion takes time.
+    fn now_ms(&self) -> u64;
 
     /// Takes probes out.
     ///
@@ -20,5 +23,5 @@ pub trait Probes {
     ///
     /// # Errors
     /// The process is gone, or whoever serves it.
-    fn read(&mut self) -> Result<Vec<Cell>, Refusal>;
+    fn read(&mut self) -> Result<Counts, Refusal>;
 }

@@ -189,6 +189,7 @@ mod tests {
                 thread(2, "pool-1", busy),
                 thread(3, "pool-2", 3 * busy),
             ]
+            .into()
         };
         roster.update(at(0));
         roster.update(at(200_000_000));
@@ -206,8 +207,8 @@ mod tests {
     #[test]
     fn what_has_ended_stays_and_says_so() {
         let mut roster = Roster::default();
-        roster.update(vec![thread(1, "main", 0), thread(2, "pool-1", 0)]);
-        roster.update(vec![thread(1, "main", 0)]);
+        roster.update(vec![thread(1, "main", 0), thread(2, "pool-1", 0)].into());
+        roster.update(vec![thread(1, "main", 0)].into());
         let tree = hierarchy(&Vec::new(), &roster, &LockChanges::default(), &[], 1.0);
         let groups = &tree[1].children[0].children;
         let ended: Vec<&str> = groups

@@ -165,6 +165,8 @@ pub(crate) struct Change {
     pub cpu_ns: Option<u64>,
     pub own_cpu_ns: Option<u64>,
     pub inside: u32,
+    pub skipped: u64,
+    pub returned_ns: u64,
     pub histogram: Histogram,
 }
 
@@ -185,6 +187,8 @@ impl Change {
             cpu_ns: less(now.cpu_ns, before.cpu_ns),
             own_cpu_ns: less(now.own_cpu_ns, before.own_cpu_ns),
             inside: now.inside,
+            skipped: now.skipped.saturating_sub(before.skipped),
+            returned_ns: now.returned_ns.saturating_sub(before.returned_ns),
             histogram,
         }
     }

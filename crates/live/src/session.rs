@@ -13,9 +13,9 @@ use crate::metric::Subject;
 use crate::probe::Probes;
 use crate::request::Request;
 use crate::row::{Function, NoTimer, Row, RowId, State};
-use crate::thread::{Changes, Roster, Thread};
+use crate::thread::{Changes, Roster, Snapshot};
 use crate::value::{self, Measured, NO_THREAD};
-use convoy_probes::{Cell, Refusal};
+use convoy_probes::{Counts, Refusal};
 
 /// From the insertion of a counter to the decision about its timer, milliseconds.
 pub const TRIAL_MS: u64 = 100;
@@ -86,7 +86,21 @@ pub struct Session {
     /// CPU time that the program uses, in CPUs.
     pub(crate) cpu: f64,
     pub(crate) cost_share: f64,
+    lost_calls: Lost,
     pub(crate) notices: Vec<Notice>,
+}
+
+/// Calls for which the table had no room, at the latest reading and at the last sample.
+#[derive(Debug, Default)]
+struct Lost {
+    latest: u64,
+    sampled: u64,
+}
+
+impl Lost {
+    fn change(&self) -> u64 {
+        self.latest.saturating_sub(self.sampled)
+    }
 }
 
 impl Session {
@@ -106,6 +120,7 @@ impl Session {
             interval: 0.0,
             cpu: 0.0,
             cost_share: 0.0,
+            lost_calls: Lost::default(),
             notices: Vec::new(),
         }
     }
@@ -126,7 +141,6 @@ impl Session {
         request: Request,
         functions: &[Function],
         within: Option<&Function>,
-        now_ms: u64,
     ) -> Result<CurveId, Refusal> {
         let needs_timer = request.metric.needs_timer();
         let within = within.map(|function| self.use_row(function, None, true));
@@ -142,7 +156,7 @@ impl Session {
             rows,
         };
         self.curves.insert(id, curve);
-        if let Err(refusal) = self.insert_new(probes, now_ms) {
+        if let Err(refusal) = self.insert_new(probes) {
             // Nothing of it is in.
             let _ = self.remove(probes, id);
             return Err(refusal);
@@ -243,7 +257,7 @@ impl Session {
             && (row.timer_users > 0 || (row.within.is_some() && !row.is_confined))
     }
 
-    /// Reads the probes, and decides about them. `threads` are those that are there now.
+    /// Reads the probes, and decides about them.
     ///
     /// # Errors
     /// The process is gone, or probes cannot be changed.
@@ -251,7 +265,7 @@ impl Session {
         &mut self,
         probes: &mut dyn Probes,
         now_ms: u64,
-        threads: &[Thread],
+        threads: &Snapshot,
     ) -> Result<(), Refusal> {
         if self.rows.values().any(Row::is_in) {
             self.take(probes.read()?);
@@ -261,10 +275,10 @@ impl Session {
     }
 
     /// Measures the program's CPU time per second.
-    fn measure_load(&mut self, now_ms: u64, threads: &[Thread]) {
+    fn measure_load(&mut self, now_ms: u64, threads: &Snapshot) {
         let elapsed_ms = now_ms.saturating_sub(self.load_ms);
         if elapsed_ms >= TRIAL_MS {
-            self.load.update(threads.to_vec());
+            self.load.update(threads.clone());
             self.cpu = self.load.cpu_ns() as f64 / 1e6 / elapsed_ms as f64;
             self.load_ms = now_ms;
         }
@@ -278,7 +292,7 @@ impl Session {
         &mut self,
         probes: &mut dyn Probes,
         now_ms: u64,
-        threads: Vec<Thread>,
+        threads: Snapshot,
         locks: Option<LockReading>,
     ) -> Result<Changes, Refusal> {
         if self.rows.values().any(Row::is_in) {
@@ -319,6 +333,7 @@ impl Session {
         for row in self.rows.values_mut() {
             row.sampled = row.latest.clone();
         }
+        self.lost_calls.sampled = self.lost_calls.latest;
         self.interval = now_ms.saturating_sub(self.sampled_ms) as f64 / 1e3;
         self.sampled_ms = now_ms;
         self.drive(probes, now_ms, &threads)?;
@@ -366,9 +381,16 @@ impl Session {
                 let mut gaps = gaps.filter_map(|(row, seconds)| {
                     gap(row, *seconds, metric.needs_timer(), confined)
                 });
-                match gaps.next() {
-                    Some(why) => Measured::gap(why),
-                    None => value::of_rows(metric, focus, &self.roster, rows.into_iter()),
+                if let Some(why) = gaps.next() {
+                    return Measured::gap(why);
+                }
+                let measured = value::of_rows(metric, focus, &self.roster, rows.into_iter());
+                match self.lost_calls.change() {
+                    0 => measured,
+                    lost => measured.incomplete(format!(
+                        "{lost} calls of probed functions are left out: the program has more \
+                         threads than there was room for"
+                    )),
                 }
             }
         }
@@ -398,14 +420,15 @@ impl Session {
         id
     }
 
-    fn take(&mut self, cells: Vec<Cell>) {
+    fn take(&mut self, counts: Counts) {
+        self.lost_calls.latest = counts.lost_calls;
         let numbers: HashMap<u32, RowId> = self
             .rows
             .iter()
             .filter(|(_, row)| row.is_in())
             .map(|(id, row)| (row.number, *id))
             .collect();
-        for cell in cells {
+        for cell in counts.cells {
             let row = numbers.get(&cell.row).and_then(|id| self.rows.get_mut(id));
             if let Some(row) = row {
                 row.latest.insert(cell.tid, cell);

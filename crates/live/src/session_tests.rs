@@ -7,8 +7,8 @@ use crate::probe::Probes;
 use crate::request::Request;
 use crate::row::Function;
 use crate::session::{Point, Session};
-use crate::thread::tests::thread;
-use convoy_probes::{Cell, Inserted, Measure, Probe, Refusal};
+use crate::thread::{tests::thread, Snapshot};
+use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal};
 
 /// A program whose functions, by address, are called at constant rates by each of its threads.
 #[derive(Default)]
@@ -20,11 +20,15 @@ struct Fake {
     probes: BTreeMap<u32, (Probe, u64)>,
     stops: usize,
     untimed: bool,
+    lost_calls: u64,
+    /// Milliseconds that an insertion takes.
+    insertion_ms: u64,
 }
 
 impl Probes for Fake {
     fn insert(&mut self, probes: &[Probe]) -> Result<Vec<Inserted>, Refusal> {
         self.stops += 1;
+        self.now_ms += self.insertion_ms;
         for probe in probes {
             let old = self.probes.insert(probe.row, (probe.clone(), self.now_ms));
             assert!(old.is_none(), "row {} is taken", probe.row);
@@ -41,6 +45,10 @@ impl Probes for Fake {
         Ok(probes.iter().map(answer).collect())
     }
 
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     fn remove(&mut self, rows: &[u32]) -> Result<(), Refusal> {
         self.stops += 1;
         for row in rows {
@@ -49,7 +57,7 @@ impl Probes for Fake {
         Ok(())
     }
 
-    fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    fn read(&mut self) -> Result<Counts, Refusal> {
         let mut cells = Vec::new();
         for (row, (probe, since)) in &self.probes {
             let (rate, ns) = self.functions[&probe.function.start];
@@ -65,6 +73,7 @@ impl Probes for Fake {
                 cell.calls = calls;
                 if probe.measure == Measure::Time {
                     cell.wall_ns = calls * ns;
+                    cell.returned_ns = cell.wall_ns;
                     cell.cpu_ns = Some(calls * ns / 2);
                     cell.own_cpu_ns = Some(0);
                     cell.histogram[ns.ilog2() as usize] = calls as u32;
@@ -72,7 +81,10 @@ impl Probes for Fake {
                 cells.push(cell);
             }
         }
-        Ok(cells)
+        Ok(Counts {
+            cells,
+            lost_calls: self.lost_calls,
+        })
     }
 }
 
@@ -108,17 +120,17 @@ impl Bench {
             addresses: at..at + 16,
         };
         let request: Request = request.parse().unwrap();
-        let (now, within) = (self.fake.now_ms, within.map(function));
+        let within = within.map(function);
         let functions = [function(at)];
         self.session
-            .add(&mut self.fake, request, &functions, within.as_ref(), now)
+            .add(&mut self.fake, request, &functions, within.as_ref())
             .unwrap();
     }
 
     /// Two threads that use one CPU each.
-    fn threads(&self) -> Vec<crate::thread::Thread> {
+    fn threads(&self) -> Snapshot {
         let cpu = self.fake.now_ms * 1_000_000;
-        vec![thread(1, "main", cpu), thread(2, "pool-1", cpu)]
+        vec![thread(1, "main", cpu), thread(2, "pool-1", cpu)].into()
     }
 
     fn advance(&mut self, ms: u64) {
@@ -161,6 +173,31 @@ fn calls_are_exact_from_the_first_sample_on() {
     bench.is_close(0, 2e6);
     assert_eq!(bench.last()[0].by_thread.len(), 2);
     assert_eq!(bench.fake.stops, 1, "a counter is put in once");
+}
+
+#[test]
+fn time_that_an_insertion_takes_does_not_dilute_the_first_rate() {
+    let mut bench = Bench::new(&[(0x100, 1000, 100)]);
+    bench.advance(1000);
+    bench.fake.insertion_ms = 500;
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    bench.is_close(0, 2e6);
+}
+
+#[test]
+fn calls_that_had_no_room_are_told_beside_the_value() {
+    let mut bench = Bench::new(&[(0x100, 1000, 100)]);
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    assert_eq!(bench.last()[0].gap, None);
+    bench.fake.lost_calls = 7;
+    bench.advance(1000);
+    bench.is_close(0, 2e6);
+    let gap = bench.last()[0].gap.clone().expect("a note");
+    assert!(gap.starts_with("7 calls"), "{gap}");
+    bench.advance(1000);
+    assert_eq!(bench.last()[0].gap, None, "it is over");
 }
 
 #[test]
@@ -297,10 +334,7 @@ fn removing_a_curve_takes_out_what_no_other_one_uses() {
 fn cpu_and_run_queue_of_threads_need_no_probe() {
     let mut bench = Bench::new(&[]);
     let cpu: Request = r#"cpu{group="pool-#"}"#.parse().unwrap();
-    bench
-        .session
-        .add(&mut bench.fake, cpu, &[], None, 0)
-        .unwrap();
+    bench.session.add(&mut bench.fake, cpu, &[], None).unwrap();
     bench.advance(1000);
     assert_eq!(bench.last()[0].value, None, "one reading says nothing");
     bench.advance(1000);
@@ -312,10 +346,7 @@ fn cpu_and_run_queue_of_threads_need_no_probe() {
 fn locks_without_an_agent_are_unknown() {
     let mut bench = Bench::new(&[]);
     let wait: Request = "wait".parse().unwrap();
-    bench
-        .session
-        .add(&mut bench.fake, wait, &[], None, 0)
-        .unwrap();
+    bench.session.add(&mut bench.fake, wait, &[], None).unwrap();
     bench.advance(1000);
     assert_eq!(bench.last()[0].value, None);
 }

@@ -25,14 +25,10 @@ impl Session {
     }
 
     /// Puts counters in for rows that have none.
-    pub(crate) fn insert_new(
-        &mut self,
-        probes: &mut dyn Probes,
-        now_ms: u64,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn insert_new(&mut self, probes: &mut dyn Probes) -> Result<(), Refusal> {
         let new = self.rows.iter().filter(|(_, row)| row.state == State::New);
         let new: Vec<(RowId, Measure)> = new.map(|(id, _)| (*id, Measure::Calls)).collect();
-        self.insert(probes, &new, now_ms)
+        self.insert(probes, &new)
     }
 
     /// Puts probes in, all at once.
@@ -40,7 +36,6 @@ impl Session {
         &mut self,
         probes: &mut dyn Probes,
         wanted: &[(RowId, Measure)],
-        now_ms: u64,
     ) -> Result<(), Refusal> {
         let mut asked: Vec<(RowId, Measure)> = Vec::new();
         let mut requests: Vec<Probe> = Vec::new();
@@ -69,6 +64,7 @@ impl Session {
             let ids = asked.iter().map(|(id, _)| *id).collect();
             self.lose(ids, &refusal.found);
         })?;
+        let now_ms = probes.now_ms();
         for ((id, measure), answer) in asked.into_iter().zip(answers) {
             self.answered(id, measure, answer, now_ms);
         }
@@ -166,8 +162,8 @@ impl Session {
             }
         }
         self.take_out(probes, &out)?;
-        self.change(probes, again, now_ms)?;
-        self.confine(probes, now_ms)
+        self.change(probes, again)?;
+        self.confine(probes)
     }
 
     /// Notes that a timer is too expensive; whether there is one.
@@ -230,7 +226,6 @@ impl Session {
         &mut self,
         probes: &mut dyn Probes,
         mut wanted: Vec<(RowId, Measure)>,
-        now_ms: u64,
     ) -> Result<(), Refusal> {
         let inner = self.rows.iter().filter(|(id, row)| {
             let outer = row.within;
@@ -254,12 +249,12 @@ impl Session {
         // What is confined to another row goes in when that one times.
         let is_outer = |id: &RowId| self.rows.get(id).is_some_and(|row| row.within.is_none());
         let (outer, inner): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(id, _)| is_outer(id));
-        self.insert(probes, &outer, now_ms)?;
-        self.insert(probes, &inner, now_ms)
+        self.insert(probes, &outer)?;
+        self.insert(probes, &inner)
     }
 
     /// Confines counters to functions that are timed now.
-    fn confine(&mut self, probes: &mut dyn Probes, now_ms: u64) -> Result<(), Refusal> {
+    fn confine(&mut self, probes: &mut dyn Probes) -> Result<(), Refusal> {
         let is_timed = |id: RowId| self.rows.get(&id).map(|row| &row.state) == Some(&State::Timing);
         let waiting = self
             .rows
@@ -267,7 +262,7 @@ impl Session {
             .filter(|(_, row)| row.is_in() && !row.is_confined && row.within.is_some_and(is_timed));
         let waiting: Vec<(RowId, Measure)> =
             waiting.map(|(id, row)| (*id, row.measure())).collect();
-        self.change(probes, waiting, now_ms)
+        self.change(probes, waiting)
     }
 }
 

@@ -53,9 +53,29 @@ pub fn group_of(name: &str) -> String {
     group
 }
 
+/// The threads of a process at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Those that are there.
+    pub threads: Vec<Thread>,
+    /// CPU time of the process since its start, nanoseconds: that of threads that have ended, too.
+    pub process_cpu_ns: Option<u64>,
+}
+
+impl From<Vec<Thread>> for Snapshot {
+    fn from(threads: Vec<Thread>) -> Self {
+        Self {
+            threads,
+            process_cpu_ns: None,
+        }
+    }
+}
+
 /// All threads that were seen, those that have ended included.
 #[derive(Debug, Clone, Default)]
 pub struct Roster {
+    /// CPU time of the process at the last two readings.
+    process_cpu_ns: [Option<u64>; 2],
     known: BTreeMap<u32, Entry>,
 }
 
@@ -80,7 +100,9 @@ const MOST_ENDED: usize = 10_000;
 
 impl Roster {
     /// Takes a reading of all threads that are there.
-    pub fn update(&mut self, threads: Vec<Thread>) -> Changes {
+    pub fn update(&mut self, reading: Snapshot) -> Changes {
+        self.process_cpu_ns = [self.process_cpu_ns[1], reading.process_cpu_ns];
+        let threads = reading.threads;
         let is_first = self.known.is_empty();
         let mut changes = Changes::default();
         let mut seen: BTreeMap<u32, Thread> = threads.into_iter().map(|t| (t.tid, t)).collect();
@@ -146,9 +168,19 @@ impl Roster {
 
     /// CPU time of all threads between the last two readings, nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
-        self.pairs()
-            .filter_map(|(before, now)| now.cpu_ns?.checked_sub(before.cpu_ns?))
-            .fold(0, u64::saturating_add)
+        let known = || {
+            let pairs = self.pairs();
+            let threads = pairs.filter_map(|(before, now)| now.cpu_ns?.checked_sub(before.cpu_ns?));
+            threads.fold(0, u64::saturating_add)
+        };
+        self.process_cpu_ns().unwrap_or_else(known)
+    }
+
+    /// CPU time of the process between the last two readings, nanoseconds: that of threads that
+    /// have ended meanwhile, too.
+    pub(crate) fn process_cpu_ns(&self) -> Option<u64> {
+        let [before, now] = self.process_cpu_ns;
+        now?.checked_sub(before?)
     }
 }
 
@@ -189,9 +221,9 @@ pub(crate) mod tests {
     #[test]
     fn births_and_deaths_are_differences_of_readings() {
         let mut roster = Roster::default();
-        let first = roster.update(vec![thread(1, "main", 5), thread(2, "a", 5)]);
+        let first = roster.update(vec![thread(1, "main", 5), thread(2, "a", 5)].into());
         assert_eq!(first, Changes::default(), "they were there before");
-        let changes = roster.update(vec![thread(1, "main", 9), thread(3, "b", 1)]);
+        let changes = roster.update(vec![thread(1, "main", 9), thread(3, "b", 1)].into());
         assert_eq!(changes.born.len(), 1);
         assert_eq!(changes.ended[0].name, "a");
         assert_eq!(roster.cpu_ns(), 4, "of thread 3 only one reading is known");
@@ -200,14 +232,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn threads_that_lived_between_two_readings_are_in_the_sum_of_their_process() {
+        let mut roster = Roster::default();
+        let reading = |cpu_ns: u64, process_cpu_ns: u64| Snapshot {
+            threads: vec![thread(1, "main", cpu_ns)],
+            process_cpu_ns: Some(process_cpu_ns),
+        };
+        roster.update(reading(5, 10));
+        roster.update(reading(6, 30));
+        assert_eq!(roster.cpu_ns(), 20);
+    }
+
+    #[test]
     fn a_number_that_is_used_again_is_another_thread() {
         let mut roster = Roster::default();
-        roster.update(vec![thread(2, "a", 100)]);
+        roster.update(vec![thread(2, "a", 100)].into());
         let again = Thread {
             start_ticks: 2,
             ..thread(2, "b", 7)
         };
-        let changes = roster.update(vec![again]);
+        let changes = roster.update(vec![again].into());
         assert_eq!((changes.born.len(), changes.ended.len()), (1, 1));
         assert_eq!(roster.cpu_ns(), 0);
     }

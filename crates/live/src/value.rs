@@ -23,6 +23,12 @@ pub(crate) struct Measured {
 pub(crate) const NO_THREAD: &str = "no such thread is there";
 
 impl Measured {
+    /// Something is left out of it.
+    pub fn incomplete(mut self, why: String) -> Self {
+        self.gap = self.gap.or(Some(why));
+        self
+    }
+
     pub fn gap(why: impl Into<String>) -> Self {
         Self {
             gap: Some(why.into()),
@@ -40,8 +46,10 @@ struct Sums {
     own_wall: f64,
     cpu: Option<f64>,
     own_cpu: Option<f64>,
-    wall_ns: u64,
-    inside: u64,
+    /// Of calls that have returned.
+    returned_ns: u64,
+    is_inside: bool,
+    skipped: u64,
     histogram: Histogram,
 }
 
@@ -55,8 +63,9 @@ impl Default for Sums {
             own_wall: 0.0,
             cpu: Some(0.0),
             own_cpu: Some(0.0),
-            wall_ns: 0,
-            inside: 0,
+            returned_ns: 0,
+            is_inside: false,
+            skipped: 0,
             histogram: Histogram::default(),
         }
     }
@@ -72,24 +81,24 @@ impl Sums {
         self.rate += change.calls as f64 / seconds;
         self.wall += per_second(change.wall_ns);
         self.own_wall += per_second(change.own_wall_ns);
-        self.wall_ns = self.wall_ns.saturating_add(change.wall_ns);
-        self.inside += u64::from(change.inside);
+        self.returned_ns = self.returned_ns.saturating_add(change.returned_ns);
+        self.is_inside |= change.inside > 0;
+        self.skipped = self.skipped.saturating_add(change.skipped);
         self.histogram.merge(&change.histogram);
     }
 
     fn value(&self, metric: Metric) -> Option<f64> {
-        let returned = match self.histogram.count() {
-            0 => self.calls, // without histograms all calls are taken to have returned
-            n => n,
-        };
+        let returned = self.histogram.count();
         match metric {
             Metric::Calls => Some(self.rate),
             Metric::Wall => Some(self.wall),
             Metric::WallExclusive => Some(self.own_wall),
             Metric::Cpu => self.cpu,
             Metric::CpuExclusive => self.own_cpu,
-            Metric::Inside => Some(self.inside as f64),
-            Metric::DurationMean => (returned > 0).then(|| self.wall_ns as f64 / returned as f64),
+            Metric::Inside => Some(f64::from(u8::from(self.is_inside))),
+            Metric::DurationMean => {
+                (returned > 0).then(|| self.returned_ns as f64 / returned as f64)
+            }
             Metric::DurationP50 => self.histogram.quantile(0.5),
             Metric::DurationP99 => self.histogram.quantile(0.99),
             _ => None,
@@ -126,21 +135,32 @@ pub(crate) fn of_rows<'a>(
     }
     let by_thread = threads.iter();
     let by_thread = by_thread.filter_map(|(tid, sums)| Some((*tid, sums.value(metric)?)));
-    let value = all.value(metric);
+    let value = match metric {
+        // The threads, however many calls of how many functions each is in.
+        Metric::Inside => Some(threads.values().filter(|t| t.is_inside).count() as f64),
+        _ => all.value(metric),
+    };
     let gap = match value {
         Some(_) => None,
-        None if all.calls == 0 => Some("no call returned".to_owned()),
+        None if all.histogram.count() == 0 => Some("no call returned".to_owned()),
         None => Some("no CPU clock without a system call is available in the process".to_owned()),
     };
     let gap = gap.or_else(|| {
         let partly = "threads ended before their names could be read: some calls are left out";
         is_any_unknown.then(|| partly.to_owned())
     });
-    Measured {
+    let measured = Measured {
         value,
         gap,
         by_thread: by_thread.collect(),
         histogram: metric.needs_timer().then_some(all.histogram),
+    };
+    match all.skipped {
+        0 => measured,
+        n => measured.incomplete(format!(
+            "{n} calls were not measured: they were nested too deeply, or made by a signal \
+             handler that interrupted a probe"
+        )),
     }
 }
 
@@ -224,10 +244,17 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
         (true, true) if focus.selects_threads() => Some(NO_THREAD.to_owned()),
         (true, true) => Some("the kernel does not say".to_owned()),
     };
+    // Threads that ended between two readings are in the sum of their process only.
+    let whole = match metric {
+        Metric::Cpu if !focus.selects_threads() => roster.process_cpu_ns(),
+        _ => None,
+    };
+    let value = || match whole {
+        Some(ns) => ns as f64 / 1e9 / seconds,
+        None => by_thread.iter().map(|(_, v)| v).sum(),
+    };
     Measured {
-        value: gap
-            .is_none()
-            .then(|| by_thread.iter().map(|(_, v)| v).sum()),
+        value: gap.is_none().then(value),
         gap,
         by_thread,
         histogram: None,

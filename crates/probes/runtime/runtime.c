@@ -301,7 +301,8 @@ inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, 
 	}
 	v->own_wall += elapsed > e->children ? elapsed - e->children : 0;
 	v->own_cpu += elapsed_cpu > e->children_cpu ? elapsed_cpu - e->children_cpu : 0;
-	c->histogram[row].bucket[log2_of(ns_of(t, elapsed))]++;
+	c->returned[row].wall += elapsed;
+	c->returned[row].bucket[log2_of(ns_of(t, elapsed))]++;
 }
 
 /* The last entry of a frame, counted from 1; 0 = it was entered before it was probed. */
@@ -373,4 +374,5 @@ _Static_assert(sizeof(struct cp_table) == 128 + CP_ROWS * 8 + CP_FUNCTIONS * 16,
 _Static_assert(sizeof(struct cp_entry) == 48 && sizeof(struct cp_value) == 64, "cells");
 _Static_assert(offset(cp_column, entry) == 128, "column");
 _Static_assert(offset(cp_column, value) == 128 + CP_DEPTH * 48, "values");
-_Static_assert(offset(cp_column, histogram) == 128 + CP_DEPTH * 48 + CP_ROWS * 64, "histograms");
+_Static_assert(offset(cp_column, returned) == 128 + CP_DEPTH * 48 + CP_ROWS * 64, "returned");
+_Static_assert(sizeof(struct cp_returned) == 264, "returned");

@@ -75,7 +75,9 @@ struct cp_value {
 	u32 skipped;
 };
 
-struct cp_histogram {
+/* All calls that have returned, recursive ones too. */
+struct cp_returned {
+	u64 wall;
 	u32 bucket[CP_BUCKETS]; /* by log2 of ns */
 };
 
@@ -92,7 +94,7 @@ struct cp_column {
 	u64 reserved[9];
 	struct cp_entry entry[CP_DEPTH];
 	struct cp_value value[CP_ROWS];
-	struct cp_histogram histogram[CP_ROWS];
+	struct cp_returned returned[CP_ROWS];
 } __attribute__((aligned(4096)));
 
 #endif

@@ -24,5 +24,5 @@ mod targets;
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;
-pub use probe::{Cell, Inserted, Measure, Probe, BUCKETS, ROWS};
+pub use probe::{Cell, Counts, Inserted, Measure, Probe, BUCKETS, ROWS};
 pub use refusal::Refusal;

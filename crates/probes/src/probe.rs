@@ -73,8 +73,19 @@ pub struct Cell {
     /// Calls that were not measured: in a signal handler that interrupted a probe, or nested too
     /// deeply.
     pub skipped: u64,
-    /// Finished calls by wall time: bucket n has those of 2^n to 2^(n+1) ns.
+    /// Wall time of all calls that have returned, nanoseconds: those of recursive calls overlap.
+    pub returned_ns: u64,
+    /// The same calls by wall time: bucket n has those of 2^n to 2^(n+1) ns.
     pub histogram: [u32; BUCKETS],
+}
+
+/// What all threads did in all rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By row and thread.
+    pub cells: Vec<Cell>,
+    /// Calls, of any probed function, of threads for which the table had no room.
+    pub lost_calls: u64,
 }
 
 impl Cell {
@@ -90,6 +101,7 @@ impl Cell {
             own_cpu_ns: None,
             inside: 0,
             skipped: 0,
+            returned_ns: 0,
             histogram: [0; BUCKETS],
         }
     }

@@ -96,6 +96,24 @@ pub struct Value {
     pub skipped: u32,
 }
 
+/// The calls of a thread in a row that have returned, recursive ones too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Returned {
+    /// Ticks of the time stamp counter, in all.
+    pub wall: u64,
+    /// Calls of 2^n to 2^(n+1) ns.
+    pub buckets: [u32; BUCKETS],
+}
+
+impl Returned {
+    /// None has.
+    pub const NONE: Self = Self {
+        wall: 0,
+        buckets: [0; BUCKETS],
+    };
+}
+
 /// The beginning of a column.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -148,7 +166,7 @@ pub fn column_at(columns: u64, column: u64) -> u64 {
 
 /// Bytes of a column.
 pub fn column_bytes() -> u64 {
-    (histogram_at(ROWS as u32)).next_multiple_of(PAGE)
+    returned_at(ROWS as u32).next_multiple_of(PAGE)
 }
 
 /// Offset of a [`Value`] in its column.
@@ -157,9 +175,9 @@ pub fn value_at(row: u32) -> u64 {
     entries + u64::from(row) * size_of::<Value>() as u64
 }
 
-/// Offset of a histogram in its column: [`BUCKETS`] numbers of four bytes.
-pub fn histogram_at(row: u32) -> u64 {
-    value_at(ROWS as u32) + u64::from(row) * (BUCKETS * 4) as u64
+/// Offset of a [`Returned`] in its column.
+pub fn returned_at(row: u32) -> u64 {
+    value_at(ROWS as u32) + u64::from(row) * size_of::<Returned>() as u64
 }
 
 /// Bytes of a table.
@@ -179,7 +197,8 @@ mod tests {
         assert_eq!(keys_at(), 128 + 1024 * 8 + 65536 * 16);
         assert_eq!(size_of::<ColumnHead>(), 128);
         assert_eq!(value_at(0), 128 + 4096 * 48);
-        assert_eq!(histogram_at(0), value_at(0) + 1024 * 64);
+        assert_eq!(returned_at(0), value_at(0) + 1024 * 64);
+        assert_eq!(size_of::<Returned>(), 264);
         assert_eq!(column_bytes() % PAGE, 0);
         assert_eq!(column_at(64, 0) % PAGE, 0);
     }

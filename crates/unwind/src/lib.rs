@@ -47,5 +47,16 @@ pub struct Regs {
     pub lr: u64,
 }
 
+/// A frame of a stack, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Instruction pointer; of all but the innermost frame the address after a call.
+    pub pc: u64,
+    /// It is the innermost one.
+    pub is_leaf: bool,
+    /// Stack pointer of its caller after it has returned: the canonical frame address.
+    pub end: u64,
+}
+
 /// Frames of a stack that are kept.
 pub const MAX_FRAMES: usize = 128;

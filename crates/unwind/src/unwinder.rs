@@ -18,7 +18,7 @@ use crate::intern::{Interner, Place};
 use crate::maps::{self, Mapping, Source, VDSO};
 use crate::reads::{Around, Reads};
 use crate::walk::{by_blob, by_frame_pointer, interpreted_method, native, Copy, Rules, Step};
-use crate::{Regs, MAX_FRAMES};
+use crate::{Placed, Regs, MAX_FRAMES};
 
 /// Shortest time between two looks at the map of a process for addresses that it does not hold.
 const REFRESH_EVERY: Duration = Duration::from_millis(20);
@@ -52,8 +52,9 @@ pub struct Unwinder {
     /// Modules by file and bias (first address where the file could not be read).
     module_keys: HashMap<(Source, u64), ModuleIx>,
     stacks: Interner,
-    /// The stack being walked.
+    /// The stack being walked, and where each of its frames but the last ends.
     pcs: Vec<u64>,
+    ends: Vec<u64>,
     /// Before this, the map is not looked at again.
     look_again: Option<Instant>,
     missed: u64,
@@ -125,6 +126,7 @@ impl Unwinder {
             module_keys: HashMap::new(),
             stacks: Interner::new(),
             pcs: Vec::with_capacity(MAX_FRAMES),
+            ends: Vec::with_capacity(MAX_FRAMES),
             look_again: None,
             missed: 0,
             jit_map: None,
@@ -169,6 +171,39 @@ impl Unwinder {
         };
         self.pcs = pcs;
         ix
+    }
+
+    /// The frames of an interrupted thread, innermost first, as far as the files that the process
+    /// has mapped say where they end: nothing is inferred from frame pointers.
+    pub fn frames(&mut self, regs: Regs, bytes: &[u8]) -> Vec<Placed> {
+        let mut pcs = std::mem::take(&mut self.pcs);
+        pcs.clear();
+        self.walk(regs, bytes, true, &mut pcs);
+        let ends = std::mem::take(&mut self.ends);
+        let mut frames = Vec::with_capacity(ends.len());
+        for (&pc, &end) in pcs.iter().zip(&ends) {
+            let is_leaf = frames.is_empty();
+            if !self.has_rules(pc.wrapping_sub(u64::from(!is_leaf))) {
+                break;
+            }
+            frames.push(Placed { pc, is_leaf, end });
+        }
+        (self.pcs, self.ends) = (pcs, ends);
+        frames
+    }
+
+    fn has_rules(&mut self, address: u64) -> bool {
+        matches!(self.find(address), Some(State::File { rules: true, .. }))
+    }
+
+    /// Reads the files of all mappings now, so that later walks need not.
+    pub fn open_all(&mut self) {
+        self.refresh();
+        for at in 0..self.regions.len() {
+            if matches!(self.regions[at].state, State::New) {
+                self.open(at);
+            }
+        }
     }
 
     /// The innermost address of a stack.
@@ -306,6 +341,7 @@ impl Unwinder {
         let mut state = native(regs);
         let mut pc = regs.ip;
         pcs.push(pc);
+        self.ends.clear();
         let mut place = self.find(pc);
         if self.regions.is_empty() {
             self.missed += 1;
@@ -342,7 +378,10 @@ impl Unwinder {
                 None => Step::NoRule,
             };
             match step {
-                Step::Caller(caller) => pc = caller,
+                Step::Caller(caller) => {
+                    pc = caller;
+                    self.ends.push(state.sp());
+                }
                 Step::End => return false,
                 Step::NoRule => return true,
             }

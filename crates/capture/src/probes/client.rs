@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use convoy_probes::{Cell, Inserted, Probe, Refusal};
+use convoy_probes::{Counts, Inserted, Probe, Refusal};
 
 use super::wire::{receive, send, Reply, Request};
 
@@ -77,9 +77,12 @@ impl ProbeClient {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    pub fn read(&mut self) -> Result<Counts, Refusal> {
         match self.ask(&Request::Read)? {
-            Reply::Cells(all) => Ok(all.into_iter().map(Into::into).collect()),
+            Reply::Counts { cells, lost_calls } => Ok(Counts {
+                cells: cells.into_iter().map(Into::into).collect(),
+                lost_calls,
+            }),
             other => Err(self.unexpected(other)),
         }
     }

@@ -46,10 +46,7 @@ fn serve_requests(
             Request::End => return Ok(()),
             Request::Insert(all) => probes.insert(&all).map(Reply::Inserted),
             Request::Remove(rows) => probes.remove(&rows).map(|()| Reply::Done),
-            Request::Read => {
-                let cells = probes.read();
-                cells.map(|all| Reply::Cells(all.iter().map(Into::into).collect()))
-            }
+            Request::Read => probes.read().map(|counts| Reply::from(&counts)),
         };
         send(replies, &reply.unwrap_or_else(Reply::Refused))?;
     }

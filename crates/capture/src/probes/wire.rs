@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 
-use convoy_probes::{Cell, Inserted, Probe, Refusal};
+use convoy_probes::{Cell, Counts, Inserted, Probe, Refusal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,10 @@ pub(crate) enum Request {
 pub(crate) enum Reply {
     Done,
     Inserted(Vec<Inserted>),
-    Cells(Vec<WireCell>),
+    Counts {
+        cells: Vec<WireCell>,
+        lost_calls: u64,
+    },
     Refused(Refusal),
 }
 
@@ -38,6 +41,7 @@ pub(crate) struct WireCell {
     own_cpu_ns: Option<u64>,
     inside: u32,
     skipped: u64,
+    returned_ns: u64,
     /// Bucket, calls.
     histogram: Vec<(u8, u32)>,
 }
@@ -55,6 +59,7 @@ impl From<&Cell> for WireCell {
             own_cpu_ns: c.own_cpu_ns,
             inside: c.inside,
             skipped: c.skipped,
+            returned_ns: c.returned_ns,
             histogram: buckets.map(|(bucket, n)| (bucket as u8, *n)).collect(),
         }
     }
@@ -70,6 +75,7 @@ impl From<WireCell> for Cell {
             own_cpu_ns: c.own_cpu_ns,
             inside: c.inside,
             skipped: c.skipped,
+            returned_ns: c.returned_ns,
             ..Self::new(c.tid, c.row)
         };
         for (bucket, n) in c.histogram {
@@ -78,6 +84,15 @@ impl From<WireCell> for Cell {
             }
         }
         cell
+    }
+}
+
+impl From<&Counts> for Reply {
+    fn from(counts: &Counts) -> Self {
+        Self::Counts {
+            cells: counts.cells.iter().map(Into::into).collect(),
+            lost_calls: counts.lost_calls,
+        }
     }
 }
 
@@ -122,12 +137,18 @@ mod tests {
         cell.cpu_ns = Some(5);
         cell.histogram[12] = 4;
         let mut pipe = Vec::new();
-        send(&mut pipe, &Reply::Cells(vec![(&cell).into()])).unwrap();
+        cell.returned_ns = 8;
+        let counts = Counts {
+            cells: vec![cell],
+            lost_calls: 6,
+        };
+        send(&mut pipe, &Reply::from(&counts)).unwrap();
         let first = pipe.len();
-        let Ok(Reply::Cells(back)) = receive(&mut &pipe[..]) else {
+        let Ok(Reply::Counts { cells, lost_calls }) = receive(&mut &pipe[..]) else {
             panic!("another reply")
         };
-        assert_eq!(back.into_iter().map(Cell::from).collect::<Vec<_>>(), [cell]);
+        let cells = cells.into_iter().map(Cell::from).collect();
+        assert_eq!(Counts { cells, lost_calls }, counts);
         let probe = Probe {
             row: 1,
             function: 16..32,

@@ -110,7 +110,7 @@ fn with_probes() -> Option<Prices> {
     let pid = running.child.id();
     let focus = Focus::new().with(Key::Function, format!("{address:#x}"));
     let function: Function = Functions::of(pid)?.find(&focus).ok()?.pop()?;
-    let mut probes = LazyProbes::new(pid);
+    let mut probes = LazyProbes::new(pid, Instant::now());
     let bare = running.call_ns()?;
     let mut with = |row: u32, measure: Measure| {
         let probe = Probe {

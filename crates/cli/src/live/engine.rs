@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use convoy_live::{Changes, CurveId, Governor, Notice, Prices, Refusal, Request, Session, Subject};
+use convoy_live::{
+    Changes, CurveId, Governor, Notice, Prices, Probes, Refusal, Request, Session, Subject,
+};
 
 use super::calibrate;
 use super::functions::Functions;
@@ -49,15 +51,16 @@ impl Engine {
         every: Duration,
     ) -> Result<Self, Refusal> {
         let prices = Prices::default();
+        let began = Instant::now();
         let mut engine = Self {
             pid,
             session: Session::new(Governor { budget, prices }),
-            probes: LazyProbes::new(pid),
+            probes: LazyProbes::new(pid, began),
             threads: Threads::of(pid),
             locks,
             functions: None,
             has_prices: false,
-            began: Instant::now(),
+            began,
             every,
             next: every,
         };
@@ -86,7 +89,7 @@ impl Engine {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.probes.now_ms()
     }
 
     /// The functions of the process; read when they are first asked for.
@@ -131,14 +134,12 @@ impl Engine {
             self.session.set_prices(calibrate::prices());
             self.has_prices = true;
         }
-        let now = self.now_ms();
         self.session
             .add(
                 &mut self.probes,
                 request.clone(),
                 &functions,
                 outer.as_ref(),
-                now,
             )
             .map_err(|refusal| refused(refusal.found, refusal.fix))
     }

@@ -1,14 +1,16 @@
 //! Probes of the process, which go in when the first function is asked for.
 
 use std::ffi::OsString;
+use std::time::Instant;
 
 use convoy_capture::ProbeClient;
-use convoy_live::{Cell, Inserted, Probe, Probes, Refusal};
+use convoy_live::{Counts, Inserted, Probe, Probes, Refusal};
 
 /// Nothing is done to the process before the first probe.
 #[derive(Debug)]
 pub struct LazyProbes {
     pid: u32,
+    began: Instant,
     client: Option<ProbeClient>,
 }
 
@@ -23,9 +25,13 @@ pub fn clean_up(pid: u32) -> Result<(), Refusal> {
 }
 
 impl LazyProbes {
-    /// A process without probes.
-    pub fn new(pid: u32) -> Self {
-        Self { pid, client: None }
+    /// A process without probes, in a session that began then.
+    pub fn new(pid: u32, began: Instant) -> Self {
+        Self {
+            pid,
+            began,
+            client: None,
+        }
     }
 
     fn client(&mut self) -> Result<&mut ProbeClient, Refusal> {
@@ -47,11 +53,15 @@ impl Probes for LazyProbes {
         self.client()?.insert(probes)
     }
 
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn remove(&mut self, rows: &[u32]) -> Result<(), Refusal> {
         self.client()?.remove(rows)
     }
 
-    fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    fn read(&mut self) -> Result<Counts, Refusal> {
         self.client()?.read()
     }
 }

@@ -1,7 +1,7 @@
 //! Threads and locks of a process, as sessions take them.
 
 use convoy_capture::{ThreadReader, Watch};
-use convoy_live::{group_of, Lock, LockReading, LockSums, Thread};
+use convoy_live::{group_of, Lock, LockReading, LockSums, Snapshot, Thread};
 use convoy_model::{Model, Object, ObjectId};
 use convoy_profile::Op;
 use convoy_report::names;
@@ -37,7 +37,7 @@ impl Threads {
     }
 
     /// Threads that are there now.
-    pub fn read(&mut self) -> Vec<Thread> {
+    pub fn read(&mut self) -> Snapshot {
         let readings = self.reader.read().into_iter();
         let threads = readings.map(|reading| Thread {
             tid: reading.tid,
@@ -50,7 +50,10 @@ impl Threads {
             cpu_ns: reading.cpu_ns,
             run_queue_ns: reading.run_queue_ns,
         });
-        threads.collect()
+        Snapshot {
+            threads: threads.collect(),
+            process_cpu_ns: self.reader.process_cpu_ns(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use convoy_probes::table::{
-    column_at, histogram_at, keys_at, value_at, ColumnHead, Value, BUCKETS, KEY_CLEARED,
+    column_at, keys_at, returned_at, value_at, ColumnHead, Returned, Value, KEY_CLEARED,
     KEY_RETIRED, ROWS,
 };
 use zerocopy::{FromBytes, FromZeros};
@@ -31,6 +31,12 @@ pub(super) struct Now {
     pub has_cpu_clock: bool,
 }
 
+impl Now {
+    fn ns(self, ticks: u64) -> u64 {
+        (ticks as f64 * self.ns_per_tick) as u64
+    }
+}
+
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
@@ -44,6 +50,7 @@ struct Times {
     wall_ns: u64,
     own_wall_ns: u64,
     cpu_ns: u64,
+    returned_ns: u64,
 }
 
 impl Table {
@@ -71,7 +78,7 @@ impl Table {
             let at = self.column_at(column);
             for row in rows {
                 memory.put(at + value_at(*row), &Value::default())?;
-                memory.put(at + histogram_at(*row), &[0u32; BUCKETS])?;
+                memory.put(at + returned_at(*row), &Returned::NONE)?;
             }
         }
         Ok(())
@@ -135,10 +142,12 @@ impl Columns {
         cell.wall_ns = cell.wall_ns.max(last.wall_ns);
         cell.own_wall_ns = cell.own_wall_ns.max(last.own_wall_ns);
         cell.cpu_ns = cell.cpu_ns.map(|ns| ns.max(last.cpu_ns));
+        cell.returned_ns = cell.returned_ns.max(last.returned_ns);
         *last = Times {
             wall_ns: cell.wall_ns,
             own_wall_ns: cell.own_wall_ns,
             cpu_ns: cell.cpu_ns.unwrap_or(0),
+            returned_ns: cell.returned_ns,
         };
     }
 
@@ -155,7 +164,7 @@ impl Columns {
 fn clear_column(memory: &Memory, at: u64, rows: &HashMap<u32, bool>) -> io::Result<()> {
     for row in rows.keys() {
         memory.put(at + value_at(*row), &Value::default())?;
-        memory.put(at + histogram_at(*row), &[0u32; BUCKETS])?;
+        memory.put(at + returned_at(*row), &Returned::NONE)?;
     }
     memory.put(at, &ColumnHead::new_zeroed())
 }
@@ -172,13 +181,13 @@ fn cells(
         .keys()
         .max()
         .map_or(0, |row| (*row as usize + 1).min(ROWS));
-    let mut bytes = vec![0; most * size_of::<Value>()];
-    memory.read(at + value_at(0), &mut bytes)?;
     // Of open calls; read before the values, so that no call counts twice.
     let cpu = now
         .has_cpu_clock
         .then(|| cpu_clock::of_thread(pid, tid))
         .flatten();
+    let mut bytes = vec![0; most * size_of::<Value>()];
+    memory.read(at + value_at(0), &mut bytes)?;
     let mut cells = Vec::new();
     for (row, bytes) in (0u32..).zip(bytes.chunks_exact(size_of::<Value>())) {
         let Some(is_timed) = rows.get(&row) else {
@@ -192,8 +201,9 @@ fn cells(
         }
         let mut cell = cell(tid, row, &value, (now, cpu));
         if *is_timed {
-            let histogram: [u32; BUCKETS] = memory.get(at + histogram_at(row))?;
-            cell.histogram = histogram;
+            let returned: Returned = memory.get(at + returned_at(row))?;
+            cell.returned_ns = now.ns(returned.wall);
+            cell.histogram = returned.buckets;
         }
         cells.push(cell);
     }
@@ -201,7 +211,6 @@ fn cells(
 }
 
 fn cell(tid: u32, row: u32, value: &Value, (now, cpu): (Now, Option<u64>)) -> Cell {
-    let ns = |ticks: u64| (ticks as f64 * now.ns_per_tick) as u64;
     // Without the open call the time of a function that never returns would be 0.
     let open = match value.since {
         0 => 0,
@@ -213,8 +222,8 @@ fn cell(tid: u32, row: u32, value: &Value, (now, cpu): (Now, Option<u64>)) -> Ce
     };
     Cell {
         calls: value.calls,
-        wall_ns: ns(value.wall.saturating_add(open)),
-        own_wall_ns: ns(value.own_wall),
+        wall_ns: now.ns(value.wall.saturating_add(open)),
+        own_wall_ns: now.ns(value.own_wall),
         cpu_ns: now
             .has_cpu_clock
             .then_some(value.cpu.saturating_add(open_cpu)),
@@ -239,6 +248,7 @@ fn add(all: &mut HashMap<(u32, u32), Cell>, cell: Cell) {
     sum.cpu_ns = both(sum.cpu_ns, cell.cpu_ns);
     sum.own_cpu_ns = both(sum.own_cpu_ns, cell.own_cpu_ns);
     sum.inside += cell.inside;
+    sum.returned_ns = sum.returned_ns.saturating_add(cell.returned_ns);
     sum.skipped += cell.skipped;
     for (sum, n) in sum.histogram.iter_mut().zip(cell.histogram) {
         *sum = sum.saturating_add(n);

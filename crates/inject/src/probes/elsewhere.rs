@@ -2,7 +2,7 @@
 
 use crate::Owner;
 use convoy_probes::Refusal;
-use convoy_probes::{Cell, Inserted, Probe};
+use convoy_probes::{Counts, Inserted, Probe};
 
 /// The probes in a process.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Probes {
     ///
     /// # Errors
     /// Always.
-    pub fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    pub fn read(&mut self) -> Result<Counts, Refusal> {
         refuse()
     }
 

@@ -22,11 +22,13 @@ use crate::refusal;
 use crate::safe_point::refused;
 use crate::tracee::threads;
 use convoy_probes::Refusal;
-use convoy_probes::{Cell, Inserted, Probe, ROWS};
+use convoy_probes::{Counts, Inserted, Probe, ROWS};
 
 /// Columns for threads that come later, besides as many as there are.
 const SPARE_COLUMNS: u64 = 512;
 const MAX_COLUMNS: u64 = 1 << 17;
+
+const LOST_AT: u64 = std::mem::offset_of!(Head, no_room) as u64;
 
 /// The probes in a process. [`Probes::end`], or dropping it, takes them out.
 #[derive(Debug)]
@@ -259,7 +261,7 @@ impl Probes {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    pub fn read(&mut self) -> Result<Counts, Refusal> {
         self.check_image()?;
         let alive: BTreeSet<u32> = threads(self.pid).into_iter().collect();
         let rows = self
@@ -276,7 +278,12 @@ impl Probes {
         let cells = self
             .columns
             .read((&self.memory, self.pid), self.table, &rows, &alive, now);
-        cells.map_err(|e| refused(self.pid, e.into()))
+        let lost = self.memory.get::<u64>(self.table.at + LOST_AT);
+        let counts = cells.and_then(|cells| {
+            let lost_calls = lost?;
+            Ok(Counts { cells, lost_calls })
+        });
+        counts.map_err(|e| refused(self.pid, e.into()))
     }
 
     /// Takes everything out: every byte of the program is as before. The stubs stay mapped, since

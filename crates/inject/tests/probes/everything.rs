@@ -101,7 +101,7 @@ fn everything(measure: Measure, least: f64) {
     }
     eprintln!("{reasons:?}");
     assert_eq!(result(&mut target), expected);
-    let cells = probes.read().unwrap();
+    let cells = probes.read().unwrap().cells;
     assert!(cells.iter().map(|c| c.calls).sum::<u64>() > 1_000_000);
     assert!(entries > LEAST_ENTRIES && whole > least, "{reasons:?}");
     probes.end().unwrap();

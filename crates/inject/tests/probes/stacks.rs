@@ -33,7 +33,7 @@ fn exceptions_go_through_probed_functions() {
     let mut p = probed("throws.cc", "", &["thrower", "catcher"]);
     p.target.go_on();
     assert_eq!(p.target.line(), "sum 499500");
-    let cells = p.probes.read().unwrap();
+    let cells = p.probes.read().unwrap().cells;
     assert_eq!((calls(&cells, 0), calls(&cells, 1)), (3000, 1000));
     let catcher = of(&cells, 1).next().unwrap();
     assert_eq!(
@@ -61,7 +61,7 @@ fn signal_handlers_on_their_own_stack_are_counted_or_skipped() {
     p.target.go_on();
     let line = p.target.line();
     let done: u64 = line.strip_prefix("calls ").unwrap().parse().unwrap();
-    let cells = p.probes.read().unwrap();
+    let cells = p.probes.read().unwrap().cells;
     let leaf = of(&cells, 0).next().unwrap();
     assert_eq!(leaf.calls + leaf.skipped, done);
     let handles = of(&cells, 3).next().unwrap();
@@ -81,7 +81,7 @@ fn switched_stacks_keep_their_open_calls() {
     let mut p = probed("probed.c", "contexts", &["switches", "outer", "leaf"]);
     p.target.go_on();
     assert!(p.target.line().starts_with("sum "));
-    let cells = p.probes.read().unwrap();
+    let cells = p.probes.read().unwrap().cells;
     assert_eq!(
         (calls(&cells, 0), calls(&cells, 1), calls(&cells, 2)),
         (1000, 1000, 4000)
@@ -108,7 +108,7 @@ fn ended_threads_keep_their_values() {
     p.target.go_on();
     assert_eq!(p.target.line(), "calls 800");
     for _ in 0..3 {
-        let cells = p.probes.read().unwrap();
+        let cells = p.probes.read().unwrap().cells;
         assert_eq!((calls(&cells, 0), calls(&cells, 1)), (800, 200));
         let mut tids: Vec<u32> = of(&cells, 1).map(|c| c.tid).collect();
         tids.dedup();
@@ -122,7 +122,7 @@ fn children_count_nothing_and_work() {
     let mut p = probed("probed.c", "forks", &["leaf", "outer", "recurse"]);
     p.target.go_on();
     assert_eq!(p.target.line(), "good 50");
-    let cells = p.probes.read().unwrap();
+    let cells = p.probes.read().unwrap().cells;
     assert_eq!(calls(&cells, 1), 50, "those of the parent");
     p.finish();
 }
@@ -162,7 +162,7 @@ fn within_counts_only_calls_from_inside() {
     let mut p = Probed { target, probes };
     p.target.go_on();
     p.target.line();
-    let cells = p.probes.read().unwrap();
+    let cells = p.probes.read().unwrap().cells;
     assert_eq!(calls(&cells, 2), 4000);
     assert!(calls(&cells, 0) > 4000, "chooses calls it, too");
     let (leaf, outer) = (of(&cells, 2).next().unwrap(), of(&cells, 1).next().unwrap());

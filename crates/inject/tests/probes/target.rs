@@ -166,7 +166,7 @@ pub fn calls(cells: &[Cell], row: u32) -> u64 {
 /// Until the function of row 0 has been called.
 pub fn wait_for_calls(probes: &mut Probes) {
     let until = Instant::now() + Duration::from_secs(60);
-    while calls(&probes.read().unwrap(), 0) == 0 {
+    while calls(&probes.read().unwrap().cells, 0) == 0 {
         assert!(Instant::now() < until, "it is not called");
         std::thread::sleep(Duration::from_millis(10));
     }

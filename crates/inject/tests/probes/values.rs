@@ -37,7 +37,7 @@ fn exact(flags: &[&str]) {
     target.go_on();
     let result = target.line();
     assert_eq!(result, alone(&program));
-    let cells = probes.read().unwrap();
+    let cells = probes.read().unwrap().cells;
     let counted: Vec<u64> = (0..)
         .zip(names)
         .map(|(row, _)| calls(&cells, row))
@@ -79,7 +79,7 @@ fn cpu_time_is_what_the_kernel_says() {
             .unwrap(),
     );
     std::thread::sleep(std::time::Duration::from_millis(600));
-    let cells = probes.read().unwrap();
+    let cells = probes.read().unwrap().cells;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", target.pid())).unwrap();
     let (mut cpu, mut wall) = (0, 0);
     for cell in of(&cells, 0) {

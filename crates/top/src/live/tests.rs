@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use convoy_live::{
-    Cell, Code, CurveId, Function, Governor, Inserted, Notice, Prices, Probe, Probes, Refusal,
-    Request, Session, Thread,
+    Cell, Code, Counts, CurveId, Function, Governor, Inserted, Notice, Prices, Probe, Probes,
+    Refusal, Request, Session, Thread,
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::backend::TestBackend;
@@ -29,18 +29,25 @@ impl Probes for Fake {
         Ok(vec![Inserted::Whole; probes.len()])
     }
 
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     fn remove(&mut self, rows: &[u32]) -> Result<(), Refusal> {
         self.rows.retain(|(row, _)| !rows.contains(row));
         Ok(())
     }
 
-    fn read(&mut self) -> Result<Vec<Cell>, Refusal> {
+    fn read(&mut self) -> Result<Counts, Refusal> {
         let cell = |(row, since): &(u32, u64)| {
             let mut cell = Cell::new(1, *row);
             cell.calls = self.now_ms - since;
             cell
         };
-        Ok(self.rows.iter().map(cell).collect())
+        Ok(Counts {
+            cells: self.rows.iter().map(cell).collect(),
+            lost_calls: 0,
+        })
     }
 }
 
@@ -70,7 +77,7 @@ impl Measurement for Program {
                 cpu_ns: Some(self.probes.now_ms * 500_000),
                 run_queue_ns: Some(0),
             });
-        let (now, threads) = (self.probes.now_ms, threads.collect());
+        let (now, threads) = (self.probes.now_ms, threads.collect::<Vec<Thread>>().into());
         let sampled = self.session.sample(&mut self.probes, now, threads, None);
         sampled.map(Progress::Sampled).map_err(|e| e.to_string())
     }
@@ -81,10 +88,9 @@ impl Measurement for Program {
             module: "server".into(),
             addresses: 0x100..0x120,
         };
-        let now = self.probes.now_ms;
         let added = self
             .session
-            .add(&mut self.probes, request, &[function], None, now);
+            .add(&mut self.probes, request, &[function], None);
         added.map_err(|e| e.to_string())
     }
 
