@@ -242,16 +242,7 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 		(call);                                                \
 		cv_causal_released((uint64_t)(uintptr_t)(object));     \
 	} while (0)
-#define CV_HOOK(op, object, call)                          \
-	({                                                 \
-		__typeof__(call) r_;                       \
-		if ((op) >= CV_OP_COND_SIGNAL)             \
-			cv_causal_wakes();                 \
-		r_ = (call);                               \
-		if ((op) >= CV_OP_COND_SIGNAL)             \
-			cv_causal_leave();                 \
-		r_;                                        \
-	})
+#define CV_HOOK(op, object, call) (call)
 #define CV_HOOK_VOID(op, object, call) (call)
 /* The section ends with the wait, and another one begins behind it. */
 #define CV_WAIT(op, object, mutex, call)                               \

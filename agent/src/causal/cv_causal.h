@@ -125,6 +125,7 @@ static inline __attribute__((always_inline)) void cv_causal_wakes(void)
 	if (cv_likely(t != NULL))
 		t->wakes++;
 	cv_causal_enter();
+	cv_causal_leave();
 }
 
 static inline void cv_causal_waits(enum cv_op op)

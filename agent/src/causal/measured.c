@@ -75,8 +75,11 @@ static struct cv_causal_thread *measured(void)
 /* From here to the end of the operation a sample keeps out. */
 void cv_causal_enter_slow(void)
 {
-	struct cv_causal_thread *t = measured();
+	struct cv_causal_thread *t = cv_causal_self;
 
+	if (t)
+		cv_causal_sampling_arm(t);
+	t = measured();
 	if (!t)
 		return;
 	cv_causal_work(t)->hooked = 1;

@@ -29,6 +29,8 @@ pub struct Report {
     pub seconds: f64,
     /// Share of the CPUs that other programs had meanwhile, 0 to 1.
     pub foreign_cpu_share: f64,
+    /// Why there are no experiments; `None` if there are.
+    pub reason: Option<String>,
     /// What the reader should know.
     pub notes: Vec<String>,
 }

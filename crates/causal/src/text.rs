@@ -61,6 +61,9 @@ fn write(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
 /// The main result, in one sentence.
 fn verdict(report: &Report) -> String {
     let first = report.targets.first().filter(|row| row.has_gain());
+    if let Some(reason) = &report.reason {
+        return format!("The experiments have no result: {reason}.");
+    }
     let Some((row, level)) = first.and_then(|row| Some((row, row.at.first()?))) else {
         let tried = report.targets.iter().any(|row| row.reason.is_none());
         return match tried {
@@ -311,5 +314,18 @@ mod tests {
         for field in ["progress", "windows", "foreign_cpu_share"] {
             assert!(!json[field].is_null(), "{field}");
         }
+    }
+
+    #[test]
+    fn a_run_without_experiments_says_why() {
+        let report = Report {
+            reason: Some(words::reason::no_progress()),
+            ..Report::default()
+        };
+        let text = text(&report, LOOK);
+        assert!(
+            text.starts_with("The experiments have no result: nothing counts"),
+            "{text}"
+        );
     }
 }

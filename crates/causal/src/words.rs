@@ -69,7 +69,7 @@ pub mod reason {
 
     /// Samples are needed and cannot be taken.
     pub fn no_samples(why: &str) -> String {
-        format!("it needs samples, which cannot be taken: {why}")
+        format!("targets of code need samples, which cannot be taken: {why}")
     }
 
     fn seconds(time: Duration) -> String {
@@ -106,7 +106,10 @@ pub mod note {
 
     /// Threads without samples.
     pub fn blocked(threads: usize) -> String {
-        format!("{threads} threads block all signals: their code was not lengthened by samples.")
+        format!(
+            "Threads that block all signals: {threads}. Their code was not slowed down: choose locks as \
+             targets."
+        )
     }
 
     /// A system call was interrupted.

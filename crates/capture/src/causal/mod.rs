@@ -126,6 +126,8 @@ pub struct Laboratory {
     sampling: Sampling,
     windows: u32,
     ranges: u32,
+    /// At the latest look, and at both of the latest two.
+    blocked_now: usize,
     blocked_threads: usize,
 }
 
@@ -156,6 +158,7 @@ impl Laboratory {
             sampling: Sampling::Perf,
             windows: 0,
             ranges: 0,
+            blocked_now: 0,
             blocked_threads: 0,
         };
         if head.signal == 0 {
@@ -214,7 +217,10 @@ impl Laboratory {
         let all: Vec<u32> = alive.collect();
         let may = |tid: &u32| !blocks(self.file.pid, *tid, head.signal);
         let tids: Vec<u32> = all.iter().copied().filter(may).collect();
-        self.blocked_threads = all.len() - tids.len();
+        // While it makes or ends a thread, the C library blocks all signals for a moment.
+        let blocked = all.len() - tids.len();
+        self.blocked_threads = blocked.min(self.blocked_now);
+        self.blocked_now = blocked;
         if let Err(error) = self.sampler.follow(&tids) {
             let why = format!("perf_event_open: {error}");
             self.sampling = Sampling::Timers(why);

@@ -65,15 +65,7 @@ impl Conductor {
         let began = Instant::now();
         let mut report = Report::default();
         if let Err(why) = self.try_conduct(&mut report, began) {
-            let named = match self.targets.is_empty() {
-                true => vec![Target::new(convoy_causal::Kind::Function, "any")],
-                false => self.targets.clone(),
-            };
-            if report.targets.is_empty() {
-                for target in named {
-                    report.add_without_number(target, self.estimator, why.clone());
-                }
-            }
+            report.reason = Some(why);
         }
         report.rank();
         report
@@ -107,11 +99,9 @@ impl Conductor {
         self.run_windows(&mut laboratory, &mut experiment, &found, &progress, report)?;
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
-        if report.targets.iter().all(|row| row.at.is_empty()) && self.is_over() {
-            let why = reason::too_short(began.elapsed(), experiment.windows_per_block());
-            for row in &mut report.targets {
-                row.reason.get_or_insert_default().clone_from(&why);
-            }
+        if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
+            let needed = experiment.windows_per_block();
+            return Err(reason::too_short(began.elapsed(), needed));
         }
         Ok(())
     }
@@ -243,6 +233,11 @@ impl Conductor {
                 break;
             }
             laboratory.follow_threads();
+            if let (Sampling::Unavailable(why), Mechanism::Sampled) =
+                (laboratory.sampling(), arm.mechanism)
+            {
+                return Err(reason::no_samples(why));
+            }
             laboratory
                 .open_window(&self.window(&arm, found))
                 .map_err(|trouble| trouble.to_string())?;
