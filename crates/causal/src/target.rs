@@ -59,6 +59,12 @@ impl Target {
             name: name.into(),
         }
     }
+
+    /// File and number of a line.
+    pub fn line(&self) -> Option<(&str, u32)> {
+        let (file, line) = self.name.rsplit_once(':')?;
+        Some((file, line.parse().ok()?))
+    }
 }
 
 impl std::str::FromStr for Target {

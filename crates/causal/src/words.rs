@@ -67,6 +67,26 @@ pub mod reason {
         "it took no sample: it does not run, or only very briefly".into()
     }
 
+    /// The process has ended while its files were read.
+    pub fn gone() -> String {
+        "the process ended before its files could be read".into()
+    }
+
+    /// No file has such a line.
+    pub fn no_line() -> String {
+        "no instruction belongs to this line: the compiler has moved or removed its code".into()
+    }
+
+    /// Lines are not known.
+    pub fn no_debug_information() -> String {
+        "lines need debug information: compile with -g, or name a function".into()
+    }
+
+    /// No lock answers to a name.
+    pub fn no_lock(text: &str) -> String {
+        format!("the program has used no lock that {text:?} means; `convoy -- COMMAND` lists them")
+    }
+
     /// Samples are needed and cannot be taken.
     pub fn no_samples(why: &str) -> String {
         format!("targets of code need samples, which cannot be taken: {why}")

@@ -116,61 +116,76 @@ impl Reconnaissance {
         number: u32,
     ) -> Result<Found, String> {
         match target.kind {
-            Kind::Function => self.function(target, ranges, number),
-            Kind::Line => Err("lines cannot be experimented with yet".into()),
+            Kind::Function | Kind::Line => {
+                let code = self.addresses(target)?;
+                ranges.extend(code.iter().map(|range| Range {
+                    lo: range.start,
+                    hi: range.end,
+                    target: number,
+                }));
+                self.code(target, &code, number)
+            }
             Kind::Lock => self.lock(target),
-            Kind::Wait => Ok(Found {
-                subject: convoy_causal::Subject {
-                    target: target.clone(),
-                    mechanism: Mechanism::Sampled,
-                    sample_share: None,
-                },
-                what: Subject::Sleeps,
-            }),
+            Kind::Wait => Ok(found(
+                target.clone(),
+                Mechanism::Sampled,
+                None,
+                Subject::Sleeps,
+            )),
         }
     }
 
-    fn function(
+    /// Addresses of a function or line.
+    fn addresses(&self, target: &Target) -> Result<Vec<std::ops::Range<u64>>, String> {
+        let functions = self.functions.as_ref().ok_or_else(reason::gone)?;
+        if target.kind == Kind::Function {
+            let copies = functions
+                .called(&target.name)
+                .map_err(|e| format!("{}; {}", e.found, e.fix))?;
+            return Ok(copies.into_iter().map(|copy| copy.addresses).collect());
+        }
+        let (file, line) = target.line().ok_or_else(reason::no_line)?;
+        let code = functions.of_line(file, line);
+        let code = code.ok_or_else(reason::no_debug_information)?;
+        match code.is_empty() {
+            true => Err(reason::no_line()),
+            false => Ok(code),
+        }
+    }
+
+    fn code(
         &self,
         target: &Target,
-        ranges: &mut Vec<Range>,
+        code: &[std::ops::Range<u64>],
         number: u32,
     ) -> Result<Found, String> {
-        let functions = self.functions.as_ref().ok_or("the process is gone")?;
-        let copies = functions
-            .called(&target.name)
-            .map_err(|e| format!("{}; {}", e.found, e.fix))?;
-        let inside = |pc: &&u64| copies.iter().any(|copy| copy.addresses.contains(*pc));
-        let hits = self.samples.iter().filter(inside).count();
-        ranges.extend(copies.iter().map(|copy| Range {
-            lo: copy.addresses.start,
-            hi: copy.addresses.end,
-            target: number,
-        }));
+        let is_hit = |pc: &&u64| code.iter().any(|range| range.contains(*pc));
+        let hits = self.samples.iter().filter(is_hit).count();
         if hits == 0 && !self.samples.is_empty() {
             return Err(reason::never_ran());
         }
-        Ok(Found {
-            subject: convoy_causal::Subject {
-                target: target.clone(),
-                mechanism: Mechanism::Sampled,
-                sample_share: Some(hits as f64 / self.samples.len().max(1) as f64),
-            },
-            what: Subject::Code(1 << number),
-        })
+        let share = hits as f64 / self.samples.len().max(1) as f64;
+        let what = Subject::Code(1 << number);
+        Ok(found(target.clone(), Mechanism::Sampled, Some(share), what))
     }
 
     fn lock(&self, target: &Target) -> Result<Found, String> {
-        let locks = self.locks.as_ref().ok_or("the process is gone")?;
+        let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(&target.name)?;
-        Ok(Found {
-            subject: convoy_causal::Subject {
-                target: Target::new(Kind::Lock, name),
-                mechanism: Mechanism::Measured,
-                sample_share: None,
-            },
-            what: Subject::Locks(addresses),
-        })
+        let target = Target::new(Kind::Lock, name);
+        let what = Subject::Locks(addresses);
+        Ok(found(target, Mechanism::Measured, None, what))
+    }
+}
+
+fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: Subject) -> Found {
+    Found {
+        subject: convoy_causal::Subject {
+            target,
+            mechanism,
+            sample_share,
+        },
+        what,
     }
 }
 
@@ -211,7 +226,7 @@ impl Locks {
         let first = found
             .iter()
             .find(is_lock)
-            .ok_or_else(|| format!("the program has used no lock that {text:?} means"))?;
+            .ok_or_else(|| reason::no_lock(text))?;
         let name = names::object_of(&self.model, *first);
         let same = found.iter().filter(is_lock);
         let same = same.filter(|id| names::object_of(&self.model, **id) == name);

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key};
 use convoy_profile::Module;
-use convoy_symbols::{demangle, inlined_into, list_functions, ListedFunction, Options};
+use convoy_symbols::{
+    demangle, inlined_into, line_ranges, list_functions, ListedFunction, Options,
+};
 use convoy_unwind::Mapped;
 
 /// Candidates that a message names.
@@ -120,6 +122,22 @@ impl Functions {
         let file = self.files.iter().find(inside)?;
         let listed = file.holding(address.wrapping_sub(file.module.bias))?;
         Some(file.function(listed, file.label(listed)))
+    }
+
+    /// Addresses of the instructions of a source line; `None` = no file has debug information.
+    pub fn of_line(&self, source: &str, line: u32) -> Option<Vec<std::ops::Range<u64>>> {
+        let files = self.files.iter();
+        let mut of_files = files
+            .filter_map(|f| Some((f, line_ranges(&f.module, &f.options, source, line)?)))
+            .peekable();
+        of_files.peek()?;
+        let ranges = of_files.flat_map(|(file, ranges)| {
+            let place = |at: u64| at.wrapping_add(file.module.bias);
+            ranges
+                .into_iter()
+                .map(move |range| place(range.start)..place(range.end))
+        });
+        Some(ranges.collect())
     }
 
     fn files(&self) -> impl Iterator<Item = &str> {
