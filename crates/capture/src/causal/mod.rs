@@ -379,14 +379,20 @@ fn point(point: &abi::CausalPoint) -> Option<(String, u64)> {
     (point.kind == THROUGHPUT && !name.is_empty()).then_some((name, point.count))
 }
 
-/// Whether a thread blocks a signal: it would have to wait, with others, until they overflow.
+/// Whether a thread blocks a signal: samples would have to wait, with others, until they overflow.
 fn blocks(pid: u32, tid: u32, signal: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
     let mask = status.ok().and_then(|text| {
         let mask = text.lines().find_map(|l| l.strip_prefix("SigBlk:"))?;
         u64::from_str_radix(mask.trim(), 16).ok()
     });
-    mask.is_some_and(|mask| signal == 0 || mask >> (signal - 1).min(63) & 1 != 0)
+    mask.is_some_and(|mask| is_blocked(mask, signal))
+}
+
+/// A thread that blocks this signal alone is just handling it.
+fn is_blocked(mask: u64, signal: u32) -> bool {
+    let own = 1u64 << signal.saturating_sub(1).min(63);
+    mask & own != 0 && mask != own
 }
 
 /// `None` = no limit, or not known.
@@ -405,4 +411,17 @@ fn cpu_ns(pid: u32) -> u64 {
     let times = fields.split(' ').skip(11).take(2);
     let ticks: u64 = times.filter_map(|t| t.parse::<u64>().ok()).sum();
     ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_blocked;
+
+    #[test]
+    fn a_thread_that_handles_a_sample_does_not_block_samples() {
+        assert!(is_blocked(u64::MAX, 64));
+        assert!(is_blocked(1 << 63 | 1, 64));
+        assert!(!is_blocked(1 << 63, 64), "in the handler");
+        assert!(!is_blocked(0x7fff_ffff, 64));
+    }
 }
