@@ -270,6 +270,7 @@ impl Attached {
                 sched,
                 sections: None,
                 trace: None,
+                second_run: None,
             },
             warnings,
             session,

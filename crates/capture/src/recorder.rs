@@ -351,6 +351,7 @@ impl Running {
             sched,
             sections,
             trace,
+            second_run: None,
         };
         Recording::new(profile, warnings, Some(session), files)
     }

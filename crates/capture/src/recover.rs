@@ -55,6 +55,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         sched: None,
         sections,
         trace,
+        second_run: None,
     })
 }
 

@@ -31,6 +31,9 @@ pub struct Profile {
     pub sections: Option<Sections>,
     /// Synchronization events in time order; `None` = nobody asked for them.
     pub trace: Option<Trace>,
+    /// Another run of the same command, which was slowed down to look into critical sections; it
+    /// has no second run itself.
+    pub second_run: Option<Box<Profile>>,
 }
 
 /// What ran, where and when.

@@ -20,6 +20,7 @@ pub(crate) const LINES: Tag = *b"SLHD";
 pub(crate) const WRITES: Tag = *b"SWHD";
 pub(crate) const GOROUTINES: Tag = *b"SGOR";
 pub(crate) const SECTIONS: Tag = *b"XSEC";
+pub(crate) const INPUTS: Tag = *b"XINP";
 pub(crate) const TRACE: Tag = *b"EPRC";
 pub(crate) const END: Tag = *b"END ";
 

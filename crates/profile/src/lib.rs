@@ -15,6 +15,7 @@ mod powers;
 mod read;
 mod sched;
 mod sched_parts;
+mod second_run;
 mod section;
 mod sections;
 mod sections_parts;

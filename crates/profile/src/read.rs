@@ -7,10 +7,11 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, COSTS, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES,
+    Head, SchedHead, COSTS, END, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS, META, MODULES,
     NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::sched_parts::{Found, SchedParts};
+use crate::second_run::{self, SECOND_RUN};
 use crate::section::{
     BadPayload, Header, Tag, FILE_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
 };
@@ -22,8 +23,8 @@ use crate::warning::ReadWarning;
 use crate::{
     Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, Lost,
     Meta, Object, OffCpu, Pair, Process, ProcessTrace, Profile, SchedThread, SectionCall,
-    SectionCode, SectionFollow, SectionSample, SectionSite, SectionWord, SharedLine, Slice,
-    SpinLoop, Thread, Trace, TraceBlock, TraceObject, TraceSite, TraceThread, TraceWindow,
+    SectionCode, SectionFollow, SectionInput, SectionSample, SectionSite, SectionWord, SharedLine,
+    Slice, SpinLoop, Thread, Trace, TraceBlock, TraceObject, TraceSite, TraceThread, TraceWindow,
     Unattributed, Wake,
 };
 
@@ -81,6 +82,9 @@ struct Reader {
     processes: BTreeMap<u32, Parts>,
     sched: SchedParts,
     sections: SectionsParts,
+    second_run: second_run::Found,
+    /// Of the run that is read now.
+    is_second: bool,
     traces: BTreeMap<u32, TraceParts>,
     warnings: Vec<ReadWarning>,
     /// Bytes that may yet be unpacked.
@@ -178,6 +182,16 @@ impl Reader {
             SectionCall::TAG => self.section_rows(&payload, |of| &mut of.calls)?,
             SectionFollow::TAG => self.section_rows(&payload, |of| &mut of.follows)?,
             SectionSample::TAG => self.section_rows(&payload, |of| &mut of.samples)?,
+            INPUTS => {
+                let inputs: Vec<SectionInput> = fixed(&payload)?;
+                let weight = |input: &SectionInput| {
+                    size_of::<SectionInput>() + size_of_val(input.found.as_slice())
+                };
+                self.charge(inputs.iter().map(weight).sum())?;
+                self.sections.inputs.extend(inputs);
+            }
+            SECOND_RUN if self.is_second => return Err(Malformed::Number.into()),
+            SECOND_RUN => self.second_run.take(header.process, payload),
             TRACE => self.trace(header)?.head = Some(trace_head(&payload)?),
             TraceWindow::TAG => {
                 let (_, rows) = self.unpack::<TraceWindow>(&payload)?;
@@ -330,15 +344,37 @@ impl Reader {
         let mut meta = self.meta.unwrap_or_default();
         meta.others_ns = self.others_ns;
         meta.costs = self.costs;
+        let second_run = second_run(self.second_run.bytes(), self.budget, &mut self.warnings);
         let profile = Profile {
             meta,
             processes,
             sched,
             sections,
             trace,
+            second_run,
         };
         Ok((profile, self.warnings))
     }
+}
+
+/// The second run in these bytes. What is wrong with it is told with the rest.
+fn second_run(
+    bytes: Vec<u8>,
+    budget: usize,
+    warnings: &mut Vec<ReadWarning>,
+) -> Option<Box<Profile>> {
+    if bytes.is_empty() || check_file_header(&bytes).is_err() {
+        return None;
+    }
+    let mut reader = Reader {
+        budget,
+        is_second: true,
+        ..Reader::default()
+    };
+    reader.read(&bytes);
+    let (profile, of_it) = reader.finish(bytes.len() as u64).ok()?;
+    warnings.extend(of_it);
+    Some(Box::new(profile))
 }
 
 /// A structure that postcard wrote, and nothing after it.
@@ -396,6 +432,8 @@ fn is_of_the_run(tag: Tag) -> bool {
     matches!(
         tag,
         END | META
+            | INPUTS
+            | SECOND_RUN
             | OTHERS
             | COSTS
             | SCHED
@@ -428,6 +466,8 @@ fn is_of_the_run(tag: Tag) -> bool {
 fn section_name(tag: Tag) -> String {
     match tag {
         END => "end mark",
+        INPUTS => "values of critical sections",
+        SECOND_RUN => "second run",
         META => "run",
         OTHERS => "other programs",
         COSTS => "costs of the machine",

@@ -33,7 +33,7 @@ pub struct Sections {
     pub calls: Vec<SectionCall>,
     /// Sections of one thread that followed one another on the same object.
     pub follows: Vec<SectionFollow>,
-    /// What some of the samples began with, where values were recorded. Not written to a file.
+    /// What some of the samples began with, where values were recorded.
     pub inputs: Vec<SectionInput>,
     /// What was lost: reason (stable kebab-case id), count. Only non-zero ones.
     pub drops: Vec<(String, u64)>,
@@ -279,7 +279,7 @@ pub struct SectionInput {
     pub instructions: u64,
     /// Which code was executed: a hash of its blocks, however often each ran.
     pub path: u64,
-    /// [`Self::digest`] of all loads of 1, 2, 4 and 8 bytes, in order, from 0 on.
+    /// [`Self::digest`] of all loads of 1, 2, 4 and 8 bytes, and of both halves of 16, in order, from 0 on.
     pub loads: u64,
     /// Memory that was loaded before the section stored to it, ascending by address.
     pub found: Vec<FoundWord>,

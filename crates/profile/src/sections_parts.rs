@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::sched_parts::{keep_stack, Found, Known, Verdict};
 use crate::warning::ReadWarning;
 use crate::{
-    Process, SectionCall, SectionCode, SectionFollow, SectionSample, SectionSampling, SectionSite,
-    SectionWord, Sections,
+    Process, SectionCall, SectionCode, SectionFollow, SectionInput, SectionSample, SectionSampling,
+    SectionSite, SectionWord, Sections,
 };
 
 /// Everything of [`Sections`] but its tables, and how many rows these have.
@@ -48,6 +48,7 @@ pub(crate) struct SectionsParts {
     pub(crate) calls: Found<SectionCall>,
     pub(crate) follows: Found<SectionFollow>,
     pub(crate) samples: Found<SectionSample>,
+    pub(crate) inputs: Vec<SectionInput>,
 }
 
 impl SectionsParts {
@@ -121,15 +122,22 @@ impl SectionsParts {
             row.untold = row.untold.saturating_add((told - row.touches.len()) as u64);
             Verdict::of(true, whole && told == row.touches.len())
         });
+        // They name samples by number, which is another one where samples were lost.
+        let samples = samples.into_rows();
+        let has_all = samples.len() as u64 == head.samples;
+        let inputs = self.inputs.into_iter().filter(|_| has_all);
+        let inputs = inputs
+            .filter(|of| (of.sample as usize) < samples.len())
+            .collect();
         Some(Sections {
             sampling: head.sampling,
             sites: sites.into_rows(),
             code: code.into_rows(),
             words: words.into_rows(),
-            samples: samples.into_rows(),
+            samples,
             calls: calls.into_rows(),
             follows: follows.into_rows(),
-            inputs: Vec::new(),
+            inputs,
             drops: head.drops,
         })
     }

@@ -5,16 +5,20 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, COSTS, END, GOROUTINES, LINES, LISTENS, MAKES_THREADS, META, MODULES,
+    Head, SchedHead, COSTS, END, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS, META, MODULES,
     NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::lines_parts::LinesHead;
+use crate::second_run;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
 use crate::sections_parts::SectionsHead;
 use crate::tables::{chunks, LaneRow, Row, CHUNK_ROWS};
 use crate::timeline_parts::TimelineHead;
 use crate::trace_parts::TraceHead;
 use crate::{Interval, Lane, Process, ProcessTrace, Profile, Sched, Sections, Timeline};
+
+/// A part of them is far below what a section may hold: one has 4,096 words at most.
+const INPUT_ROWS: usize = 256;
 
 impl Profile {
     /// Writes the profile. What other sections refer to comes first, so that a file that was cut
@@ -44,6 +48,9 @@ impl Profile {
         }
         for trace in self.trace.iter().flat_map(|trace| &trace.processes) {
             write_trace(&mut out, trace)?;
+        }
+        if let Some(second) = &self.second_run {
+            second_run::write(&mut out, second)?;
         }
         out.write_all(&encode(END, 0, &[])?)?;
         out.flush()
@@ -142,7 +149,9 @@ fn write_sections(out: &mut impl Write, sections: &Sections) -> io::Result<()> {
     write_table(out, 0, &sections.code)?;
     write_table(out, 0, &sections.calls)?;
     write_table(out, 0, &sections.follows)?;
-    write_table(out, 0, &sections.samples)
+    write_table(out, 0, &sections.samples)?;
+    let mut inputs = sections.inputs.chunks(INPUT_ROWS);
+    inputs.try_for_each(|part| write_fixed(out, INPUTS, 0, &part))
 }
 
 /// Blocks last: they refer to all others.

@@ -213,6 +213,8 @@ pub struct WhatIfRow {
     pub answer: Answer,
     /// The fix was made and measured.
     pub verified: Option<Verified>,
+    /// Somebody asked for it: a row is shown whether or not there is an answer.
+    pub is_asked: bool,
 }
 
 /// A fix that was measured.

@@ -70,7 +70,7 @@ fn derived(analysis: &Analysis) -> Vec<Caveat> {
         all.push(Caveat::NoLock);
     }
     // Nothing to replay is no failure of the replay.
-    let replays = all.is_empty();
+    let replays = all.is_empty() || (recorded.threads > 1 && !analysis.what_ifs.is_empty());
     let refused = analysis.baselines.iter();
     let refused = refused.filter_map(|b| Some((b.method, b.refused.clone()?)));
     if replays && !analysis.is_trusted() {

@@ -33,6 +33,17 @@ pub enum Order {
     LogicalTime(f64),
 }
 
+/// How busy everything is, as shares of the wall time of all programs together, 0..1.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Utilization {
+    /// By lock: held.
+    pub locks: Vec<f64>,
+    /// By program and thread: on a CPU.
+    pub threads: Vec<Vec<f64>>,
+    /// All CPUs.
+    pub cpus: f64,
+}
+
 impl Order {
     fn schedule(&self, program: usize) -> Schedule<'_> {
         match self {
@@ -131,12 +142,32 @@ impl Simulator {
         self.of_locks(programs, |lock| lock.waited_ns)
     }
 
-    /// The lock that is held most of the time, and that share of the wall time.
-    pub fn busiest_lock(&self, programs: &[Program]) -> Option<(LockIx, f64)> {
-        let held = self.of_locks(programs, |lock| lock.hold_ns)?;
-        let wall = self.wall_range(programs)?.mid;
-        let most = held.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some((most.0, most.1 / wall))
+    /// How busy everything is in a run of these programs; `None` = one does not end.
+    pub fn utilization(&self, programs: &[Program]) -> Option<Utilization> {
+        let mut of = Utilization::default();
+        let mut wall_ns = 0.0;
+        let mut cpu_ns = 0.0;
+        for (number, program) in programs.iter().enumerate() {
+            let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok()?;
+            if outcome.stuck.is_some() {
+                return None;
+            }
+            wall_ns += outcome.wall_ns;
+            of.locks
+                .resize(of.locks.len().max(outcome.locks.len()), 0.0);
+            for (sum, lock) in of.locks.iter_mut().zip(&outcome.locks) {
+                *sum += lock.hold_ns;
+            }
+            let threads: Vec<f64> = outcome.threads.iter().map(|thread| thread.cpu_ns).collect();
+            cpu_ns += threads.iter().sum::<f64>();
+            of.threads.push(threads);
+        }
+        let share = |ns: &mut f64| *ns /= f64::max(wall_ns, 1.0);
+        of.locks.iter_mut().for_each(share);
+        of.threads.iter_mut().flatten().for_each(share);
+        let cpus = f64::from(self.cpus.unwrap_or(self.machine.cpus).max(1));
+        of.cpus = cpu_ns / f64::max(wall_ns * cpus, 1.0);
+        Some(of)
     }
 
     fn of_locks(

@@ -105,11 +105,11 @@ impl Reader {
                 AccessKind::Result => continue,
                 _ => return None,
             }
-            let value = accesses.next_if(|next| next.kind == AccessKind::Value);
-            if value.is_some() {
-                let value = *words.get(at)?;
+            let mut part = address;
+            while let Some(value) = accesses.next_if(|next| next.kind == AccessKind::Value) {
+                self.loaded(part, value.size, *words.get(at)?);
                 at += 1;
-                self.loaded(address, access, value);
+                part = part.wrapping_add(u64::from(value.size));
             }
             if access.writes {
                 self.stored(address, access);
@@ -121,9 +121,9 @@ impl Reader {
         Some(())
     }
 
-    fn loaded(&mut self, address: u64, access: &Access, value: u64) {
+    fn loaded(&mut self, address: u64, size: u32, value: u64) {
         self.loads = SectionInput::digest(self.loads, address, value);
-        for at in 0..u64::from(access.size.min(8)) {
+        for at in 0..u64::from(size.min(8)) {
             let byte = address.wrapping_add(at);
             let (word, lane) = (self.found.entry(byte & !7).or_default(), byte & 7);
             if (word.known | word.stored) >> lane & 1 == 0 {

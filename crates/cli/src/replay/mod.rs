@@ -161,6 +161,14 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
     }
     for (other, touched) in &recorded.others {
         let of = others::analyzed(other, [touched, &recorded.touched])?;
+        let first = analysis.compared.first().map(|first| first.program.clone());
+        if let Some(first) = first.filter(|first| *first != of.program) {
+            let found = format!(
+                "a recording is of another program ({}, not {first}): compare recordings of one",
+                of.program
+            );
+            analysis.caveats.push(Caveat::Other(found));
+        }
         analysis.compared.push(of);
     }
     analysis.caveats.extend(other_machine(profile));

@@ -64,10 +64,11 @@ pub fn recorded(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
 
 fn from_file(args: &Replay, file: PathBuf) -> Result<Recorded, Message> {
     let profile = show::load(&file, args.quiet)?;
-    let touched = match &args.sections {
-        Some(sections) => Ok(show::load(sections, args.quiet)?),
-        None if profile.sections.is_some() => Ok(profile.clone()),
-        None => Err("only the order of events was recorded".to_owned()),
+    let touched = match (&args.sections, &profile.second_run) {
+        (Some(sections), _) => Ok(show::load(sections, args.quiet)?),
+        (None, Some(second)) => Ok((**second).clone()),
+        (None, None) if profile.sections.is_some() => Ok(profile.clone()),
+        (None, None) => Err("only the order of events was recorded".to_owned()),
     };
     Ok(Recorded {
         profile,
@@ -88,15 +89,19 @@ fn from_command(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
     };
     record::warn(&recording.warnings, args.quiet);
     let kept = args.output.as_ref();
-    let kept = kept.map(|path| record::save(&mut recording, path, args.quiet));
-    let profile = std::mem::take(&mut recording.profile);
+    let mut kept = kept.map(|path| record::save(&mut recording, path, args.quiet));
     let touched = match &args.sections {
         Some(sections) => Ok(show::load(sections, args.quiet)?),
         None if args.no_sections => Err("the second run was not wanted (--no-sections)".into()),
-        None => second_run(args, &profile),
+        None => second_run(args, &recording.profile),
     };
+    if let (Some(path), Some(Ok(())), Ok(second)) = (&args.output, &kept, &touched) {
+        // With both runs in it, the file answers all that the command can.
+        recording.profile.second_run = Some(Box::new(second.clone()));
+        kept = Some(record::save(&mut recording, path, true));
+    }
     Ok(Ok(Recorded {
-        profile,
+        profile: std::mem::take(&mut recording.profile),
         touched: Touched { profile: touched },
         file: args.output.clone(),
         others: Vec::new(),

@@ -88,6 +88,15 @@ const REASONS: [Reason; 3] = [Reason::NotResolved, Reason::NoSymbol, Reason::Bad
 /// A profile that uses every field, with tables of at most `rows` rows.
 pub fn profile(seed: u64, rows: u64) -> Profile {
     let r = &mut Random::new(seed);
+    let first = run(r, rows);
+    let second_run = r.flag().then(|| Box::new(run(r, rows.min(2000))));
+    Profile {
+        second_run,
+        ..first
+    }
+}
+
+fn run(r: &mut Random, rows: u64) -> Profile {
     let meta = Meta {
         convoy_version: r.text(),
         started_unix_ns: r.number(),
@@ -138,6 +147,7 @@ pub fn profile(seed: u64, rows: u64) -> Profile {
         sched,
         sections,
         trace,
+        second_run: None,
     }
 }
 

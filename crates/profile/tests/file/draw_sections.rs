@@ -86,7 +86,32 @@ pub fn sections(r: &mut Random, processes: &[Process], rows: u64) -> Sections {
         };
         s.samples.push(row);
     }
+    if !s.samples.is_empty() {
+        s.inputs = (0..r.below(20))
+            .map(|_| input(r, s.samples.len()))
+            .collect();
+    }
     s
+}
+
+fn input(r: &mut Random, samples: usize) -> SectionInput {
+    SectionInput {
+        sample: r.index(samples),
+        resume: r.number(),
+        object: r.number(),
+        registers: std::array::from_fn(|_| r.number()),
+        stack_lo: r.number(),
+        instructions: r.number(),
+        path: r.number(),
+        loads: r.number(),
+        found: (0..r.below(5))
+            .map(|_| FoundWord {
+                address: r.number(),
+                value: r.number(),
+                known: r.number() as u8,
+            })
+            .collect(),
+    }
 }
 
 fn some(r: &mut Random, len: usize) -> Option<u32> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use convoy_trace::ObjectIx;
 
-use super::queries::{fix_of, quoted, waited};
+use super::queries::{fix_of, waited};
 use crate::analysis::{LockRow, PlanRow, Region, SourceLine, WhatIfRow};
 use crate::cost::RegionPair;
 use crate::machine::Machine;
@@ -16,7 +16,7 @@ use crate::sets::{Assignment, SectionSets};
 use crate::simulated::Simulator;
 use crate::study::Study;
 use crate::unnecessary::Unnecessary;
-use crate::whatif::{self, Knowledge, Names, WhatIf};
+use crate::whatif::{self, quoted, Knowledge, Names, WhatIf};
 
 /// Regions that are shown, at most.
 const MOST_REGIONS: usize = 5;
@@ -126,6 +126,7 @@ impl Asking<'_, '_> {
             assumption: assumptions.join("; "),
             answer,
             verified: None,
+            is_asked: false,
         })
     }
 

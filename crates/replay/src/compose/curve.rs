@@ -1,9 +1,13 @@
 //! The scaling curve: speed-ups at other numbers of CPUs and threads.
 
+use std::collections::BTreeMap;
+
 use super::asking::Asking;
-use super::queries::quoted;
 use super::Questions;
 use crate::analysis::CurvePoint;
+use crate::program::Program;
+use crate::simulated::Simulator;
+use crate::whatif::quoted;
 
 impl Asking<'_, '_> {
     pub(super) fn curve(&mut self, questions: &Questions) -> Vec<CurvePoint> {
@@ -34,21 +38,56 @@ impl Asking<'_, '_> {
             }
             None => self.programs.to_vec(),
         };
-        let on = self.simulator.on_cpus(cpus);
-        let base = self.simulator.wall_range(self.programs)?;
-        let wall = on.wall_range(&programs)?;
+        let mut on = self.simulator.on_cpus(cpus);
+        // By the gate, and with the errors of any other answer.
+        let recorded = &self.study.fingerprint;
+        let saved = self
+            .predictor
+            .ask_other(&mut on, &programs, recorded)
+            .saved()?;
+        let speedup = |saved: f64| 1.0 / (1.0 - saved).max(f64::EPSILON);
         Some(CurvePoint {
             cpus,
             threads: group.map(|(_, n)| n),
-            speedup: (
-                base.mid / wall.high,
-                base.mid / wall.mid,
-                base.mid / wall.low,
-            ),
-            limited_by: on
-                .busiest_lock(&programs)
-                .map(|(lock, share)| (self.lock_name(lock), share)),
+            speedup: (speedup(saved.low), speedup(saved.mid), speedup(saved.high)),
+            limited_by: self.limit_of(&on, &programs, group.map(|(name, _)| name)),
             extrapolated: cpus > here,
         })
+    }
+
+    /// What is busy most of the time: all CPUs, the busiest thread of a group, or a lock. `group`:
+    /// whose threads are dealt out anew, so that some are in no recording.
+    fn limit_of(
+        &self,
+        on: &Simulator,
+        programs: &[Program],
+        group: Option<&str>,
+    ) -> Option<(String, f64)> {
+        let busy = on.utilization(programs)?;
+        let mut threads: BTreeMap<&str, f64> = BTreeMap::new();
+        for (of_program, names) in busy.threads.iter().zip(self.names) {
+            let mut busiest: BTreeMap<&str, f64> = BTreeMap::new();
+            for (thread, share) in (0..).zip(of_program) {
+                let of = |(_, threads): &&(String, Vec<u32>)| threads.contains(&thread);
+                let known = names.groups.iter().find(of).map(|(name, _)| name.as_str());
+                if let Some(name) = known.or(group) {
+                    let most = busiest.entry(name).or_default();
+                    *most = most.max(*share);
+                }
+            }
+            for (name, share) in busiest {
+                *threads.entry(name).or_default() += share;
+            }
+        }
+        let locks = (0..)
+            .zip(&busy.locks)
+            .map(|(lock, share)| (self.lock_name(lock), *share));
+        let threads = threads
+            .into_iter()
+            .map(|(name, share)| (format!("threads of {name}"), share));
+        let all = locks
+            .chain(threads)
+            .chain([("all CPUs".to_owned(), busy.cpus)]);
+        all.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }

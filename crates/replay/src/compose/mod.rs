@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use self::asking::Asking;
 use self::queries::{default_queries, dials, query_names};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, WhatIfRow};
 use crate::caveat::Caveat;
 use crate::compared::analyzed;
 use crate::lanes;
@@ -103,8 +103,8 @@ pub fn analyze(
             .transpose()?;
     }
     let times = questions.times.max(1);
-    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, times);
-    let simulator = simulator.with_order(match questions.schedule {
+    let fitted = Simulator::fitted(machine, &programs, &study.fingerprint, times);
+    let simulator = fitted.clone().with_order(match questions.schedule {
         Schedule::Orig => Order::Free,
         Schedule::Elsc => Order::Recorded(Arc::new(study.lock_orders())),
         Schedule::Sync => Order::LogicalTime(LOGICAL_CHUNK_NS),
@@ -128,6 +128,11 @@ pub fn analyze(
         simulator: &simulator,
         predictor: study.predictor(replayers, &programs),
     };
+    if questions.schedule != Schedule::Orig {
+        // The recorded run had no enforced order: only ORIG can be compared with it.
+        let orig = study.predictor(vec![Box::new(fitted)], &programs);
+        asking.predictor.trust_as(orig.baselines());
+    }
     let mut locks = study.locks();
     let mut analysis = Analysis {
         recorded: study.recorded(),
@@ -149,7 +154,9 @@ pub fn analyze(
         [] => default_queries(study, &locks),
         asked => asked.to_vec(),
     };
-    analysis.what_ifs = queries.iter().filter_map(|q| asking.row(q)).collect();
+    let rows = queries.iter().filter_map(|q| asking.row(q));
+    let is_asked = !questions.what_ifs.is_empty();
+    analysis.what_ifs = rows.map(|row| WhatIfRow { is_asked, ..row }).collect();
     if questions.dials {
         let more = dials(study, &locks);
         let asked = |q: &String| !queries.contains(q);

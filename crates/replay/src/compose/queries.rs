@@ -9,7 +9,7 @@ use crate::extract::Extraction;
 use crate::study::Study;
 use crate::ulcp::Class;
 use crate::waits::{waits, Meeting};
-use crate::whatif::Names;
+use crate::whatif::{quoted, Names};
 
 /// Things that are asked about without having been named, at most.
 const MOST_ASKED: usize = 3;
@@ -42,16 +42,6 @@ pub(super) fn query_names(study: &Study<'_>, extraction: &Extraction) -> Names {
         barriers: by_name(&mut program.barriers.iter().map(|of| of.recorded)),
         semaphores: by_name(&mut program.semaphores.iter().map(|of| of.recorded)),
         groups: groups.into_iter().collect(),
-    }
-}
-
-/// A name as a query may have it.
-pub(super) fn quoted(name: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_.+:-[]".contains(c);
-    if !name.is_empty() && name.chars().all(plain) {
-        name.to_owned()
-    } else {
-        format!("\"{name}\"")
     }
 }
 

@@ -1,6 +1,7 @@
 use convoy_profile::{FoundWord, SectionInput};
 
 use super::flags::{add, subtract};
+use super::vector::lane_by_lane;
 use super::{compare, observe, Decoded, Outcome, Stop};
 
 const BEGIN: u64 = 0x1000;
@@ -213,6 +214,40 @@ fn vectors_hold_two_words() {
         input
     };
     assert_eq!(outcome(section, &both(1), &both(2)), Ok(Outcome::Same));
+}
+
+#[test]
+fn two_counters_that_one_instruction_adds_to_commute() {
+    // movq xmm0, r12; punpcklqdq xmm0, xmm0; paddq xmm0, [rbx]; movaps [rbx], xmm0
+    let section = &[
+        0x66, 0x49, 0x0f, 0x6e, 0xc4, 0x66, 0x0f, 0x6c, 0xc0, 0x66, 0x0f, 0xd4, 0x03, 0x0f, 0x29,
+        0x03,
+    ];
+    let both = |thread: u64| {
+        let mut input = input(thread, 4, 40, 5 * thread, 0);
+        input.found.push(FoundWord {
+            address: SHARED + 8,
+            value: 70,
+            known: 0xff,
+        });
+        let low = SectionInput::digest(0, SHARED, 40);
+        input.loads = SectionInput::digest(low, SHARED + 8, 70);
+        input
+    };
+    assert_eq!(outcome(section, &both(1), &both(2)), Ok(Outcome::Same));
+}
+
+#[test]
+fn lanes_of_a_vector_do_not_carry_into_one_another() {
+    let (a, b) = (0x0102_ffff_u128, 0x0001_0001_u128);
+    assert_eq!(lane_by_lane(a, b, 1, u64::wrapping_add), 0x0103_ff00);
+    assert_eq!(lane_by_lane(a, b, 2, u64::wrapping_add), 0x0103_0000);
+    assert_eq!(lane_by_lane(a, b, 4, u64::wrapping_add), 0x0104_0000);
+    let upper = 1_u128 << 64;
+    assert_eq!(
+        lane_by_lane(upper, 1, 8, u64::wrapping_sub),
+        upper | u128::from(u64::MAX)
+    );
 }
 
 #[test]

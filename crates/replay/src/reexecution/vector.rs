@@ -1,7 +1,7 @@
-//! Moves and logic of vector registers, and arithmetic on one floating-point number.
+//! Moves, logic and integer arithmetic of vector registers, and arithmetic on one floating-point
+//! number.
 //!
-//! Loads of more than 8 bytes have no recorded value: they succeed only where the section has
-//! stored the bytes itself.
+//! Loads of more than 16 bytes have no recorded value, and are not modelled.
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -33,6 +33,24 @@ pub(super) fn execute(cpu: &mut Cpu<'_>, i: &Instruction) -> Result<(), Stop> {
         Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd => logic(cpu, i, |a, b| a ^ b),
         Mnemonic::Por | Mnemonic::Orps | Mnemonic::Orpd => logic(cpu, i, |a, b| a | b),
         Mnemonic::Pand | Mnemonic::Andps | Mnemonic::Andpd => logic(cpu, i, |a, b| a & b),
+        Mnemonic::Paddb => packed(cpu, i, 1, u64::wrapping_add),
+        Mnemonic::Paddw => packed(cpu, i, 2, u64::wrapping_add),
+        Mnemonic::Paddd => packed(cpu, i, 4, u64::wrapping_add),
+        Mnemonic::Paddq => packed(cpu, i, 8, u64::wrapping_add),
+        Mnemonic::Psubb => packed(cpu, i, 1, u64::wrapping_sub),
+        Mnemonic::Psubw => packed(cpu, i, 2, u64::wrapping_sub),
+        Mnemonic::Psubd => packed(cpu, i, 4, u64::wrapping_sub),
+        Mnemonic::Psubq => packed(cpu, i, 8, u64::wrapping_sub),
+        Mnemonic::Pshufd => {
+            let from = read(cpu, i, 1, 16)?;
+            let lane = |at: u32| {
+                let chosen = u32::from(i.immediate8()) >> (2 * at) & 3;
+                (from >> (32 * chosen) & u128::from(u32::MAX)) << (32 * at)
+            };
+            write(cpu, i, 0, 16, (0..4).fold(0, |all, at| all | lane(at)))
+        }
+        Mnemonic::Psrldq => shifted(cpu, i, |value, bits| value >> bits),
+        Mnemonic::Pslldq => shifted(cpu, i, |value, bits| value << bits),
         Mnemonic::Punpcklqdq | Mnemonic::Movlhps => {
             let upper = read(cpu, i, 1, 16)? << 64;
             let lower = vector(cpu, i.op0_register())? & u128::from(u64::MAX);
@@ -85,8 +103,8 @@ fn read(cpu: &mut Cpu<'_>, i: &Instruction, operand: u32, size: usize) -> Result
         }
         OpKind::Memory if size == 16 => {
             let address = cpu.address(i, operand)?;
-            let low = cpu.memory.load(address, 8)?;
-            let high = cpu.memory.load(address.wrapping_add(8), 8)?;
+            let low = cpu.load(address, 8)?;
+            let high = cpu.load(address.wrapping_add(8), 8)?;
             Ok(u128::from(high) << 64 | u128::from(low))
         }
         _ if size <= 8 => cpu.read(i, operand).map(u128::from),
@@ -148,6 +166,36 @@ fn logic(
 ) -> Result<(), Stop> {
     let (a, b) = (vector(cpu, i.op0_register())?, read(cpu, i, 1, 16)?);
     write(cpu, i, 0, 16, of(a, b))
+}
+
+/// An operation on each lane.
+fn packed(
+    cpu: &mut Cpu<'_>,
+    i: &Instruction,
+    bytes: u32,
+    of: impl Fn(u64, u64) -> u64,
+) -> Result<(), Stop> {
+    logic(cpu, i, |a, b| lane_by_lane(a, b, bytes, of))
+}
+
+/// Of lanes of 1, 2, 4 or 8 bytes.
+pub(super) fn lane_by_lane(a: u128, b: u128, bytes: u32, of: impl Fn(u64, u64) -> u64) -> u128 {
+    let (bits, mask) = (8 * bytes, u64::MAX >> (64 - 8 * bytes));
+    let lanes = (0..128 / bits).map(|lane| lane * bits);
+    lanes.fold(0, |all, at| {
+        let lane = |value: u128| (value >> at) as u64 & mask;
+        all | u128::from(of(lane(a), lane(b)) & mask) << at
+    })
+}
+
+/// By bytes; none is left beyond 15.
+fn shifted(cpu: &mut Cpu<'_>, i: &Instruction, of: impl Fn(u128, u32) -> u128) -> Result<(), Stop> {
+    let value = vector(cpu, i.op0_register())?;
+    let shifted = match u32::from(i.immediate8()) {
+        bytes @ 0..16 => of(value, 8 * bytes),
+        _ => 0,
+    };
+    write(cpu, i, 0, 16, shifted)
 }
 
 fn double(

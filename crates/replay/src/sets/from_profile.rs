@@ -6,6 +6,7 @@ use convoy_model::{Model, Region, SectionWord, Sharing};
 use convoy_profile as profile;
 use convoy_profile::{CallKind, FrameIx, Profile, SectionInput};
 
+use super::kernel;
 use super::{
     Access, CodeLine, Operations, PlaceIx, RunKeys, SampleIx, SectionSets, SetClass, SetSample,
     Update, WordInfo, WordIx, NO_PLACE,
@@ -80,15 +81,19 @@ impl Adapter<'_> {
         let mut classes: Vec<(SetClass, Vec<SetSample>)> = Vec::new();
         let mut by_key: HashMap<_, usize> = HashMap::new();
         let mut in_kernel = vec![0u64; sites];
+        let mut has_effects = vec![false; sites];
         for call in &self.sections.calls {
-            let of_site = in_kernel.get_mut(call.site as usize);
-            if let (Some(n), CallKind::Syscall(_)) = (of_site, call.kind) {
+            let site = call.site as usize;
+            let of_site = in_kernel.get_mut(site).zip(has_effects.get_mut(site));
+            if let (Some((n, has_effects)), CallKind::Syscall(nr)) = (of_site, call.kind) {
                 // Each kind of call has a row: a section with several is in several.
                 *n = (*n).max(call.sections);
+                *has_effects |= kernel::has_effect(nr);
             }
         }
         let rows = self.sections.sites.iter().zip(by_site).zip(code_of);
-        for (((site, samples), code), in_kernel) in rows.zip(in_kernel) {
+        let kernel = in_kernel.into_iter().zip(has_effects);
+        for (((site, samples), code), (in_kernel, has_effects)) in rows.zip(kernel) {
             if site.process != self.process {
                 continue;
             }
@@ -105,9 +110,14 @@ impl Adapter<'_> {
             let allocates = site.whole.allocator > 0;
             let samples: Vec<SetSample> = samples
                 .into_iter()
-                .map(|(ix, sample)| SetSample {
-                    input: inputs.get(&ix).map(|input| Box::new((*input).clone())),
-                    ..self.sample(sample, allocates)
+                .map(|(ix, sample)| {
+                    let seen = self.sample(sample, allocates);
+                    let called = has_effects && sample.totals.syscalls > 0;
+                    SetSample {
+                        input: inputs.get(&ix).map(|input| Box::new((*input).clone())),
+                        complete: seen.complete && !called,
+                        ..seen
+                    }
                 })
                 .collect();
             if let Some((class, of_class)) = classes.get_mut(at) {

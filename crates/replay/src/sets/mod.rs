@@ -6,6 +6,7 @@
 
 pub mod assign;
 pub mod from_profile;
+mod kernel;
 pub mod keys;
 pub mod operations;
 

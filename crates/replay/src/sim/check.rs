@@ -88,7 +88,11 @@ impl fmt::Display for SimError {
                     "thread {thread}, operation {op}: there is no such object"
                 )
             }
-            Self::StartedTwice(thread) => write!(f, "thread {thread} is started twice"),
+            Self::StartedTwice(_) => write!(
+                f,
+                "one record stands for several threads, since more began than the recorder had \
+                 records for: record with a larger --max-threads"
+            ),
             Self::SparseSections => {
                 write!(
                     f,

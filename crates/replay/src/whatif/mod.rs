@@ -17,7 +17,7 @@ mod tests;
 mod threads;
 
 pub use apply::{apply, Applied, Knowledge, Note, Refusal};
-pub use names::{NameError, Names};
+pub use names::{quoted, NameError, Names};
 pub use parse::{parse, ParseError};
 
 use crate::program::{BarrierIx, LockIx, SemIx, ThreadIx};

@@ -125,6 +125,16 @@ fn similar<T>(names: &[(String, T)], name: &str) -> Vec<String> {
     near.into_iter().map(|(_, known)| known.clone()).collect()
 }
 
+/// A name as a query may have it.
+pub fn quoted(name: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_.+:-[]".contains(c);
+    if !name.is_empty() && name.chars().all(plain) {
+        name.to_owned()
+    } else {
+        format!("\"{name}\"")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

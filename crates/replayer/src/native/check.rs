@@ -54,7 +54,12 @@ pub(super) fn check(program: &Program) -> Result<(), NativeError> {
         }
     }
     match starts.iter().position(|&starts| starts != 1) {
-        Some(index) => invalid(format!("thread {index} starts {} times", starts[index])),
+        Some(index) if starts[index] == 0 => invalid(format!("thread {index} is never started")),
+        Some(_) => invalid(
+            "one record stands for several threads, since more began than the recorder had \
+             records for: record with a larger --max-threads"
+                .into(),
+        ),
         None => Ok(()),
     }
 }

@@ -263,7 +263,11 @@ fn ulcp(analysis: &Analysis) -> UlcpOut {
         unknown,
     } = ulcp.counts;
     UlcpOut {
-        acquisitions,
+        // Pairs are not counted where nothing is known of what sections touch.
+        acquisitions: match &ulcp.unknown_because {
+            None => acquisitions,
+            Some(_) => analysis.recorded.sections as u64,
+        },
         null_lock,
         read_read,
         disjoint_write,

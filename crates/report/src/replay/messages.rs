@@ -9,6 +9,7 @@ use convoy_replay::analysis::{
 use convoy_replay::caveat::{self, Caveat};
 use convoy_replay::fidelity::{self, Quantity};
 use convoy_replay::predict::{Answer, Baseline};
+use convoy_replay::whatif::quoted;
 use convoy_trace::Mode;
 
 use super::gain;
@@ -88,7 +89,7 @@ pub fn place(place: &Place) -> String {
 /// `function()`; an address in a module is none.
 pub fn function(place: &Place) -> String {
     let is_name = !place.function.is_empty() && !place.function.contains("+0x");
-    let call = is_name && !place.function.ends_with(')');
+    let call = is_name && !place.function.contains('(');
     format!("{}{}", place.function, if call { "()" } else { "" })
 }
 
@@ -159,6 +160,8 @@ pub fn fidelity_verdict(analysis: &Analysis) -> &'static str {
 
 const NOT_PREDICTED: &str = "What that costs is not predicted: no replay matches the recorded run.";
 
+const NO_LOCK: &str = "No mutex, reader-writer or spin lock of the C library was seen";
+
 /// Main cause, subject and expected gain: the first line or two of the report.
 pub fn verdict(analysis: &Analysis) -> String {
     let counts = &analysis.ulcp.counts;
@@ -168,8 +171,12 @@ pub fn verdict(analysis: &Analysis) -> String {
     let best = largest(analysis);
     if analysis.recorded.sections == 0 {
         return match best {
-            Some(best) => format!("No lock that replay knows is taken. {best}"),
-            None => "No lock that replay knows is taken: nothing to replay.".into(),
+            Some(best) => format!("{NO_LOCK}. {best}"),
+            None if analysis.what_ifs.is_empty() => format!("{NO_LOCK}: nothing to replay."),
+            None if !analysis.is_trusted() => {
+                format!("{NO_LOCK}, and no replay matches the recorded run: no gain is predicted.")
+            }
+            None => format!("{NO_LOCK}. No what-if gains anything."),
         };
     }
     let trusted = analysis.is_trusted();
@@ -220,6 +227,11 @@ pub fn verdict(analysis: &Analysis) -> String {
                 None => format!("{pairs} are unnecessary. {NOT_PREDICTED}"),
             }
         }
+        (None, None) if counts.unknown == counts.pairs() => unknown_verdict(analysis, trusted),
+        (None, None) if counts.unknown > 0 => format!(
+            "No unnecessary contention was found; {} could not be judged.",
+            pairs_of(counts.unknown, counts.pairs())
+        ),
         (None, None) => format!(
             "No unnecessary contention was found among {}.",
             count_of(
@@ -296,10 +308,11 @@ pub fn fix(region: &Region) -> &str {
     }
 }
 
-/// What-ifs that say something: those that were measured first, then most gain first.
+/// What-ifs that say something or were asked for: those that were measured first, then most gain first.
 pub fn answered(rows: &[WhatIfRow]) -> Vec<&WhatIfRow> {
     let saved = |row: &WhatIfRow| row.answer.saved().map_or(f64::NEG_INFINITY, |s| s.mid);
-    let has_answer = |row: &&WhatIfRow| row.verified.is_some() || row.answer.saved().is_some();
+    let has_answer =
+        |row: &&WhatIfRow| row.is_asked || row.verified.is_some() || row.answer.saved().is_some();
     let mut rows: Vec<_> = rows.iter().filter(has_answer).collect();
     let order = |row: &WhatIfRow| (row.verified.is_some(), saved(row));
     rows.sort_by(|a, b| {
@@ -502,8 +515,9 @@ fn caveat_text(caveat: &Caveat) -> String {
             percent(*share)
         ),
         Caveat::SystemCalls(lock, share) => format!(
-            "{} of the critical sections of {lock} make system calls, which replay keeps as long as \
-             they were: move them out of the section first.",
+            "{} of the critical sections of {lock} make system calls: replay keeps them as long as \
+             they were, and what the kernel does for them is in no read or write set. Move them \
+             out of the section first.",
             percent(*share)
         ),
         Caveat::SetsUnknown(why) => format!(
@@ -586,6 +600,25 @@ pub fn remarks(row: &WhatIfRow) -> Vec<String> {
     texts
 }
 
+/// Why there is no answer, where the limits do not say it already.
+pub fn unanswered(row: &WhatIfRow, analysis: &Analysis) -> Option<String> {
+    let known = analysis.baselines.iter().filter_map(|b| b.refused.as_ref());
+    let known: Vec<&String> = known.collect();
+    let mut why: Vec<&str> = Vec::new();
+    let unsaid = row
+        .answer
+        .refused
+        .iter()
+        .filter(|(_, text)| !known.contains(&text));
+    for (_, text) in unsaid {
+        if !why.contains(&text.as_str()) {
+            why.push(text);
+        }
+    }
+    let is_unanswered = row.answer.saved().is_none() && !why.is_empty();
+    is_unanswered.then(|| format!("No answer: {}.", why.join("; ").trim_end_matches('.')))
+}
+
 /// The throughput of a point of the scaling curve over that of the recorded run.
 pub fn speedup(point: &CurvePoint) -> String {
     let (low, mid, high) = point.speedup;
@@ -664,7 +697,7 @@ pub fn hints(analysis: &Analysis, recording: &str, hidden_limits: usize) -> Stri
         flags.push("--source".into());
     }
     if let Some(lock) = analysis.locks.first().filter(|_| analysis.is_trusted()) {
-        flags.push(format!("--what-if 'shorten {} 50%'", lock.name));
+        flags.push(format!("--what-if 'shorten {} 50%'", quoted(&lock.name)));
     }
     if analysis.curve.is_empty() && analysis.is_trusted() {
         let cpus = (4 * analysis.recorded.cpus.max(1)).min(64);

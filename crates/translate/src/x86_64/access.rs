@@ -23,7 +23,7 @@ pub enum How {
     Lanes(lanes::Vector),
     /// No operand: what a function returns.
     Result,
-    /// No operand: what the plain one before it loads.
+    /// No operand: what the plain one before it loads, or one half of that.
     Value,
 }
 
@@ -194,21 +194,29 @@ pub fn operands(
     if machine.values {
         for access in core::mem::take(into) {
             into.push(access);
-            into.extend(value_of(access));
+            into.extend(values_of(access).into_iter().flatten());
         }
     }
     true
 }
 
-/// What an operand loads, where one register can hold that.
-fn value_of(access: Access) -> Option<Access> {
-    let is_loaded = access.how == How::Plain
-        && access.flags & READ != 0
-        && matches!(access.size, 1 | 2 | 4 | 8);
-    is_loaded.then_some(Access {
+/// What an operand loads, where one or two registers can hold that.
+fn values_of(access: Access) -> [Option<Access>; 2] {
+    let is_loaded = access.how == How::Plain && access.flags & READ != 0;
+    let part = |size: u32, behind: i64| Access {
         how: How::Value,
+        size,
+        mem: Mem {
+            offset: access.mem.offset.wrapping_add(behind),
+            ..access.mem
+        },
         ..access
-    })
+    };
+    match access.size {
+        size @ (1 | 2 | 4 | 8) if is_loaded => [Some(part(size, 0)), None],
+        16 if is_loaded => [Some(part(8, 0)), Some(part(8, 8))],
+        _ => [None, None],
+    }
 }
 
 fn touches_memory(instruction: &Instruction) -> bool {

@@ -403,11 +403,11 @@ mod tests {
             .map(|a| (a.instruction, a.kind()))
             .collect();
         let add = [(0, 0), (0, 5)];
-        let vector = [(1, 0)];
+        let vector = [(1, 0), (1, 5), (1, 5)];
         let push = [(2, 0), (2, 5), (2, 0)];
         let ret = [(3, 0), (3, 5), (3, 4)];
         assert_eq!(kinds, [&add[..], &vector, &push, &ret].concat());
-        assert_eq!(block.words, 10);
+        assert_eq!(block.words, 12);
     }
 
     #[test]

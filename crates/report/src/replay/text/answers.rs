@@ -55,7 +55,11 @@ pub fn what_ifs(page: &mut Page, analysis: &Analysis, rows: usize) {
         if !fits {
             page.line(6, vec![toned(Tone::Strong, remarks)]);
         }
-        if rows == usize::MAX {
+        if rows != usize::MAX {
+            if let Some(why) = messages::unanswered(row, analysis) {
+                page.line(6, vec![toned(Tone::Dim, why)]);
+            }
+        } else {
             let title = Some(row.title.clone()).filter(|title| *title != row.query);
             for text in title.into_iter().chain(messages::remarks(row)) {
                 page.line(6, vec![toned(Tone::Dim, text)]);
