@@ -85,6 +85,7 @@ static void begin(struct cv_thread *t)
 	__atomic_store_n(&a->magic, CV_ARENA_MAGIC, __ATOMIC_RELEASE);
 	CV_TRACE(cv_trace_begin());
 	CV_EVENT(cv_events_begin());
+	CV_CAUSAL(cv_causal_begin());
 }
 
 void cv_process_forked(void)
@@ -99,6 +100,7 @@ void cv_process_forked(void)
 	}
 	CV_TRACE(cv_trace_forked());
 	CV_EVENT(cv_events_forked());
+	CV_CAUSAL(cv_causal_forked());
 	cv_threads_reset();
 	if (cv_is_quiet()) {
 		cv_drop(CV_DROP_FORK_UNRECORDED); /* still the parent's header */

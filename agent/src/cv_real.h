@@ -18,18 +18,23 @@
 
 #include "cv_agent.h"
 
-#ifdef CV_TRACING
+#if defined(CV_TRACING) || defined(CV_EXPERIMENTS)
 struct sigaction;
 
-/* What the tracing build wraps besides. */
-#define CV_REAL_TRACED(X)                                                                                  \
+#define CV_REAL_SIGNALS(X)                                                                                 \
 	X(sigaction, NULL, int, (int, const struct sigaction *, struct sigaction *))                       \
 	X(signal, NULL, void *, (int, void *))                                                             \
 	X(ssignal, NULL, void *, (int, void *))                                                            \
 	X(bsd_signal, NULL, void *, (int, void *))                                                         \
 	X(sysv_signal, NULL, void *, (int, void *))                                                        \
 	X(__sysv_signal, NULL, void *, (int, void *))                                                      \
-	X(sigset, NULL, void *, (int, void *))                                                             \
+	X(sigset, NULL, void *, (int, void *))
+#endif
+
+#if defined(CV_TRACING)
+/* What the tracing build wraps besides. */
+#define CV_REAL_TRACED(X)                                                                                  \
+	CV_REAL_SIGNALS(X)                                                                                 \
 	X(pthread_setcanceltype, NULL, int, (int, int *))                                                  \
 	X(munmap, NULL, int, (void *, size_t))                                                             \
 	X(mprotect, NULL, int, (void *, size_t, int))                                                      \
@@ -37,6 +42,14 @@ struct sigaction;
 	X(madvise, NULL, int, (void *, size_t, int))                                                       \
 	X(mremap, NULL, void *, (void *, size_t, size_t, int, void *))                                     \
 	X(mmap, NULL, void *, (void *, size_t, int, int, int, off_t))
+#elif defined(CV_EXPERIMENTS)
+/* What the experimenting build wraps besides. */
+#define CV_REAL_TRACED(X)                                                                                  \
+	CV_REAL_SIGNALS(X)                                                                                 \
+	X(nanosleep, NULL, int, (const struct timespec *, struct timespec *))                              \
+	X(clock_nanosleep, NULL, int, (clockid_t, int, const struct timespec *, struct timespec *))        \
+	X(usleep, NULL, int, (unsigned))                                                                   \
+	X(sleep, NULL, unsigned, (unsigned))
 #else
 #define CV_REAL_TRACED(X)
 #endif

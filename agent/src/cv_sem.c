@@ -201,6 +201,7 @@ static inline __attribute__((always_inline)) int sem_give(sem_t *s, uint64_t ra)
 	if (!t)
 		return cv_real(sem_post)(s);
 	CV_EVENT(stamp = cv_event_wake_time());
+	CV_CAUSAL(cv_causal_wakes());
 	cv_count(t, cv_addr(s), ra, CV_OP_SEM_POST, false);
 	timed = cv_unlikely(cv_hold_any(t)) && cv_hold_release(t, cv_addr(s));
 	given(t, cv_addr(s));

@@ -96,6 +96,7 @@ static uint64_t cond_waking(pthread_cond_t *c, uint64_t ra, enum cv_op op)
 	if (!t)
 		return 0;
 	CV_EVENT(stamp = cv_event_wake_time());
+	CV_CAUSAL(cv_causal_wakes());
 	cv_count(t, cv_addr(c), ra, op, false);
 	/* __wrefs: number of waiters, from bit 3 up (since 2.25) */
 	if (__atomic_load_n(&c->__data.__wrefs, __ATOMIC_RELAXED) >> 3)

@@ -255,6 +255,7 @@ static void thread_begin(struct cv_thread *t, uint64_t stack_bytes)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	cv_self = t;
 	CV_EVENT(cv_event_thread_begins(t));
+	CV_CAUSAL(cv_causal_thread_begins(t));
 	if (have_end_key)
 		pthread_setspecific(end_key, (void *)1);
 }
@@ -369,6 +370,7 @@ static void thread_ended(void *round)
 	cv_block_abandoned(t);
 	CV_TRACE(cv_trace_thread_ended());
 	CV_EVENT(cv_event_thread_ends());
+	CV_CAUSAL(cv_causal_thread_ends());
 	t->end_ns = cv_now();
 	gone = true;
 	cv_self = NULL;
@@ -379,6 +381,7 @@ static void thread_ended(void *round)
 void cv_thread_abandon(void)
 {
 	CV_EVENT(cv_event_thread_ends());
+	CV_CAUSAL(cv_causal_thread_ends());
 	gone = true;
 	cv_self = NULL;
 }

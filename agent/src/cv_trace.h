@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the hooks do for two other builds of the agent. In the normal build all of it is nothing.
+ * What the hooks do for three other builds of the agent. In the normal build all of it is nothing.
  *
  * Event build (-DCV_EVENTS, loaded for `--trace`): each operation leaves events in time order, see events/cv_event.h.
+ *
+ * Experimenting build (-DCV_EXPERIMENTS, loaded by `convoy causal`): code between operations is lengthened, see
+ * causal/cv_causal.h.
  *
  * Tracing build (-DCV_TRACING, loaded by `convoy diagnose`): a section begins where a blocking acquire returns, and ends
  * where the release is called.
@@ -198,9 +201,69 @@ static inline void cv_trace_resume(uint64_t *slot, enum cv_op op, uint64_t objec
 
 #define CV_TRACE(call) (call)
 #define CV_EVENT(call) ((void)0)
+#define CV_CAUSAL(call) ((void)0)
+
+#elif defined(CV_EXPERIMENTS)
+
+#include "causal/cv_causal.h"
+
+#define CV_ACQUIRE(op, object, got, call)                                      \
+	({                                                                     \
+		__typeof__(call) r_;                                           \
+		cv_causal_enter();                                             \
+		r_ = (call);                                                   \
+		if ((got) == CV_GOT)                                           \
+			cv_causal_acquired((uint64_t)(uintptr_t)(object));     \
+		else                                                           \
+			cv_causal_leave();                                     \
+		r_;                                                            \
+	})
+#define CV_ACQUIRE_VOID(op, object, call)                              \
+	do {                                                           \
+		cv_causal_enter();                                     \
+		(call);                                                \
+		cv_causal_acquired((uint64_t)(uintptr_t)(object));     \
+	} while (0)
+#define CV_RELEASE(kind, object, outermost, call)                              \
+	({                                                                     \
+		bool last_ = (outermost);                                      \
+		__typeof__(call) r_;                                           \
+		cv_causal_enter();                                             \
+		r_ = (call);                                                   \
+		if (last_ && r_ == 0)                                          \
+			cv_causal_released((uint64_t)(uintptr_t)(object));     \
+		else                                                           \
+			cv_causal_leave();                                     \
+		r_;                                                            \
+	})
+#define CV_RELEASE_VOID(kind, object, call)                            \
+	do {                                                           \
+		cv_causal_enter();                                     \
+		(call);                                                \
+		cv_causal_released((uint64_t)(uintptr_t)(object));     \
+	} while (0)
+#define CV_HOOK(op, object, call) (call)
+#define CV_HOOK_VOID(op, object, call) (call)
+/* The section ends with the wait, and another one begins behind it. */
+#define CV_WAIT(op, object, mutex, call)                               \
+	({                                                             \
+		__typeof__(call) r_;                                   \
+		cv_causal_enter();                                     \
+		cv_causal_suspended((uint64_t)(uintptr_t)(mutex));     \
+		r_ = (call);                                           \
+		cv_causal_acquired((uint64_t)(uintptr_t)(mutex));      \
+		r_;                                                    \
+	})
+#define CV_SYSCALL(nr, a, b, call) (call)
+#define CV_LEAVES(end) ((void)0)
+#define CV_WAIT_ENDED(object, wait_ns) ((void)0)
+#define CV_TRACE(call) ((void)0)
+#define CV_EVENT(call) ((void)0)
+#define CV_CAUSAL(call) (call)
 
 #else
 
+#define CV_CAUSAL(call) ((void)0)
 #define CV_HOOK(op, object, call) (call)
 #define CV_HOOK_VOID(op, object, call) (call)
 #define CV_WAIT(op, object, mutex, call) (call)

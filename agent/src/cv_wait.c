@@ -19,6 +19,7 @@ void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, ui
 
 	*b = (struct cv_blocking){ .t = t, .obj = obj, .ra = ra, .kind = kind, .op = op, .since_ns = cv_now() };
 	CV_EVENT(cv_event_wait_begins(b));
+	CV_CAUSAL(cv_causal_waits(op));
 	if (!cv_enter(t))
 		return;
 	b->detail = cv_detail_get(t, obj, cv_stack_capture(), op);
@@ -57,6 +58,7 @@ uint64_t cv_block_end(struct cv_blocking *b)
 			b->peer.tid = b->object->waker_tid;
 	}
 	CV_WAIT_ENDED(b->obj, now > b->since_ns ? now - b->since_ns : 1);
+	CV_CAUSAL(cv_causal_leave());
 	return now > b->since_ns ? now - b->since_ns : 0;
 }
 

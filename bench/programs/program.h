@@ -49,13 +49,19 @@ static inline int is_option(const char *name, const char *value)
 }
 
 /* `links` dependent multiplications, about a nanosecond each: work in registers. */
-static NOINLINE uint64_t work(uint64_t x, uint64_t links)
+static inline __attribute__((always_inline)) uint64_t work_inline(uint64_t x, uint64_t links)
 {
 	while (links--) {
 		x = x * 0x9e3779b97f4a7c15u + 1;
 		__asm__ volatile("" : "+r"(x));
 	}
 	return x;
+}
+
+/* The same as one function for all callers. */
+static NOINLINE uint64_t work(uint64_t x, uint64_t links)
+{
+	return work_inline(x, links);
 }
 
 static inline uint64_t random_next(uint64_t *state)

@@ -16,22 +16,29 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// it could not be attached to a running program, and leaves nothing to others.
 const STATIC_TLS_MAX: u64 = 128;
 
-/// Which of the libraries: that of `convoy record`, of `convoy diagnose`, or of `convoy record --trace`.
+/// Which of the libraries: that of `convoy record`, of `convoy diagnose`, of `convoy record --trace`, or of
+/// `convoy causal`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Build {
     Normal,
     Tracing,
     Events,
+    Causal,
 }
 
-/// The exported names are exactly those of agent/exports.txt, and for the tracing build those of
-/// agent/exports-diagnose.txt besides: a hook that is missing is a lock that is not seen, one too many is a function
+/// The exported names are exactly those of agent/exports.txt, and for two builds those of
+/// agent/exports-diagnose.txt or agent/exports-causal.txt besides: a hook that is missing is a lock that is not seen, one too many is a function
 /// of the program's that we replace.
 pub fn exports_are_the_map(build: Build) -> Result {
     let found = symbols(build, "--defined-only", |kind| kind != "A")?;
     let mut expected = lines(&root().join("agent/exports.txt"))?;
-    if build == Build::Tracing {
-        expected.append(&mut lines(&root().join("agent/exports-diagnose.txt"))?);
+    let besides = match build {
+        Build::Tracing => Some("agent/exports-diagnose.txt"),
+        Build::Causal => Some("agent/exports-causal.txt"),
+        Build::Normal | Build::Events => None,
+    };
+    if let Some(besides) = besides {
+        expected.append(&mut lines(&root().join(besides))?);
     }
     check!(
         found == expected,
@@ -114,6 +121,7 @@ fn recorder(build: Build, profile: &Path) -> Result<Command> {
         Build::Normal => convoy::record(profile),
         Build::Tracing => convoy::diagnose(&["--every"], profile),
         Build::Events => convoy::record_with(&["--trace=full"], profile),
+        Build::Causal => convoy::causal(&[], profile),
     }
 }
 

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         (Build::Normal, ""),
         (Build::Tracing, "/diagnose"),
         (Build::Events, "/events"),
+        (Build::Causal, "/causal"),
     ] {
         trials.push(trial(format!("exports{suffix}"), nm(), move |_| {
             library::exports_are_the_map(build)
@@ -28,7 +29,11 @@ fn main() -> ExitCode {
             library::no_allocation_in_a_hook(build, scratch)
         }));
     }
-    for (build, suffix) in [(Build::Normal, ""), (Build::Events, "/events")] {
+    for (build, suffix) in [
+        (Build::Normal, ""),
+        (Build::Events, "/events"),
+        (Build::Causal, "/causal"),
+    ] {
         trials.push(trial(format!("static-tls{suffix}"), nm(), move |_| {
             library::static_tls_is_small(build)
         }));

@@ -2,6 +2,7 @@
 //! finding once the program is fixed.
 
 mod attach;
+mod causal;
 mod coverage;
 mod diagnose;
 mod expect;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         trials.extend(fixture::trials(&fixture));
         trials.extend(replay::trials(&fixture));
     }
+    trials.extend(causal::trials());
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());
     trials.extend(metrics::trials());

@@ -335,6 +335,37 @@ constants! {
         CV_EV_TIME = 0xfe,
         CV_EV_DEFINE = 0x3f,
     }
+    u64 {
+        CV_CAUSAL_MAGIC = u64::from_le_bytes(*b"COV_CAU1"),
+        CV_CAUSAL_CONTROL_AT = 4096,
+        CV_CAUSAL_RANGES_AT = 8192,
+        CV_CAUSAL_POINTS_AT = 106_496,
+        CV_CAUSAL_THREADS_AT = 114_688,
+        CV_CAUSAL_SAMPLES_AT = 1_163_264,
+        CV_CAUSAL_BYTES = 1_425_408,
+    }
+    usize {
+        CV_CAUSAL_PAGE = 4096,
+        CV_CAUSAL_RANGES = 4096,
+        CV_CAUSAL_POINTS = 64,
+        CV_CAUSAL_THREADS = 4096,
+        CV_CAUSAL_SAMPLES = 32_768,
+        CV_CAUSAL_LOCKS = 16,
+    }
+    u32 {
+        CV_CAUSAL_VERSION = 1,
+        CV_CAUSAL_CPU_CLOCK = 1,
+        CV_CAUSAL_SIGNAL_TAKEN = 2,
+        CV_CAUSAL_NONE = 0,
+        CV_CAUSAL_DILATE = 1,
+        CV_CAUSAL_SLOW = 2,
+        CV_CAUSAL_NOTHING = 0,
+        CV_CAUSAL_CODE = 1,
+        CV_CAUSAL_LOCK = 2,
+        CV_CAUSAL_SLEEP = 3,
+        CV_CAUSAL_SAMPLED = 0,
+        CV_CAUSAL_MEASURED = 1,
+    }
 }
 
 /// Stable ids of the reasons why an event was not recorded, by `enum cv_events_drop`.

@@ -13,6 +13,7 @@ mod mirror;
 mod arena;
 mod attach;
 mod bpf;
+mod causal;
 mod constants;
 mod events;
 mod thread;
@@ -27,6 +28,7 @@ pub use bpf::{
     BpfConfig, BpfControl, BpfEvent, BpfInit, BpfLife, BpfName, BpfRecord, BpfRegisters, BpfRing,
     BpfStack,
 };
+pub use causal::{Causal, CausalControl, CausalPoint, CausalRange, CausalThread};
 pub use constants::*;
 pub use events::{Events, EventsChunk};
 pub use mirror::{Field, Layout};
@@ -78,6 +80,11 @@ pub const LAYOUTS: &[Layout] = &[
     Section::LAYOUT,
     Events::LAYOUT,
     EventsChunk::LAYOUT,
+    Causal::LAYOUT,
+    CausalControl::LAYOUT,
+    CausalRange::LAYOUT,
+    CausalPoint::LAYOUT,
+    CausalThread::LAYOUT,
     AttachEntry::LAYOUT,
     Attachment::LAYOUT,
 ];

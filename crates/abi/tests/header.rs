@@ -8,12 +8,13 @@ use std::process::Command;
 
 use convoy_abi::{CONSTANTS, DROP_IDS, EVENTS_DROP_IDS, LAYOUTS, TRACE_DROP_IDS};
 
-const HEADERS: [&str; 5] = [
+const HEADERS: [&str; 6] = [
     "convoy_abi.h",
     "convoy_bpf.h",
     "convoy_trace.h",
     "convoy_events.h",
     "convoy_attach.h",
+    "convoy_causal.h",
 ];
 
 fn abi_dir() -> PathBuf {

@@ -1,5 +1,5 @@
-//! The agent, by the system's C compiler: as it is, with the tracer of critical sections, and with the
-//! recorder of events.
+//! The agent, by the system's C compiler: as it is, with the tracer of critical sections, with the
+//! recorder of events, and with causal experiments.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ enum Part {
     Tracing,
     /// Records events in time order.
     Events,
+    /// Lengthens code.
+    Causal,
 }
 
 /// Loaded by nearly everything.
@@ -45,6 +47,13 @@ pub const EVENTS: Agent = Agent {
     ready: "CONVOY_AGENT_EVENTS",
     soname: "libconvoy-events.so",
     part: Part::Events,
+};
+
+/// Loaded by `convoy causal`.
+pub const CAUSAL: Agent = Agent {
+    ready: "CONVOY_AGENT_CAUSAL",
+    soname: "libconvoy-causal.so",
+    part: Part::Causal,
 };
 
 /// Compiles it into this folder, or copies a ready one.
@@ -95,6 +104,10 @@ fn compile(root: &Path, agent: &Path, which: &Agent, translator: Option<&Path>) 
     if which.part == Part::Events {
         command.arg("-DCV_EVENTS");
         command.args(sources(&folder.join("events")));
+    }
+    if which.part == Part::Causal {
+        command.arg("-DCV_EXPERIMENTS");
+        command.args(sources(&folder.join("causal")));
     }
     if let Some(translator) = translator {
         command.arg("-DCV_TRACING");

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Trouble};
 static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy.so"));
 static TRACING_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-diagnose.so"));
 static EVENT_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-events.so"));
+static CAUSAL_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libconvoy-causal.so"));
 
 /// What glibc's loader makes of `$PLATFORM` in a program of this architecture: the kernel's word
 /// (`AT_PLATFORM`), or one for newer processors (glibc, sysdeps/x86/cpu-features.c).
@@ -54,6 +55,8 @@ pub enum Build {
     Tracing,
     /// Records events in time order.
     Events,
+    /// Makes causal experiments.
+    Causal,
 }
 
 /// The library's bytes, for processes that run already.
@@ -67,6 +70,7 @@ pub fn install(build: Build) -> Result<AgentFile, Error> {
         Build::Normal => AGENT,
         Build::Tracing => TRACING_AGENT,
         Build::Events => EVENT_AGENT,
+        Build::Causal => CAUSAL_AGENT,
     };
     let mut reasons = Vec::new();
     for parent in parents() {
@@ -344,7 +348,7 @@ mod tests {
 
     #[test]
     fn built_agents_are_libraries() {
-        for agent in [AGENT, TRACING_AGENT, EVENT_AGENT] {
+        for agent in [AGENT, TRACING_AGENT, EVENT_AGENT, CAUSAL_AGENT] {
             assert_eq!(agent.get(..4), Some(b"\x7fELF".as_slice()));
         }
     }

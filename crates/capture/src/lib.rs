@@ -19,6 +19,7 @@ mod agent_inside;
 mod allocator;
 mod arena;
 mod attach;
+pub mod causal;
 mod clock;
 mod collect;
 mod command;

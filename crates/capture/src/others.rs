@@ -52,6 +52,12 @@ impl Busy {
         (busy.saturating_sub(own).saturating_sub(program_ns), cpus)
     }
 
+    /// The same as a share of what those processors could do in `wall_ns`, 0 to 1.
+    pub(crate) fn others_share(&self, start: &Self, program_ns: u64, wall_ns: f64) -> f64 {
+        let (others, cpus) = self.others_ns(start, program_ns);
+        (others as f64 / (wall_ns * f64::from(cpus)).max(1.0)).min(1.0)
+    }
+
     /// Notes what others had since `start`, and, if that was much, what the report has to say of it.
     pub(crate) fn tell(&self, start: &Self, program_ns: u64, meta: &mut Meta) {
         let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);

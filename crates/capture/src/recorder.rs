@@ -50,6 +50,8 @@ pub struct Options {
     pub diagnose: Option<Diagnose>,
     /// Record synchronization events in time order. Not together with `diagnose`.
     pub trace: Option<TraceOptions>,
+    /// Make causal experiments possible ([`crate::causal`]). Not together with `diagnose` or `trace`.
+    pub causal: bool,
     /// Put the agent into processes that run already: the command that serves
     /// [`crate::serve_injection`] with the arguments that are appended. `None` = only their
     /// scheduler events are recorded.
@@ -69,6 +71,7 @@ impl Default for Options {
             timeline_intervals: 500_000,
             diagnose: None,
             trace: None,
+            causal: false,
             injector: None,
         }
     }
@@ -226,6 +229,7 @@ fn build(options: &Options) -> Build {
     match (&options.diagnose, &options.trace) {
         (Some(_), _) => Build::Tracing,
         (None, Some(_)) => Build::Events,
+        (None, None) if options.causal => Build::Causal,
         (None, None) => Build::Normal,
     }
 }
@@ -260,6 +264,11 @@ impl Running {
     /// The program.
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
+    }
+
+    /// Where agents and convoy meet.
+    pub fn session_dir(&self) -> &Path {
+        self.session.dir()
     }
 
     /// What the user should know before the program has ended. Each is told once: the recording has the rest.

@@ -30,6 +30,7 @@ Examples:
   convoy top 4242                              the same live, of a process that convoy started
   convoy live 4242                             calls and time of its functions, threads, locks
   convoy serve 4242                            metrics for Prometheus, profiles for pprof
+  convoy causal -- ./server                    what faster code would gain, by experiment
   convoy doctor ./server                       what can be seen here, and how to see more";
 
 const EXIT_STATUS: &str = "\
@@ -48,7 +49,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|diff|export|top|live|serve|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|causal|diff|export|top|live|serve|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -83,6 +84,8 @@ pub enum Verb {
     Live(Box<crate::live::Live>),
     /// Serve metrics and profiles of a running program to Prometheus, pprof and OpenTelemetry
     Serve(Box<crate::serve::Serve>),
+    /// Run a command and measure what it would gain if a function, lock or sleep were faster
+    Causal(Box<crate::causal::Causal>),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod causal;
 mod diagnose;
 mod diff;
 mod doctor;
@@ -61,6 +62,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Top(top)) => top::top(&top),
         Some(Verb::Live(live)) => live::live(&live),
         Some(Verb::Serve(serve)) => serve::serve(&serve),
+        Some(Verb::Causal(args)) => causal::causal(&args),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),

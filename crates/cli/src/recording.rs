@@ -158,6 +158,7 @@ impl Recording {
             timeline_intervals: self.timeline_events,
             diagnose: None,
             trace: self.trace.map(|mode| self.trace_of(mode)),
+            causal: false,
             injector: None,
         }
     }

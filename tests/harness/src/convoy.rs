@@ -60,6 +60,18 @@ pub fn diagnose(options: &[&str], profile: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// `convoy causal --quiet --format json --report-to <report> --`, to be followed by the command.
+pub fn causal(options: &[&str], report: &Path) -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command
+        .args(["causal", "--quiet", "--format", "json"])
+        .args(options)
+        .arg("--report-to")
+        .arg(report)
+        .arg("--");
+    Ok(command)
+}
+
 /// `convoy record --quiet -o <profile> -p <pid> --for <time>`.
 pub fn attach(profile: &Path, pid: u32, time: Duration) -> Result<Command> {
     let mut command = Command::new(binary()?);

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key};
 use convoy_profile::Module;
-use convoy_symbols::{demangle, inlined_into, list_functions, ListedFunction, Options};
+use convoy_symbols::{
+    demangle, inlined_into, line_ranges, list_functions, ListedFunction, Options,
+};
 use convoy_unwind::Mapped;
 
 /// Candidates that a message names.
@@ -106,6 +108,38 @@ impl Functions {
         files.collect()
     }
 
+    /// The functions that a name stands for: its copies, if the compiler has made several.
+    ///
+    /// # Errors
+    /// There is none, or more than one is meant.
+    pub fn called(&self, name: &str) -> Result<Vec<Function>, Invalid> {
+        self.named(name, None)
+    }
+
+    /// The function that has an instruction at this address of the process.
+    pub fn at(&self, address: u64) -> Option<Function> {
+        let inside = |f: &&CodeFile| (f.module.lo..f.module.hi).contains(&address);
+        let file = self.files.iter().find(inside)?;
+        let listed = file.holding(address.wrapping_sub(file.module.bias))?;
+        Some(file.function(listed, file.label(listed)))
+    }
+
+    /// Addresses of the instructions of a source line; `None` = no file has debug information.
+    pub fn of_line(&self, source: &str, line: u32) -> Option<Vec<std::ops::Range<u64>>> {
+        let files = self.files.iter();
+        let mut of_files = files
+            .filter_map(|f| Some((f, line_ranges(&f.module, &f.options, source, line)?)))
+            .peekable();
+        of_files.peek()?;
+        let ranges = of_files.flat_map(|(file, ranges)| {
+            let place = |at: u64| at.wrapping_add(file.module.bias);
+            ranges
+                .into_iter()
+                .map(move |range| place(range.start)..place(range.end))
+        });
+        Some(ranges.collect())
+    }
+
     fn files(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(CodeFile::name)
     }
@@ -196,6 +230,14 @@ impl CodeFile {
         self.listed.get_or_init(list).as_deref().unwrap_or_default()
     }
 
+    /// The function with an instruction at this address of the file.
+    fn holding(&self, address: u64) -> Option<&ListedFunction> {
+        let functions = self.functions();
+        let at = functions.partition_point(|f| f.start <= address);
+        let found = at.checked_sub(1).and_then(|ix| functions.get(ix));
+        found.filter(|f| address - f.start < f.length)
+    }
+
     /// Its file name.
     fn name(&self) -> &str {
         let path = self.module.path.as_str();
@@ -257,11 +299,7 @@ fn by_address(files: &[&CodeFile], name: &str) -> Option<Result<Vec<Function>, I
         }
         (None, None) => return None,
     };
-    let functions = file.functions();
-    let at = functions.partition_point(|f| f.start <= address);
-    let holds = |f: &&ListedFunction| address - f.start < f.length;
-    let found = at.checked_sub(1).and_then(|ix| functions.get(ix));
-    Some(match found.filter(holds) {
+    Some(match file.holding(address) {
         Some(function) => Ok(vec![file.function(function, file.label(function))]),
         None => Err(Invalid::new(
             format!("{} has no function at {address:#x}", file.name()),

@@ -23,6 +23,7 @@ use crate::shape::Format;
 
 pub use args::{percent, Live};
 pub use calibrate::{run_loop, ARGUMENT as LOOP_ARGUMENT};
+pub use functions::Functions;
 
 use engine::{Engine, Step};
 use lines::Lines;

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Causal experiments inside the program, for the experimenting build (-DCV_EXPERIMENTS, loaded by
+ * `convoy causal` only). What hooks see; the layout of what is shared is abi/convoy_causal.h.
+ *
+ * While convoy's control page names a window, threads lengthen what they run, in place and on the
+ * CPU: everything but the subject (a virtual speed-up of it, however many threads share a CPU), or
+ * the subject. Two mechanisms measure what ran: samples (sampling.c), for functions and lines, and
+ * the hooks themselves (measured.c), for critical sections, which are far shorter than what lies
+ * between two samples. Outside of windows a hook is one load longer. Agent rules: ../cv_agent.h.
+ */
+#ifndef CV_CAUSAL_H
+#define CV_CAUSAL_H
+
+#include "../cv_arena.h"
+#include "convoy_causal.h"
+
+/* The agent's own state of a thread, in cv_causal_thread.working. */
+struct cv_causal_work {
+	uint32_t window;  /* the last one that it took notice of */
+	uint32_t inside;  /* critical sections of the subject that it is in */
+	uint32_t hooked;  /* in a hook: a sample must not touch what follows */
+	uint32_t timer;   /* 1 + number of its own timer, 0 = none */
+	uint64_t mark_ns; /* CPU time up to which code was lengthened */
+	uint64_t debt_ns; /* to be added yet */
+	uint64_t base_ns; /* CPU time at base_ticks: valid while the thread is not switched out */
+	uint64_t base_ticks;
+};
+_Static_assert(sizeof(struct cv_causal_work) <= sizeof(((struct cv_causal_thread *)0)->working), "working");
+
+/* The calling thread's; NULL = it has none (yet). */
+extern __thread struct cv_causal_thread *cv_causal_self
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static inline struct cv_causal_work *cv_causal_work(struct cv_causal_thread *t)
+{
+	return (struct cv_causal_work *)t->working;
+}
+
+extern struct cv_causal *cv_causal_file __attribute__((visibility("hidden")));
+
+/* The control page is mapped a second time at a fixed place, so that looking at it is one load. */
+#if defined(__x86_64__)
+#define CV_CAUSAL_MAP 4096
+#else
+#define CV_CAUSAL_MAP 65536 /* the largest page size of the architecture */
+#endif
+union cv_causal_page {
+	struct cv_causal_control control;
+	char page[CV_CAUSAL_MAP];
+} __attribute__((aligned(CV_CAUSAL_MAP)));
+extern union cv_causal_page cv_causal_page __attribute__((visibility("hidden")));
+
+static inline const struct cv_causal_control *cv_causal_control(void)
+{
+	return &cv_causal_page.control;
+}
+
+static inline uint32_t cv_causal_window(void)
+{
+	return __atomic_load_n(&cv_causal_page.control.window, __ATOMIC_ACQUIRE);
+}
+
+/* clock.c: CPU time of the calling thread, ns, and code that takes so much of it. */
+bool cv_causal_clock_init(void); /* true = without a system call */
+uint64_t cv_causal_cpu_ns(struct cv_causal_thread *t);
+uint64_t cv_causal_cpu_ns_exact(void);
+void cv_causal_spin(struct cv_causal_thread *t, uint64_t ns);
+
+/* sampling.c; arm: its timer, if it has to have one */
+void cv_causal_sampling_init(struct cv_causal *f);
+void cv_causal_sampling_thread(struct cv_causal_thread *t);
+void cv_causal_sampling_arm(struct cv_causal_thread *t);
+void cv_causal_sampling_thread_ends(struct cv_causal_thread *t);
+
+/* measured.c: what the hooks do in windows. */
+void cv_causal_enter_slow(void);
+void cv_causal_leave_slow(void);
+void cv_causal_acquired_slow(uint64_t object);
+void cv_causal_released_slow(uint64_t object);
+void cv_causal_code_ran(struct cv_causal_thread *t);
+
+/* In front of an operation that may block, or let others go on: what ran so far is lengthened. */
+static inline __attribute__((always_inline)) void cv_causal_enter(void)
+{
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_enter_slow();
+}
+
+/* Behind it: code runs again. */
+static inline __attribute__((always_inline)) void cv_causal_leave(void)
+{
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_leave_slow();
+}
+
+static inline __attribute__((always_inline)) void cv_causal_acquired(uint64_t object)
+{
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_acquired_slow(object);
+}
+
+static inline __attribute__((always_inline)) void cv_causal_released(uint64_t object)
+{
+	struct cv_causal_thread *t = cv_causal_self;
+
+	if (cv_likely(t != NULL))
+		t->releases++;
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_released_slow(object);
+}
+
+/* A wait on a condition gives the mutex up: that is no progress. */
+static inline __attribute__((always_inline)) void cv_causal_suspended(uint64_t mutex)
+{
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_released_slow(mutex);
+}
+
+/* Another thread is let go on by what this one does now. */
+static inline __attribute__((always_inline)) void cv_causal_wakes(void)
+{
+	struct cv_causal_thread *t = cv_causal_self;
+
+	if (cv_likely(t != NULL))
+		t->wakes++;
+	cv_causal_enter();
+	cv_causal_leave();
+}
+
+static inline void cv_causal_waits(enum cv_op op)
+{
+	struct cv_causal_thread *t = cv_causal_self;
+
+	if (t && op == CV_OP_BARRIER_WAIT)
+		t->arrivals++;
+	cv_causal_enter();
+}
+
+/* Life. */
+void cv_causal_begin(void);                       /* an arena is open */
+void cv_causal_forked(void);                      /* in a fork child, before anything else */
+void cv_causal_thread_begins(struct cv_thread *t); /* the calling one */
+void cv_causal_thread_ends(void);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Samples: signals that interrupt a thread after so much CPU time.
+ *
+ * They come from perf events that convoy opens from outside (task-clock, user mode only), so that the
+ * program has no descriptor more and pays nothing outside of experiments. Such a signal is delivered
+ * before the next instruction: it cannot break off a system call. Where perf is not allowed, threads
+ * arm CPU-time timers, which the kernel checks at its tick.
+ *
+ * A sample stands for the CPU time since the handler's last end, at most a period. Events go on
+ * counting while the handler spins: one that comes during a spin stands for nearly nothing, and
+ * lengthened code is sampled as often as other code, so that the cost of samples is lengthened with
+ * it. Agent rules: ../cv_agent.h.
+ */
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include "../cv_real.h"
+#include "../cv_sandbox.h"
+#include "cv_causal_signal.h"
+
+#include "../cv_banned.h"
+
+static uint64_t signal_cost_ns; /* of a signal, from one end of the handler to its next beginning */
+
+/* ---- what was interrupted ---- */
+
+static uint64_t pc_of(const ucontext_t *u)
+{
+#if defined(__x86_64__)
+	return (uint64_t)u->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	return u->uc_mcontext.pc;
+#endif
+}
+
+/* A system call has been broken off, and the program will see it. */
+static bool has_broken_a_call(const ucontext_t *u)
+{
+#if defined(__x86_64__)
+	static const uint8_t instruction[2] = { 0x0f, 0x05 }; /* syscall */
+
+	return (int64_t)u->uc_mcontext.gregs[REG_RAX] == -EINTR &&
+	       memcmp((const void *)(uintptr_t)(pc_of(u) - 2), instruction, 2) == 0;
+#else
+	(void)u;
+	return false;
+#endif
+}
+
+static bool is_target(const struct cv_causal_control *c, uint64_t pc)
+{
+	const struct cv_causal_range *r =
+		(const struct cv_causal_range *)((const char *)cv_causal_file + CV_CAUSAL_RANGES_AT);
+	uint32_t lo = 0, hi = c->ranges < CV_CAUSAL_RANGES ? c->ranges : CV_CAUSAL_RANGES;
+
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (pc < r[mid].lo)
+			hi = mid;
+		else if (pc >= r[mid].hi)
+			lo = mid + 1;
+		else
+			return c->targets >> (r[mid].target & 31) & 1;
+	}
+	return false;
+}
+
+static void record(uint64_t pc)
+{
+	struct cv_causal *f = cv_causal_file;
+	uint64_t *ring = (uint64_t *)((char *)f + CV_CAUSAL_SAMPLES_AT);
+	uint64_t n = __atomic_fetch_add(&f->samples, 1, __ATOMIC_RELAXED);
+
+	__atomic_store_n(&ring[n % CV_CAUSAL_SAMPLES], pc, __ATOMIC_RELAXED);
+}
+
+/* ---- the handler ---- */
+
+/* Lengthen what ran since the last sample if the one at hand says so. */
+static void lengthen(struct cv_causal_thread *t, uint64_t pc, uint64_t now)
+{
+	const struct cv_causal_control *c = cv_causal_control();
+	struct cv_causal_work *w = cv_causal_work(t);
+	uint64_t ran = now - w->mark_ns;
+	bool hit = c->subject == CV_CAUSAL_CODE && is_target(c, pc);
+
+	t->samples++;
+	t->hits += hit;
+	if (c->record)
+		record(pc);
+	if (w->window != c->window) {
+		w->window = c->window;
+		return;
+	}
+	if (c->estimator != (hit ? CV_CAUSAL_SLOW : CV_CAUSAL_DILATE))
+		return;
+	ran = ran > signal_cost_ns ? ran - signal_cost_ns : 0;
+	if (ran > c->period_ns)
+		ran = c->period_ns; /* the rest was kernel time */
+	cv_causal_spin(t, (ran * c->factor) >> 16);
+}
+
+static void sampled(int sig, siginfo_t *info, void *context)
+{
+	struct cv_causal_thread *t = cv_causal_self;
+	int saved = errno;
+	struct cv_causal_work *w;
+
+	(void)sig, (void)info;
+	if (!t || !cv_causal_window() || cv_is_quiet())
+		return;
+	w = cv_causal_work(t);
+	t->broken += has_broken_a_call(context);
+	if (cv_causal_control()->mechanism == CV_CAUSAL_SAMPLED) {
+		lengthen(t, pc_of(context), cv_causal_cpu_ns_exact());
+		w->mark_ns = cv_causal_cpu_ns_exact();
+	} else if (!w->hooked || w->window != cv_causal_window()) {
+		w->hooked = 0;
+		cv_causal_code_ran(t); /* code without hooks is lengthened here */
+	}
+	errno = saved;
+}
+
+/* ---- the signal ---- */
+
+bool cv_causal_is_sample_handler(void *handler)
+{
+	return handler == (void *)sampled;
+}
+
+/* Real-time signals that the C library leaves to programs: SIGRTMIN is 34 there. */
+#define FIRST_SIGNAL 34
+#define LAST_SIGNAL 64
+
+static bool is_blocked(uint32_t sig)
+{
+	uint64_t blocked = 0;
+
+	return cv_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&blocked, sizeof(blocked), 0, 0) == 0 &&
+	       blocked >> (sig - 1) & 1;
+}
+
+static bool is_free(int sig)
+{
+	struct sigaction found;
+
+	return cv_real(sigaction)(sig, NULL, &found) == 0 && found.sa_handler == SIG_DFL && !is_blocked((uint32_t)sig);
+}
+
+static void measure_cost(int sig)
+{
+	uint64_t from, least = UINT64_MAX;
+
+	for (int i = 0; i < 5; i++) {
+		from = cv_causal_cpu_ns_exact();
+		cv_syscall(SYS_tgkill, cv_arena->pid, cv_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), sig, 0, 0, 0);
+		from = cv_causal_cpu_ns_exact() - from;
+		if (from < least)
+			least = from;
+	}
+	signal_cost_ns = least;
+}
+
+/* The child of a fork has its parent's handlers. */
+void cv_causal_sampling_init(struct cv_causal *f)
+{
+	static int chosen;
+	struct sigaction action;
+
+	if (!chosen) {
+		memset(&action, 0, sizeof(action));
+		action.sa_sigaction = sampled;
+		/* A thread with a stack for signals may have a small one of its own. */
+		action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+		for (int sig = LAST_SIGNAL; sig >= FIRST_SIGNAL && !chosen; sig--)
+			if (is_free(sig) && cv_real(sigaction)(sig, &action, NULL) == 0)
+				chosen = sig;
+		if (chosen)
+			measure_cost(chosen);
+	}
+	f->signal = (uint32_t)chosen;
+}
+
+/* ---- threads ---- */
+
+/* Without perf: CPU time of this thread, by the kernel's tick. */
+void cv_causal_sampling_arm(struct cv_causal_thread *t)
+{
+	const struct cv_causal_control *c = cv_causal_control();
+	struct cv_causal_work *w = cv_causal_work(t);
+	struct sigevent event;
+	struct itimerspec every;
+	int timer;
+
+	if (!c->timers || w->timer || !cv_causal_file || !cv_causal_file->signal || cv_is_quiet())
+		return;
+	memset(&event, 0, sizeof(event));
+	event.sigev_notify = SIGEV_THREAD_ID;
+	event.sigev_signo = (int)cv_causal_file->signal;
+	event._sigev_un._tid = (int)cv_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	if (cv_syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, (long)&event, (long)&timer, 0, 0, 0) < 0) {
+		w->timer = ~0u; /* tried */
+		return;
+	}
+	w->timer = 1 + (uint32_t)timer;
+	every.it_interval = (struct timespec){ c->timers / 1000000000u, c->timers % 1000000000u };
+	every.it_value = every.it_interval;
+	cv_syscall(SYS_timer_settime, timer, 0, (long)&every, 0, 0, 0);
+}
+
+void cv_causal_sampling_thread(struct cv_causal_thread *t)
+{
+	t->blocked = cv_causal_file->signal && is_blocked(cv_causal_file->signal);
+	cv_causal_sampling_arm(t);
+}
+
+void cv_causal_sampling_thread_ends(struct cv_causal_thread *t)
+{
+	struct cv_causal_work *w = cv_causal_work(t);
+
+	if (w->timer && w->timer != ~0u)
+		cv_syscall(SYS_timer_delete, (long)(w->timer - 1), 0, 0, 0, 0, 0);
+	w->timer = 0;
+}

@@ -1,0 +1,120 @@
+//! An experiment file: what the agent counts, and the control page that convoy writes.
+//!
+//! Read and written, not mapped: the program could truncate the file under a mapping and kill us with
+//! SIGBUS. An aligned word is one store all the same.
+
+use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use convoy_abi as abi;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// An open experiment file.
+#[derive(Debug)]
+pub(super) struct ExperimentFile {
+    file: File,
+    /// Of the process.
+    pub pid: u32,
+}
+
+/// Experiment files of a session: process and path.
+pub(super) fn all_in(dir: &Path) -> Vec<(u32, PathBuf)> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<(u32, u32, PathBuf)> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let (pid, n) = name.to_str()?.strip_prefix('c')?.split_once('.')?;
+            Some((pid.parse().ok()?, n.parse().ok()?, entry.path()))
+        })
+        .collect();
+    found.sort();
+    found
+        .into_iter()
+        .map(|(pid, _, path)| (pid, path))
+        .collect()
+}
+
+impl ExperimentFile {
+    /// `None` if it is none, or its agent is not ready yet.
+    pub fn open(path: &Path, pid: u32) -> Option<Self> {
+        // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .ok()?;
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let file = Self { file, pid };
+        file.head().map(|_| file)
+    }
+
+    /// The header; `None` if it is damaged.
+    pub fn head(&self) -> Option<abi::Causal> {
+        let mut head = abi::Causal::default();
+        self.file.read_exact_at(head.as_mut_bytes(), 0).ok()?;
+        let is_known = head.magic == abi::CV_CAUSAL_MAGIC && head.version == abi::CV_CAUSAL_VERSION;
+        is_known.then_some(head)
+    }
+
+    /// Records of the threads so far.
+    pub fn threads(&self, head: &abi::Causal) -> Vec<abi::CausalThread> {
+        let used = (head.threads as usize).min(abi::CV_CAUSAL_THREADS);
+        self.rows(used, abi::CV_CAUSAL_THREADS_AT)
+    }
+
+    /// Progress points that the program has named.
+    pub fn points(&self, head: &abi::Causal) -> Vec<abi::CausalPoint> {
+        let used = (head.points as usize).min(abi::CV_CAUSAL_POINTS);
+        self.rows(used, abi::CV_CAUSAL_POINTS_AT)
+    }
+
+    /// Instruction pointers of the latest samples, oldest first, from sample `since` on.
+    pub fn samples(&self, head: &abi::Causal, since: u64) -> Vec<u64> {
+        let room = abi::CV_CAUSAL_SAMPLES as u64;
+        let ring: Vec<u64> = self.rows(abi::CV_CAUSAL_SAMPLES, abi::CV_CAUSAL_SAMPLES_AT);
+        let first = since.max(head.samples.saturating_sub(room));
+        let kept = (first..head.samples).take(abi::CV_CAUSAL_SAMPLES);
+        kept.filter_map(|n| ring.get((n % room) as usize).copied())
+            .filter(|pc| *pc != 0)
+            .collect()
+    }
+
+    fn rows<T: FromZeros + FromBytes + IntoBytes + Clone>(&self, n: usize, at: u64) -> Vec<T> {
+        let mut rows = vec![T::new_zeroed(); n];
+        match self
+            .file
+            .read_exact_at(rows.as_mut_slice().as_mut_bytes(), at)
+        {
+            Ok(()) => rows,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Puts down the addresses of the targets; before the first window.
+    pub fn write_ranges(&self, ranges: &[abi::CausalRange]) -> std::io::Result<()> {
+        self.file
+            .write_all_at(ranges.as_bytes(), abi::CV_CAUSAL_RANGES_AT)
+    }
+
+    /// Opens a window: its number comes last, so that no thread acts on half of it.
+    pub fn write_control(&self, control: &abi::CausalControl) -> std::io::Result<()> {
+        self.write_window(0)?;
+        let closed = abi::CausalControl {
+            window: 0,
+            ..*control
+        };
+        self.file
+            .write_all_at(closed.as_bytes(), abi::CV_CAUSAL_CONTROL_AT)?;
+        self.write_window(control.window)
+    }
+
+    fn write_window(&self, window: u32) -> std::io::Result<()> {
+        let at = abi::CV_CAUSAL_CONTROL_AT + offset_of!(abi::CausalControl, window) as u64;
+        self.file.write_all_at(&window.to_ne_bytes(), at)
+    }
+}

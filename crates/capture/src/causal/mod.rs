@@ -1,0 +1,427 @@
+//! The means of causal experiments: windows in which the agent lengthens code, and what the program
+//! gets done in them. Which windows, and what follows from them, is `crates/causal`.
+
+mod file;
+mod sampler;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use convoy_abi as abi;
+
+use crate::error::Trouble;
+use crate::others::Busy;
+use crate::procfs;
+use file::ExperimentFile;
+use sampler::Sampler;
+
+/// Addresses of a target, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Range {
+    /// First address.
+    pub lo: u64,
+    /// Behind the last one.
+    pub hi: u64,
+    /// Number of the target, below 32.
+    pub target: u32,
+}
+
+/// What is lengthened in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lengthen {
+    /// Nothing: samples may be taken.
+    Nothing,
+    /// Everything but the subject.
+    Others,
+    /// The subject.
+    Subject,
+}
+
+/// What a window is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Nothing.
+    Nothing,
+    /// Code of these targets, one bit each.
+    Code(u32),
+    /// Critical sections of the locks at these addresses.
+    Locks(Vec<u64>),
+    /// Relative sleeps.
+    Sleeps,
+}
+
+/// How code is measured that is lengthened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// By samples.
+    Sampled,
+    /// By the clock, from one lock operation to the next.
+    Measured,
+}
+
+/// What the agent is to do until further notice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// What is lengthened.
+    pub lengthen: Lengthen,
+    /// What the window is about.
+    pub subject: Subject,
+    /// How code is measured.
+    pub mechanism: Mechanism,
+    /// Additional time as a share of the time of what is lengthened.
+    pub factor: f64,
+    /// CPU time between two samples of a thread, nanoseconds.
+    pub period_ns: u32,
+    /// Samples are kept.
+    pub record: bool,
+}
+
+/// What the program has done so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Locks released.
+    pub releases: u64,
+    /// Conditions signalled, semaphores posted, futexes woken.
+    pub wakes: u64,
+    /// Arrivals at barriers.
+    pub arrivals: u64,
+    /// Samples in windows.
+    pub samples: u64,
+    /// Of these, in the subject.
+    pub hits: u64,
+    /// By which code was lengthened, nanoseconds.
+    pub added_ns: u64,
+    /// Relative sleeps.
+    pub sleeps: u64,
+    /// System calls that a sample has broken off.
+    pub broken: u64,
+    /// Progress points of coz.h: name and visits.
+    pub points: Vec<(String, u64)>,
+}
+
+/// How samples are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sampling {
+    /// By perf events.
+    Perf,
+    /// By CPU-time timers, which the kernel checks at its tick, for this reason.
+    Timers(String),
+    /// Not at all, for this reason.
+    Unavailable(String),
+}
+
+/// CPU time of the machine, for the share that others had of it.
+#[derive(Debug)]
+pub struct Machine {
+    busy: Busy,
+    at_ns: u64,
+    program_ns: u64,
+}
+
+/// The experiments with one process.
+#[derive(Debug)]
+pub struct Laboratory {
+    file: ExperimentFile,
+    sampler: Sampler,
+    sampling: Sampling,
+    windows: u32,
+    ranges: u32,
+    /// At the latest look, and at both of the latest two.
+    blocked_now: usize,
+    blocked_threads: usize,
+}
+
+/// CPU time between two signals of a timer, nanoseconds: a tick of most kernels.
+const TIMER_NS: u32 = 4_000_000;
+
+/// Signals that may be pending for a user; with fewer, samples could not be delivered.
+const PENDING_LEAST: u64 = 1024;
+
+impl Laboratory {
+    /// Processes of a session that can be experimented with.
+    pub fn processes(dir: &Path) -> Vec<u32> {
+        let mut pids: Vec<u32> = file::all_in(dir).into_iter().map(|(pid, _)| pid).collect();
+        pids.dedup();
+        pids.retain(|pid| procfs::is_running(*pid));
+        pids
+    }
+
+    /// Opens that of a process: its latest image. `None` = its agent is not ready.
+    pub fn open(dir: &Path, pid: u32) -> Option<Self> {
+        let of_process = |(p, path): (u32, PathBuf)| (p == pid).then_some(path);
+        let path = file::all_in(dir).into_iter().rev().find_map(of_process)?;
+        let file = ExperimentFile::open(&path, pid)?;
+        let head = file.head()?;
+        let mut laboratory = Self {
+            sampler: Sampler::new(head.signal),
+            file,
+            sampling: Sampling::Perf,
+            windows: 0,
+            ranges: 0,
+            blocked_now: 0,
+            blocked_threads: 0,
+        };
+        if head.signal == 0 {
+            laboratory.sampling =
+                Sampling::Unavailable("the program handles all real-time signals itself".into());
+        } else if pending_signals(pid).is_some_and(|most| most < PENDING_LEAST) {
+            let why = format!("RLIMIT_SIGPENDING is below {PENDING_LEAST}");
+            laboratory.sampling = Sampling::Timers(why);
+        }
+        laboratory.follow_threads();
+        Some(laboratory)
+    }
+
+    /// Process.
+    pub fn pid(&self) -> u32 {
+        self.file.pid
+    }
+
+    /// Whether it still runs this program.
+    pub fn is_running(&self) -> bool {
+        procfs::is_running(self.file.pid)
+    }
+
+    /// CPU time of the process so far, nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        cpu_ns(self.file.pid)
+    }
+
+    /// How samples are taken.
+    pub fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    /// Threads that block the signal and so are not sampled.
+    pub fn blocked_threads(&self) -> usize {
+        self.blocked_threads
+    }
+
+    /// Takes up threads that are new since the last time.
+    pub fn follow_threads(&mut self) {
+        let Some(head) = self.file.head() else {
+            return;
+        };
+        if head.flags & abi::CV_CAUSAL_SIGNAL_TAKEN != 0 {
+            self.sampler.set_period(0);
+            self.sampling = Sampling::Unavailable(format!(
+                "the program has installed its own handler for signal {}",
+                head.signal
+            ));
+        }
+        if self.sampling != Sampling::Perf {
+            return;
+        }
+        let threads = self.file.threads(&head);
+        let alive = threads.iter().map(|t| t.tid).filter(|tid| *tid != 0);
+        let all: Vec<u32> = alive.collect();
+        let may = |tid: &u32| !blocks(self.file.pid, *tid, head.signal);
+        let tids: Vec<u32> = all.iter().copied().filter(may).collect();
+        // While it makes or ends a thread, the C library blocks all signals for a moment.
+        let blocked = all.len() - tids.len();
+        self.blocked_threads = blocked.min(self.blocked_now);
+        self.blocked_now = blocked;
+        if let Err(error) = self.sampler.follow(&tids) {
+            let why = format!("perf_event_open: {error}");
+            self.sampling = Sampling::Timers(why);
+            self.sampler = Sampler::new(head.signal);
+        }
+    }
+
+    /// Threads that are sampled.
+    pub fn sampled_threads(&self) -> usize {
+        self.sampler.threads()
+    }
+
+    /// Puts down the addresses of targets: sorted, the first of those that overlap wins, as many as
+    /// there is room for.
+    pub fn set_ranges(&mut self, ranges: &[Range]) -> Result<(), Trouble> {
+        let mut sorted = ranges.to_vec();
+        sorted.sort_unstable();
+        let mut rows: Vec<abi::CausalRange> = Vec::new();
+        for range in sorted {
+            let lo = range.lo.max(rows.last().map_or(0, |row| row.hi));
+            if lo < range.hi && rows.len() < abi::CV_CAUSAL_RANGES {
+                rows.push(abi::CausalRange {
+                    lo,
+                    hi: range.hi,
+                    target: range.target,
+                    reserved: 0,
+                });
+            }
+        }
+        self.close_window();
+        self.ranges = rows.len() as u32;
+        self.file.write_ranges(&rows).map_err(|e| unwritten(&e))
+    }
+
+    /// Begins a window.
+    pub fn open_window(&mut self, window: &Window) -> Result<(), Trouble> {
+        self.windows = self.windows.wrapping_add(1).max(1);
+        let mut control = abi::CausalControl {
+            window: self.windows,
+            estimator: match window.lengthen {
+                Lengthen::Nothing => abi::CV_CAUSAL_NONE,
+                Lengthen::Others => abi::CV_CAUSAL_DILATE,
+                Lengthen::Subject => abi::CV_CAUSAL_SLOW,
+            },
+            mechanism: match window.mechanism {
+                Mechanism::Sampled => abi::CV_CAUSAL_SAMPLED,
+                Mechanism::Measured => abi::CV_CAUSAL_MEASURED,
+            },
+            factor: (window.factor * 65_536.0).round() as u32,
+            record: window.record.into(),
+            period_ns: window.period_ns,
+            ranges: self.ranges,
+            ..abi::CausalControl::default()
+        };
+        match &window.subject {
+            Subject::Nothing => control.subject = abi::CV_CAUSAL_NOTHING,
+            Subject::Code(targets) => {
+                control.subject = abi::CV_CAUSAL_CODE;
+                control.targets = *targets;
+            }
+            Subject::Locks(locks) => {
+                control.subject = abi::CV_CAUSAL_LOCK;
+                control.locks = locks.len().min(abi::CV_CAUSAL_LOCKS) as u32;
+                for (place, lock) in control.lock.iter_mut().zip(locks) {
+                    *place = *lock;
+                }
+            }
+            Subject::Sleeps => control.subject = abi::CV_CAUSAL_SLEEP,
+        }
+        match self.sampling {
+            Sampling::Perf => self.sampler.set_period(window.period_ns.into()),
+            Sampling::Timers(_) => {
+                control.timers = TIMER_NS;
+                control.period_ns = control.period_ns.max(TIMER_NS);
+            }
+            Sampling::Unavailable(_) => {}
+        }
+        self.file.write_control(&control).map_err(|e| unwritten(&e))
+    }
+
+    /// Lets the program run as it is.
+    pub fn close_window(&mut self) {
+        self.sampler.set_period(0);
+        // If it cannot be written now, it could not be opened before.
+        let _ = self.file.write_control(&abi::CausalControl::default());
+    }
+
+    /// What the program has done so far; `None` if its file is damaged.
+    pub fn counts(&self) -> Option<Counts> {
+        let head = self.file.head()?;
+        let mut all = Counts::default();
+        for t in self.file.threads(&head) {
+            all.releases = all.releases.wrapping_add(t.releases);
+            all.wakes = all.wakes.wrapping_add(t.wakes);
+            all.arrivals = all.arrivals.wrapping_add(t.arrivals);
+            all.samples = all.samples.wrapping_add(t.samples);
+            all.hits = all.hits.wrapping_add(t.hits);
+            all.added_ns = all.added_ns.wrapping_add(t.added_ns);
+            all.sleeps = all.sleeps.wrapping_add(t.sleeps);
+            all.broken = all.broken.wrapping_add(t.broken);
+        }
+        let points = self.file.points(&head);
+        all.points = points.iter().filter_map(point).collect();
+        Some(all)
+    }
+
+    /// Number of the next recorded sample.
+    pub fn next_sample(&self) -> u64 {
+        self.file.head().map_or(0, |head| head.samples)
+    }
+
+    /// Instruction pointers of recorded samples, from this number on.
+    pub fn samples(&self, since: u64) -> Vec<u64> {
+        let head = self.file.head();
+        head.map_or_else(Vec::new, |head| self.file.samples(&head, since))
+    }
+
+    /// CPU time up to now.
+    pub fn machine(&self) -> Machine {
+        Machine {
+            busy: Busy::now(),
+            at_ns: crate::clock::monotonic_ns(),
+            program_ns: cpu_ns(self.file.pid),
+        }
+    }
+}
+
+impl Drop for Laboratory {
+    fn drop(&mut self) {
+        self.close_window();
+    }
+}
+
+impl Machine {
+    /// Share of the CPUs that other programs had since `start`, 0 to 1.
+    pub fn foreign_share(&self, start: &Self) -> f64 {
+        let program = self.program_ns.saturating_sub(start.program_ns);
+        let wall = self.at_ns.saturating_sub(start.at_ns) as f64;
+        self.busy.others_share(&start.busy, program, wall)
+    }
+}
+
+fn unwritten(error: &std::io::Error) -> Trouble {
+    Trouble::new(
+        format!("the experiment file cannot be written: {error}"),
+        "no experiment is made; the program goes on as it is",
+        "give the session directory room: --session-dir",
+    )
+}
+
+/// Of coz.h, throughput points count; pairs for latencies do not.
+fn point(point: &abi::CausalPoint) -> Option<(String, u64)> {
+    const THROUGHPUT: u32 = 1;
+    let end = point.name.iter().position(|b| *b == 0)?;
+    let name = String::from_utf8_lossy(&point.name[..end]).into_owned();
+    (point.kind == THROUGHPUT && !name.is_empty()).then_some((name, point.count))
+}
+
+/// Whether a thread blocks a signal: samples would have to wait, with others, until they overflow.
+fn blocks(pid: u32, tid: u32, signal: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+    let mask = status.ok().and_then(|text| {
+        let mask = text.lines().find_map(|l| l.strip_prefix("SigBlk:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    mask.is_some_and(|mask| is_blocked(mask, signal))
+}
+
+/// A thread that blocks this signal alone is just handling it.
+fn is_blocked(mask: u64, signal: u32) -> bool {
+    let own = 1u64 << signal.saturating_sub(1).min(63);
+    mask & own != 0 && mask != own
+}
+
+/// `None` = no limit, or not known.
+fn pending_signals(pid: u32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits
+        .lines()
+        .find_map(|l| l.strip_prefix("Max pending signals"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// User and system time of a process, of its ended threads, too: nanoseconds, in steps of a tick.
+fn cpu_ns(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let times = fields.split(' ').skip(11).take(2);
+    let ticks: u64 = times.filter_map(|t| t.parse::<u64>().ok()).sum();
+    ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_blocked;
+
+    #[test]
+    fn a_thread_that_handles_a_sample_does_not_block_samples() {
+        assert!(is_blocked(u64::MAX, 64));
+        assert!(is_blocked(1 << 63 | 1, 64));
+        assert!(!is_blocked(1 << 63, 64), "in the handler");
+        assert!(!is_blocked(0x7fff_ffff, 64));
+    }
+}

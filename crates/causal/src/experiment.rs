@@ -1,0 +1,231 @@
+//! The course of experiments: which window comes next, and when enough is known.
+
+use crate::estimator::Estimator;
+use crate::interval::{resampled, Saved};
+use crate::plan::{block, Arm, Measured, Mechanism, LEVELS};
+use crate::random::Random;
+
+/// How far to go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Way to measure.
+    pub estimator: Estimator,
+    /// A target is settled when the half-width of its interval at the highest level is below this
+    /// share of the run.
+    pub precision: f64,
+    /// Seed of the order of windows.
+    pub seed: u64,
+}
+
+/// Blocks before which no target is settled, and no number is given.
+pub const BLOCKS_LEAST: usize = 6;
+
+/// Experiments that are under way.
+#[derive(Debug)]
+pub struct Experiment {
+    settings: Settings,
+    mechanisms: Vec<Mechanism>,
+    settled: Vec<bool>,
+    random: Random,
+    /// Arms of the block at hand that are still to come, last first.
+    pending: Vec<Arm>,
+    current: Vec<(Arm, Measured)>,
+    blocks: Vec<Vec<(Arm, Measured)>>,
+}
+
+impl Experiment {
+    /// With targets whose code is measured in these ways.
+    pub fn new(mechanisms: Vec<Mechanism>, settings: Settings) -> Self {
+        Self {
+            settled: vec![false; mechanisms.len()],
+            random: Random::new(settings.seed),
+            mechanisms,
+            settings,
+            pending: Vec::new(),
+            current: Vec::new(),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// What the next window is to try; `None` = all targets are settled.
+    pub fn next_arm(&mut self) -> Option<Arm> {
+        if self.pending.is_empty() {
+            let open = (0..self.mechanisms.len()).filter(|t| !self.settled[*t]);
+            let open: Vec<_> = open.map(|t| (t, self.mechanisms[t])).collect();
+            self.pending = block(&open, self.settings.estimator, &mut self.random);
+        }
+        self.pending.last().copied()
+    }
+
+    /// Windows of a whole block of all targets.
+    pub fn windows_per_block(&self) -> usize {
+        let all: Vec<_> = self.mechanisms.iter().copied().enumerate().collect();
+        block(&all, self.settings.estimator, &mut Random::new(0)).len()
+    }
+
+    /// What the window of [`Self::next_arm`] measured.
+    pub fn add(&mut self, measured: Measured) {
+        let Some(arm) = self.pending.pop() else {
+            return;
+        };
+        self.current.push((arm, measured));
+        if !self.pending.is_empty() {
+            return;
+        }
+        self.blocks.push(std::mem::take(&mut self.current));
+        for target in 0..self.mechanisms.len() {
+            self.settled[target] = self.settled[target] || self.is_narrow(target);
+        }
+    }
+
+    /// Windows in whole blocks so far.
+    pub fn windows(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+
+    fn is_narrow(&self, target: usize) -> bool {
+        let found = self.raw(
+            Some(target),
+            self.mechanisms[target],
+            LEVELS[LEVELS.len() - 1],
+        );
+        found.is_some_and(|found| found.half_width() <= self.settings.precision)
+    }
+
+    /// What a target that is faster by `speedup` would save; `None` = too few windows had progress.
+    pub fn saved(&self, target: usize, speedup: f64) -> Option<Saved> {
+        let mechanism = *self.mechanisms.get(target)?;
+        let raw = self.raw(Some(target), mechanism, speedup)?;
+        Some(match self.null(mechanism, speedup) {
+            Some(null) => raw.widened_by(&null),
+            None => raw,
+        })
+    }
+
+    /// What the null experiment of a mechanism predicts: 0 but for bias and noise.
+    pub fn null(&self, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
+        self.raw(None, mechanism, speedup)
+    }
+
+    fn raw(&self, target: Option<usize>, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
+        let is_of = |arm: &Arm, target, speedup| {
+            *arm == Arm {
+                target,
+                speedup,
+                mechanism,
+            }
+        };
+        // Only blocks in which it was tried: their baselines are of the same phases.
+        let tried = |block: &&Vec<(Arm, Measured)>| {
+            let mut arms = block.iter();
+            arms.any(|(arm, _)| is_of(arm, target, speedup))
+        };
+        let blocks: Vec<_> = self.blocks.iter().filter(tried).collect();
+        if blocks.len() < BLOCKS_LEAST {
+            return None;
+        }
+        let mut random = Random::new(self.settings.seed ^ blocks.len() as u64);
+        let comparisons = self.mechanisms.len();
+        resampled(&blocks, comparisons, &mut random, |drawn| {
+            let (mut at, mut base) = (Sum::default(), Sum::default());
+            for (arm, measured) in drawn.flat_map(|block| block.iter()) {
+                if is_of(arm, target, speedup) {
+                    at.add(measured);
+                } else if is_of(arm, None, 0.0) {
+                    base.add(measured);
+                }
+            }
+            let ratio = at.seconds_per_unit()? / base.seconds_per_unit()?;
+            Some(self.settings.estimator.saved(speedup, ratio))
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    seconds: f64,
+    progress: f64,
+}
+
+impl Sum {
+    fn add(&mut self, measured: &Measured) {
+        self.seconds += measured.seconds;
+        self.progress += measured.progress;
+    }
+
+    fn seconds_per_unit(&self) -> Option<f64> {
+        (self.progress > 0.0).then(|| self.seconds / self.progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        estimator: Estimator::Dilate,
+        precision: 0.04,
+        seed: 1,
+    };
+
+    /// A serial program in which each target takes this share of the time; `noise`: of a window.
+    fn run(shares: &[f64], noise: f64, blocks: usize) -> Experiment {
+        let mechanisms = vec![Mechanism::Sampled; shares.len()];
+        let mut experiment = Experiment::new(mechanisms, SETTINGS);
+        let mut random = Random::new(9);
+        let most = blocks * experiment.windows_per_block();
+        for _ in 0..most {
+            let Some(arm) = experiment.next_arm() else {
+                break;
+            };
+            let share = arm.target.map_or(0.0, |t| shares[t]);
+            let k = 1.0 + Estimator::Dilate.factor(arm.speedup);
+            let time = share + (1.0 - share) * k;
+            let error = 1.0 + noise * (random.below(1001) as f64 / 500.0 - 1.0);
+            experiment.add(Measured {
+                seconds: 0.03,
+                progress: 1000.0 / (time * error),
+            });
+        }
+        experiment
+    }
+
+    #[test]
+    fn targets_are_worth_their_share_and_decoys_nothing() {
+        let experiment = run(&[0.8, 0.0], 0.05, 100);
+        for (target, truth) in [(0, 0.4), (1, 0.0)] {
+            let saved = experiment.saved(target, 0.5).unwrap();
+            assert!(saved.low <= truth && truth <= saved.high, "{saved:?}");
+            assert!(saved.half_width() < 0.06, "{saved:?}");
+        }
+        let null = experiment.null(Mechanism::Sampled, 0.5).unwrap();
+        assert!(null.low <= 0.0 && 0.0 <= null.high, "{null:?}");
+    }
+
+    #[test]
+    fn noise_takes_more_windows_until_a_target_is_settled() {
+        let (quiet, noisy) = (run(&[0.5], 0.01, 200), run(&[0.5], 0.2, 200));
+        assert_eq!(quiet.windows(), BLOCKS_LEAST * quiet.windows_per_block());
+        assert!(noisy.windows() > 2 * quiet.windows());
+    }
+
+    #[test]
+    fn few_blocks_give_no_number() {
+        let experiment = run(&[0.5], 0.01, BLOCKS_LEAST - 1);
+        assert_eq!(experiment.saved(0, 0.5), None);
+        assert_eq!(experiment.saved(7, 0.5), None);
+    }
+
+    #[test]
+    fn windows_without_progress_give_no_number() {
+        let mut experiment = Experiment::new(vec![Mechanism::Measured], SETTINGS);
+        for _ in 0..20 * experiment.windows_per_block() {
+            experiment.next_arm();
+            experiment.add(Measured {
+                seconds: 0.03,
+                progress: 0.0,
+            });
+        }
+        assert_eq!(experiment.saved(0, 0.25), None);
+    }
+}

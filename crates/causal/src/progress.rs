@@ -1,0 +1,112 @@
+//! What counts as progress where the program does not say it.
+//!
+//! The first of these that a window sees often enough: points that the program names itself
+//! (coz.h), locks released, wake-ups given, arrivals at barriers. Releases come first of the rest, as
+//! nearly every unit of work of a multithreaded program passes some lock a fixed number of times;
+//! releases by waits on a condition are none, since their number depends on the schedule.
+
+use serde::Serialize;
+
+/// Length of a window that sees enough progress, seconds.
+const WINDOW_S: f64 = 0.030;
+/// Windows are at most so long, seconds.
+const WINDOW_MOST_S: f64 = 0.300;
+/// Units of progress that a window should see.
+const ENOUGH: f64 = 40.0;
+/// With fewer in the longest window nothing can be said.
+const LEAST: f64 = 4.0;
+/// Of a window passes between two of them: lengthened code needs to show its effect first.
+const GAP_SHARE: f64 = 1.0 / 6.0;
+
+/// What progress is measured by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Progress {
+    /// A point that the program names.
+    Point(String),
+    /// Locks released.
+    Releases,
+    /// Wake-ups given.
+    Wakes,
+    /// Arrivals at barriers.
+    Arrivals,
+}
+
+/// A candidate, and how often it came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rate {
+    /// What.
+    pub progress: Progress,
+    /// Per second.
+    pub per_second: f64,
+}
+
+impl Progress {
+    fn rank(&self) -> u32 {
+        match self {
+            Self::Point(_) => 0,
+            Self::Releases => 1,
+            Self::Wakes => 2,
+            Self::Arrivals => 3,
+        }
+    }
+
+    /// The best candidate; `None` = none comes often enough.
+    pub fn choose(rates: &[Rate]) -> Option<Rate> {
+        let enough = rates
+            .iter()
+            .filter(|r| r.per_second * WINDOW_MOST_S >= LEAST);
+        let best = enough.min_by(|a, b| {
+            let by_rate = b.per_second.total_cmp(&a.per_second);
+            a.progress.rank().cmp(&b.progress.rank()).then(by_rate)
+        });
+        best.cloned()
+    }
+}
+
+impl Rate {
+    /// Length of a window, seconds: 30 ms, or as long as it takes to see 40 units, at most 300 ms.
+    pub fn window_seconds(&self) -> f64 {
+        (ENOUGH / self.per_second.max(f64::MIN_POSITIVE)).clamp(WINDOW_S, WINDOW_MOST_S)
+    }
+
+    /// Time between two windows, seconds: a sixth of a window.
+    pub fn gap_seconds(&self) -> f64 {
+        self.window_seconds() * GAP_SHARE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rate(progress: Progress, per_second: f64) -> Rate {
+        Rate {
+            progress,
+            per_second,
+        }
+    }
+
+    #[test]
+    fn the_program_s_own_point_is_preferred_unless_it_is_too_rare() {
+        let point = || Progress::Point("request".into());
+        let chosen = |of: &[Rate]| Progress::choose(of).map(|r| r.progress);
+        let releases = rate(Progress::Releases, 1e6);
+        assert_eq!(
+            chosen(&[releases.clone(), rate(point(), 100.0)]),
+            Some(point())
+        );
+        assert_eq!(
+            chosen(&[rate(point(), 1.0), releases]),
+            Some(Progress::Releases)
+        );
+        assert_eq!(chosen(&[rate(Progress::Releases, 0.0)]), None);
+    }
+
+    #[test]
+    fn rare_progress_makes_windows_longer_within_bounds() {
+        let window = |per_second| rate(Progress::Releases, per_second).window_seconds();
+        assert_eq!(window(1e6), WINDOW_S);
+        assert!((window(400.0) - 0.1).abs() < 1e-12);
+        assert_eq!(window(1.0), WINDOW_MOST_S);
+    }
+}

@@ -1,0 +1,141 @@
+//! Every sentence that experiments say, in one place.
+
+use crate::estimator::Estimator;
+use crate::progress::Progress;
+
+/// What counts as progress.
+pub(crate) fn progress(progress: &Progress) -> String {
+    match progress {
+        Progress::Point(name) => format!("progress point {name}"),
+        Progress::Releases => "locks released".into(),
+        Progress::Wakes => "wake-ups given".into(),
+        Progress::Arrivals => "arrivals at barriers".into(),
+    }
+}
+
+pub(crate) fn too_few_windows(windows: usize) -> String {
+    format!("only {windows} windows were measured in whole blocks: run the program longer")
+}
+
+pub(crate) fn estimator(estimator: Estimator) -> &'static str {
+    match estimator {
+        Estimator::Dilate => "everything but the target was slowed down (docs/causal.md: D)",
+        Estimator::Slow => {
+            "the target was slowed down: upper bounds of the gain (docs/causal.md: S)"
+        }
+    }
+}
+
+/// Why experiments have no result.
+pub mod reason {
+    use std::time::Duration;
+
+    use super::length_needed;
+
+    /// The program ended too early.
+    pub fn too_short(ran: Duration, windows_per_block: usize) -> String {
+        format!(
+            "the program ended after {}: experiments need about {}. Give it more work",
+            seconds(ran),
+            seconds(length_needed(windows_per_block))
+        )
+    }
+
+    /// Nothing happened that counts.
+    pub fn no_progress() -> String {
+        "nothing counts as progress: the program releases no locks, wakes no threads and names no \
+         progress point. Mark one with COZ_PROGRESS (coz.h)"
+            .into()
+    }
+
+    /// No agent in the program.
+    pub fn no_agent() -> String {
+        "the agent is not in the program: experiments need a dynamically linked program that uses \
+         glibc. `convoy doctor PROGRAM` says more"
+            .into()
+    }
+
+    /// Nothing ran that could be a target.
+    pub fn no_target() -> String {
+        "no function and no lock took a share of the run that is worth an experiment. Name one with \
+         --target"
+            .into()
+    }
+
+    /// The code of a target took no sample.
+    pub fn never_ran() -> String {
+        "it took no sample: it does not run, or only very briefly".into()
+    }
+
+    /// The process has ended while its files were read.
+    pub fn gone() -> String {
+        "the process ended before its files could be read".into()
+    }
+
+    /// No file has such a line.
+    pub fn no_line() -> String {
+        "no instruction belongs to this line: the compiler has moved or removed its code".into()
+    }
+
+    /// Lines are not known.
+    pub fn no_debug_information() -> String {
+        "lines need debug information: compile with -g, or name a function".into()
+    }
+
+    /// No lock answers to a name.
+    pub fn no_lock(text: &str) -> String {
+        format!("the program has used no lock that {text:?} means; `convoy -- COMMAND` lists them")
+    }
+
+    /// Samples are needed and cannot be taken.
+    pub fn no_samples(why: &str) -> String {
+        format!("targets of code need samples, which cannot be taken: {why}")
+    }
+
+    fn seconds(time: Duration) -> String {
+        match time.as_millis() {
+            ms @ 0..1000 => format!("{ms} ms"),
+            ms => format!("{:.1} s", ms as f64 / 1000.0),
+        }
+    }
+}
+
+/// How long a program must run for a first result.
+pub fn length_needed(windows_per_block: usize) -> std::time::Duration {
+    let windows = crate::experiment::BLOCKS_LEAST * windows_per_block.max(6);
+    std::time::Duration::from_millis(700 + 35 * windows as u64)
+}
+
+/// Caveats, each with what to do.
+pub mod note {
+    /// Other programs used the CPUs.
+    pub fn busy(share: f64) -> String {
+        format!(
+            "Other programs had {:.0} % of the CPUs: repeat on an idle machine.",
+            100.0 * share
+        )
+    }
+
+    /// Samples come at the kernel's tick.
+    pub fn timers(why: &str) -> String {
+        format!(
+            "Samples come from CPU-time timers, at the kernel's tick (4 ms): {why}. Results of \
+             functions are coarser. As root, or with kernel.perf_event_paranoid at 2, samples are exact."
+        )
+    }
+
+    /// Threads without samples.
+    pub fn blocked(threads: usize) -> String {
+        format!(
+            "Threads that block all signals: {threads}. Their code was not slowed down: choose locks as \
+             targets."
+        )
+    }
+
+    /// A system call was interrupted.
+    pub fn broken(calls: u64) -> String {
+        format!(
+            "{calls} system calls of the program were interrupted by samples: please report this."
+        )
+    }
+}

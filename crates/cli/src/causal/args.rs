@@ -1,0 +1,103 @@
+//! Arguments of `convoy causal`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use convoy_causal::{Estimator, Target};
+
+use crate::recording::time;
+use crate::shape::Shape;
+
+const ABOUT: &str = "\
+Runs a program and measures what it would gain if a function, a line, a lock's critical sections or
+its sleeps were faster: by experiments on the running program, not by a model of it.
+
+Examples:
+  convoy causal -- ./server --threads 16        choose the targets, rank them by measured gain
+  convoy causal --target lock:cache_lock --target fn:compress -- ./server
+  convoy causal --budget 10s --format json --report-to gains.json -- ./server";
+
+/// `convoy causal`.
+#[derive(Debug, Args)]
+#[command(
+    about = ABOUT,
+    long_about = ABOUT,
+    override_usage = "convoy causal [OPTIONS] -- COMMAND [ARGUMENT]..."
+)]
+pub struct Causal {
+    /// What could be faster: fn:NAME, lock:NAME, line:FILE:LINE or wait:sleep; several times
+    ///
+    /// A lock is named by its name, address (0x...) or a function that takes it, as in the report's
+    /// --lock. Without this, the functions of most samples and the locks of most waits are chosen.
+    #[arg(short, long, value_name = "TARGET")]
+    pub target: Vec<String>,
+
+    /// Most time for experiments; they end earlier when all intervals are narrow
+    ///
+    /// A target takes about 2 s. While they last the program runs at about 0.6 of its speed.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "20s")]
+    pub budget: Duration,
+
+    /// How gains are measured
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t = Method::Dilate)]
+    pub estimator: Method,
+
+    /// Half-width of an interval that is narrow enough, in percent of the run time
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "4%")]
+    pub precision: f64,
+
+    /// Write the report to this file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    pub report_to: Option<PathBuf>,
+
+    /// Where the program and convoy meet [default: /dev/shm]
+    #[arg(long, value_name = "DIRECTORY", hide_short_help = true)]
+    pub session_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub shape: Shape,
+
+    /// Say nothing but the report and errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Command to run and its arguments
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Estimators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// Everything but the target becomes slower: right if all that matters is inside the program
+    Dilate,
+    /// The target becomes slower: an upper bound of the gain, right with clients and timeouts, too
+    Slow,
+}
+
+impl From<Method> for Estimator {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Dilate => Self::Dilate,
+            Method::Slow => Self::Slow,
+        }
+    }
+}
+
+impl Causal {
+    /// The targets that were named.
+    pub fn targets(&self) -> Result<Vec<Target>, convoy_causal::Invalid> {
+        self.target.iter().map(|text| text.parse()).collect()
+    }
+}
+
+/// A share in percent, as a number from 0 to 1.
+fn percent(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.trim_end_matches('%').trim_end().parse().ok();
+    let percent = number.filter(|p| *p > 0.0 && *p <= 100.0);
+    percent
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| "give a percentage above 0 and up to 100: 4%".into())
+}

@@ -1,0 +1,349 @@
+//! The course of `convoy causal`: waits for the agent, looks at the program, runs windows.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use convoy_capture::causal::{
+    Counts, Laboratory, Lengthen, Mechanism as HowMeasured, Sampling, Subject, Window,
+};
+use convoy_causal::{
+    note, reason, Arm, Estimator, Experiment, Measured, Mechanism, Progress, ProgressRow, Rate,
+    Report, Settings, Target,
+};
+
+use crate::message::say;
+
+use super::subjects::{Found, Reconnaissance};
+
+/// A program has its agent within this.
+const BEGINNING: Duration = Duration::from_secs(2);
+/// Programs prepare before they work.
+const WARM_UP: Duration = Duration::from_millis(150);
+/// Samples and waits are gathered for so long before targets are chosen.
+const RECONNAISSANCE: Duration = Duration::from_millis(500);
+/// Time for an experiment: of this length is what is chosen without --target.
+const PER_TARGET: Duration = Duration::from_secs(2);
+/// Chosen without --target at most.
+const CHOSEN_MOST: usize = 8;
+/// CPU time between two samples that lengthen code: shorter ones cost more than they tell.
+const SAMPLE_NS: u32 = 500_000;
+/// The same while targets are chosen.
+const RECONNAISSANCE_SAMPLE_NS: u32 = 1_000_000;
+/// The same where hooks measure: for code without hooks.
+const SPARSE_SAMPLE_NS: u32 = 4_000_000;
+/// Share of the CPUs that others may have without a note.
+const FOREIGN_MOST: f64 = 0.10;
+/// Answers to the program's end are so late at most.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// Experiments with one program.
+#[derive(Debug)]
+pub struct Conductor {
+    /// Where agents and convoy meet.
+    pub session: PathBuf,
+    /// The command's process.
+    pub pid: u32,
+    /// Named by the user; empty = choose.
+    pub targets: Vec<Target>,
+    /// How gains are measured.
+    pub estimator: Estimator,
+    /// Most time for windows.
+    pub budget: Duration,
+    /// Half-width that is narrow enough, share of the run.
+    pub precision: f64,
+    /// The program has ended.
+    pub has_ended: Arc<AtomicBool>,
+    /// Say nothing while it runs.
+    pub is_quiet: bool,
+}
+
+impl Conductor {
+    /// Runs experiments until enough is known or the program ends.
+    pub fn conduct(&self) -> Report {
+        let began = Instant::now();
+        let mut report = Report::default();
+        if let Err(why) = self.try_conduct(&mut report, began) {
+            report.reason = Some(why);
+        }
+        report.rank();
+        report
+    }
+
+    fn try_conduct(&self, report: &mut Report, began: Instant) -> Result<(), String> {
+        let mut laboratory = self.laboratory(began)?;
+        self.pause(WARM_UP);
+        let (reconnaissance, rates) = self.look(&mut laboratory, began)?;
+        let progress = Progress::choose(&rates).ok_or_else(reason::no_progress)?;
+        report.progress = vec![ProgressRow::from(&progress)];
+        report.window_seconds = progress.window_seconds();
+        let targets = match self.targets.is_empty() {
+            true => reconnaissance.choose(self.affordable()),
+            false => self.targets.clone(),
+        };
+        if targets.is_empty() {
+            return Err(reason::no_target());
+        }
+        let found = self.find(&targets, &reconnaissance, &mut laboratory, report)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let mechanisms = found.iter().map(|f| f.subject.mechanism).collect();
+        let settings = Settings {
+            estimator: self.estimator,
+            precision: self.precision,
+            seed: u64::from(self.pid),
+        };
+        let mut experiment = Experiment::new(mechanisms, settings);
+        self.run_windows(&mut laboratory, &mut experiment, &found, &progress, report)?;
+        let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
+        report.fill(&experiment, &subjects, self.estimator);
+        if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
+            let needed = experiment.windows_per_block();
+            return Err(reason::too_short(began.elapsed(), needed));
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Sleeps; false = the program has ended meanwhile.
+    fn pause(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.is_over() {
+                return !self.is_over();
+            }
+            std::thread::sleep(left.min(PATIENCE));
+        }
+    }
+
+    /// The process that uses most CPU time of those that carry the agent.
+    fn laboratory(&self, began: Instant) -> Result<Laboratory, String> {
+        loop {
+            if !Laboratory::processes(&self.session).is_empty() && self.pause(WARM_UP) {
+                let pids = Laboratory::processes(&self.session);
+                let all = pids
+                    .iter()
+                    .filter_map(|pid| Laboratory::open(&self.session, *pid));
+                if let Some(busiest) = all.max_by_key(Laboratory::cpu_ns) {
+                    return Ok(busiest);
+                }
+            }
+            if self.is_over() {
+                return Err(reason::too_short(began.elapsed(), 0));
+            }
+            if began.elapsed() > BEGINNING {
+                return Err(reason::no_agent());
+            }
+            std::thread::sleep(PATIENCE);
+        }
+    }
+
+    /// Watches the program as it is.
+    fn look(
+        &self,
+        laboratory: &mut Laboratory,
+        began: Instant,
+    ) -> Result<(Reconnaissance, Vec<Rate>), String> {
+        let first = laboratory.next_sample();
+        let plain = Window {
+            lengthen: Lengthen::Nothing,
+            subject: Subject::Nothing,
+            mechanism: HowMeasured::Sampled,
+            factor: 0.0,
+            period_ns: RECONNAISSANCE_SAMPLE_NS,
+            record: true,
+        };
+        laboratory
+            .open_window(&plain)
+            .map_err(|trouble| trouble.to_string())?;
+        let too_short = || reason::too_short(began.elapsed(), 0);
+        let start = Instant::now();
+        let before = laboratory.counts().ok_or_else(too_short)?;
+        if !self.pause(RECONNAISSANCE) {
+            return Err(too_short());
+        }
+        let after = laboratory.counts().ok_or_else(too_short)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let samples = laboratory.samples(first);
+        laboratory.close_window();
+        let reconnaissance =
+            Reconnaissance::of(laboratory.pid(), samples, &before, &after, seconds);
+        Ok((reconnaissance, rates(&before, &after, seconds)))
+    }
+
+    /// Targets that the budget allows.
+    fn affordable(&self) -> usize {
+        let n = self.budget.as_secs_f64() / PER_TARGET.as_secs_f64();
+        (n as usize).clamp(1, CHOSEN_MOST)
+    }
+
+    fn find(
+        &self,
+        targets: &[Target],
+        reconnaissance: &Reconnaissance,
+        laboratory: &mut Laboratory,
+        report: &mut Report,
+    ) -> Result<Vec<Found>, String> {
+        let mut ranges = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
+        for target in targets {
+            let number = found.len() as u32;
+            let one = reconnaissance.find(target, &mut ranges, number);
+            let one = one.and_then(|found| match laboratory.sampling() {
+                Sampling::Unavailable(why) if found.subject.mechanism == Mechanism::Sampled => {
+                    Err(reason::no_samples(why))
+                }
+                _ => Ok(found),
+            });
+            match one {
+                Ok(one) => found.push(one),
+                Err(why) => {
+                    report.add_without_number(target.clone(), self.estimator, why);
+                    ranges.retain(|range| range.target != number);
+                }
+            }
+        }
+        laboratory
+            .set_ranges(&ranges)
+            .map_err(|trouble| trouble.to_string())?;
+        Ok(found)
+    }
+
+    fn run_windows(
+        &self,
+        laboratory: &mut Laboratory,
+        experiment: &mut Experiment,
+        found: &[Found],
+        progress: &Rate,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let start = Instant::now();
+        let machine = laboratory.machine();
+        let gap = Duration::from_secs_f64(progress.gap_seconds());
+        let length = Duration::from_secs_f64(progress.window_seconds());
+        let mut broken = 0;
+        while let Some(arm) = experiment.next_arm() {
+            if start.elapsed() >= self.budget {
+                break;
+            }
+            laboratory.follow_threads();
+            if let (Sampling::Unavailable(why), Mechanism::Sampled) =
+                (laboratory.sampling(), arm.mechanism)
+            {
+                return Err(reason::no_samples(why));
+            }
+            laboratory
+                .open_window(&self.window(&arm, found))
+                .map_err(|trouble| trouble.to_string())?;
+            if !self.pause(gap) {
+                break;
+            }
+            let Some((measured, counts)) = self.measure(laboratory, &progress.progress, length)
+            else {
+                break;
+            };
+            broken = counts.broken;
+            experiment.add(measured);
+            report.foreign_cpu_share = laboratory.machine().foreign_share(&machine);
+            report.seconds = start.elapsed().as_secs_f64();
+        }
+        laboratory.close_window();
+        self.add_notes(laboratory, broken, report);
+        if !self.is_over() && !self.is_quiet {
+            say(&format!(
+                "convoy: the experiments ended after {:.1} s; the report follows when the program ends\n",
+                report.seconds
+            ));
+        }
+        Ok(())
+    }
+
+    fn add_notes(&self, laboratory: &Laboratory, broken: u64, report: &mut Report) {
+        let mut notes = Vec::new();
+        if report.foreign_cpu_share > FOREIGN_MOST {
+            notes.push(note::busy(report.foreign_cpu_share));
+        }
+        if let Sampling::Timers(why) = laboratory.sampling() {
+            notes.push(note::timers(why));
+        }
+        if laboratory.blocked_threads() > 0 {
+            notes.push(note::blocked(laboratory.blocked_threads()));
+        }
+        if broken > 0 {
+            notes.push(note::broken(broken));
+        }
+        report.notes.extend(notes);
+    }
+
+    fn window(&self, arm: &Arm, found: &[Found]) -> Window {
+        let target = arm.target.and_then(|t| found.get(t));
+        Window {
+            lengthen: match (arm.speedup > 0.0, self.estimator) {
+                (false, _) => Lengthen::Nothing,
+                (true, Estimator::Dilate) => Lengthen::Others,
+                (true, Estimator::Slow) => Lengthen::Subject,
+            },
+            subject: target.map_or(Subject::Nothing, |found| found.what.clone()),
+            mechanism: match arm.mechanism {
+                Mechanism::Sampled => HowMeasured::Sampled,
+                Mechanism::Measured => HowMeasured::Measured,
+            },
+            factor: self.estimator.factor(arm.speedup),
+            period_ns: match arm.mechanism {
+                Mechanism::Sampled => SAMPLE_NS,
+                Mechanism::Measured => SPARSE_SAMPLE_NS,
+            },
+            record: false,
+        }
+    }
+
+    /// What the program gets done; `None` = it has ended.
+    fn measure(
+        &self,
+        laboratory: &Laboratory,
+        progress: &Progress,
+        length: Duration,
+    ) -> Option<(Measured, Counts)> {
+        let before = laboratory.counts()?;
+        let start = Instant::now();
+        let goes_on = self.pause(length);
+        let after = laboratory.counts()?;
+        let seconds = start.elapsed().as_secs_f64();
+        let measured = Measured {
+            seconds,
+            progress: units(&after, progress).saturating_sub(units(&before, progress)) as f64,
+        };
+        (goes_on && laboratory.is_running()).then_some((measured, after))
+    }
+}
+
+fn units(counts: &Counts, progress: &Progress) -> u64 {
+    match progress {
+        Progress::Releases => counts.releases,
+        Progress::Wakes => counts.wakes,
+        Progress::Arrivals => counts.arrivals,
+        Progress::Point(name) => {
+            let point = counts.points.iter().find(|(n, _)| n == name);
+            point.map_or(0, |(_, visits)| *visits)
+        }
+    }
+}
+
+fn rates(before: &Counts, after: &Counts, seconds: f64) -> Vec<Rate> {
+    let points = after.points.iter();
+    let points = points.map(|(name, _)| Progress::Point(name.clone()));
+    points
+        .chain([Progress::Releases, Progress::Wakes, Progress::Arrivals])
+        .map(|progress| Rate {
+            per_second: units(after, &progress).saturating_sub(units(before, &progress)) as f64
+                / seconds,
+            progress,
+        })
+        .collect()
+}

@@ -1,0 +1,237 @@
+//! From targets to addresses in the process, and the choice of targets where none is named.
+
+use std::collections::{BTreeMap, HashMap};
+
+use convoy_capture::causal::{Counts, Range, Subject};
+use convoy_capture::Watch;
+use convoy_causal::{reason, Kind, Mechanism, Target};
+use convoy_detect::{Analysis, Thresholds};
+use convoy_live::Function;
+use convoy_model::{Model, ObjectId};
+use convoy_profile::Profile;
+use convoy_report::{find, names};
+
+use crate::live::Functions;
+
+/// Share of the samples from which on a function is a target.
+const FUNCTION_SHARE_LEAST: f64 = 0.03;
+
+/// Wait over run time of all threads from which on a lock is a target.
+const LOCK_SHARE_LEAST: f64 = 0.005;
+
+/// Sleeps per second from which on sleeping is a target.
+const SLEEPS_LEAST_HZ: f64 = 5.0;
+
+/// Targets have five bits for their number.
+const TARGETS_MOST: usize = 32;
+
+/// What is known of the program before the experiments.
+#[derive(Debug)]
+pub struct Reconnaissance {
+    functions: Option<Functions>,
+    locks: Option<Locks>,
+    /// Instruction pointers.
+    samples: Vec<u64>,
+    sleeps_hz: f64,
+    seconds: f64,
+}
+
+#[derive(Debug)]
+struct Locks {
+    model: Model,
+    analysis: Analysis,
+}
+
+/// A target with its place in the process.
+#[derive(Debug)]
+pub struct Found {
+    /// As the report names it.
+    pub subject: convoy_causal::Subject,
+    /// For windows.
+    pub what: Subject,
+}
+
+impl Reconnaissance {
+    /// Of a process that has run for a while; `sleeps`: meanwhile.
+    pub fn of(pid: u32, samples: Vec<u64>, before: &Counts, after: &Counts, seconds: f64) -> Self {
+        let sleeps = after.sleeps.saturating_sub(before.sleeps) as f64;
+        Self {
+            functions: Functions::of(pid),
+            locks: Locks::of(pid),
+            samples,
+            sleeps_hz: sleeps / seconds,
+            seconds,
+        }
+    }
+
+    /// The targets that are worth an experiment, most promising first.
+    pub fn choose(&self, most: usize) -> Vec<Target> {
+        let mut functions: Vec<(u64, String)> = self.hottest();
+        functions.sort_by(|a, b| b.cmp(a));
+        let least = FUNCTION_SHARE_LEAST * self.samples.len() as f64;
+        let functions = functions
+            .into_iter()
+            .filter(|(n, _)| *n as f64 >= least)
+            .map(|(_, name)| Target::new(Kind::Function, name));
+        let mut locks = self
+            .locks
+            .as_ref()
+            .map_or_else(Vec::new, |locks| locks.contended(self.seconds))
+            .into_iter();
+        let mut chosen = Vec::new();
+        if self.sleeps_hz >= SLEEPS_LEAST_HZ {
+            chosen.push(Target::new(Kind::Wait, "sleep"));
+        }
+        for function in functions {
+            chosen.extend(locks.next());
+            chosen.push(function);
+        }
+        chosen.extend(locks);
+        chosen.truncate(most.min(TARGETS_MOST));
+        chosen
+    }
+
+    /// Samples by function, for those with a name that means one function.
+    fn hottest(&self) -> Vec<(u64, String)> {
+        let mut by_start: BTreeMap<u64, (u64, Function)> = BTreeMap::new();
+        for pc in &self.samples {
+            let Some(function) = self.functions.as_ref().and_then(|f| f.at(*pc)) else {
+                continue;
+            };
+            let row = by_start.entry(function.addresses.start);
+            row.or_insert((0, function)).0 += 1;
+        }
+        let mut by_name: HashMap<String, u64> = HashMap::new();
+        for (n, function) in by_start.into_values() {
+            *by_name.entry(function.name).or_default() += n;
+        }
+        by_name.into_iter().map(|(name, n)| (n, name)).collect()
+    }
+
+    /// Finds a target in the process, adding the addresses of its code; else why there is none.
+    pub fn find(
+        &self,
+        target: &Target,
+        ranges: &mut Vec<Range>,
+        number: u32,
+    ) -> Result<Found, String> {
+        match target.kind {
+            Kind::Function | Kind::Line => {
+                let code = self.addresses(target)?;
+                ranges.extend(code.iter().map(|range| Range {
+                    lo: range.start,
+                    hi: range.end,
+                    target: number,
+                }));
+                self.code(target, &code, number)
+            }
+            Kind::Lock => self.lock(target),
+            Kind::Wait => Ok(found(
+                target.clone(),
+                Mechanism::Sampled,
+                None,
+                Subject::Sleeps,
+            )),
+        }
+    }
+
+    /// Addresses of a function or line.
+    fn addresses(&self, target: &Target) -> Result<Vec<std::ops::Range<u64>>, String> {
+        let functions = self.functions.as_ref().ok_or_else(reason::gone)?;
+        if target.kind == Kind::Function {
+            let copies = functions
+                .called(&target.name)
+                .map_err(|e| format!("{}; {}", e.found, e.fix))?;
+            return Ok(copies.into_iter().map(|copy| copy.addresses).collect());
+        }
+        let (file, line) = target.line().ok_or_else(reason::no_line)?;
+        let code = functions.of_line(file, line);
+        let code = code.ok_or_else(reason::no_debug_information)?;
+        match code.is_empty() {
+            true => Err(reason::no_line()),
+            false => Ok(code),
+        }
+    }
+
+    fn code(
+        &self,
+        target: &Target,
+        code: &[std::ops::Range<u64>],
+        number: u32,
+    ) -> Result<Found, String> {
+        let is_hit = |pc: &&u64| code.iter().any(|range| range.contains(*pc));
+        let hits = self.samples.iter().filter(is_hit).count();
+        if hits == 0 && !self.samples.is_empty() {
+            return Err(reason::never_ran());
+        }
+        let share = hits as f64 / self.samples.len().max(1) as f64;
+        let what = Subject::Code(1 << number);
+        Ok(found(target.clone(), Mechanism::Sampled, Some(share), what))
+    }
+
+    fn lock(&self, target: &Target) -> Result<Found, String> {
+        let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
+        let (name, addresses) = locks.called(&target.name)?;
+        let target = Target::new(Kind::Lock, name);
+        let what = Subject::Locks(addresses);
+        Ok(found(target, Mechanism::Measured, None, what))
+    }
+}
+
+fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: Subject) -> Found {
+    Found {
+        subject: convoy_causal::Subject {
+            target,
+            mechanism,
+            sample_share,
+        },
+        what,
+    }
+}
+
+impl Locks {
+    fn of(pid: u32) -> Option<Self> {
+        let mut profile: Profile = Watch::of(pid).ok()?.read().profile;
+        crate::record::name(&mut profile);
+        let model = Model::build(profile);
+        let analysis = convoy_detect::analyze(&model, &Thresholds::default());
+        Some(Self { model, analysis })
+    }
+
+    /// Locks that threads wait for, most first.
+    fn contended(&self, seconds: f64) -> Vec<Target> {
+        let least = LOCK_SHARE_LEAST * seconds * 1e9;
+        let mut rows: Vec<(u64, ObjectId)> = self
+            .analysis
+            .locks
+            .iter()
+            .map(|row| (row.stats.wait_ns, row.object))
+            .filter(|(wait_ns, _)| *wait_ns as f64 >= least)
+            .collect();
+        rows.sort_by(|a, b| b.cmp(a));
+        let mut targets: Vec<Target> = Vec::new();
+        for (_, id) in rows {
+            let target = Target::new(Kind::Lock, names::object_of(&self.model, id));
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        targets
+    }
+
+    /// Name and addresses of the locks that are meant: all of one name.
+    fn called(&self, text: &str) -> Result<(String, Vec<u64>), String> {
+        let found = find::objects(&self.model, &self.analysis, text)?;
+        let is_lock = |id: &&ObjectId| self.analysis.locks.iter().any(|row| row.object == **id);
+        let first = found
+            .iter()
+            .find(is_lock)
+            .ok_or_else(|| reason::no_lock(text))?;
+        let name = names::object_of(&self.model, *first);
+        let same = found.iter().filter(is_lock);
+        let same = same.filter(|id| names::object_of(&self.model, **id) == name);
+        let addresses = same.filter_map(|id| self.model.objects.get(id.0 as usize));
+        let addresses = addresses.map(|object| object.addr).collect();
+        Ok((name, addresses))
+    }
+}
