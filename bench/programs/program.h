@@ -59,7 +59,7 @@ static inline __attribute__((always_inline)) uint64_t work_inline(uint64_t x, ui
 }
 
 /* The same as one function for all callers. */
-static NOINLINE uint64_t work(uint64_t x, uint64_t links)
+static NOINLINE __attribute__((unused)) uint64_t work(uint64_t x, uint64_t links)
 {
 	return work_inline(x, links);
 }

@@ -236,13 +236,12 @@ fn examples_are_valid(scratch: &Scratch) -> Result {
         std::fs::write(&path, text).map_err(|e| e.to_string())?;
         verify.arg(path);
     }
-    match run(&mut verify, scratch.dir(), "verify", TIMEOUT) {
-        Ok(outcome) => check!(
+    // A machine without systemd has nobody to verify it.
+    if let Ok(outcome) = run(&mut verify, scratch.dir(), "verify", TIMEOUT) {
+        check!(
             outcome.end == End::Status(0) && outcome.stderr.is_empty(),
             "{outcome:?}"
-        ),
-        // A machine without systemd has nobody to verify it.
-        Err(_) => {}
+        );
     }
     Ok(())
 }

@@ -110,9 +110,9 @@ impl<'a> LoadedObject<'a> {
         let hash = u64::from(gnu_hash(name));
         let buckets_at = at.wrapping_add(16 + u64::from(filter_words) * 8);
         let bucket = hash.checked_rem(buckets)?;
-        let mut index = self.number(buckets_at, bucket)?;
         let chains_at = buckets_at.wrapping_add(buckets * 4);
-        for _ in 0..MAX_CHAIN {
+        let chain = self.number(buckets_at, bucket)?..;
+        for index in chain.take(MAX_CHAIN as usize) {
             let of_this = self.number(chains_at, index.checked_sub(first)?)?;
             if of_this | 1 == hash | 1 {
                 if let Some(address) = self.defined(index, name) {
@@ -122,7 +122,6 @@ impl<'a> LoadedObject<'a> {
             if of_this & 1 != 0 {
                 return None;
             }
-            index += 1;
         }
         None
     }

@@ -144,7 +144,7 @@ impl Plan {
                 }
             }
         }
-        let mut journal = journal.clone();
+        let mut journal = *journal;
         for patch in &self.patches {
             journal.entry[patch.index] = patch.entry;
         }

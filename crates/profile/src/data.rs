@@ -33,7 +33,7 @@ pub struct Profile {
     pub trace: Option<Trace>,
     /// Another run of the same command, which was slowed down to look into critical sections; it
     /// has no second run itself.
-    pub second_run: Option<Box<Profile>>,
+    pub second_run: Option<Box<Self>>,
 }
 
 /// What ran, where and when.

@@ -33,10 +33,7 @@ pub fn analyzed(study: &Study<'_>, found: &Unnecessary, baselines: &[Baseline]) 
 
 /// `flush() fil.c:5609–5614`, or as much of it as is known.
 fn label(begin: &CodePlace, end: &CodePlace) -> String {
-    let name = match begin.function.as_str() {
-        "" => format!("{}+{:#x}", begin.module, begin.offset),
-        function => format!("{function}()"),
-    };
+    let name = begin.name();
     let file = begin.file.rsplit('/').next().unwrap_or_default();
     match (file, begin.line, end.line) {
         ("", _, _) | (_, 0, _) => name,

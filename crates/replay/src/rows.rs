@@ -26,10 +26,7 @@ pub(crate) fn class_id(class: Class) -> &'static str {
 
 fn place_of(code: &CodePlace) -> Place {
     Place {
-        function: match code.function.as_str() {
-            "" => format!("{}+{:#x}", code.module, code.offset),
-            function => format!("{function}()"),
-        },
+        function: code.name(),
         file: code.file.clone(),
         line: code.line,
     }

@@ -66,7 +66,7 @@ impl Sampler {
     /// Sends this signal.
     pub fn new(signal: u32) -> Self {
         Self {
-            signal: signal.cast_signed(),
+            signal: signal as i32,
             events: BTreeMap::new(),
             period_ns: 0,
         }
@@ -115,7 +115,7 @@ impl Sampler {
             libc::syscall(
                 libc::SYS_perf_event_open,
                 std::ptr::from_ref(&attr),
-                tid.cast_signed(),
+                tid as i32,
                 -1 as libc::c_int,
                 -1 as libc::c_int,
                 FLAG_FD_CLOEXEC,
@@ -128,7 +128,7 @@ impl Sampler {
         let event = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let owner = Owner {
             kind: F_OWNER_TID,
-            pid: tid.cast_signed(),
+            pid: tid as i32,
         };
         let fd = event.as_raw_fd();
         // SAFETY: the descriptor is open; F_SETOWN_EX reads the structure during the call, the others take numbers.

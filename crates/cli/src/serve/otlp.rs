@@ -148,11 +148,7 @@ struct Sending {
 impl Sending {
     fn run(&mut self, every: Duration, stopped: &Receiver<()>) {
         let mut pause = every;
-        loop {
-            match stopped.recv_timeout(pause) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-            }
+        while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
             pause = self.next(every);
         }
         self.agent = agent(LAST);

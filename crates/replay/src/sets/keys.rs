@@ -19,6 +19,17 @@ pub struct CodePlace {
     pub line: u32,
 }
 
+impl CodePlace {
+    /// `function()`, `function(int)`, or `module+0x12`.
+    pub fn name(&self) -> String {
+        match self.function.as_str() {
+            "" => format!("{}+{:#x}", self.module, self.offset),
+            function if function.ends_with(')') => function.to_owned(),
+            function => format!("{function}()"),
+        }
+    }
+}
+
 /// A lock, whatever its address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LockKey {
