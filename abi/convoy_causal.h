@@ -110,7 +110,7 @@ _Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v1");
 /* Counters of one thread record of the arena, by its index. The second half is the agent's own. */
 struct cv_causal_thread {
 	uint32_t tid;      /* 0 = none yet; ends are seen by the kernel */
-	uint32_t blocked;  /* the signal is blocked in this thread */
+	uint32_t handling; /* it is in the handler of a sample, where the signal is blocked */
 	uint64_t releases; /* locks released */
 	uint64_t wakes;    /* conditions signalled, semaphores posted, futexes woken */
 	uint64_t arrivals; /* at barriers */

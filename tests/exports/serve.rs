@@ -208,6 +208,9 @@ fn bad_requests_touch_nothing(scratch: &Scratch) -> Result {
     ] {
         let mut command = Command::new(convoy::binary()?);
         command.arg("serve").args(&arguments);
+        if arguments[0] != "--listen" {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         let outcome = run(&mut command, scratch.dir(), "serve", TIMEOUT)?;
         check!(outcome.end == End::Status(2), "{arguments:?}: {outcome:?}");
         check!(outcome.stderr.contains(part), "{arguments:?}: {outcome:?}");

@@ -86,13 +86,15 @@ pub fn trials() -> Result<Vec<Trial>> {
 }
 
 /// Programs of the tests that are written in Rust.
-const USED_ELSEWHERE: [&str; 11] = [
+const USED_ELSEWHERE: [&str; 13] = [
+    "attach_hazards.c",
     "attached.c",
     "bystander.c",
     "environment.c",
     "forbids.c",
     "go_threads.go",
     "local_strings.c",
+    "own_allocator.c",
     "racy.c",
     "script.sh",
     "starter.c",

@@ -142,7 +142,7 @@ fn full_session(scratch: &Scratch) -> Result {
 /// One after another, so many that their sections together have no room: those that have ended need none.
 fn many_processes(scratch: &Scratch) -> Result {
     let _turn = turn::alone();
-    let script = "mkdir small && mount -t tmpfs -o size=200m none small && \
+    let script = "mkdir small && mount -t tmpfs -o size=300m none small && \
                   exec \"$1\" diagnose --quiet -o run.convoy --report-to /dev/null --session-dir small -- \
                   sh -c 'for i in $(seq 20); do \"$0\" ms 100 > /dev/null; done' \"$2\"";
     let outcome = scripted(scratch, &["unshare", "-m", "sh"], script)?;

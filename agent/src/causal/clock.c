@@ -128,7 +128,8 @@ uint64_t cv_causal_cpu_ns(struct cv_causal_thread *t)
 
 	if (cv_unlikely(!works || !w->base_ticks || !is_armed()))
 		return cpu_ns_anew(w);
-	return w->base_ns + cv_ticks_to_ns(ticks - w->base_ticks);
+	/* A sample may have taken a newer base since `ticks` was read. */
+	return w->base_ns + (ticks > w->base_ticks ? cv_ticks_to_ns(ticks - w->base_ticks) : 0);
 }
 
 /* Longer spins than this ask the CPU clock at their end, as the thread may have been switched out. */

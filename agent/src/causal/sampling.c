@@ -114,6 +114,7 @@ static void sampled(int sig, siginfo_t *info, void *context)
 	if (!t || !cv_causal_window() || cv_is_quiet())
 		return;
 	w = cv_causal_work(t);
+	t->handling = 1;
 	t->broken += has_broken_a_call(context);
 	if (cv_causal_control()->mechanism == CV_CAUSAL_SAMPLED) {
 		lengthen(t, pc_of(context), cv_causal_cpu_ns_exact());
@@ -122,6 +123,7 @@ static void sampled(int sig, siginfo_t *info, void *context)
 		w->hooked = 0;
 		cv_causal_code_ran(t); /* code without hooks is lengthened here */
 	}
+	t->handling = 0;
 	errno = saved;
 }
 
@@ -214,7 +216,7 @@ void cv_causal_sampling_arm(struct cv_causal_thread *t)
 
 void cv_causal_sampling_thread(struct cv_causal_thread *t)
 {
-	t->blocked = cv_causal_file->signal && is_blocked(cv_causal_file->signal);
+	t->handling = 0;
 	cv_causal_sampling_arm(t);
 }
 

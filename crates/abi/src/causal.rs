@@ -59,7 +59,7 @@ mirror! {
     /// Counters of a thread.
     CausalThread = "struct cv_causal_thread", 256 bytes {
         tid: u32,
-        blocked: u32,
+        handling: u32,
         releases: u64,
         wakes: u64,
         arrivals: u64,

@@ -110,6 +110,7 @@ impl Roster {
             let same = seen.get(tid).map(|t| t.start_ticks) == Some(entry.now.start_ticks);
             match seen.remove(tid) {
                 Some(thread) if same => {
+                    entry.is_alive = true;
                     entry.before = Some(std::mem::replace(&mut entry.now, thread));
                 }
                 Some(thread) => {

@@ -300,6 +300,8 @@ inline void finish(struct cp_table *t, struct cp_column *c, struct cp_entry *e, 
 	}
 	v->own_wall += elapsed > e->children ? elapsed - e->children : 0;
 	v->own_cpu += elapsed_cpu > e->children_cpu ? elapsed_cpu - e->children_cpu : 0;
+	if (e->row & CP_NOTED)
+		return;
 	c->returned[row].wall += elapsed;
 	c->returned[row].bucket[log2_of(ns_of(t, elapsed))]++;
 }

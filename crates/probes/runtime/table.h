@@ -31,6 +31,8 @@ struct cp_row {
 
 /* Of a row of a function: its exits are patched, so that calls can be timed. */
 #define CP_TIMED 0x8000
+/* Of a row of an entry: the call was open when its timer came, so that its length is not known. */
+#define CP_NOTED 0x4000
 
 struct cp_function {
 	u16 row[CP_FUNCTION_ROWS]; /* with CP_TIMED; ends with CP_NONE */

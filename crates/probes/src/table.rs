@@ -40,6 +40,9 @@ pub struct Row {
 /// Of a row of a function: its exits are patched, so that calls can be timed.
 pub const TIMED: u16 = 0x8000;
 
+/// Of a row of an [`Entry`]: the call was open when its timer came, so that its length is not known.
+pub const NOTED: u16 = 0x4000;
+
 /// Rows that a function counts into, each perhaps with [`TIMED`], up to the first [`NONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -158,7 +161,7 @@ pub struct Entry {
     pub children_cpu: u64,
     /// The function's number.
     pub function: u32,
-    /// The row.
+    /// The row, perhaps with [`NOTED`].
     pub row: u16,
     /// The row's generation.
     pub generation: u16,

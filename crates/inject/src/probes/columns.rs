@@ -92,8 +92,11 @@ impl Table {
                     let column = Column {
                         at: self.column_at(place),
                     };
-                    if column.head(memory)?.tid == tid {
-                        return Ok(Some(column));
+                    match column.head(memory)?.tid {
+                        // Its thread is just making it.
+                        0 => return Ok(None),
+                        own if own == tid => return Ok(Some(column)),
+                        _ => {}
                     }
                     // Of a thread that has ended and had the same memory.
                     memory.put(self.key_at(place), &KEY_RETIRED)?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use convoy_probes::table::{value_at, Entry, Value};
+use convoy_probes::table::{value_at, Entry, Value, NOTED};
 use convoy_probes::Probe;
 use convoy_unwind::{Files, Placed, Regs, Unwinder};
 
@@ -135,11 +135,11 @@ impl Inside {
         let start = ticks();
         let start_cpu = cpu_clock::of_thread(self.pid, tid).unwrap_or(0);
         for call in open.iter().filter(|call| !known.contains(&call.rsp)) {
-            let within = match call.timed.within {
-                Some(row) => memory.get::<Value>(column.at + value_at(row))?.depth,
-                None => 1,
+            let is_around = |entry: &Entry, row: u32| {
+                u32::from(entry.row & !NOTED) == row && entry.rsp >= call.rsp
             };
-            if within == 0 {
+            let outer = call.timed.within;
+            if outer.is_some_and(|row| !entries.iter().any(|entry| is_around(entry, row))) {
                 continue;
             }
             let entry = Entry {
@@ -149,7 +149,7 @@ impl Inside {
                 children: 0,
                 children_cpu: 0,
                 function: call.timed.number,
-                row: call.timed.row as u16,
+                row: call.timed.row as u16 | NOTED,
                 generation,
             };
             if !put(&mut entries, entry) {

@@ -74,9 +74,11 @@ pub(super) fn take_out(
     areas: &[Area],
     table: (u64, u64),
 ) -> Result<(), Refusal> {
+    // From before the areas are nobody's until they are gone. Without a turn another convoy may
+    // free them.
+    let turn = turn(pid);
     restore(pid, areas)?;
-    // Without a turn another convoy may do that.
-    if turn(pid).is_ok() {
+    if turn.is_ok() {
         free(pid, found, areas, BTreeMap::from([table]));
     }
     Ok(())

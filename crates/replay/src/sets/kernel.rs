@@ -15,12 +15,10 @@ const NO_EFFECT: &[u32] = &[
     11,  // munmap
     12,  // brk
     14,  // rt_sigprocmask
-    17,  // pread64
     21,  // access
     23,  // select
     24,  // sched_yield
     25,  // mremap
-    28,  // madvise
     35,  // nanosleep
     39,  // getpid
     63,  // uname
@@ -47,11 +45,8 @@ const NO_EFFECT: &[u32] = &[
     267, // readlinkat
     270, // pselect6
     271, // ppoll
-    295, // preadv
     309, // getcpu
-    318, // getrandom
     324, // membarrier
-    327, // preadv2
     332, // statx
     334, // rseq
 ];
