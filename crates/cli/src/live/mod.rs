@@ -9,6 +9,7 @@ mod probes;
 pub(crate) mod readers;
 mod screen;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -115,18 +116,7 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
     let interrupt = Interrupt::watch();
     // Dropped last: the agent goes out when the probes are.
-    let agent = match live.agent {
-        Agent::Auto => {
-            let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
-            let entered = AgentInside::enter(&own.map(Into::into), pid);
-            Some(entered.map_err(|e| Message::from(e.trouble()))?)
-        }
-        Agent::Off => None,
-    };
-    let watch = match &agent {
-        Some(agent) => Some(agent.watch()),
-        None => Watch::of(pid).ok(),
-    };
+    let (_agent, watch) = enter(live.agent, pid)?;
     let mut engine = begin(live, pid, watch)?;
     add(&mut engine, live, requests)?;
     if live.has_screen() {
@@ -137,9 +127,27 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
     end(engine, measured)
 }
 
+/// Puts the agent into a process, if that is wanted, for as long as the result lives. The tables of
+/// an agent are watched, whoever has put it there.
+pub(crate) fn enter(
+    agent: Agent,
+    pid: u32,
+) -> Result<(Option<AgentInside>, Option<Watch>), Message> {
+    match agent {
+        Agent::Auto => {
+            let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
+            let entered = AgentInside::enter(&own.map(Into::into), pid);
+            let agent = entered.map_err(|e| Message::from(e.trouble()))?;
+            let watch = agent.watch();
+            Ok((Some(agent), Some(watch)))
+        }
+        Agent::Off => Ok((None, Watch::of(pid).ok())),
+    }
+}
+
 /// Also after an error the program must get its bytes back. Tells both what stopped the measuring
 /// and what keeps the probes in.
-fn end(engine: Engine, measured: Result<(), Message>) -> Result<(), Message> {
+pub(crate) fn end(engine: Engine, measured: Result<(), Message>) -> Result<(), Message> {
     let Err(refusal) = engine.end() else {
         return measured;
     };
@@ -198,11 +206,26 @@ fn measure(
 /// Starts a program, and measures it from the start. Its standard output is its own: values go to
 /// standard error.
 fn of_command(live: &Live, requests: Vec<Request>) -> Status {
+    with_command(&live.command, live.quiet, |pid, watch| {
+        let mut engine = begin(live, pid, watch)?;
+        let lines = Lines::new(io::stderr(), live.shape.format);
+        let measured = add(&mut engine, live, requests)
+            .and_then(|()| measure(&mut engine, live, lines, || false));
+        end(engine, measured)
+    })
+}
+
+/// Starts a program with the agent, does something with it from the start, and ends as it does.
+pub(crate) fn with_command(
+    command: &[OsString],
+    quiet: bool,
+    act: impl FnOnce(u32, Option<Watch>) -> Result<(), Message>,
+) -> Status {
     let options = Options {
         scheduler: Scheduler::Off,
         ..Options::default()
     };
-    let started = Recorder::new(options).and_then(|recorder| recorder.launch(&live.command));
+    let started = Recorder::new(options).and_then(|recorder| recorder.launch(command));
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {
@@ -210,16 +233,10 @@ fn of_command(live: &Live, requests: Vec<Request>) -> Status {
             return Status::of_launch(&error);
         }
     };
-    warn(&running.take_warnings(), live.quiet);
+    warn(&running.take_warnings(), quiet);
     let pid = running.pid();
     let program = std::thread::spawn(move || running.wait().exit);
-    let measured = begin(live, pid, when_ready(pid)).and_then(|mut engine| {
-        let lines = Lines::new(io::stderr(), live.shape.format);
-        let measured = add(&mut engine, live, requests)
-            .and_then(|()| measure(&mut engine, live, lines, || false));
-        end(engine, measured)
-    });
-    if let Err(message) = measured {
+    if let Err(message) = act(pid, when_ready(pid)) {
         message.print();
     }
     match program.join() {
@@ -229,7 +246,7 @@ fn of_command(live: &Live, requests: Vec<Request>) -> Status {
 }
 
 /// Waits until the agent has begun: then all libraries are there that the program was linked with.
-pub(crate) fn when_ready(pid: u32) -> Option<Watch> {
+fn when_ready(pid: u32) -> Option<Watch> {
     let began = Instant::now();
     loop {
         match Watch::of(pid) {

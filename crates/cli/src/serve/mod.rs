@@ -11,19 +11,15 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use convoy_capture::{
-    AgentInside, Interrupt, Options, ProcessReading, Recorder, Scheduler, Targets, Watch,
-};
+use convoy_capture::{Interrupt, ProcessReading, Targets, Watch};
 use convoy_live::{Request, Subject, Thread};
 use convoy_serve::{ProcessFigures, Resource, Selection, Totals};
 
-use crate::args::Agent;
 use crate::exit::Status;
 use crate::live::engine::{Engine, Step};
 use crate::live::readers::Locks;
-use crate::live::{failed, parse, tell, when_ready};
+use crate::live::{end, enter, failed, parse, tell, with_command};
 use crate::message::{say, Message};
-use crate::record::warn;
 
 pub use args::Serve;
 
@@ -105,18 +101,7 @@ fn of_process(serve: &Serve, pid: u32) -> Result<(), Message> {
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
     let interrupt = Interrupt::watch();
     // Dropped last: the agent goes out when the probes are.
-    let agent = match serve.agent {
-        Agent::Auto => {
-            let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
-            let entered = AgentInside::enter(&own.map(Into::into), pid);
-            Some(entered.map_err(|e| Message::from(e.trouble()))?)
-        }
-        Agent::Off => None,
-    };
-    let watch = match &agent {
-        Some(agent) => Some(agent.watch()),
-        None => Watch::of(pid).ok(),
-    };
+    let (_agent, watch) = enter(serve.agent, pid)?;
     run(serve, pid, watch, prepared, || interrupt.asked())
 }
 
@@ -129,28 +114,9 @@ fn of_command(serve: &Serve) -> Status {
             return Status::OwnFailure;
         }
     };
-    let options = Options {
-        scheduler: Scheduler::Off,
-        ..Options::default()
-    };
-    let started = Recorder::new(options).and_then(|recorder| recorder.launch(&serve.command));
-    let mut running = match started {
-        Ok(running) => running,
-        Err(error) => {
-            Message::from(error.trouble()).print();
-            return Status::of_launch(&error);
-        }
-    };
-    warn(&running.take_warnings(), serve.quiet);
-    let pid = running.pid();
-    let program = std::thread::spawn(move || running.wait().exit);
-    if let Err(message) = run(serve, pid, when_ready(pid), prepared, || false) {
-        message.print();
-    }
-    match program.join() {
-        Ok(exit) => Status::of_program(exit),
-        Err(_) => Status::OwnFailure,
-    }
+    with_command(&serve.command, serve.quiet, |pid, watch| {
+        run(serve, pid, watch, prepared, || false)
+    })
 }
 
 /// Serves until the process ends, or `asked` says so.
@@ -183,9 +149,7 @@ fn run(
         }
         measured
     });
-    // Also after an error: the program must get its bytes back, and say if it did not.
-    let out = engine.end().map_err(|refusal| failed(&refusal));
-    served.and(out)
+    end(engine, served)
 }
 
 /// Refuses requests for locks where nobody counts them.
