@@ -2,10 +2,10 @@
 /* The event file of a process image and its pool of chunks. Agent rules: ../cv_agent.h. */
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "../cv_sandbox.h"
+#include "../cv_side_file.h"
 #include "cv_event_file.h"
 
 #include "../cv_banned.h"
@@ -114,27 +114,6 @@ void cv_event_chunk_hand_over(struct cv_event_writer *w)
 
 /* ---- opening ---- */
 
-/* "<dir>/e<pid>.<n>" */
-static void path_of(char *to, uint32_t pid, uint32_t n)
-{
-	for (const char *s = cv_session_dir; *s; s++)
-		*to++ = *s;
-	*to++ = '/';
-	*to++ = 'e';
-	for (int round = 0; round < 2; round++) {
-		uint32_t v = round ? n : pid;
-		char digits[12];
-		int k = 0;
-
-		do
-			digits[k++] = (char)('0' + v % 10);
-		while (v /= 10);
-		while (k)
-			*to++ = digits[--k];
-		*to++ = round ? '\0' : '.';
-	}
-}
-
 static void close_file(long fd)
 {
 	cv_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
@@ -143,27 +122,6 @@ static void close_file(long fd)
 static bool failed(long at)
 {
 	return at < 0 && at > -4096;
-}
-
-static long create(uint32_t pid)
-{
-	char path[sizeof(cv_session_dir) + 32];
-	struct rlimit lim;
-	long fd = -EEXIST;
-
-	/* ftruncate beyond RLIMIT_FSIZE raises SIGXFSZ */
-	if (cv_syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&lim, 0, 0) == 0 && lim.rlim_cur < FILE_BYTES)
-		return -EFBIG;
-	for (uint32_t n = 0; n < 4096 && fd == -EEXIST; n++) {
-		path_of(path, pid, n);
-		fd = cv_syscall(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-				0600, 0, 0);
-	}
-	if (fd >= 0 && cv_syscall(SYS_ftruncate, fd, (long)FILE_BYTES, 0, 0, 0, 0) < 0) {
-		close_file(fd);
-		return -ENOSPC;
-	}
-	return fd;
 }
 
 /* A kernel before 5.14 cannot make pages ready by themselves: there the header is all that has its memory, and no
@@ -191,7 +149,7 @@ static bool map(long fd)
 void cv_events_begin(void)
 {
 	struct cv_events *f;
-	long fd = cv_is_quiet() ? -EPERM : create(cv_arena->pid);
+	long fd = cv_is_quiet() ? -EPERM : cv_side_file_create('e', cv_arena->pid, FILE_BYTES);
 	bool mapped = fd >= 0 && map(fd);
 
 	if (fd >= 0)

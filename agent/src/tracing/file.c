@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "../cv_modules.h"
 #include "../cv_real.h"
+#include "../cv_side_file.h"
 #include "cv_tracer.h"
 
 #include "../cv_banned.h"
@@ -168,28 +168,14 @@ void cv_trace_hand_over(struct cv_tracer *s)
 
 /* ---- opening ---- */
 
-/* "<dir>/<name>", and with `numbered` "<pid>.<n>" behind it. */
-static void path_of(char *to, const char *name, bool numbered, uint32_t pid, uint32_t n)
+/* "<dir>/<name>" */
+static void path_of(char *to, const char *name)
 {
 	for (const char *s = cv_session_dir; *s; s++)
 		*to++ = *s;
 	*to++ = '/';
-	while (*name)
-		*to++ = *name++;
-	for (int round = 0; numbered && round < 2; round++) {
-		uint32_t v = round ? n : pid;
-		char digits[12];
-		int k = 0;
-
-		do
-			digits[k++] = (char)('0' + v % 10);
-		while (v /= 10);
-		while (k)
-			*to++ = digits[--k];
-		if (!round)
-			*to++ = '.';
-	}
-	*to = '\0';
+	while ((*to++ = *name++))
+		;
 }
 
 static void close_file(long fd)
@@ -205,7 +191,7 @@ static bool targets_open(void)
 
 	if (cv_trace_targets)
 		return true;
-	path_of(path, "targets", false, 0, 0);
+	path_of(path, "targets");
 	fd = cv_syscall(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0, 0, 0);
 	if (fd < 0)
 		return false;
@@ -225,27 +211,6 @@ static bool targets_open(void)
 	return true;
 }
 
-static long create(uint32_t pid)
-{
-	char path[sizeof(cv_session_dir) + 32];
-	struct rlimit lim;
-	long fd = -EEXIST;
-
-	/* ftruncate beyond RLIMIT_FSIZE raises SIGXFSZ */
-	if (cv_syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&lim, 0, 0) == 0 && lim.rlim_cur < FILE_BYTES)
-		return -EFBIG;
-	for (uint32_t n = 0; n < 4096 && fd == -EEXIST; n++) {
-		path_of(path, "t", true, pid, n);
-		fd = cv_syscall(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-				0600, 0, 0);
-	}
-	if (fd >= 0 && cv_syscall(SYS_ftruncate, fd, (long)FILE_BYTES, 0, 0, 0, 0) < 0) {
-		close_file(fd);
-		return -ENOSPC;
-	}
-	return fd;
-}
-
 /* Without memory behind the header its first write would be a SIGBUS. An old kernel cannot make pages ready by
  * themselves: there all of the file gets its memory now. */
 static bool has_memory(struct cv_trace *f, long fd)
@@ -260,7 +225,7 @@ static bool has_memory(struct cv_trace *f, long fd)
 static bool file_open(void)
 {
 	struct cv_trace *f;
-	long fd = create(cv_arena->pid);
+	long fd = cv_side_file_create('t', cv_arena->pid, FILE_BYTES);
 	long at;
 
 	if (fd < 0)

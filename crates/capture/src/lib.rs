@@ -42,6 +42,7 @@ mod recorder;
 mod recover;
 mod sections;
 mod session;
+mod side_file;
 mod signals;
 mod store;
 mod targets;

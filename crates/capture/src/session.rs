@@ -15,6 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Error, ErrorKind, Trouble};
 use crate::procfs;
+use crate::side_file::{self, SideFile};
 
 /// Names of our directories start with this.
 const PREFIX: &str = "convoy-session-";
@@ -213,31 +214,11 @@ impl Drop for Session {
     }
 }
 
-/// An arena in a session directory: image `n` of process `pid`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ArenaFile {
-    pub pid: u32,
-    pub n: u32,
-    pub path: PathBuf,
-}
+/// An arena in a session directory.
+pub(crate) type ArenaFile = SideFile;
 
 pub(crate) fn arenas(dir: &Path) -> Vec<ArenaFile> {
-    let mut found: Vec<ArenaFile> = fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let (pid, n) = name.to_str()?.strip_prefix('p')?.split_once('.')?;
-            Some(ArenaFile {
-                pid: pid.parse().ok()?,
-                n: n.parse().ok()?,
-                path: entry.path(),
-            })
-        })
-        .collect();
-    found.sort();
-    found
+    side_file::all_in(dir, 'p')
 }
 
 /// Whether a directory is named as ours are.

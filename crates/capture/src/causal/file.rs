@@ -1,54 +1,35 @@
 //! An experiment file: what the agent counts, and the control page that convoy writes.
 //!
-//! Read and written, not mapped: the program could truncate the file under a mapping and kill us with
-//! SIGBUS. An aligned word is one store all the same.
+//! Read and written, not mapped: the program could truncate the file under a mapping and kill us
+//! with SIGBUS. An aligned word is one store all the same.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use convoy_abi as abi;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::side_file::{self, SideFile};
 
 /// An open experiment file.
 #[derive(Debug)]
 pub(super) struct ExperimentFile {
     file: File,
-    /// Of the process.
+    /// The process that it belongs to.
     pub pid: u32,
 }
 
-/// Experiment files of a session: process and path.
-pub(super) fn all_in(dir: &Path) -> Vec<(u32, PathBuf)> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<(u32, u32, PathBuf)> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let (pid, n) = name.to_str()?.strip_prefix('c')?.split_once('.')?;
-            Some((pid.parse().ok()?, n.parse().ok()?, entry.path()))
-        })
-        .collect();
-    found.sort();
-    found
-        .into_iter()
-        .map(|(pid, _, path)| (pid, path))
-        .collect()
+/// Experiment files of a session.
+pub(super) fn all_in(dir: &Path) -> Vec<SideFile> {
+    side_file::all_in(dir, 'c')
 }
 
 impl ExperimentFile {
     /// `None` if it is none, or its agent is not ready yet.
     pub fn open(path: &Path, pid: u32) -> Option<Self> {
-        // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .ok()?;
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
+        let file = side_file::open(path)?;
         let file = Self { file, pid };
         file.head().map(|_| file)
     }

@@ -5,7 +5,7 @@ mod file;
 mod sampler;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use convoy_abi as abi;
 
@@ -26,7 +26,7 @@ pub struct Range {
     pub target: u32,
 }
 
-/// What is lengthened in a window.
+/// The threads and code that a window lengthens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lengthen {
     /// Nothing: samples may be taken.
@@ -37,7 +37,7 @@ pub enum Lengthen {
     Subject,
 }
 
-/// What a window is about.
+/// The code or object that a window experiments with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// Nothing.
@@ -59,12 +59,12 @@ pub enum Mechanism {
     Measured,
 }
 
-/// What the agent is to do until further notice.
+/// An order to the agent, which holds until the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// What is lengthened.
+    /// The code that it lengthens.
     pub lengthen: Lengthen,
-    /// What the window is about.
+    /// The subject of the experiment.
     pub subject: Subject,
     /// How code is measured.
     pub mechanism: Mechanism,
@@ -140,7 +140,7 @@ const PENDING_LEAST: u64 = 1024;
 impl Laboratory {
     /// Processes of a session that can be experimented with.
     pub fn processes(dir: &Path) -> Vec<u32> {
-        let mut pids: Vec<u32> = file::all_in(dir).into_iter().map(|(pid, _)| pid).collect();
+        let mut pids: Vec<u32> = file::all_in(dir).iter().map(|of| of.pid).collect();
         pids.dedup();
         pids.retain(|pid| procfs::is_running(*pid));
         pids
@@ -148,9 +148,9 @@ impl Laboratory {
 
     /// Opens that of a process: its latest image. `None` = its agent is not ready.
     pub fn open(dir: &Path, pid: u32) -> Option<Self> {
-        let of_process = |(p, path): (u32, PathBuf)| (p == pid).then_some(path);
-        let path = file::all_in(dir).into_iter().rev().find_map(of_process)?;
-        let file = ExperimentFile::open(&path, pid)?;
+        let all = file::all_in(dir);
+        let latest = all.iter().rev().find(|of| of.pid == pid)?;
+        let file = ExperimentFile::open(&latest.path, pid)?;
         let head = file.head()?;
         let mut laboratory = Self {
             sampler: Sampler::new(head.signal),

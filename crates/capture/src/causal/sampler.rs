@@ -1,23 +1,15 @@
 //! Samples of the program's threads, by perf events that convoy owns.
 //!
-//! Each overflow sends the agent's signal to the thread. The events are closed with convoy, end with
-//! their thread, and are removed when it becomes another program, which would not know the signal.
+//! Each overflow sends the agent's signal to the thread. The events are closed with convoy, end
+//! with their thread, and are removed when it becomes another program, which would not know the
+//! signal.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-const TYPE_SOFTWARE: u32 = 1;
-const COUNT_TASK_CLOCK: u64 = 1;
-const SAMPLE_IP: u64 = 1;
+use crate::kernel::perf::attr::{self, Attr};
 
-// Bits of `flags`: the order of the bit-fields of `struct perf_event_attr`.
-const DISABLED: u64 = 1 << 0;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HV: u64 = 1 << 6;
-const REMOVE_ON_EXEC: u64 = 1 << 36;
-
-const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 /// `_IO('$', 0)` and so on.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
@@ -27,24 +19,6 @@ const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_SETSIG: libc::c_int = 10;
 const F_OWNER_TID: libc::c_int = 0;
-
-/// `struct perf_event_attr` as of version 0: newer kernels take the rest as zero.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
-}
-
-const _: () = assert!(size_of::<Attr>() == 64);
 
 /// `struct f_owner_ex`
 #[repr(C)]
@@ -100,38 +74,15 @@ impl Sampler {
     }
 
     fn open(&self, tid: u32) -> io::Result<OwnedFd> {
-        let attr = Attr {
-            kind: TYPE_SOFTWARE,
-            size: size_of::<Attr>() as u32,
-            config: COUNT_TASK_CLOCK,
-            sample_period: self.period_ns.max(LONGEST_NS),
-            sample_type: SAMPLE_IP,
-            flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HV | REMOVE_ON_EXEC,
-            wakeup_events: 1,
-            ..Attr::default()
-        };
-        // SAFETY: `attr` is a perf_event_attr of the size that it says, which the kernel only reads.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                std::ptr::from_ref(&attr),
-                tid as i32,
-                -1 as libc::c_int,
-                -1 as libc::c_int,
-                FLAG_FD_CLOEXEC,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call returned a new descriptor, which nobody else owns.
-        let event = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        let attr = Attr::of_cpu_time(self.period_ns.max(LONGEST_NS));
+        let event = attr::open(&attr, tid, None)?;
         let owner = Owner {
             kind: F_OWNER_TID,
             pid: tid as i32,
         };
         let fd = event.as_raw_fd();
-        // SAFETY: the descriptor is open; F_SETOWN_EX reads the structure during the call, the others take numbers.
+        // SAFETY: the descriptor is open; F_SETOWN_EX reads the structure during the call, the
+        // others take numbers.
         let results = unsafe {
             [
                 libc::fcntl(fd, F_SETOWN_EX, std::ptr::from_ref(&owner)),

@@ -15,6 +15,7 @@ use super::windows::{Counted, Turn, Windows};
 use super::{event_files, Events, Image, Mode, TraceOptions};
 use crate::clock::Clock;
 use crate::procfs;
+use crate::side_file::SideFile;
 
 /// Between two looks while there is something to read: the chunks in turn fit into a processor's cache.
 const BUSY: Duration = Duration::from_millis(2);
@@ -119,7 +120,7 @@ impl Drain {
     }
 
     fn find_files(&mut self) {
-        for (pid, path) in event_files(&self.dir) {
+        for SideFile { pid, path, .. } in event_files(&self.dir) {
             let open = self.files.iter().filter(|f| f.file.is_some()).count();
             if self.known.contains(&path) || open >= OPEN_FILES {
                 continue;

@@ -2,14 +2,16 @@
 //!
 //! Read and not mapped: the program could truncate the file under a mapping and kill us with SIGBUS.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use convoy_abi as abi;
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::side_file;
 
 const STATES_AT: u64 = abi::CV_EVENTS_HEADER_BYTES as u64;
 const CHUNKS_AT: u64 = STATES_AT + abi::CV_EVENTS_STATES_BYTES as u64;
@@ -35,16 +37,7 @@ pub(super) struct Chunk {
 impl EventFile {
     /// `None` if it is none, or its agent is not ready yet.
     pub fn open(path: &Path) -> Option<Self> {
-        // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .ok()?;
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
+        let file = side_file::open(path)?;
         let header = header(&file)?;
         Some(Self {
             file,

@@ -20,6 +20,7 @@ use crate::arena::{Late, Refs};
 use crate::clock::Clock;
 use crate::error::Trouble;
 use crate::session::{self, Session};
+use crate::side_file::{self, SideFile};
 use chunk::Tables;
 use drain::Drain;
 use kept::Block;
@@ -249,17 +250,7 @@ fn span(windows: &[TraceWindow], start_ns: u64, mode: TraceMode) -> u64 {
     }
 }
 
-/// Event files in a session, with the pid of each.
-fn event_files(dir: &Path) -> Vec<(u32, PathBuf)> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let (pid, n) = name.to_str()?.strip_prefix('e')?.split_once('.')?;
-            let _: u32 = n.parse().ok()?;
-            Some((pid.parse().ok()?, entry.path()))
-        })
-        .collect();
-    found.sort();
-    found
+/// Event files in a session.
+fn event_files(dir: &Path) -> Vec<SideFile> {
+    side_file::all_in(dir, 'e')
 }

@@ -15,6 +15,7 @@ use super::{trace_files, Diagnose, Image, Traced};
 use crate::arena::{op_of, Refs};
 use crate::poll::cpu_time;
 use crate::procfs;
+use crate::side_file::SideFile;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -105,7 +106,7 @@ impl Drain {
     }
 
     fn find_files(&mut self) {
-        for (pid, path) in trace_files(&self.dir) {
+        for SideFile { pid, path, .. } in trace_files(&self.dir) {
             let open = self.files.iter().filter(|f| f.file.is_some()).count();
             if self.known.contains_key(&path) || open >= OPEN_FILES {
                 continue;

@@ -2,15 +2,17 @@
 //!
 //! Read and not mapped: the program could truncate the file under a mapping and kill us with SIGBUS.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use convoy_abi as abi;
 use convoy_sections::{Access, AccessKind, Block};
 use zerocopy::{FromBytes, IntoBytes};
+
+use crate::side_file;
 
 const CHUNK_WORDS: usize = abi::CV_TRACE_CHUNK_BYTES / 8;
 /// Of the log, read at a time.
@@ -34,16 +36,7 @@ pub(super) struct Chunk(Vec<u64>);
 impl TraceFile {
     /// `None` if it is none, or its agent is not ready yet.
     pub fn open(path: &Path) -> Option<Self> {
-        // The program may have put a link or a FIFO there: neither may lead or hold us anywhere.
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .ok()?;
-        if !file.metadata().ok()?.is_file() {
-            return None;
-        }
+        let file = side_file::open(path)?;
         let header = header(&file)?;
         Some(Self {
             file,

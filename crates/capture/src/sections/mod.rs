@@ -19,6 +19,7 @@ use convoy_sections::Accounting;
 use crate::arena::{Late, Refs};
 use crate::error::Trouble;
 use crate::session::Session;
+use crate::side_file::{self, SideFile};
 use drain::Drain;
 use modules::Modules;
 
@@ -175,17 +176,7 @@ impl Traced {
     }
 }
 
-/// Trace files in a session, with the pid of each.
-fn trace_files(dir: &Path) -> Vec<(u32, PathBuf)> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let (pid, n) = name.to_str()?.strip_prefix('t')?.split_once('.')?;
-            let _: u32 = n.parse().ok()?;
-            Some((pid.parse().ok()?, entry.path()))
-        })
-        .collect();
-    found.sort();
-    found
+/// Trace files in a session.
+fn trace_files(dir: &Path) -> Vec<SideFile> {
+    side_file::all_in(dir, 't')
 }

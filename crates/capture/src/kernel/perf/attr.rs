@@ -7,9 +7,11 @@ use super::{PerfOptions, STACK_BYTES};
 
 const TYPE_SOFTWARE: u32 = 1;
 const COUNT_CPU_CLOCK: u64 = 0;
+const COUNT_TASK_CLOCK: u64 = 1;
 /// Counts nothing: for records of switches alone.
 const COUNT_DUMMY: u64 = 9;
 
+const SAMPLE_IP: u64 = 1 << 0;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_CPU: u64 = 1 << 7;
@@ -29,6 +31,7 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const COMM_EXEC: u64 = 1 << 24;
 const USE_CLOCKID: u64 = 1 << 25;
 const CONTEXT_SWITCH: u64 = 1 << 26;
+const REMOVE_ON_EXEC: u64 = 1 << 36;
 
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 /// `_IO('$', 5)`
@@ -53,7 +56,7 @@ pub(super) enum Begin {
 /// `struct perf_event_attr` as of version 5 (Linux 4.1): newer kernels take the rest as zero.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(super) struct Attr {
+pub(crate) struct Attr {
     kind: u32,
     size: u32,
     config: u64,
@@ -61,7 +64,8 @@ pub(super) struct Attr {
     sample_type: u64,
     read_format: u64,
     flags: u64,
-    wakeup_watermark: u32,
+    /// Bytes, with [`WATERMARK`]; else events.
+    wakeup: u32,
     bp_type: u32,
     config1: u64,
     config2: u64,
@@ -112,7 +116,7 @@ impl Attr {
                 | CONTEXT_SWITCH
                 | WATERMARK,
             // Nobody sleeps on the ring: whoever empties it does so by the clock.
-            wakeup_watermark: i32::MAX as u32,
+            wakeup: i32::MAX as u32,
             sample_regs_user: if sampled { REGISTERS } else { 0 },
             sample_stack_user: if sampled {
                 (options.stack_bytes.min(STACK_BYTES) & !7) as u32
@@ -123,17 +127,32 @@ impl Attr {
             ..Self::default()
         }
     }
+
+    /// Overflows after so much CPU time of a thread in user mode, nanoseconds, and tells it each
+    /// time. It is disabled at first, and ends when the thread becomes another program.
+    pub(crate) fn of_cpu_time(period_ns: u64) -> Self {
+        Self {
+            kind: TYPE_SOFTWARE,
+            size: size_of::<Self>() as u32,
+            config: COUNT_TASK_CLOCK,
+            sample_period: period_ns,
+            sample_type: SAMPLE_IP,
+            flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HV | REMOVE_ON_EXEC,
+            wakeup: 1,
+            ..Self::default()
+        }
+    }
 }
 
-/// Opens an event of a thread (0 = this one) on a processor.
-pub(super) fn open(attr: &Attr, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
+/// Opens an event of a thread (0 = this one) on a processor; `None` = on all.
+pub(crate) fn open(attr: &Attr, tid: u32, cpu: Option<u32>) -> io::Result<OwnedFd> {
     // SAFETY: `attr` is a perf_event_attr of the size that it says, which the kernel only reads.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
             tid as libc::pid_t,
-            cpu as libc::c_int,
+            cpu.map_or(-1, |cpu| cpu as libc::c_int),
             -1 as libc::c_int,
             FLAG_FD_CLOEXEC,
         )

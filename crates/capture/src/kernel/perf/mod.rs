@@ -6,7 +6,7 @@
 //! processor has a ring in memory. Less than eBPF delivers: no wake-ups, no wakers, no system calls, stacks only
 //! of samples, and no samples in the kernel.
 
-mod attr;
+pub(crate) mod attr;
 mod limits;
 mod merge;
 mod record;
@@ -187,7 +187,7 @@ impl PerfSource {
 
     /// Opens an event of a thread (0 = this one) on a processor; false if one of the two is not there.
     fn open(&mut self, tid: u32, cpu: u32, ring_bytes: usize) -> Result<bool, Trouble> {
-        let event = match attr::open(&self.attr, tid, cpu) {
+        let event = match attr::open(&self.attr, tid, Some(cpu)) {
             Ok(event) => event,
             // The processor has been taken out since it was listed.
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => return Ok(true),
