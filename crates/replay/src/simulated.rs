@@ -8,7 +8,7 @@ use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::predict::{Replayed, Replayer};
 use crate::program::{LockIx, Program, SectionId};
-use crate::sim::{self, calibrate_rules, LockOutcome, Options, Range, Rules, Schedule};
+use crate::sim::{self, calibrate_rules, Options, Range, Rules, Schedule};
 use crate::standstill;
 
 /// Replays by simulation.
@@ -139,7 +139,15 @@ impl Simulator {
 
     /// Waits for each lock, nanoseconds, in a run of these programs; `None` = one does not end.
     pub fn lock_waits(&self, programs: &[Program]) -> Option<Vec<(LockIx, f64)>> {
-        self.of_locks(programs, |lock| lock.waited_ns)
+        let mut sums: Vec<f64> = Vec::new();
+        for (number, program) in programs.iter().enumerate() {
+            let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok()?;
+            sums.resize(sums.len().max(outcome.locks.len()), 0.0);
+            for (sum, lock) in sums.iter_mut().zip(&outcome.locks) {
+                *sum += lock.waited_ns;
+            }
+        }
+        Some((0..).zip(sums).collect())
     }
 
     /// How busy everything is in a run of these programs; `None` = one does not end.
@@ -168,23 +176,6 @@ impl Simulator {
         let cpus = f64::from(self.cpus.unwrap_or(self.machine.cpus).max(1));
         of.cpus = cpu_ns / f64::max(wall_ns * cpus, 1.0);
         Some(of)
-    }
-
-    fn of_locks(
-        &self,
-        programs: &[Program],
-        of: impl Fn(&LockOutcome) -> f64,
-    ) -> Option<Vec<(LockIx, f64)>> {
-        let mut sums: Vec<f64> = Vec::new();
-        for (number, program) in programs.iter().enumerate() {
-            let outcome = sim::run(program, &self.machine, &self.options(number, 1)).ok()?;
-            sums.resize(sums.len().max(outcome.locks.len()), 0.0);
-            for (sum, lock) in sums.iter_mut().zip(&outcome.locks) {
-                *sum += of(lock);
-            }
-        }
-        let numbered = sums.into_iter().enumerate();
-        Some(numbered.map(|(lock, sum)| (lock as LockIx, sum)).collect())
     }
 
     /// Wall time of these programs with all variations, nanoseconds; `None` = one does not end.

@@ -63,10 +63,10 @@ pub fn recorded(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
 }
 
 fn from_file(args: &Replay, file: PathBuf) -> Result<Recorded, Message> {
-    let profile = show::load(&file, args.quiet)?;
-    let touched = match (&args.sections, &profile.second_run) {
+    let mut profile = show::load(&file, args.quiet)?;
+    let touched = match (&args.sections, profile.second_run.take()) {
         (Some(sections), _) => Ok(show::load(sections, args.quiet)?),
-        (None, Some(second)) => Ok((**second).clone()),
+        (None, Some(second)) => Ok(*second),
         (None, None) if profile.sections.is_some() => Ok(profile.clone()),
         (None, None) => Err("only the order of events was recorded".to_owned()),
     };
@@ -90,15 +90,20 @@ fn from_command(args: &Replay) -> Result<Result<Recorded, Status>, Message> {
     record::warn(&recording.warnings, args.quiet);
     let kept = args.output.as_ref();
     let mut kept = kept.map(|path| record::save(&mut recording, path, args.quiet));
-    let touched = match &args.sections {
+    let mut touched = match &args.sections {
         Some(sections) => Ok(show::load(sections, args.quiet)?),
         None if args.no_sections => Err("the second run was not wanted (--no-sections)".into()),
         None => second_run(args, &recording.profile),
     };
-    if let (Some(path), Some(Ok(())), Ok(second)) = (&args.output, &kept, &touched) {
+    if let (Some(path), Some(Ok(())), Ok(second)) = (&args.output, &kept, &mut touched) {
         // With both runs in it, the file answers all that the command can.
-        recording.profile.second_run = Some(Box::new(second.clone()));
+        recording.profile.second_run = Some(Box::new(std::mem::take(second)));
         kept = Some(record::save(&mut recording, path, true));
+        *second = recording
+            .profile
+            .second_run
+            .take()
+            .map_or_else(Profile::default, |run| *run);
     }
     Ok(Ok(Recorded {
         profile: std::mem::take(&mut recording.profile),
