@@ -97,7 +97,8 @@ _Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v1");
 
 /* ---- what the agent writes --------------------------------------------------------------- */
 
-/* Named by the program (coz.h). Its first word is the program's counter, which it increments itself. */
+/* Named by the program (coz.h). Its first word is the program's counter, which it increments
+ * itself. */
 struct cv_causal_point {
 	uint64_t count;
 	uint64_t reserved0; /* coz_counter_t.backoff */

@@ -109,7 +109,8 @@ enum cv_access_kind { /* what a memory operand leaves in the record */
 	CV_ACCESS_LANES = 3,  /* 1 + `lanes` words: bits of the lanes that are touched, then an address for each lane */
 	CV_ACCESS_RESULT = 4, /* 1 word: no access, but what a function returns, with the access of its return */
 	/* 1 word: no access, but what the access before it loads, zeros above `size` bytes; with
-	 * CV_TARGETS_VALUES, for plain operands of 1, 2, 4, 8 bytes that are read, and two for those of 16 */
+	 * CV_TARGETS_VALUES, for plain operands of 1, 2, 4, 8 bytes that are read, and two for
+	 * those of 16 */
 	CV_ACCESS_VALUE = 5,
 };
 

@@ -126,7 +126,8 @@ bool cv_attach_is_out(void)
 	       !__atomic_load_n((const uint32_t *)a->gate, __ATOMIC_RELAXED);
 }
 
-/* The arena stays mapped: a signal handler may have forked inside a hook, which goes on after it. */
+/* The arena stays mapped: a signal handler may have forked inside a hook, which goes on after
+ * it. */
 bool cv_attach_forked(void)
 {
 	struct cv_attachment *a = &convoy_attachment;

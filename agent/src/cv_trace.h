@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the hooks do for three other builds of the agent. In the normal build all of it is nothing.
+ * Hooks call these for three other builds of the agent; in the normal build they are empty.
  *
  * Event build (-DCV_EVENTS, loaded for `--trace`): each operation leaves events in time order, see events/cv_event.h.
  *
- * Experimenting build (-DCV_EXPERIMENTS, loaded by `convoy causal`): code between operations is lengthened, see
- * causal/cv_causal.h.
+ * Experimenting build (-DCV_EXPERIMENTS, loaded by `convoy causal`): code between operations is
+ * lengthened, see causal/cv_causal.h.
  *
  * Tracing build (-DCV_TRACING, loaded by `convoy diagnose`): a section begins where a blocking acquire returns, and ends
  * where the release is called.

@@ -1,6 +1,6 @@
 /*
- * decoy: two threads meet after each round. The hot function of the lighter one is worth nothing: it
- * waits for the heavier one anyway.
+ * decoy: two threads meet after each round. The hot function of the lighter one is worth nothing:
+ * it waits for the heavier one anyway.
  *
  * rounds=10000 heavy=200000 light=120000   links of work of each thread in a round
  */

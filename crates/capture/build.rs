@@ -3,7 +3,9 @@
 //!
 //! `CC` names the compiler of the agent, `CLANG` that of the BPF programs. `CONVOY_AGENT` names a ready
 //! libconvoy.so to embed instead, `CONVOY_AGENT_DIAGNOSE` a libconvoy-diagnose.so, `CONVOY_AGENT_EVENTS` a
-//! libconvoy-events.so, `CONVOY_AGENT_CAUSAL` a libconvoy-causal.so, `CONVOY_BPF` a ready object of the BPF programs (for packagers who build them elsewhere, e.g. against an older C library or without clang).
+//! libconvoy-events.so, `CONVOY_AGENT_CAUSAL` a libconvoy-causal.so, `CONVOY_BPF` a ready object of
+//! the BPF programs (for packagers who build them elsewhere, e.g. against an older C library or
+//! without clang).
 
 use std::env;
 use std::path::{Path, PathBuf};

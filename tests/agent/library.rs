@@ -16,8 +16,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// it could not be attached to a running program, and leaves nothing to others.
 const STATIC_TLS_MAX: u64 = 128;
 
-/// Which of the libraries: that of `convoy record`, of `convoy diagnose`, of `convoy record --trace`, or of
-/// `convoy causal`.
+/// Which of the libraries: that of `convoy record`, of `convoy diagnose`, of `convoy record
+/// --trace`, or of `convoy causal`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Build {
     Normal,
@@ -27,8 +27,8 @@ pub enum Build {
 }
 
 /// The exported names are exactly those of agent/exports.txt, and for two builds those of
-/// agent/exports-diagnose.txt or agent/exports-causal.txt besides: a hook that is missing is a lock that is not seen, one too many is a function
-/// of the program's that we replace.
+/// agent/exports-diagnose.txt or agent/exports-causal.txt besides: a hook that is missing is a lock
+/// that is not seen, one too many is a function of the program's that we replace.
 pub fn exports_are_the_map(build: Build) -> Result {
     let found = symbols(build, "--defined-only", |kind| kind != "A")?;
     let mut expected = lines(&root().join("agent/exports.txt"))?;

@@ -1,5 +1,5 @@
-//! `convoy causal`: the slow stage of a pipeline comes first, hot code that others wait for anyway is
-//! worth nothing, and the program stays what it is.
+//! `convoy causal`: the slow stage of a pipeline comes first, hot code that others wait for anyway
+//! is worth nothing, and the program stays what it is.
 
 use std::path::PathBuf;
 use std::time::Duration;

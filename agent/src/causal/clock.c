@@ -4,9 +4,9 @@
  *
  * The kernel clears the field rseq_cs of a thread's restartable sequence area (rseq(2)) whenever it
  * takes the thread off its processor, or delivers a signal to it, outside of the sequence that is
- * named there. A sequence that is never executed makes a flag of the field: while it is set, CPU time
- * has passed as the cycle counter has. Programs with sequences of their own overwrite the field: there
- * each reading is a system call, and right. Agent rules: ../cv_agent.h.
+ * named there. A sequence that is never executed makes a flag of the field: while it is set, CPU
+ * time has passed as the cycle counter has. Programs with sequences of their own overwrite the
+ * field: there each reading is a system call, and right. Agent rules: ../cv_agent.h.
  */
 #include <dlfcn.h>
 #include <sys/syscall.h>
@@ -132,7 +132,8 @@ uint64_t cv_causal_cpu_ns(struct cv_causal_thread *t)
 	return w->base_ns + (ticks > w->base_ticks ? cv_ticks_to_ns(ticks - w->base_ticks) : 0);
 }
 
-/* Longer spins than this ask the CPU clock at their end, as the thread may have been switched out. */
+/* Longer spins than this ask the CPU clock at their end, as the thread may have been switched
+ * out. */
 #define UNCHECKED_MOST_NS 20000u
 
 static void spin_by_ticks(uint64_t ns)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The experiment file of a process image, and its records of threads. Agent rules: ../cv_agent.h. */
+/* The experiment file of a process image, and its records of threads. Agent rules:
+ * ../cv_agent.h. */
 #include <sys/mman.h>
 #include <sys/syscall.h>
 

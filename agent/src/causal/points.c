@@ -2,8 +2,8 @@
 /*
  * Progress points of programs that use coz.h, as they are.
  *
- * Its macros look these functions up by name and increment the counter that they get, which here lies
- * in the shared file. Agent rules: ../cv_agent.h.
+ * Its macros look these functions up by name and increment the counter that they get, which here
+ * lies in the shared file. Agent rules: ../cv_agent.h.
  */
 #include "cv_causal.h"
 
@@ -27,7 +27,8 @@ static bool is_named(const struct cv_causal_point *p, int kind, const char *name
 	return (int)p->kind == kind && strncmp(p->name, name, NAME_MOST) == 0;
 }
 
-/* Two threads may come here first at once: the loser's point stays empty, and is not counted twice. */
+/* Two threads may come here first at once: the loser's point stays empty, and is not counted
+ * twice. */
 CV_EXPORT struct counter *cv_coz_get_counter(int kind, const char *name) __asm__("_coz_get_counter");
 CV_EXPORT struct counter *cv_coz_get_counter(int kind, const char *name)
 {

@@ -2,10 +2,10 @@
 /*
  * Samples: signals that interrupt a thread after so much CPU time.
  *
- * They come from perf events that convoy opens from outside (task-clock, user mode only), so that the
- * program has no descriptor more and pays nothing outside of experiments. Such a signal is delivered
- * before the next instruction: it cannot break off a system call. Where perf is not allowed, threads
- * arm CPU-time timers, which the kernel checks at its tick.
+ * They come from perf events that convoy opens from outside (task-clock, user mode only), so that
+ * the program has no descriptor more and pays nothing outside of experiments. Such a signal is
+ * delivered before the next instruction: it cannot break off a system call. Where perf is not
+ * allowed, threads arm CPU-time timers, which the kernel checks at its tick.
  *
  * A sample stands for the CPU time since the handler's last end, at most a period. Events go on
  * counting while the handler spins: one that comes during a spin stands for nearly nothing, and

@@ -2,9 +2,10 @@
 /*
  * Sleeps, as a subject and as what is lengthened beside it.
  *
- * The program's own sleep is made as it asks for it. One that has run its full length is followed by a
- * second one, of the additional time: what the caller sees of interruptions and remaining time is
- * the first. Sleeps until a point in time are deadlines, and left alone. Agent rules: ../cv_agent.h.
+ * The program's own sleep is made as it asks for it. One that has run its full length is followed
+ * by a second one, of the additional time: what the caller sees of interruptions and remaining time
+ * is the first. Sleeps until a point in time are deadlines, and left alone. Agent rules:
+ * ../cv_agent.h.
  */
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,7 +16,8 @@
 
 #include "../cv_banned.h"
 
-/* The kernel wakes a sleeper this late at most, if a processor is free (timer slack and wake-up). */
+/* The kernel wakes a sleeper this late at most, if a processor is free (timer slack and
+ * wake-up). */
 #define LATE_MOST_NS 200000u
 
 static bool is_lengthened(const struct cv_causal_control *c, const struct cv_causal_work *w)

@@ -21,7 +21,7 @@ mirror! {
         reserved: [u8; 4040],
     }
 
-    /// What the agents are to do in a window.
+    /// Orders of convoy to the agents: one window.
     CausalControl = "struct cv_causal_control", 4096 bytes {
         window: u32,
         estimator: u32,

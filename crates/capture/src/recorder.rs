@@ -50,7 +50,8 @@ pub struct Options {
     pub diagnose: Option<Diagnose>,
     /// Record synchronization events in time order. Not together with `diagnose`.
     pub trace: Option<TraceOptions>,
-    /// Make causal experiments possible ([`crate::causal`]). Not together with `diagnose` or `trace`.
+    /// Make causal experiments possible ([`crate::causal`]). Not together with `diagnose` or
+    /// `trace`.
     pub causal: bool,
     /// Put the agent into processes that run already: the command that serves
     /// [`crate::serve_injection`] with the arguments that are appended. `None` = only their

@@ -1,8 +1,8 @@
 //! From times per unit of progress to the share of the run that a faster target would save.
 //!
 //! Both estimators lengthen code in place, on the CPU, instead of pausing other threads as Coz does
-//! (SOSP'15, section 3.4): a paused thread gives its CPU away, and a thread that waits for a CPU pays
-//! for the pause twice, so that pauses are wrong as soon as threads outnumber CPUs.
+//! (SOSP'15, section 3.4): a paused thread gives its CPU away, and a thread that waits for a CPU
+//! pays for the pause twice, so that pauses are wrong as soon as threads outnumber CPUs.
 
 use serde::Serialize;
 
@@ -18,15 +18,16 @@ pub enum Estimator {
     Dilate,
     /// **S.** The target takes 1+k of its time; the slope over k is the saving.
     ///
-    /// Assumes nothing about the rest of the world: code that is really slower. For a fixed order of
-    /// events the time of a run is convex in the durations of its parts (max-plus algebra), so that
-    /// the slope upwards is an upper bound of the saving downwards. Does not see the next bottleneck.
+    /// Assumes nothing about the rest of the world: code that is really slower. For a fixed order
+    /// of events the time of a run is convex in the durations of its parts (max-plus algebra), so
+    /// that the slope upwards is an upper bound of the saving downwards. Does not see the next
+    /// bottleneck.
     Slow,
 }
 
 impl Estimator {
-    /// Additional time, as a share of what is lengthened, that stands for a target which is faster by
-    /// `speedup` (0 to 1).
+    /// Additional time, as a share of what is lengthened, that stands for a target which is faster
+    /// by `speedup` (0 to 1).
     pub fn factor(self, speedup: f64) -> f64 {
         match self {
             Self::Dilate => speedup / (1.0 - speedup),
@@ -34,8 +35,8 @@ impl Estimator {
         }
     }
 
-    /// Saved share of the run, from the time per unit of progress in windows of this level over that of
-    /// the baseline.
+    /// Saved share of the run, from the time per unit of progress in windows of this level over
+    /// that of the baseline.
     pub fn saved(self, speedup: f64, ratio: f64) -> f64 {
         match self {
             Self::Dilate => 1.0 - (1.0 - speedup) * ratio,

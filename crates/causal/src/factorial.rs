@@ -1,8 +1,8 @@
-//! **F.** All targets in the same windows: each has its own random bit, 1 = slowed. One run gives the
-//! slope of every target (full factorial design; Fisher, 1935).
+//! **F.** All targets in the same windows: each has its own random bit, 1 = slowed. One run gives
+//! the slope of every target (full factorial design; Fisher, 1935).
 //!
-//! Assumes that slowed targets do not change each other's effect much; else what is found is the mean
-//! effect over the settings of the others. As of S, each slope is an upper bound.
+//! Assumes that slowed targets do not change each other's effect much; else what is found is the
+//! mean effect over the settings of the others. As of S, each slope is an upper bound.
 
 use crate::interval::{resampled, Saved};
 use crate::random::Random;

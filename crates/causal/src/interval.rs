@@ -27,8 +27,8 @@ impl Saved {
         (self.high - self.low) / 2.0
     }
 
-    /// Widened by what the null experiment wrongly predicted: it holds the estimate with and without
-    /// that bias.
+    /// Widened by what the null experiment wrongly predicted: it holds the estimate with and
+    /// without that bias.
     pub fn widened_by(&self, null: &Self) -> Self {
         let bias = null.mid;
         Self {

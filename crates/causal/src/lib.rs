@@ -1,11 +1,11 @@
 //! Causal experiments (Coz, SOSP'15) without the world: what to try in which window, and what the
 //! measured windows say about the gain of making a target faster.
 //!
-//! A target (`target`) is a function, line, lock or wait. The plan (`plan`) orders windows in blocks,
-//! each with every level of every target, a baseline and a null experiment. An estimator
-//! (`estimator`) turns times per unit of progress into the share of the run that is saved; intervals
-//! (`interval`) come from resampling whole blocks. `experiment` joins them, decides when a target is
-//! settled, and gives the result (`result`, `text`). The caller owns clock and process.
+//! A target (`target`) is a function, line, lock or wait. The plan (`plan`) orders windows in
+//! blocks, each with every level of every target, a baseline and a null experiment. An estimator
+//! (`estimator`) turns times per unit of progress into the share of the run that is saved;
+//! intervals (`interval`) come from resampling whole blocks. `experiment` joins them, decides when
+//! a target is settled, and gives the result (`result`, `text`). The caller owns clock and process.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! What counts as progress where the program does not say it.
 //!
 //! The first of these that a window sees often enough: points that the program names itself
-//! (coz.h), locks released, wake-ups given, arrivals at barriers. Releases come first of the rest, as
-//! nearly every unit of work of a multithreaded program passes some lock a fixed number of times;
-//! releases by waits on a condition are none, since their number depends on the schedule.
+//! (coz.h), locks released, wake-ups given, arrivals at barriers. Releases come first of the rest,
+//! as nearly every unit of work of a multithreaded program passes some lock a fixed number of
+//! times; releases by waits on a condition are none, since their number depends on the schedule.
 
 use serde::Serialize;
 

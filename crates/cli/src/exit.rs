@@ -14,7 +14,8 @@ pub enum Status {
     Success,
     /// 1: diff found a limit that does not hold.
     BeyondLimit,
-    /// 2: report, top, live, serve, diff, doctor or recover could not, or diff cannot judge a limit.
+    /// 2: report, top, live, serve, diff, doctor or recover could not, or diff cannot judge a
+    /// limit.
     Failure,
     /// What the program exited with; 128 + n if signal n ended it.
     Program(u8),

@@ -12,8 +12,8 @@ use crate::memory::{gap, Memory, Region, REACH};
 use crate::signal_frame;
 use crate::tracee::{ExtendedState, Fault, Stop, Tracee, ALL_BUT_FAULTS, STOP_LIMIT};
 
-/// Longest time that a call may take: it may wait for locks that other threads hold, and each system
-/// call that it makes meanwhile is slow. A call that is given up may leave a lock behind.
+/// Longest time that a call may take: it may wait for locks that other threads hold, and each
+/// system call that it makes meanwhile is slow. A call that is given up may leave a lock behind.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Of a stack of ours: dlopen needs some ten KiB.

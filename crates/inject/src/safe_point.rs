@@ -55,11 +55,12 @@ const SLEEPS: [i64; 17] = [
     libc::SYS_recvmsg,
 ];
 
-/// Those of them in which an allocator may pause while another thread has its spin lock, as tcmalloc
-/// does.
+/// Those of them in which an allocator may pause while another thread has its spin lock, as
+/// tcmalloc does.
 const PAUSES: [i64; 2] = [libc::SYS_nanosleep, libc::SYS_clock_nanosleep];
 
-/// Functions of the C library that hold locks of the allocator or the loader while they call others.
+/// Functions of the C library that hold locks of the allocator or the loader while they call
+/// others.
 const HOLDERS: [&str; 5] = ["fork", "_Fork", "dl_iterate_phdr", "dlopen", "dlclose"];
 
 /// What an object defines that puts another allocator in the place of the C library's. Loader and C
@@ -131,8 +132,8 @@ impl Places {
         stack.iter().any(|word| self.signal_returns.contains(word))
     }
 
-    /// No signal handler runs, or each has interrupted other code than the allocator and the loader.
-    /// (A server may do all its work in a handler, as some children of PostgreSQL 15.)
+    /// No signal handler runs, or each has interrupted other code than the allocator and the
+    /// loader. (A server may do all its work in a handler, as some children of PostgreSQL 15.)
     fn may_return_from_handlers(&self, at: &Position) -> bool {
         let mut frames =
             (0..at.stack.len()).filter(|i| self.signal_returns.contains(&at.stack[*i]));

@@ -40,7 +40,8 @@ pub struct Row {
 /// Of a row of a function: its exits are patched, so that calls can be timed.
 pub const TIMED: u16 = 0x8000;
 
-/// Of a row of an [`Entry`]: the call was open when its timer came, so that its length is not known.
+/// Of a row of an [`Entry`]: the call was open when its timer came, so that its length is not
+/// known.
 pub const NOTED: u16 = 0x4000;
 
 /// Rows that a function counts into, each perhaps with [`TIMED`], up to the first [`NONE`].

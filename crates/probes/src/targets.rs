@@ -205,8 +205,8 @@ impl Search<'_> {
         }
     }
 
-    /// Reads entries up to the first that is none; false: there are too many. Targets outside of all
-    /// functions do not matter.
+    /// Reads entries up to the first that is none; false: there are too many. Targets outside of
+    /// all functions do not matter.
     fn read_entries<const BYTES: usize>(
         &mut self,
         table: &[u8],

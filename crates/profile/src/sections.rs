@@ -279,7 +279,8 @@ pub struct SectionInput {
     pub instructions: u64,
     /// Which code was executed: a hash of its blocks, however often each ran.
     pub path: u64,
-    /// [`Self::digest`] of all loads of 1, 2, 4 and 8 bytes, and of both halves of 16, in order, from 0 on.
+    /// [`Self::digest`] of all loads of 1, 2, 4 and 8 bytes, and of both halves of 16, in order,
+    /// from 0 on.
     pub loads: u64,
     /// Memory that was loaded before the section stored to it, ascending by address.
     pub found: Vec<FoundWord>,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Counts system calls that end with EINTR, though no signal is ever sent to it, while one thread
- * computes and others wait in calls that no SA_RESTART begins again. Sets all signals to their default
- * first, as a daemon does. Ends with status 3.
+ * computes and others wait in calls that no SA_RESTART begins again. Sets all signals to their
+ * default first, as a daemon does. Ends with status 3.
  */
 #define _GNU_SOURCE
 #include <errno.h>

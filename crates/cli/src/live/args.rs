@@ -71,7 +71,8 @@ pub struct Live {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
     pub agent: Agent,
 
-    /// Take out what a killed convoy has left in the process, probes and the agent's hooks, and leave
+    /// Take out what a killed convoy has left in the process, probes and the agent's hooks, and
+    /// leave
     #[arg(long, conflicts_with_all = ["metric", "command"])]
     pub detach: bool,
 

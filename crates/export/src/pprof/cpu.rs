@@ -10,7 +10,8 @@ use crate::stacks::frames_of;
 use crate::Error;
 
 /// All rows. The sum of a thread is exact: the scheduler saw it on a CPU. It is divided among call
-/// stacks by samples; that of a thread without samples by where it blocked at the end of each slice.
+/// stacks by samples; that of a thread without samples by where it blocked at the end of each
+/// slice.
 pub(super) fn rows(model: &Model) -> Result<Rows, Error> {
     let Some(sched) = &model.sched else {
         return Err(Error::Missing("the profile has no scheduler events"));

@@ -72,8 +72,8 @@ impl Table {
         keys.filter(|(_, key)| *key > KEY_CLEARED).collect()
     }
 
-    /// The column of a thread, as its first probe would find or take it; `None` = all are taken. All
-    /// threads must be stopped.
+    /// The column of a thread, as its first probe would find or take it; `None` = all are taken.
+    /// All threads must be stopped.
     pub fn column_for(
         &self,
         memory: &Memory,

@@ -98,8 +98,8 @@ impl Changes {
         Ok(Some(displaced))
     }
 
-    /// What is to be written, a page at a time. `Err` = a patch would replace other bytes than those
-    /// that it was made for; where one goes out, other bytes are left alone.
+    /// What is to be written, a page at a time. `Err` = a patch would replace other bytes than
+    /// those that it was made for; where one goes out, other bytes are left alone.
     fn spans(&self, memory: &Memory) -> Result<Vec<Span>, u64> {
         let mut spans = Vec::new();
         let mut rest = self.bytes.iter().peekable();

@@ -308,7 +308,8 @@ pub fn fix(region: &Region) -> &str {
     }
 }
 
-/// What-ifs that say something or were asked for: those that were measured first, then most gain first.
+/// What-ifs that say something or were asked for: those that were measured first, then most gain
+/// first.
 pub fn answered(rows: &[WhatIfRow]) -> Vec<&WhatIfRow> {
     let saved = |row: &WhatIfRow| row.answer.saved().map_or(f64::NEG_INFINITY, |s| s.mid);
     let has_answer =
