@@ -49,7 +49,8 @@ fn times_do_not_fall(recording: &Recording) -> Result {
 
 /// Between a request and what comes of it, the thread does nothing else.
 fn waits_are_closed(recording: &Recording) -> Result {
-    let is_neutral = |kind| matches!(kind, Kind::Preempted | Kind::CpuTime | Kind::Lost);
+    // A thread that is preempted in front of its wait is found at the wait's end.
+    let is_neutral = |kind: Kind| kind.is_reading() || kind == Kind::Lost;
     for thread in &recording.threads {
         let mut steps = thread.events.iter().filter(|e| !is_neutral(e.kind));
         let mut open: Option<&Event> = None;
