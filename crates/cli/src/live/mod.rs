@@ -8,6 +8,7 @@ mod lines;
 mod probes;
 pub(crate) mod readers;
 mod screen;
+mod search;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -116,7 +117,7 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
     let interrupt = Interrupt::watch();
     // Dropped last: the agent goes out when the probes are.
-    let (_agent, watch) = enter(live.agent, pid)?;
+    let (_agent, watch) = enter(live.agent.unwrap_or_default(), pid)?;
     let mut engine = begin(live, pid, watch)?;
     add(&mut engine, live, requests)?;
     if live.has_screen() {

@@ -168,7 +168,7 @@ impl Interval {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::governor::{Governor, Prices};
     use crate::lock::{LockReading, LockSums};
@@ -210,22 +210,29 @@ mod tests {
         }
     }
 
-    #[test]
-    fn times_are_told_apart_by_kind_thread_and_object() {
+    /// One thread computes half of the time, and waits for a lock and, as another one does, for a
+    /// condition a quarter of it.
+    pub(crate) fn history(intervals: u64, has_locks: bool) -> History {
         let mut session = Session::new(Governor {
             budget: 0.03,
             prices: Prices::default(),
         });
         let mut history = History::default();
-        for t in 0..3 {
+        for t in 0..=intervals {
             let busy = t * 500_000_000;
             let threads = vec![thread(1, "main", 0), thread(2, "pool-1", busy)];
-            let locks = Some(locks(t * 250_000_000));
+            let locks = has_locks.then(|| locks(t * 250_000_000));
             session
                 .sample(&mut NoProbes, t * 1000, threads.into(), locks)
                 .unwrap();
-            history.note(&session, true);
+            history.note(&session, has_locks);
         }
+        history
+    }
+
+    #[test]
+    fn times_are_told_apart_by_kind_thread_and_object() {
+        let history = history(2, true);
         assert_eq!(history.len(), 2, "the first reading begins an interval");
         let pool = Focus::new().with(Key::Group, "pool-#");
         let series = |time, focus: &Focus| history.series(time, focus);
@@ -243,18 +250,7 @@ mod tests {
 
     #[test]
     fn waits_without_the_agent_are_unknown() {
-        let mut session = Session::new(Governor {
-            budget: 0.03,
-            prices: Prices::default(),
-        });
-        let mut history = History::default();
-        for t in 0..2 {
-            let threads = vec![thread(1, "main", 0)];
-            session
-                .sample(&mut NoProbes, t * 1000, threads.into(), None)
-                .unwrap();
-            history.note(&session, false);
-        }
+        let history = history(1, false);
         assert_eq!(history.series(Time::LockWait, &Focus::new()), [None]);
     }
 }

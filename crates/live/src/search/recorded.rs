@@ -15,10 +15,10 @@ const PASSES_ON: f64 = 0.9;
 pub struct Place {
     /// For people.
     pub name: String,
-    /// What a focus calls it; empty = it cannot be named (code that was compiled at run time).
-    pub function: String,
     /// The file that it is in.
     pub module: String,
+    /// An address in it, in the numbering of that file.
+    pub offset: u64,
 }
 
 /// A thread, and what the scheduler saw of it.
@@ -28,12 +28,34 @@ pub struct RecordedThread {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// Waiting for files and disks, nanoseconds.
-    pub io_ns: u64,
-    /// In futexes, whatever they are part of.
-    pub futex_ns: u64,
-    /// Waiting for sockets, pipes, timers, signals, child processes.
-    pub outside_ns: u64,
+}
+
+/// A reason for a wait, as the kernel knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WaitReason {
+    /// Files, disks, memory that is read in.
+    Io,
+    /// A futex in a function that waits for a condition, a barrier, a semaphore or a thread's end.
+    Event,
+    /// A futex of something else: perhaps a lock.
+    Futex,
+    /// Sockets, pipes, timers, signals, child processes.
+    Outside,
+}
+
+/// Waits of one thread at one place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordedWait {
+    /// Index into [`Recorded::threads`].
+    pub thread: usize,
+    /// Why; `None` = the kernel did not say.
+    pub reason: Option<WaitReason>,
+    /// Index into [`Recorded::places`].
+    pub place: Option<usize>,
+    /// The file; empty = not known.
+    pub file: String,
+    /// Their sum, nanoseconds.
+    pub ns: u64,
 }
 
 /// A call stack of a thread.
@@ -58,6 +80,8 @@ pub struct Recorded {
     pub threads: Vec<RecordedThread>,
     /// The samples.
     pub stacks: Vec<Stack>,
+    /// The waits.
+    pub waits: Vec<RecordedWait>,
 }
 
 /// A function that is called by another one.
@@ -158,10 +182,50 @@ impl Recorded {
         }
     }
 
-    /// A wait of the threads in a focus, threads' time per second.
-    pub fn wait(&self, focus: &Focus, of: fn(&RecordedThread) -> u64) -> f64 {
-        let threads = self.threads.iter().filter(|thread| thread.is_in(focus));
-        let ns: u64 = threads.map(of).fold(0, u64::saturating_add);
+    /// Time that the threads in a focus wait for a reason, threads' time per second.
+    pub fn wait(&self, focus: &Focus, reason: WaitReason) -> f64 {
+        self.sum_waits(focus, reason, |_| true)
+    }
+
+    /// The same at one place.
+    pub fn wait_at(&self, focus: &Focus, reason: WaitReason, place: usize) -> f64 {
+        self.sum_waits(focus, reason, |wait| wait.place == Some(place))
+    }
+
+    /// The same for one file.
+    pub fn wait_for(&self, focus: &Focus, reason: WaitReason, file: &str) -> f64 {
+        self.sum_waits(focus, reason, |wait| wait.file == file)
+    }
+
+    /// Places at which threads in a focus wait for a reason.
+    pub fn places(&self, focus: &Focus, reason: WaitReason) -> BTreeSet<usize> {
+        let waits = self.waits_in(focus);
+        let waits = waits.filter(|wait| wait.reason == Some(reason));
+        waits.filter_map(|wait| wait.place).collect()
+    }
+
+    /// Files that they wait for.
+    pub fn files(&self, focus: &Focus, reason: WaitReason) -> BTreeSet<String> {
+        let waits = self.waits_in(focus);
+        let waits = waits.filter(|wait| wait.reason == Some(reason) && !wait.file.is_empty());
+        waits.map(|wait| wait.file.clone()).collect()
+    }
+
+    fn waits_in<'a>(&'a self, focus: &'a Focus) -> impl Iterator<Item = &'a RecordedWait> {
+        let is_in: Vec<bool> = self.threads.iter().map(|t| t.is_in(focus)).collect();
+        let waits = self.waits.iter();
+        waits.filter(move |wait| is_in.get(wait.thread).copied().unwrap_or(false))
+    }
+
+    fn sum_waits(
+        &self,
+        focus: &Focus,
+        reason: WaitReason,
+        is_meant: impl Fn(&RecordedWait) -> bool,
+    ) -> f64 {
+        let waits = self.waits_in(focus);
+        let waits = waits.filter(|wait| wait.reason == Some(reason) && is_meant(wait));
+        let ns = waits.map(|wait| wait.ns).fold(0, u64::saturating_add);
         match self.seconds > 0.0 {
             true => ns as f64 / 1e9 / self.seconds,
             false => 0.0,
@@ -184,7 +248,6 @@ pub(crate) mod tests {
             all.threads.push(RecordedThread {
                 tid,
                 name: name.into(),
-                ..RecordedThread::default()
             });
         }
         for (thread, names, samples) in stacks {
@@ -194,8 +257,7 @@ pub(crate) mod tests {
                 frames.push(found.unwrap_or_else(|| {
                     all.places.push(Place {
                         name: (*name).into(),
-                        function: (*name).into(),
-                        module: "server".into(),
+                        ..Place::default()
                     });
                     all.places.len() - 1
                 }));
@@ -248,9 +310,21 @@ pub(crate) mod tests {
     #[test]
     fn waits_are_threads_time_per_second() {
         let mut all = recorded(&[]);
-        all.threads[1].io_ns = 1_000_000_000;
-        assert_eq!(all.wait(&Focus::new(), |t| t.io_ns), 0.5);
-        let main = Focus::new().with(Key::Thread, "main");
-        assert_eq!(all.wait(&main, |t| t.io_ns), 0.0);
+        for (thread, file) in [(1, "a.db"), (1, "b.db"), (0, "a.db")] {
+            all.waits.push(RecordedWait {
+                thread,
+                reason: Some(WaitReason::Io),
+                place: None,
+                file: file.into(),
+                ns: 1_000_000_000,
+            });
+        }
+        let (io, whole) = (WaitReason::Io, Focus::new());
+        assert_eq!(all.wait(&whole, io), 1.5);
+        assert_eq!(all.wait(&whole, WaitReason::Futex), 0.0);
+        assert_eq!(all.wait_for(&whole, io, "a.db"), 1.0);
+        let pool = Focus::new().with(Key::Thread, "pool-*");
+        assert_eq!(all.wait(&pool, io), 1.0);
+        assert_eq!(all.files(&pool, io).len(), 2);
     }
 }

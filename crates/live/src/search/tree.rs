@@ -2,6 +2,8 @@
 //! foci are tested first, as many as the limits allow (Hollingsworth and Miller, Dynamic Control of
 //! Performance Monitoring on Large Scale Parallel Systems, ICS 1993: the W3 search).
 
+use std::collections::BTreeMap;
+
 use crate::focus::Focus;
 use crate::metric::Kind;
 use crate::request::Request;
@@ -78,8 +80,8 @@ pub struct Node {
     pub candidate: Candidate,
     /// What was found; `None` = not tested.
     pub outcome: Option<Outcome>,
-    /// Foci below it that are too small to be tested.
-    pub left_out: usize,
+    /// Foci below it that are known to be too small for a test.
+    pub left_out: BTreeMap<Resource, usize>,
     /// Children were proposed.
     is_refined: bool,
 }
@@ -165,7 +167,7 @@ impl Search {
             hypothesis,
             candidate,
             outcome: None,
-            left_out: 0,
+            left_out: BTreeMap::new(),
             is_refined: false,
         });
         NodeId(self.nodes.len() - 1)
@@ -232,11 +234,26 @@ impl Search {
             .into_iter()
             .partition(|c| c.expected.is_none_or(|share| share.high >= least));
         if let Some(node) = self.nodes.get_mut(id.0) {
-            node.left_out += small.len();
+            for candidate in small {
+                *node.left_out.entry(candidate.resource).or_default() += 1;
+            }
         }
         let new = worth.into_iter();
         new.map(|candidate| self.push(Some(id), hypothesis, candidate))
             .collect()
+    }
+
+    /// Adds foci below a node of which the outcome is known. Small ones are only counted.
+    pub fn refine_known(&mut self, id: NodeId, tested: Vec<(Candidate, Outcome)>) -> Vec<NodeId> {
+        let mut ids = Vec::new();
+        for (mut candidate, outcome) in tested {
+            candidate.expected = outcome.share;
+            for new in self.refine(id, vec![candidate]) {
+                self.found(new, outcome.clone());
+                ids.push(new);
+            }
+        }
+        ids
     }
 
     /// The foci to be tested now, the most promising first. Those of which nothing is expected
@@ -412,7 +429,7 @@ mod tests {
         ];
         search.refine(cpu, all);
         assert_eq!(
-            search.node(cpu).unwrap().left_out,
+            search.node(cpu).unwrap().left_out[&Resource::Function],
             1,
             "tiny is not worth a test"
         );
