@@ -51,6 +51,7 @@ pub fn live(live: &Live) -> Status {
     };
     let done = match live.pid {
         Some(pid) if live.detach => clean_up(live, pid),
+        Some(pid) if live.search => search::of_process(live, pid),
         Some(pid) => of_process(live, pid, requests),
         None => return of_command(live, requests),
     };
@@ -208,6 +209,9 @@ fn measure(
 /// standard error.
 fn of_command(live: &Live, requests: Vec<Request>) -> Status {
     with_command(&live.command, live.quiet, |pid, watch| {
+        if live.search {
+            return search::of_command(live, pid, watch);
+        }
         let mut engine = begin(live, pid, watch)?;
         let lines = Lines::new(io::stderr(), live.shape.format);
         let measured = add(&mut engine, live, requests)

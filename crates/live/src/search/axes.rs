@@ -91,15 +91,7 @@ impl Axes<'_> {
             Share::of_intervals(&pairs).map(|share| (share, pairs))
         });
         if let Some((share, pairs)) = series {
-            let sum: f64 = pairs.iter().map(|(part, _)| part).sum();
-            return Outcome {
-                verdict: share.verdict(self.threshold),
-                value: Some(sum / pairs.len() as f64),
-                share: Some(share),
-                kind: Kind::Exact,
-                cost_share: 0.0,
-                gap: None,
-            };
+            return Outcome::measured(share, &pairs, self.threshold);
         }
         match (hypothesis.recorded(), self.recorded) {
             (Some(reason), Some(recorded)) => {

@@ -142,7 +142,7 @@ impl Interval {
         let sum = |of: fn(&OfThread) -> f64| {
             let threads = self.threads.iter();
             let threads = threads.filter(|t| focus.holds(&t.thread.name()));
-            threads.map(of).sum::<f64>()
+            threads.map(of).fold(0.0, |sum, x| sum + x)
         };
         match time {
             Time::Cpu if whole => Some(self.cpu),
@@ -161,7 +161,7 @@ impl Interval {
                         && wait.object.excludes == excludes
                         && lock.is_none_or(|pattern| wait.object.answers_to(pattern))
                 });
-                Some(waits.map(|wait| wait.wait).sum())
+                Some(waits.fold(0.0, |sum, wait| sum + wait.wait))
             }
         }
     }

@@ -21,9 +21,11 @@ pub enum Hypothesis {
 /// What a share of time is a share of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whole {
-    /// Time that threads compute or are kept from it: CPU, run queue, locks, I/O. Idle threads of
-    /// a pool do not count.
+    /// Time that threads compute, or wait for locks and I/O. Idle threads of a pool do not count,
+    /// nor does the load of the machine.
     Busy,
+    /// The same, and the time that they wait for a CPU.
+    BusyOrRunnable,
     /// The time of all threads.
     Life,
 }
@@ -74,10 +76,21 @@ impl Hypothesis {
         }
     }
 
+    /// The metric of its value.
+    pub fn metric(self) -> &'static str {
+        match self {
+            Self::CpuBound => "cpu",
+            Self::WaitsForCpu => "run_queue",
+            Self::WaitsForLocks | Self::WaitsForEvents => "wait",
+            Self::WaitsForIo | Self::WaitsForOutside => "blocked",
+        }
+    }
+
     /// What its share is a share of.
     pub fn whole(self) -> Whole {
         match self {
             Self::WaitsForEvents | Self::WaitsForOutside => Whole::Life,
+            Self::WaitsForCpu => Whole::BusyOrRunnable,
             _ => Whole::Busy,
         }
     }

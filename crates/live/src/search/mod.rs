@@ -8,6 +8,7 @@
 mod axes;
 mod history;
 mod hypothesis;
+mod json;
 mod recorded;
 mod roots;
 mod share;

@@ -54,15 +54,7 @@ impl Known<'_> {
             .filter_map(|(part, whole)| Some((part?, *whole)))
             .collect();
         if let Some(share) = Share::of_intervals(&pairs) {
-            let parts = pairs.iter().map(|(part, _)| part);
-            return Outcome {
-                verdict: share.verdict(threshold),
-                value: Some(parts.sum::<f64>() / pairs.len() as f64),
-                share: Some(share),
-                kind: Kind::Exact,
-                cost_share: 0.0,
-                gap: None,
-            };
+            return Outcome::measured(share, &pairs, threshold);
         }
         let whole = mean(&wholes);
         if !pairs.is_empty() || whole <= 0.0 {
@@ -120,7 +112,7 @@ impl Known<'_> {
         futexes > 0.0 && futexes >= threshold * (busy + futexes)
     }
 
-    /// Threads that compute or are kept from it, on average.
+    /// Threads that compute, or wait for locks and I/O, on average.
     pub fn busy(&self) -> f64 {
         mean(&self.wholes(Whole::Busy))
     }
@@ -139,7 +131,10 @@ impl Known<'_> {
             Ok(recorded) => recorded.wait(&Focus::new(), WaitReason::Io),
             Err(_) => 0.0,
         };
-        let times = [Time::Cpu, Time::RunQueue, Time::LockWait].map(|time| self.of(time));
+        let mut times = vec![self.of(Time::Cpu), self.of(Time::LockWait)];
+        if whole == Whole::BusyOrRunnable {
+            times.push(self.of(Time::RunQueue));
+        }
         let intervals = 0..self.history.len();
         let sum = |ix: usize| {
             times
@@ -156,6 +151,21 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 impl Outcome {
+    /// What intervals say: parts and wholes, and their share.
+    pub fn measured(share: Share, pairs: &[(f64, f64)], threshold: f64) -> Self {
+        let parts = pairs.iter().fold(0.0, |sum, (part, _)| sum + part);
+        let verdict = share.verdict(threshold);
+        let near = "too near the threshold, or not steady";
+        Self {
+            verdict,
+            value: Some(parts / pairs.len().max(1) as f64),
+            share: Some(share),
+            kind: Kind::Exact,
+            cost_share: 0.0,
+            gap: (verdict == Verdict::Unknown).then(|| near.to_owned()),
+        }
+    }
+
     /// Nothing is known, for this reason.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self {

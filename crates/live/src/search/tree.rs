@@ -33,6 +33,21 @@ pub enum Resource {
     File,
 }
 
+impl Resource {
+    /// In JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Group => "group",
+            Self::Thread => "thread",
+            Self::Function => "function",
+            Self::Object => "lock",
+            Self::Holder => "holder",
+            Self::File => "file",
+        }
+    }
+}
+
 /// A focus that is to be tested.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
@@ -315,17 +330,13 @@ impl Search {
                 Some(_) => share.unwrap_or(0.0),
             };
             let next = self.largest(at, resource);
-            // Groups are above functions and threads.
-            let next = match (next, best) {
-                (None, None) => match self.largest(at, Resource::Group) {
-                    Some(group) if resource != Resource::Group => {
-                        at = group;
-                        continue;
-                    }
-                    _ => return None,
-                },
-                (next, _) => next,
-            };
+            if next.is_none() && best.is_none() {
+                // Groups are above functions and threads, objects above their holders.
+                let above = [Resource::Object, Resource::Group].into_iter();
+                let above = above.filter(|above| *above != resource);
+                at = above.filter_map(|above| self.largest(at, above)).next()?;
+                continue;
+            }
             let Some(next) = next else { return best };
             let mean = self.node(next).and_then(Node::mean).unwrap_or(0.0);
             if mean < EXPLAINS * share && best.is_some() {

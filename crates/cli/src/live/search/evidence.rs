@@ -65,7 +65,11 @@ fn of_model(model: &Model, pid: u32) -> Option<Recorded> {
             thread: *thread,
             reason: reason(off.reason, site),
             place,
-            file: off.name.and_then(|id| sched.name(id)).unwrap_or_default().into(),
+            file: off
+                .name
+                .and_then(|id| sched.name(id))
+                .unwrap_or_default()
+                .into(),
             ns: off.sum_ns,
         });
     }
@@ -182,7 +186,11 @@ mod tests {
             }],
             threads: vec![thread(7), thread(8)],
             sites: vec![
-                site(&[frame("rotate", true), frame("hash", false), frame("main", false)]),
+                site(&[
+                    frame("rotate", true),
+                    frame("hash", false),
+                    frame("main", false),
+                ]),
                 site(&[frame("pthread_cond_wait", false), frame("main", false)]),
                 site(&[frame("__lll_lock_wait", false), frame("main", false)]),
             ],

@@ -38,7 +38,9 @@ impl Holders {
             })
             .collect();
         let all: u64 = changes.iter().map(|(_, ns)| ns).sum();
-        let known = changes.into_iter().filter(|(name, ns)| !name.is_empty() && *ns > 0);
+        let known = changes
+            .into_iter()
+            .filter(|(name, ns)| !name.is_empty() && *ns > 0);
         let shares = known.map(|(name, ns)| (name.to_owned(), ns as f64 / all.max(1) as f64));
         shares.collect()
     }
