@@ -63,6 +63,7 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Live(live)) => live::live(&live),
         Some(Verb::Serve(serve)) => serve::serve(&serve),
         Some(Verb::Causal(args)) => causal::causal(&args),
+        Some(Verb::Try(args)) => causal::attempt(&args),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),

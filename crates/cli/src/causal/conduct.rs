@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use convoy_capture::causal::{
-    Counts, Laboratory, Lengthen, Mechanism as HowMeasured, Sampling, Subject, Window,
+    Counts, Laboratory, Mechanism as HowMeasured, Sampling, Subject, Treatment, Waiting, Window,
 };
 use convoy_causal::{
-    note, reason, Arm, Estimator, Experiment, Measured, Mechanism, Progress, ProgressRow, Rate,
-    Report, Settings, Target,
+    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Progress,
+    ProgressRow, Rate, Report, Settings, Target,
 };
 
 use crate::message::say;
@@ -38,6 +38,20 @@ const FOREIGN_MOST: f64 = 0.10;
 /// Answers to the program's end are so late at most.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// What the experiments are to find out.
+#[derive(Debug)]
+pub enum Question {
+    /// What is gained if these are faster; none = choose.
+    Faster(Vec<Target>),
+    /// What is gained if threads wait for a mutex in these ways.
+    WaitingBy {
+        /// `None` = the one for which they wait longest.
+        mutex: Option<String>,
+        /// Each with what the agent is to do.
+        ways: Vec<(Algorithm, Waiting)>,
+    },
+}
+
 /// Experiments with one program.
 #[derive(Debug)]
 pub struct Conductor {
@@ -45,8 +59,8 @@ pub struct Conductor {
     pub session: PathBuf,
     /// The command's process.
     pub pid: u32,
-    /// Named by the user; empty = choose.
-    pub targets: Vec<Target>,
+    /// What is to be found out.
+    pub question: Question,
     /// How gains are measured.
     pub estimator: Estimator,
     /// Most time for windows.
@@ -78,14 +92,7 @@ impl Conductor {
         let progress = Progress::choose(&rates).ok_or_else(reason::no_progress)?;
         report.progress = vec![ProgressRow::from(&progress)];
         report.window_seconds = progress.window_seconds();
-        let targets = match self.targets.is_empty() {
-            true => reconnaissance.choose(self.affordable()),
-            false => self.targets.clone(),
-        };
-        if targets.is_empty() {
-            return Err(reason::no_target());
-        }
-        let found = self.find(&targets, &reconnaissance, &mut laboratory, report)?;
+        let found = self.found(&reconnaissance, &mut laboratory, report)?;
         if found.is_empty() {
             return Ok(());
         }
@@ -96,9 +103,17 @@ impl Conductor {
             seed: u64::from(self.pid),
         };
         let mut experiment = Experiment::new(mechanisms, settings);
-        self.run_windows(&mut laboratory, &mut experiment, &found, &progress, report)?;
+        let tried =
+            self.run_windows(&mut laboratory, &mut experiment, &found, &progress, report)?;
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
+        // A way to wait that nobody used has told nothing, however narrow its interval.
+        for (row, tried) in report.targets.iter_mut().zip(tried) {
+            if row.algorithm.is_some() && tried == 0 {
+                row.at.clear();
+                row.reason = Some(reason::not_tried());
+            }
+        }
         if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
             let needed = experiment.windows_per_block();
             return Err(reason::too_short(began.elapsed(), needed));
@@ -152,7 +167,7 @@ impl Conductor {
     ) -> Result<(Reconnaissance, Vec<Rate>), String> {
         let first = laboratory.next_sample();
         let plain = Window {
-            lengthen: Lengthen::Nothing,
+            treatment: Treatment::Nothing,
             subject: Subject::Nothing,
             mechanism: HowMeasured::Sampled,
             factor: 0.0,
@@ -181,6 +196,29 @@ impl Conductor {
     fn affordable(&self) -> usize {
         let n = self.budget.as_secs_f64() / PER_TARGET.as_secs_f64();
         (n as usize).clamp(1, CHOSEN_MOST)
+    }
+
+    /// What the windows are to try.
+    fn found(
+        &self,
+        reconnaissance: &Reconnaissance,
+        laboratory: &mut Laboratory,
+        report: &mut Report,
+    ) -> Result<Vec<Found>, String> {
+        let targets = match &self.question {
+            Question::WaitingBy { mutex, ways } => {
+                let chosen = || reconnaissance.most_contended();
+                let name = mutex.clone().or_else(chosen);
+                let name = name.ok_or_else(reason::no_contended_mutex)?;
+                return reconnaissance.mutex(&name, ways);
+            }
+            Question::Faster(none) if none.is_empty() => reconnaissance.choose(self.affordable()),
+            Question::Faster(targets) => targets.clone(),
+        };
+        match targets.is_empty() {
+            true => Err(reason::no_target()),
+            false => self.find(&targets, reconnaissance, laboratory, report),
+        }
     }
 
     fn find(
@@ -215,6 +253,11 @@ impl Conductor {
         Ok(found)
     }
 
+    fn needs_samples(&self, arm: &Arm) -> bool {
+        arm.mechanism == Mechanism::Sampled && self.estimator != Estimator::Exchange
+    }
+
+    /// How often threads waited in another way, by target.
     fn run_windows(
         &self,
         laboratory: &mut Laboratory,
@@ -222,8 +265,9 @@ impl Conductor {
         found: &[Found],
         progress: &Rate,
         report: &mut Report,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<u64>, String> {
         let start = Instant::now();
+        let mut tried = vec![0; found.len()];
         let machine = laboratory.machine();
         let gap = Duration::from_secs_f64(progress.gap_seconds());
         let length = Duration::from_secs_f64(progress.window_seconds());
@@ -233,9 +277,8 @@ impl Conductor {
                 break;
             }
             laboratory.follow_threads();
-            if let (Sampling::Unavailable(why), Mechanism::Sampled) =
-                (laboratory.sampling(), arm.mechanism)
-            {
+            let sampling = laboratory.sampling();
+            if let (Sampling::Unavailable(why), true) = (sampling, self.needs_samples(&arm)) {
                 return Err(reason::no_samples(why));
             }
             laboratory
@@ -244,11 +287,15 @@ impl Conductor {
             if !self.pause(gap) {
                 break;
             }
-            let Some((measured, counts)) = self.measure(laboratory, &progress.progress, length)
+            let Some((measured, before, after)) =
+                self.measure(laboratory, &progress.progress, length)
             else {
                 break;
             };
-            broken = counts.broken;
+            broken = after.broken;
+            if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
+                *tried += after.tried.saturating_sub(before.tried);
+            }
             experiment.add(measured);
             report.foreign_cpu_share = laboratory.machine().foreign_share(&machine);
             report.seconds = start.elapsed().as_secs_f64();
@@ -261,7 +308,7 @@ impl Conductor {
                 report.seconds
             ));
         }
-        Ok(())
+        Ok(tried)
     }
 
     fn add_notes(&self, laboratory: &Laboratory, broken: u64, report: &mut Report) {
@@ -278,16 +325,23 @@ impl Conductor {
         if broken > 0 {
             notes.push(note::broken(broken));
         }
+        if laboratory.has_broken_queue() {
+            notes.push(note::broken_queue());
+        }
         report.notes.extend(notes);
     }
 
     fn window(&self, arm: &Arm, found: &[Found]) -> Window {
         let target = arm.target.and_then(|t| found.get(t));
         Window {
-            lengthen: match (arm.speedup > 0.0, self.estimator) {
-                (false, _) => Lengthen::Nothing,
-                (true, Estimator::Dilate) => Lengthen::Others,
-                (true, Estimator::Slow) => Lengthen::Subject,
+            treatment: match (arm.speedup > 0.0, self.estimator) {
+                (false, _) => Treatment::Nothing,
+                (true, Estimator::Dilate) => Treatment::LengthenOthers,
+                (true, Estimator::Slow) => Treatment::LengthenSubject,
+                (true, Estimator::Exchange) => {
+                    let waiting = target.and_then(|found| found.waiting);
+                    waiting.map_or(Treatment::Nothing, Treatment::Wait)
+                }
             },
             subject: target.map_or(Subject::Nothing, |found| found.what.clone()),
             mechanism: match arm.mechanism {
@@ -295,21 +349,22 @@ impl Conductor {
                 Mechanism::Measured => HowMeasured::Measured,
             },
             factor: self.estimator.factor(arm.speedup),
-            period_ns: match arm.mechanism {
-                Mechanism::Sampled => SAMPLE_NS,
-                Mechanism::Measured => SPARSE_SAMPLE_NS,
+            period_ns: match (self.estimator, arm.mechanism) {
+                (Estimator::Exchange, _) => 0,
+                (_, Mechanism::Sampled) => SAMPLE_NS,
+                (_, Mechanism::Measured) => SPARSE_SAMPLE_NS,
             },
             record: false,
         }
     }
 
-    /// What the program gets done; `None` = it has ended.
+    /// What the program gets done, and its counts before and after; `None` = it has ended.
     fn measure(
         &self,
         laboratory: &Laboratory,
         progress: &Progress,
         length: Duration,
-    ) -> Option<(Measured, Counts)> {
+    ) -> Option<(Measured, Counts, Counts)> {
         let before = laboratory.counts()?;
         let start = Instant::now();
         let goes_on = self.pause(length);
@@ -319,7 +374,7 @@ impl Conductor {
             seconds,
             progress: units(&after, progress).saturating_sub(units(&before, progress)) as f64,
         };
-        (goes_on && laboratory.is_running()).then_some((measured, after))
+        (goes_on && laboratory.is_running()).then_some((measured, before, after))
     }
 }
 

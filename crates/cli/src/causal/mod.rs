@@ -1,14 +1,16 @@
-//! `convoy causal`: experiments on the real program.
+//! `convoy causal` and `convoy try`: experiments on the real program.
 
 mod args;
 mod conduct;
 mod subjects;
+mod trial;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use convoy_capture::{Options, Recorder, Scheduler};
-use convoy_causal::{Look, Report};
+use convoy_causal::{Estimator, Look, Report};
 
 use crate::exit::Status;
 use crate::message::{say, Message};
@@ -17,7 +19,9 @@ use crate::shape::Format;
 use crate::show;
 
 pub use args::Causal;
-use conduct::Conductor;
+use args::Running;
+use conduct::{Conductor, Question};
+pub use trial::Try;
 
 /// Runs the program, experiments while it runs, reports at its end.
 pub fn causal(args: &Causal) -> Status {
@@ -28,6 +32,38 @@ pub fn causal(args: &Causal) -> Status {
             return Status::OwnFailure;
         }
     };
+    let course = Course {
+        question: Question::Faster(targets),
+        estimator: args.estimator.into(),
+        budget: args.budget,
+        precision: args.precision,
+    };
+    run(course, &args.running, convoy_causal::text)
+}
+
+/// The same for ways to wait for a mutex.
+pub fn attempt(args: &Try) -> Status {
+    let course = Course {
+        question: Question::WaitingBy {
+            mutex: args.lock.clone(),
+            ways: trial::ways(&args.algorithms()),
+        },
+        estimator: Estimator::Exchange,
+        budget: args.budget,
+        precision: args.precision,
+    };
+    run(course, &args.running, convoy_causal::trial_text)
+}
+
+/// What to find out, and how far to go.
+struct Course {
+    question: Question,
+    estimator: Estimator,
+    budget: Duration,
+    precision: f64,
+}
+
+fn run(course: Course, args: &Running, text: fn(&Report, Look) -> String) -> Status {
     let options = Options {
         causal: true,
         // What the kernel reports would be measured, too.
@@ -48,10 +84,10 @@ pub fn causal(args: &Causal) -> Status {
     let conductor = Conductor {
         session: running.session_dir().to_owned(),
         pid: running.pid(),
-        targets,
-        estimator: args.estimator.into(),
-        budget: args.budget,
-        precision: args.precision,
+        question: course.question,
+        estimator: course.estimator,
+        budget: course.budget,
+        precision: course.precision,
         has_ended: Arc::clone(&has_ended),
         is_quiet: args.quiet,
     };
@@ -62,7 +98,7 @@ pub fn causal(args: &Causal) -> Status {
         return Status::OwnFailure;
     };
     report.command.clone_from(&recording.profile.meta.command);
-    match write(args, &report) {
+    match write(args, &report, text) {
         Ok(()) => Status::of_program(recording.exit),
         Err(message) => {
             message.print();
@@ -71,7 +107,11 @@ pub fn causal(args: &Causal) -> Status {
     }
 }
 
-fn write(args: &Causal, report: &Report) -> Result<(), Message> {
+fn write(
+    args: &Running,
+    report: &Report,
+    text: fn(&Report, Look) -> String,
+) -> Result<(), Message> {
     let text = match args.shape.format {
         Format::Json => report.json(),
         Format::Text => {
@@ -84,7 +124,7 @@ fn write(args: &Causal, report: &Report) -> Result<(), Message> {
                 width: look.width,
                 unicode: look.unicode,
             };
-            convoy_causal::text(report, look)
+            text(report, look)
         }
     };
     match &args.report_to {
