@@ -1,5 +1,7 @@
 //! The course of an investigation: steps taken, and what they told.
 
+use std::time::Duration;
+
 use convoy_estimate::{Estimate, WhatIf};
 use convoy_investigate::{Investigation, Lead, Outcome, Report, Step, StepDone};
 use convoy_model::finding::Finding;
@@ -67,16 +69,14 @@ impl Course {
         }
     }
 
-    /// Takes a step, and puts down what it told.
-    pub fn take(&mut self, step: Step, why: String) {
+    /// Takes a step, and puts down what it told. `left`: of the budget.
+    pub fn take(&mut self, step: Step, why: String, left: Duration) {
         let run_s = self.investigation.done.first().map_or(0.0, |d| d.seconds);
         let budget_s = (run_s * WINDOWS_SHARE).clamp(WINDOWS_S.0, WINDOWS_S.1);
-        let (ended, outcome) = match self.runs.run(&step, budget_s) {
-            Ok(ended) => {
-                let outcome = self.told(&step, &ended);
-                (ended, outcome)
-            }
-            Err(why) => (Ended::not_started(), Err(why)),
+        let ended = self.runs.run(&step, budget_s, left);
+        let outcome = match &ended.trouble {
+            Some(why) => Err(why.clone()),
+            None => self.told(&step, &ended),
         };
         if !self.is_quiet {
             self.tell(&ended, &why, &outcome);

@@ -88,7 +88,7 @@ fn try_investigate(args: &Investigate) -> Result<Status, Message> {
         let Some((step, why)) = course.investigation.next(left) else {
             break;
         };
-        course.take(step, why);
+        course.take(step, why, left);
         // Without a recorded run there is nothing to go on with; its own words were printed.
         if interrupt.asked() || !course.has_recorded() {
             break;

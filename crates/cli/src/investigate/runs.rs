@@ -3,12 +3,18 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use convoy_investigate::Step;
 
 use crate::message::Message;
+
+/// Between two looks whether a replay has ended.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Of what did not run: convoy's own failure.
+const NO_STATUS: u8 = 125;
 
 /// The steps' processes and the files that they leave.
 #[derive(Debug)]
@@ -30,18 +36,8 @@ pub struct Ended {
     pub seconds: f64,
     /// The last line that it wrote to standard error.
     pub last_words: String,
-}
-
-impl Ended {
-    /// Of a process that could not be started.
-    pub fn not_started() -> Self {
-        Self {
-            command: String::new(),
-            status: 125,
-            seconds: 0.0,
-            last_words: String::new(),
-        }
-    }
+    /// Why it did not end by itself, or could not be started.
+    pub trouble: Option<String>,
 }
 
 impl Runs {
@@ -85,8 +81,9 @@ impl Runs {
         self.files.path().join(name)
     }
 
-    /// Runs a step's process to its end. `budget_s`: for experiments, seconds.
-    pub fn run(&self, step: &Step, budget_s: f64) -> Result<Ended, String> {
+    /// Runs a step's process to its end. `budget_s`: for experiments, seconds. `left`: a replay that
+    /// takes longer is ended; a run of the program never is.
+    pub fn run(&self, step: &Step, budget_s: f64, left: Duration) -> Ended {
         let result = self.result(step);
         if *step != Step::Record {
             // What an earlier step left would be taken for this one's.
@@ -101,22 +98,34 @@ impl Runs {
             process.arg("--").args(command);
         }
         let words = self.file("words");
-        // The first run is the user's: it reads, prints and fails as it would without convoy.
+        let start = Instant::now();
+        let ended = self
+            .start(process, step, &words)
+            .and_then(|child| match is_run {
+                true => wait(child),
+                false => wait_until(child, start + left),
+            });
+        Ended {
+            command: line(&shown, command),
+            status: ended.as_ref().map_or(NO_STATUS, |status| number(*status)),
+            seconds: start.elapsed().as_secs_f64(),
+            last_words: last_line(&words),
+            trouble: ended.err(),
+        }
+    }
+
+    /// The first run is the user's: it reads, prints and fails as it would without convoy.
+    fn start(&self, mut process: Command, step: &Step, words: &Path) -> Result<Child, String> {
         if *step != Step::Record {
-            let to = File::create(&words).map_err(|e| format!("{}: {e}", words.display()))?;
+            let to = File::create(words).map_err(|e| format!("{}: {e}", words.display()))?;
             process
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(to);
         }
-        let start = Instant::now();
-        let status = process.status().map_err(|e| format!("convoy: {e}"))?;
-        Ok(Ended {
-            command: line(&shown, command),
-            status: number(status),
-            seconds: start.elapsed().as_secs_f64(),
-            last_words: last_line(&words),
-        })
+        process
+            .spawn()
+            .map_err(|e| format!("{}: {e}", self.exe.display()))
     }
 
     /// The verb with what tells it apart, and what only says where results go.
@@ -185,6 +194,23 @@ impl Runs {
     }
 }
 
+fn wait(mut child: Child) -> Result<ExitStatus, String> {
+    child.wait().map_err(|e| format!("waiting for a step: {e}"))
+}
+
+fn wait_until(mut child: Child, end: Instant) -> Result<ExitStatus, String> {
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() > end {
+            // It may just have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err("it took longer than the time that was left".into());
+        }
+        std::thread::sleep(PATIENCE);
+    }
+    wait(child)
+}
+
 /// For people: what is not a plain word is quoted.
 fn line(arguments: &[OsString], command: &[OsString]) -> String {
     let mut line = "convoy".to_owned();
@@ -209,10 +235,13 @@ fn quoted(argument: &OsStr) -> String {
     }
 }
 
-fn number(status: std::process::ExitStatus) -> u8 {
+fn number(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let signal = status.signal().map(|signal| 128 + signal);
-    status.code().or(signal).map_or(125, |code| code as u8)
+    status
+        .code()
+        .or(signal)
+        .map_or(NO_STATUS, |code| code as u8)
 }
 
 /// The end of a file is enough: programs may have written much.
