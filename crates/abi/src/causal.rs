@@ -34,9 +34,12 @@ mirror! {
         targets: u32,
         ranges: u32,
         locks: u32,
+        leave: u32,
+        until_ns: u64,
+        signal_cost_ns: u32,
         reserved0: u32,
         lock: [u64; CV_CAUSAL_LOCKS],
-        reserved1: [u8; 3920],
+        reserved1: [u8; 3904],
     }
 
     /// Addresses of a target.

@@ -31,4 +31,4 @@ pub use random::Random;
 pub use result::{Level, NullRow, ProgressRow, Report, Subject, TargetRow};
 pub use target::{Invalid, Kind, Target};
 pub use text::{text, Look};
-pub use words::{length_needed, note, reason};
+pub use words::{length_needed, note, reason, too_many_targets};
