@@ -8,7 +8,8 @@
  *   c<pid>.<n>    header page, control page, address ranges, progress points, threads, samples
  *
  * convoy writes the control page, and before the first experiment the ranges; the agent writes
- * everything else. The first two pages are read in every hook. Every number that a reader meets is
+ * everything else, and closes a window whose time is over: convoy may have been killed. The first
+ * two pages are read in every hook. Every number that a reader meets is
  * hostile. Bump CV_CAUSAL_VERSION for every change of a layout or of a meaning.
  */
 #ifndef CONVOY_CAUSAL_H
@@ -42,7 +43,8 @@ struct cv_causal {
 	uint64_t bytes;          /* of the file */
 	uint64_t arena_start_ns; /* cv_arena.start_ns of the image that it belongs to */
 	uint32_t flags;          /* atomic: enum cv_causal_flag */
-	uint32_t signal;         /* number of the signal that a sample sends; 0 = none is free */
+	uint32_t signal;         /* number of the signal that a sample sends; 0 = none is free. Below 32: where a
+				  * real-time signal cannot be queued the kernel sends SIGIO, which would end the program */
 	uint32_t threads;        /* atomic: one past the highest thread record in use */
 	uint32_t points;         /* atomic: progress points in use */
 	uint64_t samples;        /* atomic: samples taken; the ring holds the last ones */
@@ -79,7 +81,7 @@ enum cv_causal_mechanism {
 };
 
 struct cv_causal_control {
-	uint32_t window;    /* number of the window, 0 = none: written last */
+	uint32_t window;    /* number of the window, 0 = none: written last. Atomic: the agent writes 0 after until_ns */
 	uint32_t estimator; /* enum cv_causal_estimator */
 	uint32_t subject;   /* enum cv_causal_subject */
 	uint32_t mechanism; /* enum cv_causal_mechanism */
@@ -90,10 +92,13 @@ struct cv_causal_control {
 	uint32_t targets;   /* bit = number of a target whose ranges are the subject */
 	uint32_t ranges;    /* in use */
 	uint32_t locks;     /* in use */
+	uint32_t leave;     /* not 0: the next sample gives the signal back, which is ignored by default */
+	uint64_t until_ns;  /* end of the window at the latest, CLOCK_MONOTONIC */
+	uint32_t signal_cost_ns; /* CPU time of a signal, without its handler */
 	uint32_t algorithm; /* enum cv_causal_algorithm */
 	uint64_t lock[CV_CAUSAL_LOCKS]; /* addresses */
 	uint32_t spin_ns;   /* how long a thread spins for a mutex before it sleeps */
-	uint8_t reserved[4096 - 52 - CV_CAUSAL_LOCKS * 8];
+	uint8_t reserved[4096 - 68 - CV_CAUSAL_LOCKS * 8];
 };
 _Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v2");
 
@@ -118,9 +123,10 @@ struct cv_causal_point {
 };
 _Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v2");
 
-/* Counters of one thread record of the arena, by its index. The second half is the agent's own. */
+/* Counters of one thread. They go on with the next one that takes the record. The second half is
+ * the agent's own. */
 struct cv_causal_thread {
-	uint32_t tid;      /* 0 = none yet; ends are seen by the kernel */
+	uint32_t tid;      /* atomic: 0 = free. Of a thread that no hook has seen it stays behind its end */
 	uint32_t handling; /* it is in the handler of a sample, where the signal is blocked */
 	uint64_t releases; /* locks released */
 	uint64_t wakes;    /* conditions signalled, semaphores posted, futexes woken */

@@ -34,10 +34,13 @@ mirror! {
         targets: u32,
         ranges: u32,
         locks: u32,
+        leave: u32,
+        until_ns: u64,
+        signal_cost_ns: u32,
         algorithm: u32,
         lock: [u64; CV_CAUSAL_LOCKS],
         spin_ns: u32,
-        reserved: [u8; 3916],
+        reserved: [u8; 3900],
     }
 
     /// Addresses of a target.

@@ -36,4 +36,4 @@ pub use result::{Level, NullRow, ProgressRow, Report, Subject, TargetRow};
 pub use target::{Invalid, Kind, Target};
 pub use text::{text, Look};
 pub use trial_text::trial_text;
-pub use words::{length_needed, note, reason};
+pub use words::{length_needed, note, reason, too_many_targets};

@@ -28,6 +28,8 @@ pub struct Report {
     pub window_seconds: f64,
     /// Time that the experiments took, seconds.
     pub seconds: f64,
+    /// CPU time by which code of the program was lengthened, seconds.
+    pub added_cpu_seconds: f64,
     /// Share of the CPUs that other programs had meanwhile, 0 to 1.
     pub foreign_cpu_share: f64,
     /// Why there are no experiments; `None` if there are.

@@ -14,7 +14,10 @@ pub(crate) fn progress(progress: &Progress) -> String {
 }
 
 pub(crate) fn too_few_windows(windows: usize) -> String {
-    format!("only {windows} windows were measured in whole blocks: run the program longer")
+    format!(
+        "only {windows} windows were measured in whole blocks: raise --budget, or give the program \
+         more work"
+    )
 }
 
 pub(crate) fn estimator(estimator: Estimator) -> &'static str {
@@ -41,6 +44,41 @@ pub mod reason {
             "the program ended after {}: experiments need about {}. Give it more work",
             seconds(ran),
             seconds(length_needed(windows_per_block))
+        )
+    }
+
+    /// A process that runs on was given too little time, or has ended.
+    pub fn stopped(ran: Duration, windows_per_block: usize) -> String {
+        format!(
+            "they ended after {}, and need about {}. Let them run longer",
+            seconds(ran),
+            seconds(length_needed(windows_per_block))
+        )
+    }
+
+    /// Code belongs to two targets.
+    pub fn overlap(other: &str) -> String {
+        format!("its code is also code of {other}: try them in two runs")
+    }
+
+    /// The same target again.
+    pub fn named_twice() -> String {
+        "it is named twice: its result is in the other row".into()
+    }
+
+    /// The agent has no room for its code.
+    pub fn too_many_ranges(ranges: usize, most: usize) -> String {
+        format!(
+            "its code lies in {ranges} places, and all targets together may have {most}: name fewer \
+             targets, or a line or function with fewer inlined copies"
+        )
+    }
+
+    /// The agent has no room for its locks.
+    pub fn too_many_locks(locks: usize, most: usize) -> String {
+        format!(
+            "this name stands for {locks} locks, and one target may have {most}: name one of them \
+             by its address (lock:0x...)"
         )
     }
 
@@ -118,6 +156,14 @@ pub mod reason {
             ms @ 0..1000 => format!("{ms} ms"),
             ms => format!("{:.1} s", ms as f64 / 1000.0),
         }
+    }
+}
+
+/// More targets than there is room for.
+pub fn too_many_targets(targets: usize, most: usize) -> crate::Invalid {
+    crate::Invalid {
+        found: format!("{targets} targets are named, and one run may have {most}"),
+        fix: "divide them between two runs".into(),
     }
 }
 

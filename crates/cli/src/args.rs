@@ -114,6 +114,9 @@ pub enum Verb {
 /// Request to the injector.
 #[derive(Debug, Args)]
 pub struct Inject {
+    /// Put in the agent that makes experiments
+    #[arg(long)]
+    pub experiments: bool,
     /// Directory of the session
     #[arg(value_name = "DIRECTORY")]
     pub session: PathBuf,

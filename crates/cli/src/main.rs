@@ -71,7 +71,8 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),
         Some(Verb::Inject(inject)) => {
-            match convoy_capture::serve_injection(&inject.session, &inject.pids) {
+            let (session, pids) = (&inject.session, &inject.pids);
+            match convoy_capture::serve_injection(session, pids, inject.experiments) {
                 Ok(()) => Status::Success,
                 Err(_) => Status::OwnFailure,
             }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use convoy_capture::causal::{Counts, Range, Subject, Waiting};
+use convoy_capture::causal::{
+    Counts, Range, Subject, Waiting, LOCKS_MOST, RANGES_MOST, TARGETS_MOST,
+};
 use convoy_capture::Watch;
 use convoy_causal::{reason, Algorithm, Kind, Mechanism, Target};
 use convoy_detect::{Analysis, Thresholds};
@@ -21,9 +23,6 @@ const LOCK_SHARE_LEAST: f64 = 0.005;
 
 /// Sleeps per second from which on sleeping is a target.
 const SLEEPS_LEAST_HZ: f64 = 5.0;
-
-/// Targets have five bits for their number.
-const TARGETS_MOST: usize = 32;
 
 /// What is known of the program before the experiments.
 #[derive(Debug)]
@@ -55,11 +54,17 @@ pub struct Found {
 
 impl Reconnaissance {
     /// Of a process that has run for a while; `sleeps`: meanwhile.
-    pub fn of(pid: u32, samples: Vec<u64>, before: &Counts, after: &Counts, seconds: f64) -> Self {
+    pub fn of(
+        (pid, watch): (u32, Watch),
+        samples: Vec<u64>,
+        before: &Counts,
+        after: &Counts,
+        seconds: f64,
+    ) -> Self {
         let sleeps = after.sleeps.saturating_sub(before.sleeps) as f64;
         Self {
             functions: Functions::of(pid),
-            locks: Locks::of(pid),
+            locks: Some(Locks::of(watch)),
             samples,
             sleeps_hz: sleeps / seconds,
             seconds,
@@ -219,13 +224,41 @@ fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: 
     }
 }
 
+/// Whether a target that was just found can be tried beside others. `ranges`: of all, its own from
+/// `first` on.
+pub fn check(
+    found: &Found,
+    others: &[Found],
+    ranges: &[Range],
+    first: usize,
+) -> Result<(), String> {
+    let target = &found.subject.target;
+    if others.iter().any(|other| other.subject.target == *target) {
+        return Err(reason::named_twice());
+    }
+    let (theirs, own) = ranges.split_at(first);
+    let is_shared = |range: &&Range| own.iter().any(|o| range.lo < o.hi && o.lo < range.hi);
+    if let Some(range) = theirs.iter().find(is_shared) {
+        let other = others.get(range.target as usize);
+        let name = other.map_or_else(String::new, |other| other.subject.target.to_string());
+        return Err(reason::overlap(&name));
+    }
+    match &found.what {
+        Subject::Locks(locks) if locks.len() > LOCKS_MOST => {
+            Err(reason::too_many_locks(locks.len(), LOCKS_MOST))
+        }
+        _ if ranges.len() > RANGES_MOST => Err(reason::too_many_ranges(own.len(), RANGES_MOST)),
+        _ => Ok(()),
+    }
+}
+
 impl Locks {
-    fn of(pid: u32) -> Option<Self> {
-        let mut profile: Profile = Watch::of(pid).ok()?.read().profile;
+    fn of(mut watch: Watch) -> Self {
+        let mut profile: Profile = watch.read().profile;
         crate::record::name(&mut profile);
         let model = Model::build(profile);
         let analysis = convoy_detect::analyze(&model, &Thresholds::default());
-        Some(Self { model, analysis })
+        Self { model, analysis }
     }
 
     /// Locks that threads wait for, most first.

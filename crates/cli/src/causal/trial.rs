@@ -24,7 +24,8 @@ Examples:
 #[command(
     about = ABOUT,
     long_about = ABOUT,
-    override_usage = "convoy try [OPTIONS] -- COMMAND [ARGUMENT]..."
+    override_usage = "convoy try [OPTIONS] -- COMMAND [ARGUMENT]...",
+    mut_arg("command", |command| command.required(true))
 )]
 pub struct Try {
     /// Mutex: its name, its address (0x...) or a function that takes it
