@@ -8,7 +8,8 @@
  *   c<pid>.<n>    header page, control page, address ranges, progress points, threads, samples
  *
  * convoy writes the control page, and before the first experiment the ranges; the agent writes
- * everything else. The first two pages are read in every hook. Every number that a reader meets is
+ * everything else, and closes a window whose time is over: convoy may have been killed. The first
+ * two pages are read in every hook. Every number that a reader meets is
  * hostile. Bump CV_CAUSAL_VERSION for every change of a layout or of a meaning.
  */
 #ifndef CONVOY_CAUSAL_H
@@ -18,13 +19,14 @@
 #include <stdint.h>
 
 #define CV_CAUSAL_MAGIC 0x315541435f564f43ull /* "COV_CAU1" */
-#define CV_CAUSAL_VERSION 1u
+#define CV_CAUSAL_VERSION 2u
 
 /* ---- the file --------------------------------------------------------------------------- */
 
 enum cv_causal_flag {
 	CV_CAUSAL_CPU_CLOCK = 1,    /* CPU time of a thread is read without a system call (rseq) */
 	CV_CAUSAL_SIGNAL_TAKEN = 2, /* the program wants `signal` for itself: samples must stop */
+	CV_CAUSAL_FIFO_BROKEN = 4,  /* a queue in front of a mutex stood still, and was given up */
 };
 
 #define CV_CAUSAL_PAGE 4096u
@@ -41,13 +43,14 @@ struct cv_causal {
 	uint64_t bytes;          /* of the file */
 	uint64_t arena_start_ns; /* cv_arena.start_ns of the image that it belongs to */
 	uint32_t flags;          /* atomic: enum cv_causal_flag */
-	uint32_t signal;         /* number of the signal that a sample sends; 0 = none is free */
+	uint32_t signal;         /* number of the signal that a sample sends; 0 = none is free. Below 32: where a
+				  * real-time signal cannot be queued the kernel sends SIGIO, which would end the program */
 	uint32_t threads;        /* atomic: one past the highest thread record in use */
 	uint32_t points;         /* atomic: progress points in use */
 	uint64_t samples;        /* atomic: samples taken; the ring holds the last ones */
 	uint8_t reserved[4096 - 56];
 };
-_Static_assert(sizeof(struct cv_causal) == CV_CAUSAL_PAGE, "causal abi v1");
+_Static_assert(sizeof(struct cv_causal) == CV_CAUSAL_PAGE, "causal abi v2");
 
 /* ---- control: written by convoy ---------------------------------------------------------- */
 
@@ -55,6 +58,14 @@ enum cv_causal_estimator {
 	CV_CAUSAL_NONE = 0,
 	CV_CAUSAL_DILATE = 1, /* lengthen everything but the subject by factor */
 	CV_CAUSAL_SLOW = 2,   /* lengthen the subject by factor */
+	CV_CAUSAL_TRY = 3,    /* threads wait for the subject's mutexes by another algorithm */
+};
+
+/* Ways to wait for a mutex, in front of or within the C library's own. */
+enum cv_causal_algorithm {
+	CV_CAUSAL_ADAPTIVE = 0, /* spins about as long as spinning has helped before, then sleeps */
+	CV_CAUSAL_SPIN = 1,     /* spins for `spin_ns`, then sleeps */
+	CV_CAUSAL_FIFO = 2,     /* threads get the mutex in the order in which they asked (a ticket lock) */
 };
 
 enum cv_causal_subject {
@@ -70,7 +81,7 @@ enum cv_causal_mechanism {
 };
 
 struct cv_causal_control {
-	uint32_t window;    /* number of the window, 0 = none: written last */
+	uint32_t window;    /* number of the window, 0 = none: written last. Atomic: the agent writes 0 after until_ns */
 	uint32_t estimator; /* enum cv_causal_estimator */
 	uint32_t subject;   /* enum cv_causal_subject */
 	uint32_t mechanism; /* enum cv_causal_mechanism */
@@ -81,11 +92,15 @@ struct cv_causal_control {
 	uint32_t targets;   /* bit = number of a target whose ranges are the subject */
 	uint32_t ranges;    /* in use */
 	uint32_t locks;     /* in use */
-	uint32_t reserved0;
+	uint32_t leave;     /* not 0: the next sample gives the signal back, which is ignored by default */
+	uint64_t until_ns;  /* end of the window at the latest, CLOCK_MONOTONIC */
+	uint32_t signal_cost_ns; /* CPU time of a signal, without its handler */
+	uint32_t algorithm; /* enum cv_causal_algorithm */
 	uint64_t lock[CV_CAUSAL_LOCKS]; /* addresses */
-	uint8_t reserved1[4096 - 48 - CV_CAUSAL_LOCKS * 8];
+	uint32_t spin_ns;   /* how long a thread spins for a mutex before it sleeps */
+	uint8_t reserved[4096 - 68 - CV_CAUSAL_LOCKS * 8];
 };
-_Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v1");
+_Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v2");
 
 /* Sorted by address, without overlap. */
 struct cv_causal_range {
@@ -93,7 +108,7 @@ struct cv_causal_range {
 	uint32_t target; /* its number, below 32 */
 	uint32_t reserved;
 };
-_Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v1");
+_Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v2");
 
 /* ---- what the agent writes --------------------------------------------------------------- */
 
@@ -106,24 +121,26 @@ struct cv_causal_point {
 	uint32_t reserved1;
 	char name[104];
 };
-_Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v1");
+_Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v2");
 
-/* Counters of one thread record of the arena, by its index. The second half is the agent's own. */
+/* Counters of one thread. They go on with the next one that takes the record. The second half is
+ * the agent's own. */
 struct cv_causal_thread {
-	uint32_t tid;      /* 0 = none yet; ends are seen by the kernel */
+	uint32_t tid;      /* atomic: 0 = free. Of a thread that no hook has seen it stays behind its end */
 	uint32_t handling; /* it is in the handler of a sample, where the signal is blocked */
 	uint64_t releases; /* locks released */
 	uint64_t wakes;    /* conditions signalled, semaphores posted, futexes woken */
 	uint64_t arrivals; /* at barriers */
 	uint64_t samples;  /* signals taken in windows */
 	uint64_t hits;     /* of these, in the subject */
+	uint64_t tried;    /* waits for a mutex by another algorithm */
 	uint64_t added_ns; /* by which code was lengthened */
 	uint64_t sleeps;   /* relative sleeps */
 	uint64_t broken;   /* system calls that a sample has interrupted: must be 0 */
-	uint64_t reserved[7];
+	uint64_t reserved[6];
 	uint64_t working[16];
 };
-_Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v1");
+_Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v2");
 
 #define CV_CAUSAL_CONTROL_AT CV_CAUSAL_PAGE
 #define CV_CAUSAL_RANGES_AT (2 * CV_CAUSAL_PAGE)

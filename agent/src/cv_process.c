@@ -94,13 +94,13 @@ void cv_process_forked(void)
 
 	if (!cv_arena)
 		return;
+	CV_CAUSAL(cv_causal_forked());
 	if (cv_attach_forked()) {
 		errno = saved;
 		return;
 	}
 	CV_TRACE(cv_trace_forked());
 	CV_EVENT(cv_events_forked());
-	CV_CAUSAL(cv_causal_forked());
 	cv_threads_reset();
 	if (cv_is_quiet()) {
 		cv_drop(CV_DROP_FORK_UNRECORDED); /* still the parent's header */

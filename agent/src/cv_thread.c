@@ -255,7 +255,7 @@ static void thread_begin(struct cv_thread *t, uint64_t stack_bytes)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	cv_self = t;
 	CV_EVENT(cv_event_thread_begins(t));
-	CV_CAUSAL(cv_causal_thread_begins(t));
+	CV_CAUSAL(cv_causal_thread_begins(t->tid));
 	if (have_end_key)
 		pthread_setspecific(end_key, (void *)1);
 }

@@ -1,20 +1,30 @@
 //! `convoy causal`: the slow stage of a pipeline comes first, hot code that others wait for anyway
 //! is worth nothing, and the program stays what it is.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use convoy_harness::case::{trial, Scratch};
 use convoy_harness::compile::compile;
-use convoy_harness::run::{run, End, Outcome};
+use convoy_harness::needs::missing;
+use convoy_harness::run::{run, start, End, Outcome, Running};
 use convoy_harness::{check, convoy, root, turn, Result};
 use libtest_mimic::Trial;
+use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
 
+use crate::metrics::code_of;
+
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// What the agent does by itself it does within this.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The tests.
 pub fn trials() -> Vec<Trial> {
+    let root = || missing(&["root".to_owned()]);
     vec![
         trial("causal/pipeline", None, slow_stage_comes_first),
         trial(
@@ -28,6 +38,9 @@ pub fn trials() -> Vec<Trial> {
             a_short_program_is_told_how_long_it_must_run,
         ),
         trial("causal/status", None, output_and_status_are_the_program_s),
+        trial("causal/attached", root(), a_process_goes_on_as_it_was),
+        trial("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
+        trial("causal/killed", None, a_killed_convoy_leaves_no_window),
     ]
 }
 
@@ -85,14 +98,29 @@ fn slow_stage_comes_first(scratch: &Scratch) -> Result {
     })
 }
 
+/// CPU time by which experiments have lengthened code, seconds.
+fn added(report: &Value) -> f64 {
+    report["added_cpu_seconds"].as_f64().unwrap_or_default()
+}
+
 fn code_off_the_critical_path_is_worth_nothing(scratch: &Scratch) -> Result {
     let program = program("decoy.c")?;
     let _turn = turn::alone();
     turn::retry(|| {
-        let options = ["--budget", "4s", "--target", "fn:light_work"];
+        let options = ["--budget", "5s", "--target", "fn:light_work"];
+        let options = [&options[..], &["--target", "fn:heavy_work"]].concat();
         let (_, report) = experiment(scratch, &options, &program, &["rounds=25000"])?;
-        let (low, _) = saved(&report, "light_work")?;
-        check!(low <= 0.05, "promised for nothing: {report}");
+        let (light, _) = saved(&report, "light_work")?;
+        let (heavy, _) = saved(&report, "heavy_work")?;
+        // Where others take a CPU both threads share one, and each is worth something.
+        let is_alone = report["foreign_cpu_share"].as_f64() < Some(0.15);
+        check!(light <= 0.05 || !is_alone, "promised for nothing: {report}");
+        // Were nothing lengthened, the other one would be worth nothing, too.
+        check!(
+            heavy > 0.05 && heavy > light,
+            "it decides the pace: {report}"
+        );
+        check!(added(&report) > 0.1, "nothing was lengthened: {report}");
         Ok(())
     })
 }
@@ -135,5 +163,162 @@ fn output_and_status_are_the_program_s(scratch: &Scratch) -> Result {
         report["windows"].as_u64() > Some(0),
         "no experiment was made: {report}"
     );
+    check!(added(&report) > 0.1, "nothing was lengthened: {report}");
+    Ok(())
+}
+
+/// A process that runs already: its code and its signals are what they were.
+fn a_process_goes_on_as_it_was(scratch: &Scratch) -> Result {
+    let program = program("decoy.c")?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let mut running = begin(&program, scratch)?;
+        let pid = running.id();
+        let checked = (|| {
+            let before = (code_of(pid, "/libc.so.6")?, caught(pid)?);
+            let file = scratch.path("report.json");
+            let options = ["--for", "4s", "--target", "fn:heavy_work"];
+            let mut command = experiment_with(pid, &options, &file)?;
+            let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+            check!(outcome.end == End::Status(0), "{outcome:?}");
+            check!(
+                (code_of(pid, "/libc.so.6")?, caught(pid)?) == before,
+                "not as it was"
+            );
+            let text = std::fs::read_to_string(&file).map_err(|e| e.to_string())?;
+            let report = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
+            let (low, _) = saved(&report, "heavy_work")?;
+            check!(low > 0.05, "it decides the pace: {report}");
+            check!(added(&report) > 0.1, "nothing was lengthened: {report}");
+            check!(running.is_running(), "it has ended");
+            Ok(())
+        })();
+        stop(running)?;
+        checked
+    })
+}
+
+/// Whatever ends convoy, the hooks go out.
+fn a_killed_convoy_leaves_no_hook(scratch: &Scratch) -> Result {
+    let program = program("decoy.c")?;
+    let _turn = turn::alone();
+    let running = begin(&program, scratch)?;
+    let pid = running.id();
+    let checked = (|| {
+        let before = code_of(pid, "/libc.so.6")?;
+        let dir = scratch.dir().to_string_lossy().into_owned();
+        let options = ["--for", "60s", "--target", "fn:heavy_work"];
+        let options = [&options[..], &["--session-dir", &dir]].concat();
+        let mut command = experiment_with(pid, &options, &scratch.path("none.json"))?;
+        let convoy = start(&mut command, scratch.dir(), "convoy")?;
+        until("there are windows", || window(scratch.dir(), pid) > Some(3))?;
+        check!(
+            code_of(pid, "/libc.so.6")? != before,
+            "no hook is in it: the test sees nothing"
+        );
+        convoy.signal(Signal::KILL)?;
+        convoy.finish(TIMEOUT)?;
+        until("the hooks go out", || {
+            code_of(pid, "/libc.so.6").is_ok_and(|now| now == before)
+        })
+    })();
+    stop(running)?;
+    checked
+}
+
+/// The hooks of a program that was started under convoy stay; the last window ends.
+fn a_killed_convoy_leaves_no_window(scratch: &Scratch) -> Result {
+    let program = program("decoy.c")?;
+    let _turn = turn::alone();
+    let dir = scratch.dir().to_string_lossy().into_owned();
+    let options = ["--budget", "60s", "--session-dir", &dir];
+    let options = [&options[..], &["--target", "fn:heavy_work"]].concat();
+    let mut command = convoy::causal(&options, &scratch.path("none.json"))?;
+    command.arg(program).arg("rounds=1000000000");
+    let convoy = start(&mut command, scratch.dir(), "convoy")?;
+    let mut pid = None;
+    until("the program has the agent", || {
+        pid = experiment_file(scratch.dir()).map(|(pid, _)| pid);
+        pid.is_some()
+    })?;
+    let program = pid.and_then(|pid| Pid::from_raw(pid as i32));
+    let (program, pid) = program.zip(pid).ok_or("no process")?;
+    let checked =
+        until("there are windows", || window(scratch.dir(), pid) > Some(3)).and_then(|()| {
+            let convoy = Pid::from_raw(convoy.id() as i32).ok_or("no process")?;
+            kill_process(convoy, Signal::KILL).map_err(|e| e.to_string())?;
+            until("the last window ends", || {
+                window(scratch.dir(), pid) == Some(0)
+            })
+        });
+    kill_process(program, Signal::KILL).map_err(|e| e.to_string())?;
+    convoy.finish(TIMEOUT)?;
+    checked
+}
+
+/// Starts a program that works until it is stopped, and waits until it has its threads.
+fn begin<'a>(program: &Path, scratch: &'a Scratch) -> Result<Running<'a>> {
+    let mut command = Command::new(program);
+    let running = start(command.arg("rounds=1000000000"), scratch.dir(), "program")?;
+    let threads = format!("/proc/{}/task", running.id());
+    until("the program has threads", || {
+        std::fs::read_dir(&threads).is_ok_and(|all| all.count() > 2)
+    })?;
+    Ok(running)
+}
+
+/// `convoy causal` on a process.
+fn experiment_with(pid: u32, options: &[&str], report: &Path) -> Result<Command> {
+    let mut command = Command::new(convoy::binary()?);
+    command.args(["causal", "--quiet", "--format", "json"]);
+    command.args(["-p", &pid.to_string()]).args(options);
+    command.arg("--report-to").arg(report);
+    Ok(command)
+}
+
+fn stop(program: Running<'_>) -> Result {
+    program.signal(Signal::TERM)?;
+    let outcome = program.finish(TIMEOUT)?;
+    check!(outcome.end == End::Signal(15), "{:?}", outcome.end);
+    Ok(())
+}
+
+/// Signals that a process handles.
+fn caught(pid: u32) -> Result<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    let status = status.map_err(|e| e.to_string())?;
+    let line = status.lines().find(|line| line.starts_with("SigCgt:"));
+    Ok(line.ok_or("no SigCgt")?.to_owned())
+}
+
+/// Of the control page in an experiment file (abi/convoy_causal.h); the window's number comes first.
+const CONTROL_AT: u64 = 4096;
+
+/// The window of a process in a session below this directory; 0 = none.
+fn window(parent: &Path, pid: u32) -> Option<u32> {
+    let (_, file) = experiment_file(parent).filter(|(of, _)| *of == pid)?;
+    let mut number = [0; 4];
+    file.read_exact_at(&mut number, CONTROL_AT).ok()?;
+    Some(u32::from_ne_bytes(number))
+}
+
+/// The experiment file in a session below this directory, and its process.
+fn experiment_file(parent: &Path) -> Option<(u32, File)> {
+    let sessions = std::fs::read_dir(parent).ok()?.flatten();
+    let files = sessions.filter_map(|entry| std::fs::read_dir(entry.path()).ok());
+    let mut files = files.flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        let pid = name.to_str()?.strip_prefix('c')?.strip_suffix(".0")?;
+        Some((pid.parse().ok()?, File::open(entry.path()).ok()?))
+    });
+    files.next()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result {
+    let began = Instant::now();
+    while !is_so() {
+        check!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     Ok(())
 }

@@ -18,6 +18,7 @@ mod replay;
 mod search;
 mod top;
 mod trace;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -45,5 +46,6 @@ fn main() -> ExitCode {
     trials.extend(search::trials());
     trials.extend(top::trials());
     trials.extend(trace::trials());
+    trials.extend(trial::trials());
     case::run(trials).exit_code()
 }

@@ -234,15 +234,18 @@ fn a_command_keeps_output_and_status(scratch: &Scratch) -> Result {
 
 /// The program's own code, as it is in memory.
 fn code(pid: u32) -> Result<Vec<u8>> {
+    let exe = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let exe = exe.map_err(|e| format!("process {pid}: {e}"))?;
+    code_of(pid, &exe.to_string_lossy())
+}
+
+/// The code of a file whose path ends so, as it is in a process's memory.
+pub fn code_of(pid: u32, file: &str) -> Result<Vec<u8>> {
     let failed = |e: std::io::Error| format!("process {pid}: {e}");
-    let exe = std::fs::read_link(format!("/proc/{pid}/exe")).map_err(failed)?;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(failed)?;
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
     let mut all = Vec::new();
-    for line in maps
-        .lines()
-        .filter(|l| l.ends_with(&*exe.to_string_lossy()))
-    {
+    for line in maps.lines().filter(|line| line.ends_with(file)) {
         let (range, rest) = line.split_once(' ').ok_or("no range")?;
         let (lo, hi) = range.split_once('-').ok_or("no range")?;
         let address = |hex: &str| u64::from_str_radix(hex, 16).map_err(|e| e.to_string());

@@ -99,11 +99,17 @@ uint64_t cv_causal_cpu_ns_exact(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* A program may give the counter up at any time (PR_SET_TSC): reading it would end it then. */
+static bool has_ticks(void)
+{
+	return cv_likely(__atomic_load_n(&cv_session.clock_kind, __ATOMIC_RELAXED) == CV_CLOCK_TSC);
+}
+
 static CV_NOINLINE uint64_t cpu_ns_anew(struct cv_causal_work *w)
 {
 	uint64_t found;
 
-	if (!works)
+	if (!works || !has_ticks())
 		return cv_causal_cpu_ns_exact();
 	found = __atomic_load_n(flag(), __ATOMIC_RELAXED);
 	if (found && !is_armed()) /* the program's own sequence */
@@ -124,16 +130,16 @@ static CV_NOINLINE uint64_t cpu_ns_anew(struct cv_causal_work *w)
 uint64_t cv_causal_cpu_ns(struct cv_causal_thread *t)
 {
 	struct cv_causal_work *w = cv_causal_work(t);
-	uint64_t ticks = cv_ticks();
+	uint64_t ticks = has_ticks() ? cv_ticks() : 0;
 
-	if (cv_unlikely(!works || !w->base_ticks || !is_armed()))
+	if (cv_unlikely(!ticks || !works || !w->base_ticks || !is_armed()))
 		return cpu_ns_anew(w);
 	/* A sample may have taken a newer base since `ticks` was read. */
 	return w->base_ns + (ticks > w->base_ticks ? cv_ticks_to_ns(ticks - w->base_ticks) : 0);
 }
 
 /* Longer spins than this ask the CPU clock at their end, as the thread may have been switched
- * out. */
+ * out, and end with the window. */
 #define UNCHECKED_MOST_NS 20000u
 
 static void spin_by_ticks(uint64_t ns)
@@ -146,16 +152,19 @@ static void spin_by_ticks(uint64_t ns)
 
 void cv_causal_spin(struct cv_causal_thread *t, uint64_t ns)
 {
-	bool has_ticks = cv_session.clock_kind == CV_CLOCK_TSC;
-	uint64_t end, now;
+	uint64_t end, now, left;
 
+	if (cv_unlikely(ns > UNCHECKED_MOST_NS)) {
+		left = cv_causal_left();
+		ns = ns < left ? ns : left;
+	}
 	__atomic_store_n(&t->added_ns, t->added_ns + ns, __ATOMIC_RELAXED);
-	if (has_ticks && ns <= UNCHECKED_MOST_NS) {
+	if (has_ticks() && ns <= UNCHECKED_MOST_NS) {
 		spin_by_ticks(ns);
 		return;
 	}
 	now = cv_causal_cpu_ns_exact();
-	for (end = now + ns; now < end; now = cv_causal_cpu_ns_exact())
-		if (has_ticks)
+	for (end = now + ns; now < end && !cv_is_quiet(); now = cv_causal_cpu_ns_exact())
+		if (has_ticks())
 			spin_by_ticks(end - now);
 }

@@ -21,6 +21,7 @@ struct cv_causal_work {
 	uint32_t inside;  /* critical sections of the subject that it is in */
 	uint32_t hooked;  /* in a hook: a sample must not touch what follows */
 	uint32_t timer;   /* 1 + number of its own timer, 0 = none */
+	uint32_t hooks;   /* since the time left was looked at */
 	uint64_t mark_ns; /* CPU time up to which code was lengthened */
 	uint64_t debt_ns; /* to be added yet */
 	uint64_t base_ns; /* CPU time at base_ticks: valid while the thread is not switched out */
@@ -61,6 +62,10 @@ static inline uint32_t cv_causal_window(void)
 	return __atomic_load_n(&cv_causal_page.control.window, __ATOMIC_ACQUIRE);
 }
 
+/* file.c: what is left of the window, ns; one that has nothing left is closed here, in case that
+ * convoy is gone. */
+uint64_t cv_causal_left(void);
+
 /* clock.c: CPU time of the calling thread, ns, and code that takes so much of it. */
 bool cv_causal_clock_init(void); /* true = without a system call */
 uint64_t cv_causal_cpu_ns(struct cv_causal_thread *t);
@@ -69,9 +74,28 @@ void cv_causal_spin(struct cv_causal_thread *t, uint64_t ns);
 
 /* sampling.c; arm: its timer, if it has to have one */
 void cv_causal_sampling_init(struct cv_causal *f);
-void cv_causal_sampling_thread(struct cv_causal_thread *t);
 void cv_causal_sampling_arm(struct cv_causal_thread *t);
-void cv_causal_sampling_thread_ends(struct cv_causal_thread *t);
+void cv_causal_sampling_disarm(struct cv_causal_thread *t);
+void cv_causal_signal_give_back(void);
+
+/* algorithms.c: other ways to wait for a plain mutex. */
+struct cv_causal_spinning {
+	uint64_t until_ns; /* 0 = `most` spins */
+	uint32_t most;
+	uint32_t spins;
+	uint32_t pauses; /* before the next look */
+};
+
+bool cv_causal_spinning(struct cv_causal_spinning *s, uint64_t mutex); /* false = do not spin */
+bool cv_causal_spin_on(struct cv_causal_spinning *s);                   /* false = long enough */
+void cv_causal_spun(const struct cv_causal_spinning *s);                /* it has the mutex, or has to sleep */
+void cv_causal_queue_slow(uint64_t mutex);
+void cv_causal_dequeue_slow(uint64_t mutex);
+void cv_causal_queues_forked(void);
+
+/* Threads that were let through to a mutex in turn: releases must let the next one through, even after
+ * the window. */
+extern uint32_t cv_causal_queued __attribute__((visibility("hidden")));
 
 /* measured.c: what the hooks do in windows. */
 void cv_causal_enter_slow(void);
@@ -100,12 +124,27 @@ static inline __attribute__((always_inline)) void cv_causal_acquired(uint64_t ob
 		cv_causal_acquired_slow(object);
 }
 
+/* In front of taking a plain mutex. */
+static inline __attribute__((always_inline)) void cv_causal_queue(uint64_t mutex)
+{
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_queue_slow(mutex);
+}
+
+/* Behind its release. */
+static inline __attribute__((always_inline)) void cv_causal_dequeue(uint64_t mutex)
+{
+	if (cv_unlikely(__atomic_load_n(&cv_causal_queued, __ATOMIC_RELAXED)))
+		cv_causal_dequeue_slow(mutex);
+}
+
 static inline __attribute__((always_inline)) void cv_causal_released(uint64_t object)
 {
 	struct cv_causal_thread *t = cv_causal_self;
 
 	if (cv_likely(t != NULL))
 		t->releases++;
+	cv_causal_dequeue(object);
 	if (cv_unlikely(cv_causal_window()))
 		cv_causal_released_slow(object);
 }
@@ -113,6 +152,7 @@ static inline __attribute__((always_inline)) void cv_causal_released(uint64_t ob
 /* A wait on a condition gives the mutex up: that is no progress. */
 static inline __attribute__((always_inline)) void cv_causal_suspended(uint64_t mutex)
 {
+	cv_causal_dequeue(mutex);
 	if (cv_unlikely(cv_causal_window()))
 		cv_causal_released_slow(mutex);
 }
@@ -140,7 +180,8 @@ static inline void cv_causal_waits(enum cv_op op)
 /* Life. */
 void cv_causal_begin(void);                       /* an arena is open */
 void cv_causal_forked(void);                      /* in a fork child, before anything else */
-void cv_causal_thread_begins(struct cv_thread *t); /* the calling one */
+void cv_causal_thread_begins(uint32_t tid);       /* the calling one */
 void cv_causal_thread_ends(void);
+struct cv_causal_thread *cv_causal_thread_sampled(void); /* its record, made now if it has none */
 
 #endif

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "../cv_attach.h"
 #include "../cv_sandbox.h"
 #include "../cv_side_file.h"
 #include "cv_causal.h"
@@ -18,7 +19,9 @@ __thread struct cv_causal_thread *cv_causal_self;
 struct cv_causal *cv_causal_file;
 union cv_causal_page cv_causal_page;
 
-static struct cv_causal *parents; /* in the child of a fork: what is mapped still */
+/* In the child of a fork: where its file comes to lie, as the program may have addresses there
+ * (coz.h). */
+static struct cv_causal *parents;
 
 static bool failed(long at)
 {
@@ -32,6 +35,14 @@ static bool has_memory(long at, long fd)
 	       cv_syscall(SYS_fallocate, fd, 0, 0, CV_CAUSAL_BYTES, 0, 0) == 0;
 }
 
+/* Nobody's memory in place of a file: for stores of counters that the program has the address of
+ * (coz.h), and of threads that are behind by one hook. */
+static void forget(struct cv_causal *f)
+{
+	cv_syscall(SYS_mmap, (long)f, CV_CAUSAL_BYTES, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 static bool map(long fd)
 {
 	long at = cv_syscall(SYS_mmap, (long)parents, CV_CAUSAL_BYTES, PROT_READ | PROT_WRITE,
@@ -39,13 +50,16 @@ static bool map(long fd)
 
 	if (failed(at))
 		return false;
-	parents = NULL;
 	if (!has_memory(at, fd) ||
 	    failed(cv_syscall(SYS_mmap, (long)&cv_causal_page, CV_CAUSAL_MAP, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
 			      CV_CAUSAL_CONTROL_AT))) {
-		cv_syscall(SYS_munmap, at, CV_CAUSAL_BYTES, 0, 0, 0, 0);
+		if (parents)
+			forget(parents);
+		else
+			cv_syscall(SYS_munmap, at, CV_CAUSAL_BYTES, 0, 0, 0, 0);
 		return false;
 	}
+	parents = NULL;
 	cv_causal_file = (struct cv_causal *)at;
 	return true;
 }
@@ -54,8 +68,12 @@ void cv_causal_begin(void)
 {
 	struct cv_causal *f;
 	long fd = cv_is_quiet() ? -EPERM : cv_side_file_create('c', cv_arena->pid, CV_CAUSAL_BYTES);
-	bool mapped = fd >= 0 && map(fd);
+	bool mapped;
 
+	if (cv_causal_file) /* attached once more */
+		forget(cv_causal_file);
+	cv_causal_file = NULL;
+	mapped = fd >= 0 && map(fd);
 	if (fd >= 0)
 		cv_syscall(SYS_close, fd, 0, 0, 0, 0, 0);
 	if (!mapped)
@@ -69,7 +87,7 @@ void cv_causal_begin(void)
 	cv_causal_sampling_init(f);
 	__atomic_store_n(&f->magic, CV_CAUSAL_MAGIC, __ATOMIC_RELEASE);
 	if (cv_self)
-		cv_causal_thread_begins(cv_self);
+		cv_causal_thread_begins(cv_self->tid);
 }
 
 void cv_causal_forked(void)
@@ -77,32 +95,88 @@ void cv_causal_forked(void)
 	/* Counters and control page are the parent's: not one store may go there, and no experiment of it
 	 * concerns the child. */
 	cv_causal_self = NULL;
+	cv_causal_queues_forked();
 	if (!cv_causal_file)
 		return;
 	parents = cv_causal_file;
 	cv_causal_file = NULL;
-	if (!cv_is_quiet())
-		cv_syscall(SYS_mmap, (long)&cv_causal_page, CV_CAUSAL_MAP, PROT_READ,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (cv_is_quiet())
+		return;
+	forget(parents);
+	cv_syscall(SYS_mmap, (long)&cv_causal_page, CV_CAUSAL_MAP, PROT_READ,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (cv_attach_is_in())
+		cv_causal_signal_give_back();
 }
 
-void cv_causal_thread_begins(struct cv_thread *thread)
+/* ---- windows ---- */
+
+uint64_t cv_causal_left(void)
 {
 	struct cv_causal *f = cv_causal_file;
-	struct cv_causal_thread *t;
-	uint32_t used;
+	uint32_t window = cv_causal_window();
+	uint64_t until = cv_causal_control()->until_ns, now = cv_now();
+	struct cv_causal_control *c;
 
-	if (!f || thread->index >= CV_CAUSAL_THREADS)
-		return;
-	t = (struct cv_causal_thread *)((char *)f + CV_CAUSAL_THREADS_AT) + thread->index;
-	memset(t->working, 0, sizeof(t->working)); /* its counters go on: the record may be one of an ended thread */
-	cv_causal_sampling_thread(t);
-	__atomic_store_n(&t->tid, thread->tid, __ATOMIC_RELEASE);
-	used = __atomic_load_n(&f->threads, __ATOMIC_RELAXED);
-	while (used <= thread->index &&
-	       !__atomic_compare_exchange_n(&f->threads, &used, thread->index + 1, true, __ATOMIC_RELEASE,
-					    __ATOMIC_RELAXED))
+	if (!window || !f)
+		return 0;
+	if (now < until)
+		return until - now;
+	c = (struct cv_causal_control *)((char *)f + CV_CAUSAL_CONTROL_AT);
+	__atomic_compare_exchange_n(&c->window, &window, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* ---- threads ---- */
+
+static void raise(uint32_t *most, uint32_t to)
+{
+	uint32_t found = __atomic_load_n(most, __ATOMIC_RELAXED);
+
+	while (found < to && !__atomic_compare_exchange_n(most, &found, to, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		;
+}
+
+static struct cv_causal_thread *claim(uint32_t tid)
+{
+	struct cv_causal *f = cv_causal_file;
+	struct cv_causal_thread *t = (struct cv_causal_thread *)((char *)f + CV_CAUSAL_THREADS_AT);
+
+	for (uint32_t i = 0; f && i < CV_CAUSAL_THREADS; i++, t++) {
+		uint32_t none = 0;
+
+		if (__atomic_load_n(&t->tid, __ATOMIC_RELAXED) ||
+		    !__atomic_compare_exchange_n(&t->tid, &none, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			continue;
+		memset(t->working, 0, sizeof(t->working));
+		t->handling = 0;
+		raise(&f->threads, i + 1);
+		return t;
+	}
+	return NULL;
+}
+
+static void release(struct cv_causal_thread *t)
+{
+	cv_causal_sampling_disarm(t);
+	__atomic_store_n(&t->tid, 0, __ATOMIC_RELEASE);
+}
+
+static bool is_in_file(const struct cv_causal_thread *t)
+{
+	return cv_causal_file && (uint64_t)((const char *)t - (const char *)cv_causal_file) < CV_CAUSAL_BYTES;
+}
+
+void cv_causal_thread_begins(uint32_t tid)
+{
+	struct cv_causal_thread *t;
+
+	if (cv_causal_self && is_in_file(cv_causal_self))
+		return; /* a sample came first */
+	t = claim(tid);
+	if (!t)
+		return;
+	cv_causal_sampling_arm(t);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	cv_causal_self = t;
 }
@@ -115,6 +189,19 @@ void cv_causal_thread_ends(void)
 		return;
 	cv_causal_self = NULL;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	cv_causal_sampling_thread_ends(t);
-	__atomic_store_n(&t->tid, 0, __ATOMIC_RELEASE);
+	release(t);
+}
+
+struct cv_causal_thread *cv_causal_thread_sampled(void)
+{
+	struct cv_causal_thread *t = cv_causal_self;
+	uint32_t tid = (uint32_t)cv_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+
+	/* One that clone() made without storage of its own sees the record of another. */
+	if (t && is_in_file(t))
+		return t->tid == tid ? t : NULL;
+	/* Where the agent was attached, threads run that no hook has seen. */
+	if (cv_attach_is_in())
+		cv_causal_self = claim(tid);
+	return cv_attach_is_in() ? cv_causal_self : NULL;
 }

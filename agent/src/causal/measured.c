@@ -7,9 +7,13 @@
  * is not, since the hook around it ends one stretch of code and begins another. Agent rules:
  * ../cv_agent.h.
  */
+#include "../cv_sandbox.h"
 #include "cv_causal.h"
 
 #include "../cv_banned.h"
+
+/* The time left is looked at once in so many hooks: that costs as much as the hook. */
+#define HOOKS_UNLOOKED 64u
 
 /* Smaller debts wait for others: a spin is at least one reading of the cycle counter long. */
 #define SMALLEST_SPIN_NS 100u
@@ -69,7 +73,7 @@ void cv_causal_code_ran(struct cv_causal_thread *t)
 
 static struct cv_causal_thread *measured(void)
 {
-	return cv_causal_control()->mechanism == CV_CAUSAL_MEASURED ? cv_causal_self : NULL;
+	return cv_causal_control()->mechanism == CV_CAUSAL_MEASURED && !cv_is_quiet() ? cv_causal_self : NULL;
 }
 
 /* From here to the end of the operation a sample keeps out. */
@@ -77,8 +81,11 @@ void cv_causal_enter_slow(void)
 {
 	struct cv_causal_thread *t = cv_causal_self;
 
-	if (t)
-		cv_causal_sampling_arm(t);
+	if (!t || cv_is_quiet())
+		return;
+	cv_causal_sampling_arm(t);
+	if (cv_causal_work(t)->hooks++ % HOOKS_UNLOOKED == 0 && !cv_causal_left())
+		return;
 	t = measured();
 	if (!t)
 		return;

@@ -23,8 +23,6 @@
 
 #include "../cv_banned.h"
 
-static uint64_t signal_cost_ns; /* of a signal, from one end of the handler to its next beginning */
-
 /* ---- what was interrupted ---- */
 
 static uint64_t pc_of(const ucontext_t *u)
@@ -80,7 +78,7 @@ static void record(uint64_t pc)
 
 /* ---- the handler ---- */
 
-/* Lengthen what ran since the last sample if the one at hand says so. */
+/* Lengthens what ran since the last sample if the one at hand says so. */
 static void lengthen(struct cv_causal_thread *t, uint64_t pc, uint64_t now)
 {
 	const struct cv_causal_control *c = cv_causal_control();
@@ -98,20 +96,18 @@ static void lengthen(struct cv_causal_thread *t, uint64_t pc, uint64_t now)
 	}
 	if (c->estimator != (hit ? CV_CAUSAL_SLOW : CV_CAUSAL_DILATE))
 		return;
-	ran = ran > signal_cost_ns ? ran - signal_cost_ns : 0;
+	ran = ran > c->signal_cost_ns ? ran - c->signal_cost_ns : 0;
 	if (ran > c->period_ns)
 		ran = c->period_ns; /* the rest was kernel time */
 	cv_causal_spin(t, (ran * c->factor) >> 16);
 }
 
-static void sampled(int sig, siginfo_t *info, void *context)
+static void lengthen_in_window(const ucontext_t *context)
 {
-	struct cv_causal_thread *t = cv_causal_self;
-	int saved = errno;
+	struct cv_causal_thread *t = cv_causal_thread_sampled();
 	struct cv_causal_work *w;
 
-	(void)sig, (void)info;
-	if (!t || !cv_causal_window() || cv_is_quiet())
+	if (!t || !cv_causal_left())
 		return;
 	w = cv_causal_work(t);
 	t->handling = 1;
@@ -124,67 +120,86 @@ static void sampled(int sig, siginfo_t *info, void *context)
 		cv_causal_code_ran(t); /* code without hooks is lengthened here */
 	}
 	t->handling = 0;
+}
+
+static void sampled(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+
+	(void)sig, (void)info;
+	if (cv_is_quiet())
+		return;
+	if (cv_causal_window())
+		lengthen_in_window(context);
+	else if (cv_causal_control()->leave)
+		cv_causal_signal_give_back();
+	else if (cv_causal_self)
+		cv_causal_sampling_disarm(cv_causal_self); /* the next window arms it again */
 	errno = saved;
 }
 
 /* ---- the signal ---- */
+
+/* Standard signals: one that is pending is not queued a second time, so that a thread that blocks
+ * it for long gathers none, and the limit of pending signals, beyond which the kernel would send
+ * SIGIO in its place, does not hold for them. The first is ignored by default: also where the
+ * handler is gone (after an exec) it does nothing. */
+static const int usable[] = { SIGURG, SIGSTKFLT, SIGPWR };
+#define USABLE (sizeof(usable) / sizeof(usable[0]))
+
+static int chosen;
 
 bool cv_causal_is_sample_handler(void *handler)
 {
 	return handler == (void *)sampled;
 }
 
-/* Real-time signals that the C library leaves to programs: SIGRTMIN is 34 there. */
-#define FIRST_SIGNAL 34
-#define LAST_SIGNAL 64
-
-static bool is_blocked(uint32_t sig)
-{
-	uint64_t blocked = 0;
-
-	return cv_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&blocked, sizeof(blocked), 0, 0) == 0 &&
-	       blocked >> (sig - 1) & 1;
-}
-
-static bool is_free(int sig)
+static void *handler_of(int sig)
 {
 	struct sigaction found;
 
-	return cv_real(sigaction)(sig, NULL, &found) == 0 && found.sa_handler == SIG_DFL && !is_blocked((uint32_t)sig);
+	return cv_real(sigaction)(sig, NULL, &found) == 0 ? (void *)found.sa_handler : (void *)SIG_ERR;
 }
 
-static void measure_cost(int sig)
+static bool is_blocked(int sig)
 {
-	uint64_t from, least = UINT64_MAX;
+	uint64_t blocked = 0;
 
-	for (int i = 0; i < 5; i++) {
-		from = cv_causal_cpu_ns_exact();
-		cv_syscall(SYS_tgkill, cv_arena->pid, cv_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0), sig, 0, 0, 0);
-		from = cv_causal_cpu_ns_exact() - from;
-		if (from < least)
-			least = from;
-	}
-	signal_cost_ns = least;
+	/* The thread that is borrowed to attach blocks all. */
+	return cv_self && cv_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&blocked, sizeof(blocked), 0, 0) == 0 &&
+	       blocked >> (sig - 1) & 1;
+}
+
+static bool take(int sig)
+{
+	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = sampled;
+	/* A thread with a stack for signals may have a small one of its own. */
+	action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+	return handler_of(sig) == (void *)SIG_DFL && !is_blocked(sig) && cv_real(sigaction)(sig, &action, NULL) == 0;
 }
 
 /* The child of a fork has its parent's handlers. */
 void cv_causal_sampling_init(struct cv_causal *f)
 {
-	static int chosen;
-	struct sigaction action;
-
-	if (!chosen) {
-		memset(&action, 0, sizeof(action));
-		action.sa_sigaction = sampled;
-		/* A thread with a stack for signals may have a small one of its own. */
-		action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-		for (int sig = LAST_SIGNAL; sig >= FIRST_SIGNAL && !chosen; sig--)
-			if (is_free(sig) && cv_real(sigaction)(sig, &action, NULL) == 0)
-				chosen = sig;
-		if (chosen)
-			measure_cost(chosen);
-	}
+	if (chosen && !cv_causal_is_sample_handler(handler_of(chosen)))
+		chosen = 0;
+	for (size_t i = 0; i < USABLE && !chosen; i++)
+		if (take(usable[i]))
+			chosen = usable[i];
 	f->signal = (uint32_t)chosen;
+}
+
+void cv_causal_signal_give_back(void)
+{
+	struct sigaction unset;
+
+	memset(&unset, 0, sizeof(unset));
+	unset.sa_handler = SIG_DFL;
+	if (chosen && cv_causal_is_sample_handler(handler_of(chosen)))
+		cv_real(sigaction)(chosen, &unset, NULL);
 }
 
 /* ---- threads ---- */
@@ -214,13 +229,7 @@ void cv_causal_sampling_arm(struct cv_causal_thread *t)
 	cv_syscall(SYS_timer_settime, timer, 0, (long)&every, 0, 0, 0);
 }
 
-void cv_causal_sampling_thread(struct cv_causal_thread *t)
-{
-	t->handling = 0;
-	cv_causal_sampling_arm(t);
-}
-
-void cv_causal_sampling_thread_ends(struct cv_causal_thread *t)
+void cv_causal_sampling_disarm(struct cv_causal_thread *t)
 {
 	struct cv_causal_work *w = cv_causal_work(t);
 

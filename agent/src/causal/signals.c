@@ -3,8 +3,8 @@
  * The program's own use of the signal that samples send.
  *
  * The signal was free when the agent began. A program that sets all signals to their default, as a
- * daemon does when it starts, is told that it has done so: by default a sample would end it. One
- * that installs a handler gets it; before that convoy is asked to stop all samples, and the
+ * daemon does when it starts, is told that it has done so: without the handler no code would be
+ * lengthened. One that installs a handler gets it; before that convoy is asked to stop all samples, and the
  * experiments end with that reason. Agent rules: ../cv_agent.h.
  */
 #include <signal.h>
@@ -17,15 +17,17 @@
 
 #include "../cv_banned.h"
 
-#define PATIENCE_MS 200
+#define PATIENCE_NS 100000000u
 
-/* Samples are on their way until convoy has closed the window. */
+/* Samples are on their way until convoy has closed the window, which looks every 10 ms. */
 static void give_up(void)
 {
 	struct timespec ms = { 0, 1000000 };
+	uint64_t until;
 
 	__atomic_fetch_or(&cv_causal_file->flags, CV_CAUSAL_SIGNAL_TAKEN, __ATOMIC_RELEASE);
-	for (int i = 0; i < PATIENCE_MS && !cv_is_quiet() && cv_causal_window(); i++)
+	for (until = cv_now() + PATIENCE_NS;
+	     !cv_is_quiet() && cv_causal_window() && cv_causal_left() && cv_now() < until;)
 		cv_syscall(SYS_nanosleep, (long)&ms, 0, 0, 0, 0, 0);
 }
 

@@ -27,12 +27,32 @@ static bool is_lengthened(const struct cv_causal_control *c, const struct cv_cau
 	return c->estimator == (is_subject ? CV_CAUSAL_SLOW : CV_CAUSAL_DILATE);
 }
 
+/* So long after the end of its window an additional sleep ends. */
+#define SLICE_NS 5000000u
+
+static bool sleep_until(uint64_t ns)
+{
+	struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+	return cv_syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, TIMER_ABSTIME, (long)&ts, 0, 0, 0) == 0;
+}
+
+/* Ends with the window, and with a signal of the program's. */
+static void sleep_in_window(uint64_t ns)
+{
+	uint32_t window = cv_causal_window();
+	uint64_t now = cv_now(), left = cv_causal_left(), end = now + (ns < left ? ns : left);
+
+	for (; now < end && cv_causal_window() == window; now = cv_now())
+		if (!sleep_until(now + SLICE_NS < end ? now + SLICE_NS : end))
+			return;
+}
+
 /* A sleep of `wanted` ns has taken `took`: both it and its lateness are lengthened. */
 static void sleep_more(uint64_t wanted, uint64_t took)
 {
 	const struct cv_causal_control *c = cv_causal_control();
 	uint64_t late = took > wanted ? took - wanted : 0, more;
-	struct timespec ts;
 
 	if (!cv_causal_self || cv_is_quiet())
 		return;
@@ -44,9 +64,7 @@ static void sleep_more(uint64_t wanted, uint64_t took)
 	more = ((wanted + late) * c->factor) >> 16;
 	if (more <= late)
 		return; /* the second sleep would be late by as much */
-	more -= late;
-	ts = (struct timespec){ (time_t)(more / 1000000000u), (long)(more % 1000000000u) };
-	cv_syscall(SYS_nanosleep, (long)&ts, 0, 0, 0, 0, 0);
+	sleep_in_window(more - late);
 }
 
 static uint64_t ns_of(const struct timespec *ts)

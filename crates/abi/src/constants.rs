@@ -353,12 +353,17 @@ constants! {
         CV_CAUSAL_LOCKS = 16,
     }
     u32 {
-        CV_CAUSAL_VERSION = 1,
+        CV_CAUSAL_VERSION = 2,
         CV_CAUSAL_CPU_CLOCK = 1,
         CV_CAUSAL_SIGNAL_TAKEN = 2,
+        CV_CAUSAL_FIFO_BROKEN = 4,
         CV_CAUSAL_NONE = 0,
         CV_CAUSAL_DILATE = 1,
         CV_CAUSAL_SLOW = 2,
+        CV_CAUSAL_TRY = 3,
+        CV_CAUSAL_ADAPTIVE = 0,
+        CV_CAUSAL_SPIN = 1,
+        CV_CAUSAL_FIFO = 2,
         CV_CAUSAL_NOTHING = 0,
         CV_CAUSAL_CODE = 1,
         CV_CAUSAL_LOCK = 2,

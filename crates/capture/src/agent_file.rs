@@ -60,18 +60,18 @@ pub enum Build {
 }
 
 /// The library's bytes, for processes that run already.
-pub(crate) fn bytes() -> &'static [u8] {
-    AGENT
-}
-
-/// The library as a file that this user's programs can load, made if it is not there.
-pub fn install(build: Build) -> Result<AgentFile, Error> {
-    let agent = match build {
+pub(crate) fn bytes(build: Build) -> &'static [u8] {
+    match build {
         Build::Normal => AGENT,
         Build::Tracing => TRACING_AGENT,
         Build::Events => EVENT_AGENT,
         Build::Causal => CAUSAL_AGENT,
-    };
+    }
+}
+
+/// The library as a file that this user's programs can load, made if it is not there.
+pub fn install(build: Build) -> Result<AgentFile, Error> {
+    let agent = bytes(build);
     let mut reasons = Vec::new();
     for parent in parents() {
         match install_in(&parent, agent) {

@@ -13,6 +13,7 @@ use rustix::fs::{fallocate, FallocateFlags};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
+use crate::agent_file::Build;
 use crate::arena::{self, Refs};
 use crate::clock::{realtime_ns, Calibration, Clock};
 use crate::collect::collect;
@@ -151,7 +152,11 @@ pub(crate) fn agents(
     session.write_owner(meta)?;
     let mut poller = Poller::new(true);
     poller.begin_now(pids);
-    let mut injector = match Injector::start(command, session.dir(), pids) {
+    let build = match options.causal {
+        true => Build::Causal,
+        false => Build::Normal,
+    };
+    let mut injector = match Injector::start(command, build, session.dir(), pids) {
         Ok(injector) => injector,
         Err(e) => {
             warnings.push(Trouble::new(
@@ -312,13 +317,25 @@ impl Agents {
         let none = |_, _| Refs::new();
         let collected = collect(session.dir(), &poller.seen, Some(meta.end_ns), None, &none);
         meta.notes.extend(collected.notes);
-        for arena in session::arenas(session.dir()) {
-            if end.unused.contains(&arena.pid) {
-                // The process keeps the mapping: without this its pages would stay until it ends.
-                give_back_pages(&arena.path);
-            }
-        }
+        give_back_unused(&session, &end.unused);
         (Some(session), collected.processes)
+    }
+
+    /// Takes the hooks out, and says what has kept them in.
+    pub(crate) fn leave(self) -> Vec<Trouble> {
+        let end = self.injector.finish();
+        give_back_unused(&self.session, &end.unused);
+        end.troubles
+    }
+}
+
+/// Memory of tables that no thread uses any more. Their processes keep the mapping: without this
+/// its pages would stay until they end.
+fn give_back_unused(session: &Session, pids: &[u32]) {
+    for arena in session::arenas(session.dir()) {
+        if pids.contains(&arena.pid) {
+            give_back_pages(&arena.path);
+        }
     }
 }
 

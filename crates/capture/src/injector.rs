@@ -12,11 +12,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use convoy_inject::{Attached, Detached, Owner, Refusal};
 
-use crate::agent_file;
+use crate::agent_file::{self, Build};
 use crate::error::Trouble;
 
 /// Argument of `convoy` that makes it serve.
 pub const ARGUMENT: &str = "__inject";
+
+/// Option of the injector: the agent is that of [`crate::causal`].
+const EXPERIMENTS: &str = "--experiments";
 
 /// Between the words of a reply.
 const SEPARATOR: char = '\t';
@@ -40,10 +43,16 @@ pub(crate) struct Injector {
 
 impl Injector {
     /// Puts the agent into these processes, as far as that is possible.
-    pub fn start(command: &[OsString], session: &Path, pids: &[u32]) -> io::Result<Self> {
+    pub fn start(
+        command: &[OsString],
+        build: Build,
+        session: &Path,
+        pids: &[u32],
+    ) -> io::Result<Self> {
         let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut child = Command::new(program)
             .args(arguments)
+            .args((build == Build::Causal).then_some(EXPERIMENTS))
             .arg(session)
             .args(pids.iter().map(u32::to_string))
             .stdin(Stdio::piped())
@@ -132,15 +141,19 @@ impl Drop for Injector {
 ///
 /// # Errors
 /// Nobody reads the replies.
-pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
+pub fn serve(session: &Path, pids: &[u32], has_experiments: bool) -> io::Result<()> {
     stand_alone();
+    let build = match has_experiments {
+        true => Build::Causal,
+        false => Build::Normal,
+    };
     let owner = Owner::this();
     let mut attached = Vec::new();
     let mut out = io::stdout();
     let mut told = Ok(());
     // All at once: each may take some seconds, and the recording has not begun.
     let results: Vec<_> = std::thread::scope(|scope| {
-        let start = |&pid| scope.spawn(move || attach(pid, session, owner));
+        let start = |&pid| scope.spawn(move || attach(pid, build, session, owner));
         let threads: Vec<_> = pids.iter().map(start).collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     });
@@ -189,14 +202,14 @@ pub fn serve(session: &Path, pids: &[u32]) -> io::Result<()> {
     told
 }
 
-fn attach(pid: u32, session: &Path, owner: Owner) -> Result<Attached, Refusal> {
+fn attach(pid: u32, build: Build, session: &Path, owner: Owner) -> Result<Attached, Refusal> {
     let dir = seen_by(pid, session).ok_or_else(|| {
         Refusal::new(
             format!("process {pid} does not see {}", session.display()),
             "run convoy in the same container, or name a directory that both see: --session-dir",
         )
     })?;
-    convoy_inject::attach(pid, agent_file::bytes(), &dir, owner)
+    convoy_inject::attach(pid, agent_file::bytes(build), &dir, owner)
 }
 
 /// The directory by the name that the process has for it.

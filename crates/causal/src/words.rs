@@ -14,7 +14,10 @@ pub(crate) fn progress(progress: &Progress) -> String {
 }
 
 pub(crate) fn too_few_windows(windows: usize) -> String {
-    format!("only {windows} windows were measured in whole blocks: run the program longer")
+    format!(
+        "only {windows} windows were measured in whole blocks: raise --budget, or give the program \
+         more work"
+    )
 }
 
 pub(crate) fn estimator(estimator: Estimator) -> &'static str {
@@ -22,6 +25,9 @@ pub(crate) fn estimator(estimator: Estimator) -> &'static str {
         Estimator::Dilate => "everything but the target was slowed down (docs/causal.md: D)",
         Estimator::Slow => {
             "the target was slowed down: upper bounds of the gain (docs/causal.md: S)"
+        }
+        Estimator::Exchange => {
+            "threads waited for the lock by another algorithm in some windows (docs/causal.md: try)"
         }
     }
 }
@@ -38,6 +44,41 @@ pub mod reason {
             "the program ended after {}: experiments need about {}. Give it more work",
             seconds(ran),
             seconds(length_needed(windows_per_block))
+        )
+    }
+
+    /// A process that runs on was given too little time, or has ended.
+    pub fn stopped(ran: Duration, windows_per_block: usize) -> String {
+        format!(
+            "they ended after {}, and need about {}. Let them run longer",
+            seconds(ran),
+            seconds(length_needed(windows_per_block))
+        )
+    }
+
+    /// Code belongs to two targets.
+    pub fn overlap(other: &str) -> String {
+        format!("its code is also code of {other}: try them in two runs")
+    }
+
+    /// The same target again.
+    pub fn named_twice() -> String {
+        "it is named twice: its result is in the other row".into()
+    }
+
+    /// The agent has no room for its code.
+    pub fn too_many_ranges(ranges: usize, most: usize) -> String {
+        format!(
+            "its code lies in {ranges} places, and all targets together may have {most}: name fewer \
+             targets, or a line or function with fewer inlined copies"
+        )
+    }
+
+    /// The agent has no room for its locks.
+    pub fn too_many_locks(locks: usize, most: usize) -> String {
+        format!(
+            "this name stands for {locks} locks, and one target may have {most}: name one of them \
+             by its address (lock:0x...)"
         )
     }
 
@@ -87,6 +128,24 @@ pub mod reason {
         format!("the program has used no lock that {text:?} means; `convoy -- COMMAND` lists them")
     }
 
+    /// No mutex is worth another algorithm.
+    pub fn no_contended_mutex() -> String {
+        "threads wait for no mutex long enough for another algorithm to matter. Name one with --lock"
+            .into()
+    }
+
+    /// An object that threads do not wait for as for a mutex.
+    pub fn no_mutex(kind: &str) -> String {
+        format!("it is a {kind}: algorithms are tried for mutexes")
+    }
+
+    /// An algorithm was in force, and no thread used it.
+    pub fn not_tried() -> String {
+        "no thread waited by it: the mutex is recursive, robust, shared between processes or has a \
+         priority protocol, or no thread had to wait"
+            .into()
+    }
+
     /// Samples are needed and cannot be taken.
     pub fn no_samples(why: &str) -> String {
         format!("targets of code need samples, which cannot be taken: {why}")
@@ -97,6 +156,14 @@ pub mod reason {
             ms @ 0..1000 => format!("{ms} ms"),
             ms => format!("{:.1} s", ms as f64 / 1000.0),
         }
+    }
+}
+
+/// More targets than there is room for.
+pub fn too_many_targets(targets: usize, most: usize) -> crate::Invalid {
+    crate::Invalid {
+        found: format!("{targets} targets are named, and one run may have {most}"),
+        fix: "divide them between two runs".into(),
     }
 }
 
@@ -130,6 +197,13 @@ pub mod note {
             "Threads that block all signals: {threads}. Their code was not slowed down: choose locks as \
              targets."
         )
+    }
+
+    /// A queue stood still.
+    pub fn broken_queue() -> String {
+        "The order of the ticket lock was given up: for 100 ms no thread released the mutex. Its row \
+         holds only for the time before."
+            .into()
     }
 
     /// A system call was interrupted.

@@ -14,6 +14,7 @@ mod doctor;
 mod exit;
 mod export;
 mod html;
+mod investigate;
 mod judge;
 mod limits;
 mod live;
@@ -64,11 +65,14 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Live(live)) => live::live(&live),
         Some(Verb::Serve(serve)) => serve::serve(&serve),
         Some(Verb::Causal(args)) => causal::causal(&args),
+        Some(Verb::Investigate(args)) => investigate::investigate(&args),
+        Some(Verb::Try(args)) => causal::attempt(&args),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),
         Some(Verb::Inject(inject)) => {
-            match convoy_capture::serve_injection(&inject.session, &inject.pids) {
+            let (session, pids) = (&inject.session, &inject.pids);
+            match convoy_capture::serve_injection(session, pids, inject.experiments) {
                 Ok(()) => Status::Success,
                 Err(_) => Status::OwnFailure,
             }

@@ -3,9 +3,9 @@
 //! Read and written, not mapped: the program could truncate the file under a mapping and kill us
 //! with SIGBUS. An aligned word is one store all the same.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::mem::offset_of;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use convoy_abi as abi;
@@ -31,15 +31,27 @@ impl ExperimentFile {
     pub fn open(path: &Path, pid: u32) -> Option<Self> {
         let file = side_file::open(path)?;
         let file = Self { file, pid };
-        file.head().map(|_| file)
+        file.head().filter(|_| file.is_mapped())?;
+        Some(file)
     }
 
-    /// The header; `None` if it is damaged.
+    /// Whether the process has it in memory. A program could put down files under the numbers of
+    /// other processes, which would get signals then.
+    fn is_mapped(&self) -> bool {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let inode = self.file.metadata().map_or(0, |found| found.ino());
+        let mut inodes = maps
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(4));
+        inode != 0 && inodes.any(|field| field.parse() == Ok(inode))
+    }
+
+    /// The header; `None` if it is damaged, or that of another process.
     pub fn head(&self) -> Option<abi::Causal> {
         let mut head = abi::Causal::default();
         self.file.read_exact_at(head.as_mut_bytes(), 0).ok()?;
         let is_known = head.magic == abi::CV_CAUSAL_MAGIC && head.version == abi::CV_CAUSAL_VERSION;
-        is_known.then_some(head)
+        (is_known && head.pid == self.pid).then_some(head)
     }
 
     /// Records of the threads so far.

@@ -3,9 +3,11 @@
 
 mod file;
 mod sampler;
+mod signal;
 
-use std::fs;
+use std::collections::HashSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use convoy_abi as abi;
 
@@ -22,19 +24,39 @@ pub struct Range {
     pub lo: u64,
     /// Behind the last one.
     pub hi: u64,
-    /// Number of the target, below 32.
+    /// Number of the target, below [`TARGETS_MOST`].
     pub target: u32,
 }
 
-/// The threads and code that a window lengthens.
+/// Targets of code: they have five bits for their number.
+pub const TARGETS_MOST: usize = 32;
+/// Ranges of all targets.
+pub const RANGES_MOST: usize = abi::CV_CAUSAL_RANGES;
+/// Locks that one target may have.
+pub const LOCKS_MOST: usize = abi::CV_CAUSAL_LOCKS;
+
+/// What a window does to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lengthen {
+pub enum Treatment {
     /// Nothing: samples may be taken.
     Nothing,
-    /// Everything but the subject.
-    Others,
-    /// The subject.
-    Subject,
+    /// Lengthens everything but the subject.
+    LengthenOthers,
+    /// Lengthens the subject.
+    LengthenSubject,
+    /// Lets threads wait for the subject's mutexes in another way.
+    Wait(Waiting),
+}
+
+/// Ways to wait for a mutex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Spins about as long as spinning has helped before, as `PTHREAD_MUTEX_ADAPTIVE_NP` does.
+    Adaptive,
+    /// Spins for so long before it sleeps, nanoseconds.
+    Spin(u32),
+    /// In the order in which threads came; each spins for so long before it sleeps, nanoseconds.
+    Fifo(u32),
 }
 
 /// The code or object that a window experiments with.
@@ -59,18 +81,20 @@ pub enum Mechanism {
     Measured,
 }
 
-/// An order to the agent, which holds until the next one.
+/// An order to the agent, which holds until the next one, or until its time is over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
-    /// The code that it lengthens.
-    pub lengthen: Lengthen,
+    /// Time until the next order.
+    pub length: Duration,
+    /// What it does.
+    pub treatment: Treatment,
     /// The subject of the experiment.
     pub subject: Subject,
     /// How code is measured.
     pub mechanism: Mechanism,
     /// Additional time as a share of the time of what is lengthened.
     pub factor: f64,
-    /// CPU time between two samples of a thread, nanoseconds.
+    /// CPU time between two samples of a thread, nanoseconds; 0 = no samples.
     pub period_ns: u32,
     /// Samples are kept.
     pub record: bool,
@@ -89,6 +113,8 @@ pub struct Counts {
     pub samples: u64,
     /// Of these, in the subject.
     pub hits: u64,
+    /// Waits for a mutex by another algorithm.
+    pub tried: u64,
     /// By which code was lengthened, nanoseconds.
     pub added_ns: u64,
     /// Relative sleeps.
@@ -124,8 +150,13 @@ pub struct Laboratory {
     file: ExperimentFile,
     sampler: Sampler,
     sampling: Sampling,
+    /// Of a sample; 0 = none.
+    signal: u32,
+    signal_cost_ns: u32,
     windows: u32,
     ranges: u32,
+    /// End of the window at hand.
+    until_ns: u64,
     /// At the latest look, and at both of the latest two.
     blocked_now: usize,
     blocked_threads: usize,
@@ -134,8 +165,14 @@ pub struct Laboratory {
 /// CPU time between two signals of a timer, nanoseconds: a tick of most kernels.
 const TIMER_NS: u32 = 4_000_000;
 
-/// Signals that may be pending for a user; with fewer, samples could not be delivered.
-const PENDING_LEAST: u64 = 1024;
+/// The agent ends a window by itself so long after its time: convoy may be gone.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// CPU time between two samples that ask for the signal, nanoseconds.
+const LEAVING_SAMPLE_NS: u64 = 1_000_000;
+
+/// The agent gives its signal back within this, if a thread runs.
+const LEAVING: Duration = Duration::from_millis(300);
 
 impl Laboratory {
     /// Processes of a session that can be experimented with.
@@ -152,22 +189,20 @@ impl Laboratory {
         let latest = all.iter().rev().find(|of| of.pid == pid)?;
         let file = ExperimentFile::open(&latest.path, pid)?;
         let head = file.head()?;
+        let usable = signal::usable(pid, head.signal);
+        let signal = usable.as_ref().map_or(0, |signal| *signal);
         let mut laboratory = Self {
-            sampler: Sampler::new(head.signal),
+            sampler: Sampler::new(signal),
             file,
-            sampling: Sampling::Perf,
+            sampling: usable.map_or_else(Sampling::Unavailable, |_| Sampling::Perf),
+            signal,
+            signal_cost_ns: signal::cost_ns(),
             windows: 0,
             ranges: 0,
+            until_ns: 0,
             blocked_now: 0,
             blocked_threads: 0,
         };
-        if head.signal == 0 {
-            laboratory.sampling =
-                Sampling::Unavailable("the program handles all real-time signals itself".into());
-        } else if pending_signals(pid).is_some_and(|most| most < PENDING_LEAST) {
-            let why = format!("RLIMIT_SIGPENDING is below {PENDING_LEAST}");
-            laboratory.sampling = Sampling::Timers(why);
-        }
         laboratory.follow_threads();
         Some(laboratory)
     }
@@ -197,27 +232,41 @@ impl Laboratory {
         self.blocked_threads
     }
 
+    /// Stops all samples if the program wants their signal for itself: it waits for that. True = it
+    /// does, since just now.
+    pub fn yield_signal(&mut self) -> bool {
+        let head = self.file.head().filter(|_| self.signal != 0);
+        let is_taken = head.is_some_and(|head| head.flags & abi::CV_CAUSAL_SIGNAL_TAKEN != 0);
+        if is_taken {
+            self.sampling = Sampling::Unavailable(format!(
+                "the program has installed its own handler for signal {}",
+                self.signal
+            ));
+            self.signal = 0;
+            self.close_window();
+            self.sampler = Sampler::new(0);
+        }
+        is_taken
+    }
+
     /// Takes up threads that are new since the last time.
     pub fn follow_threads(&mut self) {
+        self.yield_signal();
         let Some(head) = self.file.head() else {
             return;
         };
-        if head.flags & abi::CV_CAUSAL_SIGNAL_TAKEN != 0 {
-            self.sampler.set_period(0);
-            self.sampling = Sampling::Unavailable(format!(
-                "the program has installed its own handler for signal {}",
-                head.signal
-            ));
-        }
         if self.sampling != Sampling::Perf {
             return;
         }
-        let threads = self.file.threads(&head);
-        let all: Vec<_> = threads.iter().filter(|t| t.tid != 0).collect();
+        let all = procfs::threads(self.file.pid);
+        let records = self.file.threads(&head);
         // In the handler of a sample the signal is blocked, for that long.
-        let may =
-            |t: &&abi::CausalThread| t.handling != 0 || !blocks(self.file.pid, t.tid, head.signal);
-        let tids: Vec<u32> = all.iter().copied().filter(may).map(|t| t.tid).collect();
+        let handling = records.iter().filter(|t| t.handling != 0);
+        let handling: HashSet<u32> = handling.map(|t| t.tid).collect();
+        let may = |tid: &u32| {
+            handling.contains(tid) || !signal::is_blocked(self.file.pid, *tid, self.signal)
+        };
+        let tids: Vec<u32> = all.iter().copied().filter(may).collect();
         // While it makes or ends a thread, the C library blocks all signals for a moment.
         let blocked = all.len() - tids.len();
         self.blocked_threads = blocked.min(self.blocked_now);
@@ -225,8 +274,14 @@ impl Laboratory {
         if let Err(error) = self.sampler.follow(&tids) {
             let why = format!("perf_event_open: {error}");
             self.sampling = Sampling::Timers(why);
-            self.sampler = Sampler::new(head.signal);
+            self.sampler = Sampler::new(self.signal);
         }
+    }
+
+    /// Whether a queue in front of a mutex stood still, and was given up.
+    pub fn has_broken_queue(&self) -> bool {
+        let head = self.file.head();
+        head.is_some_and(|head| head.flags & abi::CV_CAUSAL_FIFO_BROKEN != 0)
     }
 
     /// Threads that are sampled.
@@ -259,12 +314,17 @@ impl Laboratory {
     /// Begins a window.
     pub fn open_window(&mut self, window: &Window) -> Result<(), Trouble> {
         self.windows = self.windows.wrapping_add(1).max(1);
+        let most_ns = (window.length + GRACE).as_nanos() as u64;
+        self.until_ns = crate::clock::monotonic_ns().saturating_add(most_ns);
         let mut control = abi::CausalControl {
+            until_ns: self.until_ns,
+            signal_cost_ns: self.signal_cost_ns,
             window: self.windows,
-            estimator: match window.lengthen {
-                Lengthen::Nothing => abi::CV_CAUSAL_NONE,
-                Lengthen::Others => abi::CV_CAUSAL_DILATE,
-                Lengthen::Subject => abi::CV_CAUSAL_SLOW,
+            estimator: match window.treatment {
+                Treatment::Nothing => abi::CV_CAUSAL_NONE,
+                Treatment::LengthenOthers => abi::CV_CAUSAL_DILATE,
+                Treatment::LengthenSubject => abi::CV_CAUSAL_SLOW,
+                Treatment::Wait(_) => abi::CV_CAUSAL_TRY,
             },
             mechanism: match window.mechanism {
                 Mechanism::Sampled => abi::CV_CAUSAL_SAMPLED,
@@ -276,6 +336,13 @@ impl Laboratory {
             ranges: self.ranges,
             ..abi::CausalControl::default()
         };
+        if let Treatment::Wait(how) = window.treatment {
+            (control.algorithm, control.spin_ns) = match how {
+                Waiting::Adaptive => (abi::CV_CAUSAL_ADAPTIVE, 0),
+                Waiting::Spin(ns) => (abi::CV_CAUSAL_SPIN, ns),
+                Waiting::Fifo(ns) => (abi::CV_CAUSAL_FIFO, ns),
+            };
+        }
         match &window.subject {
             Subject::Nothing => control.subject = abi::CV_CAUSAL_NOTHING,
             Subject::Code(targets) => {
@@ -293,11 +360,11 @@ impl Laboratory {
         }
         match self.sampling {
             Sampling::Perf => self.sampler.set_period(window.period_ns.into()),
-            Sampling::Timers(_) => {
+            Sampling::Timers(_) if window.period_ns > 0 => {
                 control.timers = TIMER_NS;
                 control.period_ns = control.period_ns.max(TIMER_NS);
             }
-            Sampling::Unavailable(_) => {}
+            Sampling::Timers(_) | Sampling::Unavailable(_) => {}
         }
         self.file.write_control(&control).map_err(|e| unwritten(&e))
     }
@@ -307,6 +374,35 @@ impl Laboratory {
         self.sampler.set_period(0);
         // If it cannot be written now, it could not be opened before.
         let _ = self.file.write_control(&abi::CausalControl::default());
+    }
+
+    /// Whether the agent has not ended the window by itself: convoy may have got no CPU for long.
+    pub fn is_in_time(&self) -> bool {
+        crate::clock::monotonic_ns() < self.until_ns
+    }
+
+    /// Leaves a program that goes on: the agent gives its signal back, as far as threads run that
+    /// can be told to by a sample. One that is not ignored by default stays: a late sample would
+    /// end the program.
+    pub fn leave(mut self) {
+        self.close_window();
+        self.follow_threads();
+        let is_ignored = self.signal == libc::SIGURG as u32;
+        if !is_ignored || !matches!(self.sampling, Sampling::Perf | Sampling::Timers(_)) {
+            return;
+        }
+        let order = abi::CausalControl {
+            leave: 1,
+            ..abi::CausalControl::default()
+        };
+        if self.file.write_control(&order).is_err() {
+            return;
+        }
+        self.sampler.set_period(LEAVING_SAMPLE_NS);
+        let began = Instant::now();
+        while signal::is_caught(self.file.pid, self.signal) && began.elapsed() < LEAVING {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// What the program has done so far; `None` if its file is damaged.
@@ -319,6 +415,7 @@ impl Laboratory {
             all.arrivals = all.arrivals.wrapping_add(t.arrivals);
             all.samples = all.samples.wrapping_add(t.samples);
             all.hits = all.hits.wrapping_add(t.hits);
+            all.tried = all.tried.wrapping_add(t.tried);
             all.added_ns = all.added_ns.wrapping_add(t.added_ns);
             all.sleeps = all.sleeps.wrapping_add(t.sleeps);
             all.broken = all.broken.wrapping_add(t.broken);
@@ -380,46 +477,11 @@ fn point(point: &abi::CausalPoint) -> Option<(String, u64)> {
     (point.kind == THROUGHPUT && !name.is_empty()).then_some((name, point.count))
 }
 
-/// Whether a thread blocks a signal: samples would have to wait, with others, until they overflow.
-fn blocks(pid: u32, tid: u32, signal: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-    let mask = status.ok().and_then(|text| {
-        let mask = text.lines().find_map(|l| l.strip_prefix("SigBlk:"))?;
-        u64::from_str_radix(mask.trim(), 16).ok()
-    });
-    // Whoever is gone gets no signals either: the number may be somebody else's by now.
-    mask.is_none_or(|mask| is_blocked(mask, signal))
-}
-
-fn is_blocked(mask: u64, signal: u32) -> bool {
-    mask & 1u64 << signal.saturating_sub(1).min(63) != 0
-}
-
-/// `None` = no limit, or not known.
-fn pending_signals(pid: u32) -> Option<u64> {
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    let line = limits
-        .lines()
-        .find_map(|l| l.strip_prefix("Max pending signals"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 /// User and system time of a process, of its ended threads, too: nanoseconds, in steps of a tick.
 fn cpu_ns(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let times = fields.split(' ').skip(11).take(2);
     let ticks: u64 = times.filter_map(|t| t.parse::<u64>().ok()).sum();
     ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_blocked;
-
-    #[test]
-    fn signals_are_numbered_from_1_in_masks() {
-        assert!(is_blocked(u64::MAX, 64) && is_blocked(1 << 63, 64));
-        assert!(!is_blocked(0x7fff_ffff, 64));
-    }
 }

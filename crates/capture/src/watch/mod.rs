@@ -89,7 +89,7 @@ impl Watch {
     }
 
     /// The watch of a process whose agent writes into this session directory.
-    pub(crate) fn of_process_in(dir: PathBuf, pid: u32) -> Self {
+    pub fn of_process_in(dir: PathBuf, pid: u32) -> Self {
         Self::of_session(dir, Scope::Tree(pid))
     }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use convoy_causal::{Estimator, Target};
+use convoy_capture::causal::TARGETS_MOST;
+use convoy_causal::{too_many_targets, Estimator, Invalid, Target};
 
 use crate::recording::time;
 use crate::shape::Shape;
@@ -17,6 +18,7 @@ its sleeps were faster: by experiments on the running program, not by a model of
 Examples:
   convoy causal -- ./server --threads 16        choose the targets, rank them by measured gain
   convoy causal --target lock:cache_lock --target fn:compress -- ./server
+  convoy causal -p 4242 --for 60s               experiment on a process that runs
   convoy causal --budget 10s --format json --report-to gains.json -- ./server";
 
 /// `convoy causal`.
@@ -24,7 +26,7 @@ Examples:
 #[command(
     about = ABOUT,
     long_about = ABOUT,
-    override_usage = "convoy causal [OPTIONS] -- COMMAND [ARGUMENT]..."
+    override_usage = "convoy causal [OPTIONS] -- COMMAND [ARGUMENT]...\n       convoy causal [OPTIONS] -p PID"
 )]
 pub struct Causal {
     /// What could be faster: fn:NAME, lock:NAME, line:FILE:LINE or wait:sleep; several times
@@ -34,10 +36,26 @@ pub struct Causal {
     #[arg(short, long, value_name = "TARGET")]
     pub target: Vec<String>,
 
+    /// Process that runs already; at the end it goes on as before
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
+    pub pid: Option<u32>,
+
     /// Most time for experiments; they end earlier when all intervals are narrow
     ///
     /// A target takes about 2 s. While they last the program runs at about 0.6 of its speed.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "20s")]
+    #[arg(
+        long,
+        visible_alias = "for",
+        value_name = "TIME",
+        value_parser = time,
+        default_value = "20s"
+    )]
     pub budget: Duration,
 
     /// How gains are measured
@@ -48,6 +66,13 @@ pub struct Causal {
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "4%")]
     pub precision: f64,
 
+    #[command(flatten)]
+    pub running: Running,
+}
+
+/// The program under experiments, and its report.
+#[derive(Debug, Args)]
+pub struct Running {
     /// Write the report to this file instead of standard error
     #[arg(long, value_name = "FILE")]
     pub report_to: Option<PathBuf>,
@@ -64,7 +89,7 @@ pub struct Causal {
     pub quiet: bool,
 
     /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", required = true, last = true)]
+    #[arg(value_name = "COMMAND", last = true)]
     pub command: Vec<OsString>,
 }
 
@@ -88,13 +113,16 @@ impl From<Method> for Estimator {
 
 impl Causal {
     /// The targets that were named.
-    pub fn targets(&self) -> Result<Vec<Target>, convoy_causal::Invalid> {
-        self.target.iter().map(|text| text.parse()).collect()
+    pub fn targets(&self) -> Result<Vec<Target>, Invalid> {
+        match self.target.len() {
+            n if n > TARGETS_MOST => Err(too_many_targets(n, TARGETS_MOST)),
+            _ => self.target.iter().map(|text| text.parse()).collect(),
+        }
     }
 }
 
 /// A share in percent, as a number from 0 to 1.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.trim_end_matches('%').trim_end().parse().ok();
     let percent = number.filter(|p| *p > 0.0 && *p <= 100.0);
     percent

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use convoy_capture::causal::{
-    Counts, Laboratory, Lengthen, Mechanism as HowMeasured, Sampling, Subject, Window,
+    Counts, Laboratory, Mechanism as HowMeasured, Sampling, Subject, Treatment, Waiting, Window,
 };
 use convoy_causal::{
-    note, reason, Arm, Estimator, Experiment, Measured, Mechanism, Progress, ProgressRow, Rate,
-    Report, Settings, Target,
+    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Progress,
+    ProgressRow, Rate, Report, Settings, Target,
 };
+
+use convoy_capture::{Interrupt, Watch};
 
 use crate::message::say;
 
-use super::subjects::{Found, Reconnaissance};
+use super::subjects::{check, Found, Reconnaissance};
 
 /// A program has its agent within this.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -38,6 +40,20 @@ const FOREIGN_MOST: f64 = 0.10;
 /// Answers to the program's end are so late at most.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// What the experiments are to find out.
+#[derive(Debug)]
+pub enum Question {
+    /// What is gained if these are faster; none = choose.
+    Faster(Vec<Target>),
+    /// What is gained if threads wait for a mutex in these ways.
+    WaitingBy {
+        /// `None` = the one for which they wait longest.
+        mutex: Option<String>,
+        /// Each with what the agent is to do.
+        ways: Vec<(Algorithm, Waiting)>,
+    },
+}
+
 /// Experiments with one program.
 #[derive(Debug)]
 pub struct Conductor {
@@ -45,18 +61,37 @@ pub struct Conductor {
     pub session: PathBuf,
     /// The command's process.
     pub pid: u32,
-    /// Named by the user; empty = choose.
-    pub targets: Vec<Target>,
+    /// What is to be found out.
+    pub question: Question,
     /// How gains are measured.
     pub estimator: Estimator,
     /// Most time for windows.
     pub budget: Duration,
     /// Half-width that is narrow enough, share of the run.
     pub precision: f64,
-    /// The program has ended.
-    pub has_ended: Arc<AtomicBool>,
+    /// What can end the experiments before enough is known.
+    pub end: End,
     /// Say nothing while it runs.
     pub is_quiet: bool,
+}
+
+/// What ends experiments.
+#[derive(Debug)]
+pub enum End {
+    /// The end of the program that convoy has started.
+    OfProgram(Arc<AtomicBool>),
+    /// Ctrl-C; the process, which ran before, goes on.
+    OnRequest(Interrupt),
+}
+
+/// How a part of a window has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passed {
+    Whole,
+    /// The window was closed before its time.
+    Disturbed,
+    /// The experiments are over.
+    Over,
 }
 
 impl Conductor {
@@ -64,28 +99,32 @@ impl Conductor {
     pub fn conduct(&self) -> Report {
         let began = Instant::now();
         let mut report = Report::default();
-        if let Err(why) = self.try_conduct(&mut report, began) {
+        let done = self.laboratory(began).and_then(|mut laboratory| {
+            let done = self.try_conduct(&mut laboratory, &mut report, began);
+            if matches!(self.end, End::OnRequest(_)) {
+                laboratory.leave();
+            }
+            done
+        });
+        if let Err(why) = done {
             report.reason = Some(why);
         }
         report.rank();
         report
     }
 
-    fn try_conduct(&self, report: &mut Report, began: Instant) -> Result<(), String> {
-        let mut laboratory = self.laboratory(began)?;
+    fn try_conduct(
+        &self,
+        laboratory: &mut Laboratory,
+        report: &mut Report,
+        began: Instant,
+    ) -> Result<(), String> {
         self.pause(WARM_UP);
-        let (reconnaissance, rates) = self.look(&mut laboratory, began)?;
+        let (reconnaissance, rates) = self.look(laboratory, began)?;
         let progress = Progress::choose(&rates).ok_or_else(reason::no_progress)?;
         report.progress = vec![ProgressRow::from(&progress)];
         report.window_seconds = progress.window_seconds();
-        let targets = match self.targets.is_empty() {
-            true => reconnaissance.choose(self.affordable()),
-            false => self.targets.clone(),
-        };
-        if targets.is_empty() {
-            return Err(reason::no_target());
-        }
-        let found = self.find(&targets, &reconnaissance, &mut laboratory, report)?;
+        let found = self.found(&reconnaissance, laboratory, report)?;
         if found.is_empty() {
             return Ok(());
         }
@@ -96,18 +135,35 @@ impl Conductor {
             seed: u64::from(self.pid),
         };
         let mut experiment = Experiment::new(mechanisms, settings);
-        self.run_windows(&mut laboratory, &mut experiment, &found, &progress, report)?;
+        let tried = self.run_windows(laboratory, &mut experiment, &found, &progress, report)?;
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
+        // A way to wait that nobody used has told nothing, however narrow its interval.
+        for (row, tried) in report.targets.iter_mut().zip(tried) {
+            if row.algorithm.is_some() && tried == 0 {
+                row.at.clear();
+                row.reason = Some(reason::not_tried());
+            }
+        }
         if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
-            let needed = experiment.windows_per_block();
-            return Err(reason::too_short(began.elapsed(), needed));
+            return Err(self.too_short(began, experiment.windows_per_block()));
         }
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+        match &self.end {
+            End::OfProgram(has_ended) => has_ended.load(Ordering::Acquire),
+            End::OnRequest(interrupt) => interrupt.asked(),
+        }
+    }
+
+    fn too_short(&self, began: Instant, windows_per_block: usize) -> String {
+        let reason = match self.end {
+            End::OfProgram(_) => reason::too_short,
+            End::OnRequest(_) => reason::stopped,
+        };
+        reason(began.elapsed(), windows_per_block)
     }
 
     /// Sleeps; false = the program has ended meanwhile.
@@ -119,6 +175,22 @@ impl Conductor {
                 return !self.is_over();
             }
             std::thread::sleep(left.min(PATIENCE));
+        }
+    }
+
+    /// Lets time pass in a window, and the program have its signal if it wants it.
+    fn pass(&self, laboratory: &mut Laboratory, time: Duration) -> Passed {
+        let end = Instant::now() + time;
+        let mut is_closed = false;
+        loop {
+            is_closed |= laboratory.yield_signal();
+            let left = end.saturating_duration_since(Instant::now());
+            match self.is_over() || !laboratory.is_running() {
+                true => return Passed::Over,
+                false if is_closed || !laboratory.is_in_time() => return Passed::Disturbed,
+                false if left.is_zero() => return Passed::Whole,
+                false => std::thread::sleep(left.min(PATIENCE)),
+            }
         }
     }
 
@@ -135,7 +207,7 @@ impl Conductor {
                 }
             }
             if self.is_over() {
-                return Err(reason::too_short(began.elapsed(), 0));
+                return Err(self.too_short(began, 0));
             }
             if began.elapsed() > BEGINNING {
                 return Err(reason::no_agent());
@@ -152,7 +224,8 @@ impl Conductor {
     ) -> Result<(Reconnaissance, Vec<Rate>), String> {
         let first = laboratory.next_sample();
         let plain = Window {
-            lengthen: Lengthen::Nothing,
+            length: RECONNAISSANCE,
+            treatment: Treatment::Nothing,
             subject: Subject::Nothing,
             mechanism: HowMeasured::Sampled,
             factor: 0.0,
@@ -162,18 +235,19 @@ impl Conductor {
         laboratory
             .open_window(&plain)
             .map_err(|trouble| trouble.to_string())?;
-        let too_short = || reason::too_short(began.elapsed(), 0);
+        let too_short = || self.too_short(began, 0);
         let start = Instant::now();
         let before = laboratory.counts().ok_or_else(too_short)?;
-        if !self.pause(RECONNAISSANCE) {
+        if self.pass(laboratory, RECONNAISSANCE) == Passed::Over {
             return Err(too_short());
         }
         let after = laboratory.counts().ok_or_else(too_short)?;
         let seconds = start.elapsed().as_secs_f64();
         let samples = laboratory.samples(first);
         laboratory.close_window();
-        let reconnaissance =
-            Reconnaissance::of(laboratory.pid(), samples, &before, &after, seconds);
+        let pid = laboratory.pid();
+        let watch = Watch::of_process_in(self.session.clone(), pid);
+        let reconnaissance = Reconnaissance::of((pid, watch), samples, &before, &after, seconds);
         Ok((reconnaissance, rates(&before, &after, seconds)))
     }
 
@@ -181,6 +255,29 @@ impl Conductor {
     fn affordable(&self) -> usize {
         let n = self.budget.as_secs_f64() / PER_TARGET.as_secs_f64();
         (n as usize).clamp(1, CHOSEN_MOST)
+    }
+
+    /// What the windows are to try.
+    fn found(
+        &self,
+        reconnaissance: &Reconnaissance,
+        laboratory: &mut Laboratory,
+        report: &mut Report,
+    ) -> Result<Vec<Found>, String> {
+        let targets = match &self.question {
+            Question::WaitingBy { mutex, ways } => {
+                let chosen = || reconnaissance.most_contended();
+                let name = mutex.clone().or_else(chosen);
+                let name = name.ok_or_else(reason::no_contended_mutex)?;
+                return reconnaissance.mutex(&name, ways);
+            }
+            Question::Faster(none) if none.is_empty() => reconnaissance.choose(self.affordable()),
+            Question::Faster(targets) => targets.clone(),
+        };
+        match targets.is_empty() {
+            true => Err(reason::no_target()),
+            false => self.find(&targets, reconnaissance, laboratory, report),
+        }
     }
 
     fn find(
@@ -194,7 +291,9 @@ impl Conductor {
         let mut found: Vec<Found> = Vec::new();
         for target in targets {
             let number = found.len() as u32;
+            let first = ranges.len();
             let one = reconnaissance.find(target, &mut ranges, number);
+            let one = one.and_then(|one| check(&one, &found, &ranges, first).map(|()| one));
             let one = one.and_then(|found| match laboratory.sampling() {
                 Sampling::Unavailable(why) if found.subject.mechanism == Mechanism::Sampled => {
                     Err(reason::no_samples(why))
@@ -215,6 +314,11 @@ impl Conductor {
         Ok(found)
     }
 
+    fn needs_samples(&self, arm: &Arm) -> bool {
+        arm.mechanism == Mechanism::Sampled && self.estimator != Estimator::Exchange
+    }
+
+    /// How often threads waited in another way, by target.
     fn run_windows(
         &self,
         laboratory: &mut Laboratory,
@@ -222,46 +326,49 @@ impl Conductor {
         found: &[Found],
         progress: &Rate,
         report: &mut Report,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<u64>, String> {
         let start = Instant::now();
+        let mut tried = vec![0; found.len()];
         let machine = laboratory.machine();
+        let before = laboratory.counts().unwrap_or_default();
         let gap = Duration::from_secs_f64(progress.gap_seconds());
         let length = Duration::from_secs_f64(progress.window_seconds());
-        let mut broken = 0;
         while let Some(arm) = experiment.next_arm() {
             if start.elapsed() >= self.budget {
                 break;
             }
             laboratory.follow_threads();
-            if let (Sampling::Unavailable(why), Mechanism::Sampled) =
-                (laboratory.sampling(), arm.mechanism)
-            {
+            let sampling = laboratory.sampling();
+            if let (Sampling::Unavailable(why), true) = (sampling, self.needs_samples(&arm)) {
                 return Err(reason::no_samples(why));
             }
             laboratory
-                .open_window(&self.window(&arm, found))
+                .open_window(&self.window(&arm, found, gap + length))
                 .map_err(|trouble| trouble.to_string())?;
-            if !self.pause(gap) {
-                break;
+            match self.measure(laboratory, &progress.progress, gap, length) {
+                Ok((measured, waits)) => {
+                    if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
+                        *tried += waits;
+                    }
+                    experiment.add(measured);
+                }
+                Err(Passed::Over) => break,
+                Err(_) => continue,
             }
-            let Some((measured, counts)) = self.measure(laboratory, &progress.progress, length)
-            else {
-                break;
-            };
-            broken = counts.broken;
-            experiment.add(measured);
             report.foreign_cpu_share = laboratory.machine().foreign_share(&machine);
             report.seconds = start.elapsed().as_secs_f64();
         }
         laboratory.close_window();
-        self.add_notes(laboratory, broken, report);
-        if !self.is_over() && !self.is_quiet {
+        let after = laboratory.counts().unwrap_or_default();
+        report.added_cpu_seconds = after.added_ns.saturating_sub(before.added_ns) as f64 / 1e9;
+        self.add_notes(laboratory, after.broken, report);
+        if matches!(self.end, End::OfProgram(_)) && !self.is_over() && !self.is_quiet {
             say(&format!(
                 "convoy: the experiments ended after {:.1} s; the report follows when the program ends\n",
                 report.seconds
             ));
         }
-        Ok(())
+        Ok(tried)
     }
 
     fn add_notes(&self, laboratory: &Laboratory, broken: u64, report: &mut Report) {
@@ -278,16 +385,24 @@ impl Conductor {
         if broken > 0 {
             notes.push(note::broken(broken));
         }
+        if laboratory.has_broken_queue() {
+            notes.push(note::broken_queue());
+        }
         report.notes.extend(notes);
     }
 
-    fn window(&self, arm: &Arm, found: &[Found]) -> Window {
+    fn window(&self, arm: &Arm, found: &[Found], length: Duration) -> Window {
         let target = arm.target.and_then(|t| found.get(t));
         Window {
-            lengthen: match (arm.speedup > 0.0, self.estimator) {
-                (false, _) => Lengthen::Nothing,
-                (true, Estimator::Dilate) => Lengthen::Others,
-                (true, Estimator::Slow) => Lengthen::Subject,
+            length,
+            treatment: match (arm.speedup > 0.0, self.estimator) {
+                (false, _) => Treatment::Nothing,
+                (true, Estimator::Dilate) => Treatment::LengthenOthers,
+                (true, Estimator::Slow) => Treatment::LengthenSubject,
+                (true, Estimator::Exchange) => {
+                    let waiting = target.and_then(|found| found.waiting);
+                    waiting.map_or(Treatment::Nothing, Treatment::Wait)
+                }
             },
             subject: target.map_or(Subject::Nothing, |found| found.what.clone()),
             mechanism: match arm.mechanism {
@@ -295,31 +410,39 @@ impl Conductor {
                 Mechanism::Measured => HowMeasured::Measured,
             },
             factor: self.estimator.factor(arm.speedup),
-            period_ns: match arm.mechanism {
-                Mechanism::Sampled => SAMPLE_NS,
-                Mechanism::Measured => SPARSE_SAMPLE_NS,
+            period_ns: match (self.estimator, arm.mechanism) {
+                (Estimator::Exchange, _) => 0,
+                (_, Mechanism::Sampled) => SAMPLE_NS,
+                (_, Mechanism::Measured) => SPARSE_SAMPLE_NS,
             },
             record: false,
         }
     }
 
-    /// What the program gets done; `None` = it has ended.
+    /// What the program gets done in the window at hand, behind its gap, and how often threads
+    /// waited in another way.
     fn measure(
         &self,
-        laboratory: &Laboratory,
+        laboratory: &mut Laboratory,
         progress: &Progress,
+        gap: Duration,
         length: Duration,
-    ) -> Option<(Measured, Counts)> {
-        let before = laboratory.counts()?;
-        let start = Instant::now();
-        let goes_on = self.pause(length);
-        let after = laboratory.counts()?;
-        let seconds = start.elapsed().as_secs_f64();
-        let measured = Measured {
-            seconds,
-            progress: units(&after, progress).saturating_sub(units(&before, progress)) as f64,
+    ) -> Result<(Measured, u64), Passed> {
+        let pass = |laboratory: &mut Laboratory, time| match self.pass(laboratory, time) {
+            Passed::Whole => Ok(()),
+            other => Err(other),
         };
-        (goes_on && laboratory.is_running()).then_some((measured, after))
+        pass(laboratory, gap)?;
+        let before = laboratory.counts().ok_or(Passed::Over)?;
+        let start = Instant::now();
+        pass(laboratory, length)?;
+        let after = laboratory.counts().ok_or(Passed::Over)?;
+        let done = units(&after, progress).saturating_sub(units(&before, progress));
+        let measured = Measured {
+            seconds: start.elapsed().as_secs_f64(),
+            progress: done as f64,
+        };
+        Ok((measured, after.tried.saturating_sub(before.tried)))
     }
 }
 

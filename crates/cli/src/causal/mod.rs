@@ -1,14 +1,17 @@
-//! `convoy causal`: experiments on the real program.
+//! `convoy causal` and `convoy try`: experiments on the real program.
 
 mod args;
 mod conduct;
 mod subjects;
+mod trial;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
-use convoy_capture::{Options, Recorder, Scheduler};
-use convoy_causal::{Look, Report};
+use convoy_capture::{AgentInside, Interrupt, Options, Recorder, Scheduler, Targets};
+use convoy_causal::{Estimator, Look, Report};
 
 use crate::exit::Status;
 use crate::message::{say, Message};
@@ -17,17 +20,69 @@ use crate::shape::Format;
 use crate::show;
 
 pub use args::Causal;
-use conduct::Conductor;
+use args::Running;
+use conduct::{Conductor, End, Question};
+pub use trial::Try;
 
-/// Runs the program, experiments while it runs, reports at its end.
+/// Experiments with a program that it starts, or with a process that runs; reports at its end.
 pub fn causal(args: &Causal) -> Status {
-    let targets = match args.targets() {
-        Ok(targets) => targets,
-        Err(invalid) => {
-            Message::new(invalid.found, "nothing was started", invalid.fix).print();
-            return Status::OwnFailure;
-        }
+    let failed = match args.pid {
+        Some(_) => Status::Failure,
+        // 2 could be the program's own status.
+        None => Status::OwnFailure,
     };
+    let done = args.targets().map_err(|invalid| {
+        let effect = "no experiment is made";
+        Message::new(invalid.found, effect, invalid.fix)
+    });
+    let done = done.and_then(|targets| {
+        let course = Course {
+            question: Question::Faster(targets),
+            estimator: args.estimator.into(),
+            budget: args.budget,
+            precision: args.precision,
+        };
+        match args.pid {
+            Some(pid) => of_process(course, &args.running, pid),
+            None => of_command(course, &args.running, convoy_causal::text),
+        }
+    });
+    done.unwrap_or_else(|message| {
+        message.print();
+        failed
+    })
+}
+
+/// The same for ways to wait for a mutex.
+pub fn attempt(args: &Try) -> Status {
+    let course = Course {
+        question: Question::WaitingBy {
+            mutex: args.lock.clone(),
+            ways: trial::ways(&args.algorithms()),
+        },
+        estimator: Estimator::Exchange,
+        budget: args.budget,
+        precision: args.precision,
+    };
+    let done = of_command(course, &args.running, convoy_causal::trial_text);
+    done.unwrap_or_else(|message| {
+        message.print();
+        Status::OwnFailure
+    })
+}
+
+/// What to find out, and how far to go.
+struct Course {
+    question: Question,
+    estimator: Estimator,
+    budget: Duration,
+    precision: f64,
+}
+
+/// Writes a report for people.
+type ToText = fn(&Report, Look) -> String;
+
+fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Message> {
     let options = Options {
         causal: true,
         // What the kernel reports would be measured, too.
@@ -40,38 +95,66 @@ pub fn causal(args: &Causal) -> Status {
         Ok(running) => running,
         Err(error) => {
             Message::from(error.trouble()).print();
-            return Status::of_launch(&error);
+            return Ok(Status::of_launch(&error));
         }
     };
     warn(&running.take_warnings(), args.quiet);
     let has_ended = Arc::new(AtomicBool::new(false));
-    let conductor = Conductor {
-        session: running.session_dir().to_owned(),
-        pid: running.pid(),
-        targets,
-        estimator: args.estimator.into(),
-        budget: args.budget,
-        precision: args.precision,
-        has_ended: Arc::clone(&has_ended),
-        is_quiet: args.quiet,
-    };
+    let end = End::OfProgram(Arc::clone(&has_ended));
+    let conductor = conductor(course, args, running.session_dir(), running.pid(), end);
     let experiments = std::thread::spawn(move || conductor.conduct());
     let recording = running.wait();
     has_ended.store(true, Ordering::Release);
     let Ok(mut report) = experiments.join() else {
-        return Status::OwnFailure;
+        return Ok(Status::OwnFailure);
     };
     report.command.clone_from(&recording.profile.meta.command);
-    match write(args, &report) {
-        Ok(()) => Status::of_program(recording.exit),
-        Err(message) => {
-            message.print();
-            Status::OwnFailure
-        }
+    write(args, &report, text)?;
+    Ok(Status::of_program(recording.exit))
+}
+
+/// The process goes on when the experiments are over, without hooks and at its own speed.
+fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Message> {
+    Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
+    let interrupt = Interrupt::watch();
+    let options = Options {
+        session_parent: args.session_dir.clone(),
+        ..Options::default()
+    };
+    let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
+    let agent = AgentInside::experiment(options, &own.map(Into::into), pid)
+        .map_err(|error| Message::from(error.trouble()))?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let end = End::OnRequest(interrupt);
+    let mut report = conductor(course, args, agent.session_dir(), pid, end).conduct();
+    warn(&agent.leave(), args.quiet);
+    let words = command.split(|byte| *byte == 0);
+    let words = words.filter(|word| !word.is_empty());
+    report.command = words
+        .map(|word| String::from_utf8_lossy(word).into())
+        .collect();
+    write(args, &report, convoy_causal::text)?;
+    Ok(Status::Success)
+}
+
+fn conductor(course: Course, args: &Running, session: &Path, pid: u32, end: End) -> Conductor {
+    Conductor {
+        session: session.to_owned(),
+        pid,
+        question: course.question,
+        estimator: course.estimator,
+        budget: course.budget,
+        precision: course.precision,
+        end,
+        is_quiet: args.quiet,
     }
 }
 
-fn write(args: &Causal, report: &Report) -> Result<(), Message> {
+fn write(
+    args: &Running,
+    report: &Report,
+    text: fn(&Report, Look) -> String,
+) -> Result<(), Message> {
     let text = match args.shape.format {
         Format::Json => report.json(),
         Format::Text => {
@@ -84,7 +167,7 @@ fn write(args: &Causal, report: &Report) -> Result<(), Message> {
                 width: look.width,
                 unicode: look.unicode,
             };
-            convoy_causal::text(report, look)
+            text(report, look)
         }
     };
     match &args.report_to {

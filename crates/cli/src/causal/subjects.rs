@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use convoy_capture::causal::{Counts, Range, Subject};
+use convoy_capture::causal::{
+    Counts, Range, Subject, Waiting, LOCKS_MOST, RANGES_MOST, TARGETS_MOST,
+};
 use convoy_capture::Watch;
-use convoy_causal::{reason, Kind, Mechanism, Target};
+use convoy_causal::{reason, Algorithm, Kind, Mechanism, Target};
 use convoy_detect::{Analysis, Thresholds};
 use convoy_live::Function;
 use convoy_model::{Model, ObjectId};
-use convoy_profile::Profile;
+use convoy_profile::{ObjectKind, Profile};
 use convoy_report::{find, names};
 
 use crate::live::Functions;
@@ -21,9 +23,6 @@ const LOCK_SHARE_LEAST: f64 = 0.005;
 
 /// Sleeps per second from which on sleeping is a target.
 const SLEEPS_LEAST_HZ: f64 = 5.0;
-
-/// Targets have five bits for their number.
-const TARGETS_MOST: usize = 32;
 
 /// What is known of the program before the experiments.
 #[derive(Debug)]
@@ -49,15 +48,23 @@ pub struct Found {
     pub subject: convoy_causal::Subject,
     /// For windows.
     pub what: Subject,
+    /// How threads are to wait for it; `None` = as they do.
+    pub waiting: Option<Waiting>,
 }
 
 impl Reconnaissance {
     /// Of a process that has run for a while; `sleeps`: meanwhile.
-    pub fn of(pid: u32, samples: Vec<u64>, before: &Counts, after: &Counts, seconds: f64) -> Self {
+    pub fn of(
+        (pid, watch): (u32, Watch),
+        samples: Vec<u64>,
+        before: &Counts,
+        after: &Counts,
+        seconds: f64,
+    ) -> Self {
         let sleeps = after.sleeps.saturating_sub(before.sleeps) as f64;
         Self {
             functions: Functions::of(pid),
-            locks: Locks::of(pid),
+            locks: Some(Locks::of(watch)),
             samples,
             sleeps_hz: sleeps / seconds,
             seconds,
@@ -169,6 +176,32 @@ impl Reconnaissance {
         Ok(found(target.clone(), Mechanism::Sampled, Some(share), what))
     }
 
+    /// A mutex for whose threads other ways to wait are tried: one experiment each.
+    pub fn mutex(&self, name: &str, ways: &[(Algorithm, Waiting)]) -> Result<Vec<Found>, String> {
+        let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
+        let (name, addresses) = locks.called(name)?;
+        locks.check_kind(&addresses)?;
+        let of = |(algorithm, waiting): &(Algorithm, Waiting)| {
+            let target = Target::new(Kind::Lock, name.clone());
+            let what = Subject::Locks(addresses.clone());
+            let mut found = found(target, Mechanism::Sampled, None, what);
+            found.subject.algorithm = Some(*algorithm);
+            found.waiting = Some(*waiting);
+            found
+        };
+        Ok(ways.iter().map(of).collect())
+    }
+
+    /// The mutex for which threads wait longest.
+    pub fn most_contended(&self) -> Option<String> {
+        let locks = self.locks.as_ref()?;
+        let mut names = locks.contended(self.seconds).into_iter().map(|t| t.name);
+        names.find(|name| {
+            let found = locks.called(name);
+            found.is_ok_and(|(_, addresses)| locks.check_kind(&addresses).is_ok())
+        })
+    }
+
     fn lock(&self, target: &Target) -> Result<Found, String> {
         let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(&target.name)?;
@@ -184,18 +217,48 @@ fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: 
             target,
             mechanism,
             sample_share,
+            algorithm: None,
         },
         what,
+        waiting: None,
+    }
+}
+
+/// Whether a target that was just found can be tried beside others. `ranges`: of all, its own from
+/// `first` on.
+pub fn check(
+    found: &Found,
+    others: &[Found],
+    ranges: &[Range],
+    first: usize,
+) -> Result<(), String> {
+    let target = &found.subject.target;
+    if others.iter().any(|other| other.subject.target == *target) {
+        return Err(reason::named_twice());
+    }
+    let (theirs, own) = ranges.split_at(first);
+    let is_shared = |range: &&Range| own.iter().any(|o| range.lo < o.hi && o.lo < range.hi);
+    if let Some(range) = theirs.iter().find(is_shared) {
+        let other = others.get(range.target as usize);
+        let name = other.map_or_else(String::new, |other| other.subject.target.to_string());
+        return Err(reason::overlap(&name));
+    }
+    match &found.what {
+        Subject::Locks(locks) if locks.len() > LOCKS_MOST => {
+            Err(reason::too_many_locks(locks.len(), LOCKS_MOST))
+        }
+        _ if ranges.len() > RANGES_MOST => Err(reason::too_many_ranges(own.len(), RANGES_MOST)),
+        _ => Ok(()),
     }
 }
 
 impl Locks {
-    fn of(pid: u32) -> Option<Self> {
-        let mut profile: Profile = Watch::of(pid).ok()?.read().profile;
+    fn of(mut watch: Watch) -> Self {
+        let mut profile: Profile = watch.read().profile;
         crate::record::name(&mut profile);
         let model = Model::build(profile);
         let analysis = convoy_detect::analyze(&model, &Thresholds::default());
-        Some(Self { model, analysis })
+        Self { model, analysis }
     }
 
     /// Locks that threads wait for, most first.
@@ -217,6 +280,15 @@ impl Locks {
             }
         }
         targets
+    }
+
+    fn check_kind(&self, addresses: &[u64]) -> Result<(), String> {
+        let mut objects = self.model.objects.iter();
+        let other = objects
+            .find(|object| addresses.contains(&object.addr) && object.kind != ObjectKind::Mutex);
+        other.map_or(Ok(()), |object| {
+            Err(reason::no_mutex(names::kind(object.kind)))
+        })
     }
 
     /// Name and addresses of the locks that are meant: all of one name.

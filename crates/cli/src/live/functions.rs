@@ -51,11 +51,21 @@ struct Hit<'a> {
     full: String,
 }
 
+/// Convoy's own library, whose functions are called as those that it hooks.
+fn is_agent(module: &Module) -> bool {
+    let file = module.path.rsplit('/').next().unwrap_or_default();
+    file.trim_start_matches("memfd:").starts_with("libconvoy-")
+}
+
 impl Functions {
     /// The functions of a process; `None` if it is gone, or may not be looked at.
     pub fn of(pid: u32) -> Option<Self> {
         let mapped = Mapped::of(pid)?;
-        let files = mapped.files.into_iter().map(|mapped| {
+        let programs = mapped
+            .files
+            .into_iter()
+            .filter(|file| !is_agent(&file.module));
+        let files = programs.map(|mapped| {
             let mut options = Options::from_env();
             if let Some(file) = &mapped.file {
                 let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
