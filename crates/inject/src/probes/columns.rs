@@ -164,8 +164,9 @@ impl Columns {
         self.last.retain(|(_, row), _| !rows.contains(row));
     }
 
-    /// Reads all columns. Those of threads that have ended are read twice, and free then. `rows`: those in use, and whether they are timed. `threads`: those that
-    /// are alive.
+    /// Reads all columns. That of a thread that has ended is free when its last values are read:
+    /// later readings do not have it. `rows`: those in use, and whether they are timed. `threads`:
+    /// those that are alive.
     pub fn read(
         &mut self,
         (memory, pid): (&Memory, u32),

@@ -313,8 +313,8 @@ impl Probes {
         Ok(())
     }
 
-    /// All values. Threads that have ended are in two readings more: the later one has their last
-    /// values.
+    /// All values. Those of a thread that has ended are in one reading more, the last values, and
+    /// are forgotten then.
     ///
     /// # Errors
     /// The process is gone.

@@ -1,10 +1,10 @@
 //! The search for the place where a program's time goes, without the world: hypotheses, foci to be
 //! tested, verdicts (Paradyn's Performance Consultant, 1995).
 //!
-//! The caller records the program for a moment (`recorded`), samples it (`history`), tests hypotheses
-//! about the whole program (`roots`), and then in turn asks for the next foci (`axes`, `tree`), measures them like any other request,
-//! and gives back what it found (`share`). At
-//! the end, `cause` says what explains the time.
+//! The caller records the program for a moment (`recorded`), samples it (`history`), tests
+//! hypotheses about the whole program (`roots`), and then in turn asks for the next foci (`axes`,
+//! `tree`), measures them like any other request, and gives back what it found (`share`). At the
+//! end, `cause` says what explains the time.
 
 mod axes;
 mod cause;
