@@ -26,6 +26,7 @@
 enum cv_causal_flag {
 	CV_CAUSAL_CPU_CLOCK = 1,    /* CPU time of a thread is read without a system call (rseq) */
 	CV_CAUSAL_SIGNAL_TAKEN = 2, /* the program wants `signal` for itself: samples must stop */
+	CV_CAUSAL_FIFO_BROKEN = 4,  /* a queue in front of a mutex stood still, and was given up */
 };
 
 #define CV_CAUSAL_PAGE 4096u
@@ -57,6 +58,14 @@ enum cv_causal_estimator {
 	CV_CAUSAL_NONE = 0,
 	CV_CAUSAL_DILATE = 1, /* lengthen everything but the subject by factor */
 	CV_CAUSAL_SLOW = 2,   /* lengthen the subject by factor */
+	CV_CAUSAL_TRY = 3,    /* threads wait for the subject's mutexes by another algorithm */
+};
+
+/* Ways to wait for a mutex, in front of or within the C library's own. */
+enum cv_causal_algorithm {
+	CV_CAUSAL_ADAPTIVE = 0, /* spins about as long as spinning has helped before, then sleeps */
+	CV_CAUSAL_SPIN = 1,     /* spins for `spin_ns`, then sleeps */
+	CV_CAUSAL_FIFO = 2,     /* threads get the mutex in the order in which they asked (a ticket lock) */
 };
 
 enum cv_causal_subject {
@@ -83,12 +92,13 @@ struct cv_causal_control {
 	uint32_t targets;   /* bit = number of a target whose ranges are the subject */
 	uint32_t ranges;    /* in use */
 	uint32_t locks;     /* in use */
-	uint32_t leave;     /* not 0: the next sample gives the signal back, which is ignored by default */
+	uint32_t algorithm; /* enum cv_causal_algorithm */
 	uint64_t until_ns;  /* end of the window at the latest, CLOCK_MONOTONIC */
+	uint32_t leave;     /* not 0: the next sample gives the signal back, which is ignored by default */
 	uint32_t signal_cost_ns; /* CPU time of a signal, without its handler */
-	uint32_t reserved0;
 	uint64_t lock[CV_CAUSAL_LOCKS]; /* addresses */
-	uint8_t reserved1[4096 - 64 - CV_CAUSAL_LOCKS * 8];
+	uint32_t spin_ns;   /* how long a thread spins for a mutex before it sleeps */
+	uint8_t reserved[4096 - 68 - CV_CAUSAL_LOCKS * 8];
 };
 _Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v2");
 
@@ -123,10 +133,11 @@ struct cv_causal_thread {
 	uint64_t arrivals; /* at barriers */
 	uint64_t samples;  /* signals taken in windows */
 	uint64_t hits;     /* of these, in the subject */
+	uint64_t tried;    /* waits for a mutex by another algorithm */
 	uint64_t added_ns; /* by which code was lengthened */
 	uint64_t sleeps;   /* relative sleeps */
 	uint64_t broken;   /* system calls that a sample has interrupted: must be 0 */
-	uint64_t reserved[7];
+	uint64_t reserved[6];
 	uint64_t working[16];
 };
 _Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v2");

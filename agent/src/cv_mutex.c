@@ -136,6 +136,25 @@ static bool waited(int r)
 	return r == ETIMEDOUT || r == ENOTRECOVERABLE;
 }
 
+/* Whether an algorithm that is tried (causal/algorithms.c) has the mutex without sleeping. */
+static inline bool spun(struct cv_thread *t, pthread_mutex_t *m)
+{
+#if defined(CV_EXPERIMENTS)
+	struct cv_causal_spinning s;
+	bool got = false;
+
+	if (m->__data.__kind != inline_kind || !cv_causal_spinning(&s, cv_addr(m)))
+		return false;
+	while (!got && cv_causal_spin_on(&s))
+		got = word_of(m, inline_kind) == 0 && plain_try(t, m);
+	cv_causal_spun(&s);
+	return got;
+#else
+	(void)t, (void)m;
+	return false;
+#endif
+}
+
 static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_t ra, const struct acquire *a)
 {
 	struct cv_blocking b;
@@ -145,7 +164,7 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 
 	cv_block_begin(&b, t, cv_addr(m), ra, CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
 	errno = saved;
-	r = real_acquire(m, a);
+	r = spun(t, m) ? 0 : real_acquire(m, a);
 	wait_ns = cv_block_end(&b);
 	if (acquired(r)) {
 		cv_last_set(t, cv_addr(m), ra);
@@ -261,8 +280,16 @@ static inline __attribute__((always_inline)) int lock_fast(pthread_mutex_t *m, u
 	return 0;
 }
 
+/* The place for an order of threads that is tried: causal/algorithms.c. */
+static inline __attribute__((always_inline)) void queue(const pthread_mutex_t *m)
+{
+	if (m->__data.__kind == inline_kind)
+		CV_CAUSAL(cv_causal_queue(cv_addr(m)));
+}
+
 CV_EXPORT int pthread_mutex_lock(pthread_mutex_t *m)
 {
+	queue(m);
 	return CV_ACQUIRE(CV_OP_MUTEX_LOCK, m, got(r_, m), lock_fast(m, CV_RA));
 }
 
@@ -423,6 +450,7 @@ CV_EXPORT void mtx_destroy(mtx_t *m)
 
 CV_EXPORT int mtx_lock(mtx_t *m)
 {
+	queue((pthread_mutex_t *)m);
 	return CV_ACQUIRE(CV_OP_MUTEX_LOCK, m, got(r_ == thrd_success ? 0 : r_, (pthread_mutex_t *)m), c11_result(lock_fast((pthread_mutex_t *)m, CV_RA)));
 }
 

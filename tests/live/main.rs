@@ -17,6 +17,7 @@ mod phases;
 mod replay;
 mod top;
 mod trace;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -43,5 +44,6 @@ fn main() -> ExitCode {
     trials.extend(perf_sched::trials());
     trials.extend(top::trials());
     trials.extend(trace::trials());
+    trials.extend(trial::trials());
     case::run(trials).exit_code()
 }

@@ -78,6 +78,25 @@ void cv_causal_sampling_arm(struct cv_causal_thread *t);
 void cv_causal_sampling_disarm(struct cv_causal_thread *t);
 void cv_causal_signal_give_back(void);
 
+/* algorithms.c: other ways to wait for a plain mutex. */
+struct cv_causal_spinning {
+	uint64_t until_ns; /* 0 = `most` spins */
+	uint32_t most;
+	uint32_t spins;
+	uint32_t pauses; /* before the next look */
+};
+
+bool cv_causal_spinning(struct cv_causal_spinning *s, uint64_t mutex); /* false = do not spin */
+bool cv_causal_spin_on(struct cv_causal_spinning *s);                   /* false = long enough */
+void cv_causal_spun(const struct cv_causal_spinning *s);                /* it has the mutex, or has to sleep */
+void cv_causal_queue_slow(uint64_t mutex);
+void cv_causal_dequeue_slow(uint64_t mutex);
+void cv_causal_queues_forked(void);
+
+/* Threads that were let through to a mutex in turn: releases must let the next one through, even after
+ * the window. */
+extern uint32_t cv_causal_queued __attribute__((visibility("hidden")));
+
 /* measured.c: what the hooks do in windows. */
 void cv_causal_enter_slow(void);
 void cv_causal_leave_slow(void);
@@ -105,12 +124,27 @@ static inline __attribute__((always_inline)) void cv_causal_acquired(uint64_t ob
 		cv_causal_acquired_slow(object);
 }
 
+/* In front of taking a plain mutex. */
+static inline __attribute__((always_inline)) void cv_causal_queue(uint64_t mutex)
+{
+	if (cv_unlikely(cv_causal_window()))
+		cv_causal_queue_slow(mutex);
+}
+
+/* Behind its release. */
+static inline __attribute__((always_inline)) void cv_causal_dequeue(uint64_t mutex)
+{
+	if (cv_unlikely(__atomic_load_n(&cv_causal_queued, __ATOMIC_RELAXED)))
+		cv_causal_dequeue_slow(mutex);
+}
+
 static inline __attribute__((always_inline)) void cv_causal_released(uint64_t object)
 {
 	struct cv_causal_thread *t = cv_causal_self;
 
 	if (cv_likely(t != NULL))
 		t->releases++;
+	cv_causal_dequeue(object);
 	if (cv_unlikely(cv_causal_window()))
 		cv_causal_released_slow(object);
 }
@@ -118,6 +152,7 @@ static inline __attribute__((always_inline)) void cv_causal_released(uint64_t ob
 /* A wait on a condition gives the mutex up: that is no progress. */
 static inline __attribute__((always_inline)) void cv_causal_suspended(uint64_t mutex)
 {
+	cv_causal_dequeue(mutex);
 	if (cv_unlikely(cv_causal_window()))
 		cv_causal_released_slow(mutex);
 }

@@ -95,6 +95,7 @@ void cv_causal_forked(void)
 	/* Counters and control page are the parent's: not one store may go there, and no experiment of it
 	 * concerns the child. */
 	cv_causal_self = NULL;
+	cv_causal_queues_forked();
 	if (!cv_causal_file)
 		return;
 	parents = cv_causal_file;

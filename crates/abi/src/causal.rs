@@ -34,12 +34,13 @@ mirror! {
         targets: u32,
         ranges: u32,
         locks: u32,
-        leave: u32,
+        algorithm: u32,
         until_ns: u64,
+        leave: u32,
         signal_cost_ns: u32,
-        reserved0: u32,
         lock: [u64; CV_CAUSAL_LOCKS],
-        reserved1: [u8; 3904],
+        spin_ns: u32,
+        reserved: [u8; 3900],
     }
 
     /// Addresses of a target.
@@ -68,10 +69,11 @@ mirror! {
         arrivals: u64,
         samples: u64,
         hits: u64,
+        tried: u64,
         added_ns: u64,
         sleeps: u64,
         broken: u64,
-        reserved: [u64; 7],
+        reserved: [u64; 6],
         working: [u64; 16],
     }
 }

@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::plan::LEVELS;
+
 /// A way to measure what a faster target would save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,15 +25,29 @@ pub enum Estimator {
     /// that the slope upwards is an upper bound of the saving downwards. Does not see the next
     /// bottleneck.
     Slow,
+    /// **X.** The target's mutexes are waited for by another algorithm; what is saved is measured as
+    /// it is.
+    ///
+    /// Assumes that a window is long enough for the program to settle in the new way.
+    Exchange,
 }
 
 impl Estimator {
+    /// Speed-ups of a target that are tried.
+    pub fn levels(self) -> &'static [f64] {
+        match self {
+            Self::Dilate | Self::Slow => &LEVELS,
+            Self::Exchange => &[1.0],
+        }
+    }
+
     /// Additional time, as a share of what is lengthened, that stands for a target which is faster
     /// by `speedup` (0 to 1).
     pub fn factor(self, speedup: f64) -> f64 {
         match self {
             Self::Dilate => speedup / (1.0 - speedup),
             Self::Slow => speedup,
+            Self::Exchange => 0.0,
         }
     }
 
@@ -41,6 +57,7 @@ impl Estimator {
         match self {
             Self::Dilate => 1.0 - (1.0 - speedup) * ratio,
             Self::Slow => ratio - 1.0,
+            Self::Exchange => 1.0 - ratio,
         }
     }
 
@@ -65,12 +82,13 @@ mod tests {
         match estimator {
             Estimator::Dilate => target + (1.0 - target) * k,
             Estimator::Slow => target * k + 1.0 - target,
+            Estimator::Exchange => 1.0 - target * speedup,
         }
     }
 
     #[test]
     fn serial_program_saves_what_its_target_saves() {
-        for estimator in [Estimator::Dilate, Estimator::Slow] {
+        for estimator in [Estimator::Dilate, Estimator::Slow, Estimator::Exchange] {
             for (target, speedup) in [(0.3, 0.25), (0.8, 0.5), (1.0, 0.5)] {
                 let saved = estimator.saved(speedup, ratio(estimator, target, speedup));
                 assert!((saved - target * speedup).abs() < 1e-12, "{estimator:?}");

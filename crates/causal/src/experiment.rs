@@ -2,7 +2,7 @@
 
 use crate::estimator::Estimator;
 use crate::interval::{resampled, Saved};
-use crate::plan::{block, Arm, Measured, Mechanism, LEVELS};
+use crate::plan::{block, Arm, Measured, Mechanism};
 use crate::random::Random;
 
 /// How far to go.
@@ -84,11 +84,9 @@ impl Experiment {
     }
 
     fn is_narrow(&self, target: usize) -> bool {
-        let found = self.raw(
-            Some(target),
-            self.mechanisms[target],
-            LEVELS[LEVELS.len() - 1],
-        );
+        let levels = self.settings.estimator.levels();
+        let last = levels.last().copied().unwrap_or_default();
+        let found = self.raw(Some(target), self.mechanisms[target], last);
         found.is_some_and(|found| found.half_width() <= self.settings.precision)
     }
 

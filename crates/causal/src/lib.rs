@@ -5,10 +5,12 @@
 //! blocks, each with every level of every target, a baseline and a null experiment. An estimator
 //! (`estimator`) turns times per unit of progress into the share of the run that is saved;
 //! intervals (`interval`) come from resampling whole blocks. `experiment` joins them, decides when
-//! a target is settled, and gives the result (`result`, `text`). The caller owns clock and process.
+//! a target is settled, and gives the result (`result`, `text`). The same course tries other ways to
+//! wait for a mutex (`algorithm`, `trial_text`). The caller owns clock and process.
 
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod estimator;
 mod experiment;
 mod factorial;
@@ -19,8 +21,10 @@ mod random;
 mod result;
 mod target;
 mod text;
+mod trial_text;
 mod words;
 
+pub use algorithm::Algorithm;
 pub use estimator::Estimator;
 pub use experiment::{Experiment, Settings};
 pub use factorial::{slopes, FactorialWindow};
@@ -31,4 +35,5 @@ pub use random::Random;
 pub use result::{Level, NullRow, ProgressRow, Report, Subject, TargetRow};
 pub use target::{Invalid, Kind, Target};
 pub use text::{text, Look};
+pub use trial_text::trial_text;
 pub use words::{length_needed, note, reason, too_many_targets};

@@ -51,6 +51,7 @@ pub(crate) fn block(
     estimator: Estimator,
     random: &mut Random,
 ) -> Vec<Arm> {
+    let levels = estimator.levels();
     let mut arms = Vec::new();
     for mechanism in [Mechanism::Sampled, Mechanism::Measured] {
         let mut of = targets.iter().filter(|(_, m)| *m == mechanism).peekable();
@@ -64,9 +65,11 @@ pub(crate) fn block(
         };
         arms.extend([arm(None, 0.0); BASELINES]);
         if estimator.has_null() {
-            arms.extend(LEVELS.map(|level| arm(None, level)));
+            arms.extend(levels.iter().map(|level| arm(None, *level)));
         }
-        arms.extend(of.flat_map(|(target, _)| LEVELS.map(|level| arm(Some(*target), level))));
+        for (target, _) in of {
+            arms.extend(levels.iter().map(|level| arm(Some(*target), *level)));
+        }
     }
     random.shuffle(&mut arms);
     arms

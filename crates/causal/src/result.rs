@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use crate::algorithm::Algorithm;
 use crate::estimator::Estimator;
 use crate::interval::Saved;
-use crate::plan::{Mechanism, LEVELS};
+use crate::plan::Mechanism;
 use crate::progress::Rate;
 use crate::target::{Kind, Target};
 use crate::words;
@@ -44,6 +45,9 @@ pub struct TargetRow {
     pub kind: Kind,
     /// Its name.
     pub name: String,
+    /// How threads wait for it; `None` = as they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<Algorithm>,
     /// How the gain was measured.
     pub estimator: Estimator,
     /// Its share of the samples, 0 to 1; `None` = not measured by samples.
@@ -57,7 +61,7 @@ pub struct TargetRow {
 /// What a speed-up of a target saves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Level {
-    /// Share of the target's time that goes away, 0 to 1.
+    /// Share of the target's time that goes away, 0 to 1; 1 = of what exchanging an algorithm saves.
     pub speedup: f64,
     /// Share of the run that goes away.
     pub saved_share: Saved,
@@ -101,6 +105,8 @@ pub struct Subject {
     pub mechanism: Mechanism,
     /// Share of the samples.
     pub sample_share: Option<f64>,
+    /// How threads are to wait for it; `None` = as they do.
+    pub algorithm: Option<Algorithm>,
 }
 
 impl Report {
@@ -115,10 +121,12 @@ impl Report {
                     saved_share,
                 })
             };
-            let at: Vec<Level> = LEVELS.into_iter().filter_map(level).collect();
+            let levels = estimator.levels().iter().copied();
+            let at: Vec<Level> = levels.filter_map(level).collect();
             self.targets.push(TargetRow {
                 kind: subject.target.kind,
                 name: subject.target.name.clone(),
+                algorithm: subject.algorithm,
                 estimator,
                 sample_share: subject.sample_share,
                 reason: at.is_empty().then(|| words::too_few_windows(self.windows)),
@@ -126,7 +134,7 @@ impl Report {
             });
         }
         let null = |mechanism| {
-            LEVELS.into_iter().filter_map(move |speedup| {
+            estimator.levels().iter().filter_map(move |&speedup| {
                 let saved_share = experiment.null(mechanism, speedup)?;
                 Some(NullRow {
                     mechanism,
@@ -146,6 +154,7 @@ impl Report {
         self.targets.push(TargetRow {
             kind: target.kind,
             name: target.name,
+            algorithm: None,
             estimator,
             sample_share: None,
             at: Vec::new(),

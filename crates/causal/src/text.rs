@@ -25,25 +25,20 @@ pub fn text(report: &Report, look: Look) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
     let _ = write(&mut out, report, look);
-    if look.unicode {
-        return out;
+    in_locale(out, look)
+}
+
+/// The same text in letters that the locale has.
+pub(crate) fn in_locale(text: String, look: Look) -> String {
+    match look.unicode {
+        true => text,
+        false => text.replace('–', "-").replace('±', "+-"),
     }
-    out.replace('–', "-").replace('±', "+-")
 }
 
 fn write(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     writeln!(out, "{}", verdict(report))?;
-    for progress in &report.progress {
-        writeln!(
-            out,
-            "Progress: {}, {}/s. {} windows of {:.0} ms in {:.1} s.",
-            progress.name,
-            count(progress.per_second),
-            count(report.windows as f64),
-            1000.0 * report.window_seconds,
-            report.seconds
-        )?;
-    }
+    course(out, report)?;
     if report.targets.iter().any(|row| row.reason.is_none()) {
         table(out, report, look)?;
     }
@@ -54,6 +49,22 @@ fn write(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     }
     for note in &report.notes {
         writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+/// What counted, and how long it was watched.
+pub(crate) fn course(out: &mut String, report: &Report) -> std::fmt::Result {
+    for progress in &report.progress {
+        writeln!(
+            out,
+            "Progress: {}, {}/s. {} windows of {:.0} ms in {:.1} s.",
+            progress.name,
+            count(progress.per_second),
+            count(report.windows as f64),
+            1000.0 * report.window_seconds,
+            report.seconds
+        )?;
     }
     Ok(())
 }
@@ -151,19 +162,19 @@ fn subject(row: &TargetRow) -> String {
     }
 }
 
-/// `26 % (22–30 %)`
-fn saved(saved: &Saved) -> String {
+/// `26 % (22–30 %)`, `-3 % (-5 to 1 %)`
+pub(crate) fn saved(saved: &Saved) -> String {
     let percent = |share: f64| format!("{:.0}", 100.0 * share).replace("-0", "0");
-    format!(
-        "{} % ({}–{} %)",
-        percent(saved.mid),
-        percent(saved.low),
-        percent(saved.high)
-    )
+    let (low, high) = (percent(saved.low), percent(saved.high));
+    let to = match low.starts_with('-') {
+        true => " to ",
+        false => "–",
+    };
+    format!("{} % ({low}{to}{high} %)", percent(saved.mid))
 }
 
 /// `1.6x (1.1–3.6x)`
-fn gain(saved: &Saved) -> String {
+pub(crate) fn gain(saved: &Saved) -> String {
     let factor = |share: f64| 1.0 / (1.0 - share.min(0.99));
     format!(
         "{:.2}x ({:.2}–{:.2}x)",
@@ -216,6 +227,7 @@ mod tests {
         TargetRow {
             kind,
             name: name.into(),
+            algorithm: None,
             estimator: Estimator::Dilate,
             sample_share: Some(0.25),
             at: LEVELS.map(level).to_vec(),

@@ -26,6 +26,9 @@ pub(crate) fn estimator(estimator: Estimator) -> &'static str {
         Estimator::Slow => {
             "the target was slowed down: upper bounds of the gain (docs/causal.md: S)"
         }
+        Estimator::Exchange => {
+            "threads waited for the lock by another algorithm in some windows (docs/causal.md: try)"
+        }
     }
 }
 
@@ -125,6 +128,24 @@ pub mod reason {
         format!("the program has used no lock that {text:?} means; `convoy -- COMMAND` lists them")
     }
 
+    /// No mutex is worth another algorithm.
+    pub fn no_contended_mutex() -> String {
+        "threads wait for no mutex long enough for another algorithm to matter. Name one with --lock"
+            .into()
+    }
+
+    /// An object that threads do not wait for as for a mutex.
+    pub fn no_mutex(kind: &str) -> String {
+        format!("it is a {kind}: algorithms are tried for mutexes")
+    }
+
+    /// An algorithm was in force, and no thread used it.
+    pub fn not_tried() -> String {
+        "no thread waited by it: the mutex is recursive, robust, shared between processes or has a \
+         priority protocol, or no thread had to wait"
+            .into()
+    }
+
     /// Samples are needed and cannot be taken.
     pub fn no_samples(why: &str) -> String {
         format!("targets of code need samples, which cannot be taken: {why}")
@@ -176,6 +197,13 @@ pub mod note {
             "Threads that block all signals: {threads}. Their code was not slowed down: choose locks as \
              targets."
         )
+    }
+
+    /// A queue stood still.
+    pub fn broken_queue() -> String {
+        "The order of the ticket lock was given up: for 100 ms no thread released the mutex. Its row \
+         holds only for the time before."
+            .into()
     }
 
     /// A system call was interrupted.

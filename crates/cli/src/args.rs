@@ -49,7 +49,7 @@ Exit status:
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
-    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|causal|diff|export|top|live|serve|doctor|recover ...",
+    override_usage = "convoy [OPTIONS] [--] COMMAND [ARGUMENT]...\n       convoy record|report|diagnose|replay|causal|try|investigate|diff|export|top|live|serve|doctor|recover ...",
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     max_term_width = 100
@@ -86,6 +86,10 @@ pub enum Verb {
     Serve(Box<crate::serve::Serve>),
     /// Run a command and measure what it would gain if a function, lock or sleep were faster
     Causal(Box<crate::causal::Causal>),
+    /// Run a command several times, under the method that narrows the answer most, and say what it needs
+    Investigate(Box<crate::investigate::Investigate>),
+    /// Run a command and measure what it would gain if threads waited for a mutex in another way
+    Try(Box<crate::causal::Try>),
     /// Say what this machine, this user and a program allow, and how to get more
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind

@@ -13,6 +13,7 @@ mod doctor;
 mod exit;
 mod export;
 mod html;
+mod investigate;
 mod judge;
 mod limits;
 mod live;
@@ -63,6 +64,8 @@ fn run(cli: Cli) -> Status {
         Some(Verb::Live(live)) => live::live(&live),
         Some(Verb::Serve(serve)) => serve::serve(&serve),
         Some(Verb::Causal(args)) => causal::causal(&args),
+        Some(Verb::Investigate(args)) => investigate::investigate(&args),
+        Some(Verb::Try(args)) => causal::attempt(&args),
         Some(Verb::Doctor(doctor)) => doctor::doctor(&doctor),
         Some(Verb::Recover(recover)) => recover::recover(&recover),
         Some(Verb::ReplayNative) => replay_native::serve(),

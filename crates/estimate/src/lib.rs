@@ -69,7 +69,7 @@ impl Method {
 }
 
 /// The change that an estimate is of. The same lock has several: they differ by up to a factor of two.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WhatIf {
     /// The fix that the finding names; no single change of one lock.
     #[default]
@@ -90,6 +90,12 @@ impl fmt::Display for WhatIf {
             Self::SectionRemoved => f.write_str("section removed"),
             Self::Query(text) => f.write_str(text),
         }
+    }
+}
+
+impl Serialize for WhatIf {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

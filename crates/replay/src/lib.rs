@@ -25,6 +25,7 @@ pub mod fixes;
 mod lanes;
 mod limits;
 pub mod machine;
+mod parallel;
 pub mod plan;
 pub mod predict;
 pub mod program;

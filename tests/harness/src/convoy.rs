@@ -62,9 +62,14 @@ pub fn diagnose(options: &[&str], profile: &Path) -> Result<Command> {
 
 /// `convoy causal --quiet --format json --report-to <report> --`, to be followed by the command.
 pub fn causal(options: &[&str], report: &Path) -> Result<Command> {
+    experiments("causal", options, report)
+}
+
+/// The same for any verb that experiments.
+pub fn experiments(verb: &str, options: &[&str], report: &Path) -> Result<Command> {
     let mut command = Command::new(binary()?);
     command
-        .args(["causal", "--quiet", "--format", "json"])
+        .args([verb, "--quiet", "--format", "json"])
         .args(options)
         .arg("--report-to")
         .arg(report)

@@ -35,15 +35,28 @@ pub const RANGES_MOST: usize = abi::CV_CAUSAL_RANGES;
 /// Locks that one target may have.
 pub const LOCKS_MOST: usize = abi::CV_CAUSAL_LOCKS;
 
-/// The threads and code that a window lengthens.
+/// What a window does to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lengthen {
+pub enum Treatment {
     /// Nothing: samples may be taken.
     Nothing,
-    /// Everything but the subject.
-    Others,
-    /// The subject.
-    Subject,
+    /// Lengthens everything but the subject.
+    LengthenOthers,
+    /// Lengthens the subject.
+    LengthenSubject,
+    /// Lets threads wait for the subject's mutexes in another way.
+    Wait(Waiting),
+}
+
+/// Ways to wait for a mutex.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// Spins about as long as spinning has helped before, as `PTHREAD_MUTEX_ADAPTIVE_NP` does.
+    Adaptive,
+    /// Spins for so long before it sleeps, nanoseconds.
+    Spin(u32),
+    /// In the order in which threads came; each spins for so long before it sleeps, nanoseconds.
+    Fifo(u32),
 }
 
 /// The code or object that a window experiments with.
@@ -73,15 +86,15 @@ pub enum Mechanism {
 pub struct Window {
     /// Time until the next order.
     pub length: Duration,
-    /// The code that it lengthens.
-    pub lengthen: Lengthen,
+    /// What it does.
+    pub treatment: Treatment,
     /// The subject of the experiment.
     pub subject: Subject,
     /// How code is measured.
     pub mechanism: Mechanism,
     /// Additional time as a share of the time of what is lengthened.
     pub factor: f64,
-    /// CPU time between two samples of a thread, nanoseconds.
+    /// CPU time between two samples of a thread, nanoseconds; 0 = no samples.
     pub period_ns: u32,
     /// Samples are kept.
     pub record: bool,
@@ -100,6 +113,8 @@ pub struct Counts {
     pub samples: u64,
     /// Of these, in the subject.
     pub hits: u64,
+    /// Waits for a mutex by another algorithm.
+    pub tried: u64,
     /// By which code was lengthened, nanoseconds.
     pub added_ns: u64,
     /// Relative sleeps.
@@ -263,6 +278,12 @@ impl Laboratory {
         }
     }
 
+    /// Whether a queue in front of a mutex stood still, and was given up.
+    pub fn has_broken_queue(&self) -> bool {
+        let head = self.file.head();
+        head.is_some_and(|head| head.flags & abi::CV_CAUSAL_FIFO_BROKEN != 0)
+    }
+
     /// Threads that are sampled.
     pub fn sampled_threads(&self) -> usize {
         self.sampler.threads()
@@ -299,10 +320,11 @@ impl Laboratory {
             until_ns: self.until_ns,
             signal_cost_ns: self.signal_cost_ns,
             window: self.windows,
-            estimator: match window.lengthen {
-                Lengthen::Nothing => abi::CV_CAUSAL_NONE,
-                Lengthen::Others => abi::CV_CAUSAL_DILATE,
-                Lengthen::Subject => abi::CV_CAUSAL_SLOW,
+            estimator: match window.treatment {
+                Treatment::Nothing => abi::CV_CAUSAL_NONE,
+                Treatment::LengthenOthers => abi::CV_CAUSAL_DILATE,
+                Treatment::LengthenSubject => abi::CV_CAUSAL_SLOW,
+                Treatment::Wait(_) => abi::CV_CAUSAL_TRY,
             },
             mechanism: match window.mechanism {
                 Mechanism::Sampled => abi::CV_CAUSAL_SAMPLED,
@@ -314,6 +336,13 @@ impl Laboratory {
             ranges: self.ranges,
             ..abi::CausalControl::default()
         };
+        if let Treatment::Wait(how) = window.treatment {
+            (control.algorithm, control.spin_ns) = match how {
+                Waiting::Adaptive => (abi::CV_CAUSAL_ADAPTIVE, 0),
+                Waiting::Spin(ns) => (abi::CV_CAUSAL_SPIN, ns),
+                Waiting::Fifo(ns) => (abi::CV_CAUSAL_FIFO, ns),
+            };
+        }
         match &window.subject {
             Subject::Nothing => control.subject = abi::CV_CAUSAL_NOTHING,
             Subject::Code(targets) => {
@@ -331,11 +360,11 @@ impl Laboratory {
         }
         match self.sampling {
             Sampling::Perf => self.sampler.set_period(window.period_ns.into()),
-            Sampling::Timers(_) => {
+            Sampling::Timers(_) if window.period_ns > 0 => {
                 control.timers = TIMER_NS;
                 control.period_ns = control.period_ns.max(TIMER_NS);
             }
-            Sampling::Unavailable(_) => {}
+            Sampling::Timers(_) | Sampling::Unavailable(_) => {}
         }
         self.file.write_control(&control).map_err(|e| unwritten(&e))
     }
@@ -386,6 +415,7 @@ impl Laboratory {
             all.arrivals = all.arrivals.wrapping_add(t.arrivals);
             all.samples = all.samples.wrapping_add(t.samples);
             all.hits = all.hits.wrapping_add(t.hits);
+            all.tried = all.tried.wrapping_add(t.tried);
             all.added_ns = all.added_ns.wrapping_add(t.added_ns);
             all.sleeps = all.sleeps.wrapping_add(t.sleeps);
             all.broken = all.broken.wrapping_add(t.broken);

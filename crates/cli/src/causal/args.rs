@@ -66,6 +66,17 @@ pub struct Causal {
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "4%")]
     pub precision: f64,
 
+    #[command(flatten)]
+    pub running: Running,
+
+    /// Command to run and its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// The program under experiments, and its report.
+#[derive(Debug, Args)]
+pub struct Running {
     /// Write the report to this file instead of standard error
     #[arg(long, value_name = "FILE")]
     pub report_to: Option<PathBuf>,
@@ -80,10 +91,6 @@ pub struct Causal {
     /// Say nothing but the report and errors
     #[arg(short, long)]
     pub quiet: bool,
-
-    /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", last = true)]
-    pub command: Vec<OsString>,
 }
 
 /// Estimators.
@@ -115,7 +122,7 @@ impl Causal {
 }
 
 /// A share in percent, as a number from 0 to 1.
-fn percent(text: &str) -> Result<f64, String> {
+pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.trim_end_matches('%').trim_end().parse().ok();
     let percent = number.filter(|p| *p > 0.0 && *p <= 100.0);
     percent

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use convoy_capture::causal::{
-    Counts, Laboratory, Lengthen, Mechanism as HowMeasured, Sampling, Subject, Window,
+    Counts, Laboratory, Mechanism as HowMeasured, Sampling, Subject, Treatment, Waiting, Window,
 };
 use convoy_causal::{
-    note, reason, Arm, Estimator, Experiment, Measured, Mechanism, Progress, ProgressRow, Rate,
-    Report, Settings, Target,
+    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Progress,
+    ProgressRow, Rate, Report, Settings, Target,
 };
 
 use convoy_capture::{Interrupt, Watch};
@@ -40,6 +40,20 @@ const FOREIGN_MOST: f64 = 0.10;
 /// Answers to the program's end are so late at most.
 const PATIENCE: Duration = Duration::from_millis(10);
 
+/// What the experiments are to find out.
+#[derive(Debug)]
+pub enum Question {
+    /// What is gained if these are faster; none = choose.
+    Faster(Vec<Target>),
+    /// What is gained if threads wait for a mutex in these ways.
+    WaitingBy {
+        /// `None` = the one for which they wait longest.
+        mutex: Option<String>,
+        /// Each with what the agent is to do.
+        ways: Vec<(Algorithm, Waiting)>,
+    },
+}
+
 /// Experiments with one program.
 #[derive(Debug)]
 pub struct Conductor {
@@ -47,8 +61,8 @@ pub struct Conductor {
     pub session: PathBuf,
     /// The command's process.
     pub pid: u32,
-    /// Named by the user; empty = choose.
-    pub targets: Vec<Target>,
+    /// What is to be found out.
+    pub question: Question,
     /// How gains are measured.
     pub estimator: Estimator,
     /// Most time for windows.
@@ -110,14 +124,7 @@ impl Conductor {
         let progress = Progress::choose(&rates).ok_or_else(reason::no_progress)?;
         report.progress = vec![ProgressRow::from(&progress)];
         report.window_seconds = progress.window_seconds();
-        let targets = match self.targets.is_empty() {
-            true => reconnaissance.choose(self.affordable()),
-            false => self.targets.clone(),
-        };
-        if targets.is_empty() {
-            return Err(reason::no_target());
-        }
-        let found = self.find(&targets, &reconnaissance, laboratory, report)?;
+        let found = self.found(&reconnaissance, laboratory, report)?;
         if found.is_empty() {
             return Ok(());
         }
@@ -128,9 +135,16 @@ impl Conductor {
             seed: u64::from(self.pid),
         };
         let mut experiment = Experiment::new(mechanisms, settings);
-        self.run_windows(laboratory, &mut experiment, &found, &progress, report)?;
+        let tried = self.run_windows(laboratory, &mut experiment, &found, &progress, report)?;
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
+        // A way to wait that nobody used has told nothing, however narrow its interval.
+        for (row, tried) in report.targets.iter_mut().zip(tried) {
+            if row.algorithm.is_some() && tried == 0 {
+                row.at.clear();
+                row.reason = Some(reason::not_tried());
+            }
+        }
         if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
             return Err(self.too_short(began, experiment.windows_per_block()));
         }
@@ -211,7 +225,7 @@ impl Conductor {
         let first = laboratory.next_sample();
         let plain = Window {
             length: RECONNAISSANCE,
-            lengthen: Lengthen::Nothing,
+            treatment: Treatment::Nothing,
             subject: Subject::Nothing,
             mechanism: HowMeasured::Sampled,
             factor: 0.0,
@@ -241,6 +255,29 @@ impl Conductor {
     fn affordable(&self) -> usize {
         let n = self.budget.as_secs_f64() / PER_TARGET.as_secs_f64();
         (n as usize).clamp(1, CHOSEN_MOST)
+    }
+
+    /// What the windows are to try.
+    fn found(
+        &self,
+        reconnaissance: &Reconnaissance,
+        laboratory: &mut Laboratory,
+        report: &mut Report,
+    ) -> Result<Vec<Found>, String> {
+        let targets = match &self.question {
+            Question::WaitingBy { mutex, ways } => {
+                let chosen = || reconnaissance.most_contended();
+                let name = mutex.clone().or_else(chosen);
+                let name = name.ok_or_else(reason::no_contended_mutex)?;
+                return reconnaissance.mutex(&name, ways);
+            }
+            Question::Faster(none) if none.is_empty() => reconnaissance.choose(self.affordable()),
+            Question::Faster(targets) => targets.clone(),
+        };
+        match targets.is_empty() {
+            true => Err(reason::no_target()),
+            false => self.find(&targets, reconnaissance, laboratory, report),
+        }
     }
 
     fn find(
@@ -277,6 +314,11 @@ impl Conductor {
         Ok(found)
     }
 
+    fn needs_samples(&self, arm: &Arm) -> bool {
+        arm.mechanism == Mechanism::Sampled && self.estimator != Estimator::Exchange
+    }
+
+    /// How often threads waited in another way, by target.
     fn run_windows(
         &self,
         laboratory: &mut Laboratory,
@@ -284,8 +326,9 @@ impl Conductor {
         found: &[Found],
         progress: &Rate,
         report: &mut Report,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<u64>, String> {
         let start = Instant::now();
+        let mut tried = vec![0; found.len()];
         let machine = laboratory.machine();
         let before = laboratory.counts().unwrap_or_default();
         let gap = Duration::from_secs_f64(progress.gap_seconds());
@@ -295,19 +338,23 @@ impl Conductor {
                 break;
             }
             laboratory.follow_threads();
-            if let (Sampling::Unavailable(why), Mechanism::Sampled) =
-                (laboratory.sampling(), arm.mechanism)
-            {
+            let sampling = laboratory.sampling();
+            if let (Sampling::Unavailable(why), true) = (sampling, self.needs_samples(&arm)) {
                 return Err(reason::no_samples(why));
             }
             laboratory
                 .open_window(&self.window(&arm, found, gap + length))
                 .map_err(|trouble| trouble.to_string())?;
-            match self.measure(laboratory, &progress.progress, gap, length) {
-                Ok(measured) => experiment.add(measured),
+            let measured = self.measure(laboratory, &progress.progress, gap, length);
+            let (measured, times) = match measured {
+                Ok(measured) => measured,
                 Err(Passed::Over) => break,
                 Err(_) => continue,
+            };
+            if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
+                *tried += times;
             }
+            experiment.add(measured);
             report.foreign_cpu_share = laboratory.machine().foreign_share(&machine);
             report.seconds = start.elapsed().as_secs_f64();
         }
@@ -321,7 +368,7 @@ impl Conductor {
                 report.seconds
             ));
         }
-        Ok(())
+        Ok(tried)
     }
 
     fn add_notes(&self, laboratory: &Laboratory, broken: u64, report: &mut Report) {
@@ -338,6 +385,9 @@ impl Conductor {
         if broken > 0 {
             notes.push(note::broken(broken));
         }
+        if laboratory.has_broken_queue() {
+            notes.push(note::broken_queue());
+        }
         report.notes.extend(notes);
     }
 
@@ -345,10 +395,14 @@ impl Conductor {
         let target = arm.target.and_then(|t| found.get(t));
         Window {
             length,
-            lengthen: match (arm.speedup > 0.0, self.estimator) {
-                (false, _) => Lengthen::Nothing,
-                (true, Estimator::Dilate) => Lengthen::Others,
-                (true, Estimator::Slow) => Lengthen::Subject,
+            treatment: match (arm.speedup > 0.0, self.estimator) {
+                (false, _) => Treatment::Nothing,
+                (true, Estimator::Dilate) => Treatment::LengthenOthers,
+                (true, Estimator::Slow) => Treatment::LengthenSubject,
+                (true, Estimator::Exchange) => {
+                    let waiting = target.and_then(|found| found.waiting);
+                    waiting.map_or(Treatment::Nothing, Treatment::Wait)
+                }
             },
             subject: target.map_or(Subject::Nothing, |found| found.what.clone()),
             mechanism: match arm.mechanism {
@@ -356,22 +410,24 @@ impl Conductor {
                 Mechanism::Measured => HowMeasured::Measured,
             },
             factor: self.estimator.factor(arm.speedup),
-            period_ns: match arm.mechanism {
-                Mechanism::Sampled => SAMPLE_NS,
-                Mechanism::Measured => SPARSE_SAMPLE_NS,
+            period_ns: match (self.estimator, arm.mechanism) {
+                (Estimator::Exchange, _) => 0,
+                (_, Mechanism::Sampled) => SAMPLE_NS,
+                (_, Mechanism::Measured) => SPARSE_SAMPLE_NS,
             },
             record: false,
         }
     }
 
-    /// What the program gets done in the window at hand, behind its gap.
+    /// What the program gets done in the window at hand, behind its gap, and how often it was tried
+    /// to wait in another way.
     fn measure(
         &self,
         laboratory: &mut Laboratory,
         progress: &Progress,
         gap: Duration,
         length: Duration,
-    ) -> Result<Measured, Passed> {
+    ) -> Result<(Measured, u64), Passed> {
         let pass = |laboratory: &mut Laboratory, time| match self.pass(laboratory, time) {
             Passed::Whole => Ok(()),
             other => Err(other),
@@ -382,10 +438,11 @@ impl Conductor {
         pass(laboratory, length)?;
         let after = laboratory.counts().ok_or(Passed::Over)?;
         let done = units(&after, progress).saturating_sub(units(&before, progress));
-        Ok(Measured {
+        let measured = Measured {
             seconds: start.elapsed().as_secs_f64(),
             progress: done as f64,
-        })
+        };
+        Ok((measured, after.tried.saturating_sub(before.tried)))
     }
 }
 

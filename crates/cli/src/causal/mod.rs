@@ -1,15 +1,18 @@
-//! `convoy causal`: experiments on the real program.
+//! `convoy causal` and `convoy try`: experiments on the real program.
 
 mod args;
 mod conduct;
 mod subjects;
+mod trial;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use convoy_capture::{AgentInside, Interrupt, Options, Recorder, Scheduler, Targets};
-use convoy_causal::{Look, Report, Target};
+use convoy_causal::{Estimator, Look, Report};
 
 use crate::exit::Status;
 use crate::message::{say, Message};
@@ -18,7 +21,9 @@ use crate::shape::Format;
 use crate::show;
 
 pub use args::Causal;
-use conduct::{Conductor, End};
+use args::Running;
+use conduct::{Conductor, End, Question};
+pub use trial::Try;
 
 /// Experiments with a program that it starts, or with a process that runs; reports at its end.
 pub fn causal(args: &Causal) -> Status {
@@ -27,13 +32,21 @@ pub fn causal(args: &Causal) -> Status {
         // 2 could be the program's own status.
         None => Status::OwnFailure,
     };
-    let done = args.targets().map_err(|invalid| {
+    let targets = args.targets().map_err(|invalid| {
         let effect = "no experiment is made";
         Message::new(invalid.found, effect, invalid.fix)
     });
-    let done = done.and_then(|targets| match args.pid {
-        Some(pid) => of_process(args, pid, targets),
-        None => of_command(args, targets),
+    let done = targets.and_then(|targets| {
+        let course = Course {
+            question: Question::Faster(targets),
+            estimator: args.estimator.into(),
+            budget: args.budget,
+            precision: args.precision,
+        };
+        match args.pid {
+            Some(pid) => of_process(course, &args.running, pid),
+            None => of_command(course, &args.running, &args.command, convoy_causal::text),
+        }
     });
     done.unwrap_or_else(|message| {
         message.print();
@@ -41,7 +54,39 @@ pub fn causal(args: &Causal) -> Status {
     })
 }
 
-fn of_command(args: &Causal, targets: Vec<Target>) -> Result<Status, Message> {
+/// The same for ways to wait for a mutex.
+pub fn attempt(args: &Try) -> Status {
+    let course = Course {
+        question: Question::WaitingBy {
+            mutex: args.lock.clone(),
+            ways: trial::ways(&args.algorithms()),
+        },
+        estimator: Estimator::Exchange,
+        budget: args.budget,
+        precision: args.precision,
+    };
+    let text = convoy_causal::trial_text;
+    let done = of_command(course, &args.running, &args.command, text);
+    done.unwrap_or_else(|message| {
+        message.print();
+        Status::OwnFailure
+    })
+}
+
+/// What to find out, and how far to go.
+struct Course {
+    question: Question,
+    estimator: Estimator,
+    budget: Duration,
+    precision: f64,
+}
+
+fn of_command(
+    course: Course,
+    args: &Running,
+    command: &[OsString],
+    text: fn(&Report, Look) -> String,
+) -> Result<Status, Message> {
     let options = Options {
         causal: true,
         // What the kernel reports would be measured, too.
@@ -49,7 +94,7 @@ fn of_command(args: &Causal, targets: Vec<Target>) -> Result<Status, Message> {
         session_parent: args.session_dir.clone(),
         ..Options::default()
     };
-    let started = Recorder::new(options).and_then(|recorder| recorder.launch(&args.command));
+    let started = Recorder::new(options).and_then(|recorder| recorder.launch(command));
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {
@@ -60,7 +105,7 @@ fn of_command(args: &Causal, targets: Vec<Target>) -> Result<Status, Message> {
     warn(&running.take_warnings(), args.quiet);
     let has_ended = Arc::new(AtomicBool::new(false));
     let end = End::OfProgram(Arc::clone(&has_ended));
-    let conductor = conductor(args, running.session_dir(), running.pid(), targets, end);
+    let conductor = conductor(course, args, running.session_dir(), running.pid(), end);
     let experiments = std::thread::spawn(move || conductor.conduct());
     let recording = running.wait();
     has_ended.store(true, Ordering::Release);
@@ -68,12 +113,12 @@ fn of_command(args: &Causal, targets: Vec<Target>) -> Result<Status, Message> {
         return Ok(Status::OwnFailure);
     };
     report.command.clone_from(&recording.profile.meta.command);
-    write(args, &report)?;
+    write(args, &report, text)?;
     Ok(Status::of_program(recording.exit))
 }
 
 /// The process goes on when the experiments are over, without hooks and at its own speed.
-fn of_process(args: &Causal, pid: u32, targets: Vec<Target>) -> Result<Status, Message> {
+fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Message> {
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
     let interrupt = Interrupt::watch();
     let options = Options {
@@ -85,31 +130,35 @@ fn of_process(args: &Causal, pid: u32, targets: Vec<Target>) -> Result<Status, M
         .map_err(|error| Message::from(error.trouble()))?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let end = End::OnRequest(interrupt);
-    let mut report = conductor(args, agent.session_dir(), pid, targets, end).conduct();
+    let mut report = conductor(course, args, agent.session_dir(), pid, end).conduct();
     warn(&agent.leave(), args.quiet);
     let words = command.split(|byte| *byte == 0);
     let words = words.filter(|word| !word.is_empty());
     report.command = words
         .map(|word| String::from_utf8_lossy(word).into())
         .collect();
-    write(args, &report)?;
+    write(args, &report, convoy_causal::text)?;
     Ok(Status::Success)
 }
 
-fn conductor(args: &Causal, session: &Path, pid: u32, targets: Vec<Target>, end: End) -> Conductor {
+fn conductor(course: Course, args: &Running, session: &Path, pid: u32, end: End) -> Conductor {
     Conductor {
         session: session.to_owned(),
         pid,
-        targets,
-        estimator: args.estimator.into(),
-        budget: args.budget,
-        precision: args.precision,
+        question: course.question,
+        estimator: course.estimator,
+        budget: course.budget,
+        precision: course.precision,
         end,
         is_quiet: args.quiet,
     }
 }
 
-fn write(args: &Causal, report: &Report) -> Result<(), Message> {
+fn write(
+    args: &Running,
+    report: &Report,
+    text: fn(&Report, Look) -> String,
+) -> Result<(), Message> {
     let text = match args.shape.format {
         Format::Json => report.json(),
         Format::Text => {
@@ -122,7 +171,7 @@ fn write(args: &Causal, report: &Report) -> Result<(), Message> {
                 width: look.width,
                 unicode: look.unicode,
             };
-            convoy_causal::text(report, look)
+            text(report, look)
         }
     };
     match &args.report_to {

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use convoy_capture::causal::{Counts, Range, Subject, LOCKS_MOST, RANGES_MOST, TARGETS_MOST};
+use convoy_capture::causal::{
+    Counts, Range, Subject, Waiting, LOCKS_MOST, RANGES_MOST, TARGETS_MOST,
+};
 use convoy_capture::Watch;
-use convoy_causal::{reason, Kind, Mechanism, Target};
+use convoy_causal::{reason, Algorithm, Kind, Mechanism, Target};
 use convoy_detect::{Analysis, Thresholds};
 use convoy_live::Function;
 use convoy_model::{Model, ObjectId};
-use convoy_profile::Profile;
+use convoy_profile::{ObjectKind, Profile};
 use convoy_report::{find, names};
 
 use crate::live::Functions;
@@ -46,6 +48,8 @@ pub struct Found {
     pub subject: convoy_causal::Subject,
     /// For windows.
     pub what: Subject,
+    /// How threads are to wait for it; `None` = as they do.
+    pub waiting: Option<Waiting>,
 }
 
 impl Reconnaissance {
@@ -172,6 +176,32 @@ impl Reconnaissance {
         Ok(found(target.clone(), Mechanism::Sampled, Some(share), what))
     }
 
+    /// A mutex for whose threads other ways to wait are tried: one experiment each.
+    pub fn mutex(&self, name: &str, ways: &[(Algorithm, Waiting)]) -> Result<Vec<Found>, String> {
+        let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
+        let (name, addresses) = locks.called(name)?;
+        locks.check_kind(&addresses)?;
+        let of = |(algorithm, waiting): &(Algorithm, Waiting)| {
+            let target = Target::new(Kind::Lock, name.clone());
+            let what = Subject::Locks(addresses.clone());
+            let mut found = found(target, Mechanism::Sampled, None, what);
+            found.subject.algorithm = Some(*algorithm);
+            found.waiting = Some(*waiting);
+            found
+        };
+        Ok(ways.iter().map(of).collect())
+    }
+
+    /// The mutex for which threads wait longest.
+    pub fn most_contended(&self) -> Option<String> {
+        let locks = self.locks.as_ref()?;
+        let mut names = locks.contended(self.seconds).into_iter().map(|t| t.name);
+        names.find(|name| {
+            let found = locks.called(name);
+            found.is_ok_and(|(_, addresses)| locks.check_kind(&addresses).is_ok())
+        })
+    }
+
     fn lock(&self, target: &Target) -> Result<Found, String> {
         let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(&target.name)?;
@@ -187,8 +217,10 @@ fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: 
             target,
             mechanism,
             sample_share,
+            algorithm: None,
         },
         what,
+        waiting: None,
     }
 }
 
@@ -248,6 +280,15 @@ impl Locks {
             }
         }
         targets
+    }
+
+    fn check_kind(&self, addresses: &[u64]) -> Result<(), String> {
+        let mut objects = self.model.objects.iter();
+        let other = objects
+            .find(|object| addresses.contains(&object.addr) && object.kind != ObjectKind::Mutex);
+        other.map_or(Ok(()), |object| {
+            Err(reason::no_mutex(names::kind(object.kind)))
+        })
     }
 
     /// Name and addresses of the locks that are meant: all of one name.

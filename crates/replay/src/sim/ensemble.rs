@@ -7,6 +7,7 @@ use super::Outcome;
 use super::SimError;
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
+use crate::parallel;
 use crate::program::Program;
 
 /// Runs of one program that differ by their seeds (the paper's figure 13).
@@ -133,24 +134,25 @@ pub fn varied_walls(
     options: &Options<'_>,
     seeds: &[u64],
 ) -> Result<Vec<Vec<f64>>, SimError> {
-    variations(machine, options)
-        .iter()
-        .map(|(machine, wakeup_preemption)| {
-            let mut options = *options;
-            options.rules.wakeup_preemption = *wakeup_preemption;
-            seeds
-                .iter()
-                .map(|&seed| {
-                    let outcome = run(program, machine, &Options { seed, ..options })?;
-                    Ok(if outcome.stuck.is_some() {
-                        f64::NAN
-                    } else {
-                        outcome.wall_ns
-                    })
-                })
-                .collect()
+    let variations = variations(machine, options);
+    let walls = parallel::map(variations.len() * seeds.len(), |number| {
+        let (machine, wakeup_preemption) = &variations[number / seeds.len()];
+        let mut options = Options {
+            seed: seeds[number % seeds.len()],
+            ..*options
+        };
+        options.rules.wakeup_preemption = *wakeup_preemption;
+        let outcome = run(program, machine, &options)?;
+        Ok(match outcome.stuck {
+            Some(_) => f64::NAN,
+            None => outcome.wall_ns,
         })
-        .collect()
+    });
+    let walls: Vec<f64> = walls.into_iter().collect::<Result<_, SimError>>()?;
+    Ok(walls
+        .chunks(seeds.len().max(1))
+        .map(<[f64]>::to_vec)
+        .collect())
 }
 
 /// `None` if no run without a variation ended.
