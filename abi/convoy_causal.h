@@ -92,10 +92,10 @@ struct cv_causal_control {
 	uint32_t targets;   /* bit = number of a target whose ranges are the subject */
 	uint32_t ranges;    /* in use */
 	uint32_t locks;     /* in use */
-	uint32_t algorithm; /* enum cv_causal_algorithm */
-	uint64_t until_ns;  /* end of the window at the latest, CLOCK_MONOTONIC */
 	uint32_t leave;     /* not 0: the next sample gives the signal back, which is ignored by default */
+	uint64_t until_ns;  /* end of the window at the latest, CLOCK_MONOTONIC */
 	uint32_t signal_cost_ns; /* CPU time of a signal, without its handler */
+	uint32_t algorithm; /* enum cv_causal_algorithm */
 	uint64_t lock[CV_CAUSAL_LOCKS]; /* addresses */
 	uint32_t spin_ns;   /* how long a thread spins for a mutex before it sleeps */
 	uint8_t reserved[4096 - 68 - CV_CAUSAL_LOCKS * 8];

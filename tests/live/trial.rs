@@ -1,4 +1,5 @@
-//! `convoy try`: mutexes keep their semantics while threads wait for them in other ways.
+//! `convoy try` and `convoy investigate`: mutexes keep their semantics while threads wait for them
+//! in other ways, and a program that is run several times is the user's once.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,12 +26,20 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Runs the program in a mode; its rows, by algorithm.
+/// The report of the program in a mode.
 fn attempt(scratch: &Scratch, mode: &str) -> Result<Value> {
+    report(
+        scratch,
+        "try",
+        &["--lock", "shared", "--budget", "2s"],
+        mode,
+    )
+}
+
+fn report(scratch: &Scratch, verb: &str, options: &[&str], mode: &str) -> Result<Value> {
     let program: PathBuf = compile(&root().join("tests/live/programs/waited.c"), &[])?;
     let file = scratch.path("report.json");
-    let options = ["--lock", "shared", "--budget", "2s"];
-    let mut command = convoy::experiments("try", &options, &file)?;
+    let mut command = convoy::experiments(verb, options, &file)?;
     command.arg(program).arg(mode);
     let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
     check!(
@@ -84,4 +93,27 @@ fn a_mutex_may_be_released_by_another_thread(scratch: &Scratch) -> Result {
         "no experiment was made: {report}"
     );
     Ok(())
+}
+
+fn all_methods_are_used_and_the_first_run_is_the_user_s(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
+    turn::retry(|| {
+        // Output that appears once, and the status of the first run, are checked by `report`.
+        let report = report(scratch, "investigate", &["--budget", "25s"], "plain")?;
+        let steps = report["steps"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_of = |step: &Value, verb: &str| {
+            let command = step["command"].as_str().unwrap_or_default();
+            command.starts_with(&format!("convoy {verb} "))
+        };
+        check!(
+            steps.first().is_some_and(|step| is_of(step, "record")),
+            "{report}"
+        );
+        check!(steps.len() > 1, "one step decided nothing: {report}");
+        for step in steps {
+            let took = step["seconds"].as_f64();
+            check!(took.is_some_and(|s| s > 0.0), "no time: {step}");
+        }
+        Ok(())
+    })
 }

@@ -32,7 +32,8 @@ static void relax(void)
 #endif
 }
 
-/* Number of the mutex among the subjects of a window that tries an algorithm; -1 = it is none. */
+/* Number of the mutex among the subjects of a window that tries an algorithm, and goes on; -1 = it is
+ * none. */
 static int subject(const struct cv_causal_control *c, uint64_t mutex)
 {
 	uint32_t n = c->locks < CV_CAUSAL_LOCKS ? c->locks : CV_CAUSAL_LOCKS;
@@ -41,7 +42,7 @@ static int subject(const struct cv_causal_control *c, uint64_t mutex)
 		return -1;
 	for (uint32_t i = 0; i < n; i++)
 		if (c->lock[i] == mutex)
-			return (int)i;
+			return cv_causal_left() ? (int)i : -1;
 	return -1;
 }
 

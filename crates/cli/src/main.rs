@@ -7,6 +7,7 @@
 
 mod args;
 mod causal;
+mod child_recording;
 mod diagnose;
 mod diff;
 mod doctor;

@@ -3,7 +3,7 @@
 //! A request (`request`) names a metric (`metric`) and a focus (`focus`). A session (`session`)
 //! turns requests into probes (`probe`, `row`), keeps their cost within a budget (`governor`), and
 //! makes curves of what is read (`value`). What can be asked for is a tree (`resources`). The
-//! caller owns clock, process and screen.
+//! caller owns clock, process and screen. `search` finds out by itself what to ask for.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod probe;
 mod request;
 mod resources;
 mod row;
+pub mod search;
 mod session;
 #[cfg(test)]
 mod session_tests;

@@ -1,6 +1,6 @@
 //! Locks and other objects that are waited for, as the agent counts them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::glob;
 
@@ -13,6 +13,8 @@ pub struct Lock {
     pub address: u64,
     /// What it is: mutex, condition variable.
     pub kind: String,
+    /// A thread that has it keeps others out: a lock, and no condition, barrier or semaphore.
+    pub excludes: bool,
     /// Its name.
     pub name: String,
     /// Where it was initialised and where it is acquired, as `file:line`.
@@ -91,18 +93,23 @@ pub struct LockChanges {
 }
 
 impl LockChanges {
-    /// Takes a reading.
+    /// Takes a reading. A thread may have several rows of a lock, one for each call site: after
+    /// that it has one.
     pub fn update(&mut self, mut reading: LockReading) {
         self.is_known = std::mem::replace(&mut self.has_one, true);
+        let mut sums: BTreeMap<(usize, u32), LockSums> = BTreeMap::new();
+        for (lock, tid, row) in reading.uses.drain(..) {
+            sums.entry((lock, tid)).or_default().add(row);
+        }
         let mut now = HashMap::new();
-        for (lock, tid, sums) in &mut reading.uses {
-            let Some(lock) = reading.locks.get(*lock) else {
+        for ((ix, tid), sums) in sums {
+            let Some(lock) = reading.locks.get(ix) else {
                 continue;
             };
-            let key = (lock.pid, lock.address, *tid);
-            let all: &mut LockSums = now.entry(key).or_default();
-            all.add(*sums);
-            *sums = sums.since(self.before.get(&key).copied().unwrap_or_default());
+            let key = (lock.pid, lock.address, tid);
+            let before = self.before.get(&key).copied().unwrap_or_default();
+            reading.uses.push((ix, tid, sums.since(before)));
+            now.insert(key, sums);
         }
         self.before = now;
         self.latest = reading;
@@ -118,6 +125,7 @@ mod tests {
             pid: 1,
             address: 0x40,
             kind: "mutex".into(),
+            excludes: true,
             name: "mutex from cache_new() cache.c:88".into(),
             sites: vec!["cache.c:120".into()],
         };
@@ -156,5 +164,24 @@ mod tests {
         changes.update(reading(130));
         assert!(changes.is_known);
         assert_eq!(changes.latest.uses[0].2.acquisitions, 30);
+    }
+
+    #[test]
+    fn call_sites_of_a_thread_are_added_up_before_the_difference() {
+        let at_two_sites = |first: u64, second: u64| {
+            let mut all = reading(first);
+            all.uses.push((0, 7, reading(second).uses[0].2));
+            all
+        };
+        let mut changes = LockChanges::default();
+        changes.update(at_two_sites(100, 50));
+        changes.update(at_two_sites(110, 55));
+        let grown: Vec<u64> = changes
+            .latest
+            .uses
+            .iter()
+            .map(|u| u.2.acquisitions)
+            .collect();
+        assert_eq!(grown, [15]);
     }
 }

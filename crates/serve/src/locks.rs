@@ -107,6 +107,7 @@ mod tests {
                 pid: 1,
                 address: *address,
                 kind: "mutex".into(),
+                excludes: true,
                 name: (*name).into(),
                 sites: Vec::new(),
             });

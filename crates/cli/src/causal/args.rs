@@ -68,10 +68,6 @@ pub struct Causal {
 
     #[command(flatten)]
     pub running: Running,
-
-    /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", last = true)]
-    pub command: Vec<OsString>,
 }
 
 /// The program under experiments, and its report.
@@ -91,6 +87,10 @@ pub struct Running {
     /// Say nothing but the report and errors
     #[arg(short, long)]
     pub quiet: bool,
+
+    /// Command to run and its arguments
+    #[arg(value_name = "COMMAND", last = true)]
+    pub command: Vec<OsString>,
 }
 
 /// Estimators.

@@ -345,16 +345,16 @@ impl Conductor {
             laboratory
                 .open_window(&self.window(&arm, found, gap + length))
                 .map_err(|trouble| trouble.to_string())?;
-            let measured = self.measure(laboratory, &progress.progress, gap, length);
-            let (measured, times) = match measured {
-                Ok(measured) => measured,
+            match self.measure(laboratory, &progress.progress, gap, length) {
+                Ok((measured, waits)) => {
+                    if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
+                        *tried += waits;
+                    }
+                    experiment.add(measured);
+                }
                 Err(Passed::Over) => break,
                 Err(_) => continue,
-            };
-            if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
-                *tried += times;
             }
-            experiment.add(measured);
             report.foreign_cpu_share = laboratory.machine().foreign_share(&machine);
             report.seconds = start.elapsed().as_secs_f64();
         }
@@ -419,8 +419,8 @@ impl Conductor {
         }
     }
 
-    /// What the program gets done in the window at hand, behind its gap, and how often it was tried
-    /// to wait in another way.
+    /// What the program gets done in the window at hand, behind its gap, and how often threads
+    /// waited in another way.
     fn measure(
         &self,
         laboratory: &mut Laboratory,

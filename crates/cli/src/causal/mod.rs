@@ -5,7 +5,6 @@ mod conduct;
 mod subjects;
 mod trial;
 
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -32,11 +31,11 @@ pub fn causal(args: &Causal) -> Status {
         // 2 could be the program's own status.
         None => Status::OwnFailure,
     };
-    let targets = args.targets().map_err(|invalid| {
+    let done = args.targets().map_err(|invalid| {
         let effect = "no experiment is made";
         Message::new(invalid.found, effect, invalid.fix)
     });
-    let done = targets.and_then(|targets| {
+    let done = done.and_then(|targets| {
         let course = Course {
             question: Question::Faster(targets),
             estimator: args.estimator.into(),
@@ -45,7 +44,7 @@ pub fn causal(args: &Causal) -> Status {
         };
         match args.pid {
             Some(pid) => of_process(course, &args.running, pid),
-            None => of_command(course, &args.running, &args.command, convoy_causal::text),
+            None => of_command(course, &args.running, convoy_causal::text),
         }
     });
     done.unwrap_or_else(|message| {
@@ -65,8 +64,7 @@ pub fn attempt(args: &Try) -> Status {
         budget: args.budget,
         precision: args.precision,
     };
-    let text = convoy_causal::trial_text;
-    let done = of_command(course, &args.running, &args.command, text);
+    let done = of_command(course, &args.running, convoy_causal::trial_text);
     done.unwrap_or_else(|message| {
         message.print();
         Status::OwnFailure
@@ -81,12 +79,10 @@ struct Course {
     precision: f64,
 }
 
-fn of_command(
-    course: Course,
-    args: &Running,
-    command: &[OsString],
-    text: fn(&Report, Look) -> String,
-) -> Result<Status, Message> {
+/// Writes a report for people.
+type ToText = fn(&Report, Look) -> String;
+
+fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Message> {
     let options = Options {
         causal: true,
         // What the kernel reports would be measured, too.
@@ -94,7 +90,7 @@ fn of_command(
         session_parent: args.session_dir.clone(),
         ..Options::default()
     };
-    let started = Recorder::new(options).and_then(|recorder| recorder.launch(command));
+    let started = Recorder::new(options).and_then(|recorder| recorder.launch(&args.command));
     let mut running = match started {
         Ok(running) => running,
         Err(error) => {

@@ -1,6 +1,5 @@
 //! `convoy try`: other ways to wait for a mutex, in some windows of the running program.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -25,7 +24,8 @@ Examples:
 #[command(
     about = ABOUT,
     long_about = ABOUT,
-    override_usage = "convoy try [OPTIONS] -- COMMAND [ARGUMENT]..."
+    override_usage = "convoy try [OPTIONS] -- COMMAND [ARGUMENT]...",
+    mut_arg("command", |command| command.required(true))
 )]
 pub struct Try {
     /// Mutex: its name, its address (0x...) or a function that takes it
@@ -49,10 +49,6 @@ pub struct Try {
 
     #[command(flatten)]
     pub running: Running,
-
-    /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", required = true, last = true)]
-    pub command: Vec<OsString>,
 }
 
 /// Ways to wait.

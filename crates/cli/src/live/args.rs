@@ -18,6 +18,7 @@ Examples:
   convoy live 4242 --metric 'wall{function=\"compress\", thread=\"pool-*\"}'
   convoy live 4242                              choose on the screen
   convoy live -- ./server                       the same from the start
+  convoy live 4242 --search                     find out where the time goes
   convoy live 4242 --detach                     take out what a killed convoy left in";
 
 const METRICS: &str = "\
@@ -68,8 +69,17 @@ pub struct Live {
     /// Whether the agent goes into the process, to count its locks
     ///
     /// Not needed where the program runs under convoy. docs/live.md says what it cannot go into.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
-    pub agent: Agent,
+    /// Without this option it stays out, but for a search that suspects locks.
+    #[arg(long, value_name = "WHEN", value_enum)]
+    pub agent: Option<Agent>,
+
+    /// Find out where the time goes: CPU, locks, files or other threads; in which threads,
+    /// functions and objects
+    ///
+    /// Records the program for two seconds, then puts in probes, step by step where the time is,
+    /// and takes them out again: some 15 seconds in all.
+    #[arg(long, conflicts_with_all = ["metric", "detach", "every"])]
+    pub search: bool,
 
     /// Take out what a killed convoy has left in the process, probes and the agent's hooks, and
     /// leave

@@ -73,6 +73,16 @@ impl Engine {
         &self.session
     }
 
+    /// Reads the tables of an agent that has come in.
+    pub fn watch_locks(&mut self, locks: Locks) {
+        self.locks = Some(locks);
+    }
+
+    /// The agent's tables; `None` = it is not in the process.
+    pub fn locks(&mut self) -> Option<&mut Locks> {
+        self.locks.as_mut()
+    }
+
     /// The name of the process.
     pub fn process(&self) -> &str {
         self.threads.process()

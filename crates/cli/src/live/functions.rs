@@ -134,6 +134,27 @@ impl Functions {
         Some(file.function(listed, file.label(listed)))
     }
 
+    /// What a focus calls the function that a recording has found: by its name if that is the only
+    /// one, else by its place. `None` = it is in no file of the process.
+    pub fn focus(&self, name: &str, module: &str, offset: u64) -> Option<Focus> {
+        let place = Focus::new().with(Key::Function, format!("{module}+{offset:#x}"));
+        let found = self.find(&place).ok()?.pop()?;
+        let named = Focus::new().with(Key::Function, name);
+        let is_it = |focus: &Focus| {
+            let functions = self.find(focus);
+            functions.is_ok_and(|all| all.iter().any(|f| f.addresses == found.addresses))
+        };
+        Some(match is_it(&named) {
+            true => named,
+            false => {
+                let start = found.addresses.start;
+                let file = self.files.iter().find(|f| f.answers_to(module));
+                let start = file.map_or(offset, |file| start.wrapping_sub(file.module.bias));
+                Focus::new().with(Key::Function, format!("{module}+{start:#x}"))
+            }
+        })
+    }
+
     /// Addresses of the instructions of a source line; `None` = no file has debug information.
     pub fn of_line(&self, source: &str, line: u32) -> Option<Vec<std::ops::Range<u64>>> {
         let files = self.files.iter();

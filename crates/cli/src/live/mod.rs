@@ -8,6 +8,7 @@ mod lines;
 mod probes;
 pub(crate) mod readers;
 mod screen;
+mod search;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -50,6 +51,7 @@ pub fn live(live: &Live) -> Status {
     };
     let done = match live.pid {
         Some(pid) if live.detach => clean_up(live, pid),
+        Some(pid) if live.search => search::of_process(live, pid),
         Some(pid) => of_process(live, pid, requests),
         None => return of_command(live, requests),
     };
@@ -116,7 +118,7 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
     let interrupt = Interrupt::watch();
     // Dropped last: the agent goes out when the probes are.
-    let (_agent, watch) = enter(live.agent, pid)?;
+    let (_agent, watch) = enter(live.agent.unwrap_or_default(), pid)?;
     let mut engine = begin(live, pid, watch)?;
     add(&mut engine, live, requests)?;
     if live.has_screen() {
@@ -207,6 +209,9 @@ fn measure(
 /// standard error.
 fn of_command(live: &Live, requests: Vec<Request>) -> Status {
     with_command(&live.command, live.quiet, |pid, watch| {
+        if live.search {
+            return search::of_command(live, pid, watch);
+        }
         let mut engine = begin(live, pid, watch)?;
         let lines = Lines::new(io::stderr(), live.shape.format);
         let measured = add(&mut engine, live, requests)

@@ -4,7 +4,6 @@ mod args;
 mod http;
 mod otlp;
 mod pprof;
-mod recording;
 mod routes;
 
 use std::io::ErrorKind;

@@ -14,7 +14,7 @@ use convoy_profile::Profile;
 use convoy_report::Report;
 
 use super::http::{Request, Response};
-use super::recording::{Failure, Recordings};
+use crate::child_recording::{Failure, Recordings};
 use crate::live::readers::Locks;
 
 /// Length of a CPU profile without `seconds`, as in Go.

@@ -1,0 +1,288 @@
+//! Hypotheses about the whole program, judged by what is known without a probe.
+
+use crate::focus::Focus;
+use crate::metric::Kind;
+use crate::search::history::{History, Time};
+use crate::search::hypothesis::{Hypothesis, Whole};
+use crate::search::recorded::{Recorded, WaitReason};
+use crate::search::share::{Share, Verdict};
+use crate::search::tree::Outcome;
+
+/// What is known before the first test.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// Of threads and locks.
+    pub history: &'a History,
+    /// The recording, or why there is none.
+    pub recorded: Result<&'a Recorded, &'a str>,
+    /// Why the agent does not count locks, if it does not.
+    pub no_locks: &'a str,
+}
+
+impl Hypothesis {
+    /// The time that the history has of it.
+    pub(crate) fn measured(self) -> Option<Time> {
+        match self {
+            Self::CpuBound => Some(Time::Cpu),
+            Self::WaitsForCpu => Some(Time::RunQueue),
+            Self::WaitsForLocks => Some(Time::LockWait),
+            Self::WaitsForEvents => Some(Time::EventWait),
+            Self::WaitsForIo | Self::WaitsForOutside => None,
+        }
+    }
+
+    /// What a recording has of it.
+    pub(crate) fn recorded(self) -> Option<WaitReason> {
+        match self {
+            Self::WaitsForIo => Some(WaitReason::Io),
+            Self::WaitsForEvents => Some(WaitReason::Event),
+            Self::WaitsForOutside => Some(WaitReason::Outside),
+            _ => None,
+        }
+    }
+}
+
+impl Known<'_> {
+    /// Judges a hypothesis.
+    pub fn judge(&self, hypothesis: Hypothesis, threshold: f64) -> Outcome {
+        let wholes = self.wholes(hypothesis.whole());
+        let series = hypothesis.measured().map(|time| self.of(time));
+        let pairs: Vec<(f64, f64)> = series
+            .into_iter()
+            .flatten()
+            .zip(&wholes)
+            .filter_map(|(part, whole)| Some((part?, *whole)))
+            .collect();
+        if let Some(share) = Share::of_intervals(&pairs) {
+            return Outcome::measured(share, &pairs, threshold);
+        }
+        let whole = mean(&wholes);
+        if !pairs.is_empty() || whole <= 0.0 {
+            return Outcome::unknown("the threads did nothing while they were looked at");
+        }
+        let recorded = match self.recorded {
+            Ok(recorded) => recorded,
+            Err(why) if hypothesis.recorded().is_some() => return Outcome::unknown(why),
+            Err(_) => return Outcome::unknown(self.no_locks),
+        };
+        let wait = |reason| recorded.wait(&Focus::new(), reason);
+        let doubtful = wait(WaitReason::Futex);
+        match hypothesis {
+            Hypothesis::WaitsForLocks => self.bounded(0.0, doubtful, whole + doubtful, threshold),
+            Hypothesis::WaitsForEvents => {
+                let sure = wait(WaitReason::Event);
+                self.bounded(sure, sure + doubtful, whole, threshold)
+            }
+            _ => {
+                let reason = hypothesis.recorded().unwrap_or(WaitReason::Io);
+                Outcome::exact(wait(reason), whole, threshold)
+            }
+        }
+    }
+
+    /// Of a wait of which only bounds are known: without the agent, a futex may be a lock.
+    fn bounded(&self, low: f64, high: f64, whole: f64, threshold: f64) -> Outcome {
+        let (below, above) = (low / whole, high / whole);
+        let share = Share {
+            mean: (below + above) / 2.0,
+            low: below,
+            high: above,
+        };
+        let verdict = share.verdict(threshold);
+        Outcome {
+            verdict,
+            value: (verdict != Verdict::Unknown).then_some((low + high) / 2.0),
+            share: Some(share),
+            kind: Kind::Inferred,
+            cost_share: 0.0,
+            gap: (verdict == Verdict::Unknown).then(|| self.no_locks.to_owned()),
+        }
+    }
+
+    /// Whether what is known leaves room for lock waits above the threshold.
+    pub fn suspects_locks(&self, threshold: f64) -> bool {
+        let busy = mean(&self.wholes(Whole::Busy));
+        let futexes = match self.recorded {
+            Ok(recorded) => recorded.wait(&Focus::new(), WaitReason::Futex),
+            Err(_) => {
+                let idle = mean(&self.wholes(Whole::Life)) - busy;
+                idle.max(0.0)
+            }
+        };
+        futexes > 0.0 && futexes >= threshold * (busy + futexes)
+    }
+
+    /// Threads that compute, or wait for locks and I/O, on average.
+    pub fn busy(&self) -> f64 {
+        mean(&self.wholes(Whole::Busy))
+    }
+
+    fn of(&self, time: Time) -> Vec<Option<f64>> {
+        self.history.series(time, &Focus::new())
+    }
+
+    /// The whole of each interval.
+    fn wholes(&self, whole: Whole) -> Vec<f64> {
+        let value = |of: Option<f64>| of.unwrap_or(0.0);
+        if whole == Whole::Life {
+            return self.of(Time::Life).into_iter().map(value).collect();
+        }
+        let io = match self.recorded {
+            Ok(recorded) => recorded.wait(&Focus::new(), WaitReason::Io),
+            Err(_) => 0.0,
+        };
+        let mut times = vec![self.of(Time::Cpu), self.of(Time::LockWait)];
+        if whole == Whole::BusyOrRunnable {
+            times.push(self.of(Time::RunQueue));
+        }
+        let intervals = 0..self.history.len();
+        let sum = |ix: usize| {
+            times
+                .iter()
+                .map(|t| value(t.get(ix).copied().flatten()))
+                .sum::<f64>()
+        };
+        intervals.map(|ix| sum(ix) + io).collect()
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+impl Outcome {
+    /// What intervals say: parts and wholes, and their share.
+    pub fn measured(share: Share, pairs: &[(f64, f64)], threshold: f64) -> Self {
+        let parts = pairs.iter().fold(0.0, |sum, (part, _)| sum + part);
+        let verdict = share.verdict(threshold);
+        let near = "too near the threshold, or not steady";
+        Self {
+            verdict,
+            value: Some(parts / pairs.len().max(1) as f64),
+            share: Some(share),
+            kind: Kind::Exact,
+            cost_share: 0.0,
+            gap: (verdict == Verdict::Unknown).then(|| near.to_owned()),
+        }
+    }
+
+    /// Nothing is known, for this reason.
+    pub fn unknown(why: impl Into<String>) -> Self {
+        Self {
+            verdict: Verdict::Unknown,
+            value: None,
+            share: None,
+            kind: Kind::Exact,
+            cost_share: 0.0,
+            gap: Some(why.into()),
+        }
+    }
+
+    /// A value of which every part was seen.
+    pub fn exact(value: f64, whole: f64, threshold: f64) -> Self {
+        let share = Share::exact(value / whole);
+        Self {
+            verdict: share.verdict(threshold),
+            value: Some(value),
+            share: Some(share),
+            kind: Kind::Exact,
+            cost_share: 0.0,
+            gap: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::history::tests::history;
+    use crate::search::recorded::{RecordedThread, RecordedWait};
+
+    const THRESHOLD: f64 = 0.2;
+
+    fn recorded(waits: &[(WaitReason, f64)]) -> Recorded {
+        let wait = |(reason, seconds): &(WaitReason, f64)| RecordedWait {
+            reason: Some(*reason),
+            ns: (seconds * 1e9) as u64,
+            ..RecordedWait::default()
+        };
+        Recorded {
+            seconds: 1.0,
+            threads: vec![RecordedThread::default()],
+            waits: waits.iter().map(wait).collect(),
+            ..Recorded::default()
+        }
+    }
+
+    fn verdicts(known: &Known<'_>) -> Vec<Verdict> {
+        let all = Hypothesis::ALL.into_iter();
+        all.map(|h| known.judge(h, THRESHOLD).verdict).collect()
+    }
+
+    use Verdict::{False, True, Unknown};
+
+    #[test]
+    fn with_the_agent_every_hypothesis_has_a_verdict() {
+        // One thread computes half of the time; it waits for a lock 0.25, for a condition 0.5 s/s.
+        let (history, recorded) = (history(4, true), recorded(&[(WaitReason::Io, 0.01)]));
+        let known = Known {
+            history: &history,
+            recorded: Ok(&recorded),
+            no_locks: "",
+        };
+        assert_eq!(verdicts(&known), [True, False, True, False, True, False]);
+        assert!((known.busy() - 0.76).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_the_agent_futexes_may_be_locks() {
+        let history = history(4, false);
+        let judge = |waits: &[(WaitReason, f64)]| {
+            let recorded = recorded(waits);
+            let known = Known {
+                history: &history,
+                recorded: Ok(&recorded),
+                no_locks: "the agent is not in it",
+            };
+            let locks = known.judge(Hypothesis::WaitsForLocks, THRESHOLD);
+            (
+                locks.verdict,
+                locks.value.is_some(),
+                known.suspects_locks(THRESHOLD),
+            )
+        };
+        assert_eq!(judge(&[(WaitReason::Futex, 0.01)]), (False, true, false));
+        assert_eq!(judge(&[(WaitReason::Event, 1.9)]), (False, true, false));
+        assert_eq!(judge(&[(WaitReason::Futex, 1.0)]), (Unknown, false, true));
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_is_unknown_with_its_reason() {
+        let history = history(4, false);
+        let known = Known {
+            history: &history,
+            recorded: Err("no rights"),
+            no_locks: "no agent",
+        };
+        let reason = |h| known.judge(h, THRESHOLD).gap;
+        assert_eq!(reason(Hypothesis::WaitsForIo), Some("no rights".into()));
+        assert_eq!(reason(Hypothesis::WaitsForLocks), Some("no agent".into()));
+        assert_eq!(reason(Hypothesis::CpuBound), None);
+        assert!(
+            known.suspects_locks(THRESHOLD),
+            "threads are blocked in something"
+        );
+    }
+
+    #[test]
+    fn an_idle_program_is_not_judged() {
+        let history = History::default();
+        let known = Known {
+            history: &history,
+            recorded: Err("no rights"),
+            no_locks: "no agent",
+        };
+        let cpu = known.judge(Hypothesis::CpuBound, THRESHOLD);
+        assert_eq!((cpu.verdict, cpu.value), (Unknown, None));
+    }
+}
