@@ -15,6 +15,7 @@ mod metrics;
 mod perf_sched;
 mod phases;
 mod replay;
+mod search;
 mod top;
 mod trace;
 mod trial;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     trials.extend(metrics::trials());
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
+    trials.extend(search::trials());
     trials.extend(top::trials());
     trials.extend(trace::trials());
     trials.extend(trial::trials());

@@ -50,6 +50,23 @@ pub fn running_since(pid: u32) -> Option<u64> {
     runs.then_some(main.start_ticks)
 }
 
+/// Whether the process that began then has ended. One that cannot be read, for lack of descriptors
+/// say, has not.
+pub fn has_ended(pid: u32, start_ticks: u64) -> bool {
+    let main = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(text) => stat(&text),
+        Err(e) => {
+            let is_gone = e.raw_os_error() == Some(libc::ESRCH);
+            return is_gone || e.kind() == std::io::ErrorKind::NotFound;
+        }
+    };
+    main.is_some_and(|main| {
+        let is_zombie = matches!(main.state, 'Z' | 'X');
+        main.start_ticks != start_ticks
+            || (is_zombie && !threads(pid).iter().any(|tid| *tid != pid))
+    })
+}
+
 /// Whether the process is there and not a zombie, as [`running_since`].
 pub fn is_running(pid: u32) -> bool {
     running_since(pid).is_some()

@@ -1,6 +1,6 @@
 //! The threads of a process at one moment, for readings once a second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use crate::clock;
@@ -29,6 +29,15 @@ pub struct ThreadReader {
     pid: u32,
     start_ticks: Option<u64>,
     figures: HashMap<(u32, u64), SchedStat>,
+    most_files: usize,
+}
+
+/// Files that a reader keeps open: half of what the process may have. Those of further threads are
+/// opened at each reading.
+fn most_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let soft = limit.current.unwrap_or(u64::MAX) / 2;
+    usize::try_from(soft).unwrap_or(usize::MAX)
 }
 
 impl ThreadReader {
@@ -38,13 +47,14 @@ impl ThreadReader {
             pid,
             start_ticks: procfs::running_since(pid),
             figures: HashMap::new(),
+            most_files: most_files(),
         }
     }
 
     /// Whether the process still runs; another one may have got its number.
     pub fn is_running(&self) -> bool {
-        let now = procfs::running_since(self.pid);
-        now.is_some() && now == self.start_ticks
+        self.start_ticks
+            .is_some_and(|start| !procfs::has_ended(self.pid, start))
     }
 
     /// CPU time of the process since its start, nanoseconds: that of threads that have ended, too.
@@ -62,8 +72,8 @@ impl ThreadReader {
             .into_iter()
             .filter_map(|tid| self.read_one(tid))
             .collect();
-        self.figures
-            .retain(|key, _| all.iter().any(|t| (t.tid, t.start_ticks) == *key));
+        let alive: HashSet<(u32, u64)> = all.iter().map(|t| (t.tid, t.start_ticks)).collect();
+        self.figures.retain(|key, _| alive.contains(key));
         all
     }
 
@@ -71,11 +81,17 @@ impl ThreadReader {
         let path = format!("/proc/{}/task/{tid}/stat", self.pid);
         let stat = procfs::stat(&fs::read_to_string(path).ok()?)?;
         let key = (tid, stat.start_ticks);
-        if !self.figures.contains_key(&key) {
-            let file = SchedStat::open(self.pid, tid);
-            self.figures.extend(file.map(|file| (key, file)));
-        }
-        let figures = self.figures.get(&key).and_then(SchedStat::read);
+        let figures = match self.figures.get(&key) {
+            Some(file) => file.read(),
+            None => {
+                let file = SchedStat::open(self.pid, tid);
+                let figures = file.as_ref().and_then(SchedStat::read);
+                if self.figures.len() < self.most_files {
+                    self.figures.extend(file.map(|file| (key, file)));
+                }
+                figures
+            }
+        };
         Some(ThreadReading {
             tid,
             name: stat.name,
@@ -100,6 +116,16 @@ mod tests {
         assert!(own.is_some_and(|t| t.cpu_ns.is_some()));
         let sum = threads.iter().filter_map(|t| t.cpu_ns).sum::<u64>();
         assert!(reader.process_cpu_ns().is_some_and(|all| all >= sum));
+        reader.figures.clear();
+        reader.most_files = 0;
+        let threads = reader.read();
+        let own = threads.iter().find(|t| t.tid == std::process::id());
+        assert!(
+            own.is_some_and(|t| t.cpu_ns.is_some()),
+            "without an open file"
+        );
+        assert!(reader.figures.is_empty());
+        assert!(!ThreadReader::new(u32::MAX).is_running());
         assert!(ThreadReader::new(u32::MAX).process_cpu_ns().is_none());
         assert!(ThreadReader::new(u32::MAX).read().is_empty());
     }

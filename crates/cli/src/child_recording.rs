@@ -25,6 +25,9 @@ const MOST_WORDS: u64 = 16 << 10;
 /// From one look at a recording to the next.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What is said to nobody.
+pub const GONE: &str = "nobody waits for it any more";
+
 /// Why there is no recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
@@ -71,8 +74,8 @@ impl Recordings {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records for a while.
-    pub fn record(&self, time: Duration) -> Result<Profile, Failure> {
+    /// Records for a while; ends when nobody waits for it any more.
+    pub fn record(&self, time: Duration, is_gone: &dyn Fn() -> bool) -> Result<Profile, Failure> {
         let dir = tempfile::tempdir().map_err(|e| {
             Failure::Refused(format!(
                 "the recording has no place: {e}; free space in TMPDIR"
@@ -80,8 +83,9 @@ impl Recordings {
         })?;
         let path = dir.path().join("serve.convoy");
         let number = self.start(time, &path)?;
-        let outcome = self.wait(number, time + FINISHING);
+        let outcome = self.wait(number, time + FINISHING, is_gone);
         match outcome {
+            _ if is_gone() => return Err(Failure::Busy(GONE)),
             Some((true, _)) => {}
             Some((false, words)) => return Err(Failure::Refused(sentence(&words))),
             None => return Err(Failure::Busy("the recording took too long")),
@@ -116,14 +120,19 @@ impl Recordings {
 
     /// Waits for the end of a recording: whether it succeeded, and what it said. `None` = it took
     /// too long.
-    fn wait(&self, number: u64, most: Duration) -> Option<(bool, String)> {
+    fn wait(
+        &self,
+        number: u64,
+        most: Duration,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Option<(bool, String)> {
         let began = Instant::now();
         loop {
+            let is_late = began.elapsed() > most || is_gone();
             let mut running = self.running();
             let position = running.children.iter().position(|(n, _)| *n == number)?;
             let child = &mut running.children[position].1;
             let ended = child.try_wait();
-            let is_late = began.elapsed() > most;
             if is_late {
                 // It may have ended just now.
                 let _ = child.kill();
@@ -187,7 +196,9 @@ mod tests {
     fn after_the_end_nothing_is_recorded() {
         let recordings = Recordings::of(1);
         recordings.end();
-        let failure = recordings.record(Duration::from_secs(1)).unwrap_err();
+        let failure = recordings
+            .record(Duration::from_secs(1), &|| false)
+            .unwrap_err();
         assert_eq!(failure, Failure::Busy("convoy ends"));
     }
 }

@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use libc::user_regs_struct;
 
-use crate::memory::{gap, Memory, Region, REACH};
+use crate::memory::{gap, regions, Memory, REACH};
 use crate::signal_frame;
 use crate::tracee::{ExtendedState, Fault, Stop, Tracee, ALL_BUT_FAULTS, STOP_LIMIT};
+
+/// Times that room is looked for: a program's other threads map memory meanwhile.
+const MOST_TRIES: usize = 8;
 
 /// Longest time that a call may take: it may wait for locks that other threads hold, and each
 /// system call that it makes meanwhile is slow. A call that is given up may leave a lock behind.
@@ -241,24 +244,27 @@ impl Borrowed {
         }
     }
 
-    /// Maps executable memory so near to an address that a jump of five bytes reaches it; `None` =
-    /// there is no room among the process's `regions`.
-    pub fn map_code(
-        &mut self,
-        regions: &[Region],
-        near: u64,
-        bytes: u64,
-    ) -> Result<Option<u64>, Fault> {
+    /// Maps executable memory of a process so near to an address that a jump of five bytes reaches
+    /// it; `None` = there is no room.
+    pub fn map_code(&mut self, pid: u32, near: u64, bytes: u64) -> Result<Option<u64>, Fault> {
         const FIXED_NOREPLACE: u64 = 0x10_0000;
-        let Some(hint) = gap(regions, near, bytes, REACH) else {
-            return Ok(None);
-        };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64 | FIXED_NOREPLACE;
-        let arguments = [hint, bytes, protection, flags, u64::MAX, 0];
-        let at = self.system_call(libc::SYS_mmap, arguments)?;
-        // Kernels before 4.17 do not know the flag, and may map elsewhere.
-        Ok((at.abs_diff(near) < REACH).then_some(at))
+        let mut tries = 0..MOST_TRIES;
+        loop {
+            let Some(hint) = gap(&regions(pid)?, near, bytes, REACH) else {
+                return Ok(None);
+            };
+            let arguments = [hint, bytes, protection, flags, u64::MAX, 0];
+            match self.system_call(libc::SYS_mmap, arguments) {
+                // Kernels before 4.17 do not know the flag, and may map elsewhere.
+                Ok(at) => return Ok((at.abs_diff(near) < REACH).then_some(at)),
+                // Another thread has mapped something there just now.
+                Err(Fault::Refused(e))
+                    if e.raw_os_error() == Some(libc::EEXIST) && tries.next().is_some() => {}
+                Err(fault) => return Err(fault),
+            }
+        }
     }
 
     /// Puts everything back; the thread goes on.

@@ -136,9 +136,8 @@ fn map_area(
 ) -> Result<u64, Refusal> {
     let pid = process.pid;
     let near = process.libc.bias + process.libc.image.first;
-    let now = regions(pid).map_err(|_| Refusal::gone(pid))?;
     let area = thread
-        .map_code(&now, near, area_bytes())
+        .map_code(pid, near, area_bytes())
         .map_err(|fault| safe_point::refused(pid, fault))?
         .ok_or_else(|| Refusal::new("there is no room near the C library", ""))?;
     let (gate, bytes) = gate_page(area);

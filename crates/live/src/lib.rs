@@ -40,7 +40,7 @@ pub use metric::{Description, Kind, Metric, Subject, Unit, METRICS};
 pub use probe::Probes;
 pub use request::Request;
 pub use resources::{hierarchy, Code, Figure, Resource};
-pub use row::Function;
+pub use row::{Function, RowId};
 pub use session::{Curve, CurveId, Notice, Point, Probed, Session, TRIAL_MS};
 pub use suggest::near;
 pub use thread::{group_of, Changes, Roster, Snapshot, Thread};

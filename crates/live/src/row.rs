@@ -1,6 +1,6 @@
 //! A probed function: one row of the table that probes count into, and how it got there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use crate::histogram::Histogram;
@@ -60,6 +60,8 @@ pub struct Row {
     /// By thread, at the latest reading and at the last sample.
     pub(crate) latest: HashMap<u32, Cell>,
     pub(crate) sampled: HashMap<u32, Cell>,
+    /// What earlier probes of this function have counted: each replaces the one before.
+    pub(crate) carried: HashMap<u32, Cell>,
 }
 
 /// Why a row has no timer.
@@ -94,6 +96,7 @@ impl Row {
             gross_rate: None,
             latest: HashMap::new(),
             sampled: HashMap::new(),
+            carried: HashMap::new(),
         }
     }
 
@@ -111,6 +114,11 @@ impl Row {
     /// The probe for it, with a new number.
     pub(crate) fn probe(&mut self, number: u32, measure: Measure, within: Option<u32>) -> Probe {
         self.number = number;
+        if within.is_some() != self.is_confined {
+            // What was counted outside of that function, too, is another sum.
+            self.carried.clear();
+            self.latest.clear();
+        }
         self.is_confined = within.is_some();
         Probe {
             row: number,
@@ -124,8 +132,51 @@ impl Row {
     pub(crate) fn began(&mut self, state: State, now_ms: u64) {
         self.state = state;
         self.inserted_ms = now_ms;
-        self.latest.clear();
+        for (tid, mut cell) in self.latest.drain() {
+            cell.inside = 0;
+            if cell.wall_ns == 0 {
+                // A counter: it has no time, whatever clock there is.
+                cell.cpu_ns = cell.cpu_ns.or(Some(0));
+                cell.own_cpu_ns = cell.own_cpu_ns.or(Some(0));
+            }
+            match self.carried.get_mut(&tid) {
+                Some(sum) => sum.add(&cell),
+                None => {
+                    self.carried.insert(tid, cell);
+                }
+            }
+        }
         self.sampled.clear();
+    }
+
+    /// Forgets threads that have ended, once their last values were sampled.
+    pub(crate) fn forget_ended(&mut self, is_there: impl Fn(u32) -> bool) {
+        let sampled = &self.sampled;
+        self.latest
+            .retain(|tid, cell| is_there(*tid) || sampled.get(tid) != Some(cell));
+        let latest = &self.latest;
+        self.sampled.retain(|tid, _| latest.contains_key(tid));
+        self.carried
+            .retain(|tid, _| is_there(*tid) || latest.contains_key(tid));
+    }
+
+    /// Sums by thread since the row is there, whatever probe has counted them.
+    pub(crate) fn totals(&self) -> Vec<Cell> {
+        let tids: BTreeSet<u32> = self
+            .latest
+            .keys()
+            .chain(self.carried.keys())
+            .copied()
+            .collect();
+        let total = |tid: u32| match (self.latest.get(&tid), self.carried.get(&tid)) {
+            (Some(now), Some(before)) => {
+                let mut sum = now.clone();
+                sum.add(before);
+                sum
+            }
+            (now, before) => now.or(before).cloned().unwrap_or_else(|| Cell::new(tid, 0)),
+        };
+        tids.into_iter().map(total).collect()
     }
 
     /// Calls per second since the probe was put in, of all threads.

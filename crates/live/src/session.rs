@@ -3,7 +3,7 @@
 //! The caller owns the clock: it calls [`Session::drive`] at least when [`Session::next_ms`] says,
 //! and [`Session::sample`] once per interval. `steering` changes the probes.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::focus::Key;
 use crate::governor::{Governor, Prices};
@@ -58,14 +58,16 @@ pub struct Curve {
 }
 
 /// What one thread did in a probed function since the probe was put in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Probed<'a> {
+    /// Tells functions and confinements apart, while probes are replaced.
+    pub row: RowId,
     /// The function.
     pub function: &'a Function,
     /// Whether time is measured, and not only calls.
     pub is_timed: bool,
-    /// Sums of one thread at the last reading.
-    pub cell: &'a Cell,
+    /// Sums of one thread at the last reading, those of replaced probes included.
+    pub cell: Cell,
 }
 
 /// Something that the user should know about a request.
@@ -98,6 +100,8 @@ pub struct Session {
     pub(crate) cpu: f64,
     pub(crate) cost_share: f64,
     lost_calls: Lost,
+    /// Rows and threads of the latest reading.
+    reported: HashSet<(u32, u32)>,
     pub(crate) notices: Vec<Notice>,
 }
 
@@ -132,6 +136,7 @@ impl Session {
             cpu: 0.0,
             cost_share: 0.0,
             lost_calls: Lost::default(),
+            reported: HashSet::new(),
             notices: Vec::new(),
         }
     }
@@ -221,12 +226,13 @@ impl Session {
         let curve = self.curves.get(&id);
         let confined = curve.is_some_and(|curve| curve.request.focus.get(Key::In).is_some());
         let rows = curve.into_iter().flat_map(|curve| &curve.rows);
-        let rows = rows.filter_map(|id| self.rows.get(id));
-        let rows = rows.filter(move |row| {
+        let rows = rows.filter_map(|id| Some((*id, self.rows.get(id)?)));
+        let rows = rows.filter(move |(_, row)| {
             row.is_in() && row.within.is_some() == confined && row.is_confined == confined
         });
-        rows.flat_map(|row| {
-            row.latest.values().map(|cell| Probed {
+        rows.flat_map(|(id, row)| {
+            row.totals().into_iter().map(move |cell| Probed {
+                row: id,
                 function: &row.function,
                 is_timed: row.state == State::Timing,
                 cell,
@@ -325,6 +331,12 @@ impl Session {
         threads: Snapshot,
         locks: Option<LockReading>,
     ) -> Result<Changes, Refusal> {
+        let alive: HashSet<u32> = self.roster.alive().map(|thread| thread.tid).collect();
+        for row in self.rows.values_mut() {
+            let number = row.number;
+            let is_reported = |tid| self.reported.contains(&(number, tid));
+            row.forget_ended(|tid| alive.contains(&tid) || is_reported(tid));
+        }
         if self.rows.values().any(Row::is_in) {
             self.take(probes.read()?);
         }
@@ -458,6 +470,7 @@ impl Session {
             .filter(|(_, row)| row.is_in())
             .map(|(id, row)| (row.number, *id))
             .collect();
+        self.reported = counts.cells.iter().map(|c| (c.row, c.tid)).collect();
         for cell in counts.cells {
             let row = numbers.get(&cell.row).and_then(|id| self.rows.get_mut(id));
             if let Some(row) = row {

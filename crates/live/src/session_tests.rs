@@ -17,6 +17,8 @@ struct Fake {
     /// Calls per millisecond, nanoseconds of a call.
     functions: BTreeMap<u64, (u64, u64)>,
     tids: Vec<u32>,
+    /// Those that are not there any more.
+    ended: Vec<u32>,
     probes: BTreeMap<u32, (Probe, u64)>,
     stops: usize,
     untimed: bool,
@@ -68,7 +70,7 @@ impl Probes for Fake {
                 rate
             };
             let calls = rate * (self.now_ms - since);
-            for tid in &self.tids {
+            for tid in self.tids.iter().filter(|tid| !self.ended.contains(tid)) {
                 let mut cell = Cell::new(*tid, *row);
                 cell.calls = calls;
                 if probe.measure == Measure::Time {
@@ -130,7 +132,9 @@ impl Bench {
     /// Two threads that use one CPU each.
     fn threads(&self) -> Snapshot {
         let cpu = self.fake.now_ms * 1_000_000;
-        vec![thread(1, "main", cpu), thread(2, "pool-1", cpu)].into()
+        let mut threads = vec![thread(1, "main", cpu), thread(2, "pool-1", cpu)];
+        threads.retain(|thread| !self.fake.ended.contains(&thread.tid));
+        threads.into()
     }
 
     fn advance(&mut self, ms: u64) {
@@ -349,4 +353,35 @@ fn locks_without_an_agent_are_unknown() {
     bench.session.add(&mut bench.fake, wait, &[], None).unwrap();
     bench.advance(1000);
     assert_eq!(bench.last()[0].value, None);
+}
+
+#[test]
+fn sums_survive_the_replacement_of_a_probe_and_end_with_their_thread() {
+    let mut bench = Bench::new(&[(0x100, 1000, 100)]);
+    bench.advance(1000);
+    bench.add(WALL, 0x100, None);
+    let calls = |bench: &Bench| -> Vec<(u32, u64)> {
+        let ids = bench.session.curves().map(|(id, _)| id);
+        let probed = ids.flat_map(|id| bench.session.probed(id));
+        let mut calls: Vec<_> = probed.map(|p| (p.cell.tid, p.cell.calls)).collect();
+        calls.sort_unstable();
+        calls
+    };
+    bench.advance(1000);
+    assert_eq!(bench.fake.stops, 3, "a counter, and a timer in its place");
+    assert_eq!(calls(&bench), [(1, 1_000_000), (2, 1_000_000)]);
+    bench.fake.ended.push(2);
+    bench.advance(1000);
+    assert_eq!(
+        calls(&bench),
+        [(1, 2_000_000), (2, 1_000_000)],
+        "its last values"
+    );
+    bench.advance(1000);
+    bench.advance(1000);
+    assert_eq!(
+        calls(&bench),
+        [(1, 4_000_000)],
+        "nothing grows with ended threads"
+    );
 }

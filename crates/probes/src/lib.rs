@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod functions;
 mod handlers;
 mod image;
@@ -21,6 +22,7 @@ pub mod stub;
 pub mod table;
 mod targets;
 
+pub use calls::callees;
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;

@@ -51,7 +51,7 @@ pub enum Inserted {
     },
 }
 
-/// What one thread did in one row since that was put in. Ended threads keep their last values.
+/// What one thread did in one row since that was put in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
     /// The thread.
@@ -103,6 +103,22 @@ impl Cell {
             skipped: 0,
             returned_ns: 0,
             histogram: [0; BUCKETS],
+        }
+    }
+
+    /// Adds what was counted apart: in another column, or by an earlier probe.
+    pub fn add(&mut self, other: &Self) {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        self.calls = self.calls.saturating_add(other.calls);
+        self.wall_ns = self.wall_ns.saturating_add(other.wall_ns);
+        self.own_wall_ns = self.own_wall_ns.saturating_add(other.own_wall_ns);
+        self.cpu_ns = both(self.cpu_ns, other.cpu_ns);
+        self.own_cpu_ns = both(self.own_cpu_ns, other.own_cpu_ns);
+        self.inside = self.inside.saturating_add(other.inside);
+        self.returned_ns = self.returned_ns.saturating_add(other.returned_ns);
+        self.skipped = self.skipped.saturating_add(other.skipped);
+        for (sum, n) in self.histogram.iter_mut().zip(other.histogram) {
+            *sum = sum.wrapping_add(n);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use convoy_live::{Cell, Key, Probed, Request, Session};
+use convoy_live::{Cell, Key, Probed, Request, RowId, Session};
 
 use crate::family::Family;
 use crate::selection::family_of;
@@ -15,7 +15,7 @@ const UNKNOWN: &str = "unknown";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FunctionTotals {
     /// By row and thread.
-    before: HashMap<(u32, u32), Cell>,
+    before: HashMap<(RowId, u32), Cell>,
 }
 
 /// Sums by family and labels.
@@ -24,14 +24,14 @@ type Sums = BTreeMap<Family, BTreeMap<Labels, Value>>;
 impl FunctionTotals {
     /// Takes what the probes of a session have counted by now.
     pub fn update(&mut self, store: &mut Store, session: &Session) {
-        let mut now: HashMap<(u32, u32), Cell> = HashMap::new();
+        let mut now: HashMap<(RowId, u32), Cell> = HashMap::new();
         let mut sums = Sums::new();
         // A cell counts once in a family, however many requests mean it.
-        let mut taken: HashSet<(Family, u32, u32)> = HashSet::new();
+        let mut taken: HashSet<(Family, RowId, u32)> = HashSet::new();
         for (id, curve) in session.curves() {
             let family = family_of(&curve.request);
             for probed in session.probed(id) {
-                let key = (probed.cell.row, probed.cell.tid);
+                let key = (probed.row, probed.cell.tid);
                 now.insert(key, probed.cell.clone());
                 let Some(group) = group_in_focus(session, &curve.request, &probed) else {
                     continue;
@@ -53,6 +53,8 @@ impl FunctionTotals {
             }
         }
         self.before = now;
+        // Without a probe it is not known how many threads are inside.
+        store.begin(Family::FunctionInside);
         for (family, series) in sums {
             store.begin(family);
             store.add(family, series.into_iter().collect());
@@ -61,10 +63,10 @@ impl FunctionTotals {
 
     /// What came since the last reading; `None` where the probe does not measure it.
     fn value(&self, family: Family, probed: &Probed<'_>) -> Option<Value> {
-        let now = probed.cell;
+        let now = &probed.cell;
         let empty = Cell::new(now.tid, now.row);
         // A column that another thread has got begins anew.
-        let before = self.before.get(&(now.row, now.tid));
+        let before = self.before.get(&(probed.row, now.tid));
         let before = before.filter(|b| b.calls <= now.calls).unwrap_or(&empty);
         let ns = |of: fn(&Cell) -> u64| {
             let since = of(now).saturating_sub(of(before));

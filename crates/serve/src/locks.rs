@@ -67,7 +67,8 @@ impl LockTotals {
             store.begin(family);
             store.add(family, series.collect());
         }
-        self.before = now;
+        // A lock that this reading lacks goes on from there in a later one.
+        self.before.extend(now);
     }
 }
 
@@ -144,6 +145,19 @@ mod tests {
         assert_eq!(read(&[("cache", 1, 11), ("cache", 2, 5)])["cache"], 16);
         let reused = read(&[("cache", 1, 3), ("cache", 2, 5)]);
         assert_eq!(reused["cache"], 19, "another lock at the same address");
+    }
+
+    #[test]
+    fn a_reading_that_lacks_a_lock_moves_no_counter() {
+        let (mut totals, mut store) = (LockTotals::default(), Store::new(1_000));
+        let (wanted, roster) = (Selection::cheap(true), Roster::default());
+        let mut read = |locks: &[(&str, u64, u64)]| {
+            totals.update(&mut store, &wanted, &roster, &reading(locks));
+            acquisitions(&store)
+        };
+        assert_eq!(read(&[("cache", 1, 10)])["cache"], 10);
+        assert_eq!(read(&[])["cache"], 10);
+        assert_eq!(read(&[("cache", 1, 12)])["cache"], 12);
     }
 
     #[test]

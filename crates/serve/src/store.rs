@@ -90,14 +90,6 @@ impl Value {
             (this, more) => *this = more,
         }
     }
-
-    fn set_zero(&mut self) {
-        match self {
-            Self::Count(n) | Self::Nanoseconds(n) => *n = 0,
-            Self::Number(x) => *x = 0.0,
-            Self::Sum { .. } | Self::Durations(_) => {}
-        }
-    }
 }
 
 /// A series.
@@ -136,13 +128,21 @@ impl Store {
         }
     }
 
-    /// Begins a reading of a family: values of gauges are added up anew.
+    /// Begins a reading of a family: gauges are read anew, and those that are not known any more
+    /// have no series.
     pub fn begin(&mut self, family: Family) {
         self.folded.remove(&family);
-        if family.describe().kind == Kind::Gauge {
-            let series = self.families.get_mut(&family).into_iter().flatten();
-            series.for_each(|(_, value)| value.set_zero());
+        if family.describe().kind != Kind::Gauge {
+            return;
         }
+        let series = self.families.remove(&family).unwrap_or_default();
+        let is_other = |labels: &Labels| {
+            let mut labels = labels.iter();
+            labels.len() > 0 && labels.all(|(_, text)| text == OTHER)
+        };
+        // Room for `other` is set apart.
+        let counted = series.keys().filter(|labels| !is_other(labels)).count();
+        self.used = self.used.saturating_sub(counted * lines(Kind::Gauge));
     }
 
     /// Adds to series of a family, the most important ones first: they get the room.
@@ -283,5 +283,22 @@ mod tests {
         }
         assert_eq!(numbers(&store, Family::Threads)["a"], 2);
         assert_eq!(numbers(&store, Family::ThreadCpu)["a"], 6);
+    }
+
+    #[test]
+    fn gauges_that_are_not_known_any_more_leave_and_give_their_room_back() {
+        let mut store = Store::new(MOST_SERIES);
+        for _ in 0..3 {
+            store.begin(Family::Threads);
+            let all = (0..5_000).map(|n| (group(&format!("g{n}x")), Value::Count(1)));
+            store.add(Family::Threads, all.collect());
+        }
+        let full = numbers(&store, Family::Threads);
+        assert_eq!(full.values().sum::<u64>(), 5_000);
+        store.begin(Family::Threads);
+        assert!(numbers(&store, Family::Threads).is_empty());
+        let all = (0..full.len() as u64 - 1).map(|n| (group(&format!("h{n}x")), Value::Count(1)));
+        store.add(Family::Threads, all.collect());
+        assert_eq!(store.folded(), 0, "there is room for as many as before");
     }
 }

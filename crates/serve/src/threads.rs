@@ -15,6 +15,8 @@ struct Sums {
     at_ns: u64,
     cpu_ns: Option<u64>,
     run_queue_ns: Option<u64>,
+    /// Number of the reading.
+    reading: u64,
 }
 
 /// A thread that began after the last reading. When exactly is not known: its off-CPU time counts
@@ -23,6 +25,7 @@ const BORN: Sums = Sums {
     at_ns: u64::MAX,
     cpu_ns: Some(0),
     run_queue_ns: Some(0),
+    reading: 0,
 };
 
 /// What threads did since the first reading.
@@ -30,8 +33,13 @@ const BORN: Sums = Sums {
 pub(crate) struct ThreadTotals {
     /// By number and start: numbers are used again.
     before: HashMap<(u32, u64), Sums>,
-    has_read: bool,
+    readings: u64,
+    /// Start of the youngest thread at the first reading, clock ticks.
+    youngest: u64,
 }
+
+/// Readings that a thread may be missing in, and still be the same: a reading may fail.
+const MOST_MISSED: u64 = 60;
 
 /// Nanoseconds by group, for each family.
 type Increments = BTreeMap<Family, BTreeMap<String, u64>>;
@@ -41,23 +49,37 @@ impl ThreadTotals {
     /// everything counts.
     pub fn update(&mut self, store: &mut Store, wanted: &Selection, now_ns: u64, all: &[Thread]) {
         let mut more = Increments::new();
-        let mut now = HashMap::with_capacity(all.len());
+        self.readings += 1;
+        if self.readings == 1 {
+            self.youngest = all.iter().map(|t| t.start_ticks).max().unwrap_or(0);
+        }
         for thread in all {
             let key = (thread.tid, thread.start_ticks);
+            let known = self.before.get(&key).copied();
+            // One that was there before the first reading, and missing in it, begins now.
+            let is_born = self.readings > 1 && thread.start_ticks >= self.youngest;
+            let before = known.or(is_born.then_some(BORN));
             let sums = Sums {
                 at_ns: now_ns,
                 cpu_ns: thread.cpu_ns,
                 run_queue_ns: thread.run_queue_ns,
+                reading: self.readings,
             };
-            let before = self.before.get(&key).copied();
-            let before = before.or(self.has_read.then_some(BORN));
-            if let Some(before) = before {
-                count(&mut more, wanted, thread, &before, &sums);
+            match before {
+                // What this reading lacks is in the next one.
+                Some(before) if lacks(&before, &sums) => {
+                    let reading = self.readings;
+                    self.before.insert(key, Sums { reading, ..before });
+                    continue;
+                }
+                Some(before) => count(&mut more, wanted, thread, &before, &sums),
+                None => {}
             }
-            now.insert(key, sums);
+            self.before.insert(key, sums);
         }
-        self.before = now;
-        self.has_read = true;
+        let readings = self.readings;
+        self.before
+            .retain(|_, sums| readings - sums.reading <= MOST_MISSED);
         for (family, groups) in more {
             let mut groups: Vec<(String, u64)> = groups.into_iter().collect();
             groups.sort_by_key(|(_, ns)| Reverse(*ns));
@@ -68,6 +90,12 @@ impl ThreadTotals {
         }
         count_threads(store, all);
     }
+}
+
+/// Whether a figure is missing that was there before.
+fn lacks(before: &Sums, now: &Sums) -> bool {
+    let is_missing = |before: Option<u64>, now: Option<u64>| before.is_some() && now.is_none();
+    is_missing(before.cpu_ns, now.cpu_ns) || is_missing(before.run_queue_ns, now.run_queue_ns)
 }
 
 fn count(more: &mut Increments, wanted: &Selection, thread: &Thread, before: &Sums, now: &Sums) {
@@ -172,6 +200,30 @@ mod tests {
         assert_eq!(second["pool-#"], 5, "born since: all of it counts");
         let third = read(2_000, &[thread(1, "main", 510)]);
         assert_eq!(third["pool-#"], 5);
+    }
+
+    #[test]
+    fn a_reading_that_lacks_something_moves_no_counter() {
+        let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
+        let wanted = Selection::cheap(false);
+        let mut read = |ns: u64, all: &[Thread]| {
+            totals.update(&mut store, &wanted, ns, all);
+            cpu(&store).get("main").copied().unwrap_or(0)
+        };
+        let at = |cpu_ns: u64| thread(5, "main", cpu_ns);
+        let mut unknown = at(0);
+        (unknown.cpu_ns, unknown.run_queue_ns) = (None, None);
+        assert_eq!(read(0, &[at(500)]), 0);
+        assert_eq!(read(1_000, &[]), 0);
+        assert_eq!(read(2_000, &[at(600)]), 100, "not the 600 since its start");
+        assert_eq!(read(3_000, &[unknown]), 100);
+        assert_eq!(read(4_000, &[at(800)]), 300, "nothing is lost");
+        let older = thread(4, "main", 9_000);
+        assert_eq!(
+            read(5_000, &[at(800), older]),
+            300,
+            "it was there all the time"
+        );
     }
 
     #[test]

@@ -94,8 +94,10 @@ impl Totals {
             (Family::ProcessStart, start.map(Value::Number)),
         ];
         for (family, value) in figures {
-            if let Some(value) = value {
-                self.store.set(family, value);
+            match value {
+                Some(value) => self.store.set(family, value),
+                // A gauge that is not known has no value; a counter stays.
+                None => self.store.begin(family),
             }
         }
         self.threads

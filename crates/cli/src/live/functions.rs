@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key};
@@ -19,9 +20,13 @@ const NAMED: usize = 5;
 /// Functions that are compared letter by letter for a suggestion.
 const MOST_COMPARED: usize = 50_000;
 
+/// Bytes of a function that are looked at for calls.
+const MOST_CODE: u64 = 1 << 20;
+
 /// The functions of a process, each file read when it is first asked for.
 #[derive(Debug)]
 pub struct Functions {
+    pid: u32,
     files: Vec<CodeFile>,
     /// There is code that was compiled at run time.
     has_generated_code: bool,
@@ -74,6 +79,7 @@ impl Functions {
             }
         });
         Some(Self {
+            pid,
             files: files.collect(),
             has_generated_code: !mapped.generated.is_empty(),
         })
@@ -134,25 +140,45 @@ impl Functions {
         Some(file.function(listed, file.label(listed)))
     }
 
-    /// What a focus calls the function that a recording has found: by its name if that is the only
-    /// one, else by its place. `None` = it is in no file of the process.
+    /// What a focus calls the function that a recording has found. `None` = it is in no file of
+    /// the process.
     pub fn focus(&self, name: &str, module: &str, offset: u64) -> Option<Focus> {
         let place = Focus::new().with(Key::Function, format!("{module}+{offset:#x}"));
-        let found = self.find(&place).ok()?.pop()?;
-        let named = Focus::new().with(Key::Function, name);
-        let is_it = |focus: &Focus| {
-            let functions = self.find(focus);
-            functions.is_ok_and(|all| all.iter().any(|f| f.addresses == found.addresses))
+        let mut found = self.find(&place).ok()?.pop()?;
+        found.name = name.to_owned();
+        self.focus_of(&found)
+    }
+
+    /// What a focus calls a function: by its name if that is the only one, else by its place.
+    pub fn focus_of(&self, function: &Function) -> Option<Focus> {
+        let named = Focus::new().with(Key::Function, &function.name);
+        let is_it = |f: &Function| f.addresses == function.addresses;
+        if self.find(&named).is_ok_and(|all| all.iter().any(is_it)) {
+            return Some(named);
+        }
+        let file = self.files.iter().find(|f| f.name() == function.module)?;
+        let start = function.addresses.start.wrapping_sub(file.module.bias);
+        let place = format!("{}+{start:#x}", function.module);
+        Some(Focus::new().with(Key::Function, place))
+    }
+
+    /// The functions that a function calls, by its instructions in memory. No probe may be in it.
+    pub fn callees(&self, function: &Function) -> Vec<Function> {
+        let Ok(memory) = File::open(format!("/proc/{}/mem", self.pid)) else {
+            return Vec::new();
         };
-        Some(match is_it(&named) {
-            true => named,
-            false => {
-                let start = found.addresses.start;
-                let file = self.files.iter().find(|f| f.answers_to(module));
-                let start = file.map_or(offset, |file| start.wrapping_sub(file.module.bias));
-                Focus::new().with(Key::Function, format!("{module}+{start:#x}"))
-            }
-        })
+        let read = |at: u64, bytes: &mut [u8]| memory.read_exact_at(bytes, at).is_ok();
+        let addresses = &function.addresses;
+        let length = addresses.end.saturating_sub(addresses.start).min(MOST_CODE);
+        let mut code = vec![0; length as usize];
+        if !read(addresses.start, &mut code) {
+            return Vec::new();
+        }
+        let called = convoy_probes::callees(&code, addresses.start, &read);
+        let functions = called.into_iter().filter_map(|at| self.at(at));
+        // Parts of the function itself that the compiler has put elsewhere are no callees.
+        let functions = functions.filter(|f| f.name != function.name);
+        functions.collect()
     }
 
     /// Addresses of the instructions of a source line; `None` = no file has debug information.
@@ -530,14 +556,34 @@ mod tests {
         assert!(found[0].addresses.contains(&here), "{found:?}");
         let by_address = find(&format!("{here:#x}")).unwrap();
         assert_eq!(by_address[0].addresses, found[0].addresses);
+        let focus = functions.focus_of(&found[0]).unwrap();
+        assert_eq!(focus.get(Key::Function), Some(name));
         let error = find("a_funktion_to_find").unwrap_err();
         assert!(error.fix.contains("a_function_to_find"), "{error}");
         let error = functions.named("main", Some("libnone.so")).unwrap_err();
         assert!(error.found.contains("no file libnone.so"), "{error}");
     }
 
+    #[test]
+    fn a_function_opens_into_its_callees() {
+        let functions = Functions::of(std::process::id()).unwrap();
+        let caller = functions.at(a_caller as *const () as u64).unwrap();
+        let names: Vec<String> = functions
+            .callees(&caller)
+            .into_iter()
+            .map(|f| f.name)
+            .collect();
+        let is_there = |name: &String| name.ends_with("a_function_to_find");
+        assert!(names.iter().any(is_there), "{names:?}");
+    }
+
     #[inline(never)]
     fn a_function_to_find() -> u64 {
         std::hint::black_box(1)
+    }
+
+    #[inline(never)]
+    fn a_caller() -> u64 {
+        a_function_to_find() + std::hint::black_box(1)
     }
 }

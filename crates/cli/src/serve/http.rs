@@ -21,11 +21,14 @@ const MOST_HEADERS: usize = 64;
 /// Most connections at a time; more are answered with 503.
 const MOST_CONNECTIONS: usize = 16;
 
+/// Of them, most that are answered slowly: the others are kept for `/metrics`.
+const MOST_SLOW: usize = 8;
+
 /// Until a request must be there.
 const READING: Duration = Duration::from_secs(5);
 
-/// Until a part of an answer must be taken.
-const WRITING: Duration = Duration::from_secs(10);
+/// Until an answer must be taken, all of it: it is some megabytes at most.
+const WRITING: Duration = Duration::from_secs(30);
 
 /// The stack of a thread that serves a connection: analyses of recordings run there.
 const STACK: usize = 8 << 20;
@@ -39,6 +42,45 @@ pub struct Request {
     pub query: String,
     /// The `Accept` header; empty without one.
     pub accept: String,
+    /// The `Host` header; empty without one.
+    pub host: String,
+}
+
+/// Who has asked.
+#[derive(Debug)]
+pub struct Client<'a>(Option<&'a TcpStream>);
+
+impl Client<'_> {
+    /// Whether it has closed the connection: nobody waits for the answer any more.
+    pub fn is_gone(&self) -> bool {
+        let Some(stream) = self.0 else { return false };
+        let mut byte = [0];
+        let is_set = stream.set_nonblocking(true).is_ok();
+        let peeked = stream.peek(&mut byte);
+        let is_reset = is_set && stream.set_nonblocking(false).is_err();
+        match peeked {
+            Ok(n) => n == 0 || is_reset,
+            Err(e) => !matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ),
+        }
+    }
+
+    /// One that stays.
+    #[cfg(test)]
+    pub fn patient() -> Self {
+        Client(None)
+    }
+}
+
+/// Answers requests.
+pub trait Answer: Send + Sync + 'static {
+    /// Whether that takes long, as a recording does.
+    fn is_slow(&self, request: &Request) -> bool;
+
+    /// The answer.
+    fn answer(&self, request: &Request, client: &Client<'_>) -> Response;
 }
 
 impl Request {
@@ -96,6 +138,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         400 => "Bad Request",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
@@ -129,13 +172,18 @@ impl Server {
     }
 
     /// Answers requests until convoy ends.
-    pub fn run(self, answer: impl Fn(&Request) -> Response + Send + Sync + 'static) {
-        let answer = Arc::new(answer);
-        let open = Arc::new(AtomicUsize::new(0));
+    pub fn run(self, answer: impl Answer) {
+        let is_local = self.address().is_ok_and(|at| at.ip().is_loopback());
+        let shared = Arc::new(Shared {
+            answer,
+            is_local,
+            open: Arc::default(),
+            slow: Arc::default(),
+        });
         thread::spawn(move || {
             for stream in self.listener.incoming() {
                 match stream {
-                    Ok(stream) => accept(stream, &open, &answer),
+                    Ok(stream) => accept(stream, &shared),
                     // Out of descriptors, say: others may become free.
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
@@ -144,8 +192,24 @@ impl Server {
     }
 }
 
-/// Frees its place among the connections.
+/// What all connections share.
+struct Shared<A> {
+    answer: A,
+    /// Only programs on this machine can connect.
+    is_local: bool,
+    open: Arc<AtomicUsize>,
+    slow: Arc<AtomicUsize>,
+}
+
+/// A place among a limited number; it is free again when this is dropped.
 struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(places: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let place = Self(Arc::clone(places));
+        (places.fetch_add(1, Ordering::AcqRel) < most).then_some(place)
+    }
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -153,31 +217,25 @@ impl Drop for Place {
     }
 }
 
-fn accept<A>(stream: TcpStream, open: &Arc<AtomicUsize>, answer: &Arc<A>)
-where
-    A: Fn(&Request) -> Response + Send + Sync + 'static,
-{
-    let is_full = open.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS;
-    let place = Place(Arc::clone(open));
-    if is_full {
+fn accept<A: Answer>(stream: TcpStream, shared: &Arc<Shared<A>>) {
+    let Some(place) = Place::take(&shared.open, MOST_CONNECTIONS) else {
         let text = "too many connections: try again";
         // This thread accepts all the others: it does not wait for this client.
         let _ = stream.set_nonblocking(true);
         let _ = send(&stream, &Response::failure(503, text), true);
         return;
-    }
-    let answer = Arc::clone(answer);
+    };
+    let shared = Arc::clone(shared);
     let serve = move || {
         let _place = place;
         // A client that has gone needs no answer.
-        let _ = converse(&stream, answer.as_ref());
+        let _ = converse(&stream, &shared);
     };
     // Without a thread the connection is closed.
     let _ = thread::Builder::new().stack_size(STACK).spawn(serve);
 }
 
-fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Response) -> io::Result<()> {
-    stream.set_write_timeout(Some(WRITING))?;
+fn converse<A: Answer>(stream: &TcpStream, shared: &Shared<A>) -> io::Result<()> {
     let (request, has_body) = match read(stream)? {
         Ok(request) => request,
         Err(refused) => {
@@ -185,7 +243,35 @@ fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Response) -> io::R
             return drain(stream);
         }
     };
-    send(stream, &answer(&request), has_body)
+    if shared.is_local && !is_local_name(&request.host) {
+        let text = format!(
+            "{} is not this machine: ask for localhost or 127.0.0.1",
+            request.host
+        );
+        return send(stream, &Response::failure(403, &text), has_body);
+    }
+    let is_slow = shared.answer.is_slow(&request);
+    let place = is_slow.then(|| Place::take(&shared.slow, MOST_SLOW));
+    if matches!(place, Some(None)) {
+        let busy = Response::failure(503, "too many profiles at a time: try again");
+        return send(stream, &busy.with("Retry-After", "10"), has_body);
+    }
+    let answer = shared.answer.answer(&request, &Client(Some(stream)));
+    drop(place);
+    send(stream, &answer, has_body)
+}
+
+/// Whether a `Host` header can be meant for a server on the loopback interface. A page from
+/// elsewhere can make its own name stand for 127.0.0.1 (DNS rebinding), but no address, and not
+/// `localhost`. Clients older than HTTP/1.1 send none.
+fn is_local_name(host: &str) -> bool {
+    let is_address = |text: &str| text.parse::<std::net::IpAddr>().is_ok();
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').is_some_and(|(ip, _)| is_address(ip));
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name.is_empty() || name == "localhost" || name.ends_with(".localhost") || is_address(&name)
 }
 
 /// Reads a request; whether its answer has a body (not that of HEAD).
@@ -255,14 +341,22 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, bool)>, Response> {
     };
     let target = parsed.path.unwrap_or("/");
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    // A client may send several Accept headers: they are one list.
-    let accept = parsed.headers.iter();
-    let accept = accept.filter(|h| h.name.eq_ignore_ascii_case("accept"));
-    let accept = accept.map(|h| String::from_utf8_lossy(h.value).into_owned());
+    let header = |name: &str| -> Vec<String> {
+        let headers = parsed.headers.iter();
+        let headers = headers.filter(|h| h.name.eq_ignore_ascii_case(name));
+        let values = headers.map(|h| String::from_utf8_lossy(h.value).trim().to_owned());
+        values.collect()
+    };
+    let hosts = header("host");
+    if hosts.len() > 1 {
+        return Err(Response::failure(400, "a request has one Host header"));
+    }
     let request = Request {
         path: path.into(),
         query: query.into(),
-        accept: accept.collect::<Vec<_>>().join(","),
+        // A client may send several Accept headers: they are one list.
+        accept: header("accept").join(","),
+        host: hosts.into_iter().next().unwrap_or_default(),
     };
     Ok(Some((request, has_body)))
 }
@@ -285,7 +379,22 @@ fn send(mut stream: &TcpStream, response: &Response, has_body: bool) -> io::Resu
     if has_body {
         bytes.extend_from_slice(&response.body);
     }
-    stream.write_all(&bytes)?;
+    let began = Instant::now();
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        // A client that takes a byte now and then must not keep its place.
+        let left = WRITING.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
     stream.shutdown(std::net::Shutdown::Write)
 }
 
@@ -306,13 +415,26 @@ fn drain(mut stream: &TcpStream) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    struct Echo;
+
+    impl Answer for Echo {
+        fn is_slow(&self, request: &Request) -> bool {
+            request.path == "/slow"
+        }
+
+        fn answer(&self, request: &Request, client: &Client<'_>) -> Response {
+            while request.path == "/slow" && !client.is_gone() {
+                thread::sleep(Duration::from_millis(10));
+            }
+            let text = format!("{} {:?}", request.path, request.value("seconds"));
+            Response::ok("text/plain", text)
+        }
+    }
+
     fn server() -> SocketAddr {
         let server = Server::bind("127.0.0.1:0").unwrap();
         let address = server.address().unwrap();
-        server.run(|request| {
-            let text = format!("{} {:?}", request.path, request.value("seconds"));
-            Response::ok("text/plain", text)
-        });
+        server.run(Echo);
         address
     }
 
@@ -328,12 +450,15 @@ mod tests {
     #[test]
     fn get_and_head_are_answered_and_nothing_else() {
         let address = server();
-        let answer = ask(address, b"GET /a?x=1&seconds=5 HTTP/1.1\r\nHost: h\r\n\r\n");
+        let answer = ask(
+            address,
+            b"GET /a?x=1&seconds=5 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        );
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.ends_with("\r\n\r\n/a Some(\"5\")"), "{answer}");
-        let answer = ask(address, b"HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n");
+        let answer = ask(address, b"HEAD /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(answer.contains("Content-Length: 7") && answer.ends_with("\r\n\r\n"));
-        let answer = ask(address, b"POST /a HTTP/1.1\r\nHost: h\r\n\r\n");
+        let answer = ask(address, b"POST /a HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
     }
 
@@ -367,6 +492,66 @@ mod tests {
                 "no place is free"
             );
             thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn slow_answers_leave_places_for_others_and_end_with_their_client() {
+        let address = server();
+        let slow = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /slow HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let all: Vec<TcpStream> = (0..MOST_SLOW).map(|_| slow()).collect();
+        let began = Instant::now();
+        let is_late = || began.elapsed() > Duration::from_secs(60);
+        // All of them are being answered when one more is refused.
+        let mut one_more = String::new();
+        while !one_more.starts_with("HTTP/1.1 503 ") {
+            assert!(!is_late(), "no limit: {one_more}");
+            let mut stream = slow();
+            stream
+                .set_read_timeout(Some(Duration::from_millis(50)))
+                .unwrap();
+            one_more.clear();
+            let _ = stream.read_to_string(&mut one_more);
+        }
+        assert!(ask(address, b"GET /a HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 "));
+        drop(all);
+        loop {
+            assert!(!is_late(), "they outlive their clients");
+            let mut stream = slow();
+            stream
+                .set_read_timeout(Some(Duration::from_millis(50)))
+                .unwrap();
+            let mut answer = String::new();
+            let _ = stream.read_to_string(&mut answer);
+            if answer.is_empty() {
+                break; // it has a place
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_machines_are_refused_on_loopback() {
+        let address = server();
+        let get = format!(
+            "GET /a HTTP/1.1\r\nHost: evil.example:{}\r\n\r\n",
+            address.port()
+        );
+        assert!(ask(address, get.as_bytes()).starts_with("HTTP/1.1 403 "));
+        for (host, is_local) in [
+            ("", true),
+            ("localhost:6060", true),
+            ("127.0.0.1:6060", true),
+            ("[::1]:6060", true),
+            ("convoy.localhost", true),
+            ("localhost.evil.example", false),
+            ("[evil]:6060", false),
+            ("server", false),
+        ] {
+            assert_eq!(is_local_name(host), is_local, "{host}");
         }
     }
 

@@ -188,8 +188,7 @@ fn begin(serve: &Serve, engine: &Engine, reader: &Reader, server: Option<Server>
             engine.pid()
         ));
     }
-    let routes = Arc::clone(&reader.routes);
-    server.run(move |request| routes.answer(request));
+    server.run(Arc::clone(&reader.routes));
 }
 
 fn measure(

@@ -99,6 +99,9 @@ fn agent(timeout: Duration) -> Agent {
         .timeout_global(Some(timeout))
         .http_status_as_error(false)
         .max_redirects(0)
+        // HTTP_PROXY is for the web: names of functions and locks go to the collector, and to
+        // nobody else.
+        .proxy(None)
         .build();
     config.into()
 }

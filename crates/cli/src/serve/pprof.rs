@@ -13,8 +13,8 @@ use convoy_model::Model;
 use convoy_profile::Profile;
 use convoy_report::Report;
 
-use super::http::{Request, Response};
-use crate::child_recording::{Failure, Recordings};
+use super::http::{Client, Request, Response};
+use crate::child_recording::{Failure, Recordings, GONE};
 use crate::live::readers::Locks;
 
 /// Length of a CPU profile without `seconds`, as in Go.
@@ -25,6 +25,9 @@ const WAITS_TIME: Duration = Duration::from_secs(1);
 
 /// Longest profile.
 const MOST_TIME: Duration = Duration::from_secs(300);
+
+/// From one look at the client to the next.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Profiles that Go programs serve, and other programs do not have.
 const OF_GO_ONLY: [&str; 6] = [
@@ -91,7 +94,7 @@ impl Profiles {
     }
 
     /// Answers a request for what is below `/debug/pprof/`.
-    pub fn answer(&self, name: &str, request: &Request) -> Response {
+    pub fn answer(&self, name: &str, request: &Request, client: &Client<'_>) -> Response {
         let kind = match name {
             "" => return Response::ok("text/html; charset=utf-8", INDEX),
             "profile" => Pprof::Cpu,
@@ -111,7 +114,7 @@ impl Profiles {
             Ok(time) => time,
             Err(text) => return Response::failure(400, &text),
         };
-        match self.profile(kind, time) {
+        match self.profile(kind, time, &|| client.is_gone()) {
             Ok(bytes) => {
                 let name = format!("attachment; filename=\"{name}\"");
                 Response::ok("application/octet-stream", bytes).with("Content-Disposition", name)
@@ -123,35 +126,40 @@ impl Profiles {
         }
     }
 
-    fn profile(&self, kind: Pprof, time: Option<Duration>) -> Result<Vec<u8>, Failure> {
+    fn profile(
+        &self,
+        kind: Pprof,
+        time: Option<Duration>,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, Failure> {
         match (kind, &self.tables, time) {
             (Pprof::Cpu, _, time) => {
-                let profile = self.recordings.record(time.unwrap_or(CPU_TIME))?;
+                let profile = self.recordings.record(time.unwrap_or(CPU_TIME), is_gone)?;
                 let files = Files::of(&profile);
                 let (rows, facts) = rows(kind, profile)?;
                 bytes(kind, &rows, &facts, &files)
             }
-            (_, Some(tables), time) => self.of_tables(kind, tables, time),
+            (_, Some(tables), time) => self.of_tables(kind, tables, time, is_gone),
             (_, None, Some(time)) => {
-                let profile = self.recordings.record(time)?;
+                let profile = self.recordings.record(time, is_gone)?;
                 let files = Files::of(&profile);
                 let (rows, facts) = rows(kind, profile)?;
                 bytes(kind, &rows, &facts, &files)
             }
-            (_, None, None) => self.cumulative(kind),
+            (_, None, None) => self.cumulative(kind, is_gone),
         }
     }
 
     /// Adds a short recording to the earlier ones: scrapers take the profile for a sum since the
     /// start, and subtract.
-    fn cumulative(&self, kind: Pprof) -> Result<Vec<u8>, Failure> {
+    fn cumulative(&self, kind: Pprof, is_gone: &dyn Fn() -> bool) -> Result<Vec<u8>, Failure> {
         let sums = match kind {
             Pprof::Mutex => &self.mutex,
             _ => &self.block,
         };
         // Held meanwhile: two recordings at the same time would count the same waits.
         let mut sums: MutexGuard<'_, Sums> = sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let profile = self.recordings.record(WAITS_TIME)?;
+        let profile = self.recordings.record(WAITS_TIME, is_gone)?;
         sums.files.merge(Files::of(&profile));
         let (rows, facts) = rows(kind, profile)?;
         sums.rows.merge(rows);
@@ -168,6 +176,7 @@ impl Profiles {
         kind: Pprof,
         tables: &Tables,
         time: Option<Duration>,
+        is_gone: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, Failure> {
         let read = || {
             let mut locks = tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +189,12 @@ impl Profiles {
             None => read()?,
             Some(time) => {
                 let before = read()?;
-                thread::sleep(time);
+                while began.elapsed() < time {
+                    if is_gone() {
+                        return Err(Failure::Busy(GONE));
+                    }
+                    thread::sleep(LOOK.min(time.saturating_sub(began.elapsed())));
+                }
                 read()?.since(&before)
             }
         };
@@ -247,7 +261,7 @@ mod tests {
             query: query.into(),
             ..Request::default()
         };
-        Profiles::of(u32::MAX, "server", None, 0).answer(name, &request)
+        Profiles::of(u32::MAX, "server", None, 0).answer(name, &request, &Client::patient())
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Paths of `convoy serve`, and what is answered.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use convoy_serve::{render, Format, Resource, Snapshot, Totals};
 
-use super::http::{Request, Response};
+use super::http::{Answer, Client, Request, Response};
 use super::pprof::Profiles;
 
 /// The first page.
@@ -50,23 +50,31 @@ impl Routes {
         self.totals().snapshot()
     }
 
-    /// Answers a request.
-    pub fn answer(&self, request: &Request) -> Response {
-        let path = request.path.as_str();
-        if let Some(name) = path.strip_prefix("/debug/pprof/") {
-            return self.profiles.answer(name, request);
-        }
-        match path {
-            "/" => Response::ok("text/html; charset=utf-8", INDEX),
-            "/metrics" => self.metrics(request),
-            "/debug/pprof" => self.profiles.answer("", request),
-            _ => Response::failure(404, "no such page: see / for those that there are"),
-        }
-    }
-
     fn metrics(&self, request: &Request) -> Response {
         let format = Format::accepted(&request.accept);
         let text = render(&self.snapshot(), &self.resource, format);
         Response::ok(format.content_type(), text)
+    }
+}
+
+/// Profiles: all else is there already.
+const PROFILES: &str = "/debug/pprof/";
+
+impl Answer for Arc<Routes> {
+    fn is_slow(&self, request: &Request) -> bool {
+        request.path.len() > PROFILES.len() && request.path.starts_with(PROFILES)
+    }
+
+    fn answer(&self, request: &Request, client: &Client<'_>) -> Response {
+        let path = request.path.as_str();
+        if let Some(name) = path.strip_prefix(PROFILES) {
+            return self.profiles.answer(name, request, client);
+        }
+        match path {
+            "/" => Response::ok("text/html; charset=utf-8", INDEX),
+            "/metrics" => self.metrics(request),
+            "/debug/pprof" => self.profiles.answer("", request, client),
+            _ => Response::failure(404, "no such page: see / for those that there are"),
+        }
     }
 }

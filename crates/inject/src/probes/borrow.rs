@@ -111,8 +111,7 @@ pub(super) fn gadgets(pid: u32, memory: &Memory) -> Result<Found, Refusal> {
 
 /// Maps executable memory near `near`.
 pub(super) fn map_code(pid: u32, found: Gadgets, near: u64, bytes: u64) -> Result<u64, Refusal> {
-    let now = regions(pid).map_err(|_| Refusal::gone(pid))?;
-    with_thread(pid, found, move |thread| thread.map_code(&now, near, bytes))?
+    with_thread(pid, found, move |thread| thread.map_code(pid, near, bytes))?
         .ok_or_else(|| Refusal::new("there is no room near the code of the functions", ""))
 }
 

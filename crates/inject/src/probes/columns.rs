@@ -13,9 +13,6 @@ use super::cpu_clock;
 use crate::memory::Memory;
 use convoy_probes::Cell;
 
-/// Values of ended threads that are kept apart: later ones are added up under thread 0.
-const MAX_ENDED: usize = 100_000;
-
 /// Where the table is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table {
@@ -40,7 +37,6 @@ impl Now {
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    ended: HashMap<(u32, u32), Cell>,
     /// Last results: times must not go back.
     last: HashMap<(u32, u32), Times>,
 }
@@ -165,11 +161,10 @@ impl Column {
 impl Columns {
     /// Forgets what ended threads did in these rows.
     pub fn forget_rows(&mut self, rows: &[u32]) {
-        self.ended.retain(|(_, row), _| !rows.contains(row));
         self.last.retain(|(_, row), _| !rows.contains(row));
     }
 
-    /// Reads all columns. `rows`: those in use, and whether they are timed. `threads`: those that
+    /// Reads all columns. Those of threads that have ended are read twice, and free then. `rows`: those in use, and whether they are timed. `threads`: those that
     /// are alive.
     pub fn read(
         &mut self,
@@ -179,7 +174,8 @@ impl Columns {
         threads: &BTreeSet<u32>,
         now: Now,
     ) -> io::Result<Vec<Cell>> {
-        let mut live: HashMap<(u32, u32), Cell> = HashMap::new();
+        let mut all: HashMap<(u32, u32), Cell> = HashMap::new();
+        let mut ended: Vec<(u32, u32)> = Vec::new();
         for (column, key) in table.used(memory) {
             let at = table.column_at(column);
             let head: ColumnHead = memory.get(at)?;
@@ -188,26 +184,30 @@ impl Columns {
             }
             let cells = cells((memory, pid), at, head.tid, rows, now)?;
             if key == KEY_RETIRED {
-                cells.into_iter().for_each(|cell| self.keep_ended(cell));
+                for mut cell in cells {
+                    cell.inside = 0;
+                    ended.push((cell.tid, cell.row));
+                    add(&mut all, cell);
+                }
                 clear_column(memory, at, rows)?;
                 memory.put(table.key_at(column), &KEY_CLEARED)?;
                 continue;
             }
             for cell in cells {
-                add(&mut live, cell);
+                add(&mut all, cell);
             }
             if !threads.contains(&head.tid) {
                 // Read as the last one next time: its last probe may have been after this look.
                 memory.put(table.key_at(column), &KEY_RETIRED)?;
             }
         }
-        for cell in self.ended.values() {
-            add(&mut live, cell.clone());
-        }
-        let mut all: Vec<Cell> = live.into_values().collect();
+        let mut all: Vec<Cell> = all.into_values().collect();
         all.sort_by_key(|cell| (cell.row, cell.tid));
         for cell in &mut all {
             self.forward(cell);
+        }
+        for key in &ended {
+            self.last.remove(key);
         }
         Ok(all)
     }
@@ -226,15 +226,6 @@ impl Columns {
             cpu_ns: cell.cpu_ns.unwrap_or(0),
             returned_ns: cell.returned_ns,
         };
-    }
-
-    fn keep_ended(&mut self, mut cell: Cell) {
-        cell.inside = 0;
-        if self.ended.len() >= MAX_ENDED {
-            self.last.remove(&(cell.tid, cell.row));
-            cell.tid = 0;
-        }
-        add(&mut self.ended, cell);
     }
 }
 
@@ -313,21 +304,10 @@ fn cell(tid: u32, row: u32, value: &Value, (now, cpu): (Now, Option<u64>)) -> Ce
 
 /// Adds a cell to that of the same thread and row.
 fn add(all: &mut HashMap<(u32, u32), Cell>, cell: Cell) {
-    let key = (cell.tid, cell.row);
-    let Some(sum) = all.get_mut(&key) else {
-        all.insert(key, cell);
-        return;
-    };
-    let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
-    sum.calls += cell.calls;
-    sum.wall_ns = sum.wall_ns.saturating_add(cell.wall_ns);
-    sum.own_wall_ns = sum.own_wall_ns.saturating_add(cell.own_wall_ns);
-    sum.cpu_ns = both(sum.cpu_ns, cell.cpu_ns);
-    sum.own_cpu_ns = both(sum.own_cpu_ns, cell.own_cpu_ns);
-    sum.inside += cell.inside;
-    sum.returned_ns = sum.returned_ns.saturating_add(cell.returned_ns);
-    sum.skipped += cell.skipped;
-    for (sum, n) in sum.histogram.iter_mut().zip(cell.histogram) {
-        *sum = sum.saturating_add(n);
+    match all.get_mut(&(cell.tid, cell.row)) {
+        Some(sum) => sum.add(&cell),
+        None => {
+            all.insert((cell.tid, cell.row), cell);
+        }
     }
 }

@@ -313,7 +313,8 @@ impl Probes {
         Ok(())
     }
 
-    /// All values, also of threads that have ended.
+    /// All values. Threads that have ended are in two readings more: the later one has their last
+    /// values.
     ///
     /// # Errors
     /// The process is gone.

@@ -103,17 +103,19 @@ fn switched_stacks_keep_their_open_calls() {
 }
 
 #[test]
-fn ended_threads_keep_their_values() {
+fn last_values_of_ended_threads_are_read_before_their_columns_are_free() {
     let mut p = probed("probed.c", "short", &["leaf", "outer"]);
     p.target.go_on();
     assert_eq!(p.target.line(), "calls 800");
-    for _ in 0..3 {
+    for _ in 0..2 {
         let cells = p.probes.read().unwrap().cells;
         assert_eq!((calls(&cells, 0), calls(&cells, 1)), (800, 200));
         let mut tids: Vec<u32> = of(&cells, 1).map(|c| c.tid).collect();
         tids.dedup();
         assert_eq!(tids.len(), 200, "a cell for each thread");
     }
+    let cells = p.probes.read().unwrap().cells;
+    assert_eq!(calls(&cells, 1), 0, "nothing grows with threads that ended");
     p.finish();
 }
 

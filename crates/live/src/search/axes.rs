@@ -188,6 +188,22 @@ impl Axes<'_> {
     }
 }
 
+/// Functions of which no sample is known, in the threads of a focus: what each is called, and by
+/// which focus.
+pub fn unsampled(functions: Vec<(String, Focus)>, threads: &Focus) -> Vec<Candidate> {
+    let new = functions.into_iter().map(|(name, function)| {
+        let mut new = candidate(Resource::Function, name, join(&function, threads));
+        new.request = Request::new(Metric::Cpu, new.focus.clone()).ok();
+        new
+    });
+    new.collect()
+}
+
+/// The threads of a focus, whatever function it names.
+pub fn threads_of(focus: &Focus) -> Focus {
+    join(&Focus::new(), focus)
+}
+
 /// A function in the threads of a focus.
 fn join(function: &Focus, threads: &Focus) -> Focus {
     let mut joined = function.clone();

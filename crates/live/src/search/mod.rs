@@ -3,9 +3,11 @@
 //!
 //! The caller records the program for a moment (`recorded`), samples it (`history`), tests hypotheses
 //! about the whole program (`roots`), and then in turn asks for the next foci (`axes`, `tree`), measures them like any other request,
-//! and gives back what it found (`share`).
+//! and gives back what it found (`share`). At
+//! the end, `cause` says what explains the time.
 
 mod axes;
+mod cause;
 mod history;
 mod hypothesis;
 mod json;
@@ -14,7 +16,7 @@ mod roots;
 mod share;
 mod tree;
 
-pub use axes::{Axes, Tested};
+pub use axes::{threads_of, unsampled, Axes, Tested};
 pub use history::{History, Time};
 pub use hypothesis::{Hypothesis, Whole};
 pub use recorded::{Called, Place, Recorded, RecordedThread, RecordedWait, Stack, WaitReason};

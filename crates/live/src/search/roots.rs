@@ -54,7 +54,8 @@ impl Known<'_> {
             .filter_map(|(part, whole)| Some((part?, *whole)))
             .collect();
         if let Some(share) = Share::of_intervals(&pairs) {
-            return Outcome::measured(share, &pairs, threshold);
+            let outcome = Outcome::measured(share, &pairs, threshold);
+            return self.with_unseen(hypothesis, outcome, mean(&wholes), threshold);
         }
         let whole = mean(&wholes);
         if !pairs.is_empty() || whole <= 0.0 {
@@ -80,6 +81,45 @@ impl Known<'_> {
         }
     }
 
+    /// The agent does not see waits that began before it came: what a recording has more of is
+    /// perhaps a wait of this kind.
+    fn with_unseen(
+        &self,
+        hypothesis: Hypothesis,
+        mut outcome: Outcome,
+        whole: f64,
+        threshold: f64,
+    ) -> Outcome {
+        let is_of_agent = matches!(
+            hypothesis,
+            Hypothesis::WaitsForLocks | Hypothesis::WaitsForEvents
+        );
+        let (Ok(recorded), true) = (self.recorded, is_of_agent) else {
+            return outcome;
+        };
+        let wait = |reason| recorded.wait(&Focus::new(), reason);
+        let seen = |time| mean(&self.of(time).into_iter().flatten().collect::<Vec<f64>>());
+        let (events, locks) = (seen(Time::EventWait), seen(Time::LockWait));
+        let event = wait(WaitReason::Event);
+        // Events beyond those of which the call stack is known may be among the other futexes.
+        let doubtful = wait(WaitReason::Futex) - locks - (events - event).max(0.0);
+        if hypothesis == Hypothesis::WaitsForEvents && event > events {
+            outcome = Outcome::exact(event, whole, threshold);
+        }
+        let value = outcome.value.unwrap_or(0.0);
+        let most = match hypothesis {
+            Hypothesis::WaitsForLocks => whole + doubtful,
+            _ => whole,
+        };
+        if outcome.verdict == Verdict::False && value + doubtful >= threshold * most {
+            return Outcome {
+                value: None,
+                ..self.bounded(value, value + doubtful, most, threshold)
+            };
+        }
+        outcome
+    }
+
     /// Of a wait of which only bounds are known: without the agent, a futex may be a lock.
     fn bounded(&self, low: f64, high: f64, whole: f64, threshold: f64) -> Outcome {
         let (below, above) = (low / whole, high / whole);
@@ -95,7 +135,10 @@ impl Known<'_> {
             share: Some(share),
             kind: Kind::Inferred,
             cost_share: 0.0,
-            gap: (verdict == Verdict::Unknown).then(|| self.no_locks.to_owned()),
+            gap: (verdict == Verdict::Unknown).then(|| match self.no_locks {
+                "" => "threads wait since before the agent came, it does not know for what".into(),
+                why => why.to_owned(),
+            }),
         }
     }
 
@@ -254,6 +297,29 @@ mod tests {
         assert_eq!(judge(&[(WaitReason::Futex, 0.01)]), (False, true, false));
         assert_eq!(judge(&[(WaitReason::Event, 1.9)]), (False, true, false));
         assert_eq!(judge(&[(WaitReason::Futex, 1.0)]), (Unknown, false, true));
+    }
+
+    #[test]
+    fn waits_that_began_before_the_agent_came_are_not_denied() {
+        let history = history(4, true);
+        let judge = |waits: &[(WaitReason, f64)], hypothesis| {
+            let recorded = recorded(waits);
+            let known = Known {
+                history: &history,
+                recorded: Ok(&recorded),
+                no_locks: "",
+            };
+            known.judge(hypothesis, 0.4).verdict
+        };
+        let (locks, events) = (Hypothesis::WaitsForLocks, Hypothesis::WaitsForEvents);
+        let seen = [(WaitReason::Futex, 0.25), (WaitReason::Event, 0.5)];
+        assert_eq!((judge(&seen, locks), judge(&seen, events)), (False, False));
+        let more = [(WaitReason::Futex, 4.0)];
+        assert_eq!(
+            (judge(&more, locks), judge(&more, events)),
+            (Unknown, Unknown)
+        );
+        assert_eq!(judge(&[(WaitReason::Event, 1.0)], events), True);
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Default for Limits {
         Self {
             threshold: 0.2,
             tests: 120,
-            at_a_time: 8,
+            at_a_time: 16,
             depth: 16,
         }
     }
@@ -128,9 +128,6 @@ impl Default for Limits {
 /// A focus is tested where its expected share may reach this part of the threshold: expectations
 /// are rough.
 const WORTH_A_TEST: f64 = 0.5;
-
-/// A child that has this part of its parent explains it.
-const EXPLAINS: f64 = 0.5;
 
 /// The search.
 #[derive(Debug, Clone)]
@@ -300,65 +297,6 @@ impl Search {
     pub fn untested(&self) -> usize {
         self.nodes.iter().filter(|n| n.outcome.is_none()).count()
     }
-
-    /// The true hypotheses, causes first, the largest share first.
-    pub fn causes(&self) -> Vec<NodeId> {
-        let mut ids: Vec<NodeId> = self.roots();
-        ids.retain(|id| self.node(*id).and_then(Node::verdict) == Some(Verdict::True));
-        let key = |id: &NodeId| {
-            let node = self.node(*id);
-            let idle = node.is_some_and(|n| n.hypothesis.may_be_idle());
-            (idle, node.and_then(Node::mean).unwrap_or(0.0))
-        };
-        ids.sort_by(|a, b| {
-            let ((x, share), (y, other)) = (key(a), key(b));
-            x.cmp(&y).then(other.total_cmp(&share))
-        });
-        ids
-    }
-
-    /// The true focus of a kind below a node that explains most of it: one step after another, as
-    /// long as a step keeps half of the time.
-    pub fn explanation(&self, id: NodeId, resource: Resource) -> Option<NodeId> {
-        let mut best = None;
-        let mut at = id;
-        loop {
-            let share = self.node(at).and_then(Node::mean);
-            // Shares of a hypothesis itself are of another whole.
-            let share = match self.node(at)?.parent {
-                None => 1.0,
-                Some(_) => share.unwrap_or(0.0),
-            };
-            let next = self.largest(at, resource);
-            if next.is_none() && best.is_none() {
-                // Groups are above functions and threads, objects above their holders.
-                let above = [Resource::Object, Resource::Group].into_iter();
-                let above = above.filter(|above| *above != resource);
-                at = above.filter_map(|above| self.largest(at, above)).next()?;
-                continue;
-            }
-            let Some(next) = next else { return best };
-            let mean = self.node(next).and_then(Node::mean).unwrap_or(0.0);
-            if mean < EXPLAINS * share && best.is_some() {
-                return best;
-            }
-            (best, at) = (Some(next), next);
-        }
-    }
-
-    fn largest(&self, id: NodeId, resource: Resource) -> Option<NodeId> {
-        let children = self.children(id).into_iter();
-        let is_true = |id: &NodeId| {
-            let node = self.node(*id);
-            node.is_some_and(|n| {
-                n.candidate.resource == resource && n.verdict() == Some(Verdict::True)
-            })
-        };
-        let mean = |id: &NodeId| self.node(*id).and_then(Node::mean).unwrap_or(0.0);
-        children
-            .filter(is_true)
-            .max_by(|a, b| mean(a).total_cmp(&mean(b)))
-    }
 }
 
 impl Node {
@@ -375,11 +313,11 @@ impl Node {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::focus::Key;
 
-    fn outcome(mean: f64) -> Outcome {
+    pub(crate) fn outcome(mean: f64) -> Outcome {
         let share = Share::exact(mean);
         Outcome {
             verdict: share.verdict(0.2),
@@ -391,7 +329,12 @@ mod tests {
         }
     }
 
-    fn candidate(resource: Resource, key: Key, name: &str, expected: Option<f64>) -> Candidate {
+    pub(crate) fn candidate(
+        resource: Resource,
+        key: Key,
+        name: &str,
+        expected: Option<f64>,
+    ) -> Candidate {
         let focus = Focus::new().with(key, name);
         Candidate {
             resource,
@@ -404,7 +347,7 @@ mod tests {
         }
     }
 
-    fn function(name: &str, expected: f64) -> Candidate {
+    pub(crate) fn function(name: &str, expected: f64) -> Candidate {
         candidate(Resource::Function, Key::Function, name, Some(expected))
     }
 
@@ -454,36 +397,5 @@ mod tests {
         search.found(second[0], outcome(0.1));
         assert!(search.next_batch().is_empty());
         assert_eq!(search.untested(), 1);
-    }
-
-    #[test]
-    fn the_explanation_is_the_deepest_focus_that_keeps_most_of_the_time() {
-        let mut search = Search::new(Limits::default());
-        let cpu = search.hypothesis(Hypothesis::CpuBound, outcome(0.9));
-        let mut add = |parent: NodeId, candidate: Candidate, mean: f64| {
-            let id = search.refine(parent, vec![candidate])[0];
-            search.found(id, outcome(mean));
-            id
-        };
-        let group = candidate(Resource::Group, Key::Group, "pool-#", None);
-        let pool = add(cpu, group, 0.95);
-        let handle = add(pool, function("handle", 0.9), 0.9);
-        let hash = add(handle, function("hash", 0.8), 0.7);
-        add(hash, function("block", 0.3), 0.25);
-        let found = search.explanation(cpu, Resource::Function);
-        assert_eq!(found, Some(hash), "block has less than half of hash");
-        assert_eq!(search.explanation(cpu, Resource::Group), Some(pool));
-        assert_eq!(search.explanation(cpu, Resource::Thread), None);
-        assert_eq!((search.depth(hash), search.root(hash)), (3, cpu));
-    }
-
-    #[test]
-    fn causes_come_before_what_may_be_idleness() {
-        let mut search = Search::new(Limits::default());
-        let idle = search.hypothesis(Hypothesis::WaitsForEvents, outcome(0.99));
-        let locks = search.hypothesis(Hypothesis::WaitsForLocks, outcome(0.4));
-        let cpu = search.hypothesis(Hypothesis::CpuBound, outcome(0.6));
-        search.hypothesis(Hypothesis::WaitsForIo, outcome(0.0));
-        assert_eq!(search.causes(), [cpu, locks, idle]);
     }
 }

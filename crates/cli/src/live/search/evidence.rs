@@ -21,7 +21,7 @@ const EVENT_FUNCTIONS: [&str; 7] = [
 
 /// Records a process for a while; or why that is not possible.
 pub fn record(pid: u32, time: Duration) -> Result<Recorded, String> {
-    let profile = Recordings::of(pid).record(time);
+    let profile = Recordings::of(pid).record(time, &|| false);
     let profile = profile.map_err(|failure| failure.to_string())?;
     let model = Model::build(profile);
     of_model(&model, pid).ok_or_else(|| "the recording has no scheduler events".into())

@@ -3,6 +3,7 @@
 
 mod evidence;
 mod locks;
+mod measurement;
 mod output;
 mod text;
 
@@ -12,18 +13,20 @@ use std::time::{Duration, Instant};
 
 use convoy_capture::{AgentInside, Interrupt, Targets, Watch};
 use convoy_live::search::{
-    Axes, Candidate, History, Hypothesis, Known, Limits, NodeId, Outcome, Place, Recorded,
-    Resource, Search, Share, Tested, Time, Verdict, WaitReason,
+    threads_of, unsampled, Axes, Candidate, History, Hypothesis, Known, Limits, NodeId, Outcome,
+    Place, Recorded, Resource, Search, Share, Tested, Time, WaitReason,
 };
-use convoy_live::{CurveId, Focus, Key, Kind, Point};
+use convoy_live::{Focus, Function, Key, Kind};
 
 use super::args::Live;
 use super::engine::{Engine, Step};
+use super::functions::Functions;
 use super::readers::Locks;
 use crate::args::Agent;
 use crate::message::{say, Message};
 
 use locks::Holders;
+use measurement::Measurement;
 use output::Output;
 
 /// From one reading to the next.
@@ -35,14 +38,11 @@ const RECORDING: Duration = Duration::from_secs(2);
 /// Readings in which hypotheses about the whole program are judged.
 const READINGS: usize = 8;
 
-/// Readings with a value after which a focus is judged, if that is clear then.
-const FEWEST_VALUES: usize = 4;
-
 /// Readings after which it is judged, clear or not.
 const MOST_READINGS: usize = 14;
 
-/// A value that is not there after so many readings does not come.
-const PATIENCE: usize = 5;
+/// A probe that has less than this part of what samples say has missed something.
+const CONTRADICTS: f64 = 0.5;
 
 /// What a search ends with.
 #[derive(Debug)]
@@ -254,6 +254,7 @@ impl Searcher<'_> {
                 self.engine.watch_locks(Locks::new(watch));
                 self.note_holders();
                 self.history.clear();
+                self.no_locks.clear();
             }
             Ok(_) => {}
             Err(message) => self.no_locks = message.line(),
@@ -286,22 +287,31 @@ impl Searcher<'_> {
         let mut tested = Vec::new();
         let mut to_test = Vec::new();
         let resource = node.candidate.resource;
-        if matches!(
-            resource,
-            Resource::Program | Resource::Group | Resource::Object
-        ) {
+        let splits = match resource {
+            Resource::Program | Resource::Object => true,
+            Resource::Group => focus.get(Key::Lock).is_none(),
+            _ => false,
+        };
+        if splits {
             tested = axes.by_thread(hypothesis, focus);
         }
+        let is_recorded = self.recorded.is_ok();
         match (hypothesis, resource) {
-            (Hypothesis::CpuBound, Resource::Program) if !tested.is_empty() => {}
+            // Each group has its own functions; without samples nothing is known but `main`.
+            (Hypothesis::CpuBound, Resource::Program) if is_recorded && !tested.is_empty() => {}
+            (Hypothesis::CpuBound, Resource::Group) if !is_recorded => {}
             (Hypothesis::CpuBound, Resource::Program | Resource::Group | Resource::Function) => {
                 let functions = self.engine.functions().ok();
-                let resolve =
-                    |place: &Place| functions?.focus(&place.name, &place.module, place.offset);
-                let threads = without_function(focus);
-                let (new, known) = axes.by_function(&threads, node.candidate.tag, &resolve);
-                to_test = new;
-                tested.extend(known);
+                let threads = threads_of(focus);
+                if is_recorded {
+                    let resolve =
+                        |place: &Place| functions?.focus(&place.name, &place.module, place.offset);
+                    let (new, known) = axes.by_function(&threads, node.candidate.tag, &resolve);
+                    to_test = new;
+                    tested.extend(known);
+                } else if let Some(functions) = functions {
+                    to_test = unsampled(opened(functions, focus), &threads);
+                }
             }
             (Hypothesis::WaitsForLocks | Hypothesis::WaitsForEvents, Resource::Program) => {
                 tested.extend(axes.by_object(hypothesis, focus));
@@ -363,7 +373,7 @@ impl Searcher<'_> {
 
     /// Measures foci by probes, all at the same time, until each of them is clear.
     fn test(&mut self, ids: &[NodeId]) -> Result<(), Message> {
-        let mut running: Vec<Test> = Vec::new();
+        let mut running: Vec<Measurement> = Vec::new();
         for id in ids {
             let request = self
                 .search
@@ -371,7 +381,7 @@ impl Searcher<'_> {
                 .and_then(|n| n.candidate.request.clone());
             let Some(request) = request else { continue };
             match self.engine.add(request) {
-                Ok(curve) => running.push(Test::new(*id, curve)),
+                Ok(curve) => running.push(Measurement::new(*id, curve)),
                 Err(message) => {
                     let outcome = self.by_samples(*id, message.line());
                     self.search.found(*id, outcome);
@@ -400,7 +410,11 @@ impl Searcher<'_> {
         }
         for test in running {
             let outcome = match test.outcome(threshold) {
-                Some(outcome) => outcome,
+                Some(outcome) if !self.is_contradicted(test.id, &outcome) => outcome,
+                Some(_) => {
+                    let why = "a probe misses calls that were open when it went in";
+                    self.by_samples(test.id, why.into())
+                }
                 None => self.by_samples(test.id, test.gap.unwrap_or_default()),
             };
             self.search.found(test.id, outcome);
@@ -413,6 +427,18 @@ impl Searcher<'_> {
         Ok(())
     }
 
+    /// Samples see much more of it than the probe.
+    fn is_contradicted(&self, id: NodeId, outcome: &Outcome) -> bool {
+        let expected = self
+            .search
+            .node(id)
+            .and_then(|node| node.candidate.expected);
+        let (expected, share) = (expected.map(|e| e.low), outcome.share.map(|s| s.high));
+        expected
+            .zip(share)
+            .is_some_and(|(low, high)| high < low * CONTRADICTS)
+    }
+
     fn by_samples(&self, id: NodeId, why: String) -> Outcome {
         let expected = self
             .search
@@ -422,70 +448,24 @@ impl Searcher<'_> {
     }
 }
 
-fn without_function(focus: &Focus) -> Focus {
-    let threads = focus
-        .keys()
-        .filter(|key| *key != Key::Function && *key != Key::Module);
-    threads.fold(Focus::new(), |all, key| {
-        all.with(key, focus.get(key).unwrap_or_default())
-    })
+/// What a function calls, by its instructions; of a program, where it begins.
+fn opened(functions: &Functions, focus: &Focus) -> Vec<(String, Focus)> {
+    let all: Vec<Function> = match focus.get(Key::Function) {
+        None => functions.called("main").unwrap_or_default(),
+        Some(_) => {
+            let these = functions.find(focus).unwrap_or_default();
+            these.iter().flat_map(|f| functions.callees(f)).collect()
+        }
+    };
+    let named = all.into_iter().filter_map(|f| {
+        let focus = functions.focus_of(&f)?;
+        Some((f.name, focus))
+    });
+    named.collect()
 }
 
 fn labels(search: &Search, ids: &[NodeId]) -> String {
     let nodes = ids.iter().filter_map(|id| search.node(*id));
     let labels: Vec<&str> = nodes.map(|n| n.candidate.label.as_str()).collect();
     labels.join(", ")
-}
-
-/// A focus that is being measured.
-#[derive(Debug)]
-struct Test {
-    id: NodeId,
-    curve: CurveId,
-    /// Its time and that of the program, by interval.
-    pairs: Vec<(f64, f64)>,
-    is_first: bool,
-    cost_share: f64,
-    gap: Option<String>,
-}
-
-impl Test {
-    fn new(id: NodeId, curve: CurveId) -> Self {
-        Self {
-            id,
-            curve,
-            pairs: Vec::new(),
-            is_first: true,
-            cost_share: 0.0,
-            gap: None,
-        }
-    }
-
-    fn take(&mut self, point: &Point, whole: f64) {
-        self.cost_share = self.cost_share.max(point.cost_share);
-        self.gap.clone_from(&point.gap);
-        let Some(value) = point.value else { return };
-        // The first interval is not a whole one.
-        if !std::mem::take(&mut self.is_first) {
-            self.pairs.push((value, whole));
-        }
-    }
-
-    fn is_clear(&self, readings: usize, threshold: f64) -> bool {
-        if self.pairs.is_empty() {
-            return readings >= PATIENCE;
-        }
-        let share = Share::of_intervals(&self.pairs);
-        let verdict = share.map(|share| share.verdict(threshold));
-        self.pairs.len() >= FEWEST_VALUES && verdict.is_some_and(|v| v != Verdict::Unknown)
-    }
-
-    /// `None` = there were too few values.
-    fn outcome(&self, threshold: f64) -> Option<Outcome> {
-        let share = Share::of_intervals(&self.pairs)?;
-        let mut outcome = Outcome::measured(share, &self.pairs, threshold);
-        outcome.cost_share = self.cost_share;
-        outcome.gap = outcome.gap.or_else(|| self.gap.clone());
-        Some(outcome)
-    }
 }

@@ -229,24 +229,36 @@ fn sentence(search: &Search, id: NodeId) -> String {
         human::percent(root.mean().unwrap_or(0.0)),
         whole(root),
     );
-    let mut parts = Vec::new();
-    let mut add = |resource: Resource, before: &str| {
-        let node = search.explanation(id, resource);
-        let node = node.and_then(|id| search.node(id));
-        let is_worth_it = |node: &&Node| {
-            resource != Resource::Thread || node.mean().is_some_and(|share| share >= MOST_OF_IT)
-        };
-        if let Some(node) = node.filter(is_worth_it) {
-            let share = human::percent(node.mean().unwrap_or(0.0));
-            parts.push(format!("{share} {before} {}", node.candidate.label));
-        }
+    let mut parts: Vec<String> = Vec::new();
+    let mut add = |node: &Node, before: &str| {
+        let share = human::percent(node.mean().unwrap_or(0.0));
+        parts.push(format!("{share} {before} {}", node.candidate.label));
     };
-    add(Resource::Object, "for");
-    add(Resource::Holder, "while it is held by");
-    add(Resource::File, "for");
-    add(Resource::Function, "in");
-    add(Resource::Group, "in the threads");
-    add(Resource::Thread, "in the thread");
+    let explanation = |resource| {
+        search
+            .explanation(id, resource)
+            .and_then(|id| search.node(id))
+    };
+    for (resource, before) in [
+        (Resource::Object, "for"),
+        (Resource::Holder, "while it is held by"),
+        (Resource::File, "for"),
+    ] {
+        if let Some(node) = explanation(resource) {
+            add(node, before);
+        }
+    }
+    let functions = search.ends(id, Resource::Function).into_iter();
+    for node in functions.take(MOST_NAMED).filter_map(|id| search.node(id)) {
+        add(node, "in");
+    }
+    if let Some(node) = explanation(Resource::Group) {
+        add(node, "in the threads");
+    }
+    let thread = explanation(Resource::Thread);
+    if let Some(node) = thread.filter(|node| node.mean() >= Some(MOST_OF_IT)) {
+        add(node, "in the thread");
+    }
     if !parts.is_empty() {
         text += &format!("; of its {time} {}", parts.join(", "));
     }
