@@ -94,10 +94,11 @@ impl Experiment {
     pub fn saved(&self, target: usize, speedup: f64) -> Option<Saved> {
         let mechanism = *self.mechanisms.get(target)?;
         let raw = self.raw(Some(target), mechanism, speedup)?;
-        Some(match self.null(mechanism, speedup) {
+        let widened = match self.null(mechanism, speedup) {
             Some(null) => raw.widened_by(&null),
             None => raw,
-        })
+        };
+        Some(widened.possible())
     }
 
     /// Windows of a target by speed-up, where there is a number.
