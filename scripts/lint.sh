@@ -42,6 +42,18 @@ for crate in "${pure[@]}" unwind symbols cli; do
 		{ echo "lint: crates/$crate must forbid unsafe code"; exit 1; }
 done
 
+# Looking for examples in comments takes seconds a crate: where there are none cargo is told so.
+for crate in $(grep -l '^doctest = false' crates/*/Cargo.toml | xargs -n1 dirname); do
+	find "$crate/src" -name '*.rs' -exec awk '
+		FNR == 1 { inside = 0 }
+		/^[ \t]*\/\/[\/!] ```/ {
+			inside = !inside
+			if (inside && $2 ~ /^```(rust|no_run|should_panic|compile_fail|edition.*)?$/) found = 1
+		}
+		END { exit found }' {} + ||
+		{ echo "lint: $crate has examples in comments and doctest = false in Cargo.toml"; exit 1; }
+done
+
 # A file is one idea.
 long=$(find . -name target -prune -o -name .git -prune -o -type f \( -name '*.rs' -o -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) -print0 |
 	xargs -0 wc -l | awk '$1 > 800 && $2 != "total" { print "  " $2 ": " $1 }')

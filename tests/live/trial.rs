@@ -23,6 +23,11 @@ pub fn trials() -> Vec<Trial> {
             None,
             a_mutex_may_be_released_by_another_thread,
         ),
+        trial(
+            "investigate",
+            None,
+            all_methods_are_used_and_the_first_run_is_the_user_s,
+        ),
     ]
 }
 

@@ -94,10 +94,43 @@ impl Experiment {
     pub fn saved(&self, target: usize, speedup: f64) -> Option<Saved> {
         let mechanism = *self.mechanisms.get(target)?;
         let raw = self.raw(Some(target), mechanism, speedup)?;
-        Some(match self.null(mechanism, speedup) {
+        let widened = match self.null(mechanism, speedup) {
             Some(null) => raw.widened_by(&null),
             None => raw,
-        })
+        };
+        Some(widened.possible())
+    }
+
+    /// Windows of a target by speed-up, where there is a number.
+    pub(crate) fn levels(&self, target: usize) -> Vec<LevelWindows> {
+        let estimator = self.settings.estimator;
+        let level = |speedup: &f64| {
+            let mechanism = *self.mechanisms.get(target)?;
+            self.raw(Some(target), mechanism, *speedup)?;
+            let arm = |target, speedup| Arm {
+                target,
+                speedup,
+                mechanism,
+            };
+            let (own, base) = (arm(Some(target), *speedup), arm(None, 0.0));
+            let tried = self.blocks.iter();
+            let tried = tried.filter(|block| block.iter().any(|(arm, _)| *arm == own));
+            let of = |wanted: Arm| -> Vec<Measured> {
+                let all = tried.clone().flatten();
+                all.filter(|(arm, _)| *arm == wanted)
+                    .map(|(_, m)| *m)
+                    .collect()
+            };
+            let (windows, baseline) = (of(own), of(base));
+            let ratio = seconds_per_unit(&windows)? / seconds_per_unit(&baseline)?;
+            Some(LevelWindows {
+                speedup: *speedup,
+                scale: (1.0 - estimator.saved(*speedup, ratio)) / ratio,
+                windows,
+                baseline,
+            })
+        };
+        estimator.levels().iter().filter_map(level).collect()
     }
 
     /// What the null experiment of a mechanism predicts: 0 but for bias and noise.
@@ -137,6 +170,23 @@ impl Experiment {
             Some(self.settings.estimator.saved(speedup, ratio))
         })
     }
+}
+
+/// Windows of a target at one speed-up.
+#[derive(Debug)]
+pub(crate) struct LevelWindows {
+    pub speedup: f64,
+    /// Time with the faster target over the measured one.
+    pub scale: f64,
+    pub windows: Vec<Measured>,
+    /// Of the same blocks.
+    pub baseline: Vec<Measured>,
+}
+
+fn seconds_per_unit(windows: &[Measured]) -> Option<f64> {
+    let mut sum = Sum::default();
+    windows.iter().for_each(|window| sum.add(window));
+    sum.seconds_per_unit()
 }
 
 #[derive(Debug, Default)]

@@ -27,6 +27,14 @@ impl Saved {
         (self.high - self.low) / 2.0
     }
 
+    /// Without what cannot be: nothing saves more than the whole run.
+    pub fn possible(self) -> Self {
+        Self {
+            high: self.high.min(1.0).max(self.mid),
+            ..self
+        }
+    }
+
     /// Widened by what the null experiment wrongly predicted: it holds the estimate with and
     /// without that bias.
     pub fn widened_by(&self, null: &Self) -> Self {

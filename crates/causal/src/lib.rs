@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod coz;
 mod estimator;
 mod experiment;
 mod factorial;
@@ -25,6 +26,7 @@ mod trial_text;
 mod words;
 
 pub use algorithm::Algorithm;
+pub use coz::coz;
 pub use estimator::Estimator;
 pub use experiment::{Experiment, Settings};
 pub use factorial::{slopes, FactorialWindow};

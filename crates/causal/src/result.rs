@@ -36,6 +36,9 @@ pub struct Report {
     pub reason: Option<String>,
     /// What the reader should know.
     pub notes: Vec<String>,
+    /// All windows as a profile for Coz's viewer; empty if there is no number.
+    #[serde(skip)]
+    pub coz_profile: String,
 }
 
 /// A target's results.

@@ -22,7 +22,7 @@ pub fn text(report: &Report, look: Look) -> String {
     let _ = write(&mut out, report);
     match look.unicode {
         true => out,
-        false => out.replace('–', "-").replace('·', "-"),
+        false => out.replace(['–', '·'], "-"),
     }
 }
 

@@ -66,6 +66,10 @@ pub struct Causal {
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "4%")]
     pub precision: f64,
 
+    /// Write a profile for Coz's viewer, too
+    #[arg(long, value_name = "FILE")]
+    pub coz: Option<PathBuf>,
+
     #[command(flatten)]
     pub running: Running,
 }

@@ -9,7 +9,7 @@ use convoy_capture::causal::{
     Counts, Laboratory, Mechanism as HowMeasured, Sampling, Subject, Treatment, Waiting, Window,
 };
 use convoy_causal::{
-    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Progress,
+    coz, note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Progress,
     ProgressRow, Rate, Report, Settings, Target,
 };
 
@@ -138,6 +138,8 @@ impl Conductor {
         let tried = self.run_windows(laboratory, &mut experiment, &found, &progress, report)?;
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
+        let unit = report.progress.first().map_or("", |row| &row.name);
+        report.coz_profile = coz(&experiment, &subjects, unit);
         // A way to wait that nobody used has told nothing, however narrow its interval.
         for (row, tried) in report.targets.iter_mut().zip(tried) {
             if row.algorithm.is_some() && tried == 0 {

@@ -5,7 +5,7 @@ mod conduct;
 mod subjects;
 mod trial;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,7 @@ pub fn causal(args: &Causal) -> Status {
             estimator: args.estimator.into(),
             budget: args.budget,
             precision: args.precision,
+            coz: args.coz.clone(),
         };
         match args.pid {
             Some(pid) => of_process(course, &args.running, pid),
@@ -63,6 +64,7 @@ pub fn attempt(args: &Try) -> Status {
         estimator: Estimator::Exchange,
         budget: args.budget,
         precision: args.precision,
+        coz: None,
     };
     let done = of_command(course, &args.running, convoy_causal::trial_text);
     done.unwrap_or_else(|message| {
@@ -77,6 +79,8 @@ struct Course {
     estimator: Estimator,
     budget: Duration,
     precision: f64,
+    /// For a profile that Coz's viewer reads.
+    coz: Option<PathBuf>,
 }
 
 /// Writes a report for people.
@@ -99,6 +103,7 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
         }
     };
     warn(&running.take_warnings(), args.quiet);
+    let coz = course.coz.clone();
     let has_ended = Arc::new(AtomicBool::new(false));
     let end = End::OfProgram(Arc::clone(&has_ended));
     let conductor = conductor(course, args, running.session_dir(), running.pid(), end);
@@ -110,6 +115,7 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
     };
     report.command.clone_from(&recording.profile.meta.command);
     write(args, &report, text)?;
+    write_coz(coz.as_deref(), &report)?;
     Ok(Status::of_program(recording.exit))
 }
 
@@ -126,6 +132,7 @@ fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Messag
         .map_err(|error| Message::from(error.trouble()))?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let end = End::OnRequest(interrupt);
+    let coz = course.coz.clone();
     let mut report = conductor(course, args, agent.session_dir(), pid, end).conduct();
     warn(&agent.leave(), args.quiet);
     let words = command.split(|byte| *byte == 0);
@@ -134,7 +141,28 @@ fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Messag
         .map(|word| String::from_utf8_lossy(word).into())
         .collect();
     write(args, &report, convoy_causal::text)?;
+    write_coz(coz.as_deref(), &report)?;
     Ok(Status::Success)
+}
+
+fn write_coz(file: Option<&Path>, report: &Report) -> Result<(), Message> {
+    let Some(file) = file else {
+        return Ok(());
+    };
+    if report.coz_profile.is_empty() {
+        return Err(Message::new(
+            "no target has a number",
+            format!("{} was not written", file.display()),
+            "see the report for the reasons",
+        ));
+    }
+    std::fs::write(file, &report.coz_profile).map_err(|e| {
+        Message::new(
+            format!("{}: {e}", file.display()),
+            "the profile for Coz's viewer was not written",
+            "choose another file with --coz",
+        )
+    })
 }
 
 fn conductor(course: Course, args: &Running, session: &Path, pid: u32, end: End) -> Conductor {

@@ -99,7 +99,7 @@ fn try_investigate(args: &Investigate) -> Result<Status, Message> {
         return Ok(status);
     }
     let mut report = course.into_report();
-    report.command = args.command.iter().map(|a| lossy(a)).collect();
+    report.command = args.command.iter().map(lossy).collect();
     report.seconds = began.elapsed().as_secs_f64();
     report.budget_seconds = args.budget.as_secs_f64();
     report.profile = args

@@ -81,8 +81,9 @@ impl Runs {
         self.files.path().join(name)
     }
 
-    /// Runs a step's process to its end. `budget_s`: for experiments, seconds. `left`: a replay that
-    /// takes longer is ended; a run of the program never is.
+    /// Runs a step's process to its end. `budget_s`: for experiments, seconds. `left`: of the time for
+    /// all steps. A replay that takes half of it is ended, since runs tell more; a run of the program
+    /// never is.
     pub fn run(&self, step: &Step, budget_s: f64, left: Duration) -> Ended {
         let result = self.result(step);
         if *step != Step::Record {
@@ -103,7 +104,7 @@ impl Runs {
             .start(process, step, &words)
             .and_then(|child| match is_run {
                 true => wait(child),
-                false => wait_until(child, start + left),
+                false => wait_until(child, start + left / 2),
             });
         Ended {
             command: line(&shown, command),
@@ -204,7 +205,7 @@ fn wait_until(mut child: Child, end: Instant) -> Result<ExitStatus, String> {
             // It may just have ended.
             let _ = child.kill();
             let _ = child.wait();
-            return Err("it took longer than the time that was left".into());
+            return Err("it took longer than half of the time that was left".into());
         }
         std::thread::sleep(PATIENCE);
     }
