@@ -104,7 +104,7 @@ fn all_methods_are_used_and_the_first_run_is_the_user_s(scratch: &Scratch) -> Re
     let _turn = turn::alone();
     turn::retry(|| {
         // Output that appears once, and the status of the first run, are checked by `report`.
-        let report = report(scratch, "investigate", &["--budget", "25s"], "plain")?;
+        let report = report(scratch, "investigate", &["--budget", "18s"], "plain")?;
         let steps = report["steps"].as_array().map_or(&[][..], Vec::as_slice);
         let is_of = |step: &Value, verb: &str| {
             let command = step["command"].as_str().unwrap_or_default();

@@ -169,7 +169,9 @@ impl Course {
     }
 
     fn look_at_recording(&mut self) -> Result<(), String> {
-        let (profile, _) = show::read(self.runs.profile(), true).map_err(|m| m.line())?;
+        let (mut profile, _) = show::read(self.runs.profile(), true).map_err(|m| m.line())?;
+        // Replaying it is a step of its own, which the budget can bound.
+        profile.trace = None;
         let judged = Judged::new(profile, None, &self.limits).map_err(|m| m.line())?;
         self.judged = Some(judged);
         self.find_leads();
