@@ -218,7 +218,8 @@ void cv_causal_dequeue_slow(uint64_t mutex)
 		__atomic_fetch_sub(&cv_causal_queued, 1, __ATOMIC_RELAXED);
 		serving = __atomic_add_fetch(&q->serving, 1, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&q->sleeping, __ATOMIC_SEQ_CST))
-			cv_syscall(SYS_futex, (long)&q->serving, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, 0, 0, bit(serving));
+			cv_syscall(SYS_futex, (long)&q->serving, FUTEX_WAKE_BITSET_PRIVATE, INT32_MAX, 0, 0,
+				   bit(serving));
 	}
 	errno = saved;
 }
