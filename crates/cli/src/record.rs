@@ -241,7 +241,7 @@ pub fn warn(warnings: &[Trouble], quiet: bool) {
 }
 
 /// Names that are no UTF-8 are taken as they are: there is nothing to fill in that is sure to be meant.
-fn file(to: &Path, command: &[OsString], pid: u32, running: Option<&String>) -> PathBuf {
+pub fn file(to: &Path, command: &[OsString], pid: u32, running: Option<&String>) -> PathBuf {
     let started = command.first().map(|c| c.to_string_lossy());
     let exe = started
         .or_else(|| running.map(|name| name.as_str().into()))

@@ -14,6 +14,6 @@ mod report;
 mod text;
 
 pub use lead::{Change, Lead};
-pub use plan::{Investigation, Outcome, Step, StepDone, LEADS_MOST};
+pub use plan::{Investigation, Outcome, Step, StepDone, LEADS_MOST, REPLAY_SHARE};
 pub use report::Report;
 pub use text::{text, Look};

@@ -9,6 +9,9 @@ use crate::lead::Lead;
 /// Leads that steps look into: beyond the first ones a fix changes what is worth looking into.
 pub const LEADS_MOST: usize = 3;
 
+/// Of the time that is left, what a replay may take: runs tell more.
+pub const REPLAY_SHARE: f64 = 0.5;
+
 /// A way to learn more. Locks are named as other verbs name them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -16,8 +19,8 @@ pub enum Step {
     /// A run that counts all synchronization, listens to the scheduler and keeps the order of
     /// operations.
     Record,
-    /// No run: the recorded order is replayed with changes to these locks.
-    Replay(Vec<String>),
+    /// No run: the recorded order is replayed with changes to this lock.
+    Replay(String),
     /// A run that looks into the critical sections of these locks.
     Diagnose(Vec<String>),
     /// A run with virtual speed-ups of these locks; none = of what it chooses.
@@ -61,10 +64,16 @@ pub struct Investigation {
 }
 
 impl Investigation {
-    /// The next step, and why; `None` = the first leads are sure, or nothing fits into `left`.
+    /// The next step, and why; `None` = the first leads are decided, or nothing fits into `left`.
     pub fn next(&self, left: Duration) -> Option<(Step, String)> {
         let candidates = self.candidates();
-        let fits = |step: &Step| self.expected(step).is_none_or(|time| time <= left);
+        let fits = |step: &Step| {
+            let most = match step {
+                Step::Replay(_) => left.mul_f64(REPLAY_SHARE),
+                _ => left,
+            };
+            self.expected(step).is_none_or(|time| time <= most)
+        };
         candidates
             .into_iter()
             .find(|(step, _)| !self.was_taken(step) && fits(step))
@@ -79,23 +88,28 @@ impl Investigation {
         if !self.was_taken(&Step::Record) {
             return vec![record];
         }
-        let leads = &self.leads[..self.leads.len().min(LEADS_MOST)];
-        if leads.is_empty() {
-            let why =
-                "nothing that threads wait for stands out: what else would be worth it".into();
-            return vec![(Step::Experiment(Vec::new()), why)];
+        let of_locks = self.leads.iter().filter(|lead| lead.lock.is_some());
+        let leads: Vec<&Lead> = of_locks.take(LEADS_MOST).collect();
+        let mut locks: Vec<String> = Vec::new();
+        for lock in leads.iter().filter_map(|lead| lead.lock.as_ref()) {
+            if !locks.contains(lock) {
+                locks.push(lock.clone());
+            }
         }
-        let locks: Vec<String> = leads.iter().filter_map(|lead| lead.lock.clone()).collect();
         if locks.is_empty() {
-            let why = "no lock is the first problem: which code is worth it".into();
-            return vec![(Step::Experiment(Vec::new()), why)];
+            let why = match self.leads.is_empty() {
+                true => "nothing that threads wait for stands out: what else would be worth it",
+                false => "no finding is about a lock with a name: which code is worth it",
+            };
+            return vec![(Step::Experiment(Vec::new()), why.into())];
         }
-        let mut steps = vec![(
-            Step::Replay(locks.clone()),
-            "it costs no run, and narrows what each change saves".into(),
-        )];
+        let mut steps = Vec::new();
         for lead in leads {
             let Some(lock) = &lead.lock else { continue };
+            steps.push((
+                Step::Replay(lock.clone()),
+                "it costs no run, and narrows what each change saves".into(),
+            ));
             if lead.is_undecided() {
                 steps.push((
                     Step::Diagnose(vec![lock.clone()]),
@@ -130,11 +144,8 @@ impl Investigation {
         let run = took(&|step| *step == Step::Record)?;
         let seconds = match step {
             Step::Record => run,
-            // Ten replays of each lock, and the calibration.
-            Step::Replay(locks) => run * 2.0 * locks.len() as f64,
-            Step::Diagnose(_) => run * 2.0,
-            // Windows make it slower by up to two.
-            Step::Experiment(_) => run * 2.0,
+            // Sections are translated; windows make a run slower by up to two; a replay is repeated.
+            Step::Replay(_) | Step::Diagnose(_) | Step::Experiment(_) => run * 2.0,
             Step::Try(_) => run * 1.5,
         };
         Some(Duration::from_secs_f64(seconds))
@@ -188,24 +199,34 @@ mod tests {
         };
         let steps = steps(investigation, LONG);
         assert_eq!(steps[0], Step::Record);
-        let both = vec!["a".to_owned(), "b".into()];
-        assert_eq!(steps[1], Step::Replay(both.clone()));
+        assert_eq!(steps[1], Step::Replay("a".into()));
         assert_eq!(steps[2], Step::Diagnose(vec!["a".into()]));
-        assert_eq!(steps[3], Step::Experiment(both));
+        assert_eq!(steps[3], Step::Experiment(vec!["a".into(), "b".into()]));
         assert_eq!(steps[4], Step::Try("a".into()));
-        assert_eq!(steps[5], Step::Diagnose(vec!["b".into()]));
-        assert_eq!(steps.len(), 7);
+        assert_eq!(steps[5], Step::Replay("b".into()));
+        assert_eq!(steps.len(), 8);
     }
 
     #[test]
-    fn what_is_decided_and_sure_takes_no_run() {
+    fn what_is_decided_and_sure_is_not_looked_into() {
         let investigation = Investigation {
             leads: vec![lead("a", 1.10, 1.15, 1)],
             ..Investigation::default()
         };
         let steps = steps(investigation, LONG);
-        let replay = Step::Replay(vec!["a".into()]);
+        let replay = Step::Replay("a".into());
         assert_eq!(steps, [Step::Record, replay, Step::Try("a".into())]);
+    }
+
+    #[test]
+    fn a_lock_with_two_findings_is_looked_into_once() {
+        let investigation = Investigation {
+            leads: vec![lead("a", 1.0, 3.0, 1), lead("a", 1.0, 2.0, 1)],
+            ..Investigation::default()
+        };
+        let steps = steps(investigation, LONG);
+        assert_eq!(steps.len(), 4, "{steps:?}");
+        assert!(steps.contains(&Step::Experiment(vec!["a".into()])));
     }
 
     #[test]

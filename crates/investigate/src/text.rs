@@ -81,7 +81,18 @@ fn verdict(report: &Report) -> String {
                 )
             }
             (None, true) => "Nothing was found out: no step ended.".into(),
-            (None, false) => "What was recorded and tried shows no bottleneck.".into(),
+            (None, false) if report.targets.is_empty() => {
+                "No wait stands out in the recorded run, and no experiment has looked at other code."
+                    .into()
+            }
+            (None, false) => {
+                let most = report.targets.iter().map(|(_, [_, _, high])| *high);
+                format!(
+                    "No wait stands out, and no experiment shows a certain gain (at most {:.0} % of \
+                     the run).",
+                    100.0 * most.fold(0.0, f64::max)
+                )
+            }
         };
     };
     let best = best_change(lead);
@@ -275,6 +286,17 @@ mod tests {
             text.contains("they disagree: the experiment is believed"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_nobody_looked_at_is_not_ruled_out() {
+        let mut report = Report {
+            steps: report(Vec::new()).steps,
+            ..Report::default()
+        };
+        assert!(text(&report, LOOK).contains("no experiment has looked at other code"));
+        report.targets = vec![("function f".into(), [-0.02, 0.2, 0.4])];
+        assert!(text(&report, LOOK).contains("(at most 40 % of the run)"));
     }
 
     #[test]

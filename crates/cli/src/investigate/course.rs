@@ -1,11 +1,13 @@
 //! The course of an investigation: steps taken, and what they told.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_estimate::{Estimate, WhatIf};
+use convoy_estimate::{Estimate, Method, WhatIf};
 use convoy_investigate::{Investigation, Lead, Outcome, Report, Step, StepDone};
 use convoy_model::finding::Finding;
 use convoy_model::Model;
+use convoy_profile::ObjectKind;
 use convoy_report::names;
 
 use crate::exit::Status;
@@ -59,6 +61,21 @@ impl Course {
     /// As the program ended in the first run.
     pub fn status(&self) -> Status {
         self.status.map_or(Status::OwnFailure, Status::Program)
+    }
+
+    /// Why the first step told nothing.
+    pub fn first_failure(&self) -> String {
+        match self.investigation.done.first().map(|done| &done.outcome) {
+            Some(Outcome::Failed(why)) => why.clone(),
+            _ => "the program was not run".into(),
+        }
+    }
+
+    /// Keeps the profile of the first run where the user wants it.
+    pub fn keep(&self) -> Result<Option<PathBuf>, Message> {
+        let judged = self.judged.as_ref();
+        let pid = judged.and_then(|j| j.report().model.processes.first().map(|p| p.pid));
+        self.runs.keep(pid.unwrap_or_default())
     }
 
     /// All that was found out.
@@ -133,7 +150,7 @@ impl Course {
                     self.targets = answers::chosen(&report);
                 }
                 match added + self.targets.len() {
-                    0 => Err(answers::reason(&report).unwrap_or_default()),
+                    0 => Err(answers::reason(&report)),
                     _ => Ok(()),
                 }
             }
@@ -144,7 +161,7 @@ impl Course {
                     false => Vec::new(),
                 });
                 match added {
-                    0 => Err(answers::reason(&report).unwrap_or_default()),
+                    0 => Err(answers::reason(&report)),
                     _ => Ok(()),
                 }
             }
@@ -199,9 +216,10 @@ impl Course {
             .map(|finding| {
                 let mut lead = lead(report.model, finding);
                 let known = before.iter().find(|old| old.title == lead.title);
-                if let Some(known) = known {
-                    lead.estimates.clone_from(&known.estimates);
-                }
+                // What sections touched may have corrected the accounting.
+                let others = known.into_iter().flat_map(|known| &known.estimates);
+                let others = others.filter(|e| e.method != Method::Accounting);
+                lead.estimates.extend(others.cloned());
                 lead
             })
             .collect();
@@ -209,19 +227,18 @@ impl Course {
 }
 
 fn lead(model: &Model, finding: &Finding) -> Lead {
-    let first = finding.subject.objects().first();
     let mut estimates = finding.gain.estimates.clone();
     if estimates.is_empty() {
-        let what_if = match first {
-            Some(_) => WhatIf::LockRemoved,
-            None => WhatIf::Fix,
+        let what_if = match finding.id {
+            "contended-lock" | "asymmetric-contention" | "starved-thread" => WhatIf::LockRemoved,
+            _ => WhatIf::Fix,
         };
         estimates.push(finding.gain.accounting(what_if));
     }
     Lead {
         id: finding.id.into(),
         title: finding.title.clone(),
-        lock: first.map(|id| names::object_of(model, *id)),
+        lock: lock(model, finding),
         causes: finding.causes.iter().map(|c| c.text.clone()).collect(),
         fix: finding
             .causes
@@ -229,4 +246,16 @@ fn lead(model: &Model, finding: &Finding) -> Lead {
             .map_or_else(String::new, |c| c.fix.clone()),
         estimates,
     }
+}
+
+/// The lock that a finding is about, if its name means the same in another run: an address does not.
+fn lock(model: &Model, finding: &Finding) -> Option<String> {
+    let first = finding.subject.objects().first()?;
+    let object = model.objects.get(first.0 as usize)?;
+    let is_lock = matches!(
+        object.kind,
+        ObjectKind::Mutex | ObjectKind::RwLock | ObjectKind::Spin
+    );
+    let is_whole = !object.name.is_empty() && names::object(object) == object.name;
+    (is_lock && is_whole).then(|| object.name.to_string())
 }

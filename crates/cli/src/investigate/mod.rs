@@ -96,16 +96,18 @@ fn try_investigate(args: &Investigate) -> Result<Status, Message> {
     }
     let status = course.status();
     if !course.has_recorded() {
-        return Ok(status);
+        return match (course.first_failure(), status) {
+            // The program could not be started: convoy record has said so.
+            (_, Status::Program(126 | 127)) => Ok(status),
+            (why, _) => Err(Message::new(why, "there is no report", "")),
+        };
     }
+    let kept = course.keep()?;
     let mut report = course.into_report();
     report.command = args.command.iter().map(lossy).collect();
     report.seconds = began.elapsed().as_secs_f64();
     report.budget_seconds = args.budget.as_secs_f64();
-    report.profile = args
-        .output
-        .as_deref()
-        .map(|path| path.display().to_string());
+    report.profile = kept.map(|path| path.display().to_string());
     write(args, &report)?;
     Ok(status)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use convoy_investigate::Step;
+use convoy_investigate::{Step, REPLAY_SHARE};
 
 use crate::message::Message;
 
@@ -23,6 +23,7 @@ pub struct Runs {
     files: tempfile::TempDir,
     command: Vec<OsString>,
     profile: PathBuf,
+    output: Option<PathBuf>,
 }
 
 /// How a step's process ended.
@@ -49,21 +50,39 @@ impl Runs {
             .prefix("convoy-investigate-")
             .tempdir()
             .map_err(|e| cannot(format!("a directory for profiles: {e}")))?;
-        if let Some(path) = output {
+        // A pattern (%e, %p) is known when the program runs.
+        if let Some(path) = output.filter(|path| !path.to_string_lossy().contains('%')) {
             convoy_capture::can_write(path).map_err(|e| Message::from(e.trouble()))?;
         }
-        let profile = output.map_or_else(|| files.path().join("run.convoy"), Path::to_owned);
         Ok(Self {
             exe,
+            // What is in the user's file already is not this run's.
+            profile: files.path().join("run.convoy"),
             files,
             command: command.to_vec(),
-            profile,
+            output: output.map(Path::to_owned),
         })
     }
 
     /// The profile of the recorded run.
     pub fn profile(&self) -> &Path {
         &self.profile
+    }
+
+    /// Puts the recorded profile where the user wants it; its name. `pid`: of the recorded process.
+    pub fn keep(&self, pid: u32) -> Result<Option<PathBuf>, Message> {
+        let Some(pattern) = &self.output else {
+            return Ok(None);
+        };
+        let to = crate::record::file(pattern, &self.command, pid, None);
+        std::fs::copy(&self.profile, &to).map_err(|e| {
+            Message::new(
+                format!("{}: {e}", to.display()),
+                "the profile of the first run was not kept",
+                "name a file that can be written",
+            )
+        })?;
+        Ok(Some(to))
     }
 
     /// The file that a step leaves.
@@ -82,14 +101,11 @@ impl Runs {
     }
 
     /// Runs a step's process to its end. `budget_s`: for experiments, seconds. `left`: of the time for
-    /// all steps. A replay that takes half of it is ended, since runs tell more; a run of the program
-    /// never is.
+    /// all steps. A replay that takes too much of it is ended; a run of the program never is.
     pub fn run(&self, step: &Step, budget_s: f64, left: Duration) -> Ended {
         let result = self.result(step);
-        if *step != Step::Record {
-            // What an earlier step left would be taken for this one's.
-            let _ = std::fs::remove_file(&result);
-        }
+        // What an earlier step left would be taken for this one's.
+        let _ = std::fs::remove_file(&result);
         let (shown, hidden) = self.arguments(step, &result, budget_s);
         let is_run = !matches!(step, Step::Replay(_));
         let command = if is_run { self.command.as_slice() } else { &[] };
@@ -104,7 +120,7 @@ impl Runs {
             .start(process, step, &words)
             .and_then(|child| match is_run {
                 true => wait(child),
-                false => wait_until(child, start + left / 2),
+                false => wait_until(child, start + left.mul_f64(REPLAY_SHARE)),
             });
         Ended {
             command: line(&shown, command),
@@ -172,11 +188,9 @@ impl Runs {
         }
         match step {
             Step::Record => {}
-            Step::Replay(locks) => {
-                for lock in locks {
-                    for change in super::answers::changes(lock) {
-                        shown.extend(["--what-if".into(), change.into()]);
-                    }
+            Step::Replay(lock) => {
+                for change in super::answers::changes(lock) {
+                    shown.extend(["--what-if".into(), change.into()]);
                 }
             }
             Step::Diagnose(locks) => {

@@ -154,9 +154,12 @@ impl Engine {
             .map_err(|refusal| refused(refusal.found, refusal.fix))
     }
 
-    /// Ends to measure something.
+    /// Ends to measure something. A process that is gone has nothing in it.
     pub fn remove(&mut self, id: CurveId) -> Result<(), Refusal> {
-        self.session.remove(&mut self.probes, id)
+        match self.session.remove(&mut self.probes, id) {
+            Err(refusal) if !refusal.is_gone && self.threads.is_running() => Err(refusal),
+            _ => Ok(()),
+        }
     }
 
     /// Takes everything out; returns when it is. A process that is gone has nothing in it.

@@ -415,7 +415,10 @@ impl Searcher<'_> {
                     let why = "a probe misses calls that were open when it went in";
                     self.by_samples(test.id, why.into())
                 }
-                None => self.by_samples(test.id, test.gap.unwrap_or_default()),
+                None => {
+                    let few = || "there were too few readings".into();
+                    self.by_samples(test.id, test.gap.unwrap_or_else(few))
+                }
             };
             self.search.found(test.id, outcome);
             self.engine

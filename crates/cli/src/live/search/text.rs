@@ -136,7 +136,7 @@ fn title(node: &Node) -> String {
 
 fn figures(node: &Node) -> String {
     let Some(outcome) = &node.outcome else {
-        return ": no test was left".into();
+        return ": not tested".into();
     };
     let mut text = String::new();
     if let Some(share) = shares(outcome) {
