@@ -164,7 +164,7 @@ static CV_COLD int lock_waiting(struct cv_thread *t, pthread_mutex_t *m, uint64_
 
 	cv_block_begin(&b, t, cv_addr(m), ra, CV_OBJECT_MUTEX, a->op, &m->__data.__owner);
 	errno = saved;
-	r = spun(t, m) ? 0 : real_acquire(m, a);
+	r = !a->deadline && spun(t, m) ? 0 : real_acquire(m, a);
 	wait_ns = cv_block_end(&b);
 	if (acquired(r)) {
 		cv_last_set(t, cv_addr(m), ra);

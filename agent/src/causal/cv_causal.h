@@ -76,6 +76,7 @@ void cv_causal_spin(struct cv_causal_thread *t, uint64_t ns);
 void cv_causal_sampling_init(struct cv_causal *f);
 void cv_causal_sampling_arm(struct cv_causal_thread *t);
 void cv_causal_sampling_disarm(struct cv_causal_thread *t);
+void cv_causal_sampling_disarm_all(void);
 void cv_causal_signal_give_back(void);
 
 /* algorithms.c: other ways to wait for a plain mutex. */

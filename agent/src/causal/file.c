@@ -70,8 +70,10 @@ void cv_causal_begin(void)
 	long fd = cv_is_quiet() ? -EPERM : cv_side_file_create('c', cv_arena->pid, CV_CAUSAL_BYTES);
 	bool mapped;
 
-	if (cv_causal_file) /* attached once more */
+	if (cv_causal_file) { /* attached once more */
+		cv_causal_sampling_disarm_all();
 		forget(cv_causal_file);
+	}
 	cv_causal_file = NULL;
 	mapped = fd >= 0 && map(fd);
 	if (fd >= 0)

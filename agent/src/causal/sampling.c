@@ -131,8 +131,10 @@ static void sampled(int sig, siginfo_t *info, void *context)
 		return;
 	if (cv_causal_window())
 		lengthen_in_window(context);
-	else if (cv_causal_control()->leave)
+	else if (cv_causal_control()->leave) {
+		cv_causal_sampling_disarm_all();
 		cv_causal_signal_give_back();
+	}
 	else if (cv_causal_self)
 		cv_causal_sampling_disarm(cv_causal_self); /* the next window arms it again */
 	errno = saved;
@@ -194,15 +196,25 @@ void cv_causal_sampling_init(struct cv_causal *f)
 
 void cv_causal_signal_give_back(void)
 {
-	struct sigaction unset;
+	struct sigaction unset, old;
 
 	memset(&unset, 0, sizeof(unset));
 	unset.sa_handler = SIG_DFL;
-	if (chosen && cv_causal_is_sample_handler(handler_of(chosen)))
-		cv_real(sigaction)(chosen, &unset, NULL);
+	if (!chosen || !cv_causal_is_sample_handler(handler_of(chosen)) ||
+	    cv_real(sigaction)(chosen, &unset, &old) != 0)
+		return;
+	/* The program may have taken it since the look. */
+	if (!cv_causal_is_sample_handler((void *)old.sa_handler) && old.sa_handler != SIG_DFL)
+		cv_real(sigaction)(chosen, &old, NULL);
 }
 
 /* ---- threads ---- */
+
+/* The program wants the signal for itself. */
+static bool is_given_up(void)
+{
+	return __atomic_load_n(&cv_causal_file->flags, __ATOMIC_SEQ_CST) & CV_CAUSAL_SIGNAL_TAKEN;
+}
 
 /* Without perf: CPU time of this thread, by the kernel's tick. */
 void cv_causal_sampling_arm(struct cv_causal_thread *t)
@@ -213,8 +225,12 @@ void cv_causal_sampling_arm(struct cv_causal_thread *t)
 	struct itimerspec every;
 	int timer;
 
-	if (!c->timers || w->timer || !cv_causal_file || !cv_causal_file->signal || cv_is_quiet())
+	if (!c->timers || w->timer || !cv_causal_file || !cv_causal_file->signal || cv_is_quiet() || is_given_up())
 		return;
+	if (is_blocked((int)cv_causal_file->signal)) { /* it would be handed to a sigwait() */
+		w->timer = ~0u;
+		return;
+	}
 	memset(&event, 0, sizeof(event));
 	event.sigev_notify = SIGEV_THREAD_ID;
 	event.sigev_signo = (int)cv_causal_file->signal;
@@ -227,13 +243,25 @@ void cv_causal_sampling_arm(struct cv_causal_thread *t)
 	every.it_interval = (struct timespec){ c->timers / 1000000000u, c->timers % 1000000000u };
 	every.it_value = every.it_interval;
 	cv_syscall(SYS_timer_settime, timer, 0, (long)&every, 0, 0, 0);
+	if (is_given_up()) /* meanwhile */
+		cv_causal_sampling_disarm(t);
 }
 
 void cv_causal_sampling_disarm(struct cv_causal_thread *t)
 {
-	struct cv_causal_work *w = cv_causal_work(t);
+	uint32_t timer = __atomic_exchange_n(&cv_causal_work(t)->timer, 0, __ATOMIC_ACQ_REL);
 
-	if (w->timer && w->timer != ~0u)
-		cv_syscall(SYS_timer_delete, (long)(w->timer - 1), 0, 0, 0, 0, 0);
-	w->timer = 0;
+	if (timer && timer != ~0u && !cv_is_quiet())
+		cv_syscall(SYS_timer_delete, (long)(timer - 1), 0, 0, 0, 0, 0);
+}
+
+/* Timers belong to the process: any thread may end those of all. */
+void cv_causal_sampling_disarm_all(void)
+{
+	struct cv_causal *f = cv_causal_file;
+	struct cv_causal_thread *t = (struct cv_causal_thread *)((char *)f + CV_CAUSAL_THREADS_AT);
+	uint32_t n = f ? __atomic_load_n(&f->threads, __ATOMIC_ACQUIRE) : 0;
+
+	for (uint32_t i = 0; i < n && i < CV_CAUSAL_THREADS; i++)
+		cv_causal_sampling_disarm(&t[i]);
 }

@@ -25,7 +25,8 @@ static void give_up(void)
 	struct timespec ms = { 0, 1000000 };
 	uint64_t until;
 
-	__atomic_fetch_or(&cv_causal_file->flags, CV_CAUSAL_SIGNAL_TAKEN, __ATOMIC_RELEASE);
+	__atomic_fetch_or(&cv_causal_file->flags, CV_CAUSAL_SIGNAL_TAKEN, __ATOMIC_SEQ_CST);
+	cv_causal_sampling_disarm_all();
 	for (until = cv_now() + PATIENCE_NS;
 	     !cv_is_quiet() && cv_causal_window() && cv_causal_left() && cv_now() < until;)
 		cv_syscall(SYS_nanosleep, (long)&ms, 0, 0, 0, 0, 0);

@@ -78,7 +78,7 @@ pub mod reason {
     pub fn too_many_locks(locks: usize, most: usize) -> String {
         format!(
             "this name stands for {locks} locks, and one target may have {most}: name one of them \
-             by its address (lock:0x...)"
+             by its address (0x...)"
         )
     }
 
@@ -146,6 +146,13 @@ pub mod reason {
             .into()
     }
 
+    /// A queue stood still.
+    pub fn broken_queue() -> String {
+        "the queue stood still for 100 ms and was given up: a thread held the mutex for so long, or \
+         got no CPU"
+            .into()
+    }
+
     /// Samples are needed and cannot be taken.
     pub fn no_samples(why: &str) -> String {
         format!("targets of code need samples, which cannot be taken: {why}")
@@ -197,13 +204,6 @@ pub mod note {
             "Threads that block all signals: {threads}. Their code was not slowed down: choose locks as \
              targets."
         )
-    }
-
-    /// A queue stood still.
-    pub fn broken_queue() -> String {
-        "The order of the ticket lock was given up: for 100 ms no thread released the mutex. Its row \
-         holds only for the time before."
-            .into()
     }
 
     /// A system call was interrupted.

@@ -28,7 +28,17 @@ pub(super) fn is_caught(pid: u32, signal: u32) -> bool {
 /// else's by now.
 pub(super) fn is_blocked(pid: u32, tid: u32, signal: u32) -> bool {
     let mask = mask(&format!("/proc/{pid}/task/{tid}/status"), "SigBlk:");
-    mask.is_none_or(|mask| has(mask, signal))
+    mask.is_none_or(|mask| has(mask, signal)) || awaits_signals(pid, tid)
+}
+
+/// Whether a thread is in `sigwait`, where the kernel takes what it awaits out of its mask: it blocks
+/// that again when it returns, and would be handed a sample by its next call.
+fn awaits_signals(pid: u32, tid: u32) -> bool {
+    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+    let number = call
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse().ok());
+    number == Some(libc::SYS_rt_sigtimedwait)
 }
 
 fn mask(file: &str, field: &str) -> Option<u64> {

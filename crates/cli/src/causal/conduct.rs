@@ -142,10 +142,14 @@ impl Conductor {
         report.coz_profile = coz(&experiment, &subjects, unit);
         // A way to wait that nobody used has told nothing, however narrow its interval.
         for (row, tried) in report.targets.iter_mut().zip(tried) {
-            if row.algorithm.is_some() && tried == 0 {
-                row.at.clear();
-                row.reason = Some(reason::not_tried());
-            }
+            let reason = match row.algorithm {
+                Some(_) if tried == 0 => reason::not_tried(),
+                // From then on its windows were like all others.
+                Some(Algorithm::Ticket) if laboratory.has_broken_queue() => reason::broken_queue(),
+                _ => continue,
+            };
+            row.at.clear();
+            row.reason = Some(reason);
         }
         if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
             return Err(self.too_short(began, experiment.windows_per_block()));
@@ -386,9 +390,6 @@ impl Conductor {
         }
         if broken > 0 {
             notes.push(note::broken(broken));
-        }
-        if laboratory.has_broken_queue() {
-            notes.push(note::broken_queue());
         }
         report.notes.extend(notes);
     }

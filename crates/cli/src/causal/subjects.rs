@@ -180,7 +180,7 @@ impl Reconnaissance {
     pub fn mutex(&self, name: &str, ways: &[(Algorithm, Waiting)]) -> Result<Vec<Found>, String> {
         let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(name)?;
-        locks.check_kind(&addresses)?;
+        locks.check_mutexes(&addresses)?;
         let of = |(algorithm, waiting): &(Algorithm, Waiting)| {
             let target = Target::new(Kind::Lock, name.clone());
             let what = Subject::Locks(addresses.clone());
@@ -198,7 +198,7 @@ impl Reconnaissance {
         let mut names = locks.contended(self.seconds).into_iter().map(|t| t.name);
         names.find(|name| {
             let found = locks.called(name);
-            found.is_ok_and(|(_, addresses)| locks.check_kind(&addresses).is_ok())
+            found.is_ok_and(|(_, addresses)| locks.check_mutexes(&addresses).is_ok())
         })
     }
 
@@ -282,7 +282,11 @@ impl Locks {
         targets
     }
 
-    fn check_kind(&self, addresses: &[u64]) -> Result<(), String> {
+    /// Whether other ways to wait can be tried for all of them at once.
+    fn check_mutexes(&self, addresses: &[u64]) -> Result<(), String> {
+        if addresses.len() > LOCKS_MOST {
+            return Err(reason::too_many_locks(addresses.len(), LOCKS_MOST));
+        }
         let mut objects = self.model.objects.iter();
         let other = objects
             .find(|object| addresses.contains(&object.addr) && object.kind != ObjectKind::Mutex);
