@@ -1,7 +1,7 @@
 //! Counters of threads by group, from what the kernel counts for each thread.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use convoy_live::Thread;
 
@@ -36,6 +36,8 @@ pub(crate) struct ThreadTotals {
     readings: u64,
     /// Start of the youngest thread at the first reading, clock ticks.
     youngest: u64,
+    /// Groups and states that were seen: a state that no thread of a group is in has a 0.
+    states: BTreeSet<(String, &'static str)>,
 }
 
 /// Readings that a thread may be missing in, and still be the same: a reading may fail.
@@ -88,7 +90,7 @@ impl ThreadTotals {
             store.begin(family);
             store.add(family, series.collect());
         }
-        count_threads(store, all);
+        count_threads(store, &mut self.states, all);
     }
 }
 
@@ -126,8 +128,14 @@ fn group(name: String) -> Labels {
     vec![("thread.group", name)]
 }
 
-fn count_threads(store: &mut Store, all: &[Thread]) {
-    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+fn count_threads(store: &mut Store, states: &mut BTreeSet<(String, &'static str)>, all: &[Thread]) {
+    let there: HashSet<&str> = all.iter().map(|thread| thread.group.as_str()).collect();
+    states.retain(|(group, _)| there.contains(group.as_str()));
+    states.extend(all.iter().map(|t| (t.group.clone(), state(t.state))));
+    let seen = states.iter();
+    let mut counts: BTreeMap<(&str, &str), u64> = seen
+        .map(|(group, state)| ((group.as_str(), *state), 0))
+        .collect();
     for thread in all {
         let key = (thread.group.as_str(), state(thread.state));
         *counts.entry(key).or_default() += 1;
@@ -200,6 +208,30 @@ mod tests {
         assert_eq!(second["pool-#"], 5, "born since: all of it counts");
         let third = read(2_000, &[thread(1, "main", 510)]);
         assert_eq!(third["pool-#"], 5);
+    }
+
+    #[test]
+    fn a_state_that_no_thread_is_in_any_more_has_a_zero() {
+        let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
+        let wanted = Selection::cheap(false);
+        let mut states = |all: &[Thread]| -> BTreeMap<String, u64> {
+            totals.update(&mut store, &wanted, 0, all);
+            let families = store.families();
+            let threads = families.filter(|(family, _)| *family == Family::Threads);
+            let all = threads.flat_map(|(_, series)| series);
+            let number = |value: &Value| match value {
+                Value::Count(n) => *n,
+                other => panic!("{other:?}"),
+            };
+            all.map(|s| (s.labels[1].1.clone(), number(&s.value)))
+                .collect()
+        };
+        let mut pool = thread(5, "pool-1", 0);
+        assert_eq!(states(&[pool.clone()])["sleeping"], 1);
+        pool.state = 'R';
+        let now = states(&[pool]);
+        assert_eq!((now["sleeping"], now["runnable"]), (0, 1));
+        assert!(states(&[]).is_empty());
     }
 
     #[test]
