@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use convoy_model::{
-    is_lock_kind, semaphores_used_as_locks, FutexOf, Model, Object, ObjectId, ThreadId,
+    is_lock_by_type, semaphores_used_as_locks, FutexOf, Model, Object, ObjectId, ThreadId,
 };
 use convoy_profile::{ObjectKind, Op};
 
@@ -105,24 +105,6 @@ impl Locks {
 
     pub(crate) fn guessed(&self, id: ObjectId) -> bool {
         self.guessed.contains(&id)
-    }
-}
-
-fn is_lock_by_type(object: &Object) -> bool {
-    match object.kind {
-        kind if is_lock_kind(kind) => true,
-        ObjectKind::Futex => matches!(
-            object.futex_of,
-            Some(
-                FutexOf::RustMutex
-                    | FutexOf::RustRwLock
-                    | FutexOf::ParkingLotMutex
-                    | FutexOf::ParkingLotRwLock
-                    | FutexOf::GlibMutex
-                    | FutexOf::AbseilMutex
-            )
-        ),
-        _ => false,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use convoy_profile::{ObjectKind, Op};
 
+use crate::{FutexOf, Object};
+
 /// The kind of object that an operation is for.
 pub fn kind_of(op: Op) -> ObjectKind {
     match op {
@@ -37,6 +39,22 @@ pub fn is_lock_kind(kind: ObjectKind) -> bool {
             | ObjectKind::OmpLock
             | ObjectKind::OmpCritical
     )
+}
+
+/// Whether an object is a lock by its type, futexes of known runtimes included.
+pub fn is_lock_by_type(object: &Object) -> bool {
+    is_lock_kind(object.kind)
+        || matches!(
+            object.futex_of,
+            Some(
+                FutexOf::RustMutex
+                    | FutexOf::RustRwLock
+                    | FutexOf::ParkingLotMutex
+                    | FutexOf::ParkingLotRwLock
+                    | FutexOf::GlibMutex
+                    | FutexOf::AbseilMutex
+            )
+        )
 }
 
 /// Whether the operation takes a lock and waits until it has it. Its calls are counted when they

@@ -64,7 +64,7 @@ pub fn is_runtimes_own(frames: &[SiteFrame]) -> bool {
 pub use beside_sync::BesideSync;
 pub use chance::differs_by_chance;
 pub use goroutines::*;
-pub use kinds::{is_blocking_acquire, is_lock_kind, kind_of};
+pub use kinds::{is_blocking_acquire, is_lock_by_type, is_lock_kind, kind_of};
 pub use lines::*;
 pub use nouns::*;
 pub use programs::{runs, serves_a_machine, Runs};

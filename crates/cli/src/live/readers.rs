@@ -2,7 +2,7 @@
 
 use convoy_capture::{ThreadReader, Watch};
 use convoy_live::{group_of, Lock, LockReading, LockSums, Snapshot, Thread};
-use convoy_model::{is_lock_kind, FutexOf, Model, Object, ObjectId};
+use convoy_model::{is_lock_by_type, Model, Object, ObjectId};
 use convoy_profile::Op;
 use convoy_report::names;
 use convoy_top::Source;
@@ -102,27 +102,12 @@ fn reading(model: &Model) -> LockReading {
             pid: pid(model, object),
             address: object.addr,
             kind: names::kind(object.kind).into(),
-            excludes: excludes(object),
+            excludes: is_lock_by_type(object),
             name: names::object(object),
             sites,
         });
     }
     all
-}
-
-fn excludes(object: &Object) -> bool {
-    is_lock_kind(object.kind)
-        || matches!(
-            object.futex_of,
-            Some(
-                FutexOf::RustMutex
-                    | FutexOf::RustRwLock
-                    | FutexOf::ParkingLotMutex
-                    | FutexOf::ParkingLotRwLock
-                    | FutexOf::GlibMutex
-                    | FutexOf::AbseilMutex
-            )
-        )
 }
 
 fn pid(model: &Model, object: &Object) -> u32 {
