@@ -3,12 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_estimate::{Estimate, Method, WhatIf};
-use convoy_investigate::{Investigation, Lead, Outcome, Report, Step, StepDone};
-use convoy_model::finding::Finding;
-use convoy_model::Model;
-use convoy_profile::ObjectKind;
-use convoy_report::names;
+use convoy_estimate::{Estimate, Method};
+use convoy_investigate::{Investigation, Outcome, Report, Step, StepDone};
 
 use crate::exit::Status;
 use crate::judge::Judged;
@@ -17,7 +13,7 @@ use crate::message::{say, Message};
 use crate::show;
 
 use super::runs::{Ended, Runs};
-use super::{answers, Investigate};
+use super::{answers, leads, Investigate};
 
 /// Share of the program's time that windows may fill: experiments begin after a while, and end with
 /// the program.
@@ -214,7 +210,7 @@ impl Course {
         let findings = report.analysis.findings.iter();
         self.investigation.leads = findings
             .map(|finding| {
-                let mut lead = lead(report.model, finding);
+                let mut lead = leads::lead(report.model, finding);
                 let known = before.iter().find(|old| old.title == lead.title);
                 // What sections touched may have corrected the accounting.
                 let others = known.into_iter().flat_map(|known| &known.estimates);
@@ -224,38 +220,4 @@ impl Course {
             })
             .collect();
     }
-}
-
-fn lead(model: &Model, finding: &Finding) -> Lead {
-    let mut estimates = finding.gain.estimates.clone();
-    if estimates.is_empty() {
-        let what_if = match finding.id {
-            "contended-lock" | "asymmetric-contention" | "starved-thread" => WhatIf::LockRemoved,
-            _ => WhatIf::Fix,
-        };
-        estimates.push(finding.gain.accounting(what_if));
-    }
-    Lead {
-        id: finding.id.into(),
-        title: finding.title.clone(),
-        lock: lock(model, finding),
-        causes: finding.causes.iter().map(|c| c.text.clone()).collect(),
-        fix: finding
-            .causes
-            .first()
-            .map_or_else(String::new, |c| c.fix.clone()),
-        estimates,
-    }
-}
-
-/// The lock that a finding is about, if its name means the same in another run: an address does not.
-fn lock(model: &Model, finding: &Finding) -> Option<String> {
-    let first = finding.subject.objects().first()?;
-    let object = model.objects.get(first.0 as usize)?;
-    let is_lock = matches!(
-        object.kind,
-        ObjectKind::Mutex | ObjectKind::RwLock | ObjectKind::Spin
-    );
-    let is_whole = !object.name.is_empty() && names::object(object) == object.name;
-    (is_lock && is_whole).then(|| object.name.to_string())
 }

@@ -3,6 +3,7 @@
 
 mod answers;
 mod course;
+mod leads;
 mod runs;
 
 use std::ffi::OsString;

@@ -100,8 +100,8 @@ impl Runs {
         self.files.path().join(name)
     }
 
-    /// Runs a step's process to its end. `budget_s`: for experiments, seconds. `left`: of the time for
-    /// all steps. A replay that takes too much of it is ended; a run of the program never is.
+    /// Runs a step's process to its end. `budget_s`: time for experiments, seconds. `left`: time for
+    /// all further steps. A replay that takes too much of it is ended; a run of the program is not.
     pub fn run(&self, step: &Step, budget_s: f64, left: Duration) -> Ended {
         let result = self.result(step);
         // What an earlier step left would be taken for this one's.
