@@ -43,8 +43,9 @@ struct cv_causal {
 	uint64_t bytes;          /* of the file */
 	uint64_t arena_start_ns; /* cv_arena.start_ns of the image that it belongs to */
 	uint32_t flags;          /* atomic: enum cv_causal_flag */
-	uint32_t signal;         /* number of the signal that a sample sends; 0 = none is free. Below 32: where a
-				  * real-time signal cannot be queued the kernel sends SIGIO, which would end the program */
+	/* Number of the signal that a sample sends; 0 = none is free. Below 32: where a real-time signal
+	 * cannot be queued the kernel sends SIGIO, which would end the program. */
+	uint32_t signal;
 	uint32_t threads;        /* atomic: one past the highest thread record in use */
 	uint32_t points;         /* atomic: progress points in use */
 	uint64_t samples;        /* atomic: samples taken; the ring holds the last ones */
@@ -65,7 +66,7 @@ enum cv_causal_estimator {
 enum cv_causal_algorithm {
 	CV_CAUSAL_ADAPTIVE = 0, /* spins about as long as spinning has helped before, then sleeps */
 	CV_CAUSAL_SPIN = 1,     /* spins for `spin_ns`, then sleeps */
-	CV_CAUSAL_FIFO = 2,     /* threads get the mutex in the order in which they asked (a ticket lock) */
+	CV_CAUSAL_FIFO = 2,     /* threads get the mutex in the order in which they came (ticket lock) */
 };
 
 enum cv_causal_subject {
@@ -81,7 +82,8 @@ enum cv_causal_mechanism {
 };
 
 struct cv_causal_control {
-	uint32_t window;    /* number of the window, 0 = none: written last. Atomic: the agent writes 0 after until_ns */
+	/* Atomic: number of the window, 0 = none. Written last; the agent writes 0 after until_ns. */
+	uint32_t window;
 	uint32_t estimator; /* enum cv_causal_estimator */
 	uint32_t subject;   /* enum cv_causal_subject */
 	uint32_t mechanism; /* enum cv_causal_mechanism */
@@ -126,7 +128,8 @@ _Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v2");
 /* Counters of one thread. They go on with the next one that takes the record. The second half is
  * the agent's own. */
 struct cv_causal_thread {
-	uint32_t tid;      /* atomic: 0 = free. Of a thread that no hook has seen it stays behind its end */
+	/* Atomic: 0 = free. A thread that no hook has seen keeps its record behind its end. */
+	uint32_t tid;
 	uint32_t handling; /* it is in the handler of a sample, where the signal is blocked */
 	uint64_t releases; /* locks released */
 	uint64_t wakes;    /* conditions signalled, semaphores posted, futexes woken */

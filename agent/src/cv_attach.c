@@ -47,8 +47,8 @@
 	X(mtx_lock) X(mtx_timedlock) X(mtx_trylock) X(mtx_unlock) X(cnd_wait) X(cnd_timedwait) \
 	X(cnd_signal) X(cnd_broadcast) X(syscall) X(prctl)
 
-/* Experiments need these as well. Other sleeps of the C library end in clock_nanosleep (since 2.31),
- * and would be counted twice. */
+/* Experiments need these as well. Other sleeps of the C library end in clock_nanosleep (since
+ * 2.31), and would be counted twice. */
 #ifdef CV_EXPERIMENTS
 #define HOOKED_TOO(X) \
 	X(clock_nanosleep) X(sigaction) X(signal) X(ssignal) X(bsd_signal) X(sysv_signal) X(sigset)

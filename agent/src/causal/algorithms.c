@@ -23,27 +23,13 @@
 
 #define SPINS_MOST 100u /* as in the C library: glibc.pthread.mutex_spin_count */
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
-
-/* Number of the mutex among the subjects of a window that tries an algorithm, and goes on; -1 = it is
- * none. */
+/* Number of the mutex among the subjects of a window that tries an algorithm, and goes on; -1 = it
+ * is none. */
 static int subject(const struct cv_causal_control *c, uint64_t mutex)
 {
-	uint32_t n = c->locks < CV_CAUSAL_LOCKS ? c->locks : CV_CAUSAL_LOCKS;
+	int number = c->estimator == CV_CAUSAL_TRY ? cv_causal_lock_number(c, mutex) : -1;
 
-	if (c->estimator != CV_CAUSAL_TRY || c->subject != CV_CAUSAL_LOCK)
-		return -1;
-	for (uint32_t i = 0; i < n; i++)
-		if (c->lock[i] == mutex)
-			return cv_causal_left() ? (int)i : -1;
-	return -1;
+	return number >= 0 && cv_causal_left() ? number : -1;
 }
 
 static void count(void)
@@ -83,7 +69,7 @@ bool cv_causal_spin_on(struct cv_causal_spinning *s)
 	if (s->until_ns ? cv_now() >= s->until_ns : s->spins + s->pauses >= s->most)
 		return false;
 	for (uint32_t i = 0; i < s->pauses; i++)
-		relax();
+		cv_causal_relax();
 	s->spins += s->pauses;
 	if (s->pauses < SPINS_MOST / 4)
 		s->pauses *= 2;
@@ -104,8 +90,8 @@ void cv_causal_spun(const struct cv_causal_spinning *s)
 
 /* ---- first in, first out ---- */
 
-/* In front of a mutex: one thread at a time is let through, in the order of tickets, and the next one
- * when the mutex is released. */
+/* In front of a mutex: one thread at a time is let through, in the order of tickets, and the next
+ * one when the mutex is released. */
 static struct queue {
 	uint64_t mutex;
 	uint32_t next;     /* ticket of the next thread that comes */
@@ -123,7 +109,8 @@ static struct queue *queue_of(int i, uint64_t mutex)
 	uint64_t none = 0;
 
 	if (__atomic_load_n(&q->mutex, __ATOMIC_ACQUIRE) == mutex ||
-	    __atomic_compare_exchange_n(&q->mutex, &none, mutex, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+	    __atomic_compare_exchange_n(&q->mutex, &none, mutex, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE) ||
 	    none == mutex)
 		return q;
 	return NULL;
@@ -143,7 +130,8 @@ static bool sleep_for_turn(struct queue *q, uint32_t ticket, uint32_t seen)
 	long r;
 
 	__atomic_fetch_add(&q->sleeping, 1, __ATOMIC_SEQ_CST);
-	r = cv_syscall(SYS_futex, (long)&q->serving, FUTEX_WAIT_BITSET_PRIVATE, seen, (long)&ts, 0, bit(ticket));
+	r = cv_syscall(SYS_futex, (long)&q->serving, FUTEX_WAIT_BITSET_PRIVATE, seen, (long)&ts, 0,
+		       bit(ticket));
 	__atomic_fetch_sub(&q->sleeping, 1, __ATOMIC_SEQ_CST);
 	return r != -ETIMEDOUT || __atomic_load_n(&q->serving, __ATOMIC_ACQUIRE) != seen;
 }
@@ -174,7 +162,7 @@ static bool waits_for_turn(struct queue *q, uint32_t ticket, uint32_t spin_ns)
 			spin_until = cv_now() + spin_ns;
 		}
 		if (cv_now() < spin_until)
-			relax();
+			cv_causal_relax();
 		else if (cv_is_quiet()) /* a sandbox allows what the program needs, not what we do */
 			give_up(q);
 		else if (!sleep_for_turn(q, ticket, serving))
@@ -198,8 +186,8 @@ void cv_causal_queue_slow(uint64_t mutex)
 	errno = saved;
 }
 
-/* One of `inside`, if there is one. A release by a thread that has not queued may take it: the order
- * is then not kept once, and as many are let through as release. */
+/* One of `inside`, if there is one. A release by a thread that has not queued may take it: the
+ * order is then not kept once, and as many are let through as release. */
 static bool take_inside(struct queue *q)
 {
 	uint32_t n = __atomic_load_n(&q->inside, __ATOMIC_ACQUIRE);

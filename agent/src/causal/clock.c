@@ -19,10 +19,8 @@
 
 #if defined(__x86_64__)
 #define SIGNATURE 0x53053053u
-#define relax() __builtin_ia32_pause()
 #elif defined(__aarch64__)
 #define SIGNATURE 0xd428bc00u
-#define relax() __asm__ volatile("yield")
 #endif
 
 /* The fields that are used of the C library's struct rseq, whose layout the kernel's ABI fixes. */
@@ -147,7 +145,7 @@ static void spin_by_ticks(uint64_t ns)
 	uint64_t from = cv_ticks();
 
 	while (cv_ticks_to_ns(cv_ticks() - from) < ns)
-		relax();
+		cv_causal_relax();
 }
 
 void cv_causal_spin(struct cv_causal_thread *t, uint64_t ns)

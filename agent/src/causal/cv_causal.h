@@ -66,6 +66,27 @@ static inline uint32_t cv_causal_window(void)
  * convoy is gone. */
 uint64_t cv_causal_left(void);
 
+/* Number of an object among the locks that are a window's subject; -1 = it is none of them. */
+static inline int cv_causal_lock_number(const struct cv_causal_control *c, uint64_t object)
+{
+	uint32_t n = c->locks < CV_CAUSAL_LOCKS ? c->locks : CV_CAUSAL_LOCKS;
+
+	for (uint32_t i = 0; c->subject == CV_CAUSAL_LOCK && i < n; i++)
+		if (c->lock[i] == object)
+			return (int)i;
+	return -1;
+}
+
+/* The processor is told that the thread spins. */
+static inline void cv_causal_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 /* clock.c: CPU time of the calling thread, ns, and code that takes so much of it. */
 bool cv_causal_clock_init(void); /* true = without a system call */
 uint64_t cv_causal_cpu_ns(struct cv_causal_thread *t);
@@ -87,15 +108,17 @@ struct cv_causal_spinning {
 	uint32_t pauses; /* before the next look */
 };
 
-bool cv_causal_spinning(struct cv_causal_spinning *s, uint64_t mutex); /* false = do not spin */
-bool cv_causal_spin_on(struct cv_causal_spinning *s);                   /* false = long enough */
-void cv_causal_spun(const struct cv_causal_spinning *s);                /* it has the mutex, or has to sleep */
+/* Begins; false = do not spin. Then once for each further look; false = long enough. At the end, when
+ * the thread has the mutex, or has to sleep. */
+bool cv_causal_spinning(struct cv_causal_spinning *s, uint64_t mutex);
+bool cv_causal_spin_on(struct cv_causal_spinning *s);
+void cv_causal_spun(const struct cv_causal_spinning *s);
 void cv_causal_queue_slow(uint64_t mutex);
 void cv_causal_dequeue_slow(uint64_t mutex);
 void cv_causal_queues_forked(void);
 
-/* Threads that were let through to a mutex in turn: releases must let the next one through, even after
- * the window. */
+/* Threads that were let through to a mutex in turn: releases must let the next one through, even
+ * after the window. */
 extern uint32_t cv_causal_queued __attribute__((visibility("hidden")));
 
 /* measured.c: what the hooks do in windows. */

@@ -135,7 +135,8 @@ static void raise(uint32_t *most, uint32_t to)
 {
 	uint32_t found = __atomic_load_n(most, __ATOMIC_RELAXED);
 
-	while (found < to && !__atomic_compare_exchange_n(most, &found, to, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+	while (found < to && !__atomic_compare_exchange_n(most, &found, to, true, __ATOMIC_RELEASE,
+							  __ATOMIC_RELAXED))
 		;
 }
 
@@ -166,7 +167,9 @@ static void release(struct cv_causal_thread *t)
 
 static bool is_in_file(const struct cv_causal_thread *t)
 {
-	return cv_causal_file && (uint64_t)((const char *)t - (const char *)cv_causal_file) < CV_CAUSAL_BYTES;
+	const char *file = (const char *)cv_causal_file;
+
+	return file && (uint64_t)((const char *)t - file) < CV_CAUSAL_BYTES;
 }
 
 void cv_causal_thread_begins(uint32_t tid)

@@ -20,14 +20,7 @@
 
 static bool is_subject(const struct cv_causal_control *c, uint64_t object)
 {
-	uint32_t n = c->locks < CV_CAUSAL_LOCKS ? c->locks : CV_CAUSAL_LOCKS;
-
-	if (c->subject != CV_CAUSAL_LOCK)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (c->lock[i] == object)
-			return true;
-	return false;
+	return cv_causal_lock_number(c, object) >= 0;
 }
 
 /* Whether a thread in this state runs what is to be lengthened. */
@@ -73,7 +66,9 @@ void cv_causal_code_ran(struct cv_causal_thread *t)
 
 static struct cv_causal_thread *measured(void)
 {
-	return cv_causal_control()->mechanism == CV_CAUSAL_MEASURED && !cv_is_quiet() ? cv_causal_self : NULL;
+	bool measures = cv_causal_control()->mechanism == CV_CAUSAL_MEASURED;
+
+	return measures && !cv_is_quiet() ? cv_causal_self : NULL;
 }
 
 /* From here to the end of the operation a sample keeps out. */

@@ -168,7 +168,8 @@ static bool is_blocked(int sig)
 	uint64_t blocked = 0;
 
 	/* The thread that is borrowed to attach blocks all. */
-	return cv_self && cv_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&blocked, sizeof(blocked), 0, 0) == 0 &&
+	return cv_self &&
+	       cv_syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&blocked, sizeof(blocked), 0, 0) == 0 &&
 	       blocked >> (sig - 1) & 1;
 }
 
@@ -180,7 +181,8 @@ static bool take(int sig)
 	action.sa_sigaction = sampled;
 	/* A thread with a stack for signals may have a small one of its own. */
 	action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-	return handler_of(sig) == (void *)SIG_DFL && !is_blocked(sig) && cv_real(sigaction)(sig, &action, NULL) == 0;
+	return handler_of(sig) == (void *)SIG_DFL && !is_blocked(sig) &&
+	       cv_real(sigaction)(sig, &action, NULL) == 0;
 }
 
 /* The child of a fork has its parent's handlers. */
@@ -225,7 +227,8 @@ void cv_causal_sampling_arm(struct cv_causal_thread *t)
 	struct itimerspec every;
 	int timer;
 
-	if (!c->timers || w->timer || !cv_causal_file || !cv_causal_file->signal || cv_is_quiet() || is_given_up())
+	if (!c->timers || w->timer || !cv_causal_file || !cv_causal_file->signal || cv_is_quiet() ||
+	    is_given_up())
 		return;
 	if (is_blocked((int)cv_causal_file->signal)) { /* it would be handed to a sigwait() */
 		w->timer = ~0u;

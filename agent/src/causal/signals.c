@@ -4,8 +4,8 @@
  *
  * The signal was free when the agent began. A program that sets all signals to their default, as a
  * daemon does when it starts, is told that it has done so: without the handler no code would be
- * lengthened. One that installs a handler gets it; before that convoy is asked to stop all samples, and the
- * experiments end with that reason. Agent rules: ../cv_agent.h.
+ * lengthened. One that installs a handler gets it; before that convoy is asked to stop all samples,
+ * and the experiments end with that reason. Agent rules: ../cv_agent.h.
  */
 #include <signal.h>
 #include <sys/syscall.h>
