@@ -303,7 +303,8 @@ fn caught(pid: u32) -> Result<String> {
     Ok(line.ok_or("no SigCgt")?.to_owned())
 }
 
-/// Of the control page in an experiment file (abi/convoy_causal.h); the window's number comes first.
+/// Offset of the control page in an experiment file (abi/convoy_causal.h), and so of the window's
+/// number.
 const CONTROL_AT: u64 = 4096;
 
 /// The window of a process in a session below this directory; 0 = none.

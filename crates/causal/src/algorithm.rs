@@ -30,7 +30,7 @@ impl Algorithm {
         }
     }
 
-    /// What to write in the program to have it.
+    /// The change of the program that brings it.
     pub fn fix(self) -> &'static str {
         match self {
             Self::Adaptive => {

@@ -25,8 +25,8 @@ pub enum Estimator {
     /// that the slope upwards is an upper bound of the saving downwards. Does not see the next
     /// bottleneck.
     Slow,
-    /// **X.** The target's mutexes are waited for by another algorithm; what is saved is measured as
-    /// it is.
+    /// **X.** Threads wait for the target's mutexes by another algorithm; what is saved is measured
+    /// as it is.
     ///
     /// Assumes that a window is long enough for the program to settle in the new way.
     Exchange,

@@ -179,7 +179,7 @@ pub(crate) struct LevelWindows {
     /// Time with the faster target over the measured one.
     pub scale: f64,
     pub windows: Vec<Measured>,
-    /// Of the same blocks.
+    /// Windows without a target in the same blocks.
     pub baseline: Vec<Measured>,
 }
 

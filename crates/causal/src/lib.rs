@@ -5,8 +5,8 @@
 //! blocks, each with every level of every target, a baseline and a null experiment. An estimator
 //! (`estimator`) turns times per unit of progress into the share of the run that is saved;
 //! intervals (`interval`) come from resampling whole blocks. `experiment` joins them, decides when
-//! a target is settled, and gives the result (`result`, `text`). The same course tries other ways to
-//! wait for a mutex (`algorithm`, `trial_text`). The caller owns clock and process.
+//! a target is settled, and gives the result (`result`, `text`). The same course tries other ways
+//! to wait for a mutex (`algorithm`, `trial_text`). The caller owns clock and process.
 
 #![forbid(unsafe_code)]
 

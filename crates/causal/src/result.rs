@@ -64,7 +64,7 @@ pub struct TargetRow {
 /// What a speed-up of a target saves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Level {
-    /// Share of the target's time that goes away, 0 to 1; 1 = of what exchanging an algorithm saves.
+    /// Share of the target's time that goes away, 0 to 1; 1 where an algorithm was exchanged.
     pub speedup: f64,
     /// Share of the run that goes away.
     pub saved_share: Saved,

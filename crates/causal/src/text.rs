@@ -53,7 +53,7 @@ fn write(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     Ok(())
 }
 
-/// What counted, and how long it was watched.
+/// Writes what counted as progress, and how long it was watched.
 pub(crate) fn course(out: &mut String, report: &Report) -> std::fmt::Result {
     for progress in &report.progress {
         writeln!(

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_worth_nothing_is_no_gain() {
+    fn a_gain_that_may_be_nothing_is_not_promised() {
         let text = trial_text(&report(&[(Algorithm::Adaptive, 0.04)]), LOOK);
         assert!(
             text.starts_with("Lock cache_lock: no algorithm that was tried is sure to gain."),

@@ -144,7 +144,7 @@ impl Investigation {
         let run = took(&|step| *step == Step::Record)?;
         let seconds = match step {
             Step::Record => run,
-            // Sections are translated; windows make a run slower by up to two; a replay is repeated.
+            // Sections are translated; windows slow a run down by up to two; replays are repeated.
             Step::Replay(_) | Step::Diagnose(_) | Step::Experiment(_) => run * 2.0,
             Step::Try(_) => run * 1.5,
         };

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 /// Pieces of work at a time: each may need memory for a whole program.
 const MOST: usize = 8;
 
-/// What `work` makes of each number below `count`, in order. The CPUs that the process may use share
-/// the numbers; `work` must give the same whatever the others do.
+/// Calls `work` with each number below `count`; results are in order. The CPUs that the process may
+/// use share the numbers; `work` must give the same whatever the others do.
 pub(crate) fn map<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
     if count < 2 || cpus < 2 {

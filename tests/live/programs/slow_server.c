@@ -1,4 +1,4 @@
-// With "compute": threads of a pool spend nine tenths of their time in `slow`, which `handle` calls.
+// With "compute": threads of a pool spend nine tenths of their time in `slow`, called by `handle`.
 // With "lock": they hold `cache_lock` in `put` for most of the time, and wait for it the rest.
 #define _GNU_SOURCE
 #include <pthread.h>

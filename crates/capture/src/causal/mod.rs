@@ -35,7 +35,7 @@ pub const RANGES_MOST: usize = abi::CV_CAUSAL_RANGES;
 /// Locks that one target may have.
 pub const LOCKS_MOST: usize = abi::CV_CAUSAL_LOCKS;
 
-/// What a window does to the program.
+/// A window's effect on the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Treatment {
     /// Nothing: samples may be taken.
@@ -86,7 +86,7 @@ pub enum Mechanism {
 pub struct Window {
     /// Time until the next order.
     pub length: Duration,
-    /// What it does.
+    /// Its effect on the program.
     pub treatment: Treatment,
     /// The subject of the experiment.
     pub subject: Subject,
@@ -150,7 +150,7 @@ pub struct Laboratory {
     file: ExperimentFile,
     sampler: Sampler,
     sampling: Sampling,
-    /// Of a sample; 0 = none.
+    /// Number of the signal that a sample sends; 0 = none.
     signal: u32,
     signal_cost_ns: u32,
     windows: u32,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::mem::MaybeUninit;
 
-/// Of the signals below this none is queued twice. A real-time signal that cannot be queued would
+/// Signals below this are not queued twice. A real-time signal that cannot be queued would
 /// become SIGIO (fcntl(2), `F_SETSIG`), which ends a program that does not handle it.
 const REAL_TIME: u32 = 32;
 
@@ -31,8 +31,8 @@ pub(super) fn is_blocked(pid: u32, tid: u32, signal: u32) -> bool {
     mask.is_none_or(|mask| has(mask, signal)) || awaits_signals(pid, tid)
 }
 
-/// Whether a thread is in `sigwait`, where the kernel takes what it awaits out of its mask: it blocks
-/// that again when it returns, and would be handed a sample by its next call.
+/// Whether a thread is in `sigwait`, where the kernel takes what it awaits out of its mask: it
+/// blocks that again when it returns, and would be handed a sample by its next call.
 fn awaits_signals(pid: u32, tid: u32) -> bool {
     let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
     let number = call
