@@ -60,8 +60,7 @@ impl Rates {
                 20 + (seed >> 58) as u32
             });
             let lengths: Vec<u32> = lengths.collect();
-            let mean = mean(&lengths);
-            segment_ns(&clock, &lengths) - mean * iteration_ns
+            beyond_work_ns(&clock, &lengths, iteration_ns)
         });
         let entry_ns = Sample::new(entry_ns.collect()).median().max(step_ns);
         Self {
@@ -82,7 +81,7 @@ impl Rates {
             let is_telling = with_work >= LEAST_TELLING && mean(&lengths) < LONG_ITERATIONS;
             is_telling.then(|| {
                 let all = lengths.len() as f64;
-                let measured = segment_ns(&clock, &lengths) - mean(&lengths) * self.iteration_ns;
+                let measured = beyond_work_ns(&clock, &lengths, self.iteration_ns);
                 (measured * all - self.step_ns * (all - with_work)) / with_work
             })
         });
@@ -120,6 +119,25 @@ const LONG_ITERATIONS: f64 = 2000.0;
 fn mean(lengths: &[u32]) -> f64 {
     let sum: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     sum as f64 / lengths.len().max(1) as f64
+}
+
+/// Mean time of segments beyond that of their iterations, at the processor's calibrated speed.
+///
+/// A processor whose other half is at work, or whose frequency is lower than at calibration, takes
+/// longer for the iterations, too: their time is measured on either side of the segments, since
+/// the difference of two long times would else be what a change of speed leaves.
+fn beyond_work_ns(clock: &Clock, iterations: &[u32], calibrated_ns: f64) -> f64 {
+    let all: u64 = iterations.iter().map(|&length| u64::from(length)).sum();
+    let work_ns = || {
+        let each = u32::try_from(all / 2).unwrap_or(u32::MAX).max(1);
+        let start = clock.ticks();
+        std::hint::black_box(work(each, all));
+        clock.since(start) / f64::from(each)
+    };
+    let before = work_ns();
+    let segments = segment_ns(clock, iterations);
+    let present_ns = (before + work_ns()) / 2.0;
+    (segments - mean(iterations) * present_ns) * (calibrated_ns / present_ns)
 }
 
 /// Mean time of segments between the operations of a lock that is free, less theirs.
