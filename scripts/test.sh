@@ -1,21 +1,36 @@
 #!/usr/bin/env bash
-# All tests, in the order in which a failure tells most: lints, units and goldens, the agent, then live
-# programs, hostile ones and real ones.
+# All tests, in the order in which a failure tells most: lints, units and goldens, the agent, then
+# live programs, hostile ones and real ones. What fails does not hide what comes after it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+failed=()
 step() { printf '\n== %s\n' "$*"; }
+check() {
+	local name=$1
+	shift
+	step "$name"
+	"$@" || failed+=("$name")
+}
+
+# With what the release was built from, so that all other crates are built once: a third of the time.
+units() {
+	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+		cargo test --release --locked --workspace --no-fail-fast \
+		--exclude convoy-harness --exclude convoy-real-tests
+}
 
 step lint
 scripts/lint.sh
 step "build (release, as users run it)"
 cargo build --release --locked -p convoy
-step "unit and golden tests"
-# With what the release was built from, so that all other crates are built once: a third of the time.
-CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
-	cargo test --release --locked --workspace --exclude convoy-harness --exclude convoy-real-tests
-step "agent: unwinder, tables"
-agent/tests/run.sh
-step "live, robustness, real programs"
+check "unit and golden tests" units
+check "agent: unwinder, tables" agent/tests/run.sh
 export CONVOY_BIN="$PWD/target/release/convoy"
-cargo test --locked --release -p convoy-harness -p convoy-real-tests --no-fail-fast
+check "live, robustness, real programs" \
+	cargo test --locked --release -p convoy-harness -p convoy-real-tests --no-fail-fast
+
+if ((${#failed[@]})); then
+	printf 'failed: %s\n' "${failed[@]}" >&2
+	exit 1
+fi
