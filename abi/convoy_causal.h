@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define CV_CAUSAL_MAGIC 0x315541435f564f43ull /* "COV_CAU1" */
-#define CV_CAUSAL_VERSION 2u
+#define CV_CAUSAL_VERSION 3u
 
 /* ---- the file --------------------------------------------------------------------------- */
 
@@ -51,7 +51,7 @@ struct cv_causal {
 	uint64_t samples;        /* atomic: samples taken; the ring holds the last ones */
 	uint8_t reserved[4096 - 56];
 };
-_Static_assert(sizeof(struct cv_causal) == CV_CAUSAL_PAGE, "causal abi v2");
+_Static_assert(sizeof(struct cv_causal) == CV_CAUSAL_PAGE, "causal abi v3");
 
 /* ---- control: written by convoy ---------------------------------------------------------- */
 
@@ -102,7 +102,7 @@ struct cv_causal_control {
 	uint32_t spin_ns;   /* how long a thread spins for a mutex before it sleeps */
 	uint8_t reserved[4096 - 68 - CV_CAUSAL_LOCKS * 8];
 };
-_Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v2");
+_Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v3");
 
 /* Sorted by address, without overlap. */
 struct cv_causal_range {
@@ -110,7 +110,7 @@ struct cv_causal_range {
 	uint32_t target; /* its number, below 32 */
 	uint32_t reserved;
 };
-_Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v2");
+_Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v3");
 
 /* ---- what the agent writes --------------------------------------------------------------- */
 
@@ -123,7 +123,7 @@ struct cv_causal_point {
 	uint32_t reserved1;
 	char name[104];
 };
-_Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v2");
+_Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v3");
 
 /* Counters of one thread. They go on with the next one that takes the record. The second half is
  * the agent's own. */
@@ -140,10 +140,11 @@ struct cv_causal_thread {
 	uint64_t added_ns; /* by which code was lengthened */
 	uint64_t sleeps;   /* relative sleeps */
 	uint64_t broken;   /* system calls that a sample has interrupted: must be 0 */
-	uint64_t reserved[6];
+	uint64_t calls_ns; /* CPU time in hooked calls, where hooks measure: it is not lengthened */
+	uint64_t reserved[5];
 	uint64_t working[16];
 };
-_Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v2");
+_Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v3");
 
 #define CV_CAUSAL_CONTROL_AT CV_CAUSAL_PAGE
 #define CV_CAUSAL_RANGES_AT (2 * CV_CAUSAL_PAGE)

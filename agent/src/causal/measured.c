@@ -89,36 +89,60 @@ void cv_causal_enter_slow(void)
 	cv_causal_code_ran(t);
 }
 
-void cv_causal_leave_slow(void)
+/* Behind the call; NULL = nothing is measured. `took_ns`: its CPU time, 0 = not known. */
+static struct cv_causal_work *returned(uint64_t *took_ns)
 {
 	struct cv_causal_thread *t = measured();
 	struct cv_causal_work *w;
+	uint64_t now;
 
 	if (!t)
-		return;
+		return NULL;
 	w = cv_causal_work(t);
-	is_noticed(w, cv_causal_window());
-	w->mark_ns = cv_causal_cpu_ns(t);
+	now = cv_causal_cpu_ns(t);
+	*took_ns = is_noticed(w, cv_causal_window()) && w->hooked && now > w->mark_ns ? now - w->mark_ns : 0;
+	w->mark_ns = now;
+	return w;
+}
+
+/* Samples are welcome again. */
+static void goes_on(struct cv_causal_work *w)
+{
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	w->hooked = 0;
 }
 
+void cv_causal_leave_slow(void)
+{
+	uint64_t took_ns;
+	struct cv_causal_work *w = returned(&took_ns);
+
+	if (w)
+		goes_on(w);
+}
+
 void cv_causal_acquired_slow(uint64_t object)
 {
-	struct cv_causal_thread *t = measured();
+	uint64_t took_ns;
+	struct cv_causal_work *w = returned(&took_ns);
 
-	if (t && is_subject(cv_causal_control(), object)) {
-		is_noticed(cv_causal_work(t), cv_causal_window());
-		cv_causal_work(t)->inside++;
-	}
-	cv_causal_leave_slow();
+	if (!w)
+		return;
+	if (is_subject(cv_causal_control(), object))
+		w->inside++;
+	goes_on(w);
 }
 
 void cv_causal_released_slow(uint64_t object)
 {
-	struct cv_causal_thread *t = measured();
+	struct cv_causal_thread *t = cv_causal_self;
+	uint64_t took_ns;
+	struct cv_causal_work *w = returned(&took_ns);
 
-	if (t && is_subject(cv_causal_control(), object) && cv_causal_work(t)->inside)
-		cv_causal_work(t)->inside--;
-	cv_causal_leave_slow();
+	if (!w)
+		return;
+	__atomic_store_n(&t->calls_ns, t->calls_ns + took_ns, __ATOMIC_RELAXED);
+	if (is_subject(cv_causal_control(), object) && w->inside)
+		w->inside--;
+	goes_on(w);
 }

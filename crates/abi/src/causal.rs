@@ -73,7 +73,8 @@ mirror! {
         added_ns: u64,
         sleeps: u64,
         broken: u64,
-        reserved: [u64; 6],
+        calls_ns: u64,
+        reserved: [u64; 5],
         working: [u64; 16],
     }
 }

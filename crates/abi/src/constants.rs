@@ -353,7 +353,7 @@ constants! {
         CV_CAUSAL_LOCKS = 16,
     }
     u32 {
-        CV_CAUSAL_VERSION = 2,
+        CV_CAUSAL_VERSION = 3,
         CV_CAUSAL_CPU_CLOCK = 1,
         CV_CAUSAL_SIGNAL_TAKEN = 2,
         CV_CAUSAL_FIFO_BROKEN = 4,

@@ -1,5 +1,6 @@
 //! The machine that a program runs on.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use convoy_profile::Machine;
 use rustix::process::Pid;
+use rustix::thread::CpuSet;
 
 /// Everything that a profile says of the machine.
 pub fn machine() -> Machine {
@@ -78,15 +80,31 @@ fn cpus_in_affinity(of: Option<Pid>) -> u32 {
 
 /// Processors that a process, or a child of ours, may use.
 pub(crate) fn cpus_allowed(of: Option<Pid>) -> u32 {
+    cpus_in_affinity(of).min(cpus_in_quota(of))
+}
+
+/// Processors that some thread of a process may use: threads may be bound to different ones.
+pub(crate) fn cpus_of_threads(pid: u32) -> u32 {
+    let mut cpus = HashSet::new();
+    for tid in crate::procfs::threads(pid) {
+        let of = i32::try_from(tid).ok().and_then(Pid::from_raw);
+        let mask = of.and_then(|tid| rustix::thread::sched_getaffinity(Some(tid)).ok());
+        let numbers = (0..CpuSet::MAX_CPU).filter(|cpu| mask.is_some_and(|mask| mask.is_set(*cpu)));
+        cpus.extend(numbers);
+    }
+    let of = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    (cpus.len() as u32).clamp(1, cpus_in_quota(of))
+}
+
+fn cpus_in_quota(of: Option<Pid>) -> u32 {
     let cgroup = of.map_or("/proc/self/cgroup".into(), |pid| {
         format!("/proc/{}/cgroup", pid.as_raw_nonzero())
     });
     let own = fs::read_to_string(cgroup).unwrap_or_default();
     let quota = quota_cpus(&own, Path::new("/sys/fs/cgroup"));
-    let quota = quota.map_or(u32::MAX, |cpus| {
+    quota.map_or(u32::MAX, |cpus| {
         cpus.ceil().clamp(1.0, f64::from(u32::MAX)) as u32
-    });
-    cpus_in_affinity(of).min(quota)
+    })
 }
 
 /// The smallest CPU quota of our control groups, in processors; `None` = no limit.

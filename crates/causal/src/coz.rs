@@ -102,6 +102,7 @@ mod tests {
             estimator,
             precision: 0.001,
             seed: 3,
+            cpus: 2.0,
         };
         let shares = [0.8, 0.1];
         let mut experiment = Experiment::new(vec![Mechanism::Sampled; shares.len()], settings);
@@ -118,6 +119,7 @@ mod tests {
             experiment.add(Measured {
                 seconds: 0.03 + 0.001 * (n % 7) as f64,
                 progress: (5000.0 / time).round() + (n % 5) as f64,
+                ..Measured::default()
             });
         }
         let subject = |name: &str| Subject {

@@ -51,6 +51,15 @@ impl Estimator {
         }
     }
 
+    /// Additional time, as a share of what the windows of a speed-up did not lengthen though they
+    /// should have: calls into the kernel that wake others, or put the thread to sleep.
+    pub(crate) fn owed(self, speedup: f64) -> f64 {
+        match self {
+            Self::Dilate => self.factor(speedup),
+            Self::Slow | Self::Exchange => 0.0,
+        }
+    }
+
     /// Saved share of the run, from the time per unit of progress in windows of this level over
     /// that of the baseline.
     pub fn saved(self, speedup: f64, ratio: f64) -> f64 {

@@ -15,6 +15,8 @@ pub struct Settings {
     pub precision: f64,
     /// Seed of the order of windows.
     pub seed: u64,
+    /// CPUs that the program may use.
+    pub cpus: f64,
 }
 
 /// Blocks before which no target is settled, and no number is given.
@@ -94,11 +96,12 @@ impl Experiment {
     pub fn saved(&self, target: usize, speedup: f64) -> Option<Saved> {
         let mechanism = *self.mechanisms.get(target)?;
         let raw = self.raw(Some(target), mechanism, speedup)?;
-        let widened = match self.null(mechanism, speedup) {
-            Some(null) => raw.widened_by(&null),
-            None => raw,
+        let beyond_null = match self.settings.estimator.has_null() {
+            true => self.estimate(Some(target), mechanism, speedup, Basis::Null),
+            false => None,
         };
-        Some(widened.possible())
+        let saved = beyond_null.map_or(raw, |beyond| beyond.or(&raw));
+        Some(saved.possible())
     }
 
     /// Windows of a target by speed-up, where there is a number.
@@ -122,10 +125,11 @@ impl Experiment {
                     .collect()
             };
             let (windows, baseline) = (of(own), of(base));
-            let ratio = seconds_per_unit(&windows)? / seconds_per_unit(&baseline)?;
+            let (at, base) = (Sum::of(&windows), Sum::of(&baseline));
+            let ratio = at.seconds_per_unit()? / base.seconds_per_unit()?;
             Some(LevelWindows {
                 speedup: *speedup,
-                scale: (1.0 - estimator.saved(*speedup, ratio)) / ratio,
+                scale: (1.0 - self.saved(target, *speedup)?.mid) / ratio,
                 windows,
                 baseline,
             })
@@ -138,7 +142,24 @@ impl Experiment {
         self.raw(None, mechanism, speedup)
     }
 
+    /// Saved share of the run, from windows at this speed-up and without.
+    fn saved_of(&self, speedup: f64, at: &Sum, base: &Sum) -> Option<f64> {
+        let estimator = self.settings.estimator;
+        let at = at.seconds_per_unit_with(estimator.owed(speedup), self.settings.cpus)?;
+        Some(estimator.saved(speedup, at / base.seconds_per_unit()?))
+    }
+
     fn raw(&self, target: Option<usize>, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
+        self.estimate(target, mechanism, speedup, Basis::Nothing)
+    }
+
+    fn estimate(
+        &self,
+        target: Option<usize>,
+        mechanism: Mechanism,
+        speedup: f64,
+        basis: Basis,
+    ) -> Option<Saved> {
         let is_of = |arm: &Arm, target, speedup| {
             *arm == Arm {
                 target,
@@ -158,18 +179,36 @@ impl Experiment {
         let mut random = Random::new(self.settings.seed ^ blocks.len() as u64);
         let comparisons = self.mechanisms.len();
         resampled(&blocks, comparisons, &mut random, |drawn| {
-            let (mut at, mut base) = (Sum::default(), Sum::default());
+            let mut at = Sum::default();
+            let mut base = Sum::default();
+            let mut null = Sum::default();
             for (arm, measured) in drawn.flat_map(|block| block.iter()) {
                 if is_of(arm, target, speedup) {
                     at.add(measured);
                 } else if is_of(arm, None, 0.0) {
                     base.add(measured);
+                } else if is_of(arm, None, speedup) {
+                    null.add(measured);
                 }
             }
-            let ratio = at.seconds_per_unit()? / base.seconds_per_unit()?;
-            Some(self.settings.estimator.saved(speedup, ratio))
+            let saved = self.saved_of(speedup, &at, &base)?;
+            match basis {
+                Basis::Nothing => Some(saved),
+                Basis::Null => Some(saved - self.saved_of(speedup, &null, &base)?),
+            }
         })
     }
+}
+
+/// What an estimate is told beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// As it is measured.
+    Nothing,
+    /// What the null experiment predicts wrongly. Where that is time which was not lengthened and
+    /// does not become shorter with the target, the difference is what the target saves; it is less
+    /// noisy, too, as both have the same baseline.
+    Null,
 }
 
 /// Windows of a target at one speed-up.
@@ -183,26 +222,34 @@ pub(crate) struct LevelWindows {
     pub baseline: Vec<Measured>,
 }
 
-fn seconds_per_unit(windows: &[Measured]) -> Option<f64> {
-    let mut sum = Sum::default();
-    windows.iter().for_each(|window| sum.add(window));
-    sum.seconds_per_unit()
-}
-
 #[derive(Debug, Default)]
-struct Sum {
-    seconds: f64,
-    progress: f64,
-}
+struct Sum(Measured);
 
 impl Sum {
+    fn of(windows: &[Measured]) -> Self {
+        let mut sum = Self::default();
+        windows.iter().for_each(|window| sum.add(window));
+        sum
+    }
+
     fn add(&mut self, measured: &Measured) {
-        self.seconds += measured.seconds;
-        self.progress += measured.progress;
+        self.0.seconds += measured.seconds;
+        self.0.progress += measured.progress;
+        self.0.cpu_seconds += measured.cpu_seconds;
+        self.0.calls_seconds += measured.calls_seconds;
     }
 
     fn seconds_per_unit(&self) -> Option<f64> {
-        (self.progress > 0.0).then(|| self.seconds / self.progress)
+        (self.0.progress > 0.0).then(|| self.0.seconds / self.0.progress)
+    }
+
+    /// As if calls had taken longer by `owed` of their time, too: at least as long as the CPUs
+    /// would need for all that.
+    fn seconds_per_unit_with(&self, owed: f64, cpus: f64) -> Option<f64> {
+        let needed = self.0.cpu_seconds + owed * self.0.calls_seconds;
+        let there = self.0.cpu_seconds.max(cpus * self.0.seconds);
+        let longer = if there > 0.0 { needed / there } else { 1.0 };
+        Some(self.seconds_per_unit()? * longer.max(1.0))
     }
 }
 
@@ -214,6 +261,7 @@ mod tests {
         estimator: Estimator::Dilate,
         precision: 0.04,
         seed: 1,
+        cpus: 2.0,
     };
 
     /// A serial program in which each target takes this share of the time; `noise`: of a window.
@@ -233,6 +281,7 @@ mod tests {
             experiment.add(Measured {
                 seconds: 0.03,
                 progress: 1000.0 / (time * error),
+                ..Measured::default()
             });
         }
         experiment
@@ -258,6 +307,31 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_are_not_lengthened_become_the_next_bottleneck() {
+        // On two CPUs: a lock held for 0.9 of the time, 0.1 of work and 0.6 of calls outside. With
+        // half of the section the CPUs need (0.45 + 0.1 + 0.6) / 2 = 0.575 for a unit.
+        let mut experiment = Experiment::new(vec![Mechanism::Measured], SETTINGS);
+        for _ in 0..BLOCKS_LEAST * experiment.windows_per_block() {
+            let Some(arm) = experiment.next_arm() else {
+                break;
+            };
+            let k = 1.0 + Estimator::Dilate.factor(arm.speedup);
+            let section = if arm.target.is_some() { 0.9 } else { 0.9 * k };
+            experiment.add(Measured {
+                seconds: section,
+                progress: 1.0,
+                cpu_seconds: section + 0.1 * k + 0.6,
+                calls_seconds: 0.6,
+            });
+        }
+        let saved = experiment.raw(Some(0), Mechanism::Measured, 0.5).unwrap();
+        let truth = 1.0 - 0.575 / 0.9;
+        assert!((saved.mid - truth).abs() < 1e-9, "{saved:?}, not {truth}");
+        let null = experiment.null(Mechanism::Measured, 0.5).unwrap();
+        assert!(null.mid.abs() < 1e-9, "{null:?}");
+    }
+
+    #[test]
     fn few_blocks_give_no_number() {
         let experiment = run(&[0.5], 0.01, BLOCKS_LEAST - 1);
         assert_eq!(experiment.saved(0, 0.5), None);
@@ -271,7 +345,7 @@ mod tests {
             experiment.next_arm();
             experiment.add(Measured {
                 seconds: 0.03,
-                progress: 0.0,
+                ..Measured::default()
             });
         }
         assert_eq!(experiment.saved(0, 0.25), None);

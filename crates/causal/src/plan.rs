@@ -36,12 +36,16 @@ pub struct Arm {
 }
 
 /// What a window measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Measured {
     /// Length, seconds.
     pub seconds: f64,
     /// Units of progress.
     pub progress: f64,
+    /// CPU time of the program, seconds.
+    pub cpu_seconds: f64,
+    /// Of it in calls that were not lengthened though they are not the target, seconds.
+    pub calls_seconds: f64,
 }
 
 /// The arms of a block, in random order. `targets`: number and mechanism of those that are not

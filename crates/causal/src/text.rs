@@ -149,7 +149,7 @@ fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "Intervals: 95 % for all targets together, widened by what the null predicts (0 if unbiased)."
+        "Gains are those beyond the null's; intervals (95 % for all targets together) hold both."
     )
 }
 

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use convoy_abi as abi;
 
+use crate::clock::process_cpu_ns;
 use crate::error::Trouble;
+use crate::machine::cpus_of_threads;
 use crate::others::Busy;
 use crate::procfs;
 use file::ExperimentFile;
@@ -117,6 +119,10 @@ pub struct Counts {
     pub tried: u64,
     /// By which code was lengthened, nanoseconds.
     pub added_ns: u64,
+    /// CPU time of the process, nanoseconds.
+    pub cpu_ns: u64,
+    /// CPU time in hooked calls of windows where hooks measure, nanoseconds.
+    pub calls_ns: u64,
     /// Relative sleeps.
     pub sleeps: u64,
     /// System calls that a sample has broken off.
@@ -219,7 +225,12 @@ impl Laboratory {
 
     /// CPU time of the process so far, nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
-        cpu_ns(self.file.pid)
+        process_cpu_ns(self.file.pid).unwrap_or_default()
+    }
+
+    /// CPUs that the process may use.
+    pub fn cpus(&self) -> u32 {
+        cpus_of_threads(self.file.pid)
     }
 
     /// How samples are taken.
@@ -408,7 +419,10 @@ impl Laboratory {
     /// What the program has done so far; `None` if its file is damaged.
     pub fn counts(&self) -> Option<Counts> {
         let head = self.file.head()?;
-        let mut all = Counts::default();
+        let mut all = Counts {
+            cpu_ns: self.cpu_ns(),
+            ..Counts::default()
+        };
         for t in self.file.threads(&head) {
             all.releases = all.releases.wrapping_add(t.releases);
             all.wakes = all.wakes.wrapping_add(t.wakes);
@@ -417,6 +431,7 @@ impl Laboratory {
             all.hits = all.hits.wrapping_add(t.hits);
             all.tried = all.tried.wrapping_add(t.tried);
             all.added_ns = all.added_ns.wrapping_add(t.added_ns);
+            all.calls_ns = all.calls_ns.wrapping_add(t.calls_ns);
             all.sleeps = all.sleeps.wrapping_add(t.sleeps);
             all.broken = all.broken.wrapping_add(t.broken);
         }
@@ -441,7 +456,7 @@ impl Laboratory {
         Machine {
             busy: Busy::now(),
             at_ns: crate::clock::monotonic_ns(),
-            program_ns: cpu_ns(self.file.pid),
+            program_ns: process_cpu_ns(self.file.pid).unwrap_or_default(),
         }
     }
 }
@@ -475,13 +490,4 @@ fn point(point: &abi::CausalPoint) -> Option<(String, u64)> {
     let end = point.name.iter().position(|b| *b == 0)?;
     let name = String::from_utf8_lossy(&point.name[..end]).into_owned();
     (point.kind == THROUGHPUT && !name.is_empty()).then_some((name, point.count))
-}
-
-/// User and system time of a process, of its ended threads, too: nanoseconds, in steps of a tick.
-fn cpu_ns(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let times = fields.split(' ').skip(11).take(2);
-    let ticks: u64 = times.filter_map(|t| t.parse::<u64>().ok()).sum();
-    ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }

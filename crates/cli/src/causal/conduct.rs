@@ -133,6 +133,7 @@ impl Conductor {
             estimator: self.estimator,
             precision: self.precision,
             seed: u64::from(self.pid),
+            cpus: laboratory.cpus().into(),
         };
         let mut experiment = Experiment::new(mechanisms, settings);
         let tried = self.run_windows(laboratory, &mut experiment, &found, &progress, report)?;
@@ -444,6 +445,8 @@ impl Conductor {
         let measured = Measured {
             seconds: start.elapsed().as_secs_f64(),
             progress: done as f64,
+            cpu_seconds: after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e9,
+            calls_seconds: after.calls_ns.saturating_sub(before.calls_ns) as f64 / 1e9,
         };
         Ok((measured, after.tried.saturating_sub(before.tried)))
     }
