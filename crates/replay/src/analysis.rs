@@ -65,6 +65,13 @@ pub struct Recorded {
     pub opaque_share: f64,
 }
 
+impl Recorded {
+    /// Time in the replayed windows as a share of the run, 0 to 1.
+    pub fn replayed_share(&self) -> f64 {
+        (self.replayed_ns / self.wall_ns.max(1.0)).min(1.0)
+    }
+}
+
 /// A lock of the recording.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LockRow {

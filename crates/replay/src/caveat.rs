@@ -36,6 +36,8 @@ pub enum Caveat {
     Opaque(f64),
     /// Windows that were replayed, of how many, and the share of the run that they cover.
     Windows(usize, usize, f64),
+    /// Of a complete recording only slices are replayed, this share of it.
+    Slices(f64),
     /// Only the last nanoseconds of the run were recorded.
     Last(u64),
     /// The trace ends before the run does.
@@ -89,11 +91,11 @@ fn derived(analysis: &Analysis) -> Vec<Caveat> {
     let told = shares.into_iter().filter(|(share, _)| *share >= MIN_SHARE);
     all.extend(told.map(|(share, caveat)| caveat(share)));
     match recorded.mode {
-        Mode::Full => {}
+        Mode::Full if recorded.windows.0 == recorded.windows.1 => {}
+        Mode::Full => all.push(Caveat::Slices(recorded.replayed_share())),
         Mode::Windows => {
             let (replayed, of) = recorded.windows;
-            let covered = recorded.replayed_ns / recorded.wall_ns.max(1.0);
-            all.push(Caveat::Windows(replayed, of, covered.min(1.0)));
+            all.push(Caveat::Windows(replayed, of, recorded.replayed_share()));
         }
         Mode::Last(ns) => all.push(Caveat::Last(ns)),
     }
@@ -114,7 +116,7 @@ fn rank(caveat: &Caveat) -> usize {
         Caveat::Inferred(_) => 9,
         Caveat::Unobserved(_) => 10,
         Caveat::Opaque(_) => 11,
-        Caveat::Windows(..) => 12,
+        Caveat::Windows(..) | Caveat::Slices(_) => 12,
         Caveat::Last(_) => 13,
         Caveat::Truncated => 14,
         Caveat::Lost(_) => 15,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use convoy_trace::{ObjectIx, Recording};
 
 use crate::analysis::{LockRow, Place, Recorded};
-use crate::extract::{choose_windows, extract, Empty, Extraction, Opaque, RecorderCost};
+use crate::extract::{choose_windows, Empty, Extraction, Extractor, Opaque, RecorderCost};
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::predict::{Predictor, Replayer};
@@ -48,6 +48,10 @@ pub struct Study<'a> {
 /// Events of the windows that are replayed, at most: a second of simulation for each what-if.
 const MOST_EVENTS: usize = 400_000;
 
+/// Of a recording that is complete, slices are replayed from so many events on: it is replayed as a
+/// whole, with its beginning and its end, as long as that takes no more than some seconds.
+pub const MOST_EVENTS_WHOLE: usize = 1_000_000;
+
 impl<'a> Study<'a> {
     /// Takes a recording apart. `switches`: voluntary and involuntary context switches of the whole
     /// run; `empty`: what the recorder made of nothing; `None` = not known.
@@ -65,10 +69,10 @@ impl<'a> Study<'a> {
             event_ns: machine.clock_ns,
             empty,
         };
+        let extractor = Extractor::new(recording, &sections, machine, recorder);
         let extractions: Vec<Extraction> = windows
             .iter()
-            .map(|ix| recording.windows[*ix as usize])
-            .map(|window| extract(recording, &sections, window, machine, recorder))
+            .map(|ix| extractor.extract(recording.windows[*ix as usize]))
             .collect();
         let wall_ns = extractions.iter().map(Extraction::wall_ns).sum();
         let lifetime_ns = extractions.iter().map(|e| e.opaque.thread_ns).sum();

@@ -2,9 +2,9 @@
 
 use convoy_profile::{Process, Profile};
 use convoy_replay::caveat::Caveat;
-use convoy_replay::extract::Empty;
+use convoy_replay::extract::{slice_windows, Empty};
 use convoy_replay::machine::Machine;
-use convoy_replay::study::{Names, Study};
+use convoy_replay::study::{Names, Study, MOST_EVENTS_WHOLE};
 use convoy_replayer::calibrate;
 use convoy_trace::Recording;
 
@@ -38,7 +38,8 @@ impl Traced {
         Some(Self::on(machine, recording, profile))
     }
 
-    fn on(machine: Machine, recording: Recording, profile: &Profile) -> Self {
+    fn on(machine: Machine, mut recording: Recording, profile: &Profile) -> Self {
+        slice_windows(&mut recording, MOST_EVENTS_WHOLE);
         Self {
             switches: switches(profile, &recording),
             empty: calibrate::empty_from_text(&profile.meta.costs),

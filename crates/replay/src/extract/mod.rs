@@ -11,6 +11,7 @@ mod objects;
 mod occupancy;
 mod off_cpu;
 mod permits;
+mod slices;
 mod thread;
 mod tokens;
 mod transfer;
@@ -23,6 +24,7 @@ use crate::program::{Op, Program, NO_SECTION};
 use crate::sections::{SectionIx, Sections};
 
 pub use objects::ObjectMap;
+pub use slices::{choose_windows, slice_windows};
 
 /// A window as a program, with what is known about how true it is.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -88,61 +90,79 @@ pub struct Empty {
     pub gap_ns: f64,
 }
 
-/// The program of one window. Its critical sections have the numbers of `sections`, which are those of
-/// the recording.
-///
-/// `machine`: the costs that replay adds to each operation are taken off the recorded gaps, so that
-/// they do not count twice.
-pub fn extract(
-    recording: &Recording,
-    sections: &Sections,
-    window: Window,
-    machine: &Machine,
+/// Takes windows of a recording apart.
+#[derive(Debug)]
+pub struct Extractor<'r> {
+    recording: &'r Recording,
+    machine: &'r Machine,
     recorder: RecorderCost,
-) -> Extraction {
-    let objects = ObjectMap::of(recording);
-    let tokens = tokens::infer(recording, window, &objects);
-    let mut out = Extraction {
-        program: objects.program(recording),
-        window,
-        ..Extraction::default()
-    };
-    out.program.channels.clone_from(&tokens.channels);
-    let off_cpu = off_cpu::Policy::of(recording, window);
-    let occupancy = occupancy::Occupancy::of(recording, window);
-    let transfers = transfer::Transfers::of(recording, window, &objects);
-    for (lock, of) in out.program.locks.iter_mut().zip(&transfers.of_lock) {
-        lock.transfer = *of;
+    section_ids: SectionIds,
+}
+
+impl<'r> Extractor<'r> {
+    /// `sections`: those of the recording, whose numbers the programs' sections have. `machine`:
+    /// the costs that replay adds to each operation are taken off the recorded gaps, so that they
+    /// do not count twice.
+    pub fn new(
+        recording: &'r Recording,
+        sections: &Sections,
+        machine: &'r Machine,
+        recorder: RecorderCost,
+    ) -> Self {
+        Self {
+            recording,
+            machine,
+            recorder,
+            section_ids: SectionIds::of(sections, recording.threads.len()),
+        }
     }
-    let section_ids = SectionIds::of(sections, recording.threads.len());
-    let builder = thread::Builder {
-        recording,
-        window,
-        objects: &objects,
-        sections: &section_ids,
-        tokens: &tokens,
-        off_cpu: &off_cpu,
-        occupancy: &occupancy,
-        pair_ns: machine.lock_pair_ns,
-        switch_ns: machine.futex_block_ns + machine.switch_ns,
-        recorder,
-        transfers: &transfers,
-        made_anew: permits::made_anew(recording, window),
-    };
-    // Creation needs the program's index of a thread before that thread is built.
-    let present = builder.present();
-    for &recorded in &present {
-        let thread = builder.build(recorded, &present, &mut out.opaque);
-        out.program.threads.push(thread);
+
+    /// The program of one window.
+    pub fn extract(&self, window: Window) -> Extraction {
+        let (recording, machine, recorder) = (self.recording, self.machine, self.recorder);
+        let objects = ObjectMap::of(recording);
+        let tokens = tokens::infer(recording, window, &objects);
+        let mut out = Extraction {
+            program: objects.program(recording),
+            window,
+            ..Extraction::default()
+        };
+        out.program.channels.clone_from(&tokens.channels);
+        let off_cpu = off_cpu::Policy::of(recording, window);
+        let occupancy = occupancy::Occupancy::of(recording, window);
+        let transfers = transfer::Transfers::of(recording, window, &objects);
+        for (lock, of) in out.program.locks.iter_mut().zip(&transfers.of_lock) {
+            lock.transfer = *of;
+        }
+        let builder = thread::Builder {
+            recording,
+            window,
+            objects: &objects,
+            sections: &self.section_ids,
+            tokens: &tokens,
+            off_cpu: &off_cpu,
+            occupancy: &occupancy,
+            pair_ns: machine.lock_pair_ns,
+            switch_ns: machine.futex_block_ns + machine.switch_ns,
+            recorder,
+            transfers: &transfers,
+            made_anew: permits::made_anew(recording, window),
+        };
+        // Creation needs the program's index of a thread before that thread is built.
+        let present = builder.present();
+        for &recorded in &present {
+            let thread = builder.build(recorded, &present, &mut out.opaque);
+            out.program.threads.push(thread);
+        }
+        permits::take_out(&mut out.program);
+        // A thread that nobody of the program creates is there from the start.
+        let spawned = spawned(&out.program);
+        for (ix, thread) in out.program.threads.iter_mut().enumerate() {
+            thread.at_start = !spawned.contains(&(ix as u32));
+        }
+        out.objects = objects;
+        out
     }
-    permits::take_out(&mut out.program);
-    // A thread that nobody of the program creates is there from the start.
-    let spawned = spawned(&out.program);
-    for (ix, thread) in out.program.threads.iter_mut().enumerate() {
-        thread.at_start = !spawned.contains(&(ix as u32));
-    }
-    out.objects = objects;
-    out
 }
 
 /// The numbers of critical sections by thread and acquiring event.
@@ -180,32 +200,6 @@ fn spawned(program: &Program) -> std::collections::BTreeSet<u32> {
         _ => None,
     })
     .collect()
-}
-
-fn events_in(recording: &Recording, window: Window) -> usize {
-    let threads = recording.threads.iter();
-    threads.map(|thread| thread.in_window(window).len()).sum()
-}
-
-/// Windows to replay, by their numbers: all of them, or, where they hold more than `events` events, as
-/// many as fit, evenly spread over the run. For a stationary program a tenth of the trace predicts as
-/// well as all of it.
-pub fn choose_windows(recording: &Recording, events: usize) -> Vec<u32> {
-    let windows = recording.windows.len();
-    // Between windows waits are recorded, which no window needs.
-    let total: usize = recording
-        .windows
-        .iter()
-        .map(|w| events_in(recording, *w))
-        .sum();
-    if windows < 2 || total <= events {
-        return (0..windows as u32).collect();
-    }
-    let wanted = ((windows as f64 * events as f64 / total as f64) as usize).max(1);
-    let step = windows as f64 / wanted as f64;
-    (0..wanted)
-        .map(|i| ((i as f64 + 0.5) * step) as u32)
-        .collect()
 }
 
 #[cfg(test)]

@@ -72,13 +72,7 @@ fn free() -> Machine {
 fn extracted(recording: &Recording) -> Extraction {
     let window = recording.windows[0];
     let sections = Sections::of(recording);
-    extract(
-        recording,
-        &sections,
-        window,
-        &free(),
-        RecorderCost::default(),
-    )
+    Extractor::new(recording, &sections, &free(), RecorderCost::default()).extract(window)
 }
 
 fn ops(recording: &Recording, thread: usize) -> Vec<Op> {
@@ -440,4 +434,20 @@ fn windows_are_thinned_evenly() {
         .collect();
     assert_eq!(choose_windows(&r, 500), [1, 3, 5, 7, 9]);
     assert_eq!(choose_windows(&r, 5000).len(), 10);
+}
+
+#[test]
+fn a_long_window_is_cut_into_slices_that_cover_it() {
+    const N: u64 = 120_000;
+    let events = (0..N)
+        .map(|at| event(at, Kind::Acquired, L, 0, 0))
+        .collect();
+    let mut r = recording(vec![events], N);
+    let whole = r.windows.clone();
+    slice_windows(&mut r, N as usize);
+    assert_eq!(r.windows, whole);
+    slice_windows(&mut r, N as usize - 1);
+    let ends = |w: &Window| (w.start_ns, w.end_ns);
+    let slices: Vec<_> = r.windows.iter().map(ends).collect();
+    assert_eq!(slices, [(0, 40_000), (40_000, 80_000), (80_000, N)]);
 }

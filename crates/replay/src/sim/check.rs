@@ -123,6 +123,9 @@ impl fmt::Display for SimError {
 
 impl std::error::Error for SimError {}
 
+/// Numbers of critical sections that a program may leave out: times of as many take 0.5 GB.
+const SPARE_SECTIONS: usize = 1 << 24;
+
 /// Checks everything that the simulation relies on. Gives the number of critical sections.
 pub(super) fn check(
     program: &Program,
@@ -177,9 +180,9 @@ pub(super) fn check(
             }
         }
     }
-    // A program without some of its sections (a what-if) keeps their numbers; a number out of the
-    // blue must not allocate gigabytes.
-    if sections > 64 * acquisitions + 65_536 {
+    // A program without some of its sections (a what-if) keeps their numbers, and so does a slice of
+    // a long recording; a number out of the blue must not allocate gigabytes.
+    if options.sections && sections > acquisitions.saturating_add(SPARE_SECTIONS) {
         return Err(SimError::SparseSections);
     }
     Ok(sections)

@@ -543,6 +543,10 @@ fn caveat_text(caveat: &Caveat) -> String {
             count_of(*of as u64, "window", "windows"),
             percent(*share)
         ),
+        Caveat::Slices(share) => format!(
+            "Slices of the run, {} of it and evenly spread, are replayed for all of it.",
+            percent(*share)
+        ),
         Caveat::Last(ns) => format!(
             "Only the last {} were recorded: record with --trace=full to see all of the run.",
             duration(*ns as f64)

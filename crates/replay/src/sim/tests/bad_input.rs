@@ -64,7 +64,11 @@ fn a_thread_cannot_start_twice() {
 fn section_numbers_out_of_the_blue_do_not_allocate() {
     let ops = section(0, NO_SECTION - 1, 1.0).to_vec();
     let program = program(vec![ops]).with_locks(LockKind::Mutex, 1);
-    let error = run(&program, &machine(), &Options::default()).err();
+    let options = Options {
+        sections: true,
+        ..Options::default()
+    };
+    let error = run(&program, &machine(), &options).err();
     assert_eq!(error, Some(SimError::SparseSections));
 }
 
