@@ -105,6 +105,25 @@ pub fn name(pid: u32) -> Option<String> {
     stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.name)
 }
 
+/// Processes of this name, ascending, as `pgrep -x` finds them.
+pub fn processes_called(name: &str) -> Vec<u32> {
+    let mut called = processes();
+    called.retain(|pid| is_called(*pid, name));
+    called.sort_unstable();
+    called
+}
+
+/// The kernel keeps 15 bytes of a name; the rest is in the command line.
+fn is_called(pid: u32, wanted: &str) -> bool {
+    const KEPT: usize = 15;
+    if wanted.len() <= KEPT {
+        return name(pid).as_deref() == Some(wanted);
+    }
+    let command = command_line(pid);
+    let program = command.first().and_then(|path| path.rsplit('/').next());
+    program == Some(wanted)
+}
+
 /// All processes.
 pub fn processes() -> Vec<u32> {
     fs::read_dir("/proc")

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::limits::Limits;
+use crate::process::process;
 use crate::recording::{time, Recording};
 use crate::shape::Shape;
 
@@ -45,7 +46,7 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(
     name = "convoy",
-    version,
+    version = env!("CONVOY_VERSION"),
     about = ABOUT,
     after_help = EXIT_STATUS,
     help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}{after-help}",
@@ -295,10 +296,10 @@ pub struct View {
 #[command(next_help_heading = "Running processes")]
 #[group(id = "running", multiple = true)]
 pub struct Running {
-    /// Processes that run already, with their threads and children
+    /// Processes that run already, by number or name, with their threads and children
     ///
     /// Ctrl-C ends the recording, and the processes go on.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = process)]
     pub pid: Vec<u32>,
 
     /// All processes of a control group (systemd slice or service, container), by name or path

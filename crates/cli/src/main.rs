@@ -21,6 +21,7 @@ mod live;
 mod look;
 mod message;
 mod pattern;
+mod process;
 mod record;
 mod recorder_cost;
 mod recording;
