@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CONVOY := target/release/convoy
 
-.PHONY: help setup setup-test build demo test lint fmt golden bless bench whatif install
+.PHONY: help setup setup-test build demo test lint fmt golden bless bench whatif install deb
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -44,5 +44,8 @@ whatif: build setup-test ## what fixes save, measured and as convoy replay predi
 	bench/whatif truth
 	bench/whatif predict
 
-install: build ## install to $(DESTDIR)$(PREFIX)/bin (default /usr/local)
-	install -Dm755 $(CONVOY) $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/convoy
+install: build ## install below $(DESTDIR)$(PREFIX) (default /usr/local), with man pages
+	@scripts/files.sh "$(DESTDIR)" "$(or $(PREFIX),/usr/local)"
+
+deb: build ## build a Debian package in build/
+	@scripts/deb.sh

@@ -95,6 +95,8 @@ pub enum Verb {
     Doctor(Doctor),
     /// Make a profile of what a killed convoy left behind
     Recover(Recover),
+    /// Write man pages or shell completions
+    Generate(crate::generate::Generate),
     /// The process of a native replay, started by convoy itself
     #[command(name = convoy_replayer::child::ARGUMENT, hide = true)]
     ReplayNative,
