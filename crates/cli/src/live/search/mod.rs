@@ -328,8 +328,10 @@ impl Searcher<'_> {
             }
             _ => {}
         }
-        let known = self.search.refine_known(id, tested);
-        self.search.refine(id, to_test);
+        let mut known = self.search.refine_known(id, tested);
+        let new = self.search.refine(id, to_test).into_iter();
+        let is_known = |id: &NodeId| self.search.node(*id).is_some_and(|n| n.outcome.is_some());
+        known.extend(new.filter(is_known));
         Ok(known)
     }
 

@@ -208,7 +208,7 @@ fn conclusion(found: &Found) -> String {
     }
     let unknown = search.roots().into_iter().filter_map(|id| search.node(id));
     let unknown = unknown.filter(|node| node.verdict() == Some(Verdict::Unknown));
-    let unknown: Vec<&str> = unknown.map(|node| node.hypothesis.title()).collect();
+    let unknown: Vec<String> = unknown.map(not_known).collect();
     if !unknown.is_empty() {
         text += &format!("Not known: {}.\n", unknown.join("; "));
     }
@@ -216,6 +216,15 @@ fn conclusion(found: &Found) -> String {
         text += "No hypothesis is true.\n";
     }
     text
+}
+
+/// A hypothesis without a verdict, with the bounds of its share where there are any.
+fn not_known(node: &Node) -> String {
+    let title = node.hypothesis.title();
+    match node.outcome.as_ref().and_then(shares) {
+        Some(shares) => format!("{title} ({shares} of the {})", whole(node)),
+        None => title.into(),
+    }
 }
 
 fn sentence(search: &Search, id: NodeId) -> String {
