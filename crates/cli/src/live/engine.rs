@@ -8,6 +8,7 @@ use convoy_live::{
 
 use super::calibrate;
 use super::functions::Functions;
+use super::kept::Kept;
 use super::probes::LazyProbes;
 use super::readers::{Locks, Threads};
 use crate::message::Message;
@@ -40,6 +41,7 @@ pub struct Engine {
     every: Duration,
     /// Moment of the next sample, since the start.
     next: Duration,
+    kept: Kept,
 }
 
 impl Engine {
@@ -63,6 +65,7 @@ impl Engine {
             began,
             every,
             next: every,
+            kept: Kept::default(),
         };
         engine.sample(0)?;
         Ok(engine)
@@ -96,6 +99,16 @@ impl Engine {
     /// Since the start.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// From one sample to the next.
+    pub fn every(&self) -> Duration {
+        self.every
+    }
+
+    /// What a profile of the session needs beside its curves.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     fn now_ms(&self) -> u64 {
@@ -152,10 +165,15 @@ impl Engine {
                 outer.as_ref(),
             )
             .map_err(|refusal| refused(refusal.found, refusal.fix))
+            .inspect(|_| self.kept.added(self.began.elapsed(), &request))
     }
 
     /// Ends to measure something. A process that is gone has nothing in it.
     pub fn remove(&mut self, id: CurveId) -> Result<(), Refusal> {
+        if let Some(curve) = self.session.curve(id) {
+            self.kept
+                .removed(self.began.elapsed(), curve, self.session.threads());
+        }
         match self.session.remove(&mut self.probes, id) {
             Err(refusal) if !refusal.is_gone && self.threads.is_running() => Err(refusal),
             _ => Ok(()),
@@ -220,7 +238,10 @@ impl Engine {
         }
         let now_ms = self.now_ms();
         match self.sample(now_ms) {
-            Ok(changes) => Ok(Step::Sampled(changes)),
+            Ok(changes) => {
+                self.kept.sampled(Duration::from_millis(now_ms), &changes);
+                Ok(Step::Sampled(changes))
+            }
             Err(refusal) => self.ended(refusal),
         }
     }

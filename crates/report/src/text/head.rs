@@ -48,7 +48,8 @@ fn unexplained(page: &mut Page, report: &Report<'_>) {
     page.hang(0, toned(Tone::Warn, "not seen"), LABEL, vec![plain(text)]);
 }
 
-fn run(page: &mut Page, report: &Report<'_>) {
+/// The command, the machine, and how it ended.
+pub fn run(page: &mut Page, report: &Report<'_>) {
     let meta = &report.model.meta;
     let command = names::clip(&meta.command.join(" "), page.width() * 2);
     page.hang(
