@@ -275,6 +275,11 @@ impl Session {
         self.governor.budget
     }
 
+    /// Adds a notice of the caller's.
+    pub fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)

@@ -22,7 +22,7 @@ pub mod stub;
 pub mod table;
 mod targets;
 
-pub use calls::callees;
+pub use calls::{addresses_taken, callees};
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;

@@ -17,6 +17,7 @@ locks. What is measured is chosen while it runs, and taken out again at the end.
 Examples:
   convoy live 4242 --metric 'calls{function=\"compress\"}' --for 30s --format json
   convoy live 4242 --metric 'wall{function=\"compress\", thread=\"pool-*\"}'
+  convoy live 4242 --metric 'cpu{function=\"*\", in=\"compress\"}'   which callee takes the time
   convoy live 4242                              choose on the screen
   convoy live 4242 --metric cpu --for 30s -o run.convoy    keep the curves for convoy report
   convoy live -- ./server                       the same from the start
@@ -48,7 +49,8 @@ pub struct Live {
     /// Metric and focus: METRIC{KEY="VALUE", ...}; may be given several times
     ///
     /// Keys: function, module, in (only while inside that function), thread and group (with * and
-    /// ?), lock, process. Without this, the screen asks; in a file, the CPU time of the program is
+    /// ?), lock, process. function="*" with in="f" measures f and each function that it calls.
+    /// Without this, the screen asks; in a file, the CPU time of the program is
     /// written.
     #[arg(short, long, value_name = "METRIC{FOCUS}")]
     pub metric: Vec<String>,

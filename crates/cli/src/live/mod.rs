@@ -2,6 +2,7 @@
 
 mod args;
 mod calibrate;
+mod callees;
 pub(crate) mod engine;
 mod functions;
 mod kept;
