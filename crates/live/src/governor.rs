@@ -97,7 +97,7 @@ impl Governor {
         let mut changes = Vec::new();
         let mut kept: Vec<Load> = loads.to_vec();
         // The most expensive first, whatever it does.
-        kept.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+        kept.sort_by(|a, b| share(b, Measure::Calls).total_cmp(&share(a, Measure::Calls)));
         let mut counting: f64 = kept.iter().map(|l| share(l, Measure::Calls)).sum();
         kept.retain(|load| {
             let cost = share(load, Measure::Calls);
@@ -182,6 +182,16 @@ mod tests {
             ..uprobe
         };
         assert!(GOVERNOR.decide(&[rare], 1.0).is_empty());
+        let jump = Load {
+            wants_timer: false,
+            ..load(2, 1e5, Measure::Calls)
+        };
+        let changes = GOVERNOR.decide(&[jump, uprobe], 1.0);
+        assert_eq!(
+            changes,
+            [Change::Out { row: 1, share: 0.1 }],
+            "not the cheap one"
+        );
     }
 
     #[test]

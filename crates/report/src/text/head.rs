@@ -66,10 +66,11 @@ pub fn run(page: &mut Page, report: &Report<'_>) {
     }
     let wall = duration(meta.end_ns.saturating_sub(meta.start_ns) as f64);
     let threads = report.model.threads.len() as u64;
-    let mut facts = vec![
-        format!("{wall} on {cpus}"),
-        count_of(threads, "thread", "threads"),
-    ];
+    let mut facts = vec![format!("{wall} on {cpus}")];
+    // A session keeps threads by their curves only.
+    if report.model.live_curves.is_none() {
+        facts.push(count_of(threads, "thread", "threads"));
+    }
     if report.model.processes.len() > 1 {
         facts.push(format!("{} processes", report.model.processes.len()));
     }

@@ -9,13 +9,16 @@ use crate::names;
 use crate::values::live_value;
 
 /// Columns of a curve: the session from left to right.
-const COLUMNS: usize = 40;
+const COLUMNS: usize = 30;
 
 /// Columns of a value.
 const VALUE: usize = 10;
 
 /// Heights of a column, lowest first.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Cost of probes that is worth a word.
+const WORTH_TELLING: f64 = 0.001;
 
 /// Threads of a curve that get a line.
 const MOST_THREADS: usize = 8;
@@ -69,8 +72,8 @@ fn line(page: &mut Page, live: &LiveCurves, curve: &LiveCurve) {
         .iter()
         .map(|p| p.cost_ratio)
         .fold(0.0, f64::max);
-    let cost = match cost > 0.0 {
-        true => format!("; cost {}", percent(cost)),
+    let cost = match cost >= WORTH_TELLING {
+        true => format!(", cost {}", percent(cost)),
         false => String::new(),
     };
     figures(page, &strip, &curve.unit, &values, &(request + &cost));
@@ -105,10 +108,34 @@ fn figures(page: &mut Page, strip: &str, unit: &str, values: &[Option<f64>], nam
         cell_right(&shown(mean), VALUE + 1),
         cell_right(&shown(highest), VALUE + 1),
     );
-    let room = page
-        .width()
-        .saturating_sub(INDENT + COLUMNS + 2 * VALUE + 4);
-    page.row(&[plain(figures + &names::clip(name, room.max(VALUE)))]);
+    let beside = INDENT + COLUMNS + 2 * VALUE + 4;
+    let room = page.width().saturating_sub(beside).max(VALUE);
+    let mut begin = figures;
+    for part in parts(name, room) {
+        page.row(&[plain(begin + &names::clip(part, room))]);
+        begin = " ".repeat(beside);
+    }
+}
+
+/// A name in lines that fit, if its parts do.
+fn parts(name: &str, room: usize) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while rest.chars().count() > room {
+        let ends = rest.match_indices(", ").map(|(at, _)| at + 2);
+        let fits = |end: &usize| {
+            rest.get(..*end)
+                .is_some_and(|t| t.chars().count() <= room + 1)
+        };
+        let Some(end) = ends.take_while(fits).last() else {
+            break;
+        };
+        let (part, after) = rest.split_at(end);
+        parts.push(part.trim_end());
+        rest = after;
+    }
+    parts.push(rest);
+    parts
 }
 
 /// The column of a moment.
@@ -220,9 +247,9 @@ mod tests {
         let lines = text(false, false);
         let line = lines.iter().find(|line| line.contains("calls{")).unwrap();
         let strip: String = line.chars().skip(INDENT).take(COLUMNS).collect();
-        assert!(strip.starts_with("0000000000"), "{strip:?}");
+        assert!(strip.starts_with("0000000"), "{strip:?}");
         assert!(strip.contains("5555"), "{strip:?}");
-        assert!(strip.contains("        "), "{strip:?}");
+        assert!(strip.contains("      "), "{strip:?}");
         assert!(strip.ends_with("99999"), "{strip:?}");
         assert!(
             line.contains("4,000/s") && line.contains("8,000/s"),
@@ -239,6 +266,18 @@ mod tests {
         assert!(!has_thread(&text(true, false)));
         let all = text(true, true);
         assert!(all.iter().any(|l| l.contains("and 2 other threads")));
+    }
+
+    #[test]
+    fn long_names_go_on_in_the_next_line() {
+        let name = r#"cpu{function="quick", in="handle", group="worker-#"}"#;
+        assert_eq!(parts(name, 80), [name]);
+        let expected = [
+            r#"cpu{function="quick", in="handle","#,
+            r#"group="worker-#"}"#,
+        ];
+        assert_eq!(parts(name, 40), expected);
+        assert_eq!(parts("no_end_of_a_part", 5), ["no_end_of_a_part"]);
     }
 
     #[test]
