@@ -16,6 +16,7 @@ mod perf_sched;
 mod phases;
 mod replay;
 mod search;
+mod sessions;
 mod top;
 mod trace;
 mod trial;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     trials.extend(phases::trials());
     trials.extend(perf_sched::trials());
     trials.extend(search::trials());
+    trials.extend(sessions::trials());
     trials.extend(top::trials());
     trials.extend(trace::trials());
     trials.extend(trial::trials());

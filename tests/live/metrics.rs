@@ -15,10 +15,10 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 
-const TIMEOUT: Duration = Duration::from_secs(240);
+pub const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Calls of `inner` for each call of `outer` (programs/steady_calls.c).
-const INNER: f64 = 100.0;
+pub const INNER: f64 = 100.0;
 
 /// The tests.
 pub fn trials() -> Vec<Trial> {
@@ -34,7 +34,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// A program that runs until the test ends.
-fn program<'a>(scratch: &'a Scratch, milliseconds: Option<u32>) -> Result<Running<'a>> {
+pub fn program<'a>(scratch: &'a Scratch, milliseconds: Option<u32>) -> Result<Running<'a>> {
     let mut command = command(milliseconds)?;
     let mut running = start(&mut command, scratch.dir(), "program")?;
     running.wait_for("ready", TIMEOUT)?;
@@ -48,14 +48,14 @@ fn command(milliseconds: Option<u32>) -> Result<Command> {
     Ok(command)
 }
 
-fn end(program: Running<'_>) -> Result {
+pub fn end(program: Running<'_>) -> Result {
     program.signal(Signal::TERM)?;
     let outcome = program.finish(TIMEOUT)?;
     check!(outcome.end == End::Signal(15), "{:?}", outcome.end);
     Ok(())
 }
 
-fn live(pid: u32, metrics: &[&str], rest: &[&str]) -> Result<Command> {
+pub fn live(pid: u32, metrics: &[&str], rest: &[&str]) -> Result<Command> {
     // As from a terminal: tests that run in the background ignore SIGINT, and convoy would, too.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT");
@@ -70,7 +70,7 @@ fn live(pid: u32, metrics: &[&str], rest: &[&str]) -> Result<Command> {
 
 /// Sum of the values of each metric and focus, over the times at which all of them are known, the
 /// first one apart: probes go in one after another. The unknown must have a reason.
-fn sums(outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
+pub fn sums(outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
     check!(outcome.end == End::Status(0), "{outcome:?}");
     let mut by_time: BTreeMap<u64, Vec<(String, Option<f64>)>> = BTreeMap::new();
     for line in outcome.stdout.lines() {
@@ -117,7 +117,7 @@ fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
     metrics.iter().map(value).collect()
 }
 
-fn is_near(what: &str, value: f64, expected: f64) -> Result {
+pub fn is_near(what: &str, value: f64, expected: f64) -> Result {
     let off = (value / expected - 1.0).abs();
     check!(off < 0.05, "{what}: {value}, expected {expected}");
     Ok(())

@@ -276,6 +276,7 @@ impl Attached {
                 processes,
                 sched,
                 sections: None,
+                live_curves: None,
                 trace: None,
                 second_run: None,
             },

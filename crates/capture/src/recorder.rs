@@ -351,6 +351,7 @@ impl Running {
             processes,
             sched,
             sections,
+            live_curves: None,
             trace,
             second_run: None,
         };

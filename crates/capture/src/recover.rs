@@ -54,6 +54,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         processes,
         sched: None,
         sections,
+        live_curves: None,
         trace,
         second_run: None,
     })

@@ -88,6 +88,7 @@ pub fn detach(pid: u32, owner: Owner) -> Result<Detached, Refusal> {
 fn attach_once(pid: u32, request: &Request) -> Result<Attached, Refusal> {
     let _turn = Turn::take(pid)?;
     refusal::check(pid)?;
+    refusal::check_namespace(pid)?;
     let process = Process::look(pid).map_err(|r| permitted(pid, r))?;
     refusal::check_libraries(pid, &process.regions)?;
     let memory = open(pid)?;

@@ -29,6 +29,8 @@ mod load;
 #[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]
+mod namespace;
+#[cfg(target_arch = "x86_64")]
 mod owner;
 #[cfg(target_arch = "x86_64")]
 mod process;

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::all_stopped::AllStopped;
 use crate::image::is_native;
 use crate::memory::Region;
+use crate::namespace;
 use crate::process::AGENT_PREFIX;
 use crate::tracee::{is_uninterruptible, threads};
 use convoy_probes::Refusal;
@@ -54,10 +55,6 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         _ if status.word("VmSize").is_empty() => return Err(Refusal::gone(pid)),
         _ => {}
     }
-    if status.numbers("NSpid").len() > 1 {
-        let found = format!("process {pid} is in a PID namespace of its own");
-        return refuse(found, "run convoy in the same container");
-    }
     if is_native(pid) == Some(false) {
         let found = format!("process {pid} is a 32-bit program, or one for another processor");
         return refuse(found, "only 64-bit x86 programs can be attached to");
@@ -74,6 +71,17 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         }
     }
     check_alone(pid)
+}
+
+/// The agent's tables name threads by the numbers that the process knows, and so do its files.
+pub(crate) fn check_namespace(pid: u32) -> Result<(), Refusal> {
+    match namespace::is_below(pid) {
+        true => Err(Refusal::new(
+            format!("process {pid} is in a PID namespace of its own"),
+            "run convoy in the same container to count locks; functions and threads need no agent",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Looks for processes that run on the same memory, and are not stopped with it.

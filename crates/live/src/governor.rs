@@ -33,6 +33,8 @@ pub struct Load {
     pub row: u32,
     /// Calls per second, of all threads.
     pub rate: f64,
+    /// What a call costs where the kernel counts it, nanoseconds; `None` = the usual price.
+    pub call_ns: Option<f64>,
     /// What it does now.
     pub measure: Measure,
     /// It should time, and can.
@@ -82,18 +84,20 @@ impl Governor {
     /// Cost of calls, as a share of the program's CPU time; `cpu` is that time per second of
     /// elapsed time (1.0 = one CPU). Without any CPU time, of one CPU.
     pub fn share(&self, rate: f64, measure: Measure, cpu: f64) -> f64 {
-        let cpu = if cpu > 0.0 { cpu } else { 1.0 };
-        rate * self.prices.of(measure) / 1e9 / cpu
+        share_at(self.prices.of(measure), rate, cpu)
     }
 
     /// What has to change. Every load with `wants_timer` that counts gets an answer; the others
     /// only if they must go.
     pub fn decide(&self, loads: &[Load], cpu: f64) -> Vec<Change> {
-        let share = |load: &Load, measure| self.share(load.rate, measure, cpu);
+        let share = |load: &Load, measure| {
+            let price = load.call_ns.unwrap_or_else(|| self.prices.of(measure));
+            share_at(price, load.rate, cpu)
+        };
         let mut changes = Vec::new();
         let mut kept: Vec<Load> = loads.to_vec();
         // The most expensive first, whatever it does.
-        kept.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+        kept.sort_by(|a, b| share(b, Measure::Calls).total_cmp(&share(a, Measure::Calls)));
         let mut counting: f64 = kept.iter().map(|l| share(l, Measure::Calls)).sum();
         kept.retain(|load| {
             let cost = share(load, Measure::Calls);
@@ -135,6 +139,12 @@ impl Governor {
     }
 }
 
+/// Cost of calls at a price, nanoseconds each.
+pub(crate) fn share_at(price_ns: f64, rate: f64, cpu: f64) -> f64 {
+    let cpu = if cpu > 0.0 { cpu } else { 1.0 };
+    rate * price_ns / 1e9 / cpu
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,10 +161,37 @@ mod tests {
         Load {
             row,
             rate,
+            call_ns: None,
             measure,
             wants_timer: true,
             was_too_expensive: false,
         }
+    }
+
+    #[test]
+    fn a_uprobe_has_its_own_price() {
+        let uprobe = Load {
+            call_ns: Some(1_000.0),
+            wants_timer: false,
+            ..load(1, 1e5, Measure::Calls)
+        };
+        let changes = GOVERNOR.decide(&[uprobe], 1.0);
+        assert_eq!(changes, [Change::Out { row: 1, share: 0.1 }]);
+        let rare = Load {
+            rate: 1e4,
+            ..uprobe
+        };
+        assert!(GOVERNOR.decide(&[rare], 1.0).is_empty());
+        let jump = Load {
+            wants_timer: false,
+            ..load(2, 1e5, Measure::Calls)
+        };
+        let changes = GOVERNOR.decide(&[jump, uprobe], 1.0);
+        assert_eq!(
+            changes,
+            [Change::Out { row: 1, share: 0.1 }],
+            "not the cheap one"
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::request::Request;
 use crate::session::Point;
 
 /// A point of a curve as one line of JSON, without its end. Fields are only ever added.
-pub fn json(request: &Request, point: &Point) -> String {
+///
+/// `is_uprobe`: the kernel counts, at least in part.
+pub fn json(request: &Request, point: &Point, is_uprobe: bool) -> String {
     let row = request.metric.describe();
     let number = |x: f64| match x.is_finite() {
         true => json!(x),
@@ -24,6 +26,9 @@ pub fn json(request: &Request, point: &Point) -> String {
         text(row.kind.name()),
         number(point.cost_share),
     );
+    if is_uprobe {
+        line += ",\"probe\":\"uprobe\"";
+    }
     if let Some(gap) = &point.gap {
         line += &format!(",\"gap\":{}", text(gap));
     }
@@ -50,7 +55,7 @@ mod tests {
     fn a_line_has_the_fields_in_their_order() {
         let request: Request = r#"calls{function="compress"}"#.parse().unwrap();
         assert_eq!(
-            json(&request, &point(Some(1.5), None)),
+            json(&request, &point(Some(1.5), None), false),
             r#"{"t_ms":1000,"metric":"calls","focus":"{function=\"compress\"}","value":1.5,"unit":"1/s","kind":"exact","cost_share":0.004}"#
         );
     }
@@ -58,9 +63,10 @@ mod tests {
     #[test]
     fn the_unknown_is_null_with_a_reason() {
         let request: Request = "cpu".parse().unwrap();
-        let line = json(&request, &point(None, Some("not in yet")));
+        let line = json(&request, &point(None, Some("not in yet")), true);
         let value: Value = serde_json::from_str(&line).unwrap();
         assert!(value["value"].is_null());
         assert_eq!(value["gap"], "not in yet");
+        assert_eq!(value["probe"], "uprobe");
     }
 }

@@ -18,6 +18,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// As the function of a focus with `in`: all functions that that one calls.
+    pub const CALLEES: &'static str = "*";
+
+    /// Whether it stands for a request for each callee of the function that `in` names.
+    pub fn opens(&self) -> bool {
+        self.focus.get(Key::Function) == Some(Self::CALLEES)
+    }
+
     /// Joins both.
     ///
     /// # Errors
@@ -55,6 +63,12 @@ impl Request {
             return Err(Invalid::new(
                 format!("{name} is measured of a function, and none is named"),
                 format!("write {name}{{function=\"NAME\"}}"),
+            ));
+        }
+        if self.opens() && self.focus.get(Key::In).is_none() {
+            return Err(Invalid::new(
+                format!("{self} stands for the functions that one calls, and that one is missing"),
+                format!("write {name}{{function=\"*\", in=\"NAME\"}}"),
             ));
         }
         if let Some(key) = self.focus.keys().find(|k| self.focus.get(*k) == Some("")) {
@@ -273,6 +287,14 @@ mod tests {
             Ok(request) => panic!("{text} became {request}"),
             Err(e) => e.to_string(),
         }
+    }
+
+    #[test]
+    fn all_callees_need_the_function_that_calls_them() {
+        let request: Request = r#"cpu{function="*", in="f"}"#.parse().unwrap();
+        assert!(request.opens());
+        let error = r#"cpu{function="*"}"#.parse::<Request>().unwrap_err();
+        assert!(error.fix.contains(r#"in="NAME""#), "{error}");
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct Row {
     pub(crate) inserted_ms: u64,
     /// The present probe takes `within` into account. Before that function is timed it does not.
     pub(crate) is_confined: bool,
+    /// The kernel counts its calls: what one of them costs, nanoseconds.
+    pub(crate) uprobe_ns: Option<f64>,
     /// Why it cannot time, or may not.
     pub(crate) no_timer: Option<NoTimer>,
     /// Calls per second, whether inside `within` or not.
@@ -92,6 +94,7 @@ impl Row {
             timer_users: 0,
             inserted_ms: 0,
             is_confined: false,
+            uprobe_ns: None,
             no_timer: None,
             gross_rate: None,
             latest: HashMap::new(),

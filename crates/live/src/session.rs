@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::focus::Key;
-use crate::governor::{Governor, Prices};
+use crate::governor::{share_at, Governor, Prices};
 use crate::histogram::Histogram;
 use crate::lock::{LockChanges, LockReading};
 use crate::metric::Subject;
@@ -95,6 +95,10 @@ pub struct Session {
     pub(crate) load: Roster,
     pub(crate) load_ms: u64,
     pub(crate) sampled_ms: u64,
+    /// Moments at which probes were read, at last and for the last sample: on a busy machine they
+    /// may be read long after the threads.
+    pub(crate) read_ms: u64,
+    pub(crate) probes_sampled_ms: u64,
     pub(crate) interval: f64,
     /// CPU time that the program uses, in CPUs.
     pub(crate) cpu: f64,
@@ -132,6 +136,8 @@ impl Session {
             load: Roster::default(),
             load_ms: 0,
             sampled_ms: 0,
+            read_ms: 0,
+            probes_sampled_ms: 0,
             interval: 0.0,
             cpu: 0.0,
             cost_share: 0.0,
@@ -265,6 +271,14 @@ impl Session {
         self.cost_share
     }
 
+    /// Functions of a curve whose calls the kernel counts by uprobes.
+    pub fn uprobes(&self, id: CurveId) -> usize {
+        let rows = self.curves.get(&id).into_iter().flat_map(|c| &c.rows);
+        let rows = rows.filter_map(|id| self.rows.get(id));
+        rows.filter(|row| row.is_in() && row.uprobe_ns.is_some())
+            .count()
+    }
+
     /// The program's CPU time per second, in CPUs.
     pub fn cpu(&self) -> f64 {
         self.cpu
@@ -273,6 +287,11 @@ impl Session {
     /// The budget: a share of the program's CPU time.
     pub fn budget(&self) -> f64 {
         self.governor.budget
+    }
+
+    /// Adds a notice of the caller's.
+    pub fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
     }
 
     /// Notices since the last call.
@@ -303,11 +322,18 @@ impl Session {
         now_ms: u64,
         threads: &Snapshot,
     ) -> Result<(), Refusal> {
+        self.read(probes, now_ms)?;
+        self.measure_load(now_ms, threads);
+        self.govern(probes, self.read_ms)
+    }
+
+    fn read(&mut self, probes: &mut dyn Probes, now_ms: u64) -> Result<(), Refusal> {
+        self.read_ms = now_ms;
         if self.rows.values().any(Row::is_in) {
             self.take(probes.read()?);
+            self.read_ms = probes.now_ms().max(now_ms);
         }
-        self.measure_load(now_ms, threads);
-        self.govern(probes, now_ms)
+        Ok(())
     }
 
     /// Measures the program's CPU time per second.
@@ -337,16 +363,14 @@ impl Session {
             let is_reported = |tid| self.reported.contains(&(number, tid));
             row.forget_ended(|tid| alive.contains(&tid) || is_reported(tid));
         }
-        if self.rows.values().any(Row::is_in) {
-            self.take(probes.read()?);
-        }
+        self.read(probes, now_ms)?;
         let changes = self.roster.update(threads.clone());
         let has_locks = locks.is_some();
         if let Some(locks) = locks {
             self.locks.update(locks);
         }
         self.measure_load(now_ms, &threads);
-        let costs = self.costs(now_ms);
+        let costs = self.costs(self.read_ms);
         self.cost_share = costs
             .iter()
             .fold(0.0, |sum, (id, share)| sum + share * self.users(*id));
@@ -376,6 +400,7 @@ impl Session {
             row.sampled = row.latest.clone();
         }
         self.lost_calls.sampled = self.lost_calls.latest;
+        self.probes_sampled_ms = self.read_ms;
         self.interval = now_ms.saturating_sub(self.sampled_ms) as f64 / 1e3;
         self.sampled_ms = now_ms;
         self.drive(probes, now_ms, &threads)?;
@@ -384,7 +409,8 @@ impl Session {
 
     /// Seconds since the last sample of a row, or since its probe was put in.
     pub(crate) fn seconds(&self, row: &Row, now_ms: u64) -> f64 {
-        now_ms.saturating_sub(self.sampled_ms.max(row.inserted_ms)) as f64 / 1e3
+        let since = self.probes_sampled_ms.max(row.inserted_ms);
+        now_ms.saturating_sub(since) as f64 / 1e3
     }
 
     fn users(&self, id: RowId) -> f64 {
@@ -396,7 +422,10 @@ impl Session {
         let rows = self.rows.iter().filter(|(_, row)| row.is_in());
         rows.map(|(id, row)| {
             let rate = row.recent_rate(self.seconds(row, now_ms).max(SHORTEST));
-            let share = self.governor.share(rate, row.measure(), self.cpu);
+            let share = match row.uprobe_ns {
+                Some(ns) => share_at(ns, rate, self.cpu),
+                None => self.governor.share(rate, row.measure(), self.cpu),
+            };
             (*id, share / row.users.max(1) as f64)
         })
         .collect()
@@ -417,14 +446,17 @@ impl Session {
                 let confined = focus.get(Key::In).is_some();
                 let rows = curve.rows.iter().filter_map(|id| self.rows.get(id));
                 let rows = rows.filter(|row| row.within.is_some() == confined);
-                let rows: Vec<(&Row, f64)> =
-                    rows.map(|row| (row, self.seconds(row, now_ms))).collect();
+                let seconds = |row| self.seconds(row, self.read_ms);
+                let rows: Vec<(&Row, f64)> = rows.map(|row| (row, seconds(row))).collect();
                 let gaps = rows.iter();
                 let mut gaps = gaps.filter_map(|(row, seconds)| {
                     gap(row, *seconds, metric.needs_timer(), confined)
                 });
                 if let Some(why) = gaps.next() {
                     return Measured::gap(why);
+                }
+                if focus.selects_threads() && rows.iter().any(|(row, _)| row.uprobe_ns.is_some()) {
+                    return Measured::gap("a uprobe counts the calls of all threads together");
                 }
                 let measured = value::of_rows(metric, focus, &self.roster, rows.into_iter());
                 match self.lost_calls.change() {

@@ -25,6 +25,10 @@ struct Fake {
     lost_calls: u64,
     /// Milliseconds that an insertion takes.
     insertion_ms: u64,
+    /// Milliseconds until a reading is made.
+    reading_ms: u64,
+    /// The next one is by uprobes.
+    no_room: bool,
 }
 
 impl Probes for Fake {
@@ -39,6 +43,10 @@ impl Probes for Fake {
             }
         }
         let answer = |probe: &Probe| match probe.measure {
+            _ if self.no_room => Inserted::Uprobe {
+                why: "there is no room".into(),
+                call_ns: 1_000,
+            },
             Measure::Time if self.untimed => Inserted::CallsOnly {
                 why: "an exit is too short".into(),
             },
@@ -60,6 +68,7 @@ impl Probes for Fake {
     }
 
     fn read(&mut self) -> Result<Counts, Refusal> {
+        self.now_ms += self.reading_ms;
         let mut cells = Vec::new();
         for (row, (probe, since)) in &self.probes {
             let (rate, ns) = self.functions[&probe.function.start];
@@ -187,6 +196,43 @@ fn time_that_an_insertion_takes_does_not_dilute_the_first_rate() {
     bench.add(CALLS, 0x100, None);
     bench.advance(1000);
     bench.is_close(0, 2e6);
+}
+
+#[test]
+fn a_late_reading_changes_no_rate_and_no_cost() {
+    let mut bench = Bench::new(&[(0x100, 1000, 100)]);
+    bench.add(CALLS, 0x100, None);
+    bench.advance(1000);
+    let cost = bench.last()[0].cost_share;
+    for reading_ms in [700, 0, 300] {
+        bench.fake.reading_ms = reading_ms;
+        bench.advance(1000);
+        bench.is_close(0, 2e6);
+        let now = bench.last()[0].cost_share;
+        assert!(
+            now < 2.0 * cost,
+            "{reading_ms} ms late: {now}, before {cost}"
+        );
+    }
+}
+
+#[test]
+fn a_uprobe_counts_all_threads_together_at_its_own_price() {
+    let mut bench = Bench::new(&[(0x100, 10, 100)]);
+    bench.fake.no_room = true;
+    bench.add(CALLS, 0x100, None);
+    bench.add(r#"calls{function="f", thread="main"}"#, 0x100, None);
+    bench.advance(1000);
+    bench.advance(1000);
+    bench.is_close(0, 2e4);
+    let points = bench.last();
+    let gap = points[1].gap.clone().expect("a reason");
+    assert!(gap.contains("all threads together"), "{gap}");
+    let cost: f64 = points.iter().map(|point| point.cost_share).sum();
+    assert!(
+        (cost - 0.01).abs() < 1e-3,
+        "20,000/s of 1 us on 2 CPUs: {cost}"
+    );
 }
 
 #[test]

@@ -100,6 +100,17 @@ impl Session {
                     is_fatal: false,
                 });
             }
+            Inserted::Uprobe { why, call_ns } => {
+                row.began(State::Counting, now_ms);
+                row.uprobe_ns = Some(call_ns as f64);
+                row.no_timer = Some(NoTimer::Impossible(why.clone()));
+                let us = call_ns as f64 / 1e3;
+                self.notices.push(Notice {
+                    found: format!("{name} cannot be probed by a jump: {why}"),
+                    effect: format!("a uprobe of the kernel counts its calls, {us} us each"),
+                    is_fatal: false,
+                });
+            }
             Inserted::No { why } => {
                 row.state = State::Out { why: why.clone() };
                 self.notices.push(Notice {
@@ -127,6 +138,7 @@ impl Session {
             loads.push(Load {
                 row: number,
                 rate,
+                call_ns: row.uprobe_ns,
                 measure: row.measure(),
                 wants_timer: row.timer_users > 0
                     && !matches!(row.no_timer, Some(NoTimer::Impossible(_))),

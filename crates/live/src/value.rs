@@ -129,7 +129,9 @@ pub(crate) fn of_rows<'a>(
             };
             if is_in {
                 all.add(&change, seconds);
-                threads.entry(tid).or_default().add(&change, seconds);
+                if tid != 0 {
+                    threads.entry(tid).or_default().add(&change, seconds);
+                }
             }
         }
     }

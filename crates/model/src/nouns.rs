@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_profile::{Meta, ObjectKind, Op};
+use convoy_profile::{LiveCurves, Meta, ObjectKind, Op};
 
 use crate::kinds::extent;
 use crate::{CodeFrom, Sched, Sections, Slice, SyncCode};
@@ -51,6 +51,8 @@ pub struct Model {
     pub sched: Option<Sched>,
     /// What traced critical sections touched; `None` = nobody looked into any.
     pub sections: Option<Sections>,
+    /// Curves of a `convoy live` session; `None` = it is no session.
+    pub live_curves: Option<LiveCurves>,
 }
 
 impl Model {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Instructions of a stub of the procedure linkage table.
 const STUB: usize = 3;
@@ -18,6 +18,19 @@ pub fn callees(code: &[u8], start: u64, read: &dyn Fn(u64, &mut [u8]) -> bool) -
     let targets = decoder.into_iter().filter_map(|i| target(&i, read));
     let outside = targets.filter(|at| !own.contains(at));
     outside.map(|at| behind_stub(at, read)).collect()
+}
+
+/// Addresses that the instructions of a function compute: among them are functions that it hands
+/// on, such as the start routine of a thread.
+pub fn addresses_taken(code: &[u8], start: u64) -> BTreeSet<u64> {
+    let decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
+    let taken = decoder.into_iter().filter_map(|i| match i.mnemonic() {
+        Mnemonic::Lea if i.memory_base() == Register::RIP => Some(i.memory_displacement64()),
+        // In a program that is not position-independent.
+        Mnemonic::Mov if i.op1_kind() == OpKind::Immediate32 => Some(i.immediate(1)),
+        _ => None,
+    });
+    taken.collect()
 }
 
 /// The target of a call or jump that is known from the instruction.
@@ -57,6 +70,19 @@ fn behind_stub(at: u64, read: &dyn Fn(u64, &mut [u8]) -> bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_that_are_handed_on_are_among_the_addresses() {
+        // lea rdx, [rip + 0xff9], which is 0x2000; mov edi, 0x401000; mov eax, [rip]; ret
+        let code = [
+            0x48, 0x8d, 0x15, 0xf9, 0x0f, 0, 0, //
+            0xbf, 0, 0x10, 0x40, 0, //
+            0x8b, 0x05, 0, 0, 0, 0, //
+            0xc3,
+        ];
+        let expected = BTreeSet::from([0x2000, 0x40_1000]);
+        assert_eq!(addresses_taken(&code, 0x1000), expected);
+    }
 
     #[test]
     fn calls_tail_jumps_and_stubs_lead_to_functions() {

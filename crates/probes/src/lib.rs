@@ -21,10 +21,12 @@ pub mod sites;
 pub mod stub;
 pub mod table;
 mod targets;
+mod uprobe_site;
 
-pub use calls::callees;
+pub use calls::{addresses_taken, callees};
 pub use functions::{Function, Functions};
 pub use image::{Image, Segment};
 pub use module::Module;
 pub use probe::{Cell, Counts, Inserted, Measure, Probe, BUCKETS, ROWS};
 pub use refusal::Refusal;
+pub use uprobe_site::{uprobe_site, UprobeSite};

@@ -44,6 +44,13 @@ pub enum Inserted {
         /// Which, and why.
         why: String,
     },
+    /// Nothing is patched; the kernel counts calls, of all threads together.
+    Uprobe {
+        /// What stands in the way of a probe.
+        why: String,
+        /// What a call costs, nanoseconds.
+        call_ns: u64,
+    },
     /// Nothing is patched.
     No {
         /// What stands in the way.

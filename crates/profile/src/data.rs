@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Sched, Sections, Trace};
+use crate::{LiveCurves, Sched, Sections, Trace};
 
 /// Index into [`Process::modules`].
 pub type ModuleIx = u32;
@@ -29,6 +29,8 @@ pub struct Profile {
     pub sched: Option<Sched>,
     /// What traced critical sections touched; `None` = nobody looked into any.
     pub sections: Option<Sections>,
+    /// Curves of a `convoy live` session that was kept; `None` = it is no session.
+    pub live_curves: Option<LiveCurves>,
     /// Synchronization events in time order; `None` = nobody asked for them.
     pub trace: Option<Trace>,
     /// Another run of the same command, which was slowed down to look into critical sections; it

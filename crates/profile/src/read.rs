@@ -10,6 +10,7 @@ use crate::head::{
     Head, SchedHead, COSTS, END, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS, META, MODULES,
     NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
+use crate::live_curves::{LIVE_CURVE, LIVE_SESSION};
 use crate::sched_parts::{Found, SchedParts};
 use crate::second_run::{self, SECOND_RUN};
 use crate::section::{
@@ -21,11 +22,11 @@ use crate::trace_parts::{TraceHead, TraceParts};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, Lost,
-    Meta, Object, OffCpu, Pair, Process, ProcessTrace, Profile, SchedThread, SectionCall,
-    SectionCode, SectionFollow, SectionInput, SectionSample, SectionSite, SectionWord, SharedLine,
-    Slice, SpinLoop, Thread, Trace, TraceBlock, TraceObject, TraceSite, TraceThread, TraceWindow,
-    Unattributed, Wake,
+    Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, LiveCurve,
+    LiveCurves, Lost, Meta, Object, OffCpu, Pair, Process, ProcessTrace, Profile, SchedThread,
+    SectionCall, SectionCode, SectionFollow, SectionInput, SectionSample, SectionSite, SectionWord,
+    SharedLine, Slice, SpinLoop, Thread, Trace, TraceBlock, TraceObject, TraceSite, TraceThread,
+    TraceWindow, Unattributed, Wake, MOST_LIVE_CURVES,
 };
 
 /// More processes than a machine can have.
@@ -82,6 +83,7 @@ struct Reader {
     processes: BTreeMap<u32, Parts>,
     sched: SchedParts,
     sections: SectionsParts,
+    live_curves: Option<LiveCurves>,
     second_run: second_run::Found,
     /// Of the run that is read now.
     is_second: bool,
@@ -192,6 +194,21 @@ impl Reader {
             }
             SECOND_RUN if self.is_second => return Err(Malformed::Number.into()),
             SECOND_RUN => self.second_run.take(header.process, payload),
+            LIVE_SESSION => {
+                let session = LiveCurves::read(&payload)?;
+                self.charge(session.weight())?;
+                let curves = self.live_curves.take().unwrap_or_default().curves;
+                self.live_curves = Some(LiveCurves { curves, ..session });
+            }
+            LIVE_CURVE => {
+                let curve = LiveCurve::read(&payload)?;
+                self.charge(curve.weight())?;
+                let curves = &mut self.live_curves.get_or_insert_default().curves;
+                if curves.len() == MOST_LIVE_CURVES {
+                    return Err(Malformed::Rows.into());
+                }
+                curves.push(curve);
+            }
             TRACE => self.trace(header)?.head = Some(trace_head(&payload)?),
             TraceWindow::TAG => {
                 let (_, rows) = self.unpack::<TraceWindow>(&payload)?;
@@ -350,6 +367,7 @@ impl Reader {
             processes,
             sched,
             sections,
+            live_curves: self.live_curves,
             trace,
             second_run,
         };
@@ -378,7 +396,7 @@ fn second_run(
 }
 
 /// A structure that postcard wrote, and nothing after it.
-fn fixed<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
+pub(crate) fn fixed<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Malformed> {
     match postcard::take_from_bytes(payload) {
         Ok((value, [])) => Ok(value),
         Ok(_) => Err(Malformed::Long),
@@ -454,6 +472,8 @@ fn is_of_the_run(tag: Tag) -> bool {
             | SharedLine::TAG
             | LineUse::TAG
             | SECTIONS
+            | LIVE_SESSION
+            | LIVE_CURVE
             | SectionSite::TAG
             | SectionWord::TAG
             | SectionCode::TAG
@@ -504,6 +524,8 @@ fn section_name(tag: Tag) -> String {
         CallSamples::TAG => CallSamples::NAME,
         GOROUTINES => "goroutines",
         SECTIONS => "critical sections",
+        LIVE_SESSION => "session",
+        LIVE_CURVE => "curve of a session",
         SectionSite::TAG => SectionSite::NAME,
         SectionWord::TAG => SectionWord::NAME,
         SectionCode::TAG => SectionCode::NAME,

@@ -9,6 +9,7 @@ use crate::head::{
     NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::lines_parts::LinesHead;
+use crate::live_curves::{LIVE_CURVE, LIVE_SESSION};
 use crate::second_run;
 use crate::section::{encode, Tag, FORMAT_VERSION, MAGIC};
 use crate::sections_parts::SectionsHead;
@@ -45,6 +46,12 @@ impl Profile {
         }
         if let Some(sections) = &self.sections {
             write_sections(&mut out, sections)?;
+        }
+        if let Some(live) = &self.live_curves {
+            write_fixed(&mut out, LIVE_SESSION, 0, live)?;
+            for curve in &live.curves {
+                write_fixed(&mut out, LIVE_CURVE, 0, curve)?;
+            }
         }
         for trace in self.trace.iter().flat_map(|trace| &trace.processes) {
             write_trace(&mut out, trace)?;

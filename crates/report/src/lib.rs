@@ -15,6 +15,7 @@ pub mod replay;
 pub mod sched_names;
 pub mod subject;
 pub mod text;
+pub mod values;
 pub mod verdict;
 pub mod waits;
 

@@ -57,6 +57,7 @@ impl ProfileBuilder {
             profile: Profile {
                 sched: None,
                 sections: None,
+                live_curves: None,
                 trace: None,
                 second_run: None,
                 meta,

@@ -1,14 +1,9 @@
 //! Values of metrics as a person reads them.
 
-use convoy_live::{Metric, Unit};
-use convoy_report::human;
+use convoy_live::Metric;
+use convoy_report::values::live_value;
 
 /// A value with its unit.
 pub fn value(metric: Metric, x: f64) -> String {
-    match metric.describe().unit {
-        Unit::PerSecond => human::rate(x),
-        Unit::SecondsPerSecond => format!("{}/s", human::duration(x * 1e9)),
-        Unit::Nanoseconds => human::duration(x),
-        Unit::Threads => human::count(x as u64),
-    }
+    live_value(metric.describe().unit.symbol(), x)
 }

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use convoy_inject::{detach, Owner, Probes};
 use convoy_probes::{Counts, Inserted, Probe, Refusal};
 
+use super::uprobe::Uprobes;
 use super::wire::{receive, send, Reply, Request};
 
 /// Probes in a running process. When this is dropped they are taken out, and also when this process
@@ -18,6 +19,7 @@ pub struct ProbeClient {
     /// Its end tells the child to take everything out.
     requests: Option<ChildStdin>,
     replies: BufReader<ChildStdout>,
+    uprobes: Uprobes,
 }
 
 impl ProbeClient {
@@ -49,6 +51,7 @@ impl ProbeClient {
             requests: child.stdin.take(),
             replies: BufReader::new(replies),
             child,
+            uprobes: Uprobes::default(),
         })
     }
 
@@ -57,9 +60,25 @@ impl ProbeClient {
     /// # Errors
     /// The process is gone, or cannot be stopped.
     pub fn insert(&mut self, probes: &[Probe]) -> Result<Vec<Inserted>, Refusal> {
-        match self.ask(&Request::Insert(probes.to_vec()))? {
-            Reply::Inserted(all) => Ok(all),
-            other => Err(self.unexpected(other)),
+        let all = match self.ask(&Request::Insert(probes.to_vec()))? {
+            Reply::Inserted(all) => all,
+            other => return Err(self.unexpected(other)),
+        };
+        let answers = all.into_iter().zip(probes);
+        let answers = answers.map(|(answer, probe)| self.or_uprobe(answer, probe));
+        Ok(answers.collect())
+    }
+
+    /// Where nothing can be patched, the kernel counts calls, if there is the right to ask it.
+    fn or_uprobe(&mut self, answer: Inserted, probe: &Probe) -> Inserted {
+        match answer {
+            Inserted::No { why } if probe.within.is_none() => {
+                match self.uprobes.insert(self.pid, probe) {
+                    Ok(call_ns) => Inserted::Uprobe { why, call_ns },
+                    Err(_) => Inserted::No { why },
+                }
+            }
+            answer => answer,
         }
     }
 
@@ -68,7 +87,11 @@ impl ProbeClient {
     /// # Errors
     /// The process is gone, or cannot be stopped.
     pub fn remove(&mut self, rows: &[u32]) -> Result<(), Refusal> {
-        match self.ask(&Request::Remove(rows.to_vec()))? {
+        let patched = self.uprobes.remove(rows);
+        if patched.is_empty() {
+            return Ok(());
+        }
+        match self.ask(&Request::Remove(patched))? {
             Reply::Done => Ok(()),
             other => Err(self.unexpected(other)),
         }
@@ -81,7 +104,11 @@ impl ProbeClient {
     pub fn read(&mut self) -> Result<Counts, Refusal> {
         match self.ask(&Request::Read)? {
             Reply::Counts { cells, lost_calls } => Ok(Counts {
-                cells: cells.into_iter().map(Into::into).collect(),
+                cells: cells
+                    .into_iter()
+                    .map(Into::into)
+                    .chain(self.uprobes.read())
+                    .collect(),
                 lost_calls,
             }),
             other => Err(self.unexpected(other)),

@@ -3,6 +3,7 @@
 
 mod client;
 mod server;
+mod uprobe;
 mod wire;
 
 pub use client::{clean_up, ProbeClient};

@@ -1,6 +1,7 @@
 //! Arguments of `convoy live`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +17,9 @@ locks. What is measured is chosen while it runs, and taken out again at the end.
 Examples:
   convoy live 4242 --metric 'calls{function=\"compress\"}' --for 30s --format json
   convoy live 4242 --metric 'wall{function=\"compress\", thread=\"pool-*\"}'
+  convoy live 4242 --metric 'cpu{function=\"*\", in=\"compress\"}'   which callee takes the time
   convoy live 4242                              choose on the screen
+  convoy live 4242 --metric cpu --for 30s -o run.convoy    keep the curves for convoy report
   convoy live -- ./server                       the same from the start
   convoy live 4242 --search                     find out where the time goes
   convoy live 4242 --detach                     take out what a killed convoy left in";
@@ -46,7 +49,8 @@ pub struct Live {
     /// Metric and focus: METRIC{KEY="VALUE", ...}; may be given several times
     ///
     /// Keys: function, module, in (only while inside that function), thread and group (with * and
-    /// ?), lock, process. Without this, the screen asks; in a file, the CPU time of the program is
+    /// ?), lock, process. function="*" with in="f" measures f and each function that it calls.
+    /// Without this, the screen asks; in a file, the CPU time of the program is
     /// written.
     #[arg(short, long, value_name = "METRIC{FOCUS}")]
     pub metric: Vec<String>,
@@ -85,6 +89,13 @@ pub struct Live {
     /// leave
     #[arg(long, conflicts_with_all = ["metric", "command"])]
     pub detach: bool,
+
+    /// Keep the curves in this profile, for `convoy report`
+    ///
+    /// The last 3,600 values of each curve, those of the 16 threads with most, births and deaths of
+    /// threads. From the screen, too: curves that were removed are kept as far as they went.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["search", "detach"])]
+    pub output: Option<PathBuf>,
 
     #[command(flatten)]
     pub shape: Shape,

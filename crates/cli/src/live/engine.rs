@@ -7,7 +7,9 @@ use convoy_live::{
 };
 
 use super::calibrate;
+use super::callees;
 use super::functions::Functions;
+use super::kept::Kept;
 use super::probes::LazyProbes;
 use super::readers::{Locks, Threads};
 use crate::message::Message;
@@ -40,6 +42,7 @@ pub struct Engine {
     every: Duration,
     /// Moment of the next sample, since the start.
     next: Duration,
+    kept: Kept,
 }
 
 impl Engine {
@@ -63,6 +66,7 @@ impl Engine {
             began,
             every,
             next: every,
+            kept: Kept::default(),
         };
         engine.sample(0)?;
         Ok(engine)
@@ -98,6 +102,16 @@ impl Engine {
         self.began.elapsed()
     }
 
+    /// From one sample to the next.
+    pub fn every(&self) -> Duration {
+        self.every
+    }
+
+    /// What a profile of the session needs beside its curves.
+    pub fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
     fn now_ms(&self) -> u64 {
         self.probes.now_ms()
     }
@@ -116,8 +130,57 @@ impl Engine {
         })
     }
 
-    /// Begins to measure something more.
+    /// Begins to measure something more: a function in its callees, or one curve.
     pub fn add(&mut self, request: Request) -> Result<CurveId, Message> {
+        match request.opens() {
+            true => self.open(&request),
+            false => self.add_curve(request),
+        }
+    }
+
+    /// Measures a function and those that it calls; names the function's own curve.
+    fn open(&mut self, request: &Request) -> Result<CurveId, Message> {
+        let all = callees::requests(self.functions()?, request).map_err(|e| {
+            let effect = format!("{request} is not measured");
+            Message::new(e.found, effect, e.fix)
+        })?;
+        let (all, beyond) = callees::first(all);
+        let mut whole = None;
+        for request in all {
+            let id = match self.curve_of(&request) {
+                Some(id) => Ok(id),
+                None => self.add_curve(request),
+            };
+            match (id, whole) {
+                (Ok(id), None) => whole = Some(id),
+                (Err(message), None) => return Err(message),
+                // The others say enough.
+                (Err(message), Some(_)) => self.session.notify(Notice {
+                    found: message.line(),
+                    effect: "the other functions are measured".into(),
+                    is_fatal: false,
+                }),
+                (Ok(_), Some(_)) => {}
+            }
+        }
+        if beyond > 0 {
+            self.session.notify(Notice {
+                found: format!("{request} stands for {beyond} functions more"),
+                effect: "they are not measured: name one that you suspect".into(),
+                is_fatal: false,
+            });
+        }
+        whole.ok_or_else(|| Message::new("nothing is called", "nothing is measured", ""))
+    }
+
+    /// The curve that is there for a request already.
+    fn curve_of(&self, request: &Request) -> Option<CurveId> {
+        let mut curves = self.session.curves();
+        let found = curves.find(|(_, curve)| curve.request == *request);
+        found.map(|(id, _)| id)
+    }
+
+    fn add_curve(&mut self, request: Request) -> Result<CurveId, Message> {
         let refused = |found: String, fix: String| {
             Message::new(found, format!("{request} is not measured"), fix)
         };
@@ -130,6 +193,12 @@ impl Engine {
             outer = known
                 .find_outer(&request.focus)
                 .map_err(|e| refused(e.found, e.fix))?;
+        }
+        if let Some(known) = &self.functions {
+            functions
+                .iter()
+                .chain(&outer)
+                .for_each(|f| known.keep_code(f));
         }
         if request.subject() == Subject::Lock && self.locks.is_none() {
             return Err(refused(
@@ -152,10 +221,15 @@ impl Engine {
                 outer.as_ref(),
             )
             .map_err(|refusal| refused(refusal.found, refusal.fix))
+            .inspect(|_| self.kept.added(self.began.elapsed(), &request))
     }
 
     /// Ends to measure something. A process that is gone has nothing in it.
     pub fn remove(&mut self, id: CurveId) -> Result<(), Refusal> {
+        if let Some(curve) = self.session.curve(id) {
+            self.kept
+                .removed(self.began.elapsed(), curve, self.session.threads());
+        }
         match self.session.remove(&mut self.probes, id) {
             Err(refusal) if !refusal.is_gone && self.threads.is_running() => Err(refusal),
             _ => Ok(()),
@@ -220,7 +294,10 @@ impl Engine {
         }
         let now_ms = self.now_ms();
         match self.sample(now_ms) {
-            Ok(changes) => Ok(Step::Sampled(changes)),
+            Ok(changes) => {
+                self.kept.sampled(Duration::from_millis(now_ms), &changes);
+                Ok(Step::Sampled(changes))
+            }
             Err(refusal) => self.ended(refusal),
         }
     }

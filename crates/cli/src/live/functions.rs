@@ -1,6 +1,6 @@
 //! From the name of a function to its addresses in the process.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -20,6 +20,9 @@ const NAMED: usize = 5;
 /// Functions that are compared letter by letter for a suggestion.
 const MOST_COMPARED: usize = 50_000;
 
+/// Functions that are looked through for others that they hand on.
+const MOST_REACHED: usize = 500;
+
 /// Bytes of a function that are looked at for calls.
 const MOST_CODE: u64 = 1 << 20;
 
@@ -30,6 +33,8 @@ pub struct Functions {
     files: Vec<CodeFile>,
     /// There is code that was compiled at run time.
     has_generated_code: bool,
+    /// Instructions as they were before any probe, by address.
+    code: RefCell<HashMap<u64, Vec<u8>>>,
 }
 
 #[derive(Debug)]
@@ -82,6 +87,7 @@ impl Functions {
             pid,
             files: files.collect(),
             has_generated_code: !mapped.generated.is_empty(),
+            code: RefCell::default(),
         })
     }
 
@@ -162,23 +168,64 @@ impl Functions {
         Some(Focus::new().with(Key::Function, place))
     }
 
-    /// The functions that a function calls, by its instructions in memory. No probe may be in it.
+    /// Keeps the instructions of a function that is going to be probed.
+    pub fn keep_code(&self, function: &Function) {
+        let start = function.addresses.start;
+        if !self.code.borrow().contains_key(&start) {
+            let code = self.code_of(function).unwrap_or_default();
+            self.code.borrow_mut().insert(start, code);
+        }
+    }
+
+    /// The functions that a function calls, by its instructions: those that were
+    /// [kept](Self::keep_code), or those in memory.
     pub fn callees(&self, function: &Function) -> Vec<Function> {
         let Ok(memory) = File::open(format!("/proc/{}/mem", self.pid)) else {
             return Vec::new();
         };
         let read = |at: u64, bytes: &mut [u8]| memory.read_exact_at(bytes, at).is_ok();
-        let addresses = &function.addresses;
-        let length = addresses.end.saturating_sub(addresses.start).min(MOST_CODE);
-        let mut code = vec![0; length as usize];
-        if !read(addresses.start, &mut code) {
-            return Vec::new();
-        }
-        let called = convoy_probes::callees(&code, addresses.start, &read);
+        let start = function.addresses.start;
+        self.keep_code(function);
+        let kept = self.code.borrow();
+        let code = kept.get(&start).map(Vec::as_slice).unwrap_or_default();
+        let called = convoy_probes::callees(code, start, &read);
         let functions = called.into_iter().filter_map(|at| self.at(at));
         // Parts of the function itself that the compiler has put elsewhere are no callees.
         let functions = functions.filter(|f| f.name != function.name);
         functions.collect()
+    }
+
+    /// Functions of the same file whose addresses are taken by a function, or by what it calls in
+    /// that file: start routines of threads, callbacks.
+    pub fn handed_on(&self, function: &Function) -> Vec<Function> {
+        let mut seen = BTreeSet::from([function.addresses.start]);
+        let mut open = vec![function.clone()];
+        let mut found: BTreeMap<u64, Function> = BTreeMap::new();
+        while let Some(caller) = open.pop() {
+            self.keep_code(&caller);
+            let start = caller.addresses.start;
+            let kept = self.code.borrow().get(&start).cloned();
+            for at in convoy_probes::addresses_taken(&kept.unwrap_or_default(), start) {
+                let taken = self.at(at).filter(|f| f.addresses.start == at);
+                found.extend(taken.map(|f| (at, f)));
+            }
+            for callee in self.callees(&caller) {
+                let is_near = callee.module == caller.module && seen.len() < MOST_REACHED;
+                if is_near && seen.insert(callee.addresses.start) {
+                    open.push(callee);
+                }
+            }
+        }
+        found.into_values().collect()
+    }
+
+    fn code_of(&self, function: &Function) -> Option<Vec<u8>> {
+        let memory = File::open(format!("/proc/{}/mem", self.pid)).ok()?;
+        let addresses = &function.addresses;
+        let length = addresses.end.saturating_sub(addresses.start).min(MOST_CODE);
+        let mut code = vec![0; usize::try_from(length).ok()?];
+        memory.read_exact_at(&mut code, addresses.start).ok()?;
+        Some(code)
     }
 
     /// Addresses of the instructions of a source line; `None` = no file has debug information.
@@ -575,6 +622,20 @@ mod tests {
             .collect();
         let is_there = |name: &String| name.ends_with("a_function_to_find");
         assert!(names.iter().any(is_there), "{names:?}");
+    }
+
+    #[test]
+    fn functions_that_are_handed_on_are_found() {
+        let functions = Functions::of(std::process::id()).unwrap();
+        let caller = functions.at(hands_on as *const () as u64).unwrap();
+        let found = functions.handed_on(&caller);
+        let is_there = |f: &Function| f.name.ends_with("a_function_to_find");
+        assert!(found.iter().any(is_there), "{found:?}");
+    }
+
+    #[inline(never)]
+    fn hands_on() -> fn() -> u64 {
+        std::hint::black_box(a_function_to_find)
     }
 
     #[inline(never)]

@@ -35,13 +35,13 @@ impl<W: Write> Lines<W> {
         if self.format == Format::Text && std::mem::take(&mut self.is_first) {
             text += HEAD;
         }
-        for (_, curve) in session.curves() {
+        for (id, curve) in session.curves() {
             let Some(point) = curve.points.back() else {
                 continue;
             };
             text += &match self.format {
-                Format::Json => json(&curve.request, point),
-                Format::Text => line(&curve.request, point),
+                Format::Json => json(&curve.request, point, session.uprobes(id) > 0),
+                Format::Text => line(&curve.request, point, session.uprobes(id) > 0),
             };
             text.push('\n');
         }
@@ -53,13 +53,14 @@ impl<W: Write> Lines<W> {
     }
 }
 
-fn line(request: &Request, point: &Point) -> String {
+fn line(request: &Request, point: &Point, is_uprobe: bool) -> String {
     let seconds = point.t_ms as f64 / 1e3;
     let value = point.value.map_or("-".into(), |x| value(request.metric, x));
     let cost = human::percent(point.cost_share);
     let gap = point.gap.as_ref().map(|gap| format!(": {gap}"));
     let gap = gap.unwrap_or_default();
-    format!("{seconds:6.1} s {value:>11} {cost:>7}  {request}{gap}")
+    let uprobe = if is_uprobe { " (uprobe)" } else { "" };
+    format!("{seconds:6.1} s {value:>11} {cost:>7}{uprobe}  {request}{gap}")
 }
 
 #[cfg(test)]
@@ -78,10 +79,11 @@ mod tests {
             histogram: None,
         };
         assert_eq!(
-            line(&request, &point),
+            line(&request, &point, false),
             r#"  12.0 s    412 ms/s  0.12 %  wall{function="f"}"#
         );
         (point.value, point.gap) = (None, Some("just put in".into()));
-        assert!(line(&request, &point).ends_with(r#"wall{function="f"}: just put in"#));
+        assert!(line(&request, &point, true).contains("% (uprobe)  wall"));
+        assert!(line(&request, &point, false).ends_with(r#"wall{function="f"}: just put in"#));
     }
 }

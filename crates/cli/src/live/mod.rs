@@ -2,8 +2,10 @@
 
 mod args;
 mod calibrate;
+mod callees;
 pub(crate) mod engine;
 mod functions;
+mod kept;
 mod lines;
 mod probes;
 pub(crate) mod readers;
@@ -116,6 +118,7 @@ fn clean_up(live: &Live, pid: u32) -> Result<(), Message> {
 
 fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Message> {
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
+    can_keep(live)?;
     let interrupt = Interrupt::watch();
     // Dropped last: the agent goes out when the probes are.
     let (_agent, watch) = enter(live.agent.unwrap_or_default(), pid)?;
@@ -126,7 +129,32 @@ fn of_process(live: &Live, pid: u32, requests: Vec<Request>) -> Result<(), Messa
     }
     let lines = Lines::new(io::stdout().lock(), live.shape.format);
     let measured = measure(&mut engine, live, lines, || interrupt.asked());
-    end(engine, measured)
+    end_and_keep(engine, live, measured)
+}
+
+/// Whether the session can be written where it is to be kept, before anything is touched.
+fn can_keep(live: &Live) -> Result<(), Message> {
+    let checked = live
+        .output
+        .as_deref()
+        .map_or(Ok(()), convoy_capture::can_write);
+    checked.map_err(|e| Message::from(e.trouble()))
+}
+
+/// Takes the probes out first: nothing that goes wrong with a file may keep them in.
+fn end_and_keep(engine: Engine, live: &Live, measured: Result<(), Message>) -> Result<(), Message> {
+    let Some(to) = &live.output else {
+        return end(engine, measured);
+    };
+    let profile = kept::profile(&engine);
+    let ended = end(engine, measured);
+    match (kept::save(&profile, to, live.quiet), ended) {
+        (Err(unkept), Err(message)) => {
+            message.print();
+            Err(unkept)
+        }
+        (saved, ended) => saved.and(ended),
+    }
 }
 
 /// Puts the agent into a process, if that is wanted, for as long as the result lives. The tables of
@@ -212,11 +240,12 @@ fn of_command(live: &Live, requests: Vec<Request>) -> Status {
         if live.search {
             return search::of_command(live, pid, watch);
         }
+        can_keep(live)?;
         let mut engine = begin(live, pid, watch)?;
         let lines = Lines::new(io::stderr(), live.shape.format);
         let measured = add(&mut engine, live, requests)
             .and_then(|()| measure(&mut engine, live, lines, || false));
-        end(engine, measured)
+        end_and_keep(engine, live, measured)
     })
 }
 

@@ -39,10 +39,7 @@ pub fn show(live: &Live, engine: Engine, interrupt: &Interrupt) -> Result<(), Me
     for line in written {
         say(&format!("{line}\n"));
     }
-    on_screen
-        .engine
-        .end()
-        .map_err(|refusal| Message::new(refusal.found, "probes may still be in it", refusal.fix))
+    super::end_and_keep(on_screen.engine, live, Ok(()))
 }
 
 impl Measurement for OnScreen<'_> {

@@ -1,6 +1,7 @@
 //! The page: what a person reads first comes first.
 
 mod findings;
+mod live_curves;
 mod locks;
 mod pictures;
 mod quality;
@@ -61,6 +62,7 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
                 (navigation(report, data))
                 main {
                     (findings::findings(report, data))
+                    (live_curves::live_curves(report))
                     (pictures::parallelism(report, data))
                     (pictures::timeline(report, data))
                     (locks::locks(report, data))
@@ -117,6 +119,7 @@ fn head(report: &Report<'_>, damage: &[String]) -> Markup {
 fn navigation(report: &Report<'_>, data: &Data) -> Markup {
     let parts = [
         ("findings", "Findings", true),
+        ("curves", "Curves", report.model.live_curves.is_some()),
         ("parallelism", "Parallelism", data.has_activity),
         ("timeline", "Timeline", data.has_lanes),
         (

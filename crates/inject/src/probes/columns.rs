@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::cpu_clock;
 use crate::memory::Memory;
+use crate::namespace::Numbers;
 use convoy_probes::Cell;
 
 /// Where the table is.
@@ -35,8 +36,9 @@ impl Now {
 }
 
 /// What has been read so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Columns {
+    numbers: Numbers,
     /// Last results: times must not go back.
     last: HashMap<(u32, u32), Times>,
 }
@@ -159,6 +161,14 @@ impl Column {
 }
 
 impl Columns {
+    /// Of a process; nothing has been read yet.
+    pub fn of(pid: u32) -> Self {
+        Self {
+            numbers: Numbers::of(pid),
+            last: HashMap::new(),
+        }
+    }
+
     /// Forgets what ended threads did in these rows.
     pub fn forget_rows(&mut self, rows: &[u32]) {
         self.last.retain(|(_, row), _| !rows.contains(row));
@@ -177,13 +187,15 @@ impl Columns {
     ) -> io::Result<Vec<Cell>> {
         let mut all: HashMap<(u32, u32), Cell> = HashMap::new();
         let mut ended: Vec<(u32, u32)> = Vec::new();
+        self.numbers.look(threads);
         for (column, key) in table.used(memory) {
             let at = table.column_at(column);
             let head: ColumnHead = memory.get(at)?;
             if head.tid == 0 {
                 continue; // just being made
             }
-            let cells = cells((memory, pid), at, head.tid, rows, now)?;
+            let tid = self.numbers.here(head.tid);
+            let cells = cells((memory, pid), at, tid, rows, now)?;
             if key == KEY_RETIRED {
                 for mut cell in cells {
                     cell.inside = 0;
@@ -197,7 +209,7 @@ impl Columns {
             for cell in cells {
                 add(&mut all, cell);
             }
-            if !threads.contains(&head.tid) {
+            if !threads.contains(&tid) {
                 // Read as the last one next time: its last probe may have been after this look.
                 memory.put(table.key_at(column), &KEY_RETIRED)?;
             }

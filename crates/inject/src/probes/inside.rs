@@ -16,6 +16,7 @@ use super::columns::{Column, Table};
 use super::cpu_clock;
 use crate::all_stopped::AllStopped;
 use crate::memory::Memory;
+use crate::namespace::OwnNumbers;
 
 /// Of a stack, how much is looked at: 128 frames are seldom longer.
 const STACK_WORDS: usize = (128 << 10) / 8;
@@ -88,6 +89,7 @@ impl Inside {
         if timed.is_empty() {
             return Ok(());
         }
+        let own = OwnNumbers::of(self.pid);
         let began = Instant::now();
         for thread in &stopped.threads {
             if began.elapsed() > LIMIT {
@@ -109,7 +111,8 @@ impl Inside {
             if open.is_empty() {
                 continue;
             }
-            let column = table.column_for(memory, registers.fs_base, thread.tid())?;
+            let tid = own.of_thread(thread.tid());
+            let column = table.column_for(memory, registers.fs_base, tid)?;
             if let Some(column) = column {
                 self.note_thread(memory, column, thread.tid(), &open, generation)?;
             }

@@ -99,7 +99,7 @@ impl Probes {
             code: Code::new(pid),
             rows: HashMap::new(),
             generation: 0,
-            columns: Columns::default(),
+            columns: Columns::of(pid),
             inside: Arc::new(Inside::new(pid)),
             is_ended: false,
         })

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::all_stopped::AllStopped;
+use crate::namespace::OwnNumbers;
 use crate::refusal;
 use crate::safe_point::refused;
 use crate::tracer::{attempt, retry};
@@ -45,6 +46,7 @@ fn look_once(pid: u32) -> Result<ThreadPointer, Refusal> {
     let memory = super::borrow::open(pid)?;
     let mut seen = Vec::new();
     let mut rseq = Vec::new();
+    let own = OwnNumbers::of(pid);
     for thread in &stopped.threads {
         let pointer = thread.registers().map_err(fault)?.fs_base;
         let words = memory.words(pointer, WORDS);
@@ -65,7 +67,7 @@ fn look_once(pid: u32) -> Result<ThreadPointer, Refusal> {
             signature,
         }));
         let halves = words.iter().flat_map(|w| [*w as u32, (*w >> 32) as u32]);
-        seen.push((thread.tid(), halves.collect::<Vec<u32>>()));
+        seen.push((own.of_thread(thread.tid()), halves.collect::<Vec<u32>>()));
     }
     rseq.dedup();
     let tid_offset = tid_offset(&seen).ok_or_else(|| {

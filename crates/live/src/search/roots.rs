@@ -8,6 +8,10 @@ use crate::search::recorded::{Recorded, WaitReason};
 use crate::search::share::{Share, Verdict};
 use crate::search::tree::Outcome;
 
+/// Unseen waits below this part of the busy time change no verdict that is not too near the
+/// threshold anyway.
+const NEGLIGIBLE: f64 = 0.01;
+
 /// What is known before the first test.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
@@ -53,11 +57,12 @@ impl Known<'_> {
             .zip(&wholes)
             .filter_map(|(part, whole)| Some((part?, *whole)))
             .collect();
+        let whole = mean(&wholes);
         if let Some(share) = Share::of_intervals(&pairs) {
             let outcome = Outcome::measured(share, &pairs, threshold);
-            return self.with_unseen(hypothesis, outcome, mean(&wholes), threshold);
+            let outcome = self.with_unseen(hypothesis, outcome, whole, threshold);
+            return self.widened(hypothesis, outcome, whole, threshold);
         }
-        let whole = mean(&wholes);
         if !pairs.is_empty() || whole <= 0.0 {
             return Outcome::unknown("the threads did nothing while they were looked at");
         }
@@ -76,9 +81,76 @@ impl Known<'_> {
             }
             _ => {
                 let reason = hypothesis.recorded().unwrap_or(WaitReason::Io);
-                Outcome::exact(wait(reason), whole, threshold)
+                let outcome = Outcome::exact(wait(reason), whole, threshold);
+                self.widened(hypothesis, outcome, whole, threshold)
             }
         }
+    }
+
+    /// Waits that may belong to the busy time and are not counted in it: futexes that the agent
+    /// has not seen; without a recording, whatever blocks threads.
+    fn unseen(&self) -> f64 {
+        let seen = |time| mean(&self.of(time).into_iter().flatten().collect::<Vec<f64>>());
+        let (events, locks) = (seen(Time::EventWait), seen(Time::LockWait));
+        let unseen = match self.recorded {
+            Ok(recorded) => {
+                let wait = |reason| recorded.wait(&Focus::new(), reason);
+                // Events beyond those of which the call stack is known may be among the other
+                // futexes.
+                let events = (events - wait(WaitReason::Event)).max(0.0);
+                wait(WaitReason::Futex) - locks - events
+            }
+            Err(_) => {
+                let awake = seen(Time::Cpu) + seen(Time::RunQueue);
+                seen(Time::Life) - awake - locks - events
+            }
+        };
+        unseen.max(0.0)
+    }
+
+    /// The share of a whole that may contain waits which nobody saw: between both extremes. With a
+    /// recording those are futexes, which may be lock waits themselves: [`Known::with_unseen`].
+    fn widened(
+        &self,
+        hypothesis: Hypothesis,
+        outcome: Outcome,
+        whole: f64,
+        threshold: f64,
+    ) -> Outcome {
+        let is_of_busy = !matches!(hypothesis.whole(), Whole::Life);
+        let may_be_it = hypothesis == Hypothesis::WaitsForLocks && self.recorded.is_ok();
+        let unseen = self.unseen();
+        let Some(share) = outcome.share.filter(|_| is_of_busy && !may_be_it) else {
+            return outcome;
+        };
+        if unseen <= NEGLIGIBLE * whole {
+            return outcome;
+        }
+        let low = share.low * whole / (whole + unseen);
+        let share = Share {
+            mean: (low + share.high) / 2.0,
+            low,
+            high: share.high,
+        };
+        let verdict = share.verdict(threshold);
+        let gap = (verdict == Verdict::Unknown).then(|| self.unseen_by());
+        Outcome {
+            verdict,
+            share: Some(share),
+            kind: Kind::Inferred,
+            gap: outcome.gap.or(gap),
+            ..outcome
+        }
+    }
+
+    /// Why some waits may be for locks or I/O or not.
+    fn unseen_by(&self) -> String {
+        match (self.recorded, self.no_locks) {
+            (Err(_), _) => "threads are blocked, and without a recording it is not known in what",
+            (Ok(_), "") => "threads wait since before the agent came, it does not know for what",
+            (Ok(_), why) => why,
+        }
+        .into()
     }
 
     /// The agent does not see waits that began before it came: what a recording has more of is
@@ -99,10 +171,9 @@ impl Known<'_> {
         };
         let wait = |reason| recorded.wait(&Focus::new(), reason);
         let seen = |time| mean(&self.of(time).into_iter().flatten().collect::<Vec<f64>>());
-        let (events, locks) = (seen(Time::EventWait), seen(Time::LockWait));
+        let events = seen(Time::EventWait);
         let event = wait(WaitReason::Event);
-        // Events beyond those of which the call stack is known may be among the other futexes.
-        let doubtful = wait(WaitReason::Futex) - locks - (events - event).max(0.0);
+        let doubtful = self.unseen();
         if hypothesis == Hypothesis::WaitsForEvents && event > events {
             outcome = Outcome::exact(event, whole, threshold);
         }
@@ -135,10 +206,7 @@ impl Known<'_> {
             share: Some(share),
             kind: Kind::Inferred,
             cost_share: 0.0,
-            gap: (verdict == Verdict::Unknown).then(|| match self.no_locks {
-                "" => "threads wait since before the agent came, it does not know for what".into(),
-                why => why.to_owned(),
-            }),
+            gap: (verdict == Verdict::Unknown).then(|| self.unseen_by()),
         }
     }
 
@@ -297,6 +365,51 @@ mod tests {
         assert_eq!(judge(&[(WaitReason::Futex, 0.01)]), (False, true, false));
         assert_eq!(judge(&[(WaitReason::Event, 1.9)]), (False, true, false));
         assert_eq!(judge(&[(WaitReason::Futex, 1.0)]), (Unknown, false, true));
+    }
+
+    #[test]
+    fn uncounted_lock_waits_may_be_the_larger_part_of_the_busy_time() {
+        let history = history(4, false);
+        let judge = |futex: f64, hypothesis| {
+            let recorded = recorded(&[(WaitReason::Futex, futex), (WaitReason::Io, 0.5)]);
+            let known = Known {
+                history: &history,
+                recorded: Ok(&recorded),
+                no_locks: "the agent is not in it",
+            };
+            known.judge(hypothesis, THRESHOLD)
+        };
+        for hypothesis in [Hypothesis::CpuBound, Hypothesis::WaitsForIo] {
+            // Half of a thread each, and 9 threads at futexes: 5 % to 50 % of the busy time.
+            let unclear = judge(9.0, hypothesis);
+            let share = unclear.share.unwrap();
+            assert!((share.low - 0.05).abs() < 1e-9, "{hypothesis:?}: {share:?}");
+            assert!((share.high - 0.5).abs() < 1e-9, "{hypothesis:?}: {share:?}");
+            assert_eq!(unclear.verdict, Unknown, "{hypothesis:?}");
+            assert_eq!(unclear.gap.as_deref(), Some("the agent is not in it"));
+            // 1 thread: 25 % to 50 %.
+            let clear = judge(1.0, hypothesis);
+            assert_eq!((clear.verdict, clear.gap), (True, None), "{hypothesis:?}");
+            assert_eq!(judge(0.0, hypothesis).kind, Kind::Exact, "{hypothesis:?}");
+        }
+    }
+
+    #[test]
+    fn blocked_threads_are_not_denied_without_a_recording() {
+        let (without, with) = (history(4, false), history(4, true));
+        let judge = |history: &History, threshold| {
+            let known = Known {
+                history,
+                recorded: Err("no rights"),
+                no_locks: "no agent",
+            };
+            known.judge(Hypothesis::CpuBound, threshold)
+        };
+        // Half of a thread computes, 1.5 are blocked; the agent says why of 0.75.
+        let share = judge(&without, 0.3).share.unwrap();
+        assert!((share.low - 0.25).abs() < 1e-9 && share.high == 1.0);
+        assert_eq!(judge(&without, 0.3).verdict, Unknown);
+        assert_eq!(judge(&with, 0.3).verdict, True);
     }
 
     #[test]

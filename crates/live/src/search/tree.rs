@@ -218,7 +218,7 @@ impl Search {
         std::iter::successors(Some(id), parent).count() - 1
     }
 
-    /// A true node whose children are not known yet. Each is given out once.
+    /// A node that is true, or may be, whose children are not known yet. Each is given out once.
     pub fn to_refine(&mut self) -> Option<NodeId> {
         let depths: Vec<usize> = (0..self.nodes.len())
             .map(|ix| self.depth(NodeId(ix)))
@@ -226,7 +226,7 @@ impl Search {
         let mut nodes = self.nodes.iter_mut().enumerate();
         let (ix, node) = nodes.find(|(ix, node)| {
             !node.is_refined
-                && node.verdict() == Some(Verdict::True)
+                && node.is_worth_refining()
                 && depths
                     .get(*ix)
                     .is_some_and(|depth| *depth < self.limits.depth)
@@ -235,7 +235,8 @@ impl Search {
         Some(NodeId(ix))
     }
 
-    /// Proposes foci below a node. Those that are expected to be small are only counted.
+    /// Proposes foci below a node. Those that are expected to be small are only counted; functions
+    /// that are above the node are no news, and those that were tested below another one are known.
     pub fn refine(&mut self, id: NodeId, candidates: Vec<Candidate>) -> Vec<NodeId> {
         let Some(node) = self.node(id) else {
             return Vec::new();
@@ -244,15 +245,44 @@ impl Search {
         let least = self.limits.threshold * WORTH_A_TEST;
         let (worth, small): (Vec<_>, Vec<_>) = candidates
             .into_iter()
+            .filter(|candidate| !self.is_cycle(id, candidate))
             .partition(|c| c.expected.is_none_or(|share| share.high >= least));
         if let Some(node) = self.nodes.get_mut(id.0) {
             for candidate in small {
                 *node.left_out.entry(candidate.resource).or_default() += 1;
             }
         }
-        let new = worth.into_iter();
-        new.map(|candidate| self.push(Some(id), hypothesis, candidate))
-            .collect()
+        let mut ids = Vec::new();
+        for candidate in worth {
+            let known = self.known_elsewhere(hypothesis, &candidate);
+            let new = self.push(Some(id), hypothesis, candidate);
+            if let (Some(node), Some(_)) = (self.nodes.get_mut(new.0), &known) {
+                node.outcome = known;
+                // What it calls is below the other one.
+                node.is_refined = true;
+            }
+            ids.push(new);
+        }
+        ids
+    }
+
+    /// Whether a function is above a node already: functions that call one another.
+    fn is_cycle(&self, id: NodeId, candidate: &Candidate) -> bool {
+        let above = |id: &NodeId| self.node(*id).and_then(|node| node.parent);
+        let mut path = std::iter::successors(Some(id), above).filter_map(|id| self.node(id));
+        path.any(|node| node.candidate.is_function_of(candidate))
+    }
+
+    /// The outcome of a function that was tested below another caller: it is not told apart from
+    /// this one.
+    fn known_elsewhere(&self, hypothesis: Hypothesis, candidate: &Candidate) -> Option<Outcome> {
+        let mut nodes = self.nodes.iter();
+        let same = nodes.find(|node| {
+            node.hypothesis == hypothesis
+                && node.outcome.is_some()
+                && node.candidate.is_function_of(candidate)
+        })?;
+        same.outcome.clone()
     }
 
     /// Adds foci below a node of which the outcome is known. Small ones are only counted.
@@ -299,7 +329,25 @@ impl Search {
     }
 }
 
+impl Candidate {
+    /// Whether both are the same function, in the same threads.
+    fn is_function_of(&self, other: &Self) -> bool {
+        let is_function = |c: &Self| c.resource == Resource::Function;
+        is_function(self) && is_function(other) && self.focus == other.focus
+    }
+}
+
 impl Node {
+    /// True, or measured itself where only the whole is uncertain.
+    fn is_worth_refining(&self) -> bool {
+        let is_possible = |outcome: &Outcome| match outcome.verdict {
+            Verdict::True => true,
+            Verdict::Unknown => outcome.kind == Kind::Inferred && outcome.value.is_some(),
+            Verdict::False => false,
+        };
+        self.outcome.as_ref().is_some_and(is_possible)
+    }
+
     /// The verdict; `None` = not tested.
     pub fn verdict(&self) -> Option<Verdict> {
         self.outcome.as_ref().map(|outcome| outcome.verdict)
@@ -363,6 +411,44 @@ pub(crate) mod tests {
         search.hypothesis(Hypothesis::WaitsForLocks, outcome(0.1));
         assert_eq!(search.to_refine(), Some(cpu));
         assert_eq!(search.to_refine(), None);
+    }
+
+    #[test]
+    fn a_measured_part_of_an_uncertain_whole_is_refined_too() {
+        let unclear = Outcome {
+            verdict: Verdict::Unknown,
+            kind: Kind::Inferred,
+            ..outcome(0.4)
+        };
+        let mut search = Search::new(Limits::default());
+        let cpu = search.hypothesis(Hypothesis::CpuBound, unclear.clone());
+        let unmeasured = Outcome {
+            value: None,
+            ..unclear
+        };
+        search.hypothesis(Hypothesis::WaitsForLocks, unmeasured);
+        assert_eq!(search.to_refine(), Some(cpu));
+        assert_eq!(search.to_refine(), None);
+    }
+
+    #[test]
+    fn functions_that_call_one_another_are_tested_once() {
+        let mut search = Search::new(Limits::default());
+        let cpu = search.hypothesis(Hypothesis::CpuBound, outcome(0.9));
+        let eval = search.refine(cpu, vec![function("eval", 0.9)])[0];
+        search.found(eval, outcome(0.9));
+        let below = search.refine(eval, vec![function("call", 0.8), function("eval", 0.9)]);
+        assert_eq!(labels(&search, &below), ["call"], "not below itself");
+        search.found(below[0], outcome(0.8));
+        let back = search.refine(below[0], vec![function("eval", 0.9), function("add", 0.3)]);
+        assert_eq!(labels(&search, &back), ["add"], "nor below what it calls");
+        search.found(back[0], outcome(0.3));
+        // Another caller of the same function takes what is known of it.
+        let other = search.refine(eval, vec![function("add", 0.3)]);
+        assert_eq!(search.node(other[0]).unwrap().mean(), Some(0.3));
+        assert!(search.next_batch().is_empty());
+        let refined: Vec<NodeId> = std::iter::from_fn(|| search.to_refine()).collect();
+        assert!(!refined.contains(&other[0]));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use convoy_profile::*;
 
+use crate::draw_live::live_curves;
 use crate::draw_sched::sched;
 use crate::draw_sections::sections;
 use crate::draw_trace::trace;
@@ -146,6 +147,7 @@ fn run(r: &mut Random, rows: u64) -> Profile {
         processes,
         sched,
         sections,
+        live_curves: r.flag().then(|| live_curves(r, rows.min(50))),
         trace,
         second_run: None,
     }

@@ -1,6 +1,7 @@
 //! The profile file as its users meet it: whole, large, cut short, damaged, hostile.
 
 mod draw;
+mod draw_live;
 mod draw_sched;
 mod draw_sections;
 mod draw_trace;

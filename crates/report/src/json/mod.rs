@@ -7,6 +7,7 @@
 mod critical;
 mod find;
 mod frame;
+mod live_curves;
 mod nouns;
 mod run;
 mod sections;
@@ -49,6 +50,7 @@ struct Document<'a> {
     stacks: Vec<nouns::StackOut<'a>>,
     critical: Option<critical::CriticalOut<'a>>,
     sections: Option<sections::SectionsOut<'a>>,
+    live_curves: Option<live_curves::LiveCurvesOut<'a>>,
     quality: run::QualityOut,
 }
 
@@ -96,6 +98,7 @@ fn document<'a>(report: &Report<'a>) -> Document<'a> {
         stacks: nouns::stacks(model),
         critical: critical::critical(model, *critical),
         sections: sections::sections(model, *sections),
+        live_curves: model.live_curves.as_ref().map(live_curves::live_curves),
         quality: run::quality(&quality::of(model)),
     }
 }

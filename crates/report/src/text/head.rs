@@ -48,7 +48,8 @@ fn unexplained(page: &mut Page, report: &Report<'_>) {
     page.hang(0, toned(Tone::Warn, "not seen"), LABEL, vec![plain(text)]);
 }
 
-fn run(page: &mut Page, report: &Report<'_>) {
+/// The command, the machine, and how it ended.
+pub fn run(page: &mut Page, report: &Report<'_>) {
     let meta = &report.model.meta;
     let command = names::clip(&meta.command.join(" "), page.width() * 2);
     page.hang(
@@ -65,10 +66,11 @@ fn run(page: &mut Page, report: &Report<'_>) {
     }
     let wall = duration(meta.end_ns.saturating_sub(meta.start_ns) as f64);
     let threads = report.model.threads.len() as u64;
-    let mut facts = vec![
-        format!("{wall} on {cpus}"),
-        count_of(threads, "thread", "threads"),
-    ];
+    let mut facts = vec![format!("{wall} on {cpus}")];
+    // A session keeps threads by their curves only.
+    if report.model.live_curves.is_none() {
+        facts.push(count_of(threads, "thread", "threads"));
+    }
     if report.model.processes.len() > 1 {
         facts.push(format!("{} processes", report.model.processes.len()));
     }

@@ -5,6 +5,7 @@ mod critical;
 mod findings;
 mod groups;
 mod head;
+mod live_curves;
 mod lock;
 pub mod page;
 pub mod sections;
@@ -80,15 +81,25 @@ pub enum Source {
 pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> {
     let mut page = Page::new(options.width, options.color, options.unicode);
     match &options.view {
+        View::Summary if is_session(report) => {
+            head::run(&mut page, report);
+            curves(&mut page, report, false);
+        }
         View::Summary => {
             head::write(&mut page, report);
             findings::write(&mut page, report, options.findings_lines);
+            curves(&mut page, report, false);
             tail::hints(&mut page, report, options);
             tail::quality(&mut page, report);
+        }
+        View::All if is_session(report) => {
+            head::run(&mut page, report);
+            curves(&mut page, report, true);
         }
         View::All => {
             head::write(&mut page, report);
             findings::write_all(&mut page, report);
+            curves(&mut page, report, true);
             tables::write(&mut page, report);
             groups::write(&mut page, report);
             if let Some(analysis) = report.critical {
@@ -118,4 +129,16 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
         }
     }
     Ok(page.finish())
+}
+
+/// Whether curves are all that there is.
+fn is_session(report: &Report<'_>) -> bool {
+    let model = report.model;
+    model.live_curves.is_some() && model.sched.is_none() && model.uses.is_empty()
+}
+
+fn curves(page: &mut Page, report: &Report<'_>, with_threads: bool) {
+    if let Some(live) = &report.model.live_curves {
+        live_curves::write(page, live, with_threads);
+    }
 }

@@ -18,7 +18,9 @@ use convoy_model::{
     Pair, Process, ProcessId, Sched, SchedSource, Site, SiteFrame, SiteId, Sources, SpinLoop,
     Thread, ThreadId, Use, Waker,
 };
-use convoy_profile::{Collector, Exit, Meta, ObjectKind, Op};
+use convoy_profile::{
+    Collector, Exit, LiveCurve, LiveCurves, LiveMark, LivePoint, LiveThread, Meta, ObjectKind, Op,
+};
 use convoy_report::{json, Report};
 
 mod replay;
@@ -98,6 +100,21 @@ fn everything() -> (Model, Analysis) {
             peer_site: Some(SiteId(0)),
             ..Pair::default()
         }],
+        live_curves: Some(LiveCurves {
+            marks: vec![LiveMark::default()],
+            curves: vec![LiveCurve {
+                points: vec![LivePoint {
+                    value: Some(1.5),
+                    ..LivePoint::default()
+                }],
+                threads: vec![LiveThread {
+                    values: vec![Some(1.5)],
+                    ..LiveThread::default()
+                }],
+                ..LiveCurve::default()
+            }],
+            ..LiveCurves::default()
+        }),
         sched: Some(Sched {
             loops: vec![SpinLoop {
                 frames: vec![place()],
@@ -446,6 +463,9 @@ fn nothing_known() -> (Model, Analysis) {
         waits_for: vec![WaitsFor::default()],
         ..LockRow::default()
     };
+    let live = model.live_curves.iter_mut().flat_map(|l| &mut l.curves);
+    live.flat_map(|c| &mut c.points)
+        .for_each(|p| p.value = None);
     analysis.groups[0].run_delay_ns = None;
     (model.meta.cpu_user_ns, model.meta.cpu_sys_ns) = (0, 0);
     analysis.findings[0].gain.high = f64::INFINITY;

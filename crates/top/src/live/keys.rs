@@ -1,9 +1,9 @@
 //! What keys do.
 
-use convoy_live::{CurveId, Request};
+use convoy_live::{CurveId, Key, Metric, Request};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::metrics::{conjunction, for_focus, noun, usual};
+use super::metrics::{callees, conjunction, for_focus, noun, usual};
 use super::state::{Detail, Marker, Menu, Side, State};
 use super::Measurement;
 use crate::filter::Filter;
@@ -27,6 +27,10 @@ pub const HELP: &[(&str, &str)] = &[
     (
         "m",
         "mark it: the next one is measured in the marked one only",
+    ),
+    (
+        "c",
+        "open a function, or a curve of one, into what it calls",
     ),
     ("Tab", "from the tree to the curves and back"),
     ("-", "remove the curve under the cursor, and its probes"),
@@ -89,6 +93,7 @@ impl State {
                     self.remove(id, measurement);
                 }
             }
+            KeyCode::Char('c') => self.open_function(measurement),
             KeyCode::Char('/') => {
                 self.load_code(measurement);
                 self.side = Side::Tree;
@@ -203,6 +208,31 @@ impl State {
             focus,
             at: at.unwrap_or(0),
         });
+    }
+
+    /// Measures which of its callees takes the time of a function.
+    fn open_function(&mut self, measurement: &mut impl Measurement) {
+        let curves = || measurement.session().curves();
+        let of_curve = curves().nth(self.curve).map(|(_, curve)| &curve.request);
+        let (metric, focus) = match (self.side, of_curve, self.selected()) {
+            (Side::Curves, Some(request), _) => (request.metric, Some(request.focus.clone())),
+            (Side::Curves, None, _) | (Side::Tree, _, None) => (Metric::Cpu, None),
+            (Side::Tree, _, Some(row)) => (Metric::Cpu, row.focus.clone()),
+        };
+        let Some(focus) = focus.filter(|focus| focus.get(Key::Function).is_some()) else {
+            self.message = "only a function opens into what it calls".into();
+            return;
+        };
+        let focus = match &self.marked {
+            Some(marked) => conjunction(marked, &focus),
+            None => focus,
+        };
+        let metric = if metric.needs_timer() {
+            metric
+        } else {
+            Metric::Cpu
+        };
+        self.add(metric, callees(&focus), measurement);
     }
 
     fn key_of_menu(&mut self, code: KeyCode, measurement: &mut impl Measurement) {

@@ -32,6 +32,18 @@ pub fn conjunction(marked: &Focus, focus: &Focus) -> Focus {
     both
 }
 
+/// The functions that a function calls, in the same threads.
+pub fn callees(focus: &Focus) -> Focus {
+    let caller = focus.get(Key::Function).unwrap_or_default();
+    let all = Focus::new()
+        .with(Key::In, caller)
+        .with(Key::Function, Request::CALLEES);
+    let threads = [Key::Group, Key::Thread].into_iter();
+    threads
+        .filter_map(|key| Some((key, focus.get(key)?)))
+        .fold(all, |all, (key, value)| all.with(key, value))
+}
+
 /// A word for what is measured.
 pub fn noun(focus: &Focus) -> &'static str {
     match focus {

@@ -260,6 +260,18 @@ fn what_is_frozen_goes_on_unseen_and_the_command_is_written() {
 }
 
 #[test]
+fn a_function_opens_into_its_callees_in_the_marked_threads() {
+    use super::metrics::{callees, conjunction};
+    use convoy_live::{Focus, Key, Metric};
+    let pool = Focus::new().with(Key::Group, "pool-#");
+    let function = Focus::new().with(Key::Function, "compress");
+    let request = Request::new(Metric::Cpu, callees(&conjunction(&pool, &function))).unwrap();
+    assert!(request.opens());
+    let expected = r#"cpu{function="*", in="compress", group="pool-#"}"#;
+    assert_eq!(request.to_string(), expected);
+}
+
+#[test]
 fn the_smallest_screens_are_drawn() {
     let mut screen = Screen::new();
     screen.press("/compress\n\n\n");

@@ -179,9 +179,22 @@ fn head(state: &State, session: &Session) -> String {
     text
 }
 
+/// The probes that are in, by kind where there are several.
+fn probes(session: &Session) -> String {
+    let uprobes = session.curves().map(|(id, _)| session.uprobes(id));
+    match uprobes.sum::<usize>() {
+        0 => "Probes".into(),
+        n => format!(
+            "Probes, {n} of them {}",
+            if n == 1 { "a uprobe" } else { "uprobes" }
+        ),
+    }
+}
+
 fn cost(session: &Session) -> String {
     format!(
-        "Probes cost {} of the program's CPU time (budget {})",
+        "{} cost {} of the program's CPU time (budget {})",
+        probes(session),
         human::percent(session.cost_share()),
         human::percent(session.budget())
     )

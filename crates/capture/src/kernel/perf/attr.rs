@@ -1,5 +1,6 @@
 //! `perf_event_open(2)`: the structure that says what to measure, and the calls.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -31,6 +32,8 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const COMM_EXEC: u64 = 1 << 24;
 const USE_CLOCKID: u64 = 1 << 25;
 const CONTEXT_SWITCH: u64 = 1 << 26;
+/// With [`INHERIT`]: threads, but no processes.
+const INHERIT_THREAD: u64 = 1 << 35;
 const REMOVE_ON_EXEC: u64 = 1 << 36;
 
 const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
@@ -124,6 +127,20 @@ impl Attr {
                 0
             },
             clockid: libc::CLOCK_MONOTONIC,
+            ..Self::default()
+        }
+    }
+
+    /// Counts how often an instruction of a file is executed by a thread and those that it makes,
+    /// until it becomes another program. `kind`: type of the kernel's uprobes; `path` is read when
+    /// the event is opened.
+    pub(crate) fn of_uprobe(kind: u32, path: &CStr, offset: u64) -> Self {
+        Self {
+            kind,
+            size: size_of::<Self>() as u32,
+            flags: INHERIT | INHERIT_THREAD | REMOVE_ON_EXEC,
+            config1: path.as_ptr() as u64,
+            config2: offset,
             ..Self::default()
         }
     }

@@ -35,6 +35,10 @@ fn of_model(model: &Model, pid: u32) -> Option<Recorded> {
         seconds: sched.wall_ns() as f64 / 1e9,
         ..Recorded::default()
     };
+    let waits_for_event = |tid: u32| {
+        let path = format!("/proc/{pid}/task/{tid}/syscall");
+        is_event_wait(&std::fs::read_to_string(path).unwrap_or_default())
+    };
     let mut index: HashMap<u32, usize> = HashMap::new();
     for (id, thread) in (0..).zip(&model.threads) {
         let process = model.processes.get(thread.process.0 as usize);
@@ -61,9 +65,17 @@ fn of_model(model: &Model, pid: u32) -> Option<Recorded> {
         };
         let site = off.site.and_then(|id| model.site(id));
         let place = site.and_then(|site| Some(places.number(shown(site)?)));
+        let mut reason = reason(off.reason, site);
+        if reason == Some(WaitReason::Futex) && site.is_none() {
+            // Since before the recording: nobody saw where it began, but the thread is still there.
+            let tid = all.threads.get(*thread).map_or(0, |thread| thread.tid);
+            if waits_for_event(tid) {
+                reason = Some(WaitReason::Event);
+            }
+        }
         all.waits.push(RecordedWait {
             thread: *thread,
-            reason: reason(off.reason, site),
+            reason,
             place,
             file: off
                 .name
@@ -75,6 +87,27 @@ fn of_model(model: &Model, pid: u32) -> Option<Recorded> {
     }
     all.places = places.all;
     Some(all)
+}
+
+#[cfg(target_arch = "x86_64")]
+const FUTEX: &str = "202";
+#[cfg(target_arch = "aarch64")]
+const FUTEX: &str = "98";
+
+/// Operation of futex(2) with which C libraries wait for conditions, semaphores and joins;
+/// `FUTEX_WAIT` is that of mutexes.
+const FUTEX_WAIT_BITSET: u64 = 9;
+
+/// The operation without its flags.
+const FUTEX_OPERATION: u64 = 0x7f;
+
+/// Whether a thread waits until another one has done something, by /proc/TID/syscall.
+fn is_event_wait(syscall: &str) -> bool {
+    let mut words = syscall.split_ascii_whitespace();
+    let is_futex = words.next() == Some(FUTEX);
+    let operation = words.nth(1).and_then(|word| word.strip_prefix("0x"));
+    let operation = operation.and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    is_futex && operation.is_some_and(|op| op & FUTEX_OPERATION == FUTEX_WAIT_BITSET)
 }
 
 /// The function of a wait, as it was compiled.
@@ -232,6 +265,15 @@ mod tests {
             assert_eq!(recorded.wait(&whole, reason), 0.5, "{reason:?}");
         }
         assert_eq!(recorded.wait(&whole, WaitReason::Outside), 0.0);
+    }
+
+    #[test]
+    fn mutexes_and_conditions_are_told_apart_by_the_system_call() {
+        let call =
+            |operation: &str| format!("{FUTEX} 0x7f5c 0x{operation} 0x2 0x0 0x0 0x0 0x7ffe 0x7f");
+        assert!(is_event_wait(&call("89")) && is_event_wait(&call("189")));
+        assert!(!is_event_wait(&call("80")));
+        assert!(!is_event_wait("running\n") && !is_event_wait(""));
     }
 
     #[test]

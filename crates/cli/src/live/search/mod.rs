@@ -217,6 +217,10 @@ impl Searcher<'_> {
             let message = format!("process {pid} was not recorded: {why}");
             let effect = "waits for files and sockets are unknown, and functions have no samples";
             Message::new(message, effect, "").print();
+            // Said once; the outcomes have what to do.
+            let fix = why.rsplit_once("; fix: ").map(|(_, fix)| fix.to_owned());
+            let fix = fix.map_or(String::new(), |fix| format!(": {fix}"));
+            self.recorded = Err(format!("the scheduler's events were not recorded{fix}"));
         }
         Ok(())
     }
@@ -328,8 +332,10 @@ impl Searcher<'_> {
             }
             _ => {}
         }
-        let known = self.search.refine_known(id, tested);
-        self.search.refine(id, to_test);
+        let mut known = self.search.refine_known(id, tested);
+        let new = self.search.refine(id, to_test).into_iter();
+        let is_known = |id: &NodeId| self.search.node(*id).is_some_and(|n| n.outcome.is_some());
+        known.extend(new.filter(is_known));
         Ok(known)
     }
 
@@ -451,10 +457,15 @@ impl Searcher<'_> {
     }
 }
 
-/// What a function calls, by its instructions; of a program, where it begins.
+/// What a function calls, by its instructions; of a program, where it and its threads begin.
 fn opened(functions: &Functions, focus: &Focus) -> Vec<(String, Focus)> {
     let all: Vec<Function> = match focus.get(Key::Function) {
-        None => functions.called("main").unwrap_or_default(),
+        None => {
+            let main = functions.called("main").unwrap_or_default();
+            let handed_on = main.iter().flat_map(|f| functions.handed_on(f));
+            let handed_on: Vec<Function> = handed_on.collect();
+            main.into_iter().chain(handed_on).collect()
+        }
         Some(_) => {
             let these = functions.find(focus).unwrap_or_default();
             these.iter().flat_map(|f| functions.callees(f)).collect()

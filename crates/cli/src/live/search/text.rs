@@ -208,7 +208,11 @@ fn conclusion(found: &Found) -> String {
     }
     let unknown = search.roots().into_iter().filter_map(|id| search.node(id));
     let unknown = unknown.filter(|node| node.verdict() == Some(Verdict::Unknown));
-    let unknown: Vec<&str> = unknown.map(|node| node.hypothesis.title()).collect();
+    let unknown: Vec<String> = unknown.map(not_known).collect();
+    let roots = search.roots().into_iter();
+    for id in roots.filter(|id| is_possible(search, *id)) {
+        text += &format!("Possibly: {}", sentence(search, id));
+    }
     if !unknown.is_empty() {
         text += &format!("Not known: {}.\n", unknown.join("; "));
     }
@@ -216,6 +220,26 @@ fn conclusion(found: &Found) -> String {
         text += "No hypothesis is true.\n";
     }
     text
+}
+
+/// Measured itself, of a whole that is uncertain, and found in something.
+fn is_possible(search: &Search, id: NodeId) -> bool {
+    let outcome = search.node(id).and_then(|node| node.outcome.as_ref());
+    let is_bounded = outcome.is_some_and(|outcome| {
+        outcome.verdict == Verdict::Unknown
+            && outcome.kind == Kind::Inferred
+            && outcome.value.is_some()
+    });
+    is_bounded && !search.children(id).is_empty()
+}
+
+/// A hypothesis without a verdict, with the bounds of its share where there are any.
+fn not_known(node: &Node) -> String {
+    let title = node.hypothesis.title();
+    match node.outcome.as_ref().and_then(shares) {
+        Some(shares) => format!("{title} ({shares} of the {})", whole(node)),
+        None => title.into(),
+    }
 }
 
 fn sentence(search: &Search, id: NodeId) -> String {
@@ -226,12 +250,19 @@ fn sentence(search: &Search, id: NodeId) -> String {
     let mut text = format!(
         "{}: {} of the {}",
         capital(root.hypothesis.title()),
-        human::percent(root.mean().unwrap_or(0.0)),
+        match root
+            .outcome
+            .as_ref()
+            .filter(|o| o.verdict == Verdict::Unknown)
+        {
+            Some(outcome) => shares(outcome).unwrap_or_default(),
+            None => human::percent(root.mean().unwrap_or(0.0)),
+        },
         whole(root),
     );
     let mut parts: Vec<String> = Vec::new();
     let mut add = |node: &Node, before: &str| {
-        let share = human::percent(node.mean().unwrap_or(0.0));
+        let share = human::percent(node.mean().unwrap_or(0.0).min(1.0));
         parts.push(format!("{share} {before} {}", node.candidate.label));
     };
     let explanation = |resource| {
@@ -331,6 +362,38 @@ mod tests {
                 "Not known: waits for files and disks.",
             ]
         );
+    }
+
+    #[test]
+    fn an_uncertain_whole_is_given_with_what_is_known_below_it() {
+        let mut found = found();
+        let mut search = Search::new(Limits::default());
+        let outcome = Outcome {
+            verdict: Verdict::Unknown,
+            share: Some(Share {
+                mean: 0.55,
+                low: 0.1,
+                high: 1.0,
+            }),
+            kind: Kind::Inferred,
+            ..Outcome::exact(0.5, 0.5, 0.2)
+        };
+        let cpu = search.hypothesis(Hypothesis::CpuBound, outcome);
+        let slow = Candidate {
+            resource: Resource::Function,
+            label: "slow".into(),
+            through: Vec::new(),
+            focus: Focus::new().with(Key::Function, "slow"),
+            request: None,
+            expected: None,
+            tag: None,
+        };
+        search.refine_known(cpu, vec![(slow, Outcome::exact(0.77, 1.0, 0.2))]);
+        found.search = search;
+        let text = tree(&found);
+        let expected = "Possibly: CPU bound: 10 % to 100 % of the busy time; of its CPU time 77 % \
+                        in slow.";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
