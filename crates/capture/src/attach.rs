@@ -277,6 +277,7 @@ impl Attached {
                 sched,
                 sections: None,
                 trace: None,
+                experiments: None,
                 second_run: None,
             },
             warnings,

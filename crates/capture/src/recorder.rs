@@ -352,6 +352,7 @@ impl Running {
             sched,
             sections,
             trace,
+            experiments: None,
             second_run: None,
         };
         Recording::new(profile, warnings, Some(session), files)

@@ -55,6 +55,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         sched: None,
         sections,
         trace,
+        experiments: None,
         second_run: None,
     })
 }

@@ -249,6 +249,7 @@ fn as_one_process(
         pairs: model.pairs.clone(),
         sched: None,
         sections: None,
+        experiments: None,
     };
     for thread in joined
         .threads

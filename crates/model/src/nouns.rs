@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_profile::{Meta, ObjectKind, Op};
+use convoy_profile::{Experiments, Meta, ObjectKind, Op};
 
 use crate::kinds::extent;
 use crate::{CodeFrom, Sched, Sections, Slice, SyncCode};
@@ -51,6 +51,8 @@ pub struct Model {
     pub sched: Option<Sched>,
     /// What traced critical sections touched; `None` = nobody looked into any.
     pub sections: Option<Sections>,
+    /// What experiments on the running program found, as recorded; `None` = nobody made any.
+    pub experiments: Option<Experiments>,
 }
 
 impl Model {

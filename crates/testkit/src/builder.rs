@@ -58,6 +58,7 @@ impl ProfileBuilder {
                 sched: None,
                 sections: None,
                 trace: None,
+                experiments: None,
                 second_run: None,
                 meta,
                 processes: Vec::new(),

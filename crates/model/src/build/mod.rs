@@ -43,6 +43,7 @@ impl Model {
         let sections = profile.sections.as_ref();
         model.sections = sections.map(|rows| sections::join(rows, &profile.processes, &names));
         drop((profile.processes, profile.sections));
+        model.experiments = profile.experiments;
         let sched = profile.sched;
         model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
         model.take_delays();

@@ -5,6 +5,7 @@ use convoy_profile::*;
 use crate::draw_sched::sched;
 use crate::draw_sections::sections;
 use crate::draw_trace::trace;
+use crate::experiments::experiments;
 
 /// A small generator (xorshift64*): tests must not differ from run to run.
 pub struct Random(u64);
@@ -141,12 +142,14 @@ fn run(r: &mut Random, rows: u64) -> Profile {
     let sched = r.flag().then(|| sched(r, &processes, rows));
     let sections = r.flag().then(|| sections(r, &processes, rows.min(2000)));
     let trace = trace(r, &processes, rows.min(2000));
+    let experiments = r.flag().then(|| experiments(r, rows.min(2000)));
     Profile {
         meta,
         processes,
         sched,
         sections,
         trace,
+        experiments,
         second_run: None,
     }
 }

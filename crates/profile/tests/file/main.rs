@@ -4,6 +4,7 @@ mod draw;
 mod draw_sched;
 mod draw_sections;
 mod draw_trace;
+mod experiments;
 mod hostile;
 mod round_trip;
 mod sched;
