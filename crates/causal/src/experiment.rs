@@ -47,6 +47,23 @@ impl Experiment {
         }
     }
 
+    /// Experiments that are over. `blocks`: all that they measured.
+    pub(crate) fn over(
+        mechanisms: Vec<Mechanism>,
+        settings: Settings,
+        blocks: Vec<Vec<(Arm, Measured)>>,
+    ) -> Self {
+        Self {
+            blocks,
+            ..Self::new(mechanisms, settings)
+        }
+    }
+
+    /// What windows in whole blocks have measured so far.
+    pub fn blocks(&self) -> &[Vec<(Arm, Measured)>] {
+        &self.blocks
+    }
+
     /// What the next window is to try; `None` = all targets are settled.
     pub fn next_arm(&mut self) -> Option<Arm> {
         if self.pending.is_empty() {
