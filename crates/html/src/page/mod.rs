@@ -1,5 +1,6 @@
 //! The page: what a person reads first comes first.
 
+mod experiments;
 mod findings;
 mod locks;
 mod pictures;
@@ -65,6 +66,7 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
                     (pictures::timeline(report, data))
                     (locks::locks(report, data))
                     (sections::sections(report))
+                    (experiments::part(report))
                     (pictures::groups(report))
                     (pictures::threads(report))
                     (pictures::flame(data))
@@ -125,6 +127,11 @@ fn navigation(report: &Report<'_>, data: &Data) -> Markup {
             !report.analysis.locks.is_empty() || !report.analysis.events.is_empty(),
         ),
         ("sections", "Critical sections", report.sections.is_some()),
+        (
+            "experiments",
+            "Experiments",
+            report.model.experiments.is_some(),
+        ),
         (
             "groups",
             "Thread groups",

@@ -49,6 +49,7 @@ struct Document<'a> {
     stacks: Vec<nouns::StackOut<'a>>,
     critical: Option<critical::CriticalOut<'a>>,
     sections: Option<sections::SectionsOut<'a>>,
+    experiments: Option<convoy_causal::Report>,
     quality: run::QualityOut,
 }
 
@@ -96,6 +97,7 @@ fn document<'a>(report: &Report<'a>) -> Document<'a> {
         stacks: nouns::stacks(model),
         critical: critical::critical(model, *critical),
         sections: sections::sections(model, *sections),
+        experiments: crate::experiments(model),
         quality: run::quality(&quality::of(model)),
     }
 }

@@ -2,6 +2,7 @@
 //! buy, what do I do", and pages with the details on demand.
 
 mod critical;
+mod experiments;
 mod findings;
 mod groups;
 mod head;
@@ -83,12 +84,14 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
         View::Summary => {
             head::write(&mut page, report);
             findings::write(&mut page, report, options.findings_lines);
+            experiments::write(&mut page, report);
             tail::hints(&mut page, report, options);
             tail::quality(&mut page, report);
         }
         View::All => {
             head::write(&mut page, report);
             findings::write_all(&mut page, report);
+            experiments::write(&mut page, report);
             tables::write(&mut page, report);
             groups::write(&mut page, report);
             if let Some(analysis) = report.critical {
