@@ -37,6 +37,14 @@ pub fn trials() -> Vec<Trial> {
             None,
             a_short_program_is_told_how_long_it_must_run,
         ),
+        trial("causal/kept", None, a_profile_keeps_what_the_report_says),
+        trial(
+            "causal/latency",
+            None,
+            a_latency_is_that_of_what_lies_between,
+        ),
+        trial("causal/point", None, a_point_that_is_not_there_is_named),
+        trial("causal/repeat", None, short_runs_have_a_number_together),
         trial("causal/status", None, output_and_status_are_the_program_s),
         trial("causal/attached", root(), a_process_goes_on_as_it_was),
         trial("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
@@ -129,6 +137,102 @@ fn code_off_the_critical_path_is_worth_nothing(scratch: &Scratch) -> Result {
         );
         Ok(())
     })
+}
+
+/// By calls of a function, which probes count: what the report says is in the profile, and in what
+/// is made of that.
+fn a_profile_keeps_what_the_report_says(scratch: &Scratch) -> Result {
+    let program = program("stages.c")?;
+    let _turn = turn::alone();
+    let file = scratch.path("run.convoy");
+    let name = file.to_string_lossy().into_owned();
+    let options = [
+        "--budget",
+        "3s",
+        "--target",
+        "fn:transform_item",
+        "-o",
+        &name,
+    ];
+    let options = [&options[..], &["--progress", "fn:write_item"]].concat();
+    let (outcome, report) = experiment(scratch, &options, &program, &["items=60000"])?;
+    check!(outcome.end == End::Status(0), "{:?}", outcome.end);
+    saved(&report, "transform_item")?;
+    let progress = report["progress"][0]["name"].as_str();
+    check!(progress == Some("calls of write_item"), "{report}");
+    let whole = convoy::report(&file, scratch.dir())?;
+    check!(whole["experiments"] == report, "{}", whole["experiments"]);
+    check!(
+        whole["locks"]
+            .as_array()
+            .is_some_and(|locks| !locks.is_empty()),
+        "nothing else was recorded"
+    );
+    let coz = scratch.path("profile.coz");
+    let mut command = Command::new(convoy::binary()?);
+    command
+        .args(["export", "--format", "coz", "-o"])
+        .arg(&coz)
+        .arg(&file);
+    let outcome = run(&mut command, scratch.dir(), "export", TIMEOUT)?;
+    check!(outcome.end == End::Status(0), "{outcome:?}");
+    let text = std::fs::read_to_string(&coz).map_err(|e| e.to_string())?;
+    check!(
+        text.starts_with("startup") && text.contains("selected=fn:transform_item"),
+        "{text}"
+    );
+    Ok(())
+}
+
+/// From the call of a function to that of the next one, and between the points of coz.h: all of it
+/// is the first function.
+fn a_latency_is_that_of_what_lies_between(scratch: &Scratch) -> Result {
+    let program = compile(&root().join("tests/live/programs/requests.c"), &[])?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        for points in ["fn:answer..fn:prepare", "coz:request"] {
+            let options = ["--budget", "4s", "--target", "fn:answer"];
+            let options = [&options[..], &["--latency", points]].concat();
+            let (_, report) = experiment(scratch, &options, &program, &[])?;
+            check!(report["progress"][0]["is_latency"] == true, "{report}");
+            let (low, high) = saved(&report, "answer")?;
+            check!(low > 0.25 && high < 0.75, "half of it goes away: {report}");
+        }
+        Ok(())
+    })
+}
+
+fn short_runs_have_a_number_together(scratch: &Scratch) -> Result {
+    let program = program("stages.c")?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let options = [
+            "--repeat",
+            "--budget",
+            "4s",
+            "--target",
+            "fn:transform_item",
+        ];
+        let (outcome, report) = experiment(scratch, &options, &program, &["items=10000"])?;
+        check!(outcome.end == End::Status(0), "{:?}", outcome.end);
+        let (low, _) = saved(&report, "transform_item")?;
+        check!(low > 0.1, "it decides the pace: {report}");
+        Ok(())
+    })
+}
+
+fn a_point_that_is_not_there_is_named(scratch: &Scratch) -> Result {
+    let program = program("stages.c")?;
+    let _turn = turn::shared();
+    let options = ["--progress", "fn:write_itme"];
+    let (outcome, report) = experiment(scratch, &options, &program, &["items=3000"])?;
+    check!(outcome.end == End::Status(0), "{:?}", outcome.end);
+    let reason = report["reason"].as_str().unwrap_or_default();
+    check!(
+        reason.contains("no function write_itme") && reason.contains("did you mean write_item"),
+        "{report}"
+    );
+    Ok(())
 }
 
 fn a_short_program_is_told_how_long_it_must_run(scratch: &Scratch) -> Result {

@@ -278,6 +278,7 @@ impl Attached {
                 sections: None,
                 live_curves: None,
                 trace: None,
+                experiments: None,
                 second_run: None,
             },
             warnings,

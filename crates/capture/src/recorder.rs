@@ -353,6 +353,7 @@ impl Running {
             sections,
             live_curves: None,
             trace,
+            experiments: None,
             second_run: None,
         };
         Recording::new(profile, warnings, Some(session), files)

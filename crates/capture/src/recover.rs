@@ -56,6 +56,7 @@ pub fn recover(dir: &Path) -> Result<Profile, Error> {
         sections,
         live_curves: None,
         trace,
+        experiments: None,
         second_run: None,
     })
 }

@@ -8,15 +8,28 @@
 
 use std::fmt::Write;
 
-use crate::experiment::Experiment;
-use crate::result::Subject;
+use crate::experiment::{Experiment, Settings};
+use crate::result::{Measurements, Report, Subject};
 
-/// The profile of experiments on these subjects, which have the experiment's numbers. Empty if none
-/// of them has a number.
-pub fn coz(experiment: &Experiment, subjects: &[Subject], progress: &str) -> String {
+/// The profile of a report's experiments; empty if no target has a number.
+pub fn coz(report: &Report) -> String {
     let mut out = String::new();
+    let Some(estimator) = report.targets.first().map(|row| row.estimator) else {
+        return out;
+    };
+    let Measurements {
+        subjects, blocks, ..
+    } = &report.measurements;
+    let mechanisms = subjects.iter().map(|subject| subject.mechanism).collect();
+    let settings = Settings {
+        estimator,
+        precision: 0.0,
+        seed: 0,
+    };
+    let experiment = Experiment::over(mechanisms, settings, blocks.clone());
+    let progress = report.progress.first().map_or("", |row| &row.name);
     // Writing into a string cannot fail.
-    let _ = write(&mut out, experiment, subjects, &word(progress));
+    let _ = write(&mut out, &experiment, subjects, &word(progress));
     out
 }
 
@@ -102,7 +115,6 @@ mod tests {
             estimator,
             precision: 0.001,
             seed: 3,
-            cpus: 2.0,
         };
         let shares = [0.8, 0.1];
         let mut experiment = Experiment::new(vec![Mechanism::Sampled; shares.len()], settings);
@@ -127,15 +139,23 @@ mod tests {
             mechanism: Mechanism::Sampled,
             sample_share: None,
             algorithm: None,
+            locks: Vec::new(),
         };
         (experiment, vec![subject("hot"), subject("a\tb\nc")])
+    }
+
+    fn report(experiment: &Experiment, subjects: &[Subject], estimator: Estimator) -> Report {
+        let mut report = Report::default();
+        report.fill(experiment, subjects, estimator);
+        report.rank();
+        report
     }
 
     #[test]
     fn the_viewer_computes_the_same_gain() {
         for estimator in [Estimator::Dilate, Estimator::Slow] {
             let (experiment, subjects) = experiment(estimator, 9);
-            let seen = viewed(&coz(&experiment, &subjects, "locks released"));
+            let seen = viewed(&coz(&report(&experiment, &subjects, estimator)));
             for (number, name) in ["fn:hot", "fn:a b c"].into_iter().enumerate() {
                 for percent in [25, 50] {
                     let ours = experiment
@@ -153,8 +173,20 @@ mod tests {
     }
 
     #[test]
+    fn a_kept_report_has_the_same_profile_and_json() {
+        let (experiment, subjects) = experiment(Estimator::Slow, 9);
+        let mut report = report(&experiment, &subjects, Estimator::Slow);
+        let dropped = Target::new(Kind::Line, "a.c:7");
+        report.add_without_number(dropped, Estimator::Slow, "it took no sample".into());
+        let again = Report::kept(&report.keep(), &[]);
+        assert_eq!(again.json(), report.json());
+        assert_eq!(coz(&again), coz(&report));
+    }
+
+    #[test]
     fn too_few_blocks_make_no_profile() {
         let (experiment, subjects) = experiment(Estimator::Dilate, 2);
-        assert_eq!(coz(&experiment, &subjects, "locks released"), "");
+        let report = report(&experiment, &subjects, Estimator::Dilate);
+        assert_eq!(coz(&report), "");
     }
 }

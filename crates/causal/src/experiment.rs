@@ -15,8 +15,6 @@ pub struct Settings {
     pub precision: f64,
     /// Seed of the order of windows.
     pub seed: u64,
-    /// CPUs that the program may use.
-    pub cpus: f64,
 }
 
 /// Blocks before which no target is settled, and no number is given.
@@ -47,6 +45,23 @@ impl Experiment {
             current: Vec::new(),
             blocks: Vec::new(),
         }
+    }
+
+    /// Experiments that are over. `blocks`: all that they measured.
+    pub(crate) fn over(
+        mechanisms: Vec<Mechanism>,
+        settings: Settings,
+        blocks: Vec<Vec<(Arm, Measured)>>,
+    ) -> Self {
+        Self {
+            blocks,
+            ..Self::new(mechanisms, settings)
+        }
+    }
+
+    /// What windows in whole blocks have measured so far.
+    pub fn blocks(&self) -> &[Vec<(Arm, Measured)>] {
+        &self.blocks
     }
 
     /// What the next window is to try; `None` = all targets are settled.
@@ -145,7 +160,7 @@ impl Experiment {
     /// Saved share of the run, from windows at this speed-up and without.
     fn saved_of(&self, speedup: f64, at: &Sum, base: &Sum) -> Option<f64> {
         let estimator = self.settings.estimator;
-        let at = at.seconds_per_unit_with(estimator.owed(speedup), self.settings.cpus)?;
+        let at = at.seconds_per_unit_with(estimator.owed(speedup))?;
         Some(estimator.saved(speedup, at / base.seconds_per_unit()?))
     }
 
@@ -235,6 +250,7 @@ impl Sum {
     fn add(&mut self, measured: &Measured) {
         self.0.seconds += measured.seconds;
         self.0.progress += measured.progress;
+        self.0.capacity_seconds += measured.capacity_seconds;
         self.0.cpu_seconds += measured.cpu_seconds;
         self.0.calls_seconds += measured.calls_seconds;
     }
@@ -245,9 +261,9 @@ impl Sum {
 
     /// As if calls had taken longer by `owed` of their time, too: at least as long as the CPUs
     /// would need for all that.
-    fn seconds_per_unit_with(&self, owed: f64, cpus: f64) -> Option<f64> {
+    fn seconds_per_unit_with(&self, owed: f64) -> Option<f64> {
         let needed = self.0.cpu_seconds + owed * self.0.calls_seconds;
-        let there = self.0.cpu_seconds.max(cpus * self.0.seconds);
+        let there = self.0.capacity_seconds.max(self.0.cpu_seconds);
         let longer = if there > 0.0 { needed / there } else { 1.0 };
         Some(self.seconds_per_unit()? * longer.max(1.0))
     }
@@ -261,7 +277,6 @@ mod tests {
         estimator: Estimator::Dilate,
         precision: 0.04,
         seed: 1,
-        cpus: 2.0,
     };
 
     /// A serial program in which each target takes this share of the time; `noise`: of a window.
@@ -320,6 +335,7 @@ mod tests {
             experiment.add(Measured {
                 seconds: section,
                 progress: 1.0,
+                capacity_seconds: 2.0 * section,
                 cpu_seconds: section + 0.1 * k + 0.6,
                 calls_seconds: 0.6,
             });

@@ -42,7 +42,9 @@ pub struct Measured {
     pub seconds: f64,
     /// Units of progress.
     pub progress: f64,
-    /// CPU time of the program, seconds.
+    /// CPU time that the program could have had, seconds; 0 = not known.
+    pub capacity_seconds: f64,
+    /// CPU time that it had, seconds.
     pub cpu_seconds: f64,
     /// Of it in calls that were not lengthened though they are not the target, seconds.
     pub calls_seconds: f64,

@@ -1,9 +1,10 @@
-//! What counts as progress where the program does not say it.
+//! What counts as progress where the user does not say it.
 //!
 //! The first of these that a window sees often enough: points that the program names itself
-//! (coz.h), locks released, wake-ups given, arrivals at barriers. Releases come first of the rest,
-//! as nearly every unit of work of a multithreaded program passes some lock a fixed number of
-//! times; releases by waits on a condition are none, since their number depends on the schedule.
+//! (coz.h: throughput, then latency), locks released, wake-ups given, arrivals at barriers.
+//! Releases come first of the rest, as nearly every unit of work of a multithreaded program passes
+//! some lock a fixed number of times; releases by waits on a condition are none, since their number
+//! depends on the schedule.
 
 use serde::Serialize;
 
@@ -21,8 +22,14 @@ const GAP_SHARE: f64 = 1.0 / 6.0;
 /// What progress is measured by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Progress {
+    /// Calls of a function that the user names.
+    Calls(String),
+    /// System calls that the user names, by the C library's functions.
+    SystemCalls(String),
     /// A point that the program names.
     Point(String),
+    /// The time between two points: of functions that the user names, or of coz.h.
+    Latency(String),
     /// Locks released.
     Releases,
     /// Wake-ups given.
@@ -43,18 +50,24 @@ pub struct Rate {
 impl Progress {
     fn rank(&self) -> u32 {
         match self {
-            Self::Point(_) => 0,
-            Self::Releases => 1,
-            Self::Wakes => 2,
-            Self::Arrivals => 3,
+            Self::Calls(_) | Self::SystemCalls(_) => 0,
+            Self::Point(_) => 1,
+            Self::Latency(_) => 2,
+            Self::Releases => 3,
+            Self::Wakes => 4,
+            Self::Arrivals => 5,
         }
+    }
+
+    /// Whether it is a time, by Little's law (L = lambda W; Coz, section 3.3): windows measure the
+    /// sum of all latencies, and the departures.
+    pub fn is_latency(&self) -> bool {
+        matches!(self, Self::Latency(_))
     }
 
     /// The best candidate; `None` = none comes often enough.
     pub fn choose(rates: &[Rate]) -> Option<Rate> {
-        let enough = rates
-            .iter()
-            .filter(|r| r.per_second * WINDOW_MOST_S >= LEAST);
+        let enough = rates.iter().filter(|rate| rate.is_enough());
         let best = enough.min_by(|a, b| {
             let by_rate = b.per_second.total_cmp(&a.per_second);
             a.progress.rank().cmp(&b.progress.rank()).then(by_rate)
@@ -64,6 +77,14 @@ impl Progress {
 }
 
 impl Rate {
+    /// Units per second below which nothing can be said.
+    pub(crate) const LEAST_HZ: f64 = LEAST / WINDOW_MOST_S;
+
+    /// Whether the longest window sees enough of it.
+    pub fn is_enough(&self) -> bool {
+        self.per_second >= Self::LEAST_HZ
+    }
+
     /// Length of a window, seconds: 30 ms, or as long as it takes to see 40 units, at most 300 ms.
     pub fn window_seconds(&self) -> f64 {
         (ENOUGH / self.per_second.max(f64::MIN_POSITIVE)).clamp(WINDOW_S, WINDOW_MOST_S)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::algorithm::Algorithm;
 use crate::estimator::Estimator;
 use crate::interval::Saved;
-use crate::plan::Mechanism;
+use crate::plan::{Arm, Measured, Mechanism};
 use crate::progress::Rate;
 use crate::target::{Kind, Target};
 use crate::words;
@@ -36,9 +36,22 @@ pub struct Report {
     pub reason: Option<String>,
     /// What the reader should know.
     pub notes: Vec<String>,
-    /// All windows as a profile for Coz's viewer; empty if there is no number.
+    /// What all of this was computed from.
     #[serde(skip)]
-    pub coz_profile: String,
+    pub measurements: Measurements,
+}
+
+/// What windows tried and measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measurements {
+    /// Process that was experimented on; 0 = none.
+    pub pid: u32,
+    /// What progress was measured by, for other runs of the command.
+    pub rate: Option<Rate>,
+    /// What was tried, in the order of the experiment's numbers.
+    pub subjects: Vec<Subject>,
+    /// Windows in whole blocks.
+    pub blocks: Vec<Vec<(Arm, Measured)>>,
 }
 
 /// A target's results.
@@ -88,6 +101,8 @@ pub struct ProgressRow {
     pub name: String,
     /// Units per second before the experiments.
     pub per_second: f64,
+    /// Shares are of the time between two points, not of the run.
+    pub is_latency: bool,
 }
 
 impl From<&Rate> for ProgressRow {
@@ -95,6 +110,7 @@ impl From<&Rate> for ProgressRow {
         Self {
             name: words::progress(&rate.progress),
             per_second: rate.per_second,
+            is_latency: rate.progress.is_latency(),
         }
     }
 }
@@ -110,12 +126,23 @@ pub struct Subject {
     pub sample_share: Option<f64>,
     /// How threads are to wait for it; `None` = as they do.
     pub algorithm: Option<Algorithm>,
+    /// Addresses of the locks that its name stands for.
+    pub locks: Vec<u64>,
+}
+
+impl Subject {
+    /// Whether a row has its results.
+    pub(crate) fn is_of(&self, row: &TargetRow) -> bool {
+        self.target.kind == row.kind && self.target.name == row.name
+    }
 }
 
 impl Report {
     /// Puts down what the experiments found of these subjects, which have the experiment's numbers.
     pub fn fill(&mut self, experiment: &Experiment, subjects: &[Subject], estimator: Estimator) {
         self.windows = experiment.windows();
+        self.measurements.subjects = subjects.to_vec();
+        self.measurements.blocks = experiment.blocks().to_vec();
         for (number, subject) in subjects.iter().enumerate() {
             let level = |speedup| {
                 let saved_share = experiment.saved(number, speedup)?;
@@ -169,6 +196,11 @@ impl Report {
     /// is possible.
     pub fn rank(&mut self) {
         self.targets.sort_by(|a, b| b.sure().total_cmp(&a.sure()));
+    }
+
+    /// Whether shares are of a latency, not of the run time.
+    pub fn is_of_latency(&self) -> bool {
+        self.progress.iter().any(|row| row.is_latency)
     }
 
     /// As JSON, with a line end.

@@ -37,7 +37,7 @@ pub(crate) fn in_locale(text: String, look: Look) -> String {
 }
 
 fn write(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
-    writeln!(out, "{}", verdict(report))?;
+    writeln!(out, "{}", report.verdict())?;
     course(out, report)?;
     if report.targets.iter().any(|row| row.reason.is_none()) {
         table(out, report, look)?;
@@ -69,29 +69,37 @@ pub(crate) fn course(out: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-/// The main result, in one sentence.
-fn verdict(report: &Report) -> String {
-    let first = report.targets.first().filter(|row| row.has_gain());
-    if let Some(reason) = &report.reason {
-        return format!("The experiments have no result: {reason}.");
-    }
-    let Some((row, level)) = first.and_then(|row| Some((row, row.at.first()?))) else {
-        let tried = report.targets.iter().any(|row| row.reason.is_none());
-        return match tried {
-            true => "None of the targets is worth making faster.".into(),
-            false => "The experiments have no result.".into(),
+impl Report {
+    /// The main result, in one sentence.
+    pub fn verdict(&self) -> String {
+        let first = self.targets.first().filter(|row| row.has_gain());
+        if let Some(reason) = &self.reason {
+            return format!("The experiments have no result: {reason}.");
+        }
+        // Of two levels, the first at which the gain is sure.
+        let sure = |row: &TargetRow| row.at.iter().find(|at| at.saved_share.low > 0.0).copied();
+        let Some((row, level)) = first.and_then(|row| Some((row, sure(row)?))) else {
+            let tried = self.targets.iter().any(|row| row.reason.is_none());
+            return match tried {
+                true => "None of the targets is worth making faster.".into(),
+                false => "The experiments have no result.".into(),
+            };
         };
-    };
-    let most = match row.estimator.is_upper_bound() {
-        true => "at most ",
-        false => "",
-    };
-    format!(
-        "Main bottleneck: {}. Making it {:.0} % faster gains {most}{}.",
-        subject(row),
-        100.0 * level.speedup,
-        gain(&level.saved_share)
-    )
+        let most = match row.estimator.is_upper_bound() {
+            true => "at most ",
+            false => "",
+        };
+        let gain = gain(&level.saved_share);
+        let gains = match self.is_of_latency() {
+            true => format!("makes the latency {most}{gain} shorter"),
+            false => format!("gains {most}{gain}"),
+        };
+        format!(
+            "Main bottleneck: {}. Making it {:.0} % faster {gains}.",
+            subject(row),
+            100.0 * level.speedup,
+        )
+    }
 }
 
 fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
@@ -103,7 +111,11 @@ fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     write!(
         out,
         "{:name_width$}  {:>8}",
-        "Run time saved if faster by", "samples"
+        match report.is_of_latency() {
+            true => "Latency saved if faster by",
+            false => "Run time saved if faster by",
+        },
+        "samples"
     )?;
     for level in LEVELS {
         write!(out, "  {:>CELL$}", format!("{:.0} %", 100.0 * level))?;
@@ -153,7 +165,8 @@ fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     )
 }
 
-fn subject(row: &TargetRow) -> String {
+/// `lock cache_lock`
+pub fn subject(row: &TargetRow) -> String {
     match row.kind {
         Kind::Function => format!("function {}", row.name),
         Kind::Line => format!("line {}", row.name),
@@ -163,7 +176,7 @@ fn subject(row: &TargetRow) -> String {
 }
 
 /// `26 % (22–30 %)`, `-3 % (-5 to 1 %)`
-pub(crate) fn saved(saved: &Saved) -> String {
+pub fn saved(saved: &Saved) -> String {
     let percent = |share: f64| format!("{:.0}", 100.0 * share).replace("-0", "0");
     let (low, high) = (percent(saved.low), percent(saved.high));
     let to = match low.starts_with('-') {
@@ -246,6 +259,7 @@ mod tests {
             progress: vec![ProgressRow {
                 name: "locks released".into(),
                 per_second: 812_345.0,
+                is_latency: false,
             }],
             windows: 60,
             window_seconds: 0.03,

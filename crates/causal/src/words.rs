@@ -6,7 +6,10 @@ use crate::progress::Progress;
 /// What counts as progress.
 pub(crate) fn progress(progress: &Progress) -> String {
     match progress {
+        Progress::Calls(name) => format!("calls of {name}"),
+        Progress::SystemCalls(name) => format!("system calls {name}"),
         Progress::Point(name) => format!("progress point {name}"),
+        Progress::Latency(name) => format!("latency {name}"),
         Progress::Releases => "locks released".into(),
         Progress::Wakes => "wake-ups given".into(),
         Progress::Arrivals => "arrivals at barriers".into(),
@@ -37,6 +40,7 @@ pub mod reason {
     use std::time::Duration;
 
     use super::length_needed;
+    use crate::progress::{Progress, Rate};
 
     /// The program ended too early.
     pub fn too_short(ran: Duration, windows_per_block: usize) -> String {
@@ -87,6 +91,21 @@ pub mod reason {
         "nothing counts as progress: the program releases no locks, wakes no threads and names no \
          progress point. Mark one with COZ_PROGRESS (coz.h)"
             .into()
+    }
+
+    /// What the user has named comes too rarely.
+    pub fn rare_progress(progress: &Progress, per_second: f64) -> String {
+        format!(
+            "{}: {per_second:.1} per second, and experiments need {:.0}. Name another point, or \
+             give the program more work",
+            super::progress(progress),
+            Rate::LEAST_HZ.ceil()
+        )
+    }
+
+    /// A point that the user has named cannot be counted.
+    pub fn no_point(point: &str, found: &str, fix: &str) -> String {
+        format!("{point} cannot be counted: {found}; {fix}")
     }
 
     /// No agent in the program.
@@ -195,6 +214,23 @@ pub mod note {
         format!(
             "Samples come from CPU-time timers, at the kernel's tick (4 ms): {why}. Results of \
              functions are coarser. As root, or with kernel.perf_event_paranoid at 2, samples are exact."
+        )
+    }
+
+    /// What a profile with experiments is of.
+    pub fn slowed(seconds: f64) -> String {
+        format!(
+            "Experiments slowed the program down for {seconds:.1} s: waits and holds of this run \
+             are longer than they would be."
+        )
+    }
+
+    /// The beginning of some requests was not counted.
+    pub fn missed(requests: u64) -> String {
+        format!(
+            "At least {requests} requests were in flight when they began to be counted: if there were \
+             more, latencies are longer. Start the load after convoy, or mark them with COZ_BEGIN and \
+             COZ_END (coz.h)."
         )
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use convoy_export::{Error, Files, Source};
+use convoy_profile::Profile;
 
 use crate::exit::Status;
 use crate::judge::Judged;
@@ -67,6 +68,8 @@ enum Format {
     FoldedCmetric,
     /// Tables with names: a directory, or one table
     Csv,
+    /// Coz's viewer: the experiments of `convoy causal -o`
+    Coz,
     /// The JSON report, a row a line
     Jsonl,
     /// The trace of `--trace`, an event a line (CSV): thread, time, kind, object, call site
@@ -102,6 +105,10 @@ fn try_export(export: &Export) -> Result<(), Message> {
             convoy_export::events(&profile, export.process, out)
         });
     }
+    if export.format == Format::Coz {
+        let text = coz(&profile)?;
+        return with_output(export, &mut |out| Ok(out.write_all(text.as_bytes())?));
+    }
     let files = Files::of(&profile);
     let listened = profile.sched.is_some();
     let judged = Judged::new(profile, export.process, &export.limits)?;
@@ -120,7 +127,7 @@ fn try_export(export: &Export) -> Result<(), Message> {
         Format::Folded | Format::FoldedWaits => convoy_export::Format::FoldedWaits,
         Format::FoldedCmetric => convoy_export::Format::FoldedCmetric,
         Format::Jsonl => convoy_export::Format::JsonLines,
-        Format::Csv | Format::Events => return csv(export, &source),
+        Format::Csv | Format::Events | Format::Coz => return csv(export, &source),
     };
     let remarks = with_output(export, &mut |out| {
         convoy_export::write(format, &source, out)
@@ -131,6 +138,25 @@ fn try_export(export: &Export) -> Result<(), Message> {
             .for_each(|remark| Message::new(remark, "", "").print());
     }
     Ok(())
+}
+
+/// The windows of a profile's experiments.
+fn coz(profile: &Profile) -> Result<String, Message> {
+    let nothing = |found: &str, fix: &str| Message::new(found, "nothing was written", fix);
+    let Some(experiments) = &profile.experiments else {
+        return Err(nothing(
+            "the profile holds no experiments",
+            "make some: convoy causal -o FILE -- COMMAND",
+        ));
+    };
+    let report = convoy_causal::Report::kept(experiments, &profile.meta.command);
+    match convoy_causal::coz(&report) {
+        text if text.is_empty() => Err(nothing(
+            "no target of the experiments has a number",
+            "convoy report FILE says why",
+        )),
+        text => Ok(text),
+    }
 }
 
 /// All tables into a directory, or one into a file.

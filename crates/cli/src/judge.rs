@@ -43,6 +43,7 @@ impl Judged {
         if let Some(trace) = trace {
             trace.refine(&model, &mut analysis);
         }
+        crate::causal::note_experiments(&model, &mut analysis);
         Ok(Self {
             model,
             thresholds,

@@ -105,13 +105,13 @@ pub fn are_two(output: Option<&Path>, report_to: Option<&Path>) -> Result<(), Me
 }
 
 /// Whether a profile can be written there, before anything is started.
-fn check(to: &Path, command: &[OsString]) -> Result<(), Status> {
+pub fn check(to: &Path, command: &[OsString]) -> Result<(), Status> {
     // The name may hold the pid, which is not known yet; its directory hardly does.
     convoy_capture::can_write(&file(to, command, 0, None)).map_err(own_failure)
 }
 
 /// Writes a profile, and says where.
-fn keep(
+pub fn keep(
     recording: &mut Recording,
     to: &Path,
     command: &[OsString],
@@ -201,7 +201,7 @@ pub fn name(profile: &mut Profile) {
 type Opened = (HashMap<String, PathBuf>, Option<PathBuf>);
 
 /// The same with files that are still open from the recording.
-fn name_recording(recording: &mut Recording) {
+pub fn name_recording(recording: &mut Recording) {
     let processes = 0..recording.profile.processes.len();
     let opened = processes
         .map(|ix| (recording.open_files(ix), recording.open_jit_map(ix)))

@@ -250,6 +250,7 @@ fn as_one_process(
         sched: None,
         sections: None,
         live_curves: None,
+        experiments: None,
     };
     for thread in joined
         .threads

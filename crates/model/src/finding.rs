@@ -141,6 +141,15 @@ impl Gain {
         }
     }
 
+    /// Takes in what methods say of other changes than the one that the finding's fix comes to: to
+    /// be shown beside it, not to be combined with it.
+    pub fn note(&mut self, others: Vec<Estimate>) {
+        if self.estimates.is_empty() && !others.is_empty() {
+            self.estimates.push(self.accounting(WhatIf::Fix));
+        }
+        self.estimates.extend(others);
+    }
+
     /// Takes in what other methods say of the same change, and shows what all of them allow together.
     /// Methods that contradict one another stay in [`Gain::estimates`], to be shown as such; the
     /// answer says whether they agree.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_profile::{LiveCurves, Meta, ObjectKind, Op};
+use convoy_profile::{Experiments, LiveCurves, Meta, ObjectKind, Op};
 
 use crate::kinds::extent;
 use crate::{CodeFrom, Sched, Sections, Slice, SyncCode};
@@ -53,6 +53,8 @@ pub struct Model {
     pub sections: Option<Sections>,
     /// Curves of a `convoy live` session; `None` = it is no session.
     pub live_curves: Option<LiveCurves>,
+    /// What experiments on the running program found, as recorded; `None` = nobody made any.
+    pub experiments: Option<Experiments>,
 }
 
 impl Model {

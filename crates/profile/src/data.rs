@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LiveCurves, Sched, Sections, Trace};
+use crate::{Experiments, LiveCurves, Sched, Sections, Trace};
 
 /// Index into [`Process::modules`].
 pub type ModuleIx = u32;
@@ -33,6 +33,8 @@ pub struct Profile {
     pub live_curves: Option<LiveCurves>,
     /// Synchronization events in time order; `None` = nobody asked for them.
     pub trace: Option<Trace>,
+    /// What experiments on the running program found; `None` = nobody made any.
+    pub experiments: Option<Experiments>,
     /// Another run of the same command, which was slowed down to look into critical sections; it
     /// has no second run itself.
     pub second_run: Option<Box<Self>>,

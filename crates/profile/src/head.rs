@@ -22,6 +22,7 @@ pub(crate) const GOROUTINES: Tag = *b"SGOR";
 pub(crate) const SECTIONS: Tag = *b"XSEC";
 pub(crate) const INPUTS: Tag = *b"XINP";
 pub(crate) const TRACE: Tag = *b"EPRC";
+pub(crate) const EXPERIMENTS: Tag = *b"CAUS";
 pub(crate) const END: Tag = *b"END ";
 
 /// Everything of a [`Process`] but its tables, and how many rows these have.

@@ -7,6 +7,7 @@
 mod bytes;
 mod data;
 mod error;
+mod experiments;
 mod goroutines;
 mod head;
 mod lines;
@@ -31,6 +32,7 @@ mod write;
 
 pub use data::*;
 pub use error::ReadError;
+pub use experiments::*;
 pub use goroutines::*;
 pub use lines::*;
 pub use live_curves::*;

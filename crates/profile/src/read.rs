@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use crate::bytes::Malformed;
 use crate::error::ReadError;
 use crate::head::{
-    Head, SchedHead, COSTS, END, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS, META, MODULES,
-    NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
+    Head, SchedHead, COSTS, END, EXPERIMENTS, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS,
+    META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::live_curves::{LIVE_CURVE, LIVE_SESSION};
 use crate::sched_parts::{Found, SchedParts};
@@ -22,11 +22,11 @@ use crate::trace_parts::{TraceHead, TraceParts};
 use crate::validate::{Allowance, Numbered, Parts};
 use crate::warning::ReadWarning;
 use crate::{
-    Bin, CallSamples, Count, Detail, Frame, FunctionStart, GoProgram, Interval, LineUse, LiveCurve,
-    LiveCurves, Lost, Meta, Object, OffCpu, Pair, Process, ProcessTrace, Profile, SchedThread,
-    SectionCall, SectionCode, SectionFollow, SectionInput, SectionSample, SectionSite, SectionWord,
-    SharedLine, Slice, SpinLoop, Thread, Trace, TraceBlock, TraceObject, TraceSite, TraceThread,
-    TraceWindow, Unattributed, Wake, MOST_LIVE_CURVES,
+    Bin, CallSamples, Count, Detail, Experiments, Frame, FunctionStart, GoProgram, Interval,
+    LineUse, LiveCurve, LiveCurves, Lost, Meta, Object, OffCpu, Pair, Process, ProcessTrace,
+    Profile, SchedThread, SectionCall, SectionCode, SectionFollow, SectionInput, SectionSample,
+    SectionSite, SectionWord, SharedLine, Slice, SpinLoop, Thread, Trace, TraceBlock, TraceObject,
+    TraceSite, TraceThread, TraceWindow, Unattributed, Wake, MOST_LIVE_CURVES,
 };
 
 /// More processes than a machine can have.
@@ -37,6 +37,9 @@ const SCHED_HEAD_BYTES: usize = 64 << 10;
 
 /// More than a writer keeps of the goroutines of one program.
 const GO_PROGRAM_BYTES: usize = 1 << 20;
+
+/// More than the windows of a day.
+const EXPERIMENTS_BYTES: usize = 48 << 20;
 
 impl Profile {
     /// Reads a profile. A file that was cut short or damaged gives every section that is intact, and
@@ -84,6 +87,7 @@ struct Reader {
     sched: SchedParts,
     sections: SectionsParts,
     live_curves: Option<LiveCurves>,
+    experiments: Option<Experiments>,
     second_run: second_run::Found,
     /// Of the run that is read now.
     is_second: bool,
@@ -191,6 +195,11 @@ impl Reader {
                 };
                 self.charge(inputs.iter().map(weight).sum())?;
                 self.sections.inputs.extend(inputs);
+            }
+            EXPERIMENTS => {
+                let experiments = experiments(&payload)?;
+                self.charge(experiments.weight())?;
+                self.experiments = Some(experiments);
             }
             SECOND_RUN if self.is_second => return Err(Malformed::Number.into()),
             SECOND_RUN => self.second_run.take(header.process, payload),
@@ -369,6 +378,7 @@ impl Reader {
             sections,
             live_curves: self.live_curves,
             trace,
+            experiments: self.experiments,
             second_run,
         };
         Ok((profile, self.warnings))
@@ -423,6 +433,17 @@ fn go_program(payload: &[u8]) -> Result<GoProgram, Malformed> {
     }
 }
 
+fn experiments(payload: &[u8]) -> Result<Experiments, Malformed> {
+    if payload.len() > EXPERIMENTS_BYTES {
+        return Err(Malformed::Long);
+    }
+    let experiments: Experiments = fixed(payload)?;
+    match experiments.is_sound() {
+        true => Ok(experiments),
+        false => Err(Malformed::Number),
+    }
+}
+
 fn sections_head(payload: &[u8]) -> Result<SectionsHead, Malformed> {
     match payload.len() <= SCHED_HEAD_BYTES {
         true => fixed(payload),
@@ -451,6 +472,7 @@ fn is_of_the_run(tag: Tag) -> bool {
         tag,
         END | META
             | INPUTS
+            | EXPERIMENTS
             | SECOND_RUN
             | OTHERS
             | COSTS
@@ -487,6 +509,7 @@ fn section_name(tag: Tag) -> String {
     match tag {
         END => "end mark",
         INPUTS => "values of critical sections",
+        EXPERIMENTS => "experiments",
         SECOND_RUN => "second run",
         META => "run",
         OTHERS => "other programs",

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::head::{
-    Head, SchedHead, COSTS, END, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS, META, MODULES,
-    NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
+    Head, SchedHead, COSTS, END, EXPERIMENTS, GOROUTINES, INPUTS, LINES, LISTENS, MAKES_THREADS,
+    META, MODULES, NO_AGENT, OTHERS, PROCESS, SCHED, SECTIONS, TIMELINE, TRACE, WRITES,
 };
 use crate::lines_parts::LinesHead;
 use crate::live_curves::{LIVE_CURVE, LIVE_SESSION};
@@ -55,6 +55,9 @@ impl Profile {
         }
         for trace in self.trace.iter().flat_map(|trace| &trace.processes) {
             write_trace(&mut out, trace)?;
+        }
+        if let Some(experiments) = &self.experiments {
+            write_fixed(&mut out, EXPERIMENTS, 0, experiments)?;
         }
         if let Some(second) = &self.second_run {
             second_run::write(&mut out, second)?;

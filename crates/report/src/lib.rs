@@ -24,6 +24,12 @@ pub use sched_names::reason_id;
 use convoy_detect::{Analysis, Thresholds};
 use convoy_model::Model;
 
+/// The experiments in a profile, as `convoy causal` has told them; `None` = nobody made any.
+pub fn experiments(model: &Model) -> Option<convoy_causal::Report> {
+    let kept = model.experiments.as_ref()?;
+    Some(convoy_causal::Report::kept(kept, &model.meta.command))
+}
+
 /// Everything that a report is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {

@@ -59,6 +59,7 @@ impl ProfileBuilder {
                 sections: None,
                 live_curves: None,
                 trace: None,
+                experiments: None,
                 second_run: None,
                 meta,
                 processes: Vec::new(),

@@ -129,6 +129,52 @@ pub struct Counts {
     pub broken: u64,
     /// Progress points of coz.h: name and visits.
     pub points: Vec<(String, u64)>,
+    /// Latency points of coz.h.
+    pub latencies: Vec<Latency>,
+}
+
+/// A latency point of coz.h: visits of its two ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Its name.
+    pub name: String,
+    /// Visits of `COZ_BEGIN`.
+    pub begun: u64,
+    /// Visits of `COZ_END`.
+    pub ended: u64,
+}
+
+impl Counts {
+    /// Takes in a point of coz.h.
+    fn add_point(&mut self, point: &abi::CausalPoint) {
+        const THROUGHPUT: u32 = 1;
+        const BEGIN: u32 = 2;
+        let end = point.name.iter().position(|byte| *byte == 0);
+        let name = point.name.get(..end.unwrap_or_default());
+        let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+        if name.is_empty() {
+            return;
+        }
+        if point.kind == THROUGHPUT {
+            self.points.push((name, point.count));
+            return;
+        }
+        let known = self
+            .latencies
+            .iter()
+            .position(|latency| latency.name == name);
+        let at = known.unwrap_or(self.latencies.len());
+        if known.is_none() {
+            self.latencies.push(Latency {
+                name,
+                ..Latency::default()
+            });
+        }
+        match point.kind {
+            BEGIN => self.latencies[at].begun = point.count,
+            _ => self.latencies[at].ended = point.count,
+        }
+    }
 }
 
 /// How samples are taken.
@@ -435,8 +481,10 @@ impl Laboratory {
             all.sleeps = all.sleeps.wrapping_add(t.sleeps);
             all.broken = all.broken.wrapping_add(t.broken);
         }
-        let points = self.file.points(&head);
-        all.points = points.iter().filter_map(point).collect();
+        self.file
+            .points(&head)
+            .iter()
+            .for_each(|point| all.add_point(point));
         Some(all)
     }
 
@@ -482,12 +530,4 @@ fn unwritten(error: &std::io::Error) -> Trouble {
         "no experiment is made; the program goes on as it is",
         "give the session directory room: --session-dir",
     )
-}
-
-/// Of coz.h, throughput points count; pairs for latencies do not.
-fn point(point: &abi::CausalPoint) -> Option<(String, u64)> {
-    const THROUGHPUT: u32 = 1;
-    let end = point.name.iter().position(|b| *b == 0)?;
-    let name = String::from_utf8_lossy(&point.name[..end]).into_owned();
-    (point.kind == THROUGHPUT && !name.is_empty()).then_some((name, point.count))
 }

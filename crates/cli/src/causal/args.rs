@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use convoy_capture::causal::TARGETS_MOST;
-use convoy_causal::{too_many_targets, Estimator, Invalid, Target};
+use convoy_causal::{too_many_targets, Estimator, Invalid, Point, Target};
 
+use super::progress::Wanted;
 use crate::recording::time;
 use crate::shape::Shape;
 
@@ -18,7 +19,9 @@ its sleeps were faster: by experiments on the running program, not by a model of
 Examples:
   convoy causal -- ./server --threads 16        choose the targets, rank them by measured gain
   convoy causal --target lock:cache_lock --target fn:compress -- ./server
+  convoy causal --progress fn:handle_request -- ./server
   convoy causal -p 4242 --for 60s               experiment on a process that runs
+  convoy causal -o run.convoy -- ./server       keep all of it: convoy report run.convoy
   convoy causal --budget 10s --format json --report-to gains.json -- ./server";
 
 /// `convoy causal`.
@@ -35,6 +38,18 @@ pub struct Causal {
     /// --lock. Without this, the functions of most samples and the locks of most waits are chosen.
     #[arg(short, long, value_name = "TARGET")]
     pub target: Vec<String>,
+
+    /// What counts as progress: fn:NAME (calls), syscall:NAME or coz:NAME; several count together
+    ///
+    /// Probes count the calls of functions, at about 10 ns each; system calls are counted where the C
+    /// library's function of that name is entered. Without this, points of coz.h, locks
+    /// released, wake-ups or arrivals at barriers count.
+    #[arg(long, value_name = "POINT")]
+    pub progress: Vec<String>,
+
+    /// Measure the time between two points instead: fn:BEGIN..fn:END, or coz:NAME
+    #[arg(long, value_name = "POINTS", conflicts_with = "progress")]
+    pub latency: Option<String>,
 
     /// Process that runs already; at the end it goes on as before
     #[arg(
@@ -58,6 +73,13 @@ pub struct Causal {
     )]
     pub budget: Duration,
 
+    /// Run a command that ends too early again, until enough is known or the budget is used
+    ///
+    /// The windows of all runs are added up; the status is that of the last run. After a run that
+    /// fails there is no other.
+    #[arg(long, conflicts_with = "pid")]
+    pub repeat: bool,
+
     /// How gains are measured
     #[arg(long, value_name = "METHOD", value_enum, default_value_t = Method::Dilate)]
     pub estimator: Method,
@@ -65,6 +87,12 @@ pub struct Causal {
     /// Half-width of an interval that is narrow enough, in percent of the run time
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "4%")]
     pub precision: f64,
+
+    /// Keep what was recorded and found in this profile, for `convoy report`
+    ///
+    /// %e and %p stand for the command's name and process id, as for `convoy record -o`.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 
     /// Write a profile for Coz's viewer, too
     #[arg(long, value_name = "FILE")]
@@ -122,6 +150,20 @@ impl Causal {
             n if n > TARGETS_MOST => Err(too_many_targets(n, TARGETS_MOST)),
             _ => self.target.iter().map(|text| text.parse()).collect(),
         }
+    }
+}
+
+impl Causal {
+    /// What progress is to be measured by.
+    pub fn progress(&self) -> Result<Wanted, Invalid> {
+        if let Some(text) = &self.latency {
+            return Ok(Wanted::Latency(text.parse()?));
+        }
+        let points: Result<Vec<Point>, Invalid> = self.progress.iter().map(|p| p.parse()).collect();
+        Ok(match points? {
+            none if none.is_empty() => Wanted::Any,
+            points => Wanted::Points(points),
+        })
     }
 }
 

@@ -9,14 +9,15 @@ use convoy_capture::causal::{
     Counts, Laboratory, Mechanism as HowMeasured, Sampling, Subject, Treatment, Waiting, Window,
 };
 use convoy_causal::{
-    coz, note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Progress,
-    ProgressRow, Rate, Report, Settings, Target,
+    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Rate, Report,
+    Settings, Target,
 };
 
 use convoy_capture::{Interrupt, Watch};
 
 use crate::message::say;
 
+use super::progress::{Clock, Meter, Reading, Wanted};
 use super::subjects::{check, Found, Reconnaissance};
 
 /// A program has its agent within this.
@@ -41,7 +42,7 @@ const FOREIGN_MOST: f64 = 0.10;
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// What the experiments are to find out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Question {
     /// What is gained if these are faster; none = choose.
     Faster(Vec<Target>),
@@ -63,6 +64,10 @@ pub struct Conductor {
     pub pid: u32,
     /// What is to be found out.
     pub question: Question,
+    /// What counts as progress.
+    pub progress: Wanted,
+    /// What progress was measured by in an earlier run of the command.
+    pub rate: Option<Rate>,
     /// How gains are measured.
     pub estimator: Estimator,
     /// Most time for windows.
@@ -100,6 +105,7 @@ impl Conductor {
         let began = Instant::now();
         let mut report = Report::default();
         let done = self.laboratory(began).and_then(|mut laboratory| {
+            report.measurements.pid = laboratory.pid();
             let done = self.try_conduct(&mut laboratory, &mut report, began);
             if matches!(self.end, End::OnRequest(_)) {
                 laboratory.leave();
@@ -120,10 +126,19 @@ impl Conductor {
         began: Instant,
     ) -> Result<(), String> {
         self.pause(WARM_UP);
-        let (reconnaissance, rates) = self.look(laboratory, began)?;
-        let progress = Progress::choose(&rates).ok_or_else(reason::no_progress)?;
-        report.progress = vec![ProgressRow::from(&progress)];
+        let mut meter = Meter::begin(&self.progress, laboratory.pid())?;
+        let (progress, look) = match &self.rate {
+            Some(rate) => (rate.clone(), Look::default()),
+            None => {
+                let look = self.look(laboratory, &mut meter, began)?;
+                let progress = meter.choose(&look.before, &look.after, look.seconds)?;
+                report.progress = meter.rows(&progress, &look.before, &look.after, look.seconds);
+                (progress, look)
+            }
+        };
         report.window_seconds = progress.window_seconds();
+        report.measurements.rate = Some(progress.clone());
+        let reconnaissance = self.reconnaissance(laboratory, look);
         let found = self.found(&reconnaissance, laboratory, report)?;
         if found.is_empty() {
             return Ok(());
@@ -133,14 +148,18 @@ impl Conductor {
             estimator: self.estimator,
             precision: self.precision,
             seed: u64::from(self.pid),
-            cpus: laboratory.cpus().into(),
         };
         let mut experiment = Experiment::new(mechanisms, settings);
-        let tried = self.run_windows(laboratory, &mut experiment, &found, &progress, report)?;
+        let mut clock = Clock {
+            meter,
+            rate: progress,
+            cpus: laboratory.cpus(),
+        };
+        let tried = self.run_windows(laboratory, &mut experiment, &found, &mut clock, report)?;
+        report.notes.extend(clock.meter.missed().map(note::missed));
+        drop(clock);
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
-        let unit = report.progress.first().map_or("", |row| &row.name);
-        report.coz_profile = coz(&experiment, &subjects, unit);
         // A way to wait that nobody used has told nothing, however narrow its interval.
         for (row, tried) in report.targets.iter_mut().zip(tried) {
             let reason = match row.algorithm {
@@ -227,8 +246,9 @@ impl Conductor {
     fn look(
         &self,
         laboratory: &mut Laboratory,
+        meter: &mut Meter,
         began: Instant,
-    ) -> Result<(Reconnaissance, Vec<Rate>), String> {
+    ) -> Result<Look, String> {
         let first = laboratory.next_sample();
         let plain = Window {
             length: RECONNAISSANCE,
@@ -244,18 +264,31 @@ impl Conductor {
             .map_err(|trouble| trouble.to_string())?;
         let too_short = || self.too_short(began, 0);
         let start = Instant::now();
-        let before = laboratory.counts().ok_or_else(too_short)?;
-        if self.pass(laboratory, RECONNAISSANCE) == Passed::Over {
-            return Err(too_short());
+        let before = meter.read(laboratory).ok_or_else(too_short)?;
+        let mut after = before.clone();
+        while start.elapsed() < RECONNAISSANCE {
+            let left = RECONNAISSANCE.saturating_sub(start.elapsed());
+            if self.pass(laboratory, left.min(meter.step(None))) == Passed::Over {
+                return Err(too_short());
+            }
+            after = meter.read(laboratory).ok_or_else(too_short)?;
         }
-        let after = laboratory.counts().ok_or_else(too_short)?;
         let seconds = start.elapsed().as_secs_f64();
         let samples = laboratory.samples(first);
         laboratory.close_window();
+        Ok(Look {
+            before,
+            after,
+            seconds,
+            samples,
+        })
+    }
+
+    fn reconnaissance(&self, laboratory: &Laboratory, look: Look) -> Reconnaissance {
         let pid = laboratory.pid();
         let watch = Watch::of_process_in(self.session.clone(), pid);
-        let reconnaissance = Reconnaissance::of((pid, watch), samples, &before, &after, seconds);
-        Ok((reconnaissance, rates(&before, &after, seconds)))
+        let (before, after) = (&look.before.counts, &look.after.counts);
+        Reconnaissance::of((pid, watch), look.samples, before, after, look.seconds)
     }
 
     /// Targets that the budget allows.
@@ -331,15 +364,15 @@ impl Conductor {
         laboratory: &mut Laboratory,
         experiment: &mut Experiment,
         found: &[Found],
-        progress: &Rate,
+        clock: &mut Clock,
         report: &mut Report,
     ) -> Result<Vec<u64>, String> {
         let start = Instant::now();
         let mut tried = vec![0; found.len()];
         let machine = laboratory.machine();
         let before = laboratory.counts().unwrap_or_default();
-        let gap = Duration::from_secs_f64(progress.gap_seconds());
-        let length = Duration::from_secs_f64(progress.window_seconds());
+        let gap = Duration::from_secs_f64(clock.rate.gap_seconds());
+        let length = Duration::from_secs_f64(clock.rate.window_seconds());
         while let Some(arm) = experiment.next_arm() {
             if start.elapsed() >= self.budget {
                 break;
@@ -352,7 +385,7 @@ impl Conductor {
             laboratory
                 .open_window(&self.window(&arm, found, gap + length))
                 .map_err(|trouble| trouble.to_string())?;
-            match self.measure(laboratory, &progress.progress, gap, length) {
+            match self.measure(laboratory, clock, gap, length) {
                 Ok((measured, waits)) => {
                     if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
                         *tried += waits;
@@ -428,7 +461,7 @@ impl Conductor {
     fn measure(
         &self,
         laboratory: &mut Laboratory,
-        progress: &Progress,
+        clock: &mut Clock,
         gap: Duration,
         length: Duration,
     ) -> Result<(Measured, u64), Passed> {
@@ -437,42 +470,56 @@ impl Conductor {
             other => Err(other),
         };
         pass(laboratory, gap)?;
-        let before = laboratory.counts().ok_or(Passed::Over)?;
+        let first = clock.meter.read(laboratory).ok_or(Passed::Over)?;
         let start = Instant::now();
-        pass(laboratory, length)?;
-        let after = laboratory.counts().ok_or(Passed::Over)?;
-        let done = units(&after, progress).saturating_sub(units(&before, progress));
-        let measured = Measured {
-            seconds: start.elapsed().as_secs_f64(),
-            progress: done as f64,
-            cpu_seconds: after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e9,
-            calls_seconds: after.calls_ns.saturating_sub(before.calls_ns) as f64 / 1e9,
-        };
-        Ok((measured, after.tried.saturating_sub(before.tried)))
-    }
-}
-
-fn units(counts: &Counts, progress: &Progress) -> u64 {
-    match progress {
-        Progress::Releases => counts.releases,
-        Progress::Wakes => counts.wakes,
-        Progress::Arrivals => counts.arrivals,
-        Progress::Point(name) => {
-            let point = counts.points.iter().find(|(n, _)| n == name);
-            point.map_or(0, |(_, visits)| *visits)
+        let (mut looks, mut in_flight) = (0u32, 0);
+        let mut last = first.clone();
+        loop {
+            let left = length.saturating_sub(start.elapsed());
+            if clock.rate.progress.is_latency() {
+                in_flight += clock.meter.in_flight(&clock.rate.progress, &last);
+                looks += 1;
+            }
+            if left.is_zero() {
+                break;
+            }
+            let step = clock.meter.step(Some(&clock.rate.progress));
+            pass(laboratory, left.min(step))?;
+            last = clock.meter.read(laboratory).ok_or(Passed::Over)?;
         }
+        let seconds = start.elapsed().as_secs_f64();
+        let progress = clock.meter.units(&clock.rate.progress, &first, &last) as f64;
+        let since = |of: fn(&Counts) -> u64| {
+            of(&last.counts).saturating_sub(of(&first.counts)) as f64 / 1e9
+        };
+        let measured = match clock.rate.progress.is_latency() {
+            // The sum of all latencies; by departures it is their mean (Little's law). What CPUs
+            // had room for is about the throughput.
+            true => Measured {
+                seconds: seconds * in_flight as f64 / f64::from(looks.max(1)),
+                progress,
+                ..Measured::default()
+            },
+            false => Measured {
+                seconds,
+                progress,
+                capacity_seconds: seconds * f64::from(clock.cpus),
+                cpu_seconds: since(|counts| counts.cpu_ns),
+                calls_seconds: since(|counts| counts.calls_ns),
+            },
+        };
+        let tried = last.counts.tried.saturating_sub(first.counts.tried);
+        Ok((measured, tried))
     }
 }
 
-fn rates(before: &Counts, after: &Counts, seconds: f64) -> Vec<Rate> {
-    let points = after.points.iter();
-    let points = points.map(|(name, _)| Progress::Point(name.clone()));
-    points
-        .chain([Progress::Releases, Progress::Wakes, Progress::Arrivals])
-        .map(|progress| Rate {
-            per_second: units(after, &progress).saturating_sub(units(before, &progress)) as f64
-                / seconds,
-            progress,
-        })
-        .collect()
+/// What the program was seen to do before the experiments; nothing where an earlier run was looked
+/// at.
+#[derive(Debug, Default)]
+struct Look {
+    before: Reading,
+    after: Reading,
+    seconds: f64,
+    /// Instruction pointers.
+    samples: Vec<u64>,
 }

@@ -1,7 +1,9 @@
 //! `convoy causal` and `convoy try`: experiments on the real program.
 
 mod args;
+mod beside;
 mod conduct;
+mod progress;
 mod subjects;
 mod trial;
 
@@ -10,18 +12,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_capture::{AgentInside, Interrupt, Options, Recorder, Scheduler, Targets};
-use convoy_causal::{Estimator, Look, Report};
+use convoy_capture::{AgentInside, Interrupt, Options, Recorder, Recording, Scheduler, Targets};
+use convoy_causal::{coz, note, Estimator, Look, Rate, Report};
+use convoy_profile::{Exit, Profile};
 
 use crate::exit::Status;
 use crate::message::{say, Message};
-use crate::record::warn;
+use crate::record::{self, warn};
 use crate::shape::Format;
 use crate::show;
 
 pub use args::Causal;
 use args::Running;
+pub use beside::{note_experiments, shorter};
 use conduct::{Conductor, End, Question};
+use progress::Wanted;
 pub use trial::Try;
 
 /// Experiments with a program that it starts, or with a process that runs; reports at its end.
@@ -31,17 +36,24 @@ pub fn causal(args: &Causal) -> Status {
         // 2 could be the program's own status.
         None => Status::OwnFailure,
     };
-    let done = args.targets().map_err(|invalid| {
+    let named = args
+        .targets()
+        .and_then(|targets| Ok((targets, args.progress()?)));
+    let done = named.map_err(|invalid| {
         let effect = "no experiment is made";
         Message::new(invalid.found, effect, invalid.fix)
     });
-    let done = done.and_then(|targets| {
+    let done = done.and_then(|(targets, progress)| {
         let course = Course {
             question: Question::Faster(targets),
+            progress,
+            rate: None,
             estimator: args.estimator.into(),
             budget: args.budget,
             precision: args.precision,
+            repeat: args.repeat,
             coz: args.coz.clone(),
+            output: args.output.clone(),
         };
         match args.pid {
             Some(pid) => of_process(course, &args.running, pid),
@@ -61,10 +73,14 @@ pub fn attempt(args: &Try) -> Status {
             mutex: args.lock.clone(),
             ways: trial::ways(&args.algorithms()),
         },
+        progress: Wanted::Any,
+        rate: None,
         estimator: Estimator::Exchange,
         budget: args.budget,
         precision: args.precision,
+        repeat: false,
         coz: None,
+        output: None,
     };
     let done = of_command(course, &args.running, convoy_causal::trial_text);
     done.unwrap_or_else(|message| {
@@ -74,19 +90,84 @@ pub fn attempt(args: &Try) -> Status {
 }
 
 /// What to find out, and how far to go.
+#[derive(Debug, Clone)]
 struct Course {
     question: Question,
+    progress: Wanted,
+    /// What an earlier run of the command was measured by.
+    rate: Option<Rate>,
     estimator: Estimator,
     budget: Duration,
     precision: f64,
+    /// A command that ends before enough is known runs again.
+    repeat: bool,
     /// For a profile that Coz's viewer reads.
     coz: Option<PathBuf>,
+    /// For a profile of the run, with the experiments.
+    output: Option<PathBuf>,
 }
 
 /// Writes a report for people.
 type ToText = fn(&Report, Look) -> String;
 
 fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Message> {
+    if let Some(Err(status)) = course.check_output(args) {
+        return Ok(status);
+    }
+    let mut run = match one_run(&course, args) {
+        Ok(run) => run,
+        Err(status) => return Ok(status),
+    };
+    let mut next = course.clone();
+    next.rate.clone_from(&run.report.measurements.rate);
+    while let Some(question) = course.again(&run) {
+        next.question = question;
+        next.budget = course.budget.saturating_sub(run.experiments_took());
+        let later = match one_run(&next, args) {
+            Ok(later) => later,
+            Err(status) => return Ok(status),
+        };
+        let has_windows = !later.report.measurements.blocks.is_empty();
+        run.report.add_run(later.report);
+        (run.recording, run.pid) = (later.recording, later.pid);
+        if !has_windows {
+            break;
+        }
+    }
+    let Run {
+        mut report,
+        mut recording,
+        pid,
+    } = run;
+    report.command.clone_from(&recording.profile.meta.command);
+    write(args, &report, text)?;
+    write_coz(course.coz.as_deref(), &report)?;
+    if let Some(output) = &course.output {
+        add(&mut recording.profile, &report);
+        record::name_recording(&mut recording);
+        let kept = record::keep(&mut recording, output, &args.command, pid, args.quiet);
+        if let Err(status) = kept {
+            return Ok(status);
+        }
+    }
+    Ok(Status::of_program(recording.exit))
+}
+
+/// A run of the command, or several that count as one: the recording is of the last.
+struct Run {
+    report: Report,
+    recording: Recording,
+    pid: u32,
+}
+
+impl Run {
+    fn experiments_took(&self) -> Duration {
+        Duration::from_secs_f64(self.report.seconds)
+    }
+}
+
+/// Runs the command once. `Err`: it could not be started, and that was said.
+fn one_run(course: &Course, args: &Running) -> Result<Run, Status> {
     let options = Options {
         causal: true,
         // What the kernel reports would be measured, too.
@@ -95,33 +176,32 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
         ..Options::default()
     };
     let started = Recorder::new(options).and_then(|recorder| recorder.launch(&args.command));
-    let mut running = match started {
-        Ok(running) => running,
-        Err(error) => {
-            Message::from(error.trouble()).print();
-            return Ok(Status::of_launch(&error));
-        }
-    };
+    let mut running = started.map_err(|error| {
+        Message::from(error.trouble()).print();
+        Status::of_launch(&error)
+    })?;
     warn(&running.take_warnings(), args.quiet);
-    let coz = course.coz.clone();
+    let pid = running.pid();
     let has_ended = Arc::new(AtomicBool::new(false));
     let end = End::OfProgram(Arc::clone(&has_ended));
-    let conductor = conductor(course, args, running.session_dir(), running.pid(), end);
+    let conductor = conductor(course, args, running.session_dir(), pid, end);
     let experiments = std::thread::spawn(move || conductor.conduct());
     let recording = running.wait();
     has_ended.store(true, Ordering::Release);
-    let Ok(mut report) = experiments.join() else {
-        return Ok(Status::OwnFailure);
-    };
-    report.command.clone_from(&recording.profile.meta.command);
-    write(args, &report, text)?;
-    write_coz(coz.as_deref(), &report)?;
-    Ok(Status::of_program(recording.exit))
+    let report = experiments.join().map_err(|_| Status::OwnFailure)?;
+    Ok(Run {
+        report,
+        recording,
+        pid,
+    })
 }
 
 /// The process goes on when the experiments are over, without hooks and at its own speed.
 fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Message> {
     Targets::check(pid).map_err(|trouble| Message::from(&trouble))?;
+    if let Some(Err(_)) = course.check_output(args) {
+        return Ok(Status::Failure);
+    }
     let interrupt = Interrupt::watch();
     let options = Options {
         session_parent: args.session_dir.clone(),
@@ -132,8 +212,8 @@ fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Messag
         .map_err(|error| Message::from(error.trouble()))?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let end = End::OnRequest(interrupt);
-    let coz = course.coz.clone();
-    let mut report = conductor(course, args, agent.session_dir(), pid, end).conduct();
+    let mut report = conductor(&course, args, agent.session_dir(), pid, end).conduct();
+    let profile = course.output.as_ref().map(|_| agent.watch().read().profile);
     warn(&agent.leave(), args.quiet);
     let words = command.split(|byte| *byte == 0);
     let words = words.filter(|word| !word.is_empty());
@@ -141,22 +221,69 @@ fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Messag
         .map(|word| String::from_utf8_lossy(word).into())
         .collect();
     write(args, &report, convoy_causal::text)?;
-    write_coz(coz.as_deref(), &report)?;
+    write_coz(course.coz.as_deref(), &report)?;
+    if let (Some(output), Some(mut profile)) = (&course.output, profile) {
+        profile.meta.command.clone_from(&report.command);
+        add(&mut profile, &report);
+        record::name(&mut profile);
+        let file = record::file(output, &[], pid, report.command.first());
+        convoy_capture::write_profile(&file, &profile)
+            .map_err(|error| Message::from(error.trouble()))?;
+        if !args.quiet {
+            record::say_written(&file);
+        }
+    }
     Ok(Status::Success)
+}
+
+/// What a profile is to keep of experiments.
+fn add(profile: &mut Profile, report: &Report) {
+    if report.seconds > 0.0 {
+        profile.meta.notes.push(note::slowed(report.seconds));
+    }
+    profile.experiments = Some(report.keep());
+}
+
+impl Course {
+    /// What another run of the command is to find out; `None` = enough is known, or it would not
+    /// help.
+    fn again(&self, run: &Run) -> Option<Question> {
+        let report = &run.report;
+        let has_time = run.experiments_took() < self.budget;
+        let has_failed = run.recording.exit != Exit::Status(0);
+        let subjects = &report.measurements.subjects;
+        if !self.repeat || !has_time || has_failed || subjects.is_empty() {
+            return None;
+        }
+        let targets = subjects.iter().map(|subject| subject.target.clone());
+        (!report.is_settled(self.precision)).then(|| Question::Faster(targets.collect()))
+    }
+
+    /// Whether a profile can be written, before anything is started; `None` = none is wanted.
+    fn check_output(&self, args: &Running) -> Option<Result<(), Status>> {
+        let output = self.output.as_deref()?;
+        let are_two = record::are_two(Some(output), args.report_to.as_deref());
+        let are_two = are_two.map_err(|message| {
+            message.print();
+            Status::OwnFailure
+        });
+        Some(are_two.and_then(|()| record::check(output, &args.command)))
+    }
 }
 
 fn write_coz(file: Option<&Path>, report: &Report) -> Result<(), Message> {
     let Some(file) = file else {
         return Ok(());
     };
-    if report.coz_profile.is_empty() {
+    let profile = coz(report);
+    if profile.is_empty() {
         return Err(Message::new(
             "no target has a number",
             format!("{} was not written", file.display()),
             "see the report for the reasons",
         ));
     }
-    std::fs::write(file, &report.coz_profile).map_err(|e| {
+    std::fs::write(file, profile).map_err(|e| {
         Message::new(
             format!("{}: {e}", file.display()),
             "the profile for Coz's viewer was not written",
@@ -165,11 +292,13 @@ fn write_coz(file: Option<&Path>, report: &Report) -> Result<(), Message> {
     })
 }
 
-fn conductor(course: Course, args: &Running, session: &Path, pid: u32, end: End) -> Conductor {
+fn conductor(course: &Course, args: &Running, session: &Path, pid: u32, end: End) -> Conductor {
     Conductor {
         session: session.to_owned(),
         pid,
-        question: course.question,
+        question: course.question.clone(),
+        progress: course.progress.clone(),
+        rate: course.rate.clone(),
         estimator: course.estimator,
         budget: course.budget,
         precision: course.precision,

@@ -66,7 +66,7 @@ impl Reconnaissance {
             functions: Functions::of(pid),
             locks: Some(Locks::of(watch)),
             samples,
-            sleeps_hz: sleeps / seconds,
+            sleeps_hz: sleeps / seconds.max(f64::MIN_POSITIVE),
             seconds,
         }
     }
@@ -218,6 +218,10 @@ fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: 
             mechanism,
             sample_share,
             algorithm: None,
+            locks: match &what {
+                Subject::Locks(locks) => locks.clone(),
+                _ => Vec::new(),
+            },
         },
         what,
         waiting: None,

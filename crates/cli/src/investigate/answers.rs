@@ -23,7 +23,7 @@ fn what_if(lock: &str, query: &str) -> Option<WhatIf> {
 
 /// Critical sections that take half of their time.
 fn shorter() -> WhatIf {
-    WhatIf::Query("sections 50 % shorter".into())
+    crate::causal::shorter(0.5)
 }
 
 /// A file that a step has left.

@@ -1,5 +1,6 @@
 //! The page: what a person reads first comes first.
 
+mod experiments;
 mod findings;
 mod live_curves;
 mod locks;
@@ -67,6 +68,7 @@ pub(crate) fn page(report: &Report<'_>, data: &Data, damage: &[String]) -> Marku
                     (pictures::timeline(report, data))
                     (locks::locks(report, data))
                     (sections::sections(report))
+                    (experiments::part(report))
                     (pictures::groups(report))
                     (pictures::threads(report))
                     (pictures::flame(data))
@@ -128,6 +130,11 @@ fn navigation(report: &Report<'_>, data: &Data) -> Markup {
             !report.analysis.locks.is_empty() || !report.analysis.events.is_empty(),
         ),
         ("sections", "Critical sections", report.sections.is_some()),
+        (
+            "experiments",
+            "Experiments",
+            report.model.experiments.is_some(),
+        ),
         (
             "groups",
             "Thread groups",

@@ -44,6 +44,7 @@ impl Model {
         model.sections = sections.map(|rows| sections::join(rows, &profile.processes, &names));
         drop((profile.processes, profile.sections));
         model.live_curves = profile.live_curves;
+        model.experiments = profile.experiments;
         let sched = profile.sched;
         model.sched = sched.map(|rows| sched::join(&model, rows, &mut names));
         model.take_delays();

@@ -6,6 +6,7 @@ use crate::draw_live::live_curves;
 use crate::draw_sched::sched;
 use crate::draw_sections::sections;
 use crate::draw_trace::trace;
+use crate::experiments::experiments;
 
 /// A small generator (xorshift64*): tests must not differ from run to run.
 pub struct Random(u64);
@@ -41,7 +42,7 @@ impl Random {
         }
     }
 
-    fn number32(&mut self) -> u32 {
+    pub fn number32(&mut self) -> u32 {
         self.number() as u32
     }
 
@@ -142,6 +143,7 @@ fn run(r: &mut Random, rows: u64) -> Profile {
     let sched = r.flag().then(|| sched(r, &processes, rows));
     let sections = r.flag().then(|| sections(r, &processes, rows.min(2000)));
     let trace = trace(r, &processes, rows.min(2000));
+    let experiments = r.flag().then(|| experiments(r, rows.min(2000)));
     Profile {
         meta,
         processes,
@@ -149,6 +151,7 @@ fn run(r: &mut Random, rows: u64) -> Profile {
         sections,
         live_curves: r.flag().then(|| live_curves(r, rows.min(50))),
         trace,
+        experiments,
         second_run: None,
     }
 }

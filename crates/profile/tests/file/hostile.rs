@@ -59,10 +59,10 @@ pub fn number(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-const TAGS: [[u8; 4]; 25] = [
+const TAGS: [[u8; 4]; 26] = [
     *b"PROC", *b"NOAG", *b"FRAM", *b"STAK", *b"OBJS", *b"CNTS", *b"SCHD", *b"SNAM", *b"SLUP",
     *b"STHR", *b"SLST", *b"SLIC", *b"SBIN", *b"SOFF", *b"SWAK", *b"STIM", *b"SLAN", *b"SINT",
-    *b"OTHR", *b"EPRC", *b"EWIN", *b"EOBJ", *b"ESIT", *b"ETHR", *b"EBLK",
+    *b"OTHR", *b"EPRC", *b"EWIN", *b"EOBJ", *b"ESIT", *b"ETHR", *b"EBLK", *b"CAUS",
 ];
 
 #[test]

@@ -5,6 +5,7 @@ mod draw_live;
 mod draw_sched;
 mod draw_sections;
 mod draw_trace;
+mod experiments;
 mod hostile;
 mod round_trip;
 mod sched;

@@ -46,6 +46,9 @@ pub fn assert_sound(profile: &Profile) {
     if let Some(sections) = &profile.sections {
         crate::sections::assert_sound(sections, &profile.processes);
     }
+    if let Some(experiments) = &profile.experiments {
+        crate::experiments::assert_sound(experiments);
+    }
     if let Some(trace) = &profile.trace {
         crate::trace::assert_sound(trace, &profile.processes);
     }

@@ -51,6 +51,7 @@ struct Document<'a> {
     critical: Option<critical::CriticalOut<'a>>,
     sections: Option<sections::SectionsOut<'a>>,
     live_curves: Option<live_curves::LiveCurvesOut<'a>>,
+    experiments: Option<convoy_causal::Report>,
     quality: run::QualityOut,
 }
 
@@ -99,6 +100,7 @@ fn document<'a>(report: &Report<'a>) -> Document<'a> {
         critical: critical::critical(model, *critical),
         sections: sections::sections(model, *sections),
         live_curves: model.live_curves.as_ref().map(live_curves::live_curves),
+        experiments: crate::experiments(model),
         quality: run::quality(&quality::of(model)),
     }
 }

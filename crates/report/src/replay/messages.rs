@@ -1,6 +1,6 @@
 //! Every sentence that a replay says to a person: terminal, page and documents use the same ones.
 
-use convoy_estimate::{Check, Interval, Method};
+use convoy_estimate::{Check, Estimate, Interval, Method};
 use convoy_model::finding::Gain;
 use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
@@ -716,10 +716,24 @@ pub fn hints(analysis: &Analysis, recording: &str, hidden_limits: usize) -> Stri
     format!("convoy replay {recording} {}{hidden}", flags.join(" | "))
 }
 
-/// What methods besides the accounting of the run say of a finding's gain; `None` = none was asked.
+/// What experiments on the running program say of changes to a finding's subject; `None` = there
+/// were none.
+pub fn experiments(of: &Gain) -> Option<String> {
+    let by = |estimate: &&Estimate| estimate.method == Method::Experiment;
+    let said: Vec<String> = of
+        .estimates
+        .iter()
+        .filter(by)
+        .map(|e| format!("{} {}", e.what_if, human::predicted_gain(&e.gain)))
+        .collect();
+    (!said.is_empty()).then(|| said.join(", "))
+}
+
+/// What replays of the run say of a finding's gain; `None` = none was asked.
 pub fn estimates(of: &Gain) -> Option<String> {
     let (accounting, others) = of.estimates.split_first()?;
-    let said = others.iter().map(|estimate| match &estimate.check {
+    let of_it = others.iter().filter(|e| e.what_if == accounting.what_if);
+    let said = of_it.map(|estimate| match &estimate.check {
         Check::Failed(why) => {
             format!(
                 "{}: no prediction, {}",
@@ -734,6 +748,9 @@ pub fn estimates(of: &Gain) -> Option<String> {
         ),
     });
     let said: Vec<String> = said.collect();
+    if said.is_empty() {
+        return None;
+    }
     Some(format!(
         "without the lock: {}; from counters alone {}",
         said.join(", "),

@@ -362,6 +362,9 @@ fn limits(page: &mut Page, finding: &Finding, depth: Depth) {
     if let Some(text) = messages::estimates(&finding.gain) {
         detail(page, plain("replay"), vec![plain(text)]);
     }
+    if let Some(text) = messages::experiments(&finding.gain) {
+        detail(page, plain("tried"), vec![plain(text)]);
+    }
     let Gain {
         method,
         limited_by,

@@ -2,6 +2,7 @@
 //! buy, what do I do", and pages with the details on demand.
 
 mod critical;
+mod experiments;
 mod findings;
 mod groups;
 mod head;
@@ -89,6 +90,7 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
             head::write(&mut page, report);
             findings::write(&mut page, report, options.findings_lines);
             curves(&mut page, report, false);
+            experiments::write(&mut page, report);
             tail::hints(&mut page, report, options);
             tail::quality(&mut page, report);
         }
@@ -100,6 +102,7 @@ pub fn render(report: &Report<'_>, options: &Options) -> Result<String, String> 
             head::write(&mut page, report);
             findings::write_all(&mut page, report);
             curves(&mut page, report, true);
+            experiments::write(&mut page, report);
             tables::write(&mut page, report);
             groups::write(&mut page, report);
             if let Some(analysis) = report.critical {

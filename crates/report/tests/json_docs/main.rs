@@ -19,7 +19,8 @@ use convoy_model::{
     Thread, ThreadId, Use, Waker,
 };
 use convoy_profile::{
-    Collector, Exit, LiveCurve, LiveCurves, LiveMark, LivePoint, LiveThread, Meta, ObjectKind, Op,
+    Collector, Exit, ExperimentLevel, ExperimentNull, ExperimentProgress, ExperimentTarget,
+    Experiments, LiveCurve, LiveCurves, LiveMark, LivePoint, LiveThread, Meta, ObjectKind, Op,
 };
 use convoy_report::{json, Report};
 
@@ -132,6 +133,7 @@ fn everything() -> (Model, Analysis) {
             }],
             ..Sched::default()
         }),
+        experiments: Some(experiments()),
         ..Model::default()
     };
     // A site without a name, for the list of those.
@@ -435,6 +437,31 @@ fn finding(subject: Subject) -> Finding {
     }
 }
 
+/// With a number and a reason, which real ones do not have together.
+fn experiments() -> Experiments {
+    let level = ExperimentLevel {
+        speedup: 0.5,
+        saved: [0.1, 0.2, 0.3],
+    };
+    Experiments {
+        progress: vec![ExperimentProgress::default()],
+        targets: vec![ExperimentTarget {
+            name: "f".into(),
+            sample_share: Some(0.2),
+            levels: vec![level],
+            reason: "reason".into(),
+            ..ExperimentTarget::default()
+        }],
+        null: vec![ExperimentNull {
+            level,
+            ..ExperimentNull::default()
+        }],
+        reason: "reason".into(),
+        notes: vec!["remark".into()],
+        ..Experiments::default()
+    }
+}
+
 /// The same with everything unknown that can be.
 fn nothing_known() -> (Model, Analysis) {
     let (mut model, mut analysis) = everything();
@@ -468,6 +495,7 @@ fn nothing_known() -> (Model, Analysis) {
         .for_each(|p| p.value = None);
     analysis.groups[0].run_delay_ns = None;
     (model.meta.cpu_user_ns, model.meta.cpu_sys_ns) = (0, 0);
+    model.experiments = None;
     analysis.findings[0].gain.high = f64::INFINITY;
     analysis.sources.scheduler = None;
     (model, analysis)
@@ -500,13 +528,17 @@ fn a_waker_outside_has_a_tid() {
 
 #[test]
 fn exactly_what_may_be_null_is_documented_so() {
-    let (model, analysis) = nothing_known();
+    let (mut model, analysis) = nothing_known();
     let mut null = Walk::of_report(&write(
         &model,
         &analysis,
         Some((&unknown_critical(), &unknown_sections())),
     ))
     .null;
+    model.experiments = Some(Experiments {
+        targets: vec![ExperimentTarget::default()],
+        ..Experiments::default()
+    });
     let walk = Walk::of_report(&write(&model, &analysis, None));
     null.extend(walk.null);
     let nullable: BTreeSet<Key> = walk
