@@ -41,7 +41,7 @@ impl Random {
         }
     }
 
-    fn number32(&mut self) -> u32 {
+    pub fn number32(&mut self) -> u32 {
         self.number() as u32
     }
 

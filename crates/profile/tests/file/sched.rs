@@ -104,6 +104,7 @@ fn full() -> Profile {
         })
     };
     let alone = |seed| Profile {
+        live_curves: None,
         second_run: None,
         ..profile(seed, 6)
     };
