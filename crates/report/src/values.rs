@@ -1,6 +1,16 @@
 //! Values of `convoy live`'s metrics as a person reads them.
 
+use convoy_profile::LiveCurve;
+
 use crate::human;
+
+/// The metric and its focus, as a request names them.
+pub fn live_request(curve: &LiveCurve) -> String {
+    match curve.focus.as_str() {
+        "{}" => curve.metric.clone(),
+        focus => format!("{}{focus}", curve.metric),
+    }
+}
 
 /// A value in the unit of its metric, by the unit's symbol.
 pub fn live_value(unit: &str, x: f64) -> String {

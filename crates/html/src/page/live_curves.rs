@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use convoy_profile::{LiveCurve, LiveCurves, LiveMarkKind};
 use convoy_report::human::{duration, percent};
-use convoy_report::values::live_value;
+use convoy_report::values::{live_request, live_value};
 use convoy_report::Report;
 use maud::{html, Markup};
 
@@ -58,7 +58,7 @@ fn picture(live: &LiveCurves, curve: &LiveCurve) -> Markup {
     html! {
         figure .live {
             figcaption {
-                code { (curve.metric) (curve.focus) } ", " (curve.kind) ": "
+                code { (live_request(curve)) } ", " (curve.kind) ": "
                 @match mean {
                     Some(mean) => { "mean " (live_value(&curve.unit, mean)) ", highest " (live_value(&curve.unit, highest)) }
                     None => { "no value" }
@@ -66,7 +66,7 @@ fn picture(live: &LiveCurves, curve: &LiveCurve) -> Markup {
                 @if cost > 0.0 { ", cost " (percent(cost)) }
                 @if let Some(point) = gap { "; at " (duration(point.t_ms as f64 * 1e6)) ": " (point.gap) }
             }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label={ (curve.metric) (curve.focus) } {
+            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(live_request(curve)) {
                 @for thread in curve.threads.iter().take(THREADS) {
                     path .thread d=(line(live, highest, times().zip(thread.values.iter().copied()))) {
                         title { (thread.name) " (" (thread.tid) ")" }

@@ -105,6 +105,7 @@ fn full() -> Profile {
     };
     let alone = |seed| Profile {
         experiments: None,
+        live_curves: None,
         second_run: None,
         ..profile(seed, 6)
     };

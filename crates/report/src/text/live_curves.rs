@@ -6,7 +6,7 @@ use super::page::{cell_right, plain, toned, Page, Tone};
 use super::table::INDENT;
 use crate::human::{count_of, duration, percent};
 use crate::names;
-use crate::values::live_value;
+use crate::values::{live_request, live_value};
 
 /// Columns of a curve: the session from left to right.
 const COLUMNS: usize = 30;
@@ -66,7 +66,7 @@ pub fn write(page: &mut Page, live: &LiveCurves, with_threads: bool) {
 fn line(page: &mut Page, live: &LiveCurves, curve: &LiveCurve) {
     let values: Vec<Option<f64>> = curve.points.iter().map(|p| p.value).collect();
     let strip = strip(live, &curve.points, &values, page.unicode());
-    let request = format!("{}{}", curve.metric, curve.focus);
+    let request = live_request(curve);
     let cost = curve
         .points
         .iter()
@@ -252,7 +252,7 @@ mod tests {
         assert!(strip.contains("      "), "{strip:?}");
         assert!(strip.ends_with("99999"), "{strip:?}");
         assert!(
-            line.contains("4,000/s") && line.contains("8,000/s"),
+            line.contains("4.00 k/s") && line.contains("8.00 k/s"),
             "{line}"
         );
         let marks = lines.iter().find(|line| line.contains('+')).unwrap();

@@ -539,6 +539,7 @@ fn exactly_what_may_be_null_is_documented_so() {
         targets: vec![ExperimentTarget::default()],
         ..Experiments::default()
     });
+    model.live_curves = None;
     let walk = Walk::of_report(&write(&model, &analysis, None));
     null.extend(walk.null);
     let nullable: BTreeSet<Key> = walk
