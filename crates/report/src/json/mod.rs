@@ -50,8 +50,8 @@ struct Document<'a> {
     stacks: Vec<nouns::StackOut<'a>>,
     critical: Option<critical::CriticalOut<'a>>,
     sections: Option<sections::SectionsOut<'a>>,
-    live_curves: Option<live_curves::LiveCurvesOut<'a>>,
     experiments: Option<convoy_causal::Report>,
+    live_curves: Option<live_curves::LiveCurvesOut<'a>>,
     quality: run::QualityOut,
 }
 
