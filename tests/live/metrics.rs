@@ -10,7 +10,7 @@ use convoy_harness::case::{trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
-use convoy_harness::{check, convoy, root, Result};
+use convoy_harness::{check, convoy, root, turn, Result};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -124,6 +124,7 @@ pub fn is_near(what: &str, value: f64, expected: f64) -> Result {
 }
 
 fn rates_of_calls_are_exact(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let values = measure(
         scratch,
         &[
@@ -145,6 +146,7 @@ fn rates_of_calls_are_exact(scratch: &Scratch) -> Result {
 }
 
 fn groups_and_threads_add_up(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let values = measure(
         scratch,
         &[
@@ -169,6 +171,7 @@ fn groups_and_threads_add_up(scratch: &Scratch) -> Result {
 }
 
 fn what_is_not_there_is_refused(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = program(scratch, None)?;
     let cases = [
         (r#"calls{function="inner_"}"#, "did you mean inner"),
@@ -201,6 +204,7 @@ fn what_is_not_there_is_refused(scratch: &Scratch) -> Result {
 }
 
 fn a_program_that_ends_is_no_failure(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = program(scratch, Some(8000))?;
     let mut command = live(
         program.id(),
@@ -216,6 +220,7 @@ fn a_program_that_ends_is_no_failure(scratch: &Scratch) -> Result {
 }
 
 fn a_command_keeps_output_and_status(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = command(Some(8000))?;
     let mut live = Command::new(convoy::binary()?);
     live.args(["live", "--budget", "100%", "--format", "json", "-q"])
@@ -261,6 +266,7 @@ pub fn code_of(pid: u32, file: &str) -> Result<Vec<u8>> {
 }
 
 fn an_interrupt_leaves_every_byte(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = program(scratch, None)?;
     let before = code(program.id())?;
     for (signal, tag) in [

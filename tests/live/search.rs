@@ -8,7 +8,7 @@ use convoy_harness::case::{trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End};
-use convoy_harness::{check, convoy, root, Result};
+use convoy_harness::{check, convoy, root, turn, Result};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -54,11 +54,12 @@ fn verdict(all: &[Value], hypothesis: &str, resource: &str, label: &str) -> Resu
 }
 
 fn a_slow_function_is_found(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
     let all = search(scratch, "compute")?;
     for (resource, label) in [
         ("program", ""),
         ("group", "worker-#"),
-        ("function", "handle"),
+        // At once where samples see it first, or below the function that calls it.
         ("function", "slow"),
     ] {
         let verdict = verdict(&all, "cpu_bound", resource, label)?;
@@ -70,6 +71,7 @@ fn a_slow_function_is_found(scratch: &Scratch) -> Result {
 }
 
 fn a_hot_lock_is_found(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
     let all = search(scratch, "lock")?;
     for (resource, label) in [
         ("program", ""),

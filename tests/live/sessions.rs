@@ -9,7 +9,7 @@ use convoy_harness::case::{trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End};
-use convoy_harness::{check, convoy, root, Result};
+use convoy_harness::{check, convoy, root, turn, Result};
 use libtest_mimic::Trial;
 use rustix::process::{kill_process, Pid, Signal};
 use serde_json::Value;
@@ -34,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn a_session_is_kept(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = program(scratch, None)?;
     let metrics = [r#"calls{function="inner"}"#, "cpu"];
     let file = scratch.dir().join("run.convoy");
@@ -91,6 +92,7 @@ fn write_page(scratch: &Scratch, file: &Path) -> Result {
 }
 
 fn a_function_opens_into_its_callees(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = program(scratch, None)?;
     let metrics = [r#"calls{function="*", in="outer", group="pool-#"}"#];
     let outcome = run(
@@ -113,6 +115,7 @@ fn a_function_opens_into_its_callees(scratch: &Scratch) -> Result {
 }
 
 fn a_function_without_room_is_counted(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let built = compile(&root().join("tests/live/programs/short_function.c"), &[])?;
     let mut program = start(&mut Command::new(built), scratch.dir(), "program")?;
     program.wait_for("ready", TIMEOUT)?;
@@ -136,6 +139,7 @@ fn a_function_without_room_is_counted(scratch: &Scratch) -> Result {
 }
 
 fn threads_of_a_container_are_told_apart(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let built = compile(&root().join("tests/live/programs/steady_calls.c"), &[])?;
     let mut command = Command::new("unshare");
     command.args(["-pf", "--mount-proc"]).arg(built);
