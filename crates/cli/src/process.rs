@@ -59,7 +59,13 @@ mod tests {
         if !program.exists() {
             std::fs::copy("/bin/sleep", &program).unwrap();
         }
-        Running(Command::new(program).arg("60").spawn().unwrap())
+        let running = Running(Command::new(program).arg("60").spawn().unwrap());
+        // The kernel names a process a moment after it has told the parent that it runs.
+        let pid = running.0.id();
+        while !processes_called(name).contains(&pid) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        running
     }
 
     #[test]
