@@ -62,7 +62,7 @@ pub use interrupt::Interrupt;
 pub use kernel::Scheduler;
 pub use machine::machine;
 pub use probes::ProbeClient;
-pub use procfs::{processes_called, ProcessReading};
+pub use procfs::{command_line, processes_called, ProcessReading};
 pub use recorder::{Options, Recorder, Recording, Running};
 pub use recover::{discard, recover};
 pub use sections::{Diagnose, Site};

@@ -59,7 +59,7 @@ impl Experiment {
         }
     }
 
-    /// What windows in whole blocks have measured so far.
+    /// The windows of whole blocks, with what each measured.
     pub fn blocks(&self) -> &[Vec<(Arm, Measured)>] {
         &self.blocks
     }
@@ -124,7 +124,7 @@ impl Experiment {
         let estimator = self.settings.estimator;
         let level = |speedup: &f64| {
             let mechanism = *self.mechanisms.get(target)?;
-            self.raw(Some(target), mechanism, *speedup)?;
+            let saved = self.saved(target, *speedup)?;
             let arm = |target, speedup| Arm {
                 target,
                 speedup,
@@ -144,7 +144,7 @@ impl Experiment {
             let ratio = at.seconds_per_unit()? / base.seconds_per_unit()?;
             Some(LevelWindows {
                 speedup: *speedup,
-                scale: (1.0 - self.saved(target, *speedup)?.mid) / ratio,
+                scale: (1.0 - saved.mid) / ratio,
                 windows,
                 baseline,
             })
@@ -215,14 +215,14 @@ impl Experiment {
     }
 }
 
-/// What an estimate is told beyond.
+/// The value that an estimate starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Basis {
-    /// As it is measured.
+    /// Zero: the estimate is what was measured.
     Nothing,
-    /// What the null experiment predicts wrongly. Where that is time which was not lengthened and
-    /// does not become shorter with the target, the difference is what the target saves; it is less
-    /// noisy, too, as both have the same baseline.
+    /// The null experiment's prediction. Most of it is time that was not lengthened and does not
+    /// become shorter with the target, so that the target saves the difference; that is less noisy,
+    /// too, as both have the same baseline.
     Null,
 }
 

@@ -46,7 +46,7 @@ pub struct Measured {
     pub capacity_seconds: f64,
     /// CPU time that it had, seconds.
     pub cpu_seconds: f64,
-    /// Of it in calls that were not lengthened though they are not the target, seconds.
+    /// Part of `cpu_seconds` in calls that were not lengthened though they are not the target.
     pub calls_seconds: f64,
 }
 

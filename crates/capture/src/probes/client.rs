@@ -69,7 +69,7 @@ impl ProbeClient {
         Ok(answers.collect())
     }
 
-    /// Where nothing can be patched, the kernel counts calls, if there is the right to ask it.
+    /// Asks the kernel to count calls where nothing can be patched; it may refuse.
     fn or_uprobe(&mut self, answer: Inserted, probe: &Probe) -> Inserted {
         match answer {
             Inserted::No { why } if probe.within.is_none() => {

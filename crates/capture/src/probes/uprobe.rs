@@ -12,7 +12,7 @@ use convoy_probes::{uprobe_site, Cell, Probe};
 use crate::kernel::perf::attr::{self, Attr};
 use crate::procfs;
 
-/// What a call costs with a uprobe on an instruction that the kernel emulates, and on another one,
+/// A call costs this with a uprobe on an instruction that the kernel emulates, and on another one,
 /// nanoseconds: Linux 6.18 on a virtual machine. Real ones are cheaper.
 const EMULATED_NS: u64 = 1_000;
 /// See [`EMULATED_NS`].
@@ -105,8 +105,8 @@ impl Place {
     }
 }
 
-/// Of a line of /proc/PID/maps that covers an address: the range as it stands there, and where the
-/// address is in the file.
+/// Finds an address in a line of /proc/PID/maps: the range as it stands there, and the place in the
+/// file; `None` = the line does not cover it.
 fn mapping(line: &str, at: u64) -> Option<(&str, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let mut words = line.split_ascii_whitespace();

@@ -210,16 +210,12 @@ fn of_process(course: Course, args: &Running, pid: u32) -> Result<Status, Messag
     let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
     let agent = AgentInside::experiment(options, &own.map(Into::into), pid)
         .map_err(|error| Message::from(error.trouble()))?;
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = convoy_capture::command_line(pid);
     let end = End::OnRequest(interrupt);
     let mut report = conductor(&course, args, agent.session_dir(), pid, end).conduct();
     let profile = course.output.as_ref().map(|_| agent.watch().read().profile);
     warn(&agent.leave(), args.quiet);
-    let words = command.split(|byte| *byte == 0);
-    let words = words.filter(|word| !word.is_empty());
-    report.command = words
-        .map(|word| String::from_utf8_lossy(word).into())
-        .collect();
+    report.command = command;
     write(args, &report, convoy_causal::text)?;
     write_coz(course.coz.as_deref(), &report)?;
     if let (Some(output), Some(mut profile)) = (&course.output, profile) {

@@ -81,7 +81,10 @@ pub fn profile(engine: &Engine) -> Profile {
     curves.truncate(MOST_LIVE_CURVES);
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let pid = engine.pid();
-    let command = command(pid).unwrap_or_else(|| vec![engine.process().to_owned()]);
+    let mut command = convoy_capture::command_line(pid);
+    if command.is_empty() {
+        command.push(engine.process().to_owned());
+    }
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -129,13 +132,6 @@ pub fn save(profile: &Profile, to: &Path, quiet: bool) -> Result<(), Message> {
         crate::record::say_written(to);
     }
     Ok(())
-}
-
-fn command(pid: u32) -> Option<Vec<String>> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    let arguments: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
-    (!arguments.is_empty()).then_some(arguments)
 }
 
 fn kept(curve: &Curve, roster: &Roster) -> LiveCurve {

@@ -180,8 +180,8 @@ pub(super) fn check(
             }
         }
     }
-    // A program without some of its sections (a what-if) keeps their numbers, and so does a slice of
-    // a long recording; a number out of the blue must not allocate gigabytes.
+    // A program without some of its sections (a what-if) keeps their numbers, and so does a slice
+    // of a long recording; a number out of the blue must not allocate gigabytes.
     if options.sections && sections > acquisitions.saturating_add(SPARE_SECTIONS) {
         return Err(SimError::SparseSections);
     }
