@@ -281,7 +281,7 @@ fn bounded(scratch: &Scratch) -> Result {
     let program = tracee()?;
     let _turn = turn::shared();
     let options = ["--trace=full", "--trace-size=1", "--scheduler=off"];
-    let profile = record(&options, &program, &["steady", "1500"], scratch)?;
+    let profile = record(&options, &program, &["steady", "4000"], scratch)?;
     let recording = recording(&profile, 0)?;
     let events = recording.event_count();
     check!(events < 1 << 20, "{events} events");

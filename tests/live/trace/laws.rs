@@ -15,7 +15,7 @@ pub fn hold(process: &Process, recording: &Recording, whole: bool) -> Result {
     );
     times_do_not_fall(recording)?;
     waits_are_closed(recording)?;
-    holds_do_not_overlap(recording)?;
+    holds_do_not_overlap(recording, |_, _| false)?;
     if whole {
         counts_are_those_of_the_tables(process, recording)?;
     }
@@ -26,7 +26,13 @@ pub fn hold(process: &Process, recording: &Recording, whole: bool) -> Result {
 pub fn hold_with_handlers(recording: &Recording) -> Result {
     times_do_not_fall(recording)?;
     waits_nest(recording)?;
-    holds_do_not_overlap(recording)
+    holds_do_not_overlap(recording, was_interrupted)
+}
+
+/// A handler that ran between a release and its record has recorded first, and time does not fall:
+/// the release gets the handler's time, when another thread may have the lock already.
+fn was_interrupted(before: Option<&Event>, release: &Event) -> bool {
+    before.is_some_and(|before| before.at_ns == release.at_ns)
 }
 
 /// Each thread's own.
@@ -110,12 +116,18 @@ fn is_exclusive(object: &Object) -> bool {
     )
 }
 
-/// An exclusive lock has one holder at a time.
-fn holds_do_not_overlap(recording: &Recording) -> Result {
+/// An exclusive lock has one holder at a time. `is_late`: whether a release, given the event before
+/// it, was recorded later than it was made.
+fn holds_do_not_overlap(
+    recording: &Recording,
+    is_late: impl Fn(Option<&Event>, &Event) -> bool,
+) -> Result {
     let mut holds: HashMap<u32, Vec<(u64, u64, u32)>> = HashMap::new();
     for (ix, thread) in (0..).zip(&recording.threads) {
         let mut since: HashMap<u32, u64> = HashMap::new();
+        let mut before = None;
         for event in &thread.events {
+            let late = is_late(before.replace(event), event);
             let mutex = match event.kind {
                 Kind::CondWait | Kind::CondWoken => event.arg as u32,
                 _ => event.object,
@@ -129,7 +141,7 @@ fn holds_do_not_overlap(recording: &Recording) -> Result {
                     since.insert(mutex, event.at_ns);
                 }
                 Kind::Released | Kind::CondWait => {
-                    if let Some(from) = since.remove(&mutex) {
+                    if let Some(from) = since.remove(&mutex).filter(|_| !late) {
                         holds
                             .entry(mutex)
                             .or_default()

@@ -35,6 +35,9 @@ pub(super) fn trace(image: Image, ix: u32, of: &mut Process, late: &Late) -> Pro
         .map(|(&number, &thread)| TraceThread { number, thread })
         .collect();
     threads.sort_by_key(|t| t.number);
+    // Signal handlers may use locks after the agent's last word.
+    let latest = image.blocks.iter().map(|block| block.end_ns).max();
+    let end_ns = of.end_ns.max(latest.unwrap_or(0));
     let mut blocks = Vec::with_capacity(image.blocks.len());
     let mut unknown = 0;
     for block in image.blocks {
@@ -47,12 +50,12 @@ pub(super) fn trace(image: Image, ix: u32, of: &mut Process, late: &Late) -> Pro
     if unknown > 0 {
         lost.push(("thread-unknown".into(), unknown));
     }
-    let (mode, windows) = image.windows.finish(of.end_ns);
+    let (mode, windows) = image.windows.finish(end_ns);
     ProcessTrace {
         process: ix,
         mode,
         start_ns: span(&windows, image.start_ns, mode),
-        end_ns: of.end_ns,
+        end_ns,
         sees_preemptions: image.sees_preemptions,
         lost,
         lost_windows: image.lost_windows,

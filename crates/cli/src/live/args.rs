@@ -56,6 +56,8 @@ pub struct Live {
     pub metric: Vec<String>,
 
     /// Stop after this time: 500ms, 10s, 2m [default: when the process ends, or Ctrl-C]
+    ///
+    /// It begins when the probes of all metrics are in.
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub limit: Option<Duration>,
 

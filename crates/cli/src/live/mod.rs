@@ -200,16 +200,18 @@ fn add(engine: &mut Engine, live: &Live, requests: Vec<Request>) -> Result<(), M
     Ok(())
 }
 
-/// Writes values until the process ends, the time is over, nobody reads, or `asked` says so.
+/// Writes values until the process ends, the time is over, nobody reads, or `asked` says so. What it
+/// takes to put the probes in, seconds on a busy machine, is not time in which they measure.
 fn measure(
     engine: &mut Engine,
     live: &Live,
     mut lines: Lines<impl Write>,
     asked: impl Fn() -> bool,
 ) -> Result<(), Message> {
+    let until = live.limit.map(|limit| engine.elapsed() + limit);
     loop {
-        let left = live.limit.map_or(PATIENCE, |limit| {
-            limit.saturating_sub(engine.elapsed()).min(PATIENCE)
+        let left = until.map_or(PATIENCE, |until| {
+            until.saturating_sub(engine.elapsed()).min(PATIENCE)
         });
         match engine.step(left).map_err(|refusal| failed(&refusal))? {
             Step::Sampled(_) => {
@@ -227,7 +229,7 @@ fn measure(
             }
         }
         tell(engine.take_notices(), live.quiet);
-        if asked() || live.limit.is_some_and(|limit| engine.elapsed() >= limit) {
+        if asked() || until.is_some_and(|until| engine.elapsed() >= until) {
             return Ok(());
         }
     }
