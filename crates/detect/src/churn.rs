@@ -52,9 +52,8 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
     let main = view.threads.iter().find(|t| t.main);
     let churn = Churn::of(view, main)?;
     let cpu: f64 = churn.threads.iter().map(|t| t.cpu).sum();
-    let lives = churn
-        .living(view)
-        .map_or(churn.n * LIVE_NS, |share| share * cpu);
+    let living = churn.living(view);
+    let lives = living.map_or(churn.n * LIVE_NS, |share| share * cpu);
     let work = (cpu - lives).max(0.1 * cpu);
     let besides = main.map_or(0.0, |t| t.busy() * churn.stretch / t.life - churn.makes);
     let cost = lives + churn.makes;
@@ -70,6 +69,15 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
         saved_max: (churn.stretch - left).max(0.0),
         sure: SURE,
     };
+    let mut gain = saving.gain(
+        view,
+        "the work of these threads on as many as live at once today, and on the CPUs (asymptotic bound)",
+        "the work itself",
+    );
+    if living.is_none() {
+        // What making a thread is taken to cost is its least, on an idle machine: nothing bounds it.
+        gain.high = f64::INFINITY;
+    }
     let made = churn.made(view)?;
     let (name, at) = (view.group_name(made.group), &made.at);
     let (n, each) = (count(churn.n), duration((cpu / churn.n).max(1.0)));
@@ -118,13 +126,9 @@ pub(crate) fn finding(cx: &Context) -> Option<Finding> {
             },
         )],
         undecided: String::new(),
-        gain: saving.gain(
-            view,
-            "the work of these threads on as many as live at once today, and on the CPUs (asymptotic bound)",
-            "the work itself",
-        ),
+        gain,
         share_of_thread_time: share,
-        caveats: match view.model.sched {
+        caveats: match living {
             Some(_) => Vec::new(),
             None => vec!["what making a thread costs here was not measured".into()],
         },

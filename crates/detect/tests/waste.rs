@@ -48,7 +48,10 @@ fn threads_for_little_work_each_are_said_with_what_a_fixed_set_would_save() {
         low > 1.0 && low < mid && mid > 1.5 && mid < high,
         "{low} {mid} {high}"
     );
-    assert!(high > 4.0 && high < 6.0, "{high}");
+    assert!(
+        high.is_infinite(),
+        "without samples nothing says what making a thread costs: {high}"
+    );
     let text = finding.map(|f| f.causes[0].fix.clone()).unwrap_or_default();
     assert!(text.contains("run() app.c:10"), "{text}");
 }

@@ -13,6 +13,7 @@ mod label;
 mod languages;
 mod lines;
 mod nouns;
+mod own_code;
 mod path;
 mod programs;
 mod sched;

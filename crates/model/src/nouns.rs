@@ -201,6 +201,9 @@ pub struct Site {
     /// Index into `frames` of the one to show: the innermost frame that is not a lock wrapper,
     /// the C or C++ runtime or another library that only passes the call on.
     pub shown: usize,
+    /// Index into `frames` of the innermost one from there on that is the program's own code, not a
+    /// library's, a package's or a run-time system's; `None` = there is none on the stack.
+    pub own: Option<usize>,
     /// What is done here for the sake of other threads, by a function of the C library or the language, or by the agent in
     /// its stead.
     pub sync: Option<SyncCode>,
@@ -212,6 +215,13 @@ impl Site {
     /// The frame to show; `None` of an unknown place.
     pub fn shown_frame(&self) -> Option<&SiteFrame> {
         self.frames.get(self.shown).or(self.frames.first())
+    }
+
+    /// The program's own code on whose behalf the shown frame runs; `None` where that is the
+    /// program's own itself, or nothing on the stack is.
+    pub fn own_caller(&self) -> Option<&SiteFrame> {
+        let own = self.own.filter(|&own| own > self.shown)?;
+        self.frames.get(own)
     }
 
     /// Whether a function of this kind is anywhere in the call stack.

@@ -117,6 +117,22 @@ pub fn event<'a>(analysis: &'a Analysis, ids: &Ids) -> Option<&'a EventRow> {
         .find(|row| ids.objects.contains(&row.object))
 }
 
+/// The place that a finding is about: the code itself, or where its object is waited for most, or
+/// used most.
+pub fn site(analysis: &Analysis, ids: &Ids) -> Option<SiteId> {
+    let of_lock = || {
+        let sites = &lock(analysis, ids)?.sites;
+        let most = sites.iter().max_by_key(|s| (s.wait_ns, s.acquisitions))?;
+        Some(most.site)
+    };
+    let of_event = || {
+        let waits = event(analysis, ids)?.waits_for.first()?;
+        Some(waits.waiter)
+    };
+    let code = ids.sites.first().copied();
+    code.or_else(of_lock).or_else(of_event)
+}
+
 /// The best assignment of threads to the groups that a finding is about.
 pub fn assignment<'a>(analysis: &'a Analysis, ids: &Ids) -> Option<&'a Assignment> {
     analysis

@@ -25,6 +25,8 @@ const EXPECTED: f64 = 0.8;
 const SURE: f64 = 0.2;
 const METHOD: &str =
     "time that few threads had a goroutine to run, and what the scheduler ran for it, gone";
+/// Share of what runs, scheduler, locking and waiting, from which on the rest does not bound the gain.
+const MOSTLY: f64 = 0.5;
 /// Samples in a lock's functions that say which one it is.
 const SAMPLES: u64 = 3;
 /// Share of the run that threads wait for the network or a timer from which on there may be nothing else to do, and waits that
@@ -165,6 +167,12 @@ impl Woken {
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
+        let mut gain = saving.gain(view, METHOD, "the section itself");
+        if no_work > MOSTLY {
+            // What little is left are sections whose data move from one processor to the next: how
+            // long they take without that was not seen.
+            gain.high = f64::INFINITY;
+        }
         // A lock that is held for long is hardly ever met in its own functions: what runs alone has it.
         let known = fights >= SAMPLES;
         let places = match known {
@@ -218,7 +226,7 @@ impl Woken {
                 format!("less work under {lock}, or one lock per part of the data"),
             )],
             undecided: String::new(),
-            gain: saving.gain(view, METHOD, "the section itself"),
+            gain,
             share_of_thread_time: share,
             caveats: vec![
                 "goroutines that wait are not seen: that they wait for this lock is concluded from who wakes threads".into(),

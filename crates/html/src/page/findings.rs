@@ -76,6 +76,12 @@ fn one(report: &Report<'_>, data: &Data, number: usize, finding: &Finding, open:
                         div { code { (sched_names::path_of(report.model, Some(*site), 6)) } }
                     } }
                 }
+                @if let Some(own) = subject::site(report.analysis, &ids)
+                    .and_then(|site| report.model.site(site)?.own_caller())
+                {
+                    dt { "caller" }
+                    dd { code { (names::frame(own)) } }
+                }
                 @for spin in ids.loops.iter().filter_map(|id| subject::spin_loop(report.model, *id)) {
                     dt { "loop" }
                     dd { code { (sched_names::loop_place(spin)) } ": " (sched_names::spin(spin.kind)) }

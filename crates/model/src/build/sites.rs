@@ -1,10 +1,11 @@
 //! Call stacks for people: inlined functions expanded, and the frame to show.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use convoy_profile::{Frame, FrameIx, Module, Process, Reason, StackIx, Symbol};
 
 use crate::languages::{is_agent, is_language, is_virtual_machine};
+use crate::own_code::{is_of_others, own_frame};
 use crate::programs::base_name;
 use crate::sync_code::is_fast_path;
 use crate::wrappers::passes_on;
@@ -14,6 +15,8 @@ use crate::{ProcessId, Site, SiteFrame, SiteId, SyncCode};
 pub(super) struct Sites<'p> {
     process: &'p Process,
     files: FileNames<'p>,
+    /// Those of modules that are not the program's.
+    foreign: HashSet<&'p str>,
     id: ProcessId,
     by_stack: HashMap<StackIx, SiteId>,
     by_frames: HashMap<Vec<FrameIx>, SiteId>,
@@ -21,9 +24,11 @@ pub(super) struct Sites<'p> {
 
 impl<'p> Sites<'p> {
     pub(super) fn new(process: &'p Process, id: ProcessId) -> Self {
+        let files = FileNames::of(process);
         Self {
             process,
-            files: FileNames::of(process),
+            foreign: foreign(process, &files),
+            files,
             id,
             by_stack: HashMap::new(),
             by_frames: HashMap::new(),
@@ -62,10 +67,12 @@ impl<'p> Sites<'p> {
         let sync = SyncCode::of(&all);
         let fast_path = sync.is_none() && is_fast_path(&all);
         let expanded = own(all);
+        let shown = shown(&expanded);
         let id = SiteId(sites.len() as u32);
         sites.push(Site {
             process: self.id,
-            shown: shown(&expanded),
+            shown,
+            own: own_frame(&expanded, shown, |module| self.foreign.contains(module)),
             frames: expanded,
             sync,
             fast_path,
@@ -135,6 +142,15 @@ impl<'p> FileNames<'p> {
         let all = process.modules.iter();
         Self(all.map(|module| name(module).unwrap_or_default()).collect())
     }
+}
+
+/// The files of the modules that are of the system or of a package. The executable is the program,
+/// wherever it is.
+fn foreign<'p>(process: &'p Process, files: &FileNames<'p>) -> HashSet<&'p str> {
+    let modules = process.modules.iter().zip(&files.0);
+    let others =
+        modules.filter(|(module, _)| module.path != process.exe && is_of_others(&module.path));
+    others.map(|(_, name)| *name).collect()
 }
 
 fn expand(frame: &Frame, module: String, start: u64) -> Vec<SiteFrame> {

@@ -127,6 +127,7 @@ pub struct StackOut<'a> {
     process: u32,
     label: String,
     shown: usize,
+    own: Option<usize>,
     frames: Vec<FrameOut<'a>>,
 }
 
@@ -145,6 +146,7 @@ fn stack(id: usize, s: &convoy_model::Site) -> StackOut<'_> {
         process: s.process.0,
         label: names::site(s),
         shown: s.shown,
+        own: s.own,
         frames: s.frames.iter().map(frame).collect(),
     }
 }

@@ -163,6 +163,15 @@ fn where_and_who(page: &mut Page, report: &Report<'_>, finding: &Finding, depth:
     if held_up || ids.objects.is_empty() {
         code(page, report, &ids);
     }
+    if let Some(own) =
+        subject::site(report.analysis, &ids).and_then(|site| report.model.site(site)?.own_caller())
+    {
+        detail(
+            page,
+            plain("caller"),
+            vec![toned(Tone::Strong, names::frame(own))],
+        );
+    }
     subjects(page, report, &ids);
     if let Some(best) = subject::assignment(report.analysis, &ids) {
         detail(page, plain("threads"), assignment(report, best));

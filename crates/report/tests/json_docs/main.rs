@@ -77,6 +77,7 @@ fn everything() -> (Model, Analysis) {
             ..Object::default()
         }],
         sites: vec![Site {
+            own: Some(0),
             frames: vec![place()],
             ..Site::default()
         }],
@@ -138,6 +139,7 @@ fn everything() -> (Model, Analysis) {
     };
     // A site without a name, for the list of those.
     model.sites.push(Site {
+        own: Some(0),
         frames: vec![SiteFrame {
             function: String::new(),
             ..place()
@@ -468,7 +470,10 @@ fn nothing_known() -> (Model, Analysis) {
     model.meta.exit = Exit::Unknown;
     model.processes.push(Process::default());
     model.objects = vec![Object::default()];
-    model.sites[0].frames = vec![SiteFrame::default()];
+    model.sites[0] = Site {
+        frames: vec![SiteFrame::default()],
+        ..Site::default()
+    };
     model.threads[0].run_delay_ns = None;
     model.groups = vec![Group::default()];
     model.uses = vec![Use::default()];
