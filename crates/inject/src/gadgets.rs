@@ -50,7 +50,7 @@ pub(crate) fn find(memory: &Memory, regions: &[Region]) -> Option<Found> {
     search(memory, regions, |at, code| {
         let address = |i: usize| at + i as u64;
         syscall = syscall.or_else(|| call_with_return(code).map(address));
-        sigreturn = sigreturn.or_else(|| ending_in_call(code, &SIGRETURN).next().map(address));
+        sigreturn = sigreturn.or_else(|| sigreturn_in(code).map(address));
         signal_returns.extend(returns_in(code).map(address));
     });
     Some(Found {
@@ -71,22 +71,34 @@ pub(crate) fn signal_returns(memory: &Memory, regions: &[Region]) -> Vec<u64> {
     all
 }
 
-fn returns_in(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    ending_in_call(code, &SIGRETURN).chain(ending_in_call(code, &SHORT_SIGRETURN))
+fn sigreturn_in(code: &[u8]) -> Option<usize> {
+    system_calls(code).find_map(|call| begin(code, call, &SIGRETURN))
 }
 
-/// Where `wanted` is, which ends with a system call. Those are few: comparing nine bytes at each
-/// place of PostgreSQL's code took a third of a second.
-fn ending_in_call<'a>(code: &'a [u8], wanted: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    system_calls(code).filter_map(move |call| {
-        let begin = (call + SYSCALL.len()).checked_sub(wanted.len())?;
-        code[begin..].starts_with(wanted).then_some(begin)
+fn returns_in(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    system_calls(code).filter_map(|call| {
+        let forms = [&SIGRETURN[..], &SHORT_SIGRETURN];
+        forms.iter().find_map(|form| begin(code, call, form))
     })
 }
 
+/// Where `wanted` begins, if it ends with the system call at `call`.
+fn begin(code: &[u8], call: usize, wanted: &[u8]) -> Option<usize> {
+    let begin = (call + SYSCALL.len()).checked_sub(wanted.len())?;
+    code[begin..].starts_with(wanted).then_some(begin)
+}
+
+/// Where system calls are. A server has tens of MB of code, which is searched several times: most
+/// of it is left out by a search for one byte.
 fn system_calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    let pairs = code.windows(2).enumerate();
-    pairs.filter_map(|(i, pair)| (pair[0] == SYSCALL[0] && pair[1] == SYSCALL[1]).then_some(i))
+    const CHUNK: usize = 64;
+    let chunks = code.chunks(CHUNK).enumerate();
+    let likely = chunks.filter(|(_, chunk)| chunk.contains(&SYSCALL[1]));
+    likely.flat_map(move |(n, chunk)| {
+        let seconds = n * CHUNK..n * CHUNK + chunk.len();
+        let calls = seconds.filter(|&i| i > 0 && code[i - 1..=i] == SYSCALL);
+        calls.map(|i| i - 1)
+    })
 }
 
 /// A system call behind which the function returns, without a change of the stack.
@@ -108,6 +120,15 @@ mod tests {
     fn both_forms_of_a_signal_return_are_found() {
         let code = [&[0x90][..], &SIGRETURN, &[0xcc], &SHORT_SIGRETURN].concat();
         assert_eq!(returns_in(&code).collect::<Vec<_>>(), [1, 11]);
+    }
+
+    #[test]
+    fn system_calls_across_chunks_are_found() {
+        for at in [0, 62, 63, 64, 126] {
+            let mut code = [0x90; 128];
+            code[at..at + 2].copy_from_slice(&SYSCALL);
+            assert_eq!(system_calls(&code).collect::<Vec<_>>(), [at]);
+        }
     }
 
     #[test]
