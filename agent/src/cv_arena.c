@@ -25,6 +25,7 @@
 struct cv_arena *cv_arena;
 struct cv_session cv_session;
 char cv_session_dir[256];
+uint32_t cv_outside_pid;
 bool cv_quiet; /* cv_sandbox.h */
 
 static uint64_t ready_bytes; /* atomic: [0, ready_bytes) is writable and backed by memory */
@@ -237,7 +238,7 @@ bool cv_arena_open(bool again)
 	uint32_t pid = (uint32_t)cv_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
 	uint64_t bytes = again ? cv_arena->size_bytes : cv_session.arena_bytes;
 	uint64_t reserved = bytes;
-	int fd = arena_create(&bytes, pid);
+	int fd = arena_create(&bytes, cv_outside_pid ? cv_outside_pid : pid);
 	struct cv_arena *a;
 	long at;
 

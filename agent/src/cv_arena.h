@@ -14,6 +14,8 @@
 
 extern struct cv_arena *cv_arena __attribute__((visibility("hidden")));         /* NULL = not recording */
 extern struct cv_session cv_session __attribute__((visibility("hidden")));      /* our copy */
+/* What convoy calls this process, whose PID namespace may be another one; 0 = by its own number. */
+extern uint32_t cv_outside_pid __attribute__((visibility("hidden")));
 extern char cv_session_dir[256] __attribute__((visibility("hidden")));
 
 /* Map this process's arena; false = passive. `again`: in a fork child, at the address of the

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "convoy_attach.h"
+#include "cv_arena.h"
 #include "cv_attach.h"
 #include "cv_process.h"
 #include "cv_real.h"
@@ -88,14 +89,17 @@ static void entries_fill(void)
 }
 
 /* Called by convoy, in a thread of the program's but on a stack of convoy's, while no function is
- * patched and no thread is inside this copy of the agent. The journal says what came of it. */
-CV_EXPORT void convoy_attach(const char *session_dir);
-CV_EXPORT void convoy_attach(const char *session_dir)
+ * patched and no thread is inside this copy of the agent. The journal says what came of it.
+ * `outside_pid`: see cv_arena.h. */
+CV_EXPORT void convoy_attach(const char *session_dir, uint64_t outside_pid);
+CV_EXPORT void convoy_attach(const char *session_dir, uint64_t outside_pid)
 {
 	struct cv_attachment *a = &convoy_attachment;
 	int saved = errno;
-	bool began = cv_process_attach(session_dir, a->magic == CV_ATTACHMENT_MAGIC);
+	bool began;
 
+	cv_outside_pid = (uint32_t)outside_pid;
+	began = cv_process_attach(session_dir, a->magic == CV_ATTACHMENT_MAGIC);
 	if (began && a->magic != CV_ATTACHMENT_MAGIC) {
 		entries_fill();
 		a->self_offset = (int64_t)(cv_addr(&cv_self) - cv_addr(__builtin_thread_pointer()));

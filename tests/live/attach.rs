@@ -59,6 +59,7 @@ fn record(running: &mut Running<'_>, file: &Path, scratch: &Scratch) -> Result {
     is_parallel(running)?;
     std::thread::sleep(WARM_UP);
     let mut command = convoy::attach(file, running.id(), RECORDED)?;
+    command.arg("--agent=off");
     let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
     check!(
         outcome.end == End::Status(0),

@@ -238,7 +238,7 @@ fn same_user(scratch: &Scratch) -> Result {
         let mut command = as_nobody(&recorder);
         command.arg("record").arg("-o").arg(&file);
         command.args(["-p", &target.id().to_string(), "--for", "300ms"]);
-        command.arg("--agent=auto").current_dir(room.path());
+        command.current_dir(room.path());
         let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
         check!(
             outcome.end == End::Status(0) && !outcome.stderr.contains("have no names"),

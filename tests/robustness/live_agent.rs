@@ -12,7 +12,7 @@ use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
 use convoy_harness::{check, compile, convoy, turn, Result};
 use libtest_mimic::Trial;
-use rustix::process::Signal;
+use rustix::process::{kill_process, Pid, Signal};
 
 use crate::table::{program, programs};
 
@@ -48,6 +48,10 @@ pub fn trials() -> Vec<Trial> {
     add("live-agent/two-at-once", &["kernel"], two_at_once);
     add("live-agent/refused", &["kernel"], refused);
     add("live-agent/switched-off", &["kernel"], switched_off);
+    add("live-agent/container", &["kernel", "root"], container);
+    // Some minutes: by name, with --ignored.
+    let many = trial("live-agent/many-cycles", None, many_cycles);
+    trials.push(many.with_ignored_flag(true));
     trials
 }
 
@@ -76,13 +80,6 @@ pub(crate) fn is_right(mut target: Running<'_>) -> Result {
 
 /// Convoy, which tells what it does, with the agent.
 pub(crate) fn recorder(file: &Path, pid: u32, time: Duration) -> Result<Command> {
-    let mut command = by_default(file, pid, time)?;
-    command.arg("--agent=auto");
-    Ok(command)
-}
-
-/// The same without a word about the agent.
-fn by_default(file: &Path, pid: u32, time: Duration) -> Result<Command> {
     let mut command = Command::new(convoy::binary()?);
     command.arg("record").arg("-o").arg(file);
     command.args(["-p", &pid.to_string(), "--for"]);
@@ -163,6 +160,34 @@ fn cycles(scratch: &Scratch, way: &str, times: usize) -> Result {
         check!(code(target.id())? == before, "bytes stay different");
     }
     is_right(target)
+}
+
+/// 8 busy threads that allocate and lock all the time, each byte of the C library compared after
+/// each cycle: a death or a hang ends the test.
+fn many_cycles(scratch: &Scratch) -> Result {
+    const CYCLES: usize = 200;
+    let _turn = turn::shared();
+    let target = target(scratch, "works")?;
+    let before = code(target.id())?;
+    let (mut refusals, mut different) = (Vec::new(), 0);
+    let began = Instant::now();
+    for _ in 0..CYCLES {
+        let outcome = recorded(scratch, target.id(), SHORT)?;
+        if outcome.stderr.contains("have no names") {
+            refusals.push(outcome.stderr);
+        }
+        let now = code(target.id())?;
+        different += before.iter().zip(&now).filter(|(a, b)| a != b).count();
+    }
+    is_right(target)?;
+    println!(
+        "{CYCLES} cycles in {:.0} s: no death, no hang, {different} bytes different, {} refused",
+        began.elapsed().as_secs_f64(),
+        refusals.len()
+    );
+    check!(different == 0, "{different} bytes stay different");
+    check!(refusals.is_empty(), "{refusals:?}");
+    Ok(())
 }
 
 /// At any moment of it: the hooks are out soon after.
@@ -303,12 +328,61 @@ fn refused(scratch: &Scratch) -> Result {
     is_right(linked)
 }
 
+/// A process with thread numbers, a /proc and a /dev/shm of its own.
+fn container(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let inside = "mount -t tmpfs none /dev/shm && exec \"$0\" works";
+    let mut command = Command::new("unshare");
+    command.args(["-pfm", "--mount-proc", "sh", "-c", inside]);
+    command.arg(program("attached.c")?);
+    let mut container = start(&mut command, scratch.dir(), "container")?;
+    container.wait_for("ready", TIMEOUT)?;
+    let pid = only_child(container.id())?;
+    let before = code(pid)?;
+    let recorded = recorded(scratch, pid, Duration::from_millis(600));
+    let threads = tids(pid)?;
+    let has_all_bytes = code(pid)? == before;
+    let target = Pid::from_raw(pid as i32).ok_or("no pid")?;
+    kill_process(target, Signal::INT).map_err(|e| e.to_string())?;
+    let end = container.finish(TIMEOUT)?;
+    check!(end.end == End::Status(6), "{end:?}");
+    check!(end.stdout == "ready\nright\n", "{end:?}");
+    check!(has_all_bytes, "bytes stay different");
+    let said = recorded?.stderr;
+    check!(!said.contains("have no names"), "{said}");
+    let file = scratch.path("run.convoy");
+    let report = convoy::report(&file, scratch.dir())?.to_string();
+    check!(report.contains("busy_lock"), "the lock is not named");
+    let profile = convoy::read(&file)?;
+    let processes: Vec<u32> = profile.processes.iter().map(|p| p.pid).collect();
+    check!(processes == [pid], "{processes:?}, not {pid}");
+    let of_agent = profile.processes[0].threads.iter().map(|thread| thread.tid);
+    let unknown: Vec<u32> = of_agent.filter(|tid| !threads.contains(tid)).collect();
+    check!(unknown.is_empty(), "{unknown:?}, not of {threads:?}");
+    Ok(())
+}
+
+fn only_child(pid: u32) -> Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.map_err(|e| e.to_string())?;
+    let number = children.trim().parse();
+    number.map_err(|_| format!("children: {children}"))
+}
+
+fn tids(pid: u32) -> Result<Vec<u32>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|e| e.to_string())?;
+    let names = tasks.flatten().map(|task| task.file_name());
+    Ok(names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
+}
+
 fn switched_off(scratch: &Scratch) -> Result {
     let _turn = turn::shared();
     let target = target(scratch, "works")?;
     let file = scratch.path("run.convoy");
-    let mut command = by_default(&file, target.id(), SHORT)?;
-    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    let mut command = recorder(&file, target.id(), SHORT)?;
+    let outcome = run(command.arg("--agent=off"), scratch.dir(), "convoy", TIMEOUT)?;
     check!(
         !outcome.stderr.contains("have no names"),
         "{}",

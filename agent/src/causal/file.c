@@ -67,7 +67,8 @@ static bool map(long fd)
 void cv_causal_begin(void)
 {
 	struct cv_causal *f;
-	long fd = cv_is_quiet() ? -EPERM : cv_side_file_create('c', cv_arena->pid, CV_CAUSAL_BYTES);
+	uint32_t pid = cv_outside_pid ? cv_outside_pid : cv_arena->pid;
+	long fd = cv_is_quiet() ? -EPERM : cv_side_file_create('c', pid, CV_CAUSAL_BYTES);
 	bool mapped;
 
 	if (cv_causal_file) { /* attached once more */
@@ -82,7 +83,7 @@ void cv_causal_begin(void)
 		return;
 	f = cv_causal_file;
 	f->version = CV_CAUSAL_VERSION;
-	f->pid = cv_arena->pid;
+	f->pid = pid;
 	f->bytes = CV_CAUSAL_BYTES;
 	f->arena_start_ns = cv_arena->start_ns;
 	f->flags = cv_causal_clock_init() ? CV_CAUSAL_CPU_CLOCK : 0;

@@ -57,7 +57,6 @@ pub(crate) fn collect(
                 .push(format!("process {}: arena not readable: {e}", file.pid)),
         }
     }
-    let nothing_polled = HashMap::new();
     for (i, this) in found.iter().enumerate() {
         let pid = this.file.pid;
         // One after the other: there may be thousands of processes.
@@ -86,16 +85,18 @@ pub(crate) fn collect(
             arena::latest_ns(&bytes, u64::MAX).unwrap_or(this.life.start_ns)
         };
         // What was polled is of the last image of a pid.
-        let polled = seen
-            .filter(|_| next.is_none())
-            .map_or(&nothing_polled, |s| &s.threads);
+        let polled = seen.filter(|_| next.is_none());
+        let polled = polled.map(Seen::threads_by_own_number).unwrap_or_default();
         let context = Context {
             seen_end_ns,
-            polled,
+            polled: &polled,
         };
         let start_ns = this.life.start_ns;
         match arena::read_with(&bytes, context, &stacks(pid, start_ns)) {
-            Ok((process, late)) => {
+            Ok((mut process, late)) => {
+                if let Some(seen) = seen {
+                    seen.renumber(pid, &mut process);
+                }
                 collected.late.insert((process.pid, start_ns), late);
                 collected.processes.push(process);
             }

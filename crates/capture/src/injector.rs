@@ -6,14 +6,17 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use convoy_inject::{Attached, Detached, Owner, Refusal};
 
 use crate::agent_file::{self, Build};
 use crate::error::Trouble;
+
+/// Processes whose refusals are told one by one: a shell or a service manager has hundreds of
+/// children.
+const NAMED_REFUSALS: usize = 3;
 
 /// Argument of `convoy` that makes it serve.
 pub const ARGUMENT: &str = "__inject";
@@ -79,6 +82,7 @@ impl Injector {
             }
             let line = line.trim_end_matches('\n');
             if line == DONE {
+                self.troubles = summarized(std::mem::take(&mut self.troubles));
                 return Ok(());
             }
             let words: Vec<&str> = line.split(SEPARATOR).collect();
@@ -120,6 +124,20 @@ impl Injector {
         }
         end
     }
+}
+
+/// The first refusals, and how many more there are.
+fn summarized(mut troubles: Vec<Trouble>) -> Vec<Trouble> {
+    let more = troubles.len().saturating_sub(NAMED_REFUSALS);
+    if more > 1 {
+        troubles.truncate(NAMED_REFUSALS);
+        troubles.push(Trouble::new(
+            format!("the agent cannot go into {more} more processes"),
+            "their locks have no names: only their scheduler events are recorded",
+            "name one of them to see why: -p PID",
+        ));
+    }
+    troubles
 }
 
 /// Result of taking the hooks out.
@@ -203,23 +221,7 @@ pub fn serve(session: &Path, pids: &[u32], has_experiments: bool) -> io::Result<
 }
 
 fn attach(pid: u32, build: Build, session: &Path, owner: Owner) -> Result<Attached, Refusal> {
-    let dir = seen_by(pid, session).ok_or_else(|| {
-        Refusal::new(
-            format!("process {pid} does not see {}", session.display()),
-            "run convoy in the same container, or name a directory that both see: --session-dir",
-        )
-    })?;
-    convoy_inject::attach(pid, agent_file::bytes(build), &dir, owner)
-}
-
-/// The directory by the name that the process has for it.
-fn seen_by(pid: u32, dir: &Path) -> Option<String> {
-    let relative = dir.strip_prefix("/").ok()?;
-    let theirs = PathBuf::from(format!("/proc/{pid}/root")).join(relative);
-    let (ours, theirs) = (std::fs::metadata(dir).ok()?, std::fs::metadata(theirs));
-    // Without the right to look, the agent will find out.
-    let is_same = theirs.map_or(true, |t| (t.dev(), t.ino()) == (ours.dev(), ours.ino()));
-    is_same.then(|| dir.to_str().map(str::to_owned))?
+    convoy_inject::attach(pid, agent_file::bytes(build), session, owner)
 }
 
 /// Signals of the terminal, and those that end convoy, do not end this process: the hooks would
@@ -235,5 +237,22 @@ pub(crate) fn stand_alone() {
     ] {
         // SAFETY: no handler is installed.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_refusals_are_summarized() {
+        let refusals = |n: usize| {
+            let refusal = |i| Trouble::new(format!("process {i} is stopped"), "", "");
+            summarized((0..n).map(refusal).collect())
+        };
+        assert_eq!(refusals(4).len(), 4);
+        let many = refusals(40);
+        assert_eq!(many.len(), 4);
+        assert!(many[3].found.contains("37 more"), "{}", many[3].found);
     }
 }

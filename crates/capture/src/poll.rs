@@ -2,9 +2,13 @@
 //! warning, and for what only files in /proc tell. The agent opens none, because the descriptor would
 //! take a number that a thread of the program counts on.
 
+use std::borrow::Cow;
 use std::collections::hash_map::{Entry, HashMap};
 use std::path::Path;
 use std::time::Duration;
+
+use convoy_inject::Numbers;
+use convoy_profile::Process;
 
 use crate::clock::Clock;
 use crate::procfs::{self, SchedStat, ThreadFigures};
@@ -38,7 +42,13 @@ pub(crate) struct Seen {
     /// Threads that ran before the recording, with their figures at its beginning: those of
     /// `threads` count from there.
     before: HashMap<u32, ThreadFigures>,
+    /// Of a process that knows its threads by other numbers.
+    numbers: Option<Numbers>,
 }
+
+/// Above all numbers of threads (PID_MAX_LIMIT): a thread of a container that ended before its
+/// number here was looked up has its own one, plus this, and is taken for no other thread.
+const UNKNOWN_HERE: u32 = 1 << 22;
 
 /// All processes of a session, by pid.
 #[derive(Debug)]
@@ -71,7 +81,12 @@ impl Poller {
         for &pid in pids {
             let figures = |tid| Some((tid, procfs::thread(pid, tid)?));
             let threads = procfs::threads(pid).into_iter().filter_map(figures);
-            self.seen.entry(pid).or_default().before = threads.collect();
+            let before = threads.collect();
+            let seen = Seen {
+                before,
+                ..Seen::of(pid)
+            };
+            self.seen.insert(pid, seen);
         }
     }
 
@@ -89,7 +104,9 @@ impl Poller {
                 seen.alive_ns = now_ns;
             }
             // A zombie still has the figures of its main thread.
-            for tid in procfs::threads(arena.pid) {
+            let threads = procfs::threads(arena.pid);
+            seen.look_up(&threads);
+            for tid in threads {
                 seen.look(arena.pid, tid, thorough, &mut self.open);
             }
         }
@@ -111,6 +128,52 @@ impl Poller {
 }
 
 impl Seen {
+    /// Of a process that convoy knows by its number here.
+    pub fn of(pid: u32) -> Self {
+        Self {
+            numbers: Some(Numbers::of(pid)).filter(Numbers::differ),
+            ..Self::default()
+        }
+    }
+
+    /// Looks up the numbers of its threads, of which these are alive.
+    pub fn look_up(&mut self, threads: &[u32]) {
+        if let Some(numbers) = &mut self.numbers {
+            numbers.look(&threads.iter().copied().collect());
+        }
+    }
+
+    /// The figures of its threads by the numbers that it knows them by, as its agent does.
+    pub fn threads_by_own_number(&self) -> Cow<'_, HashMap<u32, ThreadFigures>> {
+        match &self.numbers {
+            None => Cow::Borrowed(&self.threads),
+            Some(numbers) => Cow::Owned(
+                numbers
+                    .known()
+                    .filter_map(|(own, here)| Some((own, self.threads.get(&here)?.clone())))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Gives a process that was read from its tables the numbers that it has here.
+    pub fn renumber(&self, pid: u32, process: &mut Process) {
+        let Some(numbers) = &self.numbers else {
+            return;
+        };
+        process.pid = pid;
+        process.ppid = procfs::parent(pid).unwrap_or(0);
+        for thread in &mut process.threads {
+            for tid in [&mut thread.tid, &mut thread.parent_tid] {
+                *tid = match (*tid, numbers.here(*tid)) {
+                    (0, _) => 0,
+                    (own, 0) => own.saturating_add(UNKNOWN_HERE),
+                    (_, here) => here,
+                };
+            }
+        }
+    }
+
     /// Takes the figures of one thread: all of them, or what the scheduler counts.
     pub fn look(
         &mut self,
@@ -156,7 +219,29 @@ pub(crate) fn cpu_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use convoy_profile::Thread;
+
     use super::*;
+
+    #[test]
+    fn a_process_without_a_namespace_keeps_its_numbers() {
+        let pid = std::process::id();
+        let mut seen = Seen::of(pid);
+        seen.look_up(&[pid]);
+        seen.threads.insert(pid, ThreadFigures::default());
+        let thread = Thread {
+            tid: pid,
+            ..Thread::default()
+        };
+        let mut process = Process {
+            pid: 1,
+            threads: vec![thread],
+            ..Process::default()
+        };
+        seen.renumber(pid, &mut process);
+        assert_eq!((process.pid, process.threads[0].tid), (1, pid));
+        assert_eq!(seen.threads_by_own_number().len(), 1);
+    }
 
     #[test]
     fn figures_count_from_the_beginning_of_the_recording() {

@@ -1,7 +1,7 @@
 //! Arguments. Help, and what it says about units, defaults and costs, comes from here alone.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -308,13 +308,15 @@ pub struct Running {
     #[arg(long, value_name = "NAME")]
     pub cgroup: Vec<PathBuf>,
 
-    /// Whether the agent goes into them for that time, to count their locks
+    /// Whether the agent goes into the processes for that time, to count their locks
     ///
-    /// It goes into 64-bit programs that use glibc, and out again at the end. Cost: all threads
-    /// stop for about 2 ms twice, and the agent's library stays, idle. Try it on a test system
-    /// first: docs/live.md says what it cannot go into, and what is known to be unsafe.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Agent::Off)]
-    pub agent: Agent,
+    /// It goes into the processes that -p names and their children, where they are 64-bit programs
+    /// that use glibc, and out again at the end. Cost: all threads stop for about 2 ms twice, and
+    /// the agent's library stays, idle. docs/live.md says what it cannot go into, and what is known
+    /// to be unsafe. Of control groups, and of process 1 of the machine, only scheduler events are
+    /// recorded, unless the processes are named.
+    #[arg(long, value_name = "WHEN", value_enum)]
+    pub agent: Option<Agent>,
 
     /// Stop after this time: 500ms, 10s, 2m [default: when the processes end, or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
@@ -331,11 +333,23 @@ pub enum Agent {
     Off,
 }
 
+/// Whether process 1 is one of a container: that of the machine is everybody's parent, also of
+/// system services.
+fn is_in_container() -> bool {
+    // PROC_PID_INIT_INO of the kernel.
+    const MACHINE: &str = "pid:[4026531836]";
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace != Path::new(MACHINE))
+}
+
 impl Running {
     /// The command that puts the agent into running processes; `None` if it shall not.
     pub fn injector(&self) -> Option<Vec<OsString>> {
         let own = ["/proc/self/exe", convoy_capture::INJECTOR_ARGUMENT];
-        (self.agent == Agent::Auto).then(|| own.map(OsString::from).to_vec())
+        let goes_in = match self.agent {
+            Some(agent) => agent == Agent::Auto,
+            None => !self.pid.contains(&1) || is_in_container(),
+        };
+        goes_in.then(|| own.map(OsString::from).to_vec())
     }
 
     /// For the recorder; `None` if no process was named.

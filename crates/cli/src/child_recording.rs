@@ -103,7 +103,8 @@ impl Recordings {
             return Err(Failure::Busy(why));
         }
         let child = Command::new("/proc/self/exe")
-            .args(["record", "-q", "--timeline-events", "0", "--for"])
+            .args(["record", "-q", "--agent=off", "--timeline-events", "0"])
+            .arg("--for")
             .arg(format!("{}ms", time.as_millis()))
             .args(["-p", &self.pid.to_string(), "-o"])
             .arg(path)

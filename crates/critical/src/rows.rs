@@ -32,7 +32,7 @@ pub struct Analysis {
     /// Time off the processors by reason, most first.
     pub reasons: Vec<ReasonRow>,
     /// Time off the processors by process, reason, object, file and call path; most of it under low
-    /// parallelism first; at most `Thresholds::top`.
+    /// parallelism first, waits of threads without work last; at most `Thresholds::top`.
     pub waits: Vec<WaitRow>,
     /// Who ended waits, longest waits first; at most `Thresholds::top`.
     pub edges: Vec<EdgeRow>,

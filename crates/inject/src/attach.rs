@@ -1,6 +1,7 @@
 //! The whole of attaching to a process and of leaving it.
 
 use std::hash::Hasher;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::owner::{self, Owner};
 use crate::process::{AgentCopy, Process, AGENT_PREFIX};
 use crate::refusal;
 use crate::safe_point;
+use crate::session_dir::SessionDir;
 use crate::stacks::Stacks;
 use crate::tracer::{attempt, retry};
 use crate::turn::Turn;
@@ -43,20 +45,19 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(5);
 struct Request {
     /// The library, as a file.
     agent: Vec<u8>,
-    /// As the process sees it.
-    session_dir: String,
+    session_dir: PathBuf,
     owner: Owner,
 }
 
-/// Puts the agent into a process: its library is `agent`, its session's directory `session_dir` as
-/// the process sees it.
+/// Puts the agent into a process: its library is `agent`, its session's directory `session_dir`,
+/// which the process need not see.
 ///
 /// # Errors
 /// Says why not; the process goes on as before.
 pub fn attach(
     pid: u32,
     agent: &[u8],
-    session_dir: &str,
+    session_dir: &Path,
     owner: Owner,
 ) -> Result<Attached, Refusal> {
     let request = Arc::new(Request {
@@ -88,7 +89,6 @@ pub fn detach(pid: u32, owner: Owner) -> Result<Detached, Refusal> {
 fn attach_once(pid: u32, request: &Request) -> Result<Attached, Refusal> {
     let _turn = Turn::take(pid)?;
     refusal::check(pid)?;
-    refusal::check_namespace(pid)?;
     let process = Process::look(pid).map_err(|r| permitted(pid, r))?;
     refusal::check_libraries(pid, &process.regions)?;
     let memory = open(pid)?;
@@ -131,8 +131,12 @@ fn enter(
                 request.owner,
             )?,
         };
-        let dir = &request.session_dir;
-        begin(process, &mut borrowed, memory, image, at, dir)?;
+        let dir = SessionDir::reach(pid, &mut borrowed, memory, &request.session_dir)?;
+        let begun = begin(process, &mut borrowed, memory, image, at, &dir.path);
+        dir.close(&mut borrowed);
+        if !begun? {
+            return Err(unwritable_dir(pid, &request.session_dir));
+        }
         let area = area(process, &mut borrowed, memory, at)?;
         Ok((at, area))
     })();
@@ -197,6 +201,13 @@ fn detach_once(pid: u32, owner: Owner) -> Result<Detached, Refusal> {
 
 fn open(pid: u32) -> Result<Memory, Refusal> {
     Memory::open(pid).map_err(|_| refusal::not_permitted(pid))
+}
+
+fn unwritable_dir(pid: u32, dir: &Path) -> Refusal {
+    Refusal::new(
+        format!("process {pid} cannot write to {}", dir.display()),
+        "name a directory on a tmpfs that it may write to: --session-dir",
+    )
 }
 
 /// A reason that is a lack of rights, said as such.

@@ -126,8 +126,12 @@ impl Borrowed {
 
     /// Puts a text where calls can read it: at most one at a time.
     pub fn text(&self, text: &str) -> Result<u64, Fault> {
-        let bytes = [text.as_bytes(), &[0]].concat();
-        self.memory.write(self.stack, &bytes).map_err(Fault::from)?;
+        self.bytes(&[text.as_bytes(), &[0]].concat())
+    }
+
+    /// The same for bytes, which calls may also write to; where they are.
+    pub fn bytes(&self, bytes: &[u8]) -> Result<u64, Fault> {
+        self.memory.write(self.stack, bytes).map_err(Fault::from)?;
         Ok(self.stack)
     }
 

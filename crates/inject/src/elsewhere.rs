@@ -1,5 +1,7 @@
 //! Stand-in for the injector on processors other than x86-64: it refuses.
 
+use std::path::Path;
+
 use crate::outcome::{Attached, Detached};
 use convoy_probes::Refusal;
 
@@ -18,7 +20,7 @@ impl Owner {
 ///
 /// # Errors
 /// Always.
-pub fn attach(_: u32, _: &[u8], _: &str, _: Owner) -> Result<Attached, Refusal> {
+pub fn attach(_: u32, _: &[u8], _: &Path, _: Owner) -> Result<Attached, Refusal> {
     Err(Refusal::new(
         "the agent can be put into running programs on x86-64 only",
         "start it under convoy: convoy -- COMMAND",

@@ -50,7 +50,7 @@ pub(crate) fn find(memory: &Memory, regions: &[Region]) -> Option<Found> {
     search(memory, regions, |at, code| {
         let address = |i: usize| at + i as u64;
         syscall = syscall.or_else(|| call_with_return(code).map(address));
-        sigreturn = sigreturn.or_else(|| find_code(code, &SIGRETURN).next().map(address));
+        sigreturn = sigreturn.or_else(|| sigreturn_in(code).map(address));
         signal_returns.extend(returns_in(code).map(address));
     });
     Some(Found {
@@ -71,18 +71,39 @@ pub(crate) fn signal_returns(memory: &Memory, regions: &[Region]) -> Vec<u64> {
     all
 }
 
-fn returns_in(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    find_code(code, &SIGRETURN).chain(find_code(code, &SHORT_SIGRETURN))
+fn sigreturn_in(code: &[u8]) -> Option<usize> {
+    system_calls(code).find_map(|call| begin(code, call, &SIGRETURN))
 }
 
-fn find_code<'a>(code: &'a [u8], wanted: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
-    let windows = code.windows(wanted.len()).enumerate();
-    windows.filter(move |(_, w)| *w == wanted).map(|(i, _)| i)
+fn returns_in(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    system_calls(code).filter_map(|call| {
+        let forms = [&SIGRETURN[..], &SHORT_SIGRETURN];
+        forms.iter().find_map(|form| begin(code, call, form))
+    })
+}
+
+/// Where `wanted` begins, if it ends with the system call at `call`.
+fn begin(code: &[u8], call: usize, wanted: &[u8]) -> Option<usize> {
+    let begin = (call + SYSCALL.len()).checked_sub(wanted.len())?;
+    code[begin..].starts_with(wanted).then_some(begin)
+}
+
+/// Where system calls are. A server has tens of MB of code, which is searched several times: most
+/// of it is left out by a search for one byte.
+fn system_calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    const CHUNK: usize = 64;
+    let chunks = code.chunks(CHUNK).enumerate();
+    let likely = chunks.filter(|(_, chunk)| chunk.contains(&SYSCALL[1]));
+    likely.flat_map(move |(n, chunk)| {
+        let seconds = n * CHUNK..n * CHUNK + chunk.len();
+        let calls = seconds.filter(|&i| i > 0 && code[i - 1..=i] == SYSCALL);
+        calls.map(|i| i - 1)
+    })
 }
 
 /// A system call behind which the function returns, without a change of the stack.
 fn call_with_return(code: &[u8]) -> Option<usize> {
-    find_code(code, &SYSCALL).find(|&i| {
+    system_calls(code).find(|&i| {
         let Some(rest) = code.get(i + 2..i + 2 + MAX_BEFORE_RETURN) else {
             return false;
         };
@@ -99,6 +120,15 @@ mod tests {
     fn both_forms_of_a_signal_return_are_found() {
         let code = [&[0x90][..], &SIGRETURN, &[0xcc], &SHORT_SIGRETURN].concat();
         assert_eq!(returns_in(&code).collect::<Vec<_>>(), [1, 11]);
+    }
+
+    #[test]
+    fn system_calls_across_chunks_are_found() {
+        for at in [0, 62, 63, 64, 126] {
+            let mut code = [0x90; 128];
+            code[at..at + 2].copy_from_slice(&SYSCALL);
+            assert_eq!(system_calls(&code).collect::<Vec<_>>(), [at]);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! all threads are stopped for a moment while the entries of the C library's functions are patched.
 //! The process must not notice: it gets back every byte, register and signal.
 
+mod namespace;
 mod outcome;
 mod probes;
 
@@ -29,8 +30,6 @@ mod load;
 #[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]
-mod namespace;
-#[cfg(target_arch = "x86_64")]
 mod owner;
 #[cfg(target_arch = "x86_64")]
 mod process;
@@ -40,6 +39,8 @@ mod refusal;
 mod restart;
 #[cfg(target_arch = "x86_64")]
 mod safe_point;
+#[cfg(target_arch = "x86_64")]
+mod session_dir;
 #[cfg(target_arch = "x86_64")]
 mod signal_frame;
 #[cfg(target_arch = "x86_64")]
@@ -56,6 +57,7 @@ pub use attach::{attach, detach};
 pub use convoy_probes::{Cell, Counts, Inserted, Measure, Probe, Refusal, BUCKETS, ROWS};
 #[cfg(not(target_arch = "x86_64"))]
 pub use elsewhere::{attach, detach, is_stuck, Owner};
+pub use namespace::Numbers;
 pub use outcome::{Attached, Detached};
 #[cfg(target_arch = "x86_64")]
 pub use owner::Owner;

@@ -80,7 +80,8 @@ pub(crate) fn load(
     Ok(Place { base, journal_at })
 }
 
-/// The agent makes its tables.
+/// The agent makes its tables, in files that are named by the process's number here: it may know
+/// itself by another one. Whether it could.
 pub(crate) fn begin(
     process: &Process,
     thread: &mut Borrowed,
@@ -88,24 +89,18 @@ pub(crate) fn begin(
     image: &Image,
     at: Place,
     session_dir: &str,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let fault = |fault| safe_point::refused(process.pid, fault);
     let function = image.symbols.get("convoy_attach");
     let function = function.ok_or_else(|| Refusal::new("the agent cannot be attached", ""))?;
     let dir = thread.text(session_dir).map_err(fault)?;
     thread
-        .call(function.address + at.base, dir, 0)
+        .call(function.address + at.base, dir, process.pid.into())
         .map_err(fault)?;
     let journal: Attachment = memory
         .get(at.journal_at)
         .map_err(|e| hooks::unwritable(process.pid, &e))?;
-    match (journal.magic, journal.is_ready) {
-        (CV_ATTACHMENT_MAGIC, 1) => Ok(()),
-        _ => Err(Refusal::new(
-            format!("process {} cannot write to {session_dir}", process.pid),
-            "name a directory on a tmpfs that it sees and may write to: --session-dir",
-        )),
-    }
+    Ok(journal.magic == CV_ATTACHMENT_MAGIC && journal.is_ready == 1)
 }
 
 /// Where the trampolines are: those of the copy's earlier use, or new ones.

@@ -29,14 +29,14 @@ impl OwnNumbers {
 }
 
 /// Whether a process has a PID namespace of its own: below ours.
-pub(crate) fn is_below(pid: u32) -> bool {
+fn is_below(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     numbers(&status).count() > 1
 }
 
-/// Numbers here, by those inside.
-#[derive(Debug)]
-pub(crate) struct Numbers {
+/// Numbers of threads here, by those that they know themselves by.
+#[derive(Debug, Clone)]
+pub struct Numbers {
     own: OwnNumbers,
     here: HashMap<u32, u32>,
     known: BTreeSet<u32>,
@@ -52,6 +52,11 @@ impl Numbers {
         }
     }
 
+    /// Whether the process knows its threads by other numbers than those here.
+    pub const fn differ(&self) -> bool {
+        self.own.is_below
+    }
+
     /// Looks at threads that are new. Those that have ended keep their numbers until another one
     /// has them.
     pub fn look(&mut self, alive: &BTreeSet<u32>) {
@@ -62,6 +67,11 @@ impl Numbers {
             self.here.insert(self.own.of_thread(*tid), *tid);
         }
         self.known.clone_from(alive);
+    }
+
+    /// All that were looked at: the number inside, and the one here.
+    pub fn known(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.here.iter().map(|(inside, here)| (*inside, *here))
     }
 
     /// The number here; 0 for a thread that ended before it was looked at.

@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use crate::all_stopped::AllStopped;
 use crate::image::is_native;
 use crate::memory::Region;
-use crate::namespace;
 use crate::process::AGENT_PREFIX;
 use crate::tracee::{is_uninterruptible, threads};
 use convoy_probes::Refusal;
@@ -71,17 +70,6 @@ pub(crate) fn check(pid: u32) -> Result<(), Refusal> {
         }
     }
     check_alone(pid)
-}
-
-/// The agent's tables name threads by the numbers that the process knows, and so do its files.
-pub(crate) fn check_namespace(pid: u32) -> Result<(), Refusal> {
-    match namespace::is_below(pid) {
-        true => Err(Refusal::new(
-            format!("process {pid} is in a PID namespace of its own"),
-            "run convoy in the same container to count locks; functions and threads need no agent",
-        )),
-        false => Ok(()),
-    }
 }
 
 /// Looks for processes that run on the same memory, and are not stopped with it.

@@ -80,6 +80,28 @@ const WAITS: [&str; 8] = [
     "sem_clockwait",
 ];
 
+/// Functions whose system calls are those of [`SLEEPS`], and those that let blocked signals in: what
+/// a handler interrupts there is neither allocator nor loader, whatever is left on the stack.
+const INTERRUPTED: [&str; 17] = [
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect",
+    "accept",
+    "accept4",
+    "pause",
+    "sigsuspend",
+    "sigtimedwait",
+    "wait4",
+    "waitid",
+    "recvfrom",
+    "recvmsg",
+    "pthread_sigmask",
+    "sigprocmask",
+];
+
 /// Where a thread must not be.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -87,6 +109,8 @@ pub(crate) struct Places {
     unsafe_code: Vec<(u64, u64)>,
     /// Functions of [`WAITS`].
     waits: Vec<(u64, u64)>,
+    /// Functions of [`INTERRUPTED`].
+    interrupted: Vec<(u64, u64)>,
     /// What a signal handler returns to.
     signal_returns: Vec<u64>,
     /// The program has an allocator of its own, which may call anything.
@@ -119,6 +143,7 @@ impl Places {
             unsafe_code,
             own_allocator,
             waits: ranges(&WAITS),
+            interrupted: ranges(&INTERRUPTED),
             signal_returns: signal_returns(memory, &process.regions),
             has_own_allocator: !allocators.is_empty(),
         }
@@ -128,30 +153,32 @@ impl Places {
         contains(&self.unsafe_code, address)
     }
 
-    fn in_signal_handler(&self, stack: &[u64]) -> bool {
-        stack.iter().any(|word| self.signal_returns.contains(word))
+    /// The frames of signal handlers that may run: what each has interrupted (instruction and stack
+    /// pointer). Frames of handlers that have returned lie in buffers that nobody has filled yet;
+    /// of these, those are left out whose stack pointer is not above them.
+    fn handlers<'a>(&'a self, at: &'a Position) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let returns = |index: &usize| self.signal_returns.contains(&at.stack[*index]);
+        let frames = (0..at.stack.len()).filter(returns);
+        frames.filter_map(|index| {
+            let frame = at.rsp + 8 * index as u64;
+            // Of a frame that reaches beyond what was read nothing is known.
+            let (rip, rsp) =
+                signal_frame::interrupted(&at.stack[index..]).unwrap_or((0, at.stack_end));
+            (rsp > frame && rsp <= at.stack_end).then_some((rip, rsp))
+        })
     }
 
     /// No signal handler runs, or each has interrupted other code than the allocator and the
     /// loader. (A server may do all its work in a handler, as some children of PostgreSQL 15.)
     fn may_return_from_handlers(&self, at: &Position) -> bool {
-        let mut frames =
-            (0..at.stack.len()).filter(|i| self.signal_returns.contains(&at.stack[*i]));
-        frames.all(|index| {
-            let Some((rip, rsp)) = signal_frame::interrupted(&at.stack[index..]) else {
-                return false;
-            };
-            let skipped = rsp
-                .checked_sub(at.rsp)
-                .map_or(usize::MAX, |bytes| bytes as usize / 8);
+        self.handlers(at).all(|(rip, rsp)| {
+            let skipped = (rsp - at.rsp) as usize / 8;
             let calls = at.stack.get(skipped..).unwrap_or_default();
-            !self.has_own_allocator
-                && !calls.is_empty()
+            let mut nearest = calls.iter().take(CALL_WORDS);
+            let is_elsewhere = !calls.is_empty()
                 && !self.is_unsafe(rip)
-                && !calls
-                    .iter()
-                    .take(CALL_WORDS)
-                    .any(|word| self.is_unsafe(*word))
+                && !nearest.any(|word| self.is_unsafe(*word));
+            !self.has_own_allocator && (contains(&self.interrupted, rip) || is_elsewhere)
         })
     }
 
@@ -178,7 +205,7 @@ impl Places {
         let calls = at.stack.iter().take(CALL_WORDS);
         !self.is_unsafe(at.rip)
             && !calls.into_iter().any(|word| self.is_unsafe(*word))
-            && !self.in_signal_handler(&at.stack)
+            && self.handlers(at).next().is_none()
             && !at.in_restartable_sequence
     }
 }
@@ -232,6 +259,8 @@ struct Position {
     /// The system call that it sleeps in and that will be restarted.
     call: Option<i64>,
     stack: Vec<u64>,
+    /// One past the highest address of the memory that the stack is in.
+    stack_end: u64,
     in_restartable_sequence: bool,
     on_own_stack: bool,
 }
@@ -239,11 +268,14 @@ struct Position {
 impl Position {
     fn of(tracee: &Tracee, memory: &Memory, regions: &[Region]) -> Result<Self, Fault> {
         let registers = tracee.registers()?;
+        let mut stacks = regions.iter();
+        let stack = stacks.find(|r| (r.lo..r.hi).contains(&registers.rsp));
         Ok(Self {
             rip: registers.rip,
             rsp: registers.rsp,
             call: sleeps_in(&registers),
             stack: memory.words(registers.rsp, SIGNAL_WORDS),
+            stack_end: stack.map_or(u64::MAX, |r| r.hi),
             in_restartable_sequence: in_restartable_sequence(tracee, memory),
             on_own_stack: is_own_stack(&registers, regions),
         })
@@ -359,5 +391,82 @@ pub(crate) fn refused(pid: u32, fault: Fault) -> Refusal {
             Refusal::passing(format!("process {pid} cannot be traced: {e}"), "")
         }
         Fault::Refused(e) => Refusal::new(format!("process {pid} cannot be traced: {e}"), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETURN: u64 = 0x7000;
+    const SELECT: (u64, u64) = (0x9000, 0x9100);
+    const MALLOC: (u64, u64) = (0xa000, 0xb000);
+    const RSP: u64 = 0x1_0000;
+    /// Index of a handler's frame, and of the stack of what it has interrupted.
+    const FRAME: usize = 10;
+    const BELOW: usize = 200;
+
+    fn places() -> Places {
+        Places {
+            unsafe_code: vec![MALLOC],
+            waits: Vec::new(),
+            interrupted: vec![SELECT],
+            signal_returns: vec![RETURN],
+            has_own_allocator: false,
+            own_allocator: Vec::new(),
+        }
+    }
+
+    /// A thread in epoll_wait, with the frame of a handler that has interrupted `rip`.
+    fn sleeper(rip: u64, rsp: u64) -> Position {
+        let mut stack = vec![0; 1000];
+        stack[FRAME] = RETURN;
+        // As `interrupted` finds them.
+        let registers = (FRAME + 1..BELOW).find(|&first| {
+            let mut words = stack.clone();
+            words[first] = rip;
+            words[first - 1] = rsp;
+            signal_frame::interrupted(&words[FRAME..]) == Some((rip, rsp))
+        });
+        let first = registers.expect("a frame has registers");
+        stack[first] = rip;
+        stack[first - 1] = rsp;
+        Position {
+            rip: 0x8000,
+            rsp: RSP,
+            call: Some(libc::SYS_epoll_wait),
+            stack_end: RSP + 8 * stack.len() as u64,
+            stack,
+            in_restartable_sequence: false,
+            on_own_stack: true,
+        }
+    }
+
+    fn address(index: usize) -> u64 {
+        RSP + 8 * index as u64
+    }
+
+    #[test]
+    fn a_handler_inside_the_allocator_must_return_first() {
+        let position = sleeper(MALLOC.0 + 1, address(BELOW));
+        assert!(!places().is_sleeper(&position));
+        let mut called = sleeper(0x8000, address(BELOW));
+        assert!(places().is_sleeper(&called));
+        called.stack[BELOW + 5] = MALLOC.0 + 1;
+        assert!(!places().is_sleeper(&called));
+    }
+
+    #[test]
+    fn what_lies_below_an_interrupted_sleep_does_not_matter() {
+        let mut position = sleeper(SELECT.0 + 1, address(BELOW));
+        position.stack[BELOW + 5] = MALLOC.0 + 1;
+        assert!(places().is_sleeper(&position));
+    }
+
+    #[test]
+    fn frames_of_handlers_that_have_returned_are_left_out() {
+        for rsp in [0, address(FRAME), address(2000)] {
+            assert!(places().is_sleeper(&sleeper(MALLOC.0 + 1, rsp)), "{rsp:x}");
+        }
     }
 }

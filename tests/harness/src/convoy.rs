@@ -77,7 +77,7 @@ pub fn experiments(verb: &str, options: &[&str], report: &Path) -> Result<Comman
     Ok(command)
 }
 
-/// `convoy record --quiet -o <profile> -p <pid> --for <time>`.
+/// `convoy record --quiet -o <profile> -p <pid> --for <time>`: with the agent, where it may go in.
 pub fn attach(profile: &Path, pid: u32, time: Duration) -> Result<Command> {
     let mut command = Command::new(binary()?);
     command

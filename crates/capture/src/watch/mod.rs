@@ -139,6 +139,7 @@ impl Watch {
             match member.read(now_ns, self.most_bytes) {
                 Ok(mut process) => {
                     process.pid = *pid; // whatever the program has written there
+                    member.seen.renumber(*pid, &mut process);
                     processes.push(process);
                 }
                 Err(why) => notes.push(format!("process {pid}: {why}")),
@@ -206,7 +207,7 @@ impl Watch {
                         image: file.n,
                         file: opened,
                         start_ticks,
-                        seen: Seen::default(),
+                        seen: Seen::of(pid),
                     },
                 );
             }
@@ -228,10 +229,14 @@ impl Watch {
     }
 
     fn look_at_threads(&mut self, running: &[u32]) {
-        let tids: Vec<(u32, u32)> = running
-            .iter()
-            .flat_map(|pid| procfs::threads(*pid).into_iter().map(|tid| (*pid, tid)))
-            .collect();
+        let mut tids: Vec<(u32, u32)> = Vec::new();
+        for &pid in running {
+            let threads = procfs::threads(pid);
+            if let Some(member) = self.members.get_mut(&pid) {
+                member.seen.look_up(&threads);
+            }
+            tids.extend(threads.into_iter().map(|tid| (pid, tid)));
+        }
         let thorough = tids.len() <= FEW_THREADS || self.readings % THOROUGH_EVERY == 0;
         if thorough {
             self.stat_files.clear(); // those of ended threads, too
@@ -257,7 +262,7 @@ impl Member {
         }
         let context = Context {
             seen_end_ns: now_ns,
-            polled: &self.seen.threads,
+            polled: &self.seen.threads_by_own_number(),
         };
         arena::read(&Pieces::new(&self.file), context)
             .map_err(|_| "its tables are damaged at their head: it is left out".to_owned())

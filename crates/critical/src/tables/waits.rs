@@ -8,7 +8,7 @@ use crate::call_path::{CallPaths, PathId};
 use crate::levels::{low_or_none, none};
 use crate::rows::{ReasonRow, WaitRow};
 use crate::tables::paths::most;
-use crate::view::View;
+use crate::view::{is_file_io, View};
 
 /// The histogram that says how many worked meanwhile, where there is one.
 pub(crate) fn meanwhile(off: &OffCpu) -> &[u64] {
@@ -46,7 +46,9 @@ pub(crate) fn reason_rows(view: &View) -> Vec<ReasonRow> {
     rows
 }
 
-/// By what was waited for where, most of it at low parallelism first.
+/// By what was waited for where, most of it at low parallelism first; behind all others those of
+/// threads without work: each background thread of a server waits at a condition of its own for the
+/// whole run, and would leave the waits of those that work no place among the first rows.
 pub(crate) fn wait_rows(view: &View) -> Vec<WaitRow> {
     let mut places = CallPaths::new(view.model, true);
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
@@ -62,14 +64,22 @@ pub(crate) fn wait_rows(view: &View) -> Vec<WaitRow> {
         };
         sums.entry(key).or_default().add(view, off);
     }
-    let mut rows: Vec<WaitRow> = sums.into_iter().map(|(key, sum)| sum.row(&key)).collect();
-    rows.sort_by(|a, b| {
-        let low = b.low_ns.total_cmp(&a.low_ns);
-        low.then(b.sum_ns.cmp(&a.sum_ns))
+    let is_idle = |key: &Key, sum: &Sum| {
+        !is_file_io(key.reason) && sum.threads.keys().all(|id| !view.workers.contains(id))
+    };
+    let rows = sums.into_iter();
+    let mut rows: Vec<(bool, WaitRow)> = rows
+        .map(|(key, sum)| (is_idle(&key, &sum), sum.row(&key)))
+        .collect();
+    rows.sort_by(|(a_idle, a), (b_idle, b)| {
+        a_idle
+            .cmp(b_idle)
+            .then(b.low_ns.total_cmp(&a.low_ns))
+            .then(b.sum_ns.cmp(&a.sum_ns))
             .then(a.site.cmp(&b.site))
             .then(a.name.cmp(&b.name))
     });
-    rows
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
