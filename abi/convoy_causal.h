@@ -7,9 +7,9 @@
  *
  *   c<pid>.<n>    header page, control page, address ranges, progress points, threads, samples
  *
- * convoy writes the control page, and before the first experiment the ranges; the agent writes
- * everything else, and closes a window whose time is over: convoy may have been killed. The first
- * two pages are read in every hook. Every number that a reader meets is
+ * convoy writes the control page, before the first experiment the ranges, and the groups of
+ * threads; the agent writes everything else, and closes a window whose time is over: convoy may
+ * have been killed. The first two pages are read in every hook. Every number that a reader meets is
  * hostile. Bump CV_CAUSAL_VERSION for every change of a layout or of a meaning.
  */
 #ifndef CONVOY_CAUSAL_H
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define CV_CAUSAL_MAGIC 0x315541435f564f43ull /* "COV_CAU1" */
-#define CV_CAUSAL_VERSION 3u
+#define CV_CAUSAL_VERSION 4u
 
 /* ---- the file --------------------------------------------------------------------------- */
 
@@ -27,6 +27,7 @@ enum cv_causal_flag {
 	CV_CAUSAL_CPU_CLOCK = 1,    /* CPU time of a thread is read without a system call (rseq) */
 	CV_CAUSAL_SIGNAL_TAKEN = 2, /* the program wants `signal` for itself: samples must stop */
 	CV_CAUSAL_FIFO_BROKEN = 4,  /* a queue in front of a mutex stood still, and was given up */
+	CV_CAUSAL_CONDITION = 8,    /* threads wait on a condition with the mutex: all take it as it is */
 };
 
 #define CV_CAUSAL_PAGE 4096u
@@ -35,6 +36,7 @@ enum cv_causal_flag {
 #define CV_CAUSAL_THREADS 4096u
 #define CV_CAUSAL_SAMPLES 32768u /* a power of two: a ring */
 #define CV_CAUSAL_LOCKS 16u
+#define CV_CAUSAL_TARGETS 32u
 
 struct cv_causal {
 	uint64_t magic;          /* written last */
@@ -51,7 +53,7 @@ struct cv_causal {
 	uint64_t samples;        /* atomic: samples taken; the ring holds the last ones */
 	uint8_t reserved[4096 - 56];
 };
-_Static_assert(sizeof(struct cv_causal) == CV_CAUSAL_PAGE, "causal abi v3");
+_Static_assert(sizeof(struct cv_causal) == CV_CAUSAL_PAGE, "causal abi v4");
 
 /* ---- control: written by convoy ---------------------------------------------------------- */
 
@@ -67,13 +69,16 @@ enum cv_causal_algorithm {
 	CV_CAUSAL_ADAPTIVE = 0, /* spins about as long as spinning has helped before, then sleeps */
 	CV_CAUSAL_SPIN = 1,     /* spins for `spin_ns`, then sleeps */
 	CV_CAUSAL_FIFO = 2,     /* threads get the mutex in the order in which they came (ticket lock) */
+	CV_CAUSAL_SHARED = 3,   /* threads hold it together, in sections that CODE enters if that is set */
+	CV_CAUSAL_UNLOCKED = 4, /* threads enter its sections without it */
 };
 
+/* Bits; 0 = nothing, of a null experiment. */
 enum cv_causal_subject {
-	CV_CAUSAL_NOTHING = 0, /* of a null experiment */
 	CV_CAUSAL_CODE = 1,    /* instructions in the ranges of `targets` */
 	CV_CAUSAL_LOCK = 2,    /* critical sections of `lock` */
-	CV_CAUSAL_SLEEP = 3,   /* sleeps */
+	CV_CAUSAL_SLEEP = 4,   /* sleeps */
+	CV_CAUSAL_GROUP = 8,   /* all that threads run that are of `groups` */
 };
 
 enum cv_causal_mechanism {
@@ -85,7 +90,7 @@ struct cv_causal_control {
 	/* Atomic: number of the window, 0 = none. Written last; the agent writes 0 after until_ns. */
 	uint32_t window;
 	uint32_t estimator; /* enum cv_causal_estimator */
-	uint32_t subject;   /* enum cv_causal_subject */
+	uint32_t subject;   /* enum cv_causal_subject, several */
 	uint32_t mechanism; /* enum cv_causal_mechanism */
 	uint32_t factor;    /* of the additional time, in 1/65536 */
 	uint32_t record;    /* not 0: samples go into the ring */
@@ -100,17 +105,21 @@ struct cv_causal_control {
 	uint32_t algorithm; /* enum cv_causal_algorithm */
 	uint64_t lock[CV_CAUSAL_LOCKS]; /* addresses */
 	uint32_t spin_ns;   /* how long a thread spins for a mutex before it sleeps */
-	uint8_t reserved[4096 - 68 - CV_CAUSAL_LOCKS * 8];
+	uint32_t groups;    /* bit = number of a target whose threads are the subject */
+	/* By number of a target: functions of its call path. 0 = the instructions of its ranges; n = all
+	 * that runs while functions of steps 1 to n are on the stack, in this order. */
+	uint8_t steps[CV_CAUSAL_TARGETS];
+	uint8_t reserved[4096 - 72 - CV_CAUSAL_LOCKS * 8 - CV_CAUSAL_TARGETS];
 };
-_Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v3");
+_Static_assert(sizeof(struct cv_causal_control) == CV_CAUSAL_PAGE, "causal abi v4");
 
 /* Sorted by address, without overlap. */
 struct cv_causal_range {
 	uint64_t lo, hi;
-	uint32_t target; /* its number, below 32 */
-	uint32_t reserved;
+	uint32_t target; /* its number, below CV_CAUSAL_TARGETS */
+	uint32_t step;   /* of a call path, outermost = 1; else 0 */
 };
-_Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v3");
+_Static_assert(sizeof(struct cv_causal_range) == 24, "causal abi v4");
 
 /* ---- what the agent writes --------------------------------------------------------------- */
 
@@ -123,7 +132,7 @@ struct cv_causal_point {
 	uint32_t reserved1;
 	char name[104];
 };
-_Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v3");
+_Static_assert(sizeof(struct cv_causal_point) == 128, "causal abi v4");
 
 /* Counters of one thread. They go on with the next one that takes the record. The second half is
  * the agent's own. */
@@ -141,10 +150,11 @@ struct cv_causal_thread {
 	uint64_t sleeps;   /* relative sleeps */
 	uint64_t broken;   /* system calls that a sample has interrupted: must be 0 */
 	uint64_t calls_ns; /* CPU time in hooked calls, where hooks measure: it is not lengthened */
-	uint64_t reserved[5];
+	uint64_t groups;   /* atomic, written by convoy: bit = number of a target that it is a thread of */
+	uint64_t reserved[4];
 	uint64_t working[16];
 };
-_Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v3");
+_Static_assert(sizeof(struct cv_causal_thread) == 256, "causal abi v4");
 
 #define CV_CAUSAL_CONTROL_AT CV_CAUSAL_PAGE
 #define CV_CAUSAL_RANGES_AT (2 * CV_CAUSAL_PAGE)

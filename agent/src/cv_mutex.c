@@ -287,8 +287,32 @@ static inline __attribute__((always_inline)) void queue(const pthread_mutex_t *m
 		CV_CAUSAL(cv_causal_queue(cv_addr(m)));
 }
 
+/* Whether a section is entered without the mutex, or together with others: causal/lifted.c. */
+static inline __attribute__((always_inline)) bool lifted(const pthread_mutex_t *m, uint64_t ra)
+{
+#if defined(CV_EXPERIMENTS)
+	return m->__data.__kind == inline_kind && cv_causal_lift(cv_addr(m), ra);
+#else
+	(void)m, (void)ra;
+	return false;
+#endif
+}
+
+/* Whether it was, and is left by now. */
+static inline __attribute__((always_inline)) bool lowered(const pthread_mutex_t *m)
+{
+#if defined(CV_EXPERIMENTS)
+	return cv_causal_lower(cv_addr(m));
+#else
+	(void)m;
+	return false;
+#endif
+}
+
 CV_EXPORT int pthread_mutex_lock(pthread_mutex_t *m)
 {
+	if (lifted(m, CV_RA))
+		return 0;
 	queue(m);
 	return CV_ACQUIRE(CV_OP_MUTEX_LOCK, m, got(r_, m), lock_fast(m, CV_RA));
 }
@@ -390,6 +414,8 @@ static inline __attribute__((always_inline)) int unlock(pthread_mutex_t *m)
 
 CV_EXPORT int pthread_mutex_unlock(pthread_mutex_t *m)
 {
+	if (lowered(m))
+		return 0;
 	return CV_RELEASE(CV_OBJECT_MUTEX, m, is_outermost(m), unlock(m));
 }
 
@@ -450,6 +476,8 @@ CV_EXPORT void mtx_destroy(mtx_t *m)
 
 CV_EXPORT int mtx_lock(mtx_t *m)
 {
+	if (lifted((pthread_mutex_t *)m, CV_RA))
+		return thrd_success;
 	queue((pthread_mutex_t *)m);
 	return CV_ACQUIRE(CV_OP_MUTEX_LOCK, m, got(r_ == thrd_success ? 0 : r_, (pthread_mutex_t *)m), c11_result(lock_fast((pthread_mutex_t *)m, CV_RA)));
 }
@@ -469,6 +497,8 @@ CV_EXPORT int mtx_trylock(mtx_t *m)
 
 CV_EXPORT int mtx_unlock(mtx_t *m)
 {
+	if (lowered((pthread_mutex_t *)m))
+		return thrd_success;
 	return CV_RELEASE(CV_OBJECT_MUTEX, m, is_outermost((pthread_mutex_t *)m), c11_result(unlock((pthread_mutex_t *)m)));
 }
 

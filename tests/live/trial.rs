@@ -24,6 +24,14 @@ pub fn trials() -> Vec<Trial> {
             a_mutex_may_be_released_by_another_thread,
         ),
         trial(
+            "try/readers",
+            None,
+            readers_gain_by_holding_a_mutex_together,
+        ),
+        trial("try/corrupted", None, a_corrupted_program_is_told),
+        trial("try/condition", None, a_mutex_of_a_condition_is_left_alone),
+        trial("try/refused", None, what_may_corrupt_needs_to_be_allowed),
+        trial(
             "investigate",
             None,
             all_methods_are_used_and_the_first_run_is_the_user_s,
@@ -97,6 +105,83 @@ fn a_mutex_may_be_released_by_another_thread(scratch: &Scratch) -> Result {
         report["windows"].as_u64() > Some(0),
         "no experiment was made: {report}"
     );
+    Ok(())
+}
+
+/// The report of a change that may corrupt a program, which prints this and ends with status 3.
+fn corrupting(scratch: &Scratch, way: &[&str], arguments: &[&str], prints: &str) -> Result<Value> {
+    let program = compile(&root().join("tests/live/programs/shared_table.c"), &[])?;
+    let file = scratch.path("report.json");
+    let options = ["--lock", "table_lock", "--budget", "3s", "--may-corrupt"];
+    let mut command = convoy::experiments("try", &[&options[..], way].concat(), &file)?;
+    command.arg(program).args(arguments);
+    let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+    check!(outcome.end == End::Status(3), "{outcome:?}");
+    // That of the run as it is, once.
+    check!(outcome.stdout.ends_with(prints), "{}", outcome.stdout);
+    check!(outcome.stdout.lines().count() == 2, "{}", outcome.stdout);
+    let text = std::fs::read_to_string(&file).map_err(|e| format!("{e}; {}", outcome.stderr))?;
+    serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))
+}
+
+fn readers_gain_by_holding_a_mutex_together(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let way = ["--as", "rwlock", "--reads", "look_up"];
+        let report = corrupting(scratch, &way, &["mixed", "600000"], "counted 75000\n")?;
+        let low = rows(&report)
+            .first()
+            .and_then(|row| row["at"][0]["saved_share"]["low"].as_f64());
+        check!(low > Some(0.05), "two threads read at once: {report}");
+        check!(report["comparison"]["output"] == "same", "{report}");
+        check!(report["comparison"]["end"] == "status 3", "{report}");
+        Ok(())
+    })
+}
+
+fn a_corrupted_program_is_told(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let arguments = ["write", "4000000"];
+        let report = corrupting(scratch, &["--as", "none"], &arguments, "counted 8000000\n")?;
+        let comparison = &report["comparison"];
+        check!(comparison["output"] == "differs", "{report}");
+        check!(comparison["first_line"] == 2, "{report}");
+        Ok(())
+    })
+}
+
+/// Without the mutex a waiter would miss its wake-up, and hang.
+fn a_mutex_of_a_condition_is_left_alone(scratch: &Scratch) -> Result {
+    let _turn = turn::alone();
+    let report = corrupting(
+        scratch,
+        &["--as", "none"],
+        &["wait", "300000"],
+        "counted 0\n",
+    )?;
+    let reason = rows(&report).first().and_then(|row| row["reason"].as_str());
+    check!(
+        reason.is_some_and(|reason| reason.contains("condition variable")),
+        "{report}"
+    );
+    check!(report["comparison"]["output"] == "same", "{report}");
+    Ok(())
+}
+
+fn what_may_corrupt_needs_to_be_allowed(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    for way in ["rwlock", "none"] {
+        let file = scratch.path("report.json");
+        let mut command = convoy::experiments("try", &["--as", way], &file)?;
+        command.arg("/bin/echo").arg("started");
+        let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT)?;
+        check!(outcome.end == End::Status(125), "{outcome:?}");
+        check!(outcome.stdout.is_empty() && !file.exists(), "{outcome:?}");
+        for part in ["--as", way, "nothing was started", "--may-corrupt"] {
+            check!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+        }
+    }
     Ok(())
 }
 

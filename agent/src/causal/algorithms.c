@@ -50,7 +50,7 @@ bool cv_causal_spinning(struct cv_causal_spinning *s, uint64_t mutex)
 {
 	const struct cv_causal_control *c = cv_causal_control();
 
-	if (subject(c, mutex) < 0 || c->algorithm == CV_CAUSAL_FIFO)
+	if (subject(c, mutex) < 0 || c->algorithm >= CV_CAUSAL_FIFO)
 		return false;
 	count();
 	*s = (struct cv_causal_spinning){ .pauses = 1 };

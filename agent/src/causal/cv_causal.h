@@ -71,7 +71,7 @@ static inline int cv_causal_lock_number(const struct cv_causal_control *c, uint6
 {
 	uint32_t n = c->locks < CV_CAUSAL_LOCKS ? c->locks : CV_CAUSAL_LOCKS;
 
-	for (uint32_t i = 0; c->subject == CV_CAUSAL_LOCK && i < n; i++)
+	for (uint32_t i = 0; c->subject & CV_CAUSAL_LOCK && i < n; i++)
 		if (c->lock[i] == object)
 			return (int)i;
 	return -1;
@@ -100,6 +100,9 @@ void cv_causal_sampling_disarm(struct cv_causal_thread *t);
 void cv_causal_sampling_disarm_all(void);
 void cv_causal_signal_give_back(void);
 
+/* The range of the window's targets that an address lies in; NULL = it is in none. */
+const struct cv_causal_range *cv_causal_range_at(const struct cv_causal_control *c, uint64_t pc);
+
 /* algorithms.c: other ways to wait for a plain mutex. */
 struct cv_causal_spinning {
 	uint64_t until_ns; /* 0 = `most` spins */
@@ -120,6 +123,17 @@ void cv_causal_queues_forked(void);
 /* Threads that were let through to a mutex in turn: releases must let the next one through, even
  * after the window. */
 extern uint32_t cv_causal_queued __attribute__((visibility("hidden")));
+
+/* lifted.c: sections of a plain mutex that threads enter together. lift: in front of taking it; true =
+ * the section is entered. lower: in front of its release; true = it is left. */
+bool cv_causal_lift_slow(uint64_t mutex, uint64_t ra);
+bool cv_causal_lower_slow(uint64_t mutex);
+void cv_causal_before_wait(uint64_t mutex); /* on a condition */
+void cv_causal_lifted_forked(void);
+
+/* Sections that the calling thread has entered so. */
+extern __thread uint32_t cv_causal_lifted
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* measured.c: what the hooks do in windows. */
 void cv_causal_enter_slow(void);
@@ -146,6 +160,16 @@ static inline __attribute__((always_inline)) void cv_causal_acquired(uint64_t ob
 {
 	if (cv_unlikely(cv_causal_window()))
 		cv_causal_acquired_slow(object);
+}
+
+static inline __attribute__((always_inline)) bool cv_causal_lift(uint64_t mutex, uint64_t ra)
+{
+	return cv_unlikely(cv_causal_window()) && cv_causal_lift_slow(mutex, ra);
+}
+
+static inline __attribute__((always_inline)) bool cv_causal_lower(uint64_t mutex)
+{
+	return cv_unlikely(cv_causal_lifted) && cv_causal_lower_slow(mutex);
 }
 
 /* In front of taking a plain mutex. */
@@ -176,6 +200,7 @@ static inline __attribute__((always_inline)) void cv_causal_released(uint64_t ob
 /* A wait on a condition gives the mutex up: that is no progress. */
 static inline __attribute__((always_inline)) void cv_causal_suspended(uint64_t mutex)
 {
+	cv_causal_before_wait(mutex);
 	cv_causal_dequeue(mutex);
 	if (cv_unlikely(cv_causal_window()))
 		cv_causal_released_slow(mutex);

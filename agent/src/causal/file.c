@@ -99,6 +99,7 @@ void cv_causal_forked(void)
 	 * concerns the child. */
 	cv_causal_self = NULL;
 	cv_causal_queues_forked();
+	cv_causal_lifted_forked();
 	if (!cv_causal_file)
 		return;
 	parents = cv_causal_file;
@@ -154,6 +155,7 @@ static struct cv_causal_thread *claim(uint32_t tid)
 			continue;
 		memset(t->working, 0, sizeof(t->working));
 		t->handling = 0;
+		t->groups = 0; /* of the thread that had the record before */
 		raise(&f->threads, i + 1);
 		return t;
 	}

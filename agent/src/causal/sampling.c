@@ -19,6 +19,7 @@
 
 #include "../cv_real.h"
 #include "../cv_sandbox.h"
+#include "../cv_unwind.h"
 #include "cv_causal_signal.h"
 
 #include "../cv_banned.h"
@@ -48,7 +49,7 @@ static bool has_broken_a_call(const ucontext_t *u)
 #endif
 }
 
-static bool is_target(const struct cv_causal_control *c, uint64_t pc)
+const struct cv_causal_range *cv_causal_range_at(const struct cv_causal_control *c, uint64_t pc)
 {
 	const struct cv_causal_range *r =
 		(const struct cv_causal_range *)((const char *)cv_causal_file + CV_CAUSAL_RANGES_AT);
@@ -62,9 +63,60 @@ static bool is_target(const struct cv_causal_control *c, uint64_t pc)
 		else if (pc >= r[mid].hi)
 			lo = mid + 1;
 		else
-			return c->targets >> (r[mid].target & 31) & 1;
+			return c->targets >> (r[mid].target % CV_CAUSAL_TARGETS) & 1 ? &r[mid] : NULL;
+	}
+	return NULL;
+}
+
+/* ---- call paths ---- */
+
+#define FRAMES_MOST 64u
+
+/* Whether the functions of a target's call path are on the stack, in their order; others may lie
+ * between. The handler's own frames are left out by the rule that they belong to no target. */
+static bool is_on_path(const struct cv_causal_control *c, const void *frame)
+{
+	uint8_t missing[CV_CAUSAL_TARGETS];
+	struct cv_trace stack;
+
+	memcpy(missing, c->steps, sizeof(missing));
+	stack.max = FRAMES_MOST;
+	stack.skip_lo = stack.skip_hi = 0;
+	cv_unwind(frame, &stack);
+	for (uint32_t i = 0; i < stack.n; i++) {
+		/* A return address may be the first of the next function. */
+		uint64_t at = stack.pc[i] - !(stack.flags[i] & CV_FRAME_EXACT);
+		const struct cv_causal_range *r = cv_causal_range_at(c, at);
+		uint8_t *of = r ? &missing[r->target % CV_CAUSAL_TARGETS] : NULL;
+
+		if (of && *of && r->step == *of && --*of == 0)
+			return true;
 	}
 	return false;
+}
+
+static bool has_paths(const struct cv_causal_control *c)
+{
+	for (uint32_t target = 0; target < CV_CAUSAL_TARGETS; target++)
+		if (c->targets >> target & 1 && c->steps[target])
+			return true;
+	return false;
+}
+
+/* Whether a sampled thread runs what is the subject. `frame`: of the handler. */
+static bool is_subject(const struct cv_causal_control *c, const struct cv_causal_thread *t, uint64_t pc,
+		       const void *frame)
+{
+	const struct cv_causal_range *r;
+
+	if (c->subject & CV_CAUSAL_GROUP && t->groups & c->groups)
+		return true;
+	if (!(c->subject & CV_CAUSAL_CODE))
+		return false;
+	r = cv_causal_range_at(c, pc);
+	if (r && !c->steps[r->target % CV_CAUSAL_TARGETS])
+		return true;
+	return has_paths(c) && is_on_path(c, frame);
 }
 
 static void record(uint64_t pc)
@@ -79,12 +131,12 @@ static void record(uint64_t pc)
 /* ---- the handler ---- */
 
 /* Lengthens what ran since the last sample if the one at hand says so. */
-static void lengthen(struct cv_causal_thread *t, uint64_t pc, uint64_t now)
+static void lengthen(struct cv_causal_thread *t, uint64_t pc, uint64_t now, const void *frame)
 {
 	const struct cv_causal_control *c = cv_causal_control();
 	struct cv_causal_work *w = cv_causal_work(t);
 	uint64_t ran = now - w->mark_ns;
-	bool hit = c->subject == CV_CAUSAL_CODE && is_target(c, pc);
+	bool hit = is_subject(c, t, pc, frame);
 
 	t->samples++;
 	t->hits += hit;
@@ -102,7 +154,7 @@ static void lengthen(struct cv_causal_thread *t, uint64_t pc, uint64_t now)
 	cv_causal_spin(t, (ran * c->factor) >> 16);
 }
 
-static void lengthen_in_window(const ucontext_t *context)
+static void lengthen_in_window(const ucontext_t *context, const void *frame)
 {
 	struct cv_causal_thread *t = cv_causal_thread_sampled();
 	struct cv_causal_work *w;
@@ -113,7 +165,7 @@ static void lengthen_in_window(const ucontext_t *context)
 	t->handling = 1;
 	t->broken += has_broken_a_call(context);
 	if (cv_causal_control()->mechanism == CV_CAUSAL_SAMPLED) {
-		lengthen(t, pc_of(context), cv_causal_cpu_ns_exact());
+		lengthen(t, pc_of(context), cv_causal_cpu_ns_exact(), frame);
 		w->mark_ns = cv_causal_cpu_ns_exact();
 	} else if (!w->hooked || w->window != cv_causal_window()) {
 		w->hooked = 0;
@@ -130,7 +182,7 @@ static void sampled(int sig, siginfo_t *info, void *context)
 	if (cv_is_quiet())
 		return;
 	if (cv_causal_window())
-		lengthen_in_window(context);
+		lengthen_in_window(context, __builtin_frame_address(0));
 	else if (cv_causal_control()->leave) {
 		cv_causal_sampling_disarm_all();
 		cv_causal_signal_give_back();

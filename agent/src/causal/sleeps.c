@@ -22,7 +22,8 @@
 
 static bool is_lengthened(const struct cv_causal_control *c, const struct cv_causal_work *w)
 {
-	bool is_subject = c->subject == CV_CAUSAL_SLEEP || (c->subject == CV_CAUSAL_LOCK && w->inside);
+	bool is_subject = c->subject & CV_CAUSAL_SLEEP || (c->subject & CV_CAUSAL_LOCK && w->inside) ||
+			  (c->subject & CV_CAUSAL_GROUP && cv_causal_self->groups & c->groups);
 
 	return c->estimator == (is_subject ? CV_CAUSAL_SLOW : CV_CAUSAL_DILATE);
 }

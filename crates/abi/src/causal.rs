@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // the header documents every field
 #![allow(missing_debug_implementations)] // of the helper types that zerocopy derives
 
-use crate::CV_CAUSAL_LOCKS;
+use crate::{CV_CAUSAL_LOCKS, CV_CAUSAL_TARGETS};
 
 mirror! {
     /// The head of an experiment file.
@@ -40,7 +40,9 @@ mirror! {
         algorithm: u32,
         lock: [u64; CV_CAUSAL_LOCKS],
         spin_ns: u32,
-        reserved: [u8; 3900],
+        groups: u32,
+        steps: [u8; CV_CAUSAL_TARGETS],
+        reserved: [u8; 3864],
     }
 
     /// Addresses of a target.
@@ -48,7 +50,7 @@ mirror! {
         lo: u64,
         hi: u64,
         target: u32,
-        reserved: u32,
+        step: u32,
     }
 
     /// A progress point of coz.h.
@@ -74,7 +76,8 @@ mirror! {
         sleeps: u64,
         broken: u64,
         calls_ns: u64,
-        reserved: [u64; 5],
+        groups: u64,
+        reserved: [u64; 4],
         working: [u64; 16],
     }
 }

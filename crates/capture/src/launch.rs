@@ -4,14 +4,16 @@
 //! environment, empties the signal mask and resets SIGPIPE.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::agent_file::AgentFile;
 use crate::command::Command;
 use crate::error::{os_text, Error, ErrorKind, Trouble};
 use crate::inherited;
+use crate::recorder::Streams;
 use crate::session;
 use crate::signals::{restore_in_child, Forwarding, Inherited};
 
@@ -119,7 +121,16 @@ pub(crate) fn spawn(
     command: &Command,
     environment: Vec<CString>,
     signals: &Forwarding,
+    streams: &Streams,
 ) -> Result<i32, Error> {
+    let files = open(streams).map_err(|found| {
+        failed(
+            command,
+            format!("was not started: {found}"),
+            ErrorKind::Launch,
+        )
+    })?;
+    let descriptors = [0, 1, 2].map(|n: usize| files[n].as_ref().map_or(-1, AsRawFd::as_raw_fd));
     let image = Image::new(command, environment).ok_or_else(|| {
         failed(
             command,
@@ -153,6 +164,7 @@ pub(crate) fn spawn(
             &shell_arguments,
             &environment,
             &inherited,
+            &descriptors,
             writer.as_raw_fd(),
         );
     }
@@ -176,6 +188,24 @@ pub(crate) fn spawn(
     }
 }
 
+/// The files in place of standard streams, in the order of their descriptors.
+fn open(streams: &Streams) -> Result<[Option<File>; 3], String> {
+    let one = |path: &Option<PathBuf>, how: &OpenOptions| match path {
+        None => Ok(None),
+        Some(path) => match how.open(path) {
+            Ok(file) => Ok(Some(file)),
+            Err(e) => Err(format!("{}: {}", path.display(), os_text(&e))),
+        },
+    };
+    let mut write = OpenOptions::new();
+    write.write(true).create(true).truncate(true);
+    Ok([
+        one(&streams.input, OpenOptions::new().read(true))?,
+        one(&streams.output, &write)?,
+        one(&streams.errors, &write)?,
+    ])
+}
+
 /// The child's side, up to exec. Does not return.
 fn child(
     path: &CStr,
@@ -183,6 +213,7 @@ fn child(
     shell_arguments: &[*const libc::c_char],
     environment: &[*const libc::c_char],
     inherited: &Inherited,
+    streams: &[i32; 3],
     error_fd: i32,
 ) -> ! {
     restore_in_child(inherited);
@@ -192,6 +223,11 @@ fn child(
         for fd in 0..3 {
             if inherited::was_closed(fd) {
                 libc::close(fd as i32);
+            }
+        }
+        for (fd, from) in (0..).zip(streams) {
+            if *from >= 0 {
+                libc::dup2(*from, fd);
             }
         }
         libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr());

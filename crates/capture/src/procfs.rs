@@ -100,6 +100,14 @@ fn numbers_inside(status: &str) -> Vec<u32> {
     numbers.filter_map(|n| n.parse().ok()).collect()
 }
 
+/// Ends a process at once; whether it was there.
+pub fn end_process(pid: u32) -> bool {
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok())
+}
+
 /// Its name, as `ps` shows it; `None` if it is gone.
 pub fn name(pid: u32) -> Option<String> {
     stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(|s| s.name)

@@ -57,6 +57,19 @@ pub struct Options {
     /// [`crate::serve_injection`] with the arguments that are appended. `None` = only their
     /// scheduler events are recorded.
     pub injector: Option<Vec<OsString>>,
+    /// Files in place of the program's standard streams.
+    pub streams: Streams,
+}
+
+/// Files in place of standard streams; `None` = it inherits ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Streams {
+    /// Read from its beginning.
+    pub input: Option<PathBuf>,
+    /// Made, or emptied.
+    pub output: Option<PathBuf>,
+    /// Made, or emptied.
+    pub errors: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -74,6 +87,7 @@ impl Default for Options {
             trace: None,
             causal: false,
             injector: None,
+            streams: Streams::default(),
         }
     }
 }
@@ -187,7 +201,7 @@ impl Recorder {
         );
         let signals = Forwarding::start();
         tier.expect_child();
-        let spawned = launch::spawn(&command, environment, &signals);
+        let spawned = launch::spawn(&command, environment, &signals, &self.options.streams);
         tier.child_is(spawned.as_ref().ok().map(|pid| pid.unsigned_abs()));
         let pid = spawned?;
         self.warnings.extend(tier.warnings());

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A way to wait. The mutex itself stays what it is: what one section writes another one reads.
+/// A way to wait. The mutex itself stays what it is: what one section writes another one reads. Two
+/// ways let sections run together, which a program may not survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -15,11 +16,21 @@ pub enum Algorithm {
     SpinThenPark,
     /// The mutex goes to threads in the order in which they came; they spin, then sleep.
     Ticket,
+    /// Threads hold the mutex together in sections that only read.
+    #[serde(rename = "rwlock")]
+    ReadWrite,
+    /// Threads enter the sections without the mutex.
+    None,
 }
 
 impl Algorithm {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Adaptive, Self::SpinThenPark, Self::Ticket];
+    /// Those that exclude threads from one another's sections, as the mutex does.
+    pub const EXCLUDING: [Self; 3] = [Self::Adaptive, Self::SpinThenPark, Self::Ticket];
+
+    /// Whether threads may be in sections at the same time, which can corrupt the program's data.
+    pub fn may_corrupt(self) -> bool {
+        !Self::EXCLUDING.contains(&self)
+    }
 
     /// As the command line and the report name it.
     pub fn name(self) -> &'static str {
@@ -27,6 +38,8 @@ impl Algorithm {
             Self::Adaptive => "adaptive",
             Self::SpinThenPark => "spin-then-park",
             Self::Ticket => "ticket",
+            Self::ReadWrite => "rwlock",
+            Self::None => "none",
         }
     }
 
@@ -40,6 +53,12 @@ impl Algorithm {
                 "call pthread_mutex_trylock in a loop of a few microseconds before pthread_mutex_lock"
             }
             Self::Ticket => "use a fair lock: a ticket lock or a queue of waiters (MCS) that park",
+            Self::ReadWrite => {
+                "use a pthread_rwlock_t, and pthread_rwlock_rdlock where a section only reads"
+            }
+            Self::None => {
+                "remove the lock if its data need none: this run cannot prove that. Else divide the data"
+            }
         }
     }
 }

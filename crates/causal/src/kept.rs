@@ -63,6 +63,7 @@ impl Report {
             foreign_cpu_share: experiments.foreign_cpu_share,
             reason: text(&experiments.reason),
             notes: experiments.notes.clone(),
+            comparison: None,
             measurements: measurements(experiments),
         }
     }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod comparison;
 mod coz;
 mod estimator;
 mod experiment;
@@ -29,6 +30,7 @@ mod trial_text;
 mod words;
 
 pub use algorithm::Algorithm;
+pub use comparison::{Comparison, Output};
 pub use coz::coz;
 pub use estimator::Estimator;
 pub use experiment::{Experiment, Settings};

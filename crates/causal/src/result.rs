@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::algorithm::Algorithm;
+use crate::comparison::Comparison;
 use crate::estimator::Estimator;
 use crate::interval::Saved;
 use crate::plan::{Arm, Measured, Mechanism};
@@ -36,6 +37,9 @@ pub struct Report {
     pub reason: Option<String>,
     /// What the reader should know.
     pub notes: Vec<String>,
+    /// What a change did that may corrupt the program; `None` = none was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
     /// What all of this was computed from.
     #[serde(skip)]
     pub measurements: Measurements,

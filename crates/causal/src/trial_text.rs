@@ -48,6 +48,10 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "How: {}.", words::estimator(Estimator::Exchange))?;
         writeln!(out, "Intervals: 95 % for all algorithms together.")?;
     }
+    let compared = report.comparison.as_ref();
+    if let Some(comparison) = compared.filter(|c| !c.shows_corruption()) {
+        writeln!(out, "Beside a run as it is, {}.", comparison.sentence())?;
+    }
     for note in &report.notes {
         writeln!(out, "{note}")?;
     }
@@ -59,8 +63,24 @@ fn name(row: &TargetRow) -> &str {
         .map_or(&row.name, |algorithm| algorithm.name())
 }
 
+/// The ways that may corrupt a program, as one text.
+fn unsafe_ways(report: &Report) -> String {
+    let ways = report.targets.iter().filter_map(|row| row.algorithm);
+    let ways = ways.filter(|way| way.may_corrupt());
+    ways.map(|way| way.name()).collect::<Vec<_>>().join(" and ")
+}
+
 /// The main result, in one sentence.
 fn verdict(report: &Report) -> String {
+    let compared = report.comparison.as_ref();
+    if let Some(comparison) = compared.filter(|c| c.shows_corruption()) {
+        let lock = report.targets.first().map_or("", |row| &row.name);
+        return format!(
+            "Lock {lock}: {} corrupted the program: {}. The lock protects data: keep it.",
+            unsafe_ways(report),
+            comparison.sentence()
+        );
+    }
     if let Some(reason) = &report.reason {
         return format!("The experiments have no result: {reason}.");
     }
@@ -90,6 +110,7 @@ fn verdict(report: &Report) -> String {
 mod tests {
     use super::*;
     use crate::algorithm::Algorithm;
+    use crate::comparison::{Comparison, Output};
     use crate::interval::Saved;
     use crate::result::Level;
     use crate::target::Kind;
@@ -149,6 +170,47 @@ mod tests {
             text.starts_with("Lock cache_lock: no algorithm that was tried is sure to gain."),
             "{text}"
         );
+    }
+
+    fn compared(output: Output, end_changed: &str) -> String {
+        let mut report = report(&[(Algorithm::None, 0.4)]);
+        report.comparison = Some(Comparison {
+            output,
+            first_line: (output != Output::Same).then_some(7),
+            end: "status 0".into(),
+            end_changed: end_changed.into(),
+        });
+        trial_text(&report, LOOK)
+    }
+
+    #[test]
+    fn a_gain_of_a_corrupted_program_is_no_result() {
+        for (text, found) in [
+            (
+                compared(Output::Differs, "status 0"),
+                "differs from line 7 on",
+            ),
+            (
+                compared(Output::Same, "signal 11"),
+                "signal 11 instead of status 0",
+            ),
+        ] {
+            let first = text.lines().next().unwrap();
+            assert!(first.contains("none corrupted the program"), "{text}");
+            assert!(first.contains(found) && !first.contains("gain"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_same_output_is_no_proof() {
+        let text = compared(Output::Same, "status 0");
+        assert!(
+            text.starts_with("Lock cache_lock: waiting by none gains"),
+            "{text}"
+        );
+        assert!(text.contains("which is no proof"), "{text}");
+        let text = compared(Output::Varies, "status 0");
+        assert!(text.contains("it cannot be compared"), "{text}");
     }
 
     #[test]

@@ -165,6 +165,20 @@ pub mod reason {
             .into()
     }
 
+    /// Sections were to be entered together, and no thread did so.
+    pub fn not_entered() -> String {
+        "no thread entered a section so: the mutex is recursive, robust, shared between processes or \
+         has a priority protocol, or no section is entered by a function named with --reads"
+            .into()
+    }
+
+    /// A mutex that belongs to a condition.
+    pub fn condition() -> String {
+        "threads wait on a condition variable with the mutex: without it they would miss wake-ups. It \
+         was left alone"
+            .into()
+    }
+
     /// A queue stood still.
     pub fn broken_queue() -> String {
         "the queue stood still for 100 ms and was given up: a thread held the mutex for so long, or \

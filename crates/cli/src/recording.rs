@@ -160,6 +160,7 @@ impl Recording {
             trace: self.trace.map(|mode| self.trace_of(mode)),
             causal: false,
             injector: None,
+            streams: convoy_capture::Streams::default(),
         }
     }
 

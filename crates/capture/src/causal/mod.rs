@@ -28,10 +28,12 @@ pub struct Range {
     pub hi: u64,
     /// Number of the target, below [`TARGETS_MOST`].
     pub target: u32,
+    /// Its function's place in a call path, 1 = outermost; 0 = the target is no call path.
+    pub step: u32,
 }
 
 /// Targets of code: they have five bits for their number.
-pub const TARGETS_MOST: usize = 32;
+pub const TARGETS_MOST: usize = abi::CV_CAUSAL_TARGETS;
 /// Ranges of all targets.
 pub const RANGES_MOST: usize = abi::CV_CAUSAL_RANGES;
 /// Locks that one target may have.
@@ -59,19 +61,61 @@ pub enum Waiting {
     Spin(u32),
     /// In the order in which threads came; each spins for so long before it sleeps, nanoseconds.
     Fifo(u32),
+    /// Readers hold it together: sections that the subject's code enters, or all if it has none. Each
+    /// spins for so long before it sleeps, nanoseconds.
+    Shared(u32),
+    /// Not at all: sections run together.
+    Unlocked,
 }
 
-/// The code or object that a window experiments with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// Nothing.
-    Nothing,
+/// The code and objects that a window experiments with; by default nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
     /// Code of these targets, one bit each.
-    Code(u32),
+    pub code: u32,
+    /// Of these, call paths: number of the target and of its functions.
+    pub paths: Vec<(u32, u8)>,
+    /// Threads of these targets, one bit each.
+    pub groups: u32,
     /// Critical sections of the locks at these addresses.
-    Locks(Vec<u64>),
+    pub locks: Vec<u64>,
     /// Relative sleeps.
-    Sleeps,
+    pub sleeps: bool,
+}
+
+impl Subject {
+    /// Both.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.code |= other.code;
+        self.paths.extend(&other.paths);
+        self.groups |= other.groups;
+        self.locks.extend(&other.locks);
+        self.sleeps |= other.sleeps;
+        self
+    }
+
+    fn write(&self, control: &mut abi::CausalControl) {
+        let parts = [
+            (self.code != 0, abi::CV_CAUSAL_CODE),
+            (self.groups != 0, abi::CV_CAUSAL_GROUP),
+            (!self.locks.is_empty(), abi::CV_CAUSAL_LOCK),
+            (self.sleeps, abi::CV_CAUSAL_SLEEP),
+        ];
+        let parts = parts.iter().filter(|(is_part, _)| *is_part);
+        control.subject = parts.fold(0, |all, (_, part)| all | part);
+        control.targets = self.code;
+        control.groups = self.groups;
+        control.locks = self.locks.len().min(abi::CV_CAUSAL_LOCKS) as u32;
+        for (place, lock) in control.lock.iter_mut().zip(&self.locks) {
+            *place = *lock;
+        }
+        for (target, steps) in &self.paths {
+            if let Some(place) = control.steps.get_mut(*target as usize) {
+                *place = *steps;
+            }
+        }
+    }
 }
 
 /// How code is measured that is lengthened.
@@ -341,6 +385,12 @@ impl Laboratory {
         head.is_some_and(|head| head.flags & abi::CV_CAUSAL_FIFO_BROKEN != 0)
     }
 
+    /// Whether threads wait on a condition with a mutex that was to be shared or left out.
+    pub fn has_condition(&self) -> bool {
+        let head = self.file.head();
+        head.is_some_and(|head| head.flags & abi::CV_CAUSAL_CONDITION != 0)
+    }
+
     /// Threads that are sampled.
     pub fn sampled_threads(&self) -> usize {
         self.sampler.threads()
@@ -359,7 +409,7 @@ impl Laboratory {
                     lo,
                     hi: range.hi,
                     target: range.target,
-                    reserved: 0,
+                    step: range.step,
                 });
             }
         }
@@ -398,23 +448,11 @@ impl Laboratory {
                 Waiting::Adaptive => (abi::CV_CAUSAL_ADAPTIVE, 0),
                 Waiting::Spin(ns) => (abi::CV_CAUSAL_SPIN, ns),
                 Waiting::Fifo(ns) => (abi::CV_CAUSAL_FIFO, ns),
+                Waiting::Shared(ns) => (abi::CV_CAUSAL_SHARED, ns),
+                Waiting::Unlocked => (abi::CV_CAUSAL_UNLOCKED, 0),
             };
         }
-        match &window.subject {
-            Subject::Nothing => control.subject = abi::CV_CAUSAL_NOTHING,
-            Subject::Code(targets) => {
-                control.subject = abi::CV_CAUSAL_CODE;
-                control.targets = *targets;
-            }
-            Subject::Locks(locks) => {
-                control.subject = abi::CV_CAUSAL_LOCK;
-                control.locks = locks.len().min(abi::CV_CAUSAL_LOCKS) as u32;
-                for (place, lock) in control.lock.iter_mut().zip(locks) {
-                    *place = *lock;
-                }
-            }
-            Subject::Sleeps => control.subject = abi::CV_CAUSAL_SLEEP,
-        }
+        window.subject.write(&mut control);
         match self.sampling {
             Sampling::Perf => self.sampler.set_period(window.period_ns.into()),
             Sampling::Timers(_) if window.period_ns > 0 => {

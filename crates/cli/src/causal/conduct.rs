@@ -52,6 +52,8 @@ pub enum Question {
         mutex: Option<String>,
         /// Each with what the agent is to do.
         ways: Vec<(Algorithm, Waiting)>,
+        /// Functions whose sections only read; none = all sections do.
+        readers: Vec<String>,
     },
 }
 
@@ -163,6 +165,8 @@ impl Conductor {
         // A way to wait that nobody used has told nothing, however narrow its interval.
         for (row, tried) in report.targets.iter_mut().zip(tried) {
             let reason = match row.algorithm {
+                Some(way) if way.may_corrupt() && laboratory.has_condition() => reason::condition(),
+                Some(way) if tried == 0 && way.may_corrupt() => reason::not_entered(),
                 Some(_) if tried == 0 => reason::not_tried(),
                 // From then on its windows were like all others.
                 Some(Algorithm::Ticket) if laboratory.has_broken_queue() => reason::broken_queue(),
@@ -253,7 +257,7 @@ impl Conductor {
         let plain = Window {
             length: RECONNAISSANCE,
             treatment: Treatment::Nothing,
-            subject: Subject::Nothing,
+            subject: Subject::default(),
             mechanism: HowMeasured::Sampled,
             factor: 0.0,
             period_ns: RECONNAISSANCE_SAMPLE_NS,
@@ -305,11 +309,17 @@ impl Conductor {
         report: &mut Report,
     ) -> Result<Vec<Found>, String> {
         let targets = match &self.question {
-            Question::WaitingBy { mutex, ways } => {
+            Question::WaitingBy {
+                mutex,
+                ways,
+                readers,
+            } => {
                 let chosen = || reconnaissance.most_contended();
                 let name = mutex.clone().or_else(chosen);
                 let name = name.ok_or_else(reason::no_contended_mutex)?;
-                return reconnaissance.mutex(&name, ways);
+                let code = reconnaissance.readers(readers)?;
+                laboratory.set_ranges(&code).map_err(|t| t.to_string())?;
+                return reconnaissance.mutex(&name, ways, u32::from(!code.is_empty()));
             }
             Question::Faster(none) if none.is_empty() => reconnaissance.choose(self.affordable()),
             Question::Faster(targets) => targets.clone(),
@@ -441,7 +451,7 @@ impl Conductor {
                     waiting.map_or(Treatment::Nothing, Treatment::Wait)
                 }
             },
-            subject: target.map_or(Subject::Nothing, |found| found.what.clone()),
+            subject: target.map_or_else(Subject::default, |found| found.what.clone()),
             mechanism: match arm.mechanism {
                 Mechanism::Sampled => HowMeasured::Sampled,
                 Mechanism::Measured => HowMeasured::Measured,

@@ -2,6 +2,7 @@
 
 mod args;
 mod beside;
+mod compared;
 mod conduct;
 mod progress;
 mod subjects;
@@ -12,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use convoy_capture::{AgentInside, Interrupt, Options, Recorder, Recording, Scheduler, Targets};
+use convoy_capture::{
+    AgentInside, Interrupt, Options, Recorder, Recording, Scheduler, Streams, Targets,
+};
 use convoy_causal::{coz, note, Estimator, Look, Rate, Report};
 use convoy_profile::{Exit, Profile};
 
@@ -68,10 +71,15 @@ pub fn causal(args: &Causal) -> Status {
 
 /// The same for ways to wait for a mutex.
 pub fn attempt(args: &Try) -> Status {
+    if let Err(message) = args.check() {
+        message.print();
+        return Status::OwnFailure;
+    }
     let course = Course {
         question: Question::WaitingBy {
             mutex: args.lock.clone(),
             ways: trial::ways(&args.algorithms()),
+            readers: args.reads.clone(),
         },
         progress: Wanted::Any,
         rate: None,
@@ -82,7 +90,11 @@ pub fn attempt(args: &Try) -> Status {
         coz: None,
         output: None,
     };
-    let done = of_command(course, &args.running, convoy_causal::trial_text);
+    let compares = args.algorithms().iter().any(|way| way.may_corrupt());
+    let done = match compares {
+        true => compared::of_command(&course, &args.running),
+        false => of_command(course, &args.running, convoy_causal::trial_text),
+    };
     done.unwrap_or_else(|message| {
         message.print();
         Status::OwnFailure
@@ -114,7 +126,7 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
     if let Some(Err(status)) = course.check_output(args) {
         return Ok(status);
     }
-    let mut run = match one_run(&course, args) {
+    let mut run = match one_run(&course, args, &Streams::default(), None) {
         Ok(run) => run,
         Err(status) => return Ok(status),
     };
@@ -123,7 +135,7 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
     while let Some(question) = course.again(&run) {
         next.question = question;
         next.budget = course.budget.saturating_sub(run.experiments_took());
-        let later = match one_run(&next, args) {
+        let later = match one_run(&next, args, &Streams::default(), None) {
             Ok(later) => later,
             Err(status) => return Ok(status),
         };
@@ -138,6 +150,7 @@ fn of_command(course: Course, args: &Running, text: ToText) -> Result<Status, Me
         mut report,
         mut recording,
         pid,
+        ..
     } = run;
     report.command.clone_from(&recording.profile.meta.command);
     write(args, &report, text)?;
@@ -158,6 +171,8 @@ struct Run {
     report: Report,
     recording: Recording,
     pid: u32,
+    /// It took too long, and was ended.
+    was_ended: bool,
 }
 
 impl Run {
@@ -166,13 +181,20 @@ impl Run {
     }
 }
 
-/// Runs the command once. `Err`: it could not be started, and that was said.
-fn one_run(course: &Course, args: &Running) -> Result<Run, Status> {
+/// Runs the command once, and ends it after `most`. `Err`: it could not be started, and that was
+/// said.
+fn one_run(
+    course: &Course,
+    args: &Running,
+    streams: &Streams,
+    most: Option<Duration>,
+) -> Result<Run, Status> {
     let options = Options {
         causal: true,
         // What the kernel reports would be measured, too.
         scheduler: Scheduler::Off,
         session_parent: args.session_dir.clone(),
+        streams: streams.clone(),
         ..Options::default()
     };
     let started = Recorder::new(options).and_then(|recorder| recorder.launch(&args.command));
@@ -186,10 +208,12 @@ fn one_run(course: &Course, args: &Running) -> Result<Run, Status> {
     let end = End::OfProgram(Arc::clone(&has_ended));
     let conductor = conductor(course, args, running.session_dir(), pid, end);
     let experiments = std::thread::spawn(move || conductor.conduct());
+    let limit = most.map(|most| compared::limit(pid, most, Arc::clone(&has_ended)));
     let recording = running.wait();
     has_ended.store(true, Ordering::Release);
     let report = experiments.join().map_err(|_| Status::OwnFailure)?;
     Ok(Run {
+        was_ended: limit.is_some_and(|limit| limit.join().unwrap_or_default()),
         report,
         recording,
         pid,

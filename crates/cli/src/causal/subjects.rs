@@ -125,11 +125,7 @@ impl Reconnaissance {
         match target.kind {
             Kind::Function | Kind::Line => {
                 let code = self.addresses(target)?;
-                ranges.extend(code.iter().map(|range| Range {
-                    lo: range.start,
-                    hi: range.end,
-                    target: number,
-                }));
+                ranges.extend(code.iter().map(|range| range_of(range, number)));
                 self.code(target, &code, number)
             }
             Kind::Lock => self.lock(target),
@@ -137,9 +133,22 @@ impl Reconnaissance {
                 target.clone(),
                 Mechanism::Sampled,
                 None,
-                Subject::Sleeps,
+                Subject {
+                    sleeps: true,
+                    ..Subject::default()
+                },
             )),
         }
+    }
+
+    /// Code of the functions whose sections of a mutex only read, as that of target 0.
+    pub fn readers(&self, names: &[String]) -> Result<Vec<Range>, String> {
+        let mut ranges = Vec::new();
+        for name in names {
+            let code = self.addresses(&Target::new(Kind::Function, name))?;
+            ranges.extend(code.iter().map(|range| range_of(range, 0)));
+        }
+        Ok(ranges)
     }
 
     /// Addresses of a function or line.
@@ -172,18 +181,30 @@ impl Reconnaissance {
             return Err(reason::never_ran());
         }
         let share = hits as f64 / self.samples.len().max(1) as f64;
-        let what = Subject::Code(1 << number);
+        let what = Subject {
+            code: 1 << number,
+            ..Subject::default()
+        };
         Ok(found(target.clone(), Mechanism::Sampled, Some(share), what))
     }
 
-    /// A mutex for whose threads other ways to wait are tried: one experiment each.
-    pub fn mutex(&self, name: &str, ways: &[(Algorithm, Waiting)]) -> Result<Vec<Found>, String> {
+    /// A mutex for whose threads other ways to wait are tried: one experiment each. `readers`: code
+    /// that enters the sections that only read.
+    pub fn mutex(
+        &self,
+        name: &str,
+        ways: &[(Algorithm, Waiting)],
+        readers: u32,
+    ) -> Result<Vec<Found>, String> {
         let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(name)?;
         locks.check_mutexes(&addresses)?;
         let of = |(algorithm, waiting): &(Algorithm, Waiting)| {
             let target = Target::new(Kind::Lock, name.clone());
-            let what = Subject::Locks(addresses.clone());
+            let mut what = locked(addresses.clone());
+            if *algorithm == Algorithm::ReadWrite {
+                what.code = readers;
+            }
             let mut found = found(target, Mechanism::Sampled, None, what);
             found.subject.algorithm = Some(*algorithm);
             found.waiting = Some(*waiting);
@@ -206,8 +227,25 @@ impl Reconnaissance {
         let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(&target.name)?;
         let target = Target::new(Kind::Lock, name);
-        let what = Subject::Locks(addresses);
+        let what = locked(addresses);
         Ok(found(target, Mechanism::Measured, None, what))
+    }
+}
+
+fn range_of(code: &std::ops::Range<u64>, target: u32) -> Range {
+    Range {
+        lo: code.start,
+        hi: code.end,
+        target,
+        step: 0,
+    }
+}
+
+/// Critical sections of locks.
+fn locked(addresses: Vec<u64>) -> Subject {
+    Subject {
+        locks: addresses,
+        ..Subject::default()
     }
 }
 
@@ -218,10 +256,7 @@ fn found(target: Target, mechanism: Mechanism, sample_share: Option<f64>, what: 
             mechanism,
             sample_share,
             algorithm: None,
-            locks: match &what {
-                Subject::Locks(locks) => locks.clone(),
-                _ => Vec::new(),
-            },
+            locks: what.locks.clone(),
         },
         what,
         waiting: None,
@@ -247,10 +282,8 @@ pub fn check(
         let name = other.map_or_else(String::new, |other| other.subject.target.to_string());
         return Err(reason::overlap(&name));
     }
-    match &found.what {
-        Subject::Locks(locks) if locks.len() > LOCKS_MOST => {
-            Err(reason::too_many_locks(locks.len(), LOCKS_MOST))
-        }
+    match found.what.locks.len() {
+        locks if locks > LOCKS_MOST => Err(reason::too_many_locks(locks, LOCKS_MOST)),
         _ if ranges.len() > RANGES_MOST => Err(reason::too_many_ranges(own.len(), RANGES_MOST)),
         _ => Ok(()),
     }

@@ -9,15 +9,21 @@ use convoy_replay::machine::Machine;
 use convoy_replayer::calibrate::remeasure;
 
 use super::args::{percent, Running};
+use crate::message::Message;
 use crate::recording::time;
 
 const ABOUT: &str = "\
 Runs a program and measures what it would gain if threads waited for a mutex in another way:
 without a change of the program, in alternating windows, with the mutex as it is.
 
+With --may-corrupt also whether it gains by sections that run together: holding the mutex as readers
+(--as rwlock), or without it (--as none). Such a program may compute wrong results, crash or hang: the
+command runs once as it is and once with the change, and its output and exit status are compared.
+
 Examples:
   convoy try -- ./server --threads 16           the mutex for which threads wait longest, all ways
-  convoy try --lock cache_lock --as adaptive --as ticket -- ./server";
+  convoy try --lock cache_lock --as adaptive --as ticket -- ./server
+  convoy try --lock cache_lock --as rwlock --reads lookup --may-corrupt -- ./bench";
 
 /// `convoy try`.
 #[derive(Debug, Args)]
@@ -35,9 +41,20 @@ pub struct Try {
     #[arg(short, long, value_name = "MUTEX")]
     pub lock: Option<String>,
 
-    /// How threads are to wait for it; several times. Without this, in all these ways
+    /// How threads are to wait for it; several times [default: adaptive, spin-then-park, ticket]
     #[arg(long = "as", value_name = "ALGORITHM", value_enum)]
     pub by: Vec<Way>,
+
+    /// Allow rwlock and none, which can corrupt the program's data
+    ///
+    /// The command runs at least twice. Its standard output goes to a file, from which that of the
+    /// run as it is is shown; a standard input that is no file is empty from the second run on.
+    #[arg(long)]
+    pub may_corrupt: bool,
+
+    /// Function whose sections only read, for rwlock; several times. Without this all sections do
+    #[arg(long, value_name = "FUNCTION")]
+    pub reads: Vec<String>,
 
     /// Most time for experiments; they end earlier when all intervals are narrow
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
@@ -60,6 +77,10 @@ pub enum Way {
     SpinThenPark,
     /// In the order in which threads came, spinning before they sleep
     Ticket,
+    /// Sections that read hold it together (needs --may-corrupt)
+    Rwlock,
+    /// Not at all: sections run together (needs --may-corrupt)
+    None,
 }
 
 impl From<Way> for Algorithm {
@@ -68,6 +89,8 @@ impl From<Way> for Algorithm {
             Way::Adaptive => Self::Adaptive,
             Way::SpinThenPark => Self::SpinThenPark,
             Way::Ticket => Self::Ticket,
+            Way::Rwlock => Self::ReadWrite,
+            Way::None => Self::None,
         }
     }
 }
@@ -79,9 +102,35 @@ impl Try {
         named.sort_unstable();
         named.dedup();
         match named.is_empty() {
-            true => Algorithm::ALL.to_vec(),
+            true => Algorithm::EXCLUDING.to_vec(),
             false => named,
         }
+    }
+
+    /// Refuses what the user has not allowed, or what would have no effect.
+    pub fn check(&self) -> Result<(), Message> {
+        let algorithms = self.algorithms();
+        let unsafe_one = algorithms.iter().find(|algorithm| algorithm.may_corrupt());
+        if let (Some(algorithm), false) = (unsafe_one, self.may_corrupt) {
+            return Err(Message::new(
+                format!(
+                    "--as {algorithm} lets threads into sections of the mutex at the same time"
+                ),
+                "the program may compute wrong results, crash or hang; nothing was started",
+                "add --may-corrupt if nothing that matters can be lost by that",
+            ));
+        }
+        if !self.reads.is_empty() && !algorithms.contains(&Algorithm::ReadWrite) {
+            return Err(Message::new(
+                format!(
+                    "--reads {} without --as rwlock",
+                    self.reads.join(" --reads ")
+                ),
+                "only readers of a rwlock hold it together; nothing was started",
+                "add --as rwlock --may-corrupt",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -92,6 +141,8 @@ pub fn ways(algorithms: &[Algorithm]) -> Vec<(Algorithm, Waiting)> {
         Algorithm::Adaptive => Waiting::Adaptive,
         Algorithm::SpinThenPark => Waiting::Spin(spin_ns),
         Algorithm::Ticket => Waiting::Fifo(spin_ns),
+        Algorithm::ReadWrite => Waiting::Shared(spin_ns),
+        Algorithm::None => Waiting::Unlocked,
     };
     algorithms.iter().map(|a| (*a, way(*a))).collect()
 }

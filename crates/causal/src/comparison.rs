@@ -1,0 +1,53 @@
+//! What a program did with a change that may corrupt it, beside what it does without.
+
+use serde::Serialize;
+
+/// Two runs of a command.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Standard output of the run with the change.
+    pub output: Output,
+    /// First line that differs, from 1; `None` = none does.
+    pub first_line: Option<u64>,
+    /// How the run as it is ended.
+    pub end: String,
+    /// How the run with the change ended.
+    pub end_changed: String,
+}
+
+/// Standard output with the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Output {
+    /// Byte for byte that of the run as it is.
+    Same,
+    /// Another one.
+    Differs,
+    /// Another one, but two runs as they are differ, too: nothing follows.
+    Varies,
+}
+
+impl Comparison {
+    /// Whether the change has corrupted the program, as far as its output and its end tell.
+    pub fn shows_corruption(&self) -> bool {
+        self.output == Output::Differs || self.end != self.end_changed
+    }
+
+    /// What was found, in one sentence without an end.
+    pub(crate) fn sentence(&self) -> String {
+        let line = self.first_line.unwrap_or_default();
+        if self.end != self.end_changed {
+            return format!("it ended with {} instead of {}", self.end_changed, self.end);
+        }
+        match self.output {
+            Output::Same => "output and exit status were the same, which is no proof: repeat it with \
+                             other input"
+                .into(),
+            Output::Differs => format!("its output differs from line {line} on"),
+            Output::Varies => format!(
+                "its output differs from line {line} on, but it also differs from run to run without \
+                 the change: it cannot be compared"
+            ),
+        }
+    }
+}
