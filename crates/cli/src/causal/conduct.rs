@@ -460,9 +460,10 @@ impl Conductor {
     }
 
     fn window(&self, arm: &Arm, found: &[Found], length: Duration) -> Window {
-        let mut targets = arm.targets.numbers().filter_map(|t| found.get(t));
+        let targets = arm.targets.numbers().filter_map(|t| found.get(t));
+        let targets: Vec<&Found> = targets.collect();
         let subject = targets
-            .clone()
+            .iter()
             .fold(Subject::default(), |all, one| all.and(&one.what));
         Window {
             length,
@@ -471,7 +472,7 @@ impl Conductor {
                 (true, Estimator::Dilate) => Treatment::LengthenOthers,
                 (true, Estimator::Slow | Estimator::Factorial) => Treatment::LengthenSubject,
                 (true, Estimator::Exchange) => {
-                    let waiting = targets.next().and_then(|found| found.waiting);
+                    let waiting = targets.first().and_then(|found| found.waiting);
                     waiting.map_or(Treatment::Nothing, Treatment::Wait)
                 }
             },
