@@ -32,6 +32,13 @@ pub fn trials() -> Vec<Trial> {
             None,
             code_off_the_critical_path_is_worth_nothing,
         ),
+        trial("causal/factorial", None, one_run_gives_every_target_its_own),
+        trial(
+            "causal/path",
+            None,
+            a_function_is_worth_what_its_caller_asks_of_it,
+        ),
+        trial("causal/threads", None, threads_are_worth_what_they_run),
         trial(
             "causal/short",
             None,
@@ -101,6 +108,79 @@ fn slow_stage_comes_first(scratch: &Scratch) -> Result {
         check!(
             targets(&report)[0]["name"] == "transform_item",
             "not the first: {report}"
+        );
+        Ok(())
+    })
+}
+
+/// The slow stage of a pipeline by F, as by D, and nothing for the other one or for no target.
+fn one_run_gives_every_target_its_own(scratch: &Scratch) -> Result {
+    let program = program("stages.c")?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let mut found = Vec::new();
+        for estimator in ["factorial", "dilate"] {
+            let options = ["--budget", "4s", "--estimator", estimator];
+            let targets = ["--target", "fn:read_item", "--target", "fn:transform_item"];
+            let options = [&options[..], &targets].concat();
+            let (_, report) = experiment(scratch, &options, &program, &["items=60000"])?;
+            let (low, high) = saved(&report, "transform_item")?;
+            check!(low > 0.1, "it decides the pace: {report}");
+            let (low_of_other, _) = saved(&report, "read_item")?;
+            check!(low_of_other < 0.1, "nobody waits for it: {report}");
+            let null = report["null"].as_array().map_or(0, Vec::len);
+            check!(null > 0, "no null experiment: {report}");
+            found.push((low, high));
+        }
+        let (factorial, dilate) = (found[0], found[1]);
+        // F is an upper bound: it may be beyond D, not below.
+        check!(factorial.1 > dilate.0, "{found:?}");
+        Ok(())
+    })
+}
+
+/// `inner` runs for 60 of 80 on behalf of `often`, for 20 on that of `seldom`.
+fn a_function_is_worth_what_its_caller_asks_of_it(scratch: &Scratch) -> Result {
+    let program = compile(&root().join("tests/live/programs/paths.c"), &[])?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let paths = ["often>inner", "seldom>inner"];
+        let mut saved_by = Vec::new();
+        // Both in one run would share the code of inner.
+        for path in [paths[0], paths[1], "work"] {
+            let target = format!("path:{path}");
+            let options = ["--budget", "3s", "--target", &target];
+            let (_, report) = experiment(scratch, &options, &program, &["20000"])?;
+            let (low, high) = saved(&report, path)?;
+            saved_by.push((low + high) / 2.0);
+        }
+        let [often, seldom, all] = saved_by[..] else {
+            return Err("three runs".into());
+        };
+        check!((0.25..0.50).contains(&often), "3/8: {saved_by:?}");
+        check!((0.04..0.25).contains(&seldom), "1/8: {saved_by:?}");
+        check!(all > 0.35, "half of all that it calls: {saved_by:?}");
+        Ok(())
+    })
+}
+
+fn threads_are_worth_what_they_run(scratch: &Scratch) -> Result {
+    let program = compile(&root().join("tests/live/programs/paths.c"), &[])?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let options = ["--budget", "4s", "--target", "threads:busy-1"];
+        let more = ["--target", "threads:idle-#", "--target", "threads:none"];
+        let options = [&options[..], &more].concat();
+        let (_, report) = experiment(scratch, &options, &program, &["20000"])?;
+        let (low, _) = saved(&report, "busy-1")?;
+        check!(low > 0.3, "it runs all the time: {report}");
+        let (low, _) = saved(&report, "idle-#")?;
+        check!(low < 0.05, "they only wait: {report}");
+        let row = targets(&report).iter().find(|row| row["name"] == "none");
+        let reason = row.and_then(|row| row["reason"].as_str());
+        check!(
+            reason.is_some_and(|reason| reason.contains("busy-#")),
+            "{report}"
         );
         Ok(())
     })

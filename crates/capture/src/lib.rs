@@ -62,7 +62,7 @@ pub use interrupt::Interrupt;
 pub use kernel::Scheduler;
 pub use machine::machine;
 pub use probes::ProbeClient;
-pub use procfs::{command_line, end_process, processes_called, ProcessReading};
+pub use procfs::{command_line, end_process, processes_called, thread_names, ProcessReading};
 pub use recorder::{Options, Recorder, Recording, Running, Streams};
 pub use recover::{discard, recover};
 pub use sections::{Diagnose, Site};

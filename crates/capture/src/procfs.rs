@@ -100,6 +100,18 @@ fn numbers_inside(status: &str) -> Vec<u32> {
     numbers.filter_map(|n| n.parse().ok()).collect()
 }
 
+/// Name of a thread.
+pub fn thread_name(pid: u32, tid: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    Some(name.trim_end_matches('\n').to_owned())
+}
+
+/// Names of all threads of a process.
+pub fn thread_names(pid: u32) -> Vec<String> {
+    let names = threads(pid).into_iter();
+    names.filter_map(|tid| thread_name(pid, tid)).collect()
+}
+
 /// Ends a process at once; whether it was there.
 pub fn end_process(pid: u32) -> bool {
     let pid = i32::try_from(pid)

@@ -122,7 +122,7 @@ mod tests {
             let Some(arm) = experiment.next_arm() else {
                 break;
             };
-            let share = arm.target.map_or(0.0, |t| shares[t]);
+            let share: f64 = arm.targets.numbers().map(|t| shares[t]).sum();
             let k = 1.0 + estimator.factor(arm.speedup);
             let time = match estimator {
                 Estimator::Dilate => share + (1.0 - share) * k,
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_viewer_computes_the_same_gain() {
-        for estimator in [Estimator::Dilate, Estimator::Slow] {
+        for estimator in [Estimator::Dilate, Estimator::Slow, Estimator::Factorial] {
             let (experiment, subjects) = experiment(estimator, 9);
             let seen = viewed(&coz(&report(&experiment, &subjects, estimator)));
             for (number, name) in ["fn:hot", "fn:a b c"].into_iter().enumerate() {

@@ -25,6 +25,12 @@ pub enum Estimator {
     /// that the slope upwards is an upper bound of the saving downwards. Does not see the next
     /// bottleneck.
     Slow,
+    /// **F.** As S, with all targets in the same windows: each has its own random bit, 1 = slowed; a
+    /// least-squares fit tells what each adds.
+    ///
+    /// Assumes what S does, and that slowed targets do not change each other's effect much: what is
+    /// found is the mean effect over the settings of the others. So it is for many targets at once.
+    Factorial,
     /// **X.** Threads wait for the target's mutexes by another algorithm; what is saved is measured
     /// as it is.
     ///
@@ -36,7 +42,7 @@ impl Estimator {
     /// Speed-ups of a target that are tried.
     pub fn levels(self) -> &'static [f64] {
         match self {
-            Self::Dilate | Self::Slow => &LEVELS,
+            Self::Dilate | Self::Slow | Self::Factorial => &LEVELS,
             Self::Exchange => &[1.0],
         }
     }
@@ -46,7 +52,7 @@ impl Estimator {
     pub fn factor(self, speedup: f64) -> f64 {
         match self {
             Self::Dilate => speedup / (1.0 - speedup),
-            Self::Slow => speedup,
+            Self::Slow | Self::Factorial => speedup,
             Self::Exchange => 0.0,
         }
     }
@@ -56,7 +62,7 @@ impl Estimator {
     pub(crate) fn owed(self, speedup: f64) -> f64 {
         match self {
             Self::Dilate => self.factor(speedup),
-            Self::Slow | Self::Exchange => 0.0,
+            Self::Slow | Self::Factorial | Self::Exchange => 0.0,
         }
     }
 
@@ -65,18 +71,23 @@ impl Estimator {
     pub fn saved(self, speedup: f64, ratio: f64) -> f64 {
         match self {
             Self::Dilate => 1.0 - (1.0 - speedup) * ratio,
-            Self::Slow => ratio - 1.0,
+            Self::Slow | Self::Factorial => ratio - 1.0,
             Self::Exchange => 1.0 - ratio,
         }
     }
 
     /// Whether the result is only a bound of the gain.
     pub fn is_upper_bound(self) -> bool {
-        self == Self::Slow
+        matches!(self, Self::Slow | Self::Factorial)
     }
 
     /// Whether a window without a target must show that nothing is saved.
     pub fn has_null(self) -> bool {
+        matches!(self, Self::Dilate | Self::Factorial)
+    }
+
+    /// Whether what the null experiment predicts is a bias that estimates share.
+    pub(crate) fn is_biased(self) -> bool {
         self == Self::Dilate
     }
 }
@@ -90,7 +101,7 @@ mod tests {
         let k = 1.0 + estimator.factor(speedup);
         match estimator {
             Estimator::Dilate => target + (1.0 - target) * k,
-            Estimator::Slow => target * k + 1.0 - target,
+            Estimator::Slow | Estimator::Factorial => target * k + 1.0 - target,
             Estimator::Exchange => 1.0 - target * speedup,
         }
     }

@@ -1,8 +1,9 @@
 //! The course of experiments: which window comes next, and when enough is known.
 
 use crate::estimator::Estimator;
+use crate::factorial::Sums;
 use crate::interval::{resampled, Saved};
-use crate::plan::{block, Arm, Measured, Mechanism};
+use crate::plan::{block, Arm, Measured, Mechanism, TargetSet, FACTORIAL};
 use crate::random::Random;
 
 /// How far to go.
@@ -67,7 +68,12 @@ impl Experiment {
     /// What the next window is to try; `None` = all targets are settled.
     pub fn next_arm(&mut self) -> Option<Arm> {
         if self.pending.is_empty() {
-            let open = (0..self.mechanisms.len()).filter(|t| !self.settled[*t]);
+            // Of F's targets none costs a window by itself.
+            let is_joint = self.settings.estimator == Estimator::Factorial;
+            let is_open = |target: &usize| !self.settled[*target];
+            let all = 0..self.mechanisms.len();
+            let keeps_all = is_joint && all.clone().any(|target| is_open(&target));
+            let open = all.filter(|target| keeps_all || is_open(target));
             let open: Vec<_> = open.map(|t| (t, self.mechanisms[t])).collect();
             self.pending = block(&open, self.settings.estimator, &mut self.random);
         }
@@ -103,16 +109,17 @@ impl Experiment {
     fn is_narrow(&self, target: usize) -> bool {
         let levels = self.settings.estimator.levels();
         let last = levels.last().copied().unwrap_or_default();
-        let found = self.raw(Some(target), self.mechanisms[target], last);
+        let found = self.raw(TargetSet::one(target), self.mechanisms[target], last);
         found.is_some_and(|found| found.half_width() <= self.settings.precision)
     }
 
     /// What a target that is faster by `speedup` would save; `None` = too few windows had progress.
     pub fn saved(&self, target: usize, speedup: f64) -> Option<Saved> {
         let mechanism = *self.mechanisms.get(target)?;
-        let raw = self.raw(Some(target), mechanism, speedup)?;
-        let beyond_null = match self.settings.estimator.has_null() {
-            true => self.estimate(Some(target), mechanism, speedup, Basis::Null),
+        let own = TargetSet::one(target);
+        let raw = self.raw(own, mechanism, speedup)?;
+        let beyond_null = match self.settings.estimator.is_biased() {
+            true => self.estimate(own, mechanism, speedup, Basis::Null),
             false => None,
         };
         let saved = beyond_null.map_or(raw, |beyond| beyond.or(&raw));
@@ -125,21 +132,25 @@ impl Experiment {
         let level = |speedup: &f64| {
             let mechanism = *self.mechanisms.get(target)?;
             let saved = self.saved(target, *speedup)?;
-            let arm = |target, speedup| Arm {
-                target,
-                speedup,
-                mechanism,
+            let is_joint = estimator == Estimator::Factorial;
+            let is_own = |arm: &Arm| {
+                let is_level = is_joint || arm.speedup == *speedup;
+                arm.targets.contains(target) && is_level
             };
-            let (own, base) = (arm(Some(target), *speedup), arm(None, 0.0));
+            let is_base = |arm: &Arm| {
+                let is_without = !arm.targets.contains(target) && is_joint;
+                arm.mechanism == mechanism
+                    && (is_without || arm.targets.is_empty() && arm.speedup == 0.0)
+            };
             let tried = self.blocks.iter();
-            let tried = tried.filter(|block| block.iter().any(|(arm, _)| *arm == own));
-            let of = |wanted: Arm| -> Vec<Measured> {
+            let tried = tried.filter(|block| block.iter().any(|(arm, _)| is_own(arm)));
+            let of = |wanted: &dyn Fn(&Arm) -> bool| -> Vec<Measured> {
                 let all = tried.clone().flatten();
-                all.filter(|(arm, _)| *arm == wanted)
+                all.filter(|(arm, _)| wanted(arm))
                     .map(|(_, m)| *m)
                     .collect()
             };
-            let (windows, baseline) = (of(own), of(base));
+            let (windows, baseline) = (of(&is_own), of(&is_base));
             let (at, base) = (Sum::of(&windows), Sum::of(&baseline));
             let ratio = at.seconds_per_unit()? / base.seconds_per_unit()?;
             Some(LevelWindows {
@@ -154,7 +165,7 @@ impl Experiment {
 
     /// What the null experiment of a mechanism predicts: 0 but for bias and noise.
     pub fn null(&self, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
-        self.raw(None, mechanism, speedup)
+        self.raw(TargetSet::NONE, mechanism, speedup)
     }
 
     /// Saved share of the run, from windows at this speed-up and without.
@@ -164,20 +175,59 @@ impl Experiment {
         Some(estimator.saved(speedup, at / base.seconds_per_unit()?))
     }
 
-    fn raw(&self, target: Option<usize>, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
-        self.estimate(target, mechanism, speedup, Basis::Nothing)
+    fn raw(&self, targets: TargetSet, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
+        match self.settings.estimator {
+            Estimator::Factorial => self.slope(targets, mechanism, speedup),
+            _ => self.estimate(targets, mechanism, speedup, Basis::Nothing),
+        }
+    }
+
+    /// Of F: what a target adds when it is slowed, or what a target adds that does not exist and is
+    /// in half of each block's windows at random.
+    fn slope(&self, targets: TargetSet, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
+        let of_mechanism = (0..self.mechanisms.len()).filter(|t| self.mechanisms[*t] == mechanism);
+        let numbers: Vec<usize> = of_mechanism.collect();
+        let is_own = |number: &usize| targets.contains(*number);
+        let column = numbers.iter().position(is_own).unwrap_or(numbers.len());
+        let columns = numbers.len().max(column + 1);
+        let mut random = Random::new(self.settings.seed ^ self.blocks.len() as u64);
+        let sums = |block: &Vec<(Arm, Measured)>| {
+            let windows = block.iter().filter(|(arm, _)| arm.mechanism == mechanism);
+            let windows: Vec<_> = windows.collect();
+            let mut is_null: Vec<bool> = (0..windows.len()).map(|n| n % 2 == 0).collect();
+            random.shuffle(&mut is_null);
+            let mut sums = Sums::new(columns);
+            for ((arm, measured), is_null) in windows.into_iter().zip(is_null) {
+                let is_slowed = |n: usize| match numbers.get(n) {
+                    Some(number) => arm.targets.contains(*number),
+                    None => is_null,
+                };
+                let sum = Sum(*measured);
+                sums.add(is_slowed, sum.seconds_per_unit().unwrap_or(f64::INFINITY));
+            }
+            sums
+        };
+        let blocks: Vec<Sums> = self.blocks.iter().map(sums).collect();
+        if blocks.len() < BLOCKS_LEAST {
+            return None;
+        }
+        resampled(&blocks, self.mechanisms.len(), &mut random, |drawn| {
+            let mut all = Sums::new(columns);
+            drawn.for_each(|block| all.plus(block));
+            Some(all.slope(column)? / FACTORIAL * speedup)
+        })
     }
 
     fn estimate(
         &self,
-        target: Option<usize>,
+        targets: TargetSet,
         mechanism: Mechanism,
         speedup: f64,
         basis: Basis,
     ) -> Option<Saved> {
-        let is_of = |arm: &Arm, target, speedup| {
+        let is_of = |arm: &Arm, targets, speedup| {
             *arm == Arm {
-                target,
+                targets,
                 speedup,
                 mechanism,
             }
@@ -185,7 +235,7 @@ impl Experiment {
         // Only blocks in which it was tried: their baselines are of the same phases.
         let tried = |block: &&Vec<(Arm, Measured)>| {
             let mut arms = block.iter();
-            arms.any(|(arm, _)| is_of(arm, target, speedup))
+            arms.any(|(arm, _)| is_of(arm, targets, speedup))
         };
         let blocks: Vec<_> = self.blocks.iter().filter(tried).collect();
         if blocks.len() < BLOCKS_LEAST {
@@ -198,11 +248,11 @@ impl Experiment {
             let mut base = Sum::default();
             let mut null = Sum::default();
             for (arm, measured) in drawn.flat_map(|block| block.iter()) {
-                if is_of(arm, target, speedup) {
+                if is_of(arm, targets, speedup) {
                     at.add(measured);
-                } else if is_of(arm, None, 0.0) {
+                } else if is_of(arm, TargetSet::NONE, 0.0) {
                     base.add(measured);
-                } else if is_of(arm, None, speedup) {
+                } else if is_of(arm, TargetSet::NONE, speedup) {
                     null.add(measured);
                 }
             }
@@ -281,17 +331,28 @@ mod tests {
 
     /// A serial program in which each target takes this share of the time; `noise`: of a window.
     fn run(shares: &[f64], noise: f64, blocks: usize) -> Experiment {
+        run_by(Estimator::Dilate, shares, noise, blocks)
+    }
+
+    fn run_by(estimator: Estimator, shares: &[f64], noise: f64, blocks: usize) -> Experiment {
         let mechanisms = vec![Mechanism::Sampled; shares.len()];
-        let mut experiment = Experiment::new(mechanisms, SETTINGS);
+        let settings = Settings {
+            estimator,
+            ..SETTINGS
+        };
+        let mut experiment = Experiment::new(mechanisms, settings);
         let mut random = Random::new(9);
         let most = blocks * experiment.windows_per_block();
         for _ in 0..most {
             let Some(arm) = experiment.next_arm() else {
                 break;
             };
-            let share = arm.target.map_or(0.0, |t| shares[t]);
-            let k = 1.0 + Estimator::Dilate.factor(arm.speedup);
-            let time = share + (1.0 - share) * k;
+            let share: f64 = arm.targets.numbers().map(|t| shares[t]).sum();
+            let k = 1.0 + estimator.factor(arm.speedup);
+            let time = match estimator {
+                Estimator::Dilate => share + (1.0 - share) * k,
+                _ => share * k + 1.0 - share,
+            };
             let error = 1.0 + noise * (random.below(1001) as f64 / 500.0 - 1.0);
             experiment.add(Measured {
                 seconds: 0.03,
@@ -315,6 +376,20 @@ mod tests {
     }
 
     #[test]
+    fn factorial_windows_give_every_target_its_own_share() {
+        let experiment = run_by(Estimator::Factorial, &[0.5, 0.3, 0.0], 0.05, 100);
+        for (target, truth) in [(0, 0.25), (1, 0.15), (2, 0.0)] {
+            let saved = experiment.saved(target, 0.5).unwrap();
+            assert!(saved.low <= truth && truth <= saved.high, "{saved:?}");
+            assert!(saved.half_width() <= SETTINGS.precision, "{saved:?}");
+        }
+        let null = experiment.null(Mechanism::Sampled, 0.5).unwrap();
+        assert!(null.low <= 0.0 && 0.0 <= null.high, "{null:?}");
+        // Three targets by D take 9 windows for each number of this one's 4.
+        assert!(experiment.windows() < 100 * experiment.windows_per_block());
+    }
+
+    #[test]
     fn noise_takes_more_windows_until_a_target_is_settled() {
         let (quiet, noisy) = (run(&[0.5], 0.01, 200), run(&[0.5], 0.2, 200));
         assert_eq!(quiet.windows(), BLOCKS_LEAST * quiet.windows_per_block());
@@ -331,7 +406,7 @@ mod tests {
                 break;
             };
             let k = 1.0 + Estimator::Dilate.factor(arm.speedup);
-            let section = if arm.target.is_some() { 0.9 } else { 0.9 * k };
+            let section = if arm.targets.is_empty() { 0.9 * k } else { 0.9 };
             experiment.add(Measured {
                 seconds: section,
                 progress: 1.0,
@@ -340,7 +415,9 @@ mod tests {
                 calls_seconds: 0.6,
             });
         }
-        let saved = experiment.raw(Some(0), Mechanism::Measured, 0.5).unwrap();
+        let saved = experiment
+            .raw(TargetSet::one(0), Mechanism::Measured, 0.5)
+            .unwrap();
         let truth = 1.0 - 0.575 / 0.9;
         assert!((saved.mid - truth).abs() < 1e-9, "{saved:?}, not {truth}");
         let null = experiment.null(Mechanism::Measured, 0.5).unwrap();

@@ -1,48 +1,97 @@
 //! **F.** All targets in the same windows: each has its own random bit, 1 = slowed. One run gives
-//! the slope of every target (full factorial design; Fisher, 1935).
-//!
-//! Assumes that slowed targets do not change each other's effect much; else what is found is the
-//! mean effect over the settings of the others. As of S, each slope is an upper bound.
+//! the slope of every target (full factorial design; Fisher, 1935), by least squares.
 
-use crate::interval::{resampled, Saved};
-use crate::random::Random;
-
-/// A window with random bits.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FactorialWindow {
-    /// Bit = number of a target that was slowed.
-    pub slowed: u32,
-    /// Length over progress, seconds.
-    pub seconds_per_unit: f64,
+/// Windows summed up for a least-squares fit of the time per unit of progress: a constant, and what
+/// each slowed target adds to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Sums {
+    /// Columns: the constant, then targets.
+    columns: usize,
+    /// Products of columns, by row.
+    products: Vec<f64>,
+    /// Products of columns with the time.
+    times: Vec<f64>,
 }
 
-/// Saved share of the run per target if it took no time, from windows in which slowed ones took 1 +
-/// `factor` of theirs.
-pub fn slopes(
-    windows: &[FactorialWindow],
-    targets: usize,
-    factor: f64,
-    random: &mut Random,
-) -> Vec<Option<Saved>> {
-    let valid: Vec<FactorialWindow> = windows
-        .iter()
-        .copied()
-        .filter(|w| w.seconds_per_unit.is_finite() && w.seconds_per_unit > 0.0)
-        .collect();
-    let of = |target: usize, random: &mut Random| {
-        resampled(&valid, targets, random, |drawn| {
-            let mut sums = [(0.0, 0.0); 2];
-            for window in drawn {
-                let (sum, n) = &mut sums[(window.slowed >> target & 1) as usize];
-                *sum += window.seconds_per_unit;
-                *n += 1.0;
+impl Sums {
+    /// No window yet.
+    pub fn new(targets: usize) -> Self {
+        let columns = targets + 1;
+        Self {
+            columns,
+            products: vec![0.0; columns * columns],
+            times: vec![0.0; columns],
+        }
+    }
+
+    /// Adds a window, unless it had no progress. `is_slowed`: by number of the target.
+    pub fn add(&mut self, is_slowed: impl Fn(usize) -> bool, seconds_per_unit: f64) {
+        if !seconds_per_unit.is_finite() || seconds_per_unit <= 0.0 {
+            return;
+        }
+        let has = |column: usize| column == 0 || is_slowed(column - 1);
+        for row in (0..self.columns).filter(|row| has(*row)) {
+            self.times[row] += seconds_per_unit;
+            for column in (0..self.columns).filter(|column| has(*column)) {
+                self.products[row * self.columns + column] += 1.0;
             }
-            let [(fast, n_fast), (slow, n_slow)] = sums;
-            let both = n_fast > 0.0 && n_slow > 0.0 && factor > 0.0;
-            both.then(|| ((slow / n_slow) / (fast / n_fast) - 1.0) / factor)
-        })
-    };
-    (0..targets.min(32)).map(|t| of(t, random)).collect()
+        }
+    }
+
+    /// Takes in the windows of another sum of as many targets.
+    pub fn plus(&mut self, other: &Self) {
+        let add = |own: &mut Vec<f64>, other: &[f64]| {
+            own.iter_mut()
+                .zip(other)
+                .for_each(|(own, other)| *own += other);
+        };
+        add(&mut self.products, &other.products);
+        add(&mut self.times, &other.times);
+    }
+
+    /// Time that a slowed target adds, as a share of that without any; `None` = its windows do not
+    /// tell.
+    pub fn slope(&self, target: usize) -> Option<f64> {
+        let fit = self.fit()?;
+        let (base, added) = (fit.first()?, fit.get(target + 1)?);
+        (*base > 0.0).then(|| added / base)
+    }
+
+    /// Gaussian elimination with partial pivoting; `None` = two columns say the same.
+    fn fit(&self) -> Option<Vec<f64>> {
+        let n = self.columns;
+        let mut rows: Vec<Vec<f64>> = (0..n)
+            .map(|row| {
+                let mut all = self.products[row * n..(row + 1) * n].to_vec();
+                all.push(self.times[row]);
+                all
+            })
+            .collect();
+        for step in 0..n {
+            let size = |row: &usize| rows[*row][step].abs();
+            let pivot = (step..n).max_by(|a, b| size(a).total_cmp(&size(b)))?;
+            rows.swap(step, pivot);
+            if rows[step][step].abs() < 1e-9 {
+                return None;
+            }
+            let (done, open) = rows.split_at_mut(step + 1);
+            let pivot = &done[step];
+            for row in open {
+                let share = row[step] / pivot[step];
+                for (own, top) in row.iter_mut().zip(pivot).skip(step) {
+                    *own -= share * top;
+                }
+            }
+        }
+        let mut fit = vec![0.0; n];
+        for row in (0..n).rev() {
+            let known: f64 = (row + 1..n)
+                .map(|column| rows[row][column] * fit[column])
+                .sum();
+            fit[row] = (rows[row][n] - known) / rows[row][row];
+        }
+        Some(fit)
+    }
 }
 
 #[cfg(test)]
@@ -50,35 +99,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_gets_its_slope_from_one_set_of_windows() {
-        let mut random = Random::new(11);
-        let windows: Vec<FactorialWindow> = (0..400)
-            .map(|_| {
-                let slowed = random.below(8) as u32;
-                let noise = 1.0 + (random.below(100) as f64 - 49.5) / 1000.0;
-                // Target 1 is 60 % of the run, target 2 10 %, target 0 off the critical path.
-                let time =
-                    1.0 + 0.5 * (0.6 * f64::from(slowed >> 1 & 1) + 0.1 * f64::from(slowed >> 2));
-                FactorialWindow {
-                    slowed,
-                    seconds_per_unit: time * noise,
-                }
-            })
-            .collect();
-        let found = slopes(&windows, 3, 0.5, &mut random);
-        for (found, truth) in found.iter().zip([0.0, 0.6, 0.1]) {
-            let found = found.unwrap();
-            assert!((found.mid - truth).abs() < 0.05, "{found:?} {truth}");
+    fn each_target_has_the_slope_of_its_own() {
+        // Target 1 adds 60 %, target 2 adds 10 %, target 0 nothing.
+        let mut sums = Sums::new(3);
+        for slowed in [0, 7, 1, 6, 2, 5, 3, 4, 4, 3, 0, 7] {
+            let is_slowed = |target: usize| slowed >> target & 1 == 1;
+            let added = |target, share| if is_slowed(target) { share } else { 0.0 };
+            sums.add(is_slowed, 2.0 * (1.0 + added(1, 0.6) + added(2, 0.1)));
+        }
+        for (target, truth) in [0.0, 0.6, 0.1].into_iter().enumerate() {
+            let slope = sums.slope(target).unwrap();
+            assert!((slope - truth).abs() < 1e-9, "{target}: {slope}");
         }
     }
 
     #[test]
-    fn windows_without_progress_are_left_out() {
-        let window = |slowed, seconds_per_unit| FactorialWindow {
-            slowed,
-            seconds_per_unit,
-        };
-        let windows = [window(0, f64::INFINITY), window(1, 1.0)];
-        assert_eq!(slopes(&windows, 1, 0.5, &mut Random::new(1)), [None]);
+    fn windows_without_progress_and_bits_that_never_change_tell_nothing() {
+        let mut sums = Sums::new(1);
+        sums.add(|_| false, 1.0);
+        sums.add(|_| true, f64::INFINITY);
+        assert_eq!(sums.slope(0), None);
     }
 }

@@ -7,20 +7,16 @@ use convoy_profile::{
 
 use crate::estimator::Estimator;
 use crate::interval::Saved;
-use crate::plan::{Arm, Measured, Mechanism};
+use crate::plan::{Arm, Measured, Mechanism, TargetSet};
 use crate::result::{Level, Measurements, NullRow, ProgressRow, Report, Subject, TargetRow};
 use crate::target::{Kind, Target};
 
 impl Report {
     /// For a profile.
     pub fn keep(&self) -> Experiments {
-        let estimator = self.targets.first().map(|row| row.estimator);
         Experiments {
             pid: self.measurements.pid,
-            estimator: match estimator {
-                Some(Estimator::Slow) => ExperimentEstimator::Slow,
-                _ => ExperimentEstimator::Dilate,
-            },
+            estimator: self.kept_estimator(),
             progress: self.progress.iter().map(kept_progress).collect(),
             window_ns: ns(self.window_seconds),
             duration_ns: ns(self.seconds),
@@ -34,11 +30,20 @@ impl Report {
         }
     }
 
+    fn kept_estimator(&self) -> ExperimentEstimator {
+        match self.targets.first().map(|row| row.estimator) {
+            Some(Estimator::Slow) => ExperimentEstimator::Slow,
+            Some(Estimator::Factorial) => ExperimentEstimator::Factorial,
+            _ => ExperimentEstimator::Dilate,
+        }
+    }
+
     /// As it was before it was kept. `command`: that of the profile.
     pub fn kept(experiments: &Experiments, command: &[String]) -> Self {
         let estimator = match experiments.estimator {
             ExperimentEstimator::Dilate => Estimator::Dilate,
             ExperimentEstimator::Slow => Estimator::Slow,
+            ExperimentEstimator::Factorial => Estimator::Factorial,
         };
         let rows = experiments.targets.iter();
         let null = experiments.null.iter().map(|null| NullRow {
@@ -77,6 +82,8 @@ impl Report {
                 Kind::Line => ExperimentKind::Line,
                 Kind::Lock => ExperimentKind::Lock,
                 Kind::Wait => ExperimentKind::Wait,
+                Kind::Path => ExperimentKind::Path,
+                Kind::Threads => ExperimentKind::Threads,
             },
             name: row.name.clone(),
             locks: subject.map_or_else(Vec::new, |subject| subject.locks.clone()),
@@ -96,13 +103,18 @@ impl Report {
         let Measurements {
             subjects, blocks, ..
         } = &self.measurements;
+        let estimator = self.kept_estimator();
         let row_of = |subject: &Subject| self.targets.iter().position(|row| subject.is_of(row));
         let rows: Vec<Option<usize>> = subjects.iter().map(row_of).collect();
         let blocks = (0u32..).zip(blocks);
         let window = |block, (arm, measured): &(Arm, Measured)| {
-            let target = match arm.target {
-                Some(number) => Some(u32::try_from((*rows.get(number)?)?).ok()?),
-                None => None,
+            let targets = arm.targets.numbers().map(|number| *rows.get(number)?);
+            let targets: Vec<usize> = targets.collect::<Option<_>>()?;
+            let target = match estimator {
+                ExperimentEstimator::Factorial => {
+                    Some(targets.into_iter().collect::<TargetSet>().0)
+                }
+                _ => targets.first().and_then(|row| u32::try_from(*row).ok()),
             };
             Some(ExperimentWindow {
                 block,
@@ -133,7 +145,12 @@ fn measurements(experiments: &Experiments) -> Measurements {
     let blocks = experiments.windows.chunk_by(|a, b| a.block == b.block);
     let window = |window: &ExperimentWindow| {
         let arm = Arm {
-            target: window.target.map(|target| target as usize),
+            targets: match experiments.estimator {
+                ExperimentEstimator::Factorial => TargetSet(window.target.unwrap_or_default()),
+                _ => window
+                    .target
+                    .map_or(TargetSet::NONE, |target| TargetSet::one(target as usize)),
+            },
             speedup: window.speedup,
             mechanism: mechanism(window.mechanism),
         };
@@ -174,6 +191,8 @@ fn kind(kind: ExperimentKind) -> Kind {
         ExperimentKind::Line => Kind::Line,
         ExperimentKind::Lock => Kind::Lock,
         ExperimentKind::Wait => Kind::Wait,
+        ExperimentKind::Path => Kind::Path,
+        ExperimentKind::Threads => Kind::Threads,
     }
 }
 

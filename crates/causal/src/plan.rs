@@ -10,6 +10,9 @@ use crate::random::Random;
 /// whose waiters begin to park when the code between two acquisitions becomes shorter.
 pub const LEVELS: [f64; 2] = [0.25, 0.5];
 
+/// By so much of their time the slowed targets of F are lengthened.
+pub(crate) const FACTORIAL: f64 = 0.5;
+
 /// Baseline windows of a block: every estimate is a ratio to them.
 const BASELINES: usize = 2;
 
@@ -24,11 +27,47 @@ pub enum Mechanism {
     Measured,
 }
 
+/// Targets by their numbers, below 32.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TargetSet(pub u32);
+
+impl TargetSet {
+    /// No target.
+    pub const NONE: Self = Self(0);
+
+    /// One of them.
+    pub fn one(number: usize) -> Self {
+        Self(1u32.checked_shl(number as u32).unwrap_or_default())
+    }
+
+    /// Whether a target is one of them.
+    pub fn contains(self, number: usize) -> bool {
+        self.0 & Self::one(number).0 != 0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Their numbers.
+    pub fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..u32::BITS as usize).filter(move |number| self.contains(*number))
+    }
+}
+
+impl FromIterator<usize> for TargetSet {
+    fn from_iter<T: IntoIterator<Item = usize>>(numbers: T) -> Self {
+        let bits = numbers.into_iter().map(|number| Self::one(number).0);
+        Self(bits.fold(0, |all, bit| all | bit))
+    }
+}
+
 /// What a window tries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arm {
-    /// Number of the target; `None` = no target: baseline or null experiment.
-    pub target: Option<usize>,
+    /// Its targets; none = baseline or null experiment. Several only for F.
+    pub targets: TargetSet,
     /// Virtual speed-up of the target, 0 to 1; 0 = baseline.
     pub speedup: f64,
     /// How code is measured.
@@ -50,6 +89,31 @@ pub struct Measured {
     pub calls_seconds: f64,
 }
 
+/// Pairs of windows in a block of F.
+const PAIRS: usize = 2;
+
+/// Windows of F: each target has a random bit in the first one of a pair, and the other bit in the
+/// second one, so that a block has as many windows with as without it.
+fn factorial(targets: &[usize], mechanism: Mechanism, random: &mut Random) -> Vec<Arm> {
+    let mut arms = Vec::new();
+    for _ in 0..PAIRS {
+        let (mut slowed, mut others) = (TargetSet::NONE, TargetSet::NONE);
+        for target in targets {
+            let side = match random.below(2) {
+                0 => &mut slowed,
+                _ => &mut others,
+            };
+            side.0 |= TargetSet::one(*target).0;
+        }
+        arms.extend([slowed, others].map(|targets| Arm {
+            targets,
+            speedup: if targets.is_empty() { 0.0 } else { FACTORIAL },
+            mechanism,
+        }));
+    }
+    arms
+}
+
 /// The arms of a block, in random order. `targets`: number and mechanism of those that are not
 /// settled.
 pub(crate) fn block(
@@ -64,17 +128,23 @@ pub(crate) fn block(
         if of.peek().is_none() {
             continue;
         }
-        let arm = |target, speedup| Arm {
-            target,
+        if estimator == Estimator::Factorial {
+            let numbers: Vec<usize> = of.map(|(number, _)| *number).collect();
+            arms.extend(factorial(&numbers, mechanism, random));
+            continue;
+        }
+        let arm = |targets, speedup| Arm {
+            targets,
             speedup,
             mechanism,
         };
-        arms.extend([arm(None, 0.0); BASELINES]);
+        arms.extend([arm(TargetSet::NONE, 0.0); BASELINES]);
         if estimator.has_null() {
-            arms.extend(levels.iter().map(|level| arm(None, *level)));
+            arms.extend(levels.iter().map(|level| arm(TargetSet::NONE, *level)));
         }
         for (target, _) in of {
-            arms.extend(levels.iter().map(|level| arm(Some(*target), *level)));
+            let own = TargetSet::one(*target);
+            arms.extend(levels.iter().map(|level| arm(own, *level)));
         }
     }
     random.shuffle(&mut arms);
@@ -92,9 +162,9 @@ mod tests {
         assert_eq!(arms.len(), 2 * (BASELINES + 2 * LEVELS.len()));
         for (target, mechanism) in targets {
             for speedup in LEVELS {
-                for target in [Some(target), None] {
+                for targets in [TargetSet::one(target), TargetSet::NONE] {
                     let wanted = Arm {
-                        target,
+                        targets,
                         speedup,
                         mechanism,
                     };
@@ -112,6 +182,21 @@ mod tests {
             Estimator::Slow,
             &mut Random::new(5),
         );
-        assert!(arms.iter().all(|a| a.target.is_some() || a.speedup == 0.0));
+        assert!(arms
+            .iter()
+            .all(|a| !a.targets.is_empty() || a.speedup == 0.0));
+    }
+
+    #[test]
+    fn a_factorial_block_has_each_target_in_half_of_its_windows() {
+        let targets = [0, 3, 7].map(|number| (number, Mechanism::Sampled));
+        for seed in 0..20 {
+            let arms = block(&targets, Estimator::Factorial, &mut Random::new(seed));
+            assert_eq!(arms.len(), 2 * PAIRS);
+            for (target, _) in targets {
+                let slowed = arms.iter().filter(|arm| arm.targets.contains(target));
+                assert_eq!(slowed.count(), PAIRS);
+            }
+        }
     }
 }

@@ -62,11 +62,8 @@ impl Measurements {
             self.subjects.iter().position(|own| own.target == *target)
         };
         let arm = |arm: &Arm| {
-            let target = match arm.target {
-                Some(of) => Some(number(of)?),
-                None => None,
-            };
-            Some(Arm { target, ..*arm })
+            let targets = arm.targets.numbers().map(number).collect::<Option<_>>()?;
+            Some(Arm { targets, ..*arm })
         };
         let blocks = later.blocks.iter().map(|block| {
             let windows = block.iter();
@@ -111,7 +108,7 @@ mod tests {
             let Some(arm) = experiment.next_arm() else {
                 break;
             };
-            let share = arm.target.map_or(0.0, |target| targets[target].1);
+            let share: f64 = arm.targets.numbers().map(|t| targets[t].1).sum();
             let k = 1.0 + Estimator::Dilate.factor(arm.speedup);
             experiment.add(Measured {
                 seconds: 0.03,

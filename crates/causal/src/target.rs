@@ -9,7 +9,8 @@ use serde::Serialize;
 pub struct Target {
     /// What it is.
     pub kind: Kind,
-    /// Its name: a function, a lock (name, site or address), `FILE:LINE`, `sleep`.
+    /// Its name: a function, functions of a call path, a lock (name, site or address), `FILE:LINE`,
+    /// a thread or group, `sleep`.
     pub name: String,
 }
 
@@ -25,6 +26,10 @@ pub enum Kind {
     Lock,
     /// A wait.
     Wait,
+    /// What runs below functions on the call stack: a function with its callees, or a call path.
+    Path,
+    /// All that threads of a name or group run.
+    Threads,
 }
 
 /// Why a text names no target.
@@ -37,11 +42,13 @@ pub struct Invalid {
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 4] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("fn", Self::Function),
         ("line", Self::Line),
         ("lock", Self::Lock),
         ("wait", Self::Wait),
+        ("path", Self::Path),
+        ("threads", Self::Threads),
     ];
 
     /// The word before the colon.
@@ -60,6 +67,11 @@ impl Target {
         }
     }
 
+    /// Functions of a call path, outermost first.
+    pub fn steps(&self) -> Vec<&str> {
+        self.name.split('>').map(str::trim).collect()
+    }
+
     /// File and number of a line.
     pub fn line(&self) -> Option<(&str, u32)> {
         let (file, line) = self.name.rsplit_once(':')?;
@@ -75,7 +87,8 @@ impl std::str::FromStr for Target {
             found,
             fix: fix.into(),
         };
-        let known = "write fn:NAME, lock:NAME, line:FILE:LINE or wait:sleep";
+        let known = "write fn:NAME, path:NAME, path:OUTER>INNER, lock:NAME, line:FILE:LINE, \
+                     threads:NAME or wait:sleep";
         let (prefix, name) = text
             .split_once(':')
             .ok_or_else(|| wrong(format!("target {text:?} has no kind"), known))?;
@@ -98,13 +111,56 @@ impl std::str::FromStr for Target {
                 "write line:FILE:LINE, for example line:parse.c:88",
             ));
         }
+        let target = Self::new(*kind, name);
         if *kind == Kind::Wait && name != "sleep" {
             return Err(wrong(
                 format!("wait {name:?} cannot be a target"),
-                "write wait:sleep: all relative sleeps",
+                why_no_wait(name),
             ));
         }
-        Ok(Self::new(*kind, name))
+        if *kind == Kind::Path {
+            let steps = target.steps();
+            let is_twice = |(n, step): (usize, &&str)| steps[..n].contains(step);
+            if steps.iter().any(|step| step.is_empty()) || steps.len() > STEPS_MOST {
+                return Err(wrong(
+                    format!(
+                        "call path {name:?} has {} functions, or one without name",
+                        steps.len()
+                    ),
+                    "write path:OUTER>INNER, with at most 16 functions",
+                ));
+            }
+            if steps.iter().enumerate().any(is_twice) {
+                return Err(wrong(
+                    format!("call path {name:?} names a function twice"),
+                    "name each once: a function that calls itself is one step",
+                ));
+            }
+        }
+        Ok(target)
+    }
+}
+
+/// Functions of a call path.
+const STEPS_MOST: usize = 16;
+
+/// What to try instead of a wait that no experiment can make longer without making something else of
+/// it. `wait`: as the user names it.
+fn why_no_wait(wait: &str) -> &'static str {
+    let is = |words: &[&str]| words.iter().any(|word| wait.starts_with(word));
+    if is(&["cond", "barrier", "join", "sem", "futex"]) {
+        "threads wait there for other threads, and no longer than those take: name what these run, by \
+         fn:, path: or threads:"
+    } else if is(&[
+        "read", "write", "send", "recv", "fsync", "io", "poll", "epoll", "accept",
+    ]) {
+        "the time of a device or peer is outside of the program: make it slower there, or see with \
+         `convoy -- COMMAND` which threads wait for it"
+    } else if is(&["page", "fault"]) {
+        "page faults are kernel time of the code that meets them: name its function, by fn:, with \
+         --estimator slow"
+    } else {
+        "write wait:sleep: all relative sleeps"
     }
 }
 
@@ -125,6 +181,8 @@ mod tests {
             ("lock:cache_lock", Kind::Lock, "cache_lock"),
             ("line:src/a.c:88", Kind::Line, "src/a.c:88"),
             ("wait:sleep", Kind::Wait, "sleep"),
+            ("path:main>parse>read", Kind::Path, "main>parse>read"),
+            ("threads:worker-#", Kind::Threads, "worker-#"),
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!((target.kind, target.name.as_str()), (kind, name));
@@ -139,11 +197,28 @@ mod tests {
             "work",
             "fn:",
             "thread:x",
+            "threads:",
+            "path:a>",
+            "path:a>b>a",
             "line:a.c",
             "line:a.c:x",
             "wait:poll",
         ] {
             assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn waits_for_others_lead_to_what_these_run() {
+        for (wait, fix) in [
+            ("condition", "for other threads"),
+            ("barrier", "for other threads"),
+            ("read(/var/log)", "device"),
+            ("page-fault", "kernel time"),
+            ("lunch", "wait:sleep"),
+        ] {
+            let invalid = format!("wait:{wait}").parse::<Target>().unwrap_err();
+            assert!(invalid.fix.contains(fix), "{wait}: {}", invalid.fix);
         }
     }
 }

@@ -172,6 +172,9 @@ pub fn subject(row: &TargetRow) -> String {
         Kind::Line => format!("line {}", row.name),
         Kind::Lock => format!("lock {}", row.name),
         Kind::Wait => row.name.clone() + " calls",
+        Kind::Path if row.name.contains('>') => format!("call path {}", row.name),
+        Kind::Path => format!("function {} with its callees", row.name),
+        Kind::Threads => format!("threads {}", row.name),
     }
 }
 

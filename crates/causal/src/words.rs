@@ -29,6 +29,10 @@ pub(crate) fn estimator(estimator: Estimator) -> &'static str {
         Estimator::Slow => {
             "the target was slowed down: upper bounds of the gain (docs/causal.md: S)"
         }
+        Estimator::Factorial => {
+            "each target was slowed down in half of the windows, at random: upper bounds of the gain \
+             (docs/causal.md: F)"
+        }
         Estimator::Exchange => {
             "threads waited for the lock by another algorithm in some windows (docs/causal.md: try)"
         }
@@ -132,6 +136,14 @@ pub mod reason {
         "the process ended before its files could be read".into()
     }
 
+    /// No thread has such a name or group.
+    pub fn no_threads(wanted: &str, groups: &[String]) -> String {
+        format!(
+            "no thread is called {wanted}, and none is of such a group (digits as #); there are: {}",
+            groups.join(", ")
+        )
+    }
+
     /// No file has such a line.
     pub fn no_line() -> String {
         "no instruction belongs to this line: the compiler has moved or removed its code".into()
@@ -184,6 +196,14 @@ pub mod reason {
         "the queue stood still for 100 ms and was given up: a thread held the mutex for so long, or \
          got no CPU"
             .into()
+    }
+
+    /// The agent has no room for the locks of all targets that are tried at once.
+    pub fn too_many_locks_at_once(most: usize) -> String {
+        format!(
+            "all targets of --estimator factorial may stand for {most} locks together: name fewer, or \
+             take another estimator"
+        )
     }
 
     /// Samples are needed and cannot be taken.

@@ -40,6 +40,8 @@ pub enum ExperimentEstimator {
     Dilate,
     /// The target becomes slower: an upper bound of the gain.
     Slow,
+    /// All targets in the same windows, each slower in half of them at random.
+    Factorial,
 }
 
 /// How the agent measures the code that it lengthens.
@@ -64,6 +66,10 @@ pub enum ExperimentKind {
     Lock,
     /// A wait.
     Wait,
+    /// What runs below functions on the call stack.
+    Path,
+    /// All that threads of a name or group run.
+    Threads,
 }
 
 /// What counted as progress.
@@ -119,7 +125,8 @@ pub struct ExperimentNull {
 pub struct ExperimentWindow {
     /// Number of its block: each has every level of every target that is not settled.
     pub block: u32,
-    /// Index into [`Experiments::targets`]; `None` = no target: baseline or null experiment.
+    /// Index into [`Experiments::targets`]; `None` = no target: baseline or null experiment. Of
+    /// [`ExperimentEstimator::Factorial`] one bit for each slowed target.
     pub target: Option<u32>,
     /// How code was measured.
     pub mechanism: ExperimentMechanism,
@@ -173,8 +180,13 @@ impl Experiments {
             share && target.levels.iter().all(ExperimentLevel::is_sound)
         });
         let windows = self.windows.iter().all(|window| {
-            let target = window.target.map_or(0, |target| target as usize + 1);
-            let is_known = target <= self.targets.len();
+            let targets = self.targets.len();
+            let is_known = window.target.is_none_or(|target| match self.estimator {
+                ExperimentEstimator::Factorial => {
+                    u64::from(target) >> targets.min(u32::BITS as usize) == 0
+                }
+                _ => (target as usize) < targets,
+            });
             is_known && is_share(window.speedup) && is_amount(window.progress)
         });
         let progress = self.progress.iter();

@@ -94,6 +94,15 @@ impl ExperimentFile {
             .write_all_at(ranges.as_bytes(), abi::CV_CAUSAL_RANGES_AT)
     }
 
+    /// Puts down of which targets the thread of a record is.
+    pub fn write_groups(&self, record: usize, targets: u64) -> std::io::Result<()> {
+        let row = record * size_of::<abi::CausalThread>() + offset_of!(abi::CausalThread, groups);
+        self.file.write_all_at(
+            &targets.to_ne_bytes(),
+            abi::CV_CAUSAL_THREADS_AT + row as u64,
+        )
+    }
+
     /// Opens a window: its number comes last, so that no thread acts on half of it.
     pub fn write_control(&self, control: &abi::CausalControl) -> std::io::Result<()> {
         self.write_window(0)?;

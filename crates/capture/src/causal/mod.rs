@@ -396,6 +396,21 @@ impl Laboratory {
         self.sampler.threads()
     }
 
+    /// Tells the agent of which targets its threads are. `targets`: of a thread with this name, one bit
+    /// each.
+    pub fn set_groups(&self, targets: impl Fn(&str) -> u32) {
+        let Some(head) = self.file.head() else {
+            return;
+        };
+        for (number, thread) in self.file.threads(&head).iter().enumerate() {
+            let groups = procfs::thread_name(self.file.pid, thread.tid).map_or(0, |n| targets(&n));
+            if u64::from(groups) != thread.groups {
+                // A thread whose record cannot be written is none of the subject.
+                let _ = self.file.write_groups(number, groups.into());
+            }
+        }
+    }
+
     /// Puts down the addresses of targets: sorted, the first of those that overlap wins, as many as
     /// there is room for.
     pub fn set_ranges(&mut self, ranges: &[Range]) -> Result<(), Trouble> {

@@ -9,6 +9,7 @@ use convoy_capture::causal::TARGETS_MOST;
 use convoy_causal::{too_many_targets, Estimator, Invalid, Point, Target};
 
 use super::progress::Wanted;
+use crate::process::process;
 use crate::recording::time;
 use crate::shape::Shape;
 
@@ -32,8 +33,10 @@ Examples:
     override_usage = "convoy causal [OPTIONS] -- COMMAND [ARGUMENT]...\n       convoy causal [OPTIONS] -p PID"
 )]
 pub struct Causal {
-    /// What could be faster: fn:NAME, lock:NAME, line:FILE:LINE or wait:sleep; several times
+    /// What could be faster; several times
     ///
+    /// fn:NAME (a function's own instructions), path:NAME (with its callees), path:OUTER>INNER (a call
+    /// path), line:FILE:LINE, lock:NAME, threads:NAME (digits as #: worker-#) or wait:sleep.
     /// A lock is named by its name, address (0x...) or a function that takes it, as in the report's
     /// --lock. Without this, the functions of most samples and the locks of most waits are chosen.
     #[arg(short, long, value_name = "TARGET")]
@@ -51,11 +54,12 @@ pub struct Causal {
     #[arg(long, value_name = "POINTS", conflicts_with = "progress")]
     pub latency: Option<String>,
 
-    /// Process that runs already; at the end it goes on as before
+    /// Process that runs already, by number or name; at the end it goes on as before
     #[arg(
         short,
         long,
         value_name = "PID",
+        value_parser = process,
         required_unless_present = "command",
         conflicts_with = "command"
     )]
@@ -132,6 +136,8 @@ pub enum Method {
     Dilate,
     /// The target becomes slower: an upper bound of the gain, right with clients and timeouts, too
     Slow,
+    /// As slow, all targets at once, each in half of the windows at random: for many targets
+    Factorial,
 }
 
 impl From<Method> for Estimator {
@@ -139,6 +145,7 @@ impl From<Method> for Estimator {
         match method {
             Method::Dilate => Self::Dilate,
             Method::Slow => Self::Slow,
+            Method::Factorial => Self::Factorial,
         }
     }
 }

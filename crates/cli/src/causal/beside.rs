@@ -59,7 +59,9 @@ fn estimate(level: &ExperimentLevel, estimator: ExperimentEstimator) -> Estimate
         gain: Interval::of_saved(low, mid, high),
         assumption: match estimator {
             ExperimentEstimator::Dilate => "all that matters runs in the program",
-            ExperimentEstimator::Slow => "the gain is an upper bound",
+            ExperimentEstimator::Slow | ExperimentEstimator::Factorial => {
+                "the gain is an upper bound"
+            }
         }
         .into(),
         check: Check::None,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use convoy_capture::causal::{
     Counts, Laboratory, Mechanism as HowMeasured, Sampling, Subject, Treatment, Waiting, Window,
+    LOCKS_MOST,
 };
 use convoy_causal::{
     note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Rate, Report,
@@ -18,7 +19,7 @@ use convoy_capture::{Interrupt, Watch};
 use crate::message::say;
 
 use super::progress::{Clock, Meter, Reading, Wanted};
-use super::subjects::{check, Found, Reconnaissance};
+use super::subjects::{check, is_of, Found, Reconnaissance};
 
 /// A program has its agent within this.
 const BEGINNING: Duration = Duration::from_secs(2);
@@ -342,9 +343,15 @@ impl Conductor {
         for target in targets {
             let number = found.len() as u32;
             let first = ranges.len();
+            let locks: usize = found.iter().map(|one| one.what.locks.len()).sum();
             let one = reconnaissance.find(target, &mut ranges, number);
             let one = one.and_then(|one| check(&one, &found, &ranges, first).map(|()| one));
             let one = one.and_then(|found| match laboratory.sampling() {
+                _ if self.estimator == Estimator::Factorial
+                    && locks + found.what.locks.len() > LOCKS_MOST =>
+                {
+                    Err(reason::too_many_locks_at_once(LOCKS_MOST))
+                }
                 Sampling::Unavailable(why) if found.subject.mechanism == Mechanism::Sampled => {
                     Err(reason::no_samples(why))
                 }
@@ -362,6 +369,19 @@ impl Conductor {
             .set_ranges(&ranges)
             .map_err(|trouble| trouble.to_string())?;
         Ok(found)
+    }
+
+    /// Says which threads are those of a target: new ones may have come.
+    fn tell_groups(&self, laboratory: &Laboratory, found: &[Found]) {
+        if found.iter().all(|found| found.what.groups == 0) {
+            return;
+        }
+        laboratory.set_groups(|thread| {
+            let of = found
+                .iter()
+                .filter(|found| is_of(thread, &found.subject.target.name));
+            of.fold(0, |bits, found| bits | found.what.groups)
+        });
     }
 
     fn needs_samples(&self, arm: &Arm) -> bool {
@@ -388,6 +408,7 @@ impl Conductor {
                 break;
             }
             laboratory.follow_threads();
+            self.tell_groups(laboratory, found);
             let sampling = laboratory.sampling();
             if let (Sampling::Unavailable(why), true) = (sampling, self.needs_samples(&arm)) {
                 return Err(reason::no_samples(why));
@@ -397,8 +418,8 @@ impl Conductor {
                 .map_err(|trouble| trouble.to_string())?;
             match self.measure(laboratory, clock, gap, length) {
                 Ok((measured, waits)) => {
-                    if let Some(tried) = arm.target.and_then(|target| tried.get_mut(target)) {
-                        *tried += waits;
+                    for target in arm.targets.numbers() {
+                        tried[target] += waits;
                     }
                     experiment.add(measured);
                 }
@@ -439,19 +460,23 @@ impl Conductor {
     }
 
     fn window(&self, arm: &Arm, found: &[Found], length: Duration) -> Window {
-        let target = arm.target.and_then(|t| found.get(t));
+        let targets = arm.targets.numbers().filter_map(|t| found.get(t));
+        let targets: Vec<&Found> = targets.collect();
+        let subject = targets
+            .iter()
+            .fold(Subject::default(), |all, one| all.and(&one.what));
         Window {
             length,
             treatment: match (arm.speedup > 0.0, self.estimator) {
                 (false, _) => Treatment::Nothing,
                 (true, Estimator::Dilate) => Treatment::LengthenOthers,
-                (true, Estimator::Slow) => Treatment::LengthenSubject,
+                (true, Estimator::Slow | Estimator::Factorial) => Treatment::LengthenSubject,
                 (true, Estimator::Exchange) => {
-                    let waiting = target.and_then(|found| found.waiting);
+                    let waiting = targets.first().and_then(|found| found.waiting);
                     waiting.map_or(Treatment::Nothing, Treatment::Wait)
                 }
             },
-            subject: target.map_or_else(Subject::default, |found| found.what.clone()),
+            subject,
             mechanism: match arm.mechanism {
                 Mechanism::Sampled => HowMeasured::Sampled,
                 Mechanism::Measured => HowMeasured::Measured,

@@ -1,6 +1,6 @@
 //! From targets to addresses in the process, and the choice of targets where none is named.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use convoy_capture::causal::{
     Counts, Range, Subject, Waiting, LOCKS_MOST, RANGES_MOST, TARGETS_MOST,
@@ -8,7 +8,7 @@ use convoy_capture::causal::{
 use convoy_capture::Watch;
 use convoy_causal::{reason, Algorithm, Kind, Mechanism, Target};
 use convoy_detect::{Analysis, Thresholds};
-use convoy_live::Function;
+use convoy_live::{group_of, Function};
 use convoy_model::{Model, ObjectId};
 use convoy_profile::{ObjectKind, Profile};
 use convoy_report::{find, names};
@@ -33,6 +33,8 @@ pub struct Reconnaissance {
     samples: Vec<u64>,
     sleeps_hz: f64,
     seconds: f64,
+    /// Names of the threads.
+    threads: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Reconnaissance {
             functions: Functions::of(pid),
             locks: Some(Locks::of(watch)),
             samples,
+            threads: convoy_capture::thread_names(pid),
             sleeps_hz: sleeps / seconds.max(f64::MIN_POSITIVE),
             seconds,
         }
@@ -129,6 +132,8 @@ impl Reconnaissance {
                 self.code(target, &code, number)
             }
             Kind::Lock => self.lock(target),
+            Kind::Path => self.path(target, ranges, number),
+            Kind::Threads => self.threads(target, number),
             Kind::Wait => Ok(found(
                 target.clone(),
                 Mechanism::Sampled,
@@ -223,6 +228,36 @@ impl Reconnaissance {
         })
     }
 
+    fn path(&self, target: &Target, ranges: &mut Vec<Range>, number: u32) -> Result<Found, String> {
+        let steps = target.steps();
+        for (step, name) in (1u32..).zip(&steps) {
+            let code = self.addresses(&Target::new(Kind::Function, *name))?;
+            ranges.extend(code.iter().map(|range| Range {
+                step,
+                ..range_of(range, number)
+            }));
+        }
+        let what = Subject {
+            code: 1 << number,
+            paths: vec![(number, steps.len() as u8)],
+            ..Subject::default()
+        };
+        Ok(found(target.clone(), Mechanism::Sampled, None, what))
+    }
+
+    fn threads(&self, target: &Target, number: u32) -> Result<Found, String> {
+        if !self.threads.iter().any(|name| is_of(name, &target.name)) {
+            let groups: BTreeSet<String> = self.threads.iter().map(|name| group_of(name)).collect();
+            let groups: Vec<String> = groups.into_iter().collect();
+            return Err(reason::no_threads(&target.name, &groups));
+        }
+        let what = Subject {
+            groups: 1 << number,
+            ..Subject::default()
+        };
+        Ok(found(target.clone(), Mechanism::Sampled, None, what))
+    }
+
     fn lock(&self, target: &Target) -> Result<Found, String> {
         let locks = self.locks.as_ref().ok_or_else(reason::gone)?;
         let (name, addresses) = locks.called(&target.name)?;
@@ -239,6 +274,11 @@ fn range_of(code: &std::ops::Range<u64>, target: u32) -> Range {
         target,
         step: 0,
     }
+}
+
+/// Whether a thread is meant, by its name or its group.
+pub fn is_of(thread: &str, wanted: &str) -> bool {
+    thread == wanted || group_of(thread) == wanted
 }
 
 /// Critical sections of locks.
