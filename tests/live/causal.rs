@@ -126,15 +126,18 @@ fn one_run_gives_every_target_its_own(scratch: &Scratch) -> Result {
             let (_, report) = experiment(scratch, &options, &program, &["items=60000"])?;
             let (low, high) = saved(&report, "transform_item")?;
             check!(low > 0.1, "it decides the pace: {report}");
-            let (low_of_other, _) = saved(&report, "read_item")?;
-            check!(low_of_other < 0.1, "nobody waits for it: {report}");
+            let (low_of_other, high_of_other) = saved(&report, "read_item")?;
+            let of_other = (low_of_other + high_of_other) / 2.0;
+            check!(of_other.abs() < 0.12, "nobody waits for it: {report}");
             let null = report["null"].as_array().map_or(0, Vec::len);
             check!(null > 0, "no null experiment: {report}");
             found.push((low, high));
         }
         let (factorial, dilate) = (found[0], found[1]);
-        // F is an upper bound: it may be beyond D, not below.
-        check!(factorial.1 > dilate.0, "{found:?}");
+        // Slower code is worth at least what faster code is, and not twice as much in a pipeline.
+        let middle = |(low, high): (f64, f64)| (low + high) / 2.0;
+        let ratio = middle(factorial) / middle(dilate);
+        check!((0.7..2.0).contains(&ratio), "{found:?}");
         Ok(())
     })
 }

@@ -165,7 +165,10 @@ fn a_mutex_of_a_condition_is_left_alone(scratch: &Scratch) -> Result {
         reason.is_some_and(|reason| reason.contains("condition variable")),
         "{report}"
     );
-    check!(report["comparison"]["output"] == "same", "{report}");
+    check!(
+        report["comparison"].is_null(),
+        "nothing was tried: {report}"
+    );
     Ok(())
 }
 

@@ -53,6 +53,7 @@ static uint64_t leave(uint64_t mutex)
 /* ---- readers ---- */
 
 #define CHANGES UINT32_MAX /* the first one of a group is about to have the mutex */
+#define LOOK_NS 10000000   /* between two looks of a sleeper */
 
 static struct group {
 	uint64_t mutex;
@@ -77,12 +78,15 @@ static struct group *group_of(uint64_t mutex)
 
 static void wait_for_first(struct group *g, uint64_t spin_until)
 {
+	/* Who is to wake us may have got a sandbox meanwhile, which forbids it: we look for ourselves. */
+	struct timespec most = { .tv_nsec = LOOK_NS };
+
 	if (cv_is_quiet() || cv_now() < spin_until) { /* a sandbox allows what the program needs */
 		cv_causal_relax();
 		return;
 	}
 	__atomic_fetch_add(&g->sleeping, 1, __ATOMIC_SEQ_CST);
-	cv_syscall(SYS_futex, (long)&g->readers, FUTEX_WAIT_PRIVATE, CHANGES, 0, 0, 0);
+	cv_syscall(SYS_futex, (long)&g->readers, FUTEX_WAIT_PRIVATE, CHANGES, (long)&most, 0, 0);
 	__atomic_fetch_sub(&g->sleeping, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -116,7 +120,7 @@ static void join(struct group *g, uint32_t spin_ns)
 /* The next first one may come before the mutex is released: it waits for that. */
 static void part(struct group *g)
 {
-	if (__atomic_sub_fetch(&g->readers, 1, __ATOMIC_RELEASE) == 0)
+	if (__atomic_sub_fetch(&g->readers, 1, __ATOMIC_ACQ_REL) == 0)
 		cv_real(pthread_mutex_unlock)((pthread_mutex_t *)(uintptr_t)g->mutex);
 }
 
@@ -158,31 +162,44 @@ void cv_causal_before_wait(uint64_t mutex)
 
 /* ---- what hooks call ---- */
 
-/* Whether a section that is entered at `ra` is one of those that are tried. */
-static bool is_tried(const struct cv_causal_control *c, uint64_t mutex, uint64_t ra)
+/*
+ * How a section that is entered at `ra` is to be entered: the window's algorithm, 0 = as it is. What
+ * the page says is of one window only if that one is still open afterwards: half of it from the next
+ * one could let a thread in that nobody asked to be let in.
+ */
+static uint32_t tried(const struct cv_causal_control *c, uint64_t mutex, uint64_t ra)
 {
-	return c->estimator == CV_CAUSAL_TRY && c->algorithm >= CV_CAUSAL_SHARED &&
-	       cv_causal_lock_number(c, mutex) >= 0 &&
-	       (!(c->subject & CV_CAUSAL_CODE) || cv_causal_range_at(c, ra - 1)) && cv_causal_left();
+	uint32_t window = cv_causal_window();
+	uint32_t algorithm = __atomic_load_n(&c->algorithm, __ATOMIC_RELAXED);
+	bool is_subject = c->estimator == CV_CAUSAL_TRY && algorithm >= CV_CAUSAL_SHARED &&
+			  cv_causal_lock_number(c, mutex) >= 0 &&
+			  (!(c->subject & CV_CAUSAL_CODE) || cv_causal_range_at(c, ra - 1));
+
+	if (!window || !is_subject || !cv_causal_left())
+		return 0;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return cv_causal_window() == window ? algorithm : 0;
 }
 
 bool cv_causal_lift_slow(uint64_t mutex, uint64_t ra)
 {
 	const struct cv_causal_control *c = cv_causal_control();
 	int saved = errno;
+	uint32_t spin_ns = c->spin_ns;
+	uint32_t algorithm = tried(c, mutex, ra);
 	struct group *g = NULL;
 
-	if (!is_tried(c, mutex, ra) || cv_causal_lifted == LIFTED || cv_is_quiet())
+	if (!algorithm || cv_causal_lifted == LIFTED || cv_is_quiet())
 		return false;
 	if (is_waited_with(mutex)) {
 		__atomic_fetch_or(&cv_causal_file->flags, CV_CAUSAL_CONDITION, __ATOMIC_RELAXED);
 		return false;
 	}
-	if (c->algorithm == CV_CAUSAL_SHARED) {
+	if (algorithm == CV_CAUSAL_SHARED) {
 		g = group_of(mutex);
 		if (!g)
 			return false;
-		join(g, c->spin_ns);
+		join(g, spin_ns);
 	}
 	enter(mutex, g ? IN_GROUP : 0);
 	errno = saved;

@@ -46,6 +46,12 @@ impl AgentInside {
             };
             Trouble::new(found, "no experiment is made", fix)
         };
+        // Experiments know threads by the agent's numbers and sample them by those here.
+        if convoy_inject::Numbers::of(pid).differ() {
+            let found = format!("process {pid} is in a PID namespace of its own");
+            let trouble = refused(found, "run convoy in the same container");
+            return Err(Error::new(ErrorKind::Attach, trouble));
+        }
         let options = Options {
             causal: true,
             ..options

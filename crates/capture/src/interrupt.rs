@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Signals that ask for an end.
 const ASKING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+/// Whether a signal asks for an end: who sent it to a program wants no other run of it.
+pub fn asks_for_an_end(signal: i32) -> bool {
+    ASKING.contains(&signal) || signal == libc::SIGQUIT
+}
+
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note(_signal: libc::c_int) {

@@ -58,7 +58,7 @@ pub use elf_check::Elf;
 pub use error::{Error, ErrorKind, Refusal, Trouble};
 pub use events::{Budget, Mode as TraceMode, TraceOptions};
 pub use injector::{serve as serve_injection, ARGUMENT as INJECTOR_ARGUMENT};
-pub use interrupt::Interrupt;
+pub use interrupt::{asks_for_an_end, Interrupt};
 pub use kernel::Scheduler;
 pub use machine::machine;
 pub use probes::ProbeClient;

@@ -13,6 +13,8 @@ pub struct Comparison {
     pub end: String,
     /// How the run with the change ended.
     pub end_changed: String,
+    /// Two runs as they are end differently, too: nothing follows from the end.
+    pub end_varies: bool,
 }
 
 /// Standard output with the change.
@@ -30,13 +32,18 @@ pub enum Output {
 impl Comparison {
     /// Whether the change has corrupted the program, as far as its output and its end tell.
     pub fn shows_corruption(&self) -> bool {
-        self.output == Output::Differs || self.end != self.end_changed
+        self.output == Output::Differs || self.has_another_end()
+    }
+
+    /// Whether it ended otherwise than two runs without the change.
+    pub fn has_another_end(&self) -> bool {
+        self.end != self.end_changed && !self.end_varies
     }
 
     /// What was found, in one sentence without an end.
     pub(crate) fn sentence(&self) -> String {
         let line = self.first_line.unwrap_or_default();
-        if self.end != self.end_changed {
+        if self.has_another_end() {
             return format!("it ended with {} instead of {}", self.end_changed, self.end);
         }
         match self.output {

@@ -78,7 +78,7 @@ impl Estimator {
 
     /// Whether the result is only a bound of the gain.
     pub fn is_upper_bound(self) -> bool {
-        matches!(self, Self::Slow | Self::Factorial)
+        self == Self::Slow
     }
 
     /// Whether a window without a target must show that nothing is saved.

@@ -187,6 +187,10 @@ impl Experiment {
     fn slope(&self, targets: TargetSet, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
         let of_mechanism = (0..self.mechanisms.len()).filter(|t| self.mechanisms[*t] == mechanism);
         let numbers: Vec<usize> = of_mechanism.collect();
+        // Each block has as many settings as pairs: fewer blocks than targets tell nothing of each.
+        if self.blocks.len() < BLOCKS_LEAST.max(numbers.len()) {
+            return None;
+        }
         let is_own = |number: &usize| targets.contains(*number);
         let column = numbers.iter().position(is_own).unwrap_or(numbers.len());
         let columns = numbers.len().max(column + 1);
@@ -202,15 +206,11 @@ impl Experiment {
                     Some(number) => arm.targets.contains(*number),
                     None => is_null,
                 };
-                let sum = Sum(*measured);
-                sums.add(is_slowed, sum.seconds_per_unit().unwrap_or(f64::INFINITY));
+                sums.add(is_slowed, measured.seconds, measured.progress);
             }
             sums
         };
         let blocks: Vec<Sums> = self.blocks.iter().map(sums).collect();
-        if blocks.len() < BLOCKS_LEAST {
-            return None;
-        }
         resampled(&blocks, self.mechanisms.len(), &mut random, |drawn| {
             let mut all = Sums::new(columns);
             drawn.for_each(|block| all.plus(block));

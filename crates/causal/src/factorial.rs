@@ -2,7 +2,8 @@
 //! the slope of every target (full factorial design; Fisher, 1935), by least squares.
 
 /// Windows summed up for a least-squares fit of the time per unit of progress: a constant, and what
-/// each slowed target adds to it.
+/// each slowed target adds to it. A window weighs as much as it has progress, so that the fit is of
+/// time over progress, not of the mean of such ratios.
 #[derive(Debug, Clone)]
 pub(crate) struct Sums {
     /// Columns: the constant, then targets.
@@ -24,16 +25,17 @@ impl Sums {
         }
     }
 
-    /// Adds a window, unless it had no progress. `is_slowed`: by number of the target.
-    pub fn add(&mut self, is_slowed: impl Fn(usize) -> bool, seconds_per_unit: f64) {
-        if !seconds_per_unit.is_finite() || seconds_per_unit <= 0.0 {
+    /// Adds a window: its length, and the units of progress in it. `is_slowed`: by number of the
+    /// target.
+    pub fn add(&mut self, is_slowed: impl Fn(usize) -> bool, seconds: f64, progress: f64) {
+        if !seconds.is_finite() || !progress.is_finite() {
             return;
         }
         let has = |column: usize| column == 0 || is_slowed(column - 1);
         for row in (0..self.columns).filter(|row| has(*row)) {
-            self.times[row] += seconds_per_unit;
+            self.times[row] += seconds;
             for column in (0..self.columns).filter(|column| has(*column)) {
-                self.products[row * self.columns + column] += 1.0;
+                self.products[row * self.columns + column] += progress;
             }
         }
     }
@@ -67,11 +69,12 @@ impl Sums {
                 all
             })
             .collect();
+        let largest = self.products.iter().copied().fold(0.0, f64::max);
         for step in 0..n {
             let size = |row: &usize| rows[*row][step].abs();
             let pivot = (step..n).max_by(|a, b| size(a).total_cmp(&size(b)))?;
             rows.swap(step, pivot);
-            if rows[step][step].abs() < 1e-9 {
+            if rows[step][step].abs() <= 1e-9 * largest {
                 return None;
             }
             let (done, open) = rows.split_at_mut(step + 1);
@@ -105,7 +108,9 @@ mod tests {
         for slowed in [0, 7, 1, 6, 2, 5, 3, 4, 4, 3, 0, 7] {
             let is_slowed = |target: usize| slowed >> target & 1 == 1;
             let added = |target, share| if is_slowed(target) { share } else { 0.0 };
-            sums.add(is_slowed, 2.0 * (1.0 + added(1, 0.6) + added(2, 0.1)));
+            let progress = 1.0 + f64::from(slowed);
+            let each = 2.0 * (1.0 + added(1, 0.6) + added(2, 0.1));
+            sums.add(is_slowed, each * progress, progress);
         }
         for (target, truth) in [0.0, 0.6, 0.1].into_iter().enumerate() {
             let slope = sums.slope(target).unwrap();
@@ -116,8 +121,8 @@ mod tests {
     #[test]
     fn windows_without_progress_and_bits_that_never_change_tell_nothing() {
         let mut sums = Sums::new(1);
-        sums.add(|_| false, 1.0);
-        sums.add(|_| true, f64::INFINITY);
+        sums.add(|_| false, 1.0, 1.0);
+        sums.add(|_| true, 1.0, 0.0);
         assert_eq!(sums.slope(0), None);
     }
 }

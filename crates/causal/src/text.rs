@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::estimator::Estimator;
 use crate::interval::Saved;
 use crate::plan::{Mechanism, LEVELS};
 use crate::result::{Report, TargetRow};
@@ -159,10 +160,11 @@ fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     if let Some(estimator) = estimator {
         writeln!(out, "How: {}.", words::estimator(estimator))?;
     }
-    writeln!(
-        out,
-        "Gains are those beyond the null's; intervals (95 % for all targets together) hold both."
-    )
+    let intervals = match estimator.is_some_and(Estimator::is_biased) {
+        true => "Gains are those beyond the null's; intervals (95 % for all targets together) hold both.",
+        false => "Intervals hold 95 %, for all targets together.",
+    };
+    writeln!(out, "{intervals}")
 }
 
 /// `lock cache_lock`

@@ -30,8 +30,8 @@ pub(crate) fn estimator(estimator: Estimator) -> &'static str {
             "the target was slowed down: upper bounds of the gain (docs/causal.md: S)"
         }
         Estimator::Factorial => {
-            "each target was slowed down in half of the windows, at random: upper bounds of the gain \
-             (docs/causal.md: F)"
+            "each target was slowed down in half of the windows, at random: means over the others being \
+             slowed or not (docs/causal.md: F)"
         }
         Estimator::Exchange => {
             "threads waited for the lock by another algorithm in some windows (docs/causal.md: try)"

@@ -313,8 +313,8 @@ pub struct Running {
     /// It goes into the processes that -p names and their children, where they are 64-bit programs
     /// that use glibc, and out again at the end. Cost: all threads stop for about 2 ms twice, and
     /// the agent's library stays, idle. docs/live.md says what it cannot go into, and what is known
-    /// to be unsafe. Of control groups, and of process 1 of the machine, only scheduler events are
-    /// recorded, unless the processes are named.
+    /// to be unsafe. Of control groups only scheduler events are recorded; so they are where process
+    /// 1 of the machine is named, unless this option is given.
     #[arg(long, value_name = "WHEN", value_enum)]
     pub agent: Option<Agent>,
 

@@ -1,6 +1,8 @@
 //! The agent's library in a process: how it gets there, and how it begins.
 
-use std::fs;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 
 use convoy_abi::{Attachment, CV_ATTACHMENT_MAGIC};
 
@@ -11,6 +13,7 @@ use crate::memory::{regions, Memory, Region};
 use crate::owner::{claim, Owner};
 use crate::process::{Process, AGENT_PREFIX};
 use crate::safe_point;
+use crate::session_dir::duplicate;
 use convoy_probes::Refusal;
 
 /// Where a copy of the agent is.
@@ -41,7 +44,7 @@ pub(crate) fn load(
     let fd = thread
         .system_call(libc::SYS_memfd_create, [name, close_on_exec, 0, 0, 0, 0])
         .map_err(fault)?;
-    let written = fs::write(format!("/proc/{pid}/fd/{fd}"), agent);
+    let written = write(pid, fd, agent);
     // The loader takes two files of one name for one file.
     let is_agent = |r: &&Region| r.path.starts_with(AGENT_PREFIX) && r.offset == 0;
     let copies = process.regions.iter().filter(is_agent).count();
@@ -78,6 +81,28 @@ pub(crate) fn load(
         .and_then(|memory| claim(&memory, journal_at, owner))
         .map_err(|e| hooks::unwritable(pid, &e))?;
     Ok(Place { base, journal_at })
+}
+
+/// Fills the memory file at a descriptor of the process. Another thread of it may have put another
+/// file there, which we might be allowed to write and it is not: only the file itself is written, and
+/// only if it is in memory.
+fn write(pid: u32, descriptor: u64, bytes: &[u8]) -> io::Result<()> {
+    let path = format!("/proc/{pid}/fd/{descriptor}");
+    let mut file = match duplicate(pid, descriptor) {
+        Ok(own) => File::from(own),
+        // Linux before 5.6.
+        Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => {
+            OpenOptions::new().write(true).open(path)?
+        }
+        Err(e) => return Err(e),
+    };
+    // SAFETY: a descriptor of ours.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) } < 0 {
+        return Err(io::Error::other(
+            "the process has put another file in its place",
+        ));
+    }
+    file.write_all(bytes)
 }
 
 /// The agent makes its tables, in files that are named by the process's number here: it may know

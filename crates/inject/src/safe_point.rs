@@ -155,7 +155,8 @@ impl Places {
 
     /// The frames of signal handlers that may run: what each has interrupted (instruction and stack
     /// pointer). Frames of handlers that have returned lie in buffers that nobody has filled yet;
-    /// of these, those are left out whose stack pointer is not above them.
+    /// of these, those are left out whose stack pointer is not above them. What a handler on an
+    /// alternate stack has interrupted is on another one.
     fn handlers<'a>(&'a self, at: &'a Position) -> impl Iterator<Item = (u64, u64)> + 'a {
         let returns = |index: &usize| self.signal_returns.contains(&at.stack[*index]);
         let frames = (0..at.stack.len()).filter(returns);
@@ -164,7 +165,8 @@ impl Places {
             // Of a frame that reaches beyond what was read nothing is known.
             let (rip, rsp) =
                 signal_frame::interrupted(&at.stack[index..]).unwrap_or((0, at.stack_end));
-            (rsp > frame && rsp <= at.stack_end).then_some((rip, rsp))
+            let is_above = rsp > frame && rsp <= at.stack_end;
+            (is_above || is_on_alternate(&at.stack[index..], frame)).then_some((rip, rsp))
         })
     }
 
@@ -172,8 +174,10 @@ impl Places {
     /// loader. (A server may do all its work in a handler, as some children of PostgreSQL 15.)
     fn may_return_from_handlers(&self, at: &Position) -> bool {
         self.handlers(at).all(|(rip, rsp)| {
-            let skipped = (rsp - at.rsp) as usize / 8;
-            let calls = at.stack.get(skipped..).unwrap_or_default();
+            // Of a stack that was not read nothing is known.
+            let skipped = rsp.checked_sub(at.rsp).map(|bytes| bytes as usize / 8);
+            let calls = skipped.and_then(|skipped| at.stack.get(skipped..));
+            let calls = calls.unwrap_or_default();
             let mut nearest = calls.iter().take(CALL_WORDS);
             let is_elsewhere = !calls.is_empty()
                 && !self.is_unsafe(rip)
@@ -208,6 +212,13 @@ impl Places {
             && self.handlers(at).next().is_none()
             && !at.in_restartable_sequence
     }
+}
+
+/// Whether a signal frame, from its return address on, lies on the alternate stack that it names:
+/// `uc_stack` of the kernel's `struct ucontext`, after flags and link.
+fn is_on_alternate(words: &[u64], frame: u64) -> bool {
+    let stack = words.get(3).zip(words.get(5));
+    stack.is_some_and(|(lo, bytes)| frame.wrapping_sub(*lo) < *bytes)
 }
 
 fn is_loader(file: &str) -> bool {

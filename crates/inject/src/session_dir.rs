@@ -4,9 +4,11 @@
 //! The borrowed thread makes a pair of sockets. convoy takes one of them (`pidfd_getfd`), and sends
 //! the open directory through it.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +40,7 @@ impl SessionDir {
             let descriptor = None;
             return Ok(Self { path, descriptor });
         }
-        let open = File::open(dir).map_err(|e| unreachable_dir(pid, dir, &e))?;
+        let open = confined(dir).map_err(|e| unreachable_dir(pid, dir, &e))?;
         let descriptor = hand_over(pid, thread, memory, &open).map_err(|fault| match fault {
             Fault::Refused(e) => unreachable_dir(pid, dir, &e),
             fault => safe_point::refused(pid, fault),
@@ -54,6 +56,29 @@ impl SessionDir {
         if let Some(descriptor) = self.descriptor {
             close(thread, descriptor);
         }
+    }
+}
+
+/// The directory as a mount of its own (Linux 5.2), where ".." of it is itself: from a descriptor of
+/// ours as it is, a program could walk out of its container.
+fn confined(dir: &Path) -> io::Result<File> {
+    const CLONE: libc::c_uint = 1; // OPEN_TREE_CLONE
+    let path = CString::new(dir.as_os_str().as_bytes())?;
+    let flags = CLONE | libc::O_CLOEXEC as libc::c_uint;
+    // SAFETY: the path is a live text.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    owned(opened).map(File::from)
+}
+
+/// What a system call that makes a descriptor has returned.
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    match result {
+        fd if fd >= 0 => {
+            // SAFETY: the kernel has just made it, for nobody else.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+        }
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -90,11 +115,12 @@ fn hand_over(pid: u32, thread: &mut Borrowed, memory: &Memory, file: &File) -> R
     )?;
     let sockets: [i32; 2] = memory.get(at)?;
     let [near, far] = sockets.map(|fd| fd as u64);
-    let received = duplicate(pid, near)
+    let ours = duplicate(pid, near);
+    close(thread, near);
+    let received = ours
         .and_then(|socket| send(&socket, file))
         .map_err(Fault::from)
         .and_then(|()| receive(thread, memory, far));
-    close(thread, near);
     close(thread, far);
     received
 }
@@ -105,14 +131,7 @@ fn close(thread: &mut Borrowed, descriptor: u64) {
 }
 
 /// A descriptor of another process, as one of ours.
-fn duplicate(pid: u32, descriptor: u64) -> io::Result<OwnedFd> {
-    let owned = |result: libc::c_long| match result {
-        fd if fd >= 0 => {
-            // SAFETY: the kernel has just made it, for nobody else.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
-        }
-        _ => Err(io::Error::last_os_error()),
-    };
+pub(crate) fn duplicate(pid: u32, descriptor: u64) -> io::Result<OwnedFd> {
     // SAFETY: numbers only.
     let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
     let process = process.as_raw_fd();
@@ -190,11 +209,13 @@ impl Message {
 }
 
 fn send(socket: &OwnedFd, file: &File) -> io::Result<()> {
+    // Whatever the process has put in the place of its socket: nobody waits.
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let mut message = Box::new(Message::at(0, file.as_raw_fd()));
     let at = &raw const *message as u64;
     *message = Message::at(at, file.as_raw_fd());
     // SAFETY: the message and all that it names live until the call returns.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), at as *const libc::msghdr, 0) };
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), at as *const libc::msghdr, FLAGS) };
     match sent {
         1 => Ok(()),
         _ => Err(io::Error::last_os_error()),

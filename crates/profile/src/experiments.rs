@@ -179,6 +179,11 @@ impl Experiments {
             let share = target.sample_share.is_none_or(is_share);
             share && target.levels.iter().all(ExperimentLevel::is_sound)
         });
+        // Bits of a window, one a target.
+        let is_many = self.targets.len() > u32::BITS as usize;
+        if self.estimator == ExperimentEstimator::Factorial && is_many {
+            return false;
+        }
         let windows = self.windows.iter().all(|window| {
             let targets = self.targets.len();
             let is_known = window.target.is_none_or(|target| match self.estimator {

@@ -59,9 +59,8 @@ fn estimate(level: &ExperimentLevel, estimator: ExperimentEstimator) -> Estimate
         gain: Interval::of_saved(low, mid, high),
         assumption: match estimator {
             ExperimentEstimator::Dilate => "all that matters runs in the program",
-            ExperimentEstimator::Slow | ExperimentEstimator::Factorial => {
-                "the gain is an upper bound"
-            }
+            ExperimentEstimator::Slow => "the gain is an upper bound",
+            ExperimentEstimator::Factorial => "targets do not change each other's effect much",
         }
         .into(),
         check: Check::None,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use convoy_capture::{Options, Recorder, Scheduler, Streams};
-use convoy_causal::{Comparison, Output};
+use convoy_capture::{asks_for_an_end, Options, Recorder, Scheduler, Streams};
+use convoy_causal::{Algorithm, Comparison, Output, Report};
 use convoy_profile::Exit;
 
 use super::{one_run, write, Course, Running};
@@ -44,34 +44,61 @@ pub fn of_command(course: &Course, args: &Running) -> Result<Status, Message> {
         Ok(exit) => exit,
         Err(status) => return Ok(status),
     };
+    if matches!(as_is, Exit::Signal(signal) if asks_for_an_end(signal)) {
+        let found = "the run as it is was ended by a signal";
+        Message::new(found, "nothing was tried", "let it end by itself").print();
+        return Ok(Status::of_program(as_is));
+    }
     let most = SLOWER_MOST * began.elapsed() + LONGER_MOST;
     let run = match one_run(course, args, &hidden(&changed), Some(most)) {
         Ok(run) => run,
         Err(status) => return Ok(status),
     };
-    let first_line = difference(&first, &changed)?;
-    let output = match first_line {
-        None => Output::Same,
-        Some(_) => match run_as_is(args, &again, false) {
-            Ok(_) if difference(&first, &again)?.is_some() => Output::Varies,
-            _ => Output::Differs,
-        },
-    };
     let mut report = run.report;
     report
         .command
         .clone_from(&run.recording.profile.meta.command);
-    report.comparison = Some(Comparison {
+    let end_changed = match run.was_ended {
+        true => format!("no end within {} s", most.as_secs()),
+        false => end(run.recording.exit),
+    };
+    let first_line = difference(&first, &changed)?;
+    let (mut output, mut end_varies) = (Output::Same, false);
+    if first_line.is_some() || end_changed != end(as_is) {
+        // What differs may do so by itself, or for want of the first run's input.
+        let exit = match run_as_is(args, &again, false) {
+            Ok(exit) => exit,
+            Err(status) => return Ok(status),
+        };
+        let varies = difference(&first, &again)?.is_some();
+        end_varies = end(exit) != end(as_is);
+        output = match (first_line, varies) {
+            (None, _) => Output::Same,
+            (Some(_), true) => Output::Varies,
+            (Some(_), false) => Output::Differs,
+        };
+    }
+    let comparison = Comparison {
         output,
         first_line,
         end: end(as_is),
-        end_changed: match run.was_ended {
-            true => format!("no end within {} s", most.as_secs()),
-            false => end(run.recording.exit),
-        },
-    });
+        end_changed,
+        end_varies,
+    };
+    // Of a change that no thread has met nothing follows, unless the program broke before that was
+    // known.
+    if has_entered(&report) || comparison.has_another_end() {
+        report.comparison = Some(comparison);
+    }
     write(args, &report, convoy_causal::trial_text)?;
     Ok(Status::of_program(as_is))
+}
+
+/// Whether threads were in a section in a way that may corrupt the program.
+fn has_entered(report: &Report) -> bool {
+    let rows = report.targets.iter().filter(|row| row.reason.is_none());
+    let mut ways = rows.filter_map(|row| row.algorithm);
+    ways.any(Algorithm::may_corrupt)
 }
 
 /// Ends a process after `most`; whether that was needed.

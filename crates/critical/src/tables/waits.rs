@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_model::{GroupId, NameId, ObjectId, OffCpu, OffReason, ProcessId, SiteId, ThreadId};
+use convoy_model::{
+    is_lock_kind, GroupId, NameId, ObjectId, OffCpu, OffReason, ProcessId, SiteId, ThreadId,
+};
 
 use crate::call_path::{CallPaths, PathId};
 use crate::levels::{low_or_none, none};
@@ -64,8 +66,17 @@ pub(crate) fn wait_rows(view: &View) -> Vec<WaitRow> {
         };
         sums.entry(key).or_default().add(view, off);
     }
+    // Who waits for a lock all the time may do no work because of that.
+    let is_lock = |key: &Key| {
+        let object = key
+            .object
+            .and_then(|id| view.model.objects.get(id.0 as usize));
+        object.is_some_and(|object| is_lock_kind(object.kind))
+    };
     let is_idle = |key: &Key, sum: &Sum| {
-        !is_file_io(key.reason) && sum.threads.keys().all(|id| !view.workers.contains(id))
+        !is_file_io(key.reason)
+            && !is_lock(key)
+            && sum.threads.keys().all(|id| !view.workers.contains(id))
     };
     let rows = sums.into_iter();
     let mut rows: Vec<(bool, WaitRow)> = rows
