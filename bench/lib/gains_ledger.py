@@ -29,7 +29,7 @@ class Row:
     # `None` beside a middle: nothing bounds it.
     high: float | None
     measured: float
-    # Of single pairs of runs.
+    # The extremes of single pairs of runs.
     measured_min: float
     measured_max: float
 

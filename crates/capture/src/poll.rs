@@ -42,7 +42,7 @@ pub(crate) struct Seen {
     /// Threads that ran before the recording, with their figures at its beginning: those of
     /// `threads` count from there.
     before: HashMap<u32, ThreadFigures>,
-    /// Of a process that knows its threads by other numbers.
+    /// Translates the numbers of threads; `None` = the process knows them by the same.
     numbers: Option<Numbers>,
 }
 
@@ -128,7 +128,7 @@ impl Poller {
 }
 
 impl Seen {
-    /// Of a process that convoy knows by its number here.
+    /// Begins to look at a process, given by its number here.
     pub fn of(pid: u32) -> Self {
         Self {
             numbers: Some(Numbers::of(pid)).filter(Numbers::differ),

@@ -1,4 +1,4 @@
-//! What a program did with a change that may corrupt it, beside what it does without.
+//! Compares how a program ran with a change that may corrupt it with how it runs without.
 
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ impl Comparison {
         self.end != self.end_changed && !self.end_varies
     }
 
-    /// What was found, in one sentence without an end.
+    /// Says what was found, in one sentence without a full stop.
     pub(crate) fn sentence(&self) -> String {
         let line = self.first_line.unwrap_or_default();
         if self.has_another_end() {

@@ -68,7 +68,7 @@ impl Experiment {
     /// What the next window is to try; `None` = all targets are settled.
     pub fn next_arm(&mut self) -> Option<Arm> {
         if self.pending.is_empty() {
-            // Of F's targets none costs a window by itself.
+            // Targets of F share their windows: one that is settled costs nothing.
             let is_joint = self.settings.estimator == Estimator::Factorial;
             let is_open = |target: &usize| !self.settled[*target];
             let all = 0..self.mechanisms.len();
@@ -182,8 +182,8 @@ impl Experiment {
         }
     }
 
-    /// Of F: what a target adds when it is slowed, or what a target adds that does not exist and is
-    /// in half of each block's windows at random.
+    /// Finds by F what a target adds when it is slowed; for no target, what one adds that does not
+    /// exist and is in half of each block's windows at random.
     fn slope(&self, targets: TargetSet, mechanism: Mechanism, speedup: f64) -> Option<Saved> {
         let of_mechanism = (0..self.mechanisms.len()).filter(|t| self.mechanisms[*t] == mechanism);
         let numbers: Vec<usize> = of_mechanism.collect();
@@ -385,7 +385,6 @@ mod tests {
         }
         let null = experiment.null(Mechanism::Sampled, 0.5).unwrap();
         assert!(null.low <= 0.0 && 0.0 <= null.high, "{null:?}");
-        // Three targets by D take 9 windows for each number of this one's 4.
         assert!(experiment.windows() < 100 * experiment.windows_per_block());
     }
 

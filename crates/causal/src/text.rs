@@ -161,7 +161,9 @@ fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
         writeln!(out, "How: {}.", words::estimator(estimator))?;
     }
     let intervals = match estimator.is_some_and(Estimator::is_biased) {
-        true => "Gains are those beyond the null's; intervals (95 % for all targets together) hold both.",
+        true => {
+            "Gains are those beyond the null's; intervals (95 % for all targets together) hold both."
+        }
         false => "Intervals hold 95 %, for all targets together.",
     };
     writeln!(out, "{intervals}")

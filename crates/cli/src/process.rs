@@ -1,9 +1,41 @@
 //! A running process as users name it: by number, or by what it is called.
 
+use clap::Args;
 use convoy_capture::processes_called;
 
 /// Names that are listed in a message, at most.
 const LISTED: usize = 8;
+
+/// The process that a command looks at, unless it starts a COMMAND.
+#[derive(Debug, Args)]
+pub struct OneProcess {
+    /// Process that runs already, by number or name
+    #[arg(
+        value_name = "PID",
+        value_parser = process,
+        required_unless_present_any = ["command", "running"],
+        conflicts_with = "command"
+    )]
+    pid: Option<u32>,
+
+    /// The same
+    #[arg(
+        short = 'p',
+        long = "pid",
+        id = "running",
+        value_name = "PID",
+        value_parser = process,
+        conflicts_with_all = ["command", "pid"]
+    )]
+    running: Option<u32>,
+}
+
+impl OneProcess {
+    /// Its number; `None` = the command is to be started.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid.or(self.running)
+    }
+}
 
 /// Number of the process that is meant: a number, or the name of the only process that has it (as
 /// `pgrep -x` finds it).

@@ -73,7 +73,7 @@ pub enum Waiting {
 pub struct Subject {
     /// Code of these targets, one bit each.
     pub code: u32,
-    /// Of these, call paths: number of the target and of its functions.
+    /// Which of these are call paths: the target, and how many functions its path has.
     pub paths: Vec<(u32, u8)>,
     /// Threads of these targets, one bit each.
     pub groups: u32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::args::Agent;
-use crate::process::process;
+use crate::process::OneProcess;
 use crate::recording::time;
 use crate::shape::Shape;
 
@@ -39,25 +39,8 @@ blocked. docs/live.md has their units and meanings.";
     override_usage = "convoy live [OPTIONS] PID\n       convoy live [OPTIONS] -- COMMAND [ARGUMENT]..."
 )]
 pub struct Live {
-    /// Process that runs already, by number or name
-    #[arg(
-        value_name = "PID",
-        value_parser = process,
-        required_unless_present_any = ["command", "running"],
-        conflicts_with = "command"
-    )]
-    pub pid: Option<u32>,
-
-    /// The same
-    #[arg(
-        short = 'p',
-        long = "pid",
-        id = "running",
-        value_name = "PID",
-        value_parser = process,
-        conflicts_with_all = ["command", "pid"]
-    )]
-    pub running: Option<u32>,
+    #[command(flatten)]
+    pub process: OneProcess,
 
     /// Metric and focus: METRIC{KEY="VALUE", ...}; may be given several times
     ///

@@ -51,7 +51,7 @@ pub fn live(live: &Live) -> Status {
             return failure(live);
         }
     };
-    let done = match live.pid.or(live.running) {
+    let done = match live.process.pid() {
         Some(pid) if live.detach => clean_up(live, pid),
         Some(pid) if live.search => search::of_process(live, pid),
         Some(pid) => of_process(live, pid, requests),

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::args::Agent;
 use crate::live::percent;
-use crate::process::process;
+use crate::process::OneProcess;
 use crate::recording::time;
 
 const ABOUT: &str = "\
@@ -40,25 +40,8 @@ const LISTEN: &str = "127.0.0.1:6060";
     override_usage = USAGE
 )]
 pub struct Serve {
-    /// Process that runs already, by number or name
-    #[arg(
-        value_name = "PID",
-        value_parser = process,
-        required_unless_present_any = ["command", "running"],
-        conflicts_with = "command"
-    )]
-    pub pid: Option<u32>,
-
-    /// The same
-    #[arg(
-        short = 'p',
-        long = "pid",
-        id = "running",
-        value_name = "PID",
-        value_parser = process,
-        conflicts_with_all = ["command", "pid"]
-    )]
-    pub running: Option<u32>,
+    #[command(flatten)]
+    pub process: OneProcess,
 
     /// Address to listen at; port 0 = any free one [default: 127.0.0.1:6060, with --otlp none]
     ///

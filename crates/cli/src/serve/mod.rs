@@ -35,7 +35,7 @@ const LOCKS_SHARE: u32 = 20;
 
 /// Serves.
 pub fn serve(serve: &Serve) -> Status {
-    let done = match serve.pid.or(serve.running) {
+    let done = match serve.process.pid() {
         Some(pid) => of_process(serve, pid),
         None => return of_command(serve),
     };
