@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
@@ -26,36 +26,36 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn trials() -> Vec<Trial> {
     let root = || missing(&["root".to_owned()]);
     vec![
-        trial("causal/pipeline", None, slow_stage_comes_first),
-        trial(
+        measured("causal/pipeline", None, slow_stage_comes_first),
+        measured(
             "causal/decoy",
             None,
             code_off_the_critical_path_is_worth_nothing,
         ),
-        trial("causal/factorial", None, one_run_gives_every_target_its_own),
-        trial(
+        measured("causal/factorial", None, one_run_gives_every_target_its_own),
+        measured(
             "causal/path",
             None,
             a_function_is_worth_what_its_caller_asks_of_it,
         ),
-        trial("causal/threads", None, threads_are_worth_what_they_run),
-        trial(
+        measured("causal/threads", None, threads_are_worth_what_they_run),
+        measured(
             "causal/short",
             None,
             a_short_program_is_told_how_long_it_must_run,
         ),
-        trial("causal/kept", None, a_profile_keeps_what_the_report_says),
-        trial(
+        measured("causal/kept", None, a_profile_keeps_what_the_report_says),
+        measured(
             "causal/latency",
             None,
             a_latency_is_that_of_what_lies_between,
         ),
-        trial("causal/point", None, a_point_that_is_not_there_is_named),
-        trial("causal/repeat", None, short_runs_have_a_number_together),
-        trial("causal/status", None, output_and_status_are_the_program_s),
-        trial("causal/attached", root(), a_process_goes_on_as_it_was),
-        trial("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
-        trial("causal/killed", None, a_killed_convoy_leaves_no_window),
+        measured("causal/point", None, a_point_that_is_not_there_is_named),
+        measured("causal/repeat", None, short_runs_have_a_number_together),
+        measured("causal/status", None, output_and_status_are_the_program_s),
+        measured("causal/attached", root(), a_process_goes_on_as_it_was),
+        measured("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
+        measured("causal/killed", None, a_killed_convoy_leaves_no_window),
     ]
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::run::{run, End};
 use convoy_harness::{check, convoy, profile, root, turn, Result};
@@ -51,7 +51,7 @@ enum Compare {
 /// One test per program.
 pub fn trials() -> Vec<Trial> {
     let one = |(file, flags, lines): (&'static str, &'static [&'static str], usize)| {
-        trial(format!("coverage/{file}"), None, move |scratch| {
+        measured(format!("coverage/{file}"), None, move |scratch| {
             covered(file, flags, lines, scratch)
         })
     };

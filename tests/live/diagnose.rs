@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, End};
@@ -47,7 +47,7 @@ pub fn trials() -> Vec<Trial> {
     let fixtures = match all() {
         Ok(fixtures) => fixtures,
         Err(message) => {
-            return vec![trial("diagnose/fixtures", None, move |_| {
+            return vec![measured("diagnose/fixtures", None, move |_| {
                 Err(message.clone())
             })]
         }
@@ -58,7 +58,7 @@ pub fn trials() -> Vec<Trial> {
             let program = program.clone();
             let name = format!("diagnose/{}/{test}", program.name());
             let needs = missing(&["cpus-2".to_owned()]);
-            trials.push(trial(name, needs, move |scratch| {
+            trials.push(measured(name, needs, move |scratch| {
                 judge(&program, fixed, scratch)
             }));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use convoy_harness::case::trial;
+use convoy_harness::case::measured;
 use convoy_harness::{check, root, Result};
 use libtest_mimic::Trial;
 use serde::Deserialize;
@@ -196,7 +196,7 @@ pub fn every_finding_has_a_fixture(fixtures: &[Expect]) -> Trial {
         .flat_map(|f| [f.finding.clone(), f.attach.clone()])
         .flatten()
         .collect();
-    trial("findings/have-fixtures", None, move |_| {
+    measured("findings/have-fixtures", None, move |_| {
         let file = root().join("docs/findings.md");
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         let ids: BTreeSet<String> = text

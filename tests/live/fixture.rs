@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::run::{run, End, Outcome};
 use convoy_harness::{check, convoy, profile, turn, Result};
 use convoy_profile::Profile;
@@ -28,7 +28,7 @@ pub fn trials(expect: &Expect) -> Vec<Trial> {
             let (expect, variant) = (expect.clone(), variant.clone());
             let name = format!("{}/{variant}/{test}", expect.category);
             let needs = expect.missing(&variant);
-            trials.push(trial(name, needs, move |scratch| {
+            trials.push(measured(name, needs, move |scratch| {
                 body(&expect, &variant, scratch).map_err(|e| format!("{e}\n({})", expect.title))
             }));
         };

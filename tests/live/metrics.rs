@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
@@ -24,12 +24,12 @@ pub const INNER: f64 = 100.0;
 pub fn trials() -> Vec<Trial> {
     let root = || missing(&["root".to_owned()]);
     vec![
-        trial("live/rates", root(), rates_of_calls_are_exact),
-        trial("live/foci", root(), groups_and_threads_add_up),
-        trial("live/refusals", root(), what_is_not_there_is_refused),
-        trial("live/end", root(), a_program_that_ends_is_no_failure),
-        trial("live/command", root(), a_command_keeps_output_and_status),
-        trial("live/interrupt", root(), an_interrupt_leaves_every_byte),
+        measured("live/rates", root(), rates_of_calls_are_exact),
+        measured("live/foci", root(), groups_and_threads_add_up),
+        measured("live/refusals", root(), what_is_not_there_is_refused),
+        measured("live/end", root(), a_program_that_ends_is_no_failure),
+        measured("live/command", root(), a_command_keeps_output_and_status),
+        measured("live/interrupt", root(), an_interrupt_leaves_every_byte),
     ]
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, End};
@@ -23,7 +23,7 @@ const SLACK_NS: f64 = 2e6;
 /// One test.
 pub fn trials() -> Vec<Trial> {
     let needs = missing(&["cpus-2", "kernel", "perf"].map(str::to_owned));
-    vec![trial("phases/as-perf-sched-sees-them", needs, same)]
+    vec![measured("phases/as-perf-sched-sees-them", needs, same)]
 }
 
 fn same(scratch: &Scratch) -> Result {

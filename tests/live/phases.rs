@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::{check, root, turn, Result};
@@ -22,7 +22,7 @@ const SLACK_NS: f64 = 8e6;
 /// One test.
 pub fn trials() -> Vec<Trial> {
     let needs = missing(&["cpus-2".to_owned(), "kernel".to_owned()]);
-    vec![trial("phases/as-the-program-knows", needs, phases)]
+    vec![measured("phases/as-the-program-knows", needs, phases)]
 }
 
 fn phases(scratch: &Scratch) -> Result {

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::run::run;
 use convoy_harness::{check, convoy, turn, Result};
 use libtest_mimic::Trial;
@@ -184,7 +184,7 @@ pub fn trials(expect: &Expect) -> Vec<Trial> {
         let (expect, replay, variant) = (expect.clone(), replay.clone(), variant.clone());
         let name = format!("{}/{variant}/replay", expect.category);
         let needs = expect.missing(&variant);
-        trial(name, needs, move |scratch| {
+        measured(name, needs, move |scratch| {
             let _turn = turn::alone();
             turn::retry(|| judge(&expect, &replay, &variant, scratch))
                 .map_err(|e| format!("{e}\n({})", expect.title))

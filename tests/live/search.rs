@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End};
@@ -19,8 +19,8 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 pub fn trials() -> Vec<Trial> {
     let root = || missing(&["root".to_owned()]);
     vec![
-        trial("live/search/function", root(), a_slow_function_is_found),
-        trial("live/search/lock", root(), a_hot_lock_is_found),
+        measured("live/search/function", root(), a_slow_function_is_found),
+        measured("live/search/lock", root(), a_hot_lock_is_found),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End};
@@ -22,10 +22,10 @@ const LINES: [&str; 6] = ["--for", "4s", "--every", "500ms", "--format", "json"]
 pub fn trials() -> Vec<Trial> {
     let root = || missing(&["root".to_owned()]);
     vec![
-        trial("live/kept", root(), a_session_is_kept),
-        trial("live/callees", root(), a_function_opens_into_its_callees),
-        trial("live/uprobe", root(), a_function_without_room_is_counted),
-        trial(
+        measured("live/kept", root(), a_session_is_kept),
+        measured("live/callees", root(), a_function_opens_into_its_callees),
+        measured("live/uprobe", root(), a_function_without_room_is_counted),
+        measured(
             "live/container",
             root(),
             threads_of_a_container_are_told_apart,

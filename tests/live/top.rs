@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
@@ -19,11 +19,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub fn trials() -> Vec<Trial> {
     let tmux = || missing(&["tmux".to_owned()]);
     vec![
-        trial("top/keys", tmux(), keys),
-        trial("top/signal", tmux(), signal),
-        trial("top/hangup", tmux(), hangup),
-        trial("top/once", None, once),
-        trial("top/no-agent", None, no_agent),
+        measured("top/keys", tmux(), keys),
+        measured("top/signal", tmux(), signal),
+        measured("top/hangup", tmux(), hangup),
+        measured("top/once", None, once),
+        measured("top/no-agent", None, no_agent),
     ]
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::run::{run, End};
 use convoy_harness::{check, convoy, root, turn, Result};
@@ -16,22 +16,22 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The tests.
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("try/plain", None, plain_mutexes_are_tried_in_all_ways),
-        trial("try/recursive", None, recursive_mutexes_are_left_alone),
-        trial(
+        measured("try/plain", None, plain_mutexes_are_tried_in_all_ways),
+        measured("try/recursive", None, recursive_mutexes_are_left_alone),
+        measured(
             "try/handed",
             None,
             a_mutex_may_be_released_by_another_thread,
         ),
-        trial(
+        measured(
             "try/readers",
             None,
             readers_gain_by_holding_a_mutex_together,
         ),
-        trial("try/corrupted", None, a_corrupted_program_is_told),
-        trial("try/condition", None, a_mutex_of_a_condition_is_left_alone),
-        trial("try/refused", None, what_may_corrupt_needs_to_be_allowed),
-        trial(
+        measured("try/corrupted", None, a_corrupted_program_is_told),
+        measured("try/condition", None, a_mutex_of_a_condition_is_left_alone),
+        measured("try/refused", None, what_may_corrupt_needs_to_be_allowed),
+        measured(
             "investigate",
             None,
             all_methods_are_used_and_the_first_run_is_the_user_s,

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::{check, root, turn, Result};
@@ -18,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
             verdict.expect_top_lock(2, "post_to_ledger")
         }),
         // Uneven work costs nothing where others take the processors that even work would use.
-        trial("openmp", None, |scratch| {
+        measured("openmp", None, |scratch| {
             let _turn = turn::alone();
             turn::retry(|| openmp(scratch))
         }),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::{check, root, target, turn, Result};
 use libtest_mimic::Trial;
 
@@ -28,11 +28,11 @@ const PAGE_CACHE: [&str; 4] = [
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial("sqlite/memory-statistics-are-found", None, |scratch| {
+        measured("sqlite/memory-statistics-are-found", None, |scratch| {
             let _turn = turn::alone();
             turn::retry(|| statistics_are_found(scratch))
         }),
-        trial("sqlite/next-is-the-page-cache", None, |scratch| {
+        measured("sqlite/next-is-the-page-cache", None, |scratch| {
             let _turn = turn::alone();
             turn::retry(|| page_cache_is_next(scratch))
         }),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{trial, Scratch};
+use convoy_harness::case::{measured, Scratch};
 use convoy_harness::needs::{self, Missing};
 use convoy_harness::run::{run, start, End, Outcome};
 use convoy_harness::{check, convoy, turn, Result};
@@ -53,9 +53,9 @@ impl Mode {
 pub fn beside(
     name: &'static str,
     missing: Option<Missing>,
-    body: impl FnOnce(&Scratch) -> Result + Send + 'static,
+    body: impl Fn(&Scratch) -> Result + Send + 'static,
 ) -> Trial {
-    trial(name, missing, |scratch| {
+    measured(name, missing, move |scratch| {
         let _turn = turn::shared();
         body(scratch)
     })
@@ -65,9 +65,9 @@ pub fn beside(
 pub fn alone(
     name: &'static str,
     missing: Option<Missing>,
-    body: impl FnOnce(&Scratch) -> Result + Send + 'static,
+    body: impl Fn(&Scratch) -> Result + Send + 'static,
 ) -> Trial {
-    trial(name, missing, |scratch| {
+    measured(name, missing, move |scratch| {
         let _turn = turn::alone();
         body(scratch)
     })

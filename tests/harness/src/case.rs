@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
 
 use crate::needs::Missing;
-use crate::{target, Result};
+use crate::{target, turn, Result};
 
 /// What a case may use.
 #[derive(Debug)]
@@ -32,10 +32,34 @@ pub fn trial(
     missing: Option<Missing>,
     body: impl FnOnce(&Scratch) -> Result + Send + 'static,
 ) -> Trial {
-    let name = name.into();
+    named(name.into(), missing, |name| in_scratch(name, body))
+}
+
+/// A test of what was measured. Other programs, or the host of a virtual machine, may spoil a
+/// measurement: a failure counts when it is repeated with no other case beside it. The first one
+/// is shown, and kept, all the same.
+pub fn measured(
+    name: impl Into<String>,
+    missing: Option<Missing>,
+    body: impl Fn(&Scratch) -> Result + Send + 'static,
+) -> Trial {
+    named(name.into(), missing, move |name| {
+        in_scratch(name, &body).or_else(|first| {
+            let message = first.message().unwrap_or_default();
+            eprintln!("SECOND TRY of {name}, alone. The first one: {message}");
+            turn::by_itself(|| in_scratch(name, &body))
+        })
+    })
+}
+
+fn named(
+    name: String,
+    missing: Option<Missing>,
+    body: impl FnOnce(&str) -> std::result::Result<(), Failed> + Send + 'static,
+) -> Trial {
     Trial::ignorable_test(name.clone(), move || match missing {
         Some(Missing(reason)) => Ok(Completion::ignored_with(reason)),
-        None => in_scratch(&name, body).map(|()| Completion::Completed),
+        None => body(&name).map(|()| Completion::Completed),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Two cases at a time, but one alone where times are compared: the machine may have two processors.
 
+use std::cell::Cell;
 use std::fs;
 use std::num::NonZero;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -10,14 +11,40 @@ use crate::Result;
 
 static TURN: RwLock<()> = RwLock::new(());
 
+thread_local! {
+    /// Whether this thread's case wants no other beside it, whatever it asks for.
+    static BY_ITSELF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A case's turn, until it is dropped.
+#[derive(Debug)]
+pub enum Turn {
+    /// Others may run beside it.
+    Shared(RwLockReadGuard<'static, ()>),
+    /// No other runs.
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
 /// For cases that others may run beside.
-pub fn shared() -> RwLockReadGuard<'static, ()> {
-    TURN.read().unwrap_or_else(PoisonError::into_inner)
+pub fn shared() -> Turn {
+    if BY_ITSELF.get() {
+        return alone();
+    }
+    Turn::Shared(TURN.read().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// For cases that compare times.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    TURN.write().unwrap_or_else(PoisonError::into_inner)
+pub fn alone() -> Turn {
+    Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs a case with no other beside it, once the machine has its processors.
+pub(crate) fn by_itself<T>(case: impl FnOnce() -> T) -> T {
+    wait_for_processors();
+    BY_ITSELF.set(true);
+    let outcome = case();
+    BY_ITSELF.set(false);
+    outcome
 }
 
 /// Schedules that a case may meet before it has failed.
