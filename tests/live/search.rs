@@ -55,31 +55,39 @@ fn verdict(all: &[Value], hypothesis: &str, resource: &str, label: &str) -> Resu
 
 fn a_slow_function_is_found(scratch: &Scratch) -> Result {
     let _turn = turn::alone();
-    let all = search(scratch, "compute")?;
+    turn::retry(|| slow_is_blamed(&search(scratch, "compute")?))
+}
+
+fn slow_is_blamed(all: &[Value]) -> Result {
     for (resource, label) in [
         ("program", ""),
         ("group", "worker-#"),
         // At once where samples see it first, or below the function that calls it.
         ("function", "slow"),
     ] {
-        let verdict = verdict(&all, "cpu_bound", resource, label)?;
+        let verdict = verdict(all, "cpu_bound", resource, label)?;
         check!(verdict == "true", "{resource} {label}: {verdict}: {all:#?}");
     }
-    let locks = verdict(&all, "waits_for_locks", "program", "")?;
+    let locks = verdict(all, "waits_for_locks", "program", "")?;
     check!(locks == "false", "nobody takes a lock: {locks}");
     Ok(())
 }
 
 fn a_hot_lock_is_found(scratch: &Scratch) -> Result {
     let _turn = turn::alone();
-    let all = search(scratch, "lock")?;
+    turn::retry(|| cache_lock_is_blamed(&search(scratch, "lock")?))
+}
+
+/// Now and then a thread keeps the mutex for as long as the search looks: then no wait ends, and
+/// its holder is not known.
+fn cache_lock_is_blamed(all: &[Value]) -> Result {
     for (resource, label) in [
         ("program", ""),
         ("group", "worker-#"),
         ("lock", "cache_lock"),
         ("holder", "put"),
     ] {
-        let verdict = verdict(&all, "waits_for_locks", resource, label)?;
+        let verdict = verdict(all, "waits_for_locks", resource, label)?;
         check!(verdict == "true", "{resource} {label}: {verdict}: {all:#?}");
     }
     Ok(())
