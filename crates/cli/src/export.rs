@@ -21,9 +21,9 @@ pub struct Export {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// What to write; docs/exports.md says what is in each
+    /// What to write; docs/exports.md says what is in each [default: what OUT's suffix says]
     #[arg(short, long, value_name = "FORMAT", value_enum)]
-    format: Format,
+    format: Option<Format>,
 
     /// File to write, or with csv a directory [default: standard output]
     #[arg(short, long, value_name = "OUT")]
@@ -76,6 +76,49 @@ enum Format {
     Events,
 }
 
+/// Formats by the suffix of a file's name: those that tell one.
+const SUFFIXES: [(&str, Format); 7] = [
+    (".perfetto-trace", Format::Perfetto),
+    (".pftrace", Format::Perfetto),
+    (".folded", Format::Folded),
+    (".coz", Format::Coz),
+    (".jsonl", Format::Jsonl),
+    (".json", Format::Firefox),
+    (".csv", Format::Csv),
+];
+
+impl Export {
+    /// The format that was asked for, or that of the output's suffix.
+    fn format(&self) -> Result<Format, Message> {
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let Some(output) = &self.output else {
+            return Err(Message::new(
+                "neither a format nor a file was named",
+                "nothing was written",
+                "choose one with --format, or name a file with -o, as in -o trace.pftrace",
+            ));
+        };
+        let name = output.to_string_lossy();
+        let of_suffix = SUFFIXES
+            .iter()
+            .find(|(suffix, _)| name.ends_with(suffix))
+            .map(|(_, format)| *format);
+        of_suffix.ok_or_else(|| {
+            let known: Vec<&str> = SUFFIXES.iter().map(|(suffix, _)| *suffix).collect();
+            Message::new(
+                format!("{name}: its suffix says no format"),
+                "nothing was written",
+                format!(
+                    "choose one with --format (pprof has three), or a suffix of {}",
+                    known.join(", ")
+                ),
+            )
+        })
+    }
+}
+
 /// Writes a profile in another format.
 pub fn export(export: &Export) -> Status {
     match try_export(export) {
@@ -92,22 +135,25 @@ fn try_export(export: &Export) -> Result<(), Message> {
         Some(path) => path.clone(),
         None => show::newest(Path::new("."))?,
     };
+    let format = export.format()?;
     let profile = show::load(&path, export.quiet)?;
-    if export.table.is_some() && export.format != Format::Csv {
+    if export.table.is_some() && format != Format::Csv {
         return Err(Message::new(
             "--table was given for a format without tables",
             "nothing was written",
             "leave it out, or choose --format csv",
         ));
     }
-    if export.format == Format::Events {
-        return with_output(export, &mut |out| {
+    if format == Format::Events {
+        return with_output(export, format, &mut |out| {
             convoy_export::events(&profile, export.process, out)
         });
     }
-    if export.format == Format::Coz {
+    if format == Format::Coz {
         let text = coz(&profile)?;
-        return with_output(export, &mut |out| Ok(out.write_all(text.as_bytes())?));
+        return with_output(export, format, &mut |out| {
+            Ok(out.write_all(text.as_bytes())?)
+        });
     }
     let files = Files::of(&profile);
     let listened = profile.sched.is_some();
@@ -116,7 +162,7 @@ fn try_export(export: &Export) -> Result<(), Message> {
         report: &judged.report(),
         files: &files,
     };
-    let format = match export.format {
+    let written = match format {
         Format::PprofCpu => convoy_export::Format::PprofCpu,
         Format::PprofMutex => convoy_export::Format::PprofMutex,
         Format::PprofBlock => convoy_export::Format::PprofBlock,
@@ -129,8 +175,8 @@ fn try_export(export: &Export) -> Result<(), Message> {
         Format::Jsonl => convoy_export::Format::JsonLines,
         Format::Csv | Format::Events | Format::Coz => return csv(export, &source),
     };
-    let remarks = with_output(export, &mut |out| {
-        convoy_export::write(format, &source, out)
+    let remarks = with_output(export, format, &mut |out| {
+        convoy_export::write(written, &source, out)
     })?;
     if !export.quiet {
         remarks
@@ -171,7 +217,9 @@ fn csv(export: &Export, source: &Source<'_>) -> Result<(), Message> {
                 format!("one of: {}", names.join(", ")),
             )
         })?;
-        return with_output(export, &mut |out| Ok(out.write_all(&table.text)?));
+        return with_output(export, Format::Csv, &mut |out| {
+            Ok(out.write_all(&table.text)?)
+        });
     }
     let Some(directory) = &export.output else {
         return Err(Message::new(
@@ -192,11 +240,12 @@ fn csv(export: &Export, source: &Source<'_>) -> Result<(), Message> {
 /// Opens the output, writes, and leaves no file that is only half there.
 fn with_output<T: Default>(
     export: &Export,
+    format: Format,
     write: &mut dyn FnMut(&mut dyn Write) -> Result<T, Error>,
 ) -> Result<T, Message> {
     let Some(path) = &export.output else {
         let stdout = std::io::stdout();
-        if stdout.is_terminal() && binary(export.format) {
+        if stdout.is_terminal() && binary(format) {
             return Err(Message::new(
                 "the format is binary and standard output is a terminal",
                 "nothing was written",
@@ -252,5 +301,41 @@ fn failed(export: &Export, error: &Error) -> Message {
                 "choose another place with -o",
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Export, Format};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        export: Export,
+    }
+
+    fn format(arguments: &[&str]) -> Result<Format, String> {
+        let line = Line::try_parse_from([&["export"], arguments].concat());
+        let export = line.map_err(|e| e.to_string())?.export;
+        export.format().map_err(|message| message.line())
+    }
+
+    #[test]
+    fn the_suffix_says_the_format_unless_one_is_named() {
+        assert_eq!(format(&["-o", "a/run.pftrace"]), Ok(Format::Perfetto));
+        assert_eq!(format(&["-o", "run.folded"]), Ok(Format::Folded));
+        assert_eq!(format(&["-o", "x.json", "-f", "jsonl"]), Ok(Format::Jsonl));
+    }
+
+    #[test]
+    fn a_suffix_that_says_none_is_named_with_those_that_do() {
+        let why = format(&["-o", "run.pb.gz"]).unwrap_err();
+        assert!(
+            why.contains("run.pb.gz") && why.contains(".pftrace"),
+            "{why}"
+        );
+        assert!(format(&[]).is_err());
     }
 }
