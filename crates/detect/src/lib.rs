@@ -26,6 +26,7 @@ mod rank;
 mod rows;
 mod serial;
 mod shared;
+mod small_regions;
 mod starved;
 mod straggler;
 mod text;

@@ -17,6 +17,7 @@ use crate::causes::cause;
 use crate::gain::Saving;
 use crate::ops::Role;
 use crate::rows::{EventClass, EventRow};
+use crate::small_regions;
 use crate::text::{duration, evidence, percent, place, plural};
 use crate::view::{ThreadTime, View};
 use crate::Context;
@@ -34,12 +35,16 @@ const METHOD: &str =
     "mean wait at the meeting point: the distance from the mean to the slowest thread";
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
+    let small = small_regions::findings(cx, events);
+    let is_small = |e: &EventRow| small.iter().any(|(object, _)| *object == e.object);
     let meetings = events.iter().filter(|e| e.class == EventClass::Straggler);
     // Of thousands of processes hardly one has threads that end apart.
     let unseen = OnceCell::new();
     let mut all: Vec<Finding> = meetings
+        .filter(|e| !is_small(e))
         .filter_map(|e| Meeting::of(cx.view, e).finding(cx, e))
         .collect();
+    all.extend(small.into_iter().map(|(_, finding)| finding));
     all.extend(
         cx.view
             .groups()
@@ -51,21 +56,21 @@ pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
 
 /// What the threads that meet at one object did.
 #[derive(Debug, Default)]
-struct Meeting {
+pub(crate) struct Meeting {
     /// Per thread: local index, wait, meetings, times it came last, time in the body.
-    members: Vec<Member>,
+    pub members: Vec<Member>,
     region: bool,
     /// What a wait took at least that ended as soon as it began, nanoseconds.
     wake_up: f64,
 }
 
 #[derive(Debug, Default, Clone)]
-struct Member {
+pub(crate) struct Member {
     thread: usize,
-    wait: f64,
-    meetings: f64,
+    pub wait: f64,
+    pub meetings: f64,
     last: f64,
-    body: f64,
+    pub body: f64,
     /// Time that it queued for a CPU during the run, within waits or not.
     queued: f64,
 }
@@ -83,7 +88,7 @@ impl Member {
 }
 
 impl Meeting {
-    fn of(view: &View, event: &EventRow) -> Self {
+    pub fn of(view: &View, event: &EventRow) -> Self {
         let mut members: BTreeMap<usize, Member> = BTreeMap::new();
         for u in view.uses_of(event.object) {
             let Some(thread) = view.thread(u.thread) else {
