@@ -56,7 +56,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
     let samples = Samples::of(view, &lanes);
     let mut places: BTreeMap<(ProcessId, Fight, FunctionKey), Place> = BTreeMap::new();
     for fought in fought(view, &lanes) {
-        let function = hottest(&fought)
+        let function = hottest(view, &fought)
             .and_then(|site| view.shown(site))
             .map_or_else(FunctionKey::default, |frame| frame.key());
         let key = (fought.line.process, fought.fight, function);
@@ -151,15 +151,26 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// The call stack with most samples at the line.
-fn hottest(fought: &Fought) -> Option<SiteId> {
-    let mut sites = BTreeMap::new();
+/// The call stack with most samples at the line: among those in the code of shared pointers where there are some, since the
+/// processor stands at the next instruction, which may be of another line of the program.
+fn hottest(view: &View, fought: &Fought) -> Option<SiteId> {
+    let (mut sites, mut counting) = (BTreeMap::new(), BTreeMap::new());
+    let (mut all, mut n_counting) = (0.0, 0.0);
     for used in &fought.uses {
-        if let Some(site) = used.site {
-            *sites.entry(site).or_default() += used.n as f64;
+        let (Some(site), n) = (used.site, used.n as f64) else {
+            continue;
+        };
+        all += n;
+        *sites.entry(site).or_default() += n;
+        if words::counts_references(view, site) {
+            n_counting += n;
+            *counting.entry(site).or_default() += n;
         }
     }
-    most(sites)
+    most(match n_counting >= OF_ATOMICS * all {
+        true if n_counting > 0.0 => counting,
+        _ => sites,
+    })
 }
 
 /// Lines that threads fight for in the same way in the same function.
@@ -215,9 +226,9 @@ impl<'a> Place<'a> {
     }
 
     /// The line with most samples, and where they are.
-    fn first(&self) -> Option<(&Fought<'a>, SiteId)> {
+    fn first(&self, view: &View) -> Option<(&Fought<'a>, SiteId)> {
         let first = self.fought.iter().max_by_key(|f| f.line.samples)?;
-        Some((first, hottest(first)?))
+        Some((first, hottest(view, first)?))
     }
 
     fn add(&mut self, fought: Fought<'a>) {
@@ -256,14 +267,14 @@ impl<'a> Place<'a> {
         if gain.mid - 1.0 < enough {
             return None;
         }
-        let (first, site) = self.first()?;
+        let (first, site) = self.first(view)?;
         let mut words = Words::of(view, fight, first, site);
         let mut caveats = vec![
             "samples tell where time passes, not what the processor computes meanwhile: the gain may be anything in its interval"
                 .into(),
         ];
         for other in &self.others {
-            let Some((first, site)) = other.first() else {
+            let Some((first, site)) = other.first(view) else {
                 continue; // without a place there is nothing to say of it
             };
             let other = Words::of(view, fight, first, site);

@@ -103,7 +103,7 @@ impl Words {
 }
 
 /// Whether the code is that of a shared pointer.
-fn counts_references(view: &View, site: SiteId) -> bool {
+pub(super) fn counts_references(view: &View, site: SiteId) -> bool {
     const NAMES: [&str; 5] = [
         "sync::Arc<",
         "shared_ptr",
