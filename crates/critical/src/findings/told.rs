@@ -230,10 +230,11 @@ impl<'a> Told<'a> {
         self.findings.extend(alone);
     }
 
-    /// Where they wait under their locks.
+    /// Where they wait under their locks, and others for these.
     fn holders(&mut self, holders: Vec<Holder>) -> BTreeSet<SiteId> {
         let findings: Vec<Finding> = holders.into_iter().map(|found| found.finding).collect();
-        let sites = findings.iter().filter_map(|f| site(&f.subject)).collect();
+        let worth = findings.iter().filter(|f| self.cx.is_worth(f));
+        let sites = worth.filter_map(|f| site(&f.subject)).collect();
         self.findings.extend(findings);
         sites
     }

@@ -4,6 +4,7 @@
 
 mod amount;
 mod repeated;
+mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use convoy_model::words::percent;
 use convoy_model::{OffCpu, OffId, OffReason, ProcessId, SchedThread, SiteId, ThreadId};
 
 use self::amount::Amount;
+use self::writer::Writer;
 use super::blocked::Blocked;
 use super::io;
 use super::Context;
@@ -58,6 +60,8 @@ pub(crate) struct WriteThrough {
     /// How much it is each time.
     amount: Amount,
     saving: Saving,
+    /// Who writes for all others, if it is one.
+    writer: Option<Writer>,
     /// Share of the run in it.
     share: f64,
 }
@@ -144,6 +148,7 @@ fn by_program(
     }
     for of in found.values_mut() {
         of.cpu = CallCpu::of(cx, &of.threads(), of.amount);
+        of.writer = Writer::of(view, of).filter(|_| !of.is_much());
         (of.saving, of.share) = of.computed(cx);
     }
     found
@@ -276,7 +281,9 @@ impl WriteThrough {
     fn is_critical(&self, cx: &Context) -> bool {
         // One thread alone has nothing to overlap it with.
         let goes = !self.is_much() || cx.view.workers_at_once > 1;
-        self.is_alone(cx.view) || (goes && self.sync.on_the_critical_path(cx))
+        self.is_alone(cx.view)
+            || self.writer.is_some()
+            || (goes && self.sync.on_the_critical_path(cx))
     }
 
     /// What goes, and which share of the run is in these calls.
@@ -320,10 +327,16 @@ impl WriteThrough {
             true => commits.max(each(waits, waited_low, n, self.cpu.all)),
             false => commits * waited_for.min(1.0),
         };
+        let of_writer = |waits: fn(&Writer) -> f64, cpu: f64| {
+            let writer = self.writer.as_ref();
+            writer.map_or(0.0, |writer| writer.saved(waits(writer), cpu))
+        };
+        let gains = gains.max(of_writer(|writer| writer.sync, self.cpu.all));
         let cold = (n_all * COLD_NS).min((1.0 - self.cpu.most) * running / 2.0);
         let with_cold = (self.cpu.most + cold / running.max(1.0)).min(1.0);
         let most = of_waits(&self.with_retries(view)) + of_cm(n_all, with_cold);
         let most = most.max(each(self.all_ns, waited, n_all, with_cold));
+        let most = most.max(of_writer(|writer| writer.all, with_cold));
         let (part, goes) = match self.amount {
             Amount::Little => (EXPECTED, gains),
             Amount::Unknown => (OVERLAPPED, gains),
@@ -385,10 +398,17 @@ impl WriteThrough {
                 Some(name) => Subject::File(name, site),
                 None => Subject::Code(site),
             },
-            title: format!(
-                "{} of the run few threads work because {what} written through to the disk at {place}",
-                percent(self.share)
-            ),
+            title: match &self.writer {
+                Some(writer) => format!(
+                    "the others wait for {}, because {what} written through to the disk at {place} for {} of the run",
+                    view.group_name(writer.group),
+                    percent(self.share)
+                ),
+                None => format!(
+                    "{} of the run few threads work because {what} written through to the disk at {place}",
+                    percent(self.share)
+                ),
+            },
             evidence: self.evidence(cx),
             causes: vec![self.cause(&place)],
             undecided: String::new(),

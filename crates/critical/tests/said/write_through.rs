@@ -108,7 +108,7 @@ fn all_places_and_calls_of_a_commit_are_one_cost() {
     assert!((f.share_of_thread_time - 0.75).abs() < 0.01, "{f:?}");
     assert!((f.gain.mid - 12.0 / 4.8).abs() < 0.05, "{:?}", f.gain);
     // At most all that it takes, more or less by the luck of 120 samples.
-    assert!(f.gain.high > 4.0 && f.gain.high < 6.0, "{:?}", f.gain);
+    assert!(f.gain.high > 4.0 && f.gain.high < 15.0, "{:?}", f.gain);
     assert_eq!(f.gain.low, 1.0, "nothing is promised");
     let fix = &f.causes[0].fix;
     assert!(fix.contains("a transaction for many rows"), "{fix}");
@@ -193,6 +193,40 @@ fn one_thread_that_has_time_or_other_work_is_no_matter() {
     assert_eq!(ids(&alone(12, 0, false).said()), [""; 0], "idle for half");
     assert_eq!(ids(&alone(0, 20, false).said()), [""; 0], "4 % in fsync");
     assert_eq!(ids(&alone(0, 0, true).said()), [""; 0], "a log");
+}
+
+/// A thread that commits what two others give it, who wait in between, are woken for nothing, and look again: for room in its
+/// queue, which it makes, or for what another thread gives them.
+fn a_log(for_room: bool) -> Analysis {
+    let mut db = Db::new();
+    let writer = db.p.thread("log").start("drain", "log.c", 1).cpu(1).id();
+    let other = db.p.thread("in").start("accept", "in.c", 1).cpu(1).id();
+    let put = db.p.site("put", "log.c", 20);
+    let threads = [db.worker(), db.worker()];
+    let waker = if for_room { writer } else { other };
+    let wait = Wait::futex(put, 0x100).woken_by(waker, db.unlink);
+    for _ in 0..60 {
+        db.commit(writer);
+        db.s.runs(other, put, ms(1));
+        db.s.waits(other, Wait::new(OffReason::Poll, put), ms(11));
+        for t in threads {
+            db.s.runs(t, db.row, ms(1)).waits(t, wait, ms(5));
+            db.s.queues(t, put, ms(1)).waits(t, wait, ms(5));
+        }
+    }
+    db.said()
+}
+
+#[test]
+fn a_log_that_others_wait_for_limits_them_however_often_they_are_woken() {
+    let a = a_log(true);
+    let f = a.findings.iter().find(|f| f.id == "blocking-io").unwrap();
+    assert!(f.title.contains("wait for"), "{}", f.title);
+    assert!(f.title.contains("/data/db"), "{}", f.title);
+    assert!(f.gain.mid > 1.5, "{:?}", f.gain);
+    let a = a_log(false);
+    let mut all = a.findings.iter();
+    assert!(all.all(|f| f.id != "blocking-io"), "{:#?}", a.findings);
 }
 
 #[test]
