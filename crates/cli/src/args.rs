@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::limits::Limits;
 use crate::process::process;
 use crate::recording::{time, Recording};
-use crate::shape::Shape;
+use crate::shape::{ReportFormat, Shape};
 
 const ABOUT: &str = "\
 Says what keeps a multithreaded Linux program from running in parallel:
@@ -290,7 +290,7 @@ pub struct View {
     pub process: Option<u32>,
 
     #[command(flatten)]
-    pub shape: Shape,
+    pub shape: Shape<ReportFormat>,
 }
 
 /// What to look at instead of a command.

@@ -13,12 +13,23 @@ pub enum Format {
     Json,
 }
 
+/// Formats of the report of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For a person
+    Text,
+    /// For a program: everything, whichever page is asked for
+    Json,
+    /// For a ticket: each finding with what was seen and what to do, the page that is asked for folded below
+    Markdown,
+}
+
 /// Format, colours and width.
 #[derive(Debug, Args)]
-pub struct Shape {
+pub struct Shape<F: ValueEnum + Send + Sync + 'static = Format> {
     /// Format of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: F,
 
     /// Colours; auto: on a terminal, unless NO_COLOR is set or TERM is dumb
     #[arg(long, value_name = "WHEN", value_enum, default_value = "auto")]
@@ -29,7 +40,7 @@ pub struct Shape {
     width: Option<u16>,
 }
 
-impl Shape {
+impl<F: ValueEnum + Send + Sync + 'static> Shape<F> {
     /// On a stream, or in a file if there is none.
     pub fn look(&self, stream: Option<&dyn Stream>) -> Look {
         Look::of(stream, self.color, self.width.map(usize::from))

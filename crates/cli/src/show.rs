@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use convoy_profile::{Profile, ReadWarning};
 use convoy_report::text::{Options, Source, View as Page};
-use convoy_report::{json, text};
+use convoy_report::{json, markdown, text};
 
 use crate::args::{Report, Run, View};
 use crate::diagnose::Diagnose;
@@ -15,7 +16,7 @@ use crate::judge::Judged;
 use crate::limits::Limits;
 use crate::look::Look;
 use crate::message::Message;
-use crate::shape::{Format, Shape};
+use crate::shape::{Format, ReportFormat, Shape};
 
 /// `convoy report`.
 pub fn report(report: &Report) -> Status {
@@ -113,7 +114,10 @@ pub fn sections(judged: &Judged, earlier: Option<Judged>, args: &Diagnose) -> Re
     write_after_run(&args.report_to, &format!("{findings}\n{sections}"))
 }
 
-fn look_after_run(file: &Option<PathBuf>, shape: &Shape) -> Look {
+fn look_after_run<F>(file: &Option<PathBuf>, shape: &Shape<F>) -> Look
+where
+    F: ValueEnum + Send + Sync + 'static,
+{
     let stderr = std::io::stderr();
     match file {
         Some(_) => shape.look(None),
@@ -141,7 +145,7 @@ fn render(
 ) -> Result<String, Message> {
     let judged = Judged::new(profile, view.process, limits)?;
     let report = judged.report();
-    if view.shape.format == Format::Json {
+    if view.shape.format == ReportFormat::Json {
         return Ok(json::render(&report));
     }
     let options = Options {
@@ -152,7 +156,11 @@ fn render(
         source,
         ..Options::default()
     };
-    text::render(&report, &options).map_err(|why| Message::new(why, "", ""))
+    let render = match view.shape.format {
+        ReportFormat::Markdown => markdown::render,
+        ReportFormat::Text | ReportFormat::Json => text::render,
+    };
+    render(&report, &options).map_err(|why| Message::new(why, "", ""))
 }
 
 fn page(view: &View) -> Page {

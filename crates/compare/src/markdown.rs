@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use convoy_report::human::{duration, factor, percent};
+use convoy_report::markdown::escape;
 
 use crate::compare::{Comparison, Status};
 use crate::gate::Gate;
@@ -120,35 +121,4 @@ fn locks(out: &mut String, c: &Comparison) -> std::fmt::Result {
         )?;
     }
     writeln!(out)
-}
-
-/// Names come from programs: nothing in them is markup.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' | '!' => out.extend(['\\', c]),
-            // Neither a line of a table more, nor somebody called by name.
-            c if c.is_control() => out.push(' '),
-            '@' => out.push_str("&#64;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escape;
-
-    #[test]
-    fn names_are_no_markup() {
-        assert_eq!(
-            escape("<b>a|b</b>\n@me *x* `y`"),
-            "&lt;b&gt;a\\|b&lt;/b&gt; &#64;me \\*x\\* \\`y\\`"
-        );
-    }
 }

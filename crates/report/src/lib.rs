@@ -9,6 +9,7 @@
 pub mod find;
 pub mod human;
 pub mod json;
+pub mod markdown;
 pub mod names;
 pub mod quality;
 pub mod replay;

@@ -34,6 +34,14 @@ fn golden(name: &str, profile: &Profile, options: &Options) {
     });
 }
 
+#[test]
+fn a_ticket_has_each_finding_and_the_report_below() {
+    with_report(&hot_lock(), |report| {
+        let text = convoy_report::markdown::render(report, &page(View::Summary)).unwrap();
+        assert_golden("../../tests/golden/report/ticket.md", &text);
+    });
+}
+
 fn page(view: View) -> Options {
     Options {
         view,
