@@ -3,6 +3,7 @@
 use convoy_model::finding::Gain;
 use convoy_model::words::percent;
 
+use crate::levels::none;
 use crate::view::View;
 
 /// No run gets shorter than this share of what it was: what is measured is not that exact.
@@ -31,6 +32,9 @@ pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 /// What runs after a wait finds its caches cold: so much at most, nanoseconds, and half of what runs.
 pub(crate) const COLD_NS: f64 = 1_000.0;
 
+/// A gain that may be above this has no bound: hardly anything of what is measured would be left.
+const BOUNDED: f64 = 50.0;
+
 /// Most of what threads run can be the price of a lock, or of waiting; the rest is work.
 pub(crate) const NO_WORK: f64 = 0.9;
 
@@ -51,7 +55,7 @@ impl Saving {
         Gain {
             low: 1.0 + self.sure * (mid - 1.0),
             mid,
-            high: 1.0 + MODEL_ERROR * (self.bound(view) - 1.0),
+            high: self.at_most(view).max(mid),
             method: method.into(),
             limited_by: if by_cpus {
                 format!(
@@ -77,6 +81,24 @@ impl Saving {
             most: self.most.max(other.most),
             sure: self.sure.max(other.sure),
             cpu: (self.cpu.0.max(other.cpu.0), self.cpu.1.max(other.cpu.1)),
+        }
+    }
+
+    /// What is promised not to be exceeded; infinite where nothing bounds the gain. The work that stays was timed beside what goes,
+    /// with caches that others emptied and a pipeline that waited for theirs: the more goes, the faster the rest may be alone. Of
+    /// eight programs of four languages (reference counts, read locks, channels, pools of processes, garbage, a hot lock) it took
+    /// 0.75 of its time where 0.6 of all went, 0.4 where 0.8 went and 0.1 where 0.95 went: 1 - q to the power of q is below all.
+    fn at_most(&self, view: &View) -> f64 {
+        let goes = self.cpu.1.max(self.cpu.0).min(view.cpu_work);
+        let share = goes / view.cpu_work.max(1.0);
+        let ran = (view.wall - none(&view.sched.running)).max(1.0);
+        let at_once = (view.cpu_work / ran).clamp(1.0, view.cpus);
+        let left = view.wall / self.bound(view);
+        let stays = ((view.cpu_work - goes) / at_once).min(left);
+        let left = left - stays * (1.0 - (1.0 - share).powf(share));
+        match view.wall / left.max(1.0) {
+            bound if bound > BOUNDED => f64::INFINITY,
+            bound => 1.0 + MODEL_ERROR * (bound - 1.0),
         }
     }
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use convoy_model::finding::{Finding, Gain, Subject};
 use convoy_model::words::{duration, percent, plural};
 use convoy_model::{
-    passes_on, BesideSync, FunctionKey, GroupId, LoopId, Model, ProcessId, SchedThread, Site,
-    SiteFrame, SpinKind, SpinLoop, SyncCode, ThreadId,
+    passes_on, BesideSync, FunctionKey, GroupId, LoopId, Model, OffReason, ProcessId, SchedThread,
+    Site, SiteFrame, SpinKind, SpinLoop, SyncCode, ThreadId,
 };
 
 use super::lock_code::LockCode;
@@ -359,8 +359,7 @@ fn without_monitor(view: &View, row: &LoopRow, saving: &mut Saving) {
     let users = Users::of(view, row);
     let code = LockCode::of_monitors(view, &users.ids);
     users.save(view, code.shares(view, &users.ids).expected, saving);
-    let each = NO_WORK * users.work / users.n();
-    saving.most = saving.most.max(each.min(view.wall));
+    saving.most = saving.most.max(users.at_best(view, NO_WORK * users.work));
     saving.cpu.1 = NO_WORK * users.work;
 }
 
@@ -398,7 +397,9 @@ fn without_fights(view: &View, row: &LoopRow, saving: &mut Saving) {
     let share = price / f64::max(all, 1.0);
     let at_best = at_best / f64::max(all, 1.0);
     users.save(view, (1.0 - LEFT_WITH_SEVERAL) * share, saving);
-    saving.most = saving.most.max(users.each(view, at_best));
+    saving.most = saving
+        .most
+        .max(users.at_best(view, at_best * users.running));
     saving.cpu.1 = saving.cpu.1.max(users.of_work(at_best));
 }
 
@@ -419,16 +420,26 @@ struct Users {
     /// CPU time of all together, and that of it that is not busy waiting.
     running: f64,
     work: f64,
+    /// They could run and had no processor.
+    ready: f64,
+    /// Off the processors, nobody knows why: where wake-ups are not seen, those who spun for nothing sleep here.
+    unknown: f64,
 }
 
 impl Users {
     fn of(view: &View, row: &LoopRow) -> Self {
         let members = view.members(row.group);
         let sum = |of: fn(&SchedThread) -> u64| members.iter().map(|th| of(th) as f64).sum();
+        let ids: BTreeSet<ThreadId> = members.iter().map(|th| th.thread).collect();
+        let offs = view.sched.offs.iter();
+        let unknown =
+            offs.filter(|off| off.reason == OffReason::Unknown && ids.contains(&off.thread));
         Self {
-            ids: members.iter().map(|th| th.thread).collect(),
             running: sum(|th| th.running_ns),
             work: sum(SchedThread::cpu_work_ns),
+            ready: sum(|th| th.delayed_ns + th.preempted_ns),
+            unknown: unknown.map(|off| off.sum_ns as f64).sum(),
+            ids,
         }
     }
 
@@ -439,6 +450,11 @@ impl Users {
     /// This share of what they run, of one of them.
     fn each(&self, view: &View, share: f64) -> f64 {
         (share * self.running / self.n()).min(view.wall)
+    }
+
+    /// What one of them has less at best, with so much less to run: the waits go as well.
+    fn at_best(&self, view: &View, running: f64) -> f64 {
+        ((running + self.ready + self.unknown) / self.n()).min(view.wall)
     }
 
     /// Of this share of what they run, what is work: the first of it is what they spin.

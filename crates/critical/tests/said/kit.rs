@@ -55,6 +55,12 @@ pub fn only(a: &Analysis) -> &Finding {
     &a.findings[0]
 }
 
+/// The bound of a gain that the processors limit, of which this share of what runs goes: what stays may run faster alone.
+pub fn alone(bound: f64, goes: f64) -> f64 {
+    let measured = 1.0 + (bound - 1.0) / 1.1;
+    1.0 + 1.1 * (measured.powf(1.0 + goes) - 1.0)
+}
+
 /// So many threads of one kind.
 pub fn workers(p: &mut ProfileBuilder, n: usize) -> Vec<u32> {
     let mut worker = || p.thread("w").start("run", "a.c", 1).cpu(1).id();

@@ -5,7 +5,7 @@ use convoy_model::{Model, SpinKind};
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::analysis;
+use crate::kit::{alone, analysis};
 
 /// A loop: its function, its library, how it waits, where it begins and for how many of 100 ms a thread is in it.
 #[derive(Clone, Copy)]
@@ -219,8 +219,12 @@ fn a_monitor_that_java_spins_for_may_cost_more_than_the_loop() {
     // for sure. 0.9 of the 80 ms that each works may be the monitor's price.
     assert!((1.1..1.2).contains(&monitor.gain.mid), "{monitor:?}");
     assert_eq!(monitor.gain.low, 1.0);
+    // The rest of the run stays, whatever little is left of the work.
     let high = 100.0 / (100.0 - 0.9 * 80.0);
-    assert!((monitor.gain.high - high).abs() < 0.01, "{monitor:?}");
+    assert!(
+        (high..4.0 * high).contains(&monitor.gain.high),
+        "{monitor:?}"
+    );
     let other = of("SpinPause");
     assert!(other.causes[0].fix.starts_with("block after"), "{other:?}");
     assert_eq!(other.gain.high, 1.0);
@@ -263,7 +267,10 @@ fn the_fast_path_of_a_mutex_that_is_fought_for_goes_with_it() {
     assert_eq!(found.gain.low, 1.0, "{found:?}");
     // At best all of it.
     let high = 1.0 / (1.0 - 0.6);
-    assert!((found.gain.high / high - 1.0).abs() < 0.05, "{found:?}");
+    assert!(
+        (high..alone(high, 0.6)).contains(&found.gain.high),
+        "{found:?}"
+    );
     assert!(found.gain.method.contains("samples"), "{found:?}");
     // That of another lock stays.
     let found = fights("app::own");

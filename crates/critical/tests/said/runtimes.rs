@@ -142,7 +142,7 @@ fn threads_of_python_that_take_turns_are_told_with_or_without_symbols() {
         assert_eq!(f.id, "interpreter-lock", "{taker:?}");
         assert!(f.title.starts_with("2 threads of Python"), "{}", f.title);
         assert!((1.3..2.0).contains(&f.gain.mid), "{:?}", f.gain);
-        assert!((2.0..2.6).contains(&f.gain.high), "{:?}", f.gain);
+        assert!((2.0..3.1).contains(&f.gain.high), "{:?}", f.gain);
     }
     for other in [
         &["PyThread_acquire_lock_timed", ""][..],
@@ -228,8 +228,8 @@ fn processes_that_are_busy_with_passing_on_work_are_told() {
     // 60 % is handing out, and 24 % of the others' 40 %; 0.9 of both goes. What is left takes 0.24 of the run as it is used now, and 0.2
     // on both processors.
     assert!((gain[1] - 1.0 / 0.222).abs() < 0.05, "{gain:?}");
-    // At most all of that and 0.8 of what the others run: 8 % is left, on two processors, in 0.6 of that time.
-    assert!((gain[2] - 0.6 / 0.04).abs() < 0.1, "{gain:?}");
+    // At most all of that and 0.8 of what the others run: how fast the 8 % that are left are alone is not known.
+    assert!(gain[2].is_infinite(), "{gain:?}");
     assert_eq!(told(&pool(0, 60)), None, "it computes");
     assert_eq!(told(&pool(10, 10)), None, "it hardly runs");
 }

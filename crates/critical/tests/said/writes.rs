@@ -7,7 +7,7 @@ use convoy_profile::{CallSamples, StackIx, ThreadIx, ThreadRef};
 use convoy_testkit::sched::{Schedule, Wait};
 use convoy_testkit::{ms, us, ProfileBuilder};
 
-use crate::kit::{analysis, found, ids};
+use crate::kit::{alone, analysis, found, ids};
 
 const LOG: &str = "/var/log/app.log";
 
@@ -137,7 +137,7 @@ fn lines_that_are_written_one_by_one_are_said_with_file_place_and_length() {
     // Of half of what they run 95 of a hundred, but for what is written.
     let left = 1.0 - 0.95 * 0.5 * (1.0 - 48.0 / 4144.0);
     assert!((f.gain.mid - 1.0 / left).abs() < 0.03, "{:?}", f.gain);
-    assert!((f.gain.high - 2.0).abs() < 0.05, "{:?}", f.gain);
+    assert!((f.gain.high - alone(2.0, 0.5)).abs() < 0.2, "{:?}", f.gain);
     assert!(f.gain.low > 1.1 && f.gain.low < 1.4, "{:?}", f.gain);
 }
 
@@ -348,7 +348,7 @@ fn messages_through_a_pipe_are_gathered_if_nobody_answers() {
     let f = a.findings.iter().find(|f| f.id == "small-writes").unwrap();
     assert_eq!(f.causes[0].id, "message-per-call");
     assert!(f.title.contains("at log_line() log.c:31"), "{}", f.title);
-    assert!(f.gain.mid > 1.3 && f.gain.high < 3.0, "{:?}", f.gain);
+    assert!(f.gain.mid > 1.3 && f.gain.high < 3.5, "{:?}", f.gain);
     for (size_class, answers) in [(5, true), (1, false), (13, false)] {
         let a = through_a_pipe(size_class, answers);
         let mut all = a.findings.iter().chain(&a.dismissed);
