@@ -54,6 +54,26 @@ fn each_kind_of_replay_is_a_document() {
 }
 
 #[test]
+fn a_table_without_rows_or_numbers_says_why() {
+    let mut analysis = replay::refused();
+    for of in &mut analysis.compared {
+        of.overall = None;
+        of.regions.pairs.clear();
+    }
+    assert!(!analysis.compared.is_empty());
+    let text = |number| render(&analysis, &page(View::Table(number))).unwrap();
+    assert!(text(2).contains(" ? "), "{}", text(2));
+    assert!(text(3).contains("No rows: "), "{}", text(3));
+    for number in 1..=3 {
+        let text = text(number);
+        assert!(
+            text.contains("No replay gives the recorded run back"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn all_rows_are_shown_on_demand() {
     let text = render(&replay::rich(), &page(View::All)).unwrap();
     golden("rich-all.txt", &text);

@@ -640,6 +640,11 @@ pub fn no_exhibit(analysis: &Analysis, kind: &str, number: u32, there: &[u32]) -
     format!("no {kind} {number}: there are {kind}s {}", there.join(", "))
 }
 
+/// What stands in the place of the rows of a table that has none.
+pub const NO_ROWS: &str =
+    "No rows: no unnecessary pair of critical sections costs anything, or no \
+     replay of the run ended.";
+
 /// The program of a row of the paper's tables: the first is this recording.
 pub fn program(analysis: &Analysis, row: usize) -> String {
     let path = analysis.command.first().filter(|_| row == 0);
