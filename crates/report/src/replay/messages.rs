@@ -1,6 +1,6 @@
 //! Every sentence that a replay says to a person: terminal, page and documents use the same ones.
 
-use convoy_estimate::{Check, Estimate, Interval, Method};
+use convoy_estimate::{Check, Estimate, Interval, Method, WhatIf};
 use convoy_model::finding::Gain;
 use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
@@ -196,11 +196,19 @@ pub fn verdict(analysis: &Analysis) -> String {
             analysis.ulcp_free.as_ref().map_or_else(String::new, gain::of_answer)
         )
         }
-        (Some(region), _) if trusted => format!(
+        (Some(region), _) if trusted && gain::is_none(&region.answer) => format!(
             "{} are unnecessary, but removing them gains nothing: {} is not a bottleneck.",
             pairs_of(counts.unnecessary(), counts.pairs()),
             region.lock
         ),
+        (Some(region), _) if trusted => {
+            let unsure = format!(
+                "{} are unnecessary. Whether removing them gains anything is uncertain: {}.",
+                pairs_of(counts.unnecessary(), counts.pairs()),
+                gain::of_answer(&region.answer)
+            );
+            best.map_or_else(|| unsure.clone(), |best| format!("{unsure} {best}"))
+        }
         (Some(_), _) => format!(
             "{} are unnecessary. {NOT_PREDICTED}",
             pairs_of(counts.unnecessary(), counts.pairs())
@@ -757,8 +765,25 @@ pub fn estimates(of: &Gain) -> Option<String> {
         return None;
     }
     Some(format!(
-        "without the lock: {}; from counters alone {}",
+        "{}: {}; from counters alone {}",
+        change(&accounting.what_if),
         said.join(", "),
         human::predicted_gain(&accounting.gain)
     ))
+}
+
+/// What was replayed: the change that the finding's fix makes.
+fn change(what_if: &WhatIf) -> &str {
+    match what_if {
+        WhatIf::LockRemoved => "without the lock",
+        WhatIf::SectionRemoved => "without its sections",
+        WhatIf::Fix => "after the fix",
+        WhatIf::Query(query) => match query.as_str() {
+            "balance" => "with the work shared evenly",
+            "permits" => "with a permit for every thread",
+            "blocking" => "with waiting instead of tries",
+            "threads" => "with the threads spread otherwise",
+            other => other,
+        },
+    }
 }
