@@ -74,6 +74,23 @@ fn a_table_without_rows_or_numbers_says_why() {
 }
 
 #[test]
+fn nothing_is_gained_only_where_the_whole_interval_says_so() {
+    let verdict = |analysis: &Analysis| render(analysis, &page(View::Summary)).unwrap();
+    let mut analysis = replay::worthless();
+    assert!(verdict(&analysis).contains("gains\n          nothing"));
+    for region in &mut analysis.regions {
+        for (_, saved) in &mut region.answer.by_method {
+            saved.high = 0.4;
+        }
+    }
+    let unsure = verdict(&analysis);
+    assert!(
+        !unsure.contains("nothing: ") && unsure.contains("uncertain"),
+        "{unsure}"
+    );
+}
+
+#[test]
 fn all_rows_are_shown_on_demand() {
     let text = render(&replay::rich(), &page(View::All)).unwrap();
     golden("rich-all.txt", &text);

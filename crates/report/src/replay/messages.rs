@@ -6,12 +6,12 @@ use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
     UlcpCounts, WhatIfRow,
 };
-use convoy_replay::caveat::{self, Caveat};
 use convoy_replay::fidelity::{self, Quantity};
 use convoy_replay::predict::{Answer, Baseline};
 use convoy_replay::whatif::quoted;
 use convoy_trace::Mode;
 
+use super::caveats::BOTH_RUNS;
 use super::gain;
 use super::source::Role;
 use crate::human::{self, count, count_of, deviation, duration, percent};
@@ -475,99 +475,6 @@ pub fn lock(row: &LockRow) -> Vec<String> {
         format!("held {}", duration(row.held_ns)),
         count_of(row.threads as u64, "thread", "threads"),
     ]
-}
-
-/// All limits of an analysis: each says what to do about it.
-pub fn caveats(analysis: &Analysis) -> Vec<String> {
-    caveat::of(analysis).iter().map(caveat_text).collect()
-}
-
-/// How read and write sets are recorded.
-const BOTH_RUNS: &str =
-    "`convoy replay -- COMMAND` records the timing in one run and the sets in a second one";
-
-fn caveat_text(caveat: &Caveat) -> String {
-    match caveat {
-        Caveat::OneThread => {
-            "One thread has events: record a run in which several threads work.".into()
-        }
-        Caveat::NoLock => "No lock was taken in the recorded time. If the program synchronizes \
-             otherwise, ask `convoy report --critical`."
-            .into(),
-        Caveat::Untrusted(why) => {
-            let why: Vec<String> = why
-                .iter()
-                .map(|(by, why)| format!("{}: {}", method(*by), why.trim_end_matches('.')))
-                .collect();
-            format!(
-                "No replay gives the recorded run back, so no gain is shown ({}): repeat on an \
-                 idle machine, with a longer run.",
-                why.join("; ")
-            )
-        }
-        Caveat::Refused(by, why) => format!(
-            "The {} replay makes no predictions: {}. Intervals rest on the other replay alone: \
-             repeat on an idle machine to have both.",
-            method(*by),
-            why.trim_end_matches('.')
-        ),
-        Caveat::TimingDependent(place) => format!(
-            "The program's order depends on timing ({place}): a trace cannot tell what it does \
-             at another speed. Measure the fix with --verify."
-        ),
-        Caveat::OtherMachine(differs) => format!(
-            "The recording is of another machine ({differs}): replay on that machine, or read \
-             gains as those of this one."
-        ),
-        Caveat::Drift(share) => format!(
-            "The machine's speed changed by {} during the replay: repeat on an idle machine.",
-            percent(*share)
-        ),
-        Caveat::SystemCalls(lock, share) => format!(
-            "{} of the critical sections of {lock} make system calls: replay keeps them as long as \
-             they were, and what the kernel does for them is in no read or write set. Move them \
-             out of the section first.",
-            percent(*share)
-        ),
-        Caveat::SetsUnknown(why) => format!(
-            "Read and write sets are unknown ({}): {BOTH_RUNS}.",
-            why.trim_end_matches('.')
-        ),
-        Caveat::Inferred(share) => format!(
-            "Sets of {} of the pairs are inferred from the call path: a longer run observes more.",
-            percent(*share)
-        ),
-        Caveat::Unobserved(share) => format!(
-            "{} of the accesses were not observed: look for more races before you remove a lock.",
-            percent(*share)
-        ),
-        Caveat::Opaque(share) => format!(
-            "{} of the threads' time (raw futexes) is kept as recorded: check fixes with --verify.",
-            percent(*share)
-        ),
-        Caveat::Windows(replayed, of, share) => format!(
-            "{} of {}, {} of the run, stand for all of it: use --trace=full if it has phases.",
-            count(*replayed as u64),
-            count_of(*of as u64, "window", "windows"),
-            percent(*share)
-        ),
-        Caveat::Slices(share) => format!(
-            "Slices of the run, {} of it and evenly spread, are replayed for all of it.",
-            percent(*share)
-        ),
-        Caveat::Last(ns) => format!(
-            "Only the last {} were recorded: record with --trace=full to see all of the run.",
-            duration(*ns as f64)
-        ),
-        Caveat::Truncated => {
-            "The trace ends before the run does: what came later is not in it. Record again.".into()
-        }
-        Caveat::Lost(events) => format!(
-            "The recorder lost {}: record with --trace=window.",
-            count_of(*events, "event", "events")
-        ),
-        Caveat::Other(text) => text.clone(),
-    }
 }
 
 /// The title of a region's source.
