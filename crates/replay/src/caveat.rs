@@ -18,8 +18,8 @@ pub enum Caveat {
     Untrusted(Vec<(Method, String)>),
     /// This replay makes no predictions, and why; another one does.
     Refused(Method, String),
-    /// The order of the program's operations depends on timing (work stealing, polling), as a replay
-    /// shows, and how: a trace cannot tell what it does at another speed.
+    /// The order of the program's operations depends on timing (work stealing, polling), and how a
+    /// replay shows that: a trace cannot tell what it does at another speed.
     TimingDependent(String),
     /// Costs were calibrated on another machine than the one of the recording, and how they differ.
     OtherMachine(String),
