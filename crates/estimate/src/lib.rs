@@ -18,6 +18,7 @@ pub use interval::Interval;
 
 use std::fmt;
 
+use serde::ser::SerializeStruct;
 use serde::Serialize;
 
 /// How a gain was predicted.
@@ -112,8 +113,8 @@ pub enum Check {
     Failed(String),
 }
 
-/// What one method says that one change would buy.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What one method says that one change would buy. As JSON the gain of a failed check is null.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// Who says so.
     pub method: Method,
@@ -125,4 +126,23 @@ pub struct Estimate {
     pub assumption: String,
     /// Its own check.
     pub check: Check,
+}
+
+impl Estimate {
+    /// The gain, if its own check lets it count.
+    pub fn shown(&self) -> Option<&Interval> {
+        Some(&self.gain).filter(|_| !matches!(self.check, Check::Failed(_)))
+    }
+}
+
+impl Serialize for Estimate {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut of = serializer.serialize_struct("Estimate", 5)?;
+        of.serialize_field("method", &self.method)?;
+        of.serialize_field("what_if", &self.what_if)?;
+        of.serialize_field("gain", &self.shown())?;
+        of.serialize_field("assumption", &self.assumption)?;
+        of.serialize_field("check", &self.check)?;
+        of.end()
+    }
 }

@@ -313,4 +313,14 @@ mod tests {
         assert!(text.contains("refused: it replays the run"), "{text}");
         assert!(text.is_ascii());
     }
+
+    #[test]
+    fn a_refused_answer_is_no_number_in_json_either() {
+        let gain = |check| {
+            let of = estimate(Method::ReplayNative, 1.2, 1.3, check);
+            serde_json::to_value(of).unwrap()["gain"]["low"].as_f64()
+        };
+        assert_eq!(gain(Check::Failed("too noisy".into())), None);
+        assert_eq!(gain(Check::None), Some(1.2));
+    }
 }

@@ -5,6 +5,7 @@ use convoy_estimate::Method;
 use convoy_trace::Mode;
 
 use crate::analysis::Analysis;
+use crate::standstill;
 
 /// A limit of the answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,8 +18,8 @@ pub enum Caveat {
     Untrusted(Vec<(Method, String)>),
     /// This replay makes no predictions, and why; another one does.
     Refused(Method, String),
-    /// The order of the program's operations depends on timing (work stealing, polling), and where:
-    /// a trace cannot tell what it does at another speed.
+    /// The order of the program's operations depends on timing (work stealing, polling), and how a
+    /// replay shows that: a trace cannot tell what it does at another speed.
     TimingDependent(String),
     /// Costs were calibrated on another machine than the one of the recording, and how they differ.
     OtherMachine(String),
@@ -28,6 +29,12 @@ pub enum Caveat {
     SystemCalls(String, f64),
     /// Read and write sets are not known, and why.
     SetsUnknown(String),
+    /// Other programs used this share of the CPUs while the program was recorded.
+    Busy(f64),
+    /// All native replays together may take so many seconds, and were not done then.
+    OutOfTime(u64),
+    /// So many points of the scaling curve could not be computed, and why.
+    NoPoints(usize, String),
     /// Share of the pairs whose sets come from other sections of the same call path.
     Inferred(f64),
     /// Share of the accesses in sections that was not observed.
@@ -76,16 +83,20 @@ fn derived(analysis: &Analysis) -> Vec<Caveat> {
     let refused = analysis.baselines.iter();
     let refused = refused.filter_map(|b| Some((b.method, b.refused.clone()?)));
     if replays && !analysis.is_trusted() {
-        all.push(Caveat::Untrusted(refused.collect()));
+        all.push(untrusted(refused.collect()));
     } else if replays {
         all.extend(refused.map(|(method, why)| Caveat::Refused(method, why)));
     }
     if let Some(why) = ulcp.unknown_because.as_ref().filter(|_| replays) {
         all.push(Caveat::SetsUnknown(why.clone()));
     }
+    let of_pairs = |share: f64| if ulcp.counts.pairs() > 0 { share } else { 0.0 };
     let shares = [
-        (ulcp.inferred_share, Caveat::Inferred as fn(f64) -> Caveat),
-        (ulcp.unobserved_share, Caveat::Unobserved),
+        (
+            of_pairs(ulcp.inferred_share),
+            Caveat::Inferred as fn(f64) -> Caveat,
+        ),
+        (of_pairs(ulcp.unobserved_share), Caveat::Unobserved),
         (recorded.opaque_share, Caveat::Opaque),
     ];
     let told = shares.into_iter().filter(|(share, _)| *share >= MIN_SHARE);
@@ -102,25 +113,40 @@ fn derived(analysis: &Analysis) -> Vec<Caveat> {
     all
 }
 
+/// A simulated replay that comes to a standstill on the recorded program itself does so at every
+/// speed: neither another machine nor another run helps.
+fn untrusted(refused: Vec<(Method, String)>) -> Caveat {
+    let mut simulated = refused
+        .iter()
+        .filter(|(by, _)| *by == Method::ReplaySimulated);
+    match simulated.find(|(_, why)| standstill::is_one(why)) {
+        Some((_, why)) => Caveat::TimingDependent(why.clone()),
+        None => Caveat::Untrusted(refused),
+    }
+}
+
 fn rank(caveat: &Caveat) -> usize {
     match caveat {
         Caveat::OneThread => 0,
         Caveat::NoLock => 1,
         Caveat::Untrusted(_) => 2,
-        Caveat::Refused(..) => 3,
-        Caveat::TimingDependent(_) => 4,
-        Caveat::OtherMachine(_) => 5,
-        Caveat::Drift(_) => 6,
-        Caveat::SystemCalls(..) => 7,
-        Caveat::SetsUnknown(_) => 8,
-        Caveat::Inferred(_) => 9,
-        Caveat::Unobserved(_) => 10,
-        Caveat::Opaque(_) => 11,
-        Caveat::Windows(..) | Caveat::Slices(_) => 12,
-        Caveat::Last(_) => 13,
-        Caveat::Truncated => 14,
-        Caveat::Lost(_) => 15,
-        Caveat::Other(_) => 16,
+        Caveat::TimingDependent(_) => 3,
+        Caveat::Refused(..) => 4,
+        Caveat::Busy(_) => 5,
+        Caveat::OutOfTime(_) => 6,
+        Caveat::NoPoints(..) => 7,
+        Caveat::OtherMachine(_) => 8,
+        Caveat::Drift(_) => 9,
+        Caveat::SystemCalls(..) => 10,
+        Caveat::SetsUnknown(_) => 11,
+        Caveat::Inferred(_) => 12,
+        Caveat::Unobserved(_) => 13,
+        Caveat::Opaque(_) => 14,
+        Caveat::Windows(..) | Caveat::Slices(_) => 15,
+        Caveat::Last(_) => 16,
+        Caveat::Truncated => 17,
+        Caveat::Lost(_) => 18,
+        Caveat::Other(_) => 19,
     }
 }
 
@@ -181,6 +207,14 @@ mod tests {
         alone.recorded.threads = 1;
         alone.baselines.clear();
         assert_eq!(of(&alone), [Caveat::OneThread]);
+    }
+
+    #[test]
+    fn a_simulated_standstill_is_the_programs_and_not_the_machines() {
+        let mut stuck = analysis();
+        let why = format!("{}: 2 threads wait for a condition", standstill::PREFIX);
+        stuck.baselines[0].refused = Some(why.clone());
+        assert_eq!(of(&stuck), [Caveat::TimingDependent(why)]);
     }
 
     #[test]

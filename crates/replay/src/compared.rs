@@ -18,11 +18,14 @@ pub fn analyzed(study: &Study<'_>, found: &Unnecessary, baselines: &[Baseline]) 
         };
         (schedule.to_owned(), baseline.replayed_ns.clone())
     });
+    let refused = |baseline: &Baseline| baseline.refused.is_some();
+    let simulated = |baseline: &&Baseline| baseline.method == Method::ReplaySimulated;
+    let is_faithful = !baselines.iter().filter(simulated).any(refused);
     let labels = found.regions.regions.iter();
     Analyzed {
         threads: recorded.threads as u32,
         counts: found.counts.total(),
-        overall: found.overall.unwrap_or_default(),
+        overall: found.overall.filter(|_| is_faithful),
         regions: found.regions.clone(),
         region_labels: labels.map(|r| label(&r.begin, &r.end)).collect(),
         recorded_ns: recorded.replayed_ns,

@@ -1,6 +1,7 @@
 //! What the fixes of findings save, by simulation alone: for reports that are about more than
 //! replay.
 
+use convoy_estimate::Method;
 use convoy_trace::{ObjectIx, ThreadIx};
 
 use crate::extract::Extraction;
@@ -48,7 +49,10 @@ pub fn ask(study: &Study<'_>, machine: &Machine, fixes: &[Fix]) -> Vec<Answer> {
     };
     let answers = fixes.iter().map(|fix| match changed(fix) {
         Ok(changed) => predictor.ask(&changed),
-        Err(_) => Answer::default(),
+        Err(why) => Answer {
+            refused: vec![(Method::ReplaySimulated, why.to_string())],
+            ..Answer::default()
+        },
     });
     answers.collect()
 }

@@ -42,6 +42,17 @@ pub struct Saved {
     pub high: f64,
 }
 
+impl Saved {
+    /// The same, known less well by this share.
+    fn widened(self, share: f64) -> Self {
+        Self {
+            low: self.low - share,
+            high: (self.high + share).min(1.0),
+            ..self
+        }
+    }
+}
+
 /// How well a replay gives the recorded run back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Baseline {
@@ -155,9 +166,13 @@ impl<'a> Predictor<'a> {
 
     /// What the changed program saves.
     pub fn ask(&mut self, changed: &[Program]) -> Answer {
-        let (mut answer, margin) = (Answer::default(), self.margin());
+        let (mut answer, margin) = (Answer::default(), POINTS + self.margin);
         for (replayer, baseline) in self.replayers.iter_mut().zip(&self.baselines) {
             answer.add(baseline, replayer.as_mut(), changed, margin);
+        }
+        // One that passed the gate may not be able to replay this change.
+        if let [(_, alone)] = answer.by_method.as_mut_slice() {
+            *alone = alone.widened(ALONE);
         }
         answer
     }
@@ -231,6 +246,13 @@ impl Answer {
             mid: sum.mid / n,
             ..sum
         })
+    }
+
+    /// Why there is no prediction, in the words of the replays that make none.
+    pub fn reason(&self) -> String {
+        let mut reasons: Vec<&str> = self.refused.iter().map(|(_, why)| why.as_str()).collect();
+        reasons.dedup();
+        reasons.join("; ")
     }
 
     /// How far apart the methods' expectations are, in shares of the wall time.
@@ -480,6 +502,27 @@ mod tests {
         let (_, off) = ask([104.0, 104.0], [52.0, 52.0]);
         let width = |a: &Answer| a.saved().unwrap().high - a.saved().unwrap().low;
         assert!((width(&off) - width(&exact) - 0.08).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_change_that_one_replay_alone_can_run_has_a_wider_interval() {
+        let told = |method, changed: Result<Vec<f64>, String>| Told {
+            method,
+            runs: vec![Ok(vec![100.0]), changed],
+        };
+        let simulated = told(Method::ReplaySimulated, Ok(vec![60.0]));
+        let native = told(Method::ReplayNative, Err("no time".into()));
+        let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulated), Box::new(native)];
+        let recorded = Fingerprint {
+            wall_ns: 100.0,
+            ..Fingerprint::default()
+        };
+        let mut predictor = Predictor::new(replayers, &[], &recorded, None);
+        let saved = predictor.ask(&[]).saved().unwrap();
+        assert!(
+            (saved.high - saved.mid - POINTS - ALONE).abs() < 1e-9,
+            "{saved:?}"
+        );
     }
 
     #[test]

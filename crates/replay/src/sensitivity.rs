@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tables::{Analyzed, Cell, Table};
+use crate::tables::{t_pd, t_rw, Analyzed, Cell, Table};
 
 /// Unnecessary contention of each recording, in order of threads and input: what grows shows.
 pub fn costs(all: &[Analyzed]) -> Table {
@@ -25,8 +25,8 @@ pub fn costs(all: &[Analyzed]) -> Table {
             Cell::Count(u64::from(of.threads)),
             Cell::Ns(of.recorded_ns),
             share(unnecessary as f64 / pairs.total().max(1) as f64),
-            share(of.overall.t_pd),
-            share(of.overall.t_rw),
+            if known { t_pd(of) } else { Cell::Unknown },
+            if known { t_rw(of) } else { Cell::Unknown },
         ]
     };
     Table {

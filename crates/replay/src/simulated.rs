@@ -131,10 +131,7 @@ impl Simulator {
             let ops = &program.threads.get(*thread as usize)?.ops;
             ops.get(*op as usize).map(standstill::waits_for)
         });
-        format!(
-            "its threads come to a standstill, since their order depends on timing: {}",
-            standstill::told(waits)
-        )
+        format!("{}: {}", standstill::PREFIX, standstill::told(waits))
     }
 
     /// Waits for each lock, nanoseconds, in a run of these programs; `None` = one does not end.

@@ -4,6 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::program::Op;
 
+/// Begins the reason of a simulated replay whose threads all wait.
+pub const PREFIX: &str = "a replay comes to a standstill";
+
+/// Whether a replay gives this reason.
+pub fn is_one(reason: &str) -> bool {
+    reason.starts_with(PREFIX)
+}
+
 /// What an operation waits for, if it has to.
 pub fn waits_for(op: &Op) -> &'static str {
     match op {

@@ -32,8 +32,8 @@ pub struct Analyzed {
     pub threads: u32,
     /// Pairs of all locks.
     pub counts: LockRow,
-    /// What they cost.
-    pub overall: Overall,
+    /// What they cost; `None` = the simulated replay does not give the recorded run back.
+    pub overall: Option<Overall>,
     /// By code region, with a label for each: `flush() fil.c:5609–5614`.
     pub regions: Regions,
     /// Labels of [`Regions::regions`].
@@ -64,6 +64,8 @@ pub enum Cell {
     Count(u64),
     /// A share, 0..1; negative for a loss.
     Share(f64),
+    /// So many of one thing for each of another.
+    Rate(f64),
     /// Nanoseconds.
     Ns(f64),
     /// Not known.
@@ -99,6 +101,23 @@ fn text(text: &str) -> Cell {
 
 fn threads(of: &Analyzed) -> Cell {
     Cell::Count(u64::from(of.threads))
+}
+
+/// A part of what unnecessary pairs cost.
+fn cost(of: &Analyzed, cell: fn(f64) -> Cell, part: fn(&Overall) -> f64) -> Cell {
+    of.overall
+        .as_ref()
+        .map_or(Cell::Unknown, |overall| cell(part(overall)))
+}
+
+/// Performance degradation.
+pub(crate) fn t_pd(of: &Analyzed) -> Cell {
+    cost(of, Cell::Share, |overall| overall.t_pd)
+}
+
+/// Resource waste.
+pub(crate) fn t_rw(of: &Analyzed) -> Cell {
+    cost(of, Cell::Share, |overall| overall.t_rw)
 }
 
 fn make(title: &str, columns: &[&'static str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
@@ -158,15 +177,15 @@ fn impact(all: &[Analyzed]) -> Table {
         "T_rw",
     ];
     let row = |of: &Analyzed| {
-        let overall = &of.overall;
+        let ns = |part| cost(of, Cell::Ns, part);
         vec![
             text(&of.program),
             threads(of),
-            Cell::Ns(overall.original_ns),
-            Cell::Ns(overall.free_ns),
-            Cell::Ns(overall.saved_ns),
-            Cell::Share(overall.t_pd),
-            Cell::Share(overall.t_rw),
+            ns(|overall| overall.original_ns),
+            ns(|overall| overall.free_ns),
+            ns(|overall| overall.saved_ns),
+            t_pd(of),
+            t_rw(of),
         ]
     };
     make(
@@ -306,14 +325,7 @@ fn median(sorted: &[f64]) -> f64 {
 }
 
 fn degradation(all: &[Analyzed]) -> Table {
-    let row = |of: &Analyzed| {
-        let overall = &of.overall;
-        vec![
-            text(&of.program),
-            Cell::Share(overall.t_pd),
-            Cell::Share(overall.t_rw),
-        ]
-    };
+    let row = |of: &Analyzed| vec![text(&of.program), t_pd(of), t_rw(of)];
     let title = "Figure 14: performance degradation and resource waste per thread";
     make(title, &["program", "T_pd", "T_rw"], all.iter().map(row))
 }
@@ -337,7 +349,7 @@ fn ulcps_by_threads(all: &[Analyzed]) -> Table {
         let count = PairCounts::unnecessary(&of.counts.all);
         let per = match of.counts.acquisitions {
             0 => Cell::Unknown,
-            all => Cell::Share(count as f64 / all as f64),
+            all => Cell::Rate(count as f64 / all as f64),
         };
         let waiting = Cell::Count(of.counts.contended.unnecessary());
         vec![
@@ -353,14 +365,7 @@ fn ulcps_by_threads(all: &[Analyzed]) -> Table {
 }
 
 fn degradation_by_threads(all: &[Analyzed]) -> Table {
-    let row = |of: &Analyzed| {
-        let overall = &of.overall;
-        let shares = [Cell::Share(overall.t_pd), Cell::Share(overall.t_rw)];
-        [text(&of.program), threads(of)]
-            .into_iter()
-            .chain(shares)
-            .collect()
-    };
+    let row = |of: &Analyzed| vec![text(&of.program), threads(of), t_pd(of), t_rw(of)];
     let title = "Figure 16: performance degradation and resource waste by number of threads";
     let columns = ["program", "threads", "T_pd", "T_rw"];
     make(title, &columns, sorted(all).into_iter().map(row))
@@ -374,7 +379,7 @@ fn by_input(all: &[Analyzed]) -> Table {
         vec![
             text(&of.program),
             text(&of.input),
-            Cell::Share(of.overall.t_pd),
+            t_pd(of),
             label.map_or(Cell::Unknown, |label| text(label)),
             first.map_or(Cell::Unknown, |pair| Cell::Share(pair.p)),
         ]
@@ -402,7 +407,10 @@ mod tests {
         of.counts.all.true_contention = 2;
         of.counts.contended.read_read = 1;
         of.counts.contended.true_contention = 1;
-        of.overall.t_pd = 0.25;
+        of.overall = Some(Overall {
+            t_pd: 0.25,
+            ..Overall::default()
+        });
         let cost = SpanCost {
             pairs: 1,
             saved_ns: 90.0,
@@ -442,7 +450,7 @@ mod tests {
         let schedules = row(figure(13, &all));
         assert_eq!(schedules[4], Cell::Share(0.05));
         assert_eq!(schedules[5], Cell::Share(100.0 / 1050.0));
-        assert_eq!(row(figure(15, &all))[3], Cell::Share(0.4));
+        assert_eq!(row(figure(15, &all))[3], Cell::Rate(0.4));
     }
 
     #[test]

@@ -54,6 +54,43 @@ fn each_kind_of_replay_is_a_document() {
 }
 
 #[test]
+fn a_table_without_rows_or_numbers_says_why() {
+    let mut analysis = replay::refused();
+    for of in &mut analysis.compared {
+        of.overall = None;
+        of.regions.pairs.clear();
+    }
+    assert!(!analysis.compared.is_empty());
+    let text = |number| render(&analysis, &page(View::Table(number))).unwrap();
+    assert!(text(2).contains(" ? "), "{}", text(2));
+    assert!(text(3).contains("No rows: "), "{}", text(3));
+    for number in 1..=3 {
+        let text = text(number);
+        assert!(
+            text.contains("No replay gives the recorded run back"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_gained_only_where_the_whole_interval_says_so() {
+    let verdict = |analysis: &Analysis| render(analysis, &page(View::Summary)).unwrap();
+    let mut analysis = replay::worthless();
+    assert!(verdict(&analysis).contains("gains\n          nothing"));
+    for region in &mut analysis.regions {
+        for (_, saved) in &mut region.answer.by_method {
+            saved.high = 0.4;
+        }
+    }
+    let unsure = verdict(&analysis);
+    assert!(
+        !unsure.contains("nothing: ") && unsure.contains("uncertain"),
+        "{unsure}"
+    );
+}
+
+#[test]
 fn all_rows_are_shown_on_demand() {
     let text = render(&replay::rich(), &page(View::All)).unwrap();
     golden("rich-all.txt", &text);

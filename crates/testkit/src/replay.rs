@@ -296,13 +296,13 @@ fn compared(threads: u32, t_pd: f64) -> Analyzed {
         input: format!("--threads {threads}"),
         program: "server".into(),
         threads,
-        overall: Overall {
+        overall: Some(Overall {
             original_ns: 2.04e8,
             free_ns: 2.04e8 * (1.0 - t_pd),
             saved_ns: 1.6e9 * t_pd,
             t_pd,
             t_rw: 0.02,
-        },
+        }),
         regions: Regions {
             regions: vec![CodeRegion::default()],
             pairs: vec![RegionPair {

@@ -48,6 +48,15 @@ pub struct Replay {
     #[arg(long)]
     pub simulate_only: bool,
 
+    /// Most time for all native replays together
+    ///
+    /// Seconds. Those of the recorded run come first, what-ifs in their order; what is not done by
+    /// then rests on the simulated replay alone. A busy machine, or a long run with many what-ifs,
+    /// takes more.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub native_limit: u32,
+
     /// A profile of `convoy diagnose` of the same program: what its critical sections read and write
     #[arg(long, value_name = "PROFILE")]
     pub sections: Option<PathBuf>,

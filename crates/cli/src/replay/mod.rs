@@ -37,7 +37,7 @@ pub use args::Replay;
 use native::Native;
 pub use refine::Trace;
 use sources::{Recorded, Touched};
-use traced::{is_this_machine, other_machine, Traced};
+use traced::{busy, is_this_machine, other_machine, Traced};
 
 /// Change of the machine's speed during a replay from which on the reader has to know.
 const DRIFT: f64 = 0.3;
@@ -172,6 +172,13 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
         analysis.compared.push(of);
     }
     analysis.caveats.extend(other_machine(profile));
+    analysis
+        .caveats
+        .extend(busy(profile, traced.recording.cpus));
+    if native::ran_out_of_time(&analysis) {
+        let limit = args.native_limit.into();
+        analysis.caveats.push(Caveat::OutOfTime(limit));
+    }
     if !args.command.is_empty() && !args.simulate_only {
         let now = calibrate::remeasure().machine;
         let changed = calibrate::drift(&traced.machine, &now) - 1.0;
@@ -229,7 +236,8 @@ fn verify(analysis: &mut Analysis, profile: &Profile, args: &Replay) -> Result<(
 fn native(args: &Replay, profile: &Profile, recorded: Duration) -> Option<Native> {
     let wanted = !args.simulate_only && is_this_machine(profile);
     let exe = std::env::current_exe().ok().filter(|_| wanted)?;
-    Some(Native::new(exe, args.times, recorded))
+    let limit = Duration::from_secs(args.native_limit.into());
+    Some(Native::new(exe, args.times, recorded, limit))
 }
 
 /// Code from a frame's instruction on, and its address.

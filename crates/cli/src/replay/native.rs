@@ -1,9 +1,10 @@
 //! The native replay as a replayer: each program runs in a process of its own.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use convoy_estimate::Method;
+use convoy_replay::analysis::Analysis;
 use convoy_replay::fidelity::Fingerprint;
 use convoy_replay::predict::{Replayed, Replayer};
 use convoy_replay::program::Program;
@@ -16,26 +17,46 @@ pub struct Native {
     exe: PathBuf,
     times: u32,
     recorded: Duration,
+    /// For all replays together, those of the recorded run first.
+    limit: Duration,
+    spent: Duration,
 }
+
+/// The reason of replays that were not done, since those before took all the time that there was.
+pub const OUT_OF_TIME: &str = "the native replays before it took all the time that they may";
 
 /// Time of segments that are too short for a spin loop to stand for: above this share of the time
 /// that threads run, a native replay says more about itself than about the program.
 const MOST_EXCESS: f64 = 0.1;
 
 impl Native {
-    /// `exe`: convoy itself. `recorded`: length of the recorded windows.
-    pub fn new(exe: PathBuf, times: u32, recorded: Duration) -> Self {
+    /// `exe`: convoy itself. `recorded`: length of the recorded windows. `limit`: time for all
+    /// replays together.
+    pub fn new(exe: PathBuf, times: u32, recorded: Duration, limit: Duration) -> Self {
         Self {
             exe,
             times,
             recorded,
+            limit,
+            spent: Duration::ZERO,
         }
     }
 
-    fn runs(&self, program: &Program) -> Result<Runs, String> {
-        let options = NativeOptions::for_run_of(self.recorded);
+    fn runs(&mut self, program: &Program) -> Result<Runs, String> {
+        let left = self.limit.saturating_sub(self.spent);
+        if left.is_zero() {
+            return Err(OUT_OF_TIME.into());
+        }
+        let wanted = NativeOptions::for_run_of(self.recorded);
+        let options = wanted.clone().within(left / self.times.max(1));
         let times = Times::exactly(self.times);
-        let runs = child::spawn(&self.exe, program, &options, &times).map_err(|e| e.to_string())?;
+        let begin = Instant::now();
+        let runs = child::spawn(&self.exe, program, &options, &times);
+        self.spent += begin.elapsed();
+        let runs = runs.map_err(|error| match options.timeout < wanted.timeout {
+            true => OUT_OF_TIME.to_owned(),
+            false => error.to_string(),
+        })?;
         match runs.median().filter(|median| too_short(median)) {
             Some(median) => Err(format!(
                 "{:.0} % of the segments are shorter than the {:.0} ns that a loop can replay",
@@ -45,6 +66,19 @@ impl Native {
             None => Ok(runs),
         }
     }
+}
+
+/// Whether replays of the recorded run or of a change were not done for lack of time.
+pub fn ran_out_of_time(analysis: &Analysis) -> bool {
+    let of_regions = analysis.regions.iter().map(|region| &region.answer);
+    let of_what_ifs = analysis.what_ifs.iter().map(|row| &row.answer);
+    let of_plan = analysis.plan.iter().map(|row| &row.answer);
+    let all = analysis.ulcp_free.iter().chain(of_regions);
+    let mut refused = all
+        .chain(of_what_ifs)
+        .chain(of_plan)
+        .flat_map(|of| &of.refused);
+    refused.any(|(_, why)| why == OUT_OF_TIME)
 }
 
 fn too_short(outcome: &NativeOutcome) -> bool {
@@ -96,5 +130,25 @@ fn fingerprint(outcome: &NativeOutcome) -> Fingerprint {
         wait_p50_ns: outcome.lock_waits.p50_ns,
         wait_p90_ns: outcome.lock_waits.p90_ns,
         wait_p99_ns: outcome.lock_waits.p99_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use convoy_replay::analysis::WhatIfRow;
+
+    #[test]
+    fn no_replay_begins_when_the_time_is_used_up() {
+        let second = Duration::from_secs(1);
+        let mut native = Native::new("/nonexistent".into(), 3, second, Duration::ZERO);
+        let why = native.replay(&[Program::default()]).unwrap_err();
+        assert_eq!(why, OUT_OF_TIME);
+        let mut row = WhatIfRow::default();
+        row.answer.refused.push((Method::ReplayNative, why));
+        let mut analysis = Analysis::default();
+        assert!(!ran_out_of_time(&analysis));
+        analysis.what_ifs.push(row);
+        assert!(ran_out_of_time(&analysis));
     }
 }

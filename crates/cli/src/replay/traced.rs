@@ -87,6 +87,19 @@ pub fn other_machine(profile: &Profile) -> Option<Caveat> {
     (!is_this_machine(profile)).then(|| Caveat::OtherMachine(there()))
 }
 
+/// Others' share of the CPUs from which on the reader has to know, and the least time that the
+/// kernel's ticks can tell, nanoseconds: as of the note in the profile's report.
+const BUSY: (f64, u64) = (0.15, 100_000_000);
+
+/// Other programs had much of the CPUs' time meanwhile: the recorded threads waited for CPUs, and
+/// so may those of the replays.
+pub fn busy(profile: &Profile, cpus: u32) -> Option<Caveat> {
+    let meta = &profile.meta;
+    let wall_ns = meta.end_ns.saturating_sub(meta.start_ns);
+    let share = meta.others_ns as f64 / (wall_ns as f64 * f64::from(cpus)).max(1.0);
+    (share >= BUSY.0 && meta.others_ns >= BUSY.1).then(|| Caveat::Busy(share.min(1.0)))
+}
+
 /// Whether the profile is of a machine like this one, so that a native replay means something.
 pub fn is_this_machine(profile: &Profile) -> bool {
     let here = convoy_capture::machine();

@@ -10,7 +10,7 @@ mod runs;
 
 use convoy_replay::analysis::Analysis;
 use convoy_replay::tables::{Cell, Table};
-use convoy_report::replay::{exhibits, gain, messages};
+use convoy_report::replay::{caveats, exhibits, gain, messages};
 use maud::{html, Markup, PreEscaped, DOCTYPE};
 
 use crate::page::POLICY;
@@ -222,7 +222,7 @@ fn fidelity(analysis: &Analysis) -> Markup {
 }
 
 fn limits(analysis: &Analysis) -> Markup {
-    let texts = messages::caveats(analysis);
+    let texts = caveats::texts(analysis);
     html! {
         section #limits aria-labelledby="limits-title" {
             h2 #limits-title { "Limits" }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use super::asking::Asking;
 use super::Questions;
 use crate::analysis::CurvePoint;
+use crate::caveat::Caveat;
 use crate::program::Program;
 use crate::simulated::Simulator;
 use crate::whatif::quoted;
 
 impl Asking<'_, '_> {
-    pub(super) fn curve(&mut self, questions: &Questions) -> Vec<CurvePoint> {
+    /// The points that were asked for, and the reasons of those that there are not.
+    pub(super) fn curve(&mut self, questions: &Questions) -> (Vec<CurvePoint>, Vec<Caveat>) {
         let here = self.study.recording.cpus.max(1);
         let cpus = match questions.cpus.as_slice() {
             [] => vec![here],
@@ -18,35 +20,45 @@ impl Asking<'_, '_> {
         };
         let threads: Vec<Option<(&str, u32)>> = match &questions.threads {
             Some((group, numbers)) => numbers.iter().map(|n| Some((group.as_str(), *n))).collect(),
-            None if questions.cpus.is_empty() => return Vec::new(),
+            None if questions.cpus.is_empty() => return Default::default(),
             None => vec![None],
         };
         let mut curve = Vec::new();
+        let mut missing: BTreeMap<String, usize> = BTreeMap::new();
         for group in threads {
             for &cpus in &cpus {
-                curve.extend(self.point(cpus, group, here));
+                match self.point(cpus, group, here) {
+                    Ok(point) => curve.push(point),
+                    Err(why) => *missing.entry(why).or_default() += 1,
+                }
             }
         }
-        curve
+        let missing = missing.into_iter();
+        let missing = missing.map(|(why, points)| Caveat::NoPoints(points, why));
+        (curve, missing.collect())
     }
 
-    fn point(&self, cpus: u32, group: Option<(&str, u32)>, here: u32) -> Option<CurvePoint> {
+    /// `Err` = there is no such point, and why.
+    fn point(
+        &self,
+        cpus: u32,
+        group: Option<(&str, u32)>,
+        here: u32,
+    ) -> Result<CurvePoint, String> {
         let programs = match group {
             Some((group, n)) => {
                 let query = format!("threads {}={n}", quoted(group));
-                self.change(&query).ok()?.programs
+                self.change(&query)?.programs
             }
             None => self.programs.to_vec(),
         };
         let mut on = self.simulator.on_cpus(cpus);
         // By the gate, and with the errors of any other answer.
         let recorded = &self.study.fingerprint;
-        let saved = self
-            .predictor
-            .ask_other(&mut on, &programs, recorded)
-            .saved()?;
+        let answer = self.predictor.ask_other(&mut on, &programs, recorded);
+        let saved = answer.saved().ok_or_else(|| answer.reason())?;
         let speedup = |saved: f64| 1.0 / (1.0 - saved).max(f64::EPSILON);
-        Some(CurvePoint {
+        Ok(CurvePoint {
             cpus,
             threads: group.map(|(_, n)| n),
             speedup: (speedup(saved.low), speedup(saved.mid), speedup(saved.high)),

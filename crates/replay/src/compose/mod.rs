@@ -3,6 +3,8 @@
 mod asking;
 mod curve;
 mod queries;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -82,7 +84,7 @@ impl std::fmt::Debug for Sets<'_> {
 ///
 /// # Errors
 ///
-/// A query that cannot be read.
+/// A query that cannot be read, a group of threads that is not there.
 pub fn analyze(
     study: &Study<'_>,
     machine: &Machine,
@@ -101,6 +103,9 @@ pub fn analyze(
             .first()
             .map(|names| whatif::parse(query, names))
             .transpose()?;
+    }
+    if let (Some((group, _)), Some(names)) = (&questions.threads, names.first()) {
+        names.group(group)?;
     }
     let times = questions.times.max(1);
     let fitted = Simulator::fitted(machine, &programs, &study.fingerprint, times);
@@ -167,10 +172,13 @@ pub fn analyze(
         analysis.what_ifs.extend(rows.collect::<Vec<_>>());
     }
     analysis.plan = asking.plan(&locks);
-    analysis.curve = asking.curve(questions);
+    let (curve, missing) = asking.curve(questions);
+    analysis.curve = curve;
+    analysis.caveats.extend(missing);
     if analysis.curve.iter().any(|point| point.extrapolated) {
-        let beyond = "the scaling curve goes beyond the CPUs of this machine: it is computed, \
-                      not measured";
+        let beyond =
+            "The scaling curve goes beyond the CPUs of this machine: measure there before \
+                      you rely on it.";
         analysis.caveats.push(Caveat::Other(beyond.into()));
     }
     let free = found.as_ref().map_or(&[][..], |found| &found.free);

@@ -311,6 +311,23 @@ fn gets_of_a_queue_need_tokens_whether_they_waited_or_not() {
 }
 
 #[test]
+fn a_section_that_waits_again_takes_one_token_though_it_worked_between_its_waits() {
+    let [put, mut get] = queue(200, 100);
+    let [again_put, again_get] = queue(500, 400);
+    let again = [
+        event(150, Kind::CondWoken, C, 5, u64::from(L)),
+        event(170, Kind::CondWait, C, 5, u64::from(L)),
+    ];
+    get.splice(2..2, again);
+    let r = recording(
+        vec![[put, again_put].concat(), [get, again_get].concat()],
+        600,
+    );
+    let of = |op: &&Op| matches!(op, Op::Await { .. });
+    assert_eq!(ops(&r, 1).iter().filter(of).count(), 2);
+}
+
+#[test]
 fn a_queue_that_holds_items_at_the_start_has_tokens() {
     // Two gets before the first put: the queue held two.
     let get = |at| {

@@ -384,11 +384,9 @@ impl Walk<'_, '_> {
         let need = self.of.tokens.need(self.recorded, i);
         match need {
             Some(need) if !self.timed_out => {
-                // Another wait of the same loop: the predicate that it waits for is one.
-                let again =
-                    matches!(self.ops.last(), Some(Op::Await { cond: last, .. }) if *last == cond);
-                if !again {
-                    self.ops.push(Op::Await { cond, lock, need });
+                let wait = Op::Await { cond, lock, need };
+                if !self.has_waited(&wait, lock) {
+                    self.ops.push(wait);
                 }
             }
             _ => {
@@ -401,6 +399,14 @@ impl Walk<'_, '_> {
                 self.acquire(lock, false, over);
             }
         }
+    }
+
+    /// A wait of the same section goes on: another thread was faster, but the predicate that the
+    /// loop waits for is one, so that it takes one token.
+    fn has_waited(&self, wait: &Op, lock: LockIx) -> bool {
+        let before = self.ops.iter().rev();
+        let mut section = before.take_while(|op| **op != Op::Release { lock });
+        section.any(|op| op == wait)
     }
 
     fn acquire(&mut self, lock: LockIx, shared: bool, event: Option<usize>) {

@@ -40,7 +40,7 @@ mod scheduler;
 mod spin;
 mod state;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod thread;

@@ -53,6 +53,15 @@ impl NativeOptions {
             schedule: Schedule::Free,
         }
     }
+
+    /// The same, ended after this time at the latest.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Self {
+            timeout: self.timeout.min(limit),
+            ..self
+        }
+    }
 }
 
 /// Order in which locks are acquired (PerfPlay, CGO'15, section 5).

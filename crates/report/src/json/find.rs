@@ -48,9 +48,11 @@ struct GainOut<'a> {
 struct EstimateOut<'a> {
     method: &'static str,
     what_if: String,
-    low_ratio: f64,
-    mid_ratio: f64,
-    /// `null` = nothing bounds it.
+    /// `null` = refused.
+    low_ratio: Option<f64>,
+    /// `null` = refused.
+    mid_ratio: Option<f64>,
+    /// `null` = nothing bounds it, or refused.
     high_ratio: Option<f64>,
     assumption: &'a str,
     /// Why it does not count; `null` = it does.
@@ -58,12 +60,13 @@ struct EstimateOut<'a> {
 }
 
 fn estimate(estimate: &Estimate) -> EstimateOut<'_> {
+    let gain = estimate.shown();
     EstimateOut {
         method: estimate.method.id(),
         what_if: estimate.what_if.to_string(),
-        low_ratio: estimate.gain.low,
-        mid_ratio: estimate.gain.mid,
-        high_ratio: estimate.gain.high,
+        low_ratio: gain.map(|gain| gain.low),
+        mid_ratio: gain.map(|gain| gain.mid),
+        high_ratio: gain.and_then(|gain| gain.high),
         assumption: &estimate.assumption,
         refused: match &estimate.check {
             Check::Failed(why) => Some(why),

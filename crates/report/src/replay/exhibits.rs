@@ -90,6 +90,7 @@ pub fn text(cell: &Cell) -> String {
         Cell::Text(text) => text.clone(),
         Cell::Count(n) => count(*n),
         Cell::Share(share) => percent(*share),
+        Cell::Rate(rate) => format!("{rate:.2}"),
         Cell::Ns(ns) if *ns < 0.0 => format!("-{}", duration(-ns)),
         Cell::Ns(ns) => duration(*ns),
         Cell::Unknown => "?".into(),

@@ -43,6 +43,17 @@ pub fn is_reportable(answer: &Answer) -> bool {
     answer.saved().is_some_and(|saved| saved.mid >= MIN_SAVED)
 }
 
+/// Whether no saving that matters is possible: not even the upper bound is worth a fix.
+pub fn is_none(answer: &Answer) -> bool {
+    answer
+        .saved()
+        .is_some_and(|saved| saved.high <= MOST_OF_NONE)
+}
+
+/// Share of the wall time that a gain of 1.1 saves: from such a bound on findings are ranked
+/// (`--min-gain-bound`).
+const MOST_OF_NONE: f64 = 0.09;
+
 /// Whether the methods' expectations differ by more than they may be off each.
 pub fn is_disputed(answer: &Answer) -> bool {
     answer.disagreement() > DISPUTED
@@ -86,6 +97,12 @@ mod tests {
             high: 1.0,
         };
         assert_eq!(of_saved(&all), "2.0x (1.2x or more)");
+    }
+
+    #[test]
+    fn a_wide_interval_around_nothing_is_not_nothing() {
+        assert!(is_none(&answer(&[0.0])) && is_none(&answer(&[-0.2])));
+        assert!(!is_none(&answer(&[0.05])) && !is_none(&Answer::default()));
     }
 
     #[test]

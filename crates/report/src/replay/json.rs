@@ -10,7 +10,7 @@ use convoy_replay::predict::{Answer, Baseline, Saved};
 use convoy_trace::Mode;
 use serde::Serialize;
 
-use super::{gain, messages, source};
+use super::{caveats, gain, messages, source};
 
 /// Name of the document type.
 pub const SCHEMA: &str = "convoy.replay";
@@ -218,7 +218,7 @@ fn document(analysis: &Analysis) -> Document<'_> {
         curve: analysis.curve.iter().map(curve).collect(),
         locks: analysis.locks.iter().map(lock).collect(),
         races: analysis.ulcp.races.iter().map(race).collect(),
-        caveats: messages::caveats(analysis),
+        caveats: caveats::texts(analysis),
     }
 }
 

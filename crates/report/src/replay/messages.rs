@@ -1,17 +1,17 @@
 //! Every sentence that a replay says to a person: terminal, page and documents use the same ones.
 
-use convoy_estimate::{Check, Estimate, Interval, Method};
+use convoy_estimate::{Check, Estimate, Interval, Method, WhatIf};
 use convoy_model::finding::Gain;
 use convoy_replay::analysis::{
     Access, Analysis, CurvePoint, LockRow, Place, PlanRow, Race, Recorded, Region, Ulcp,
     UlcpCounts, WhatIfRow,
 };
-use convoy_replay::caveat::{self, Caveat};
 use convoy_replay::fidelity::{self, Quantity};
 use convoy_replay::predict::{Answer, Baseline};
 use convoy_replay::whatif::quoted;
 use convoy_trace::Mode;
 
+use super::caveats::BOTH_RUNS;
 use super::gain;
 use super::source::Role;
 use crate::human::{self, count, count_of, deviation, duration, percent};
@@ -196,11 +196,19 @@ pub fn verdict(analysis: &Analysis) -> String {
             analysis.ulcp_free.as_ref().map_or_else(String::new, gain::of_answer)
         )
         }
-        (Some(region), _) if trusted => format!(
+        (Some(region), _) if trusted && gain::is_none(&region.answer) => format!(
             "{} are unnecessary, but removing them gains nothing: {} is not a bottleneck.",
             pairs_of(counts.unnecessary(), counts.pairs()),
             region.lock
         ),
+        (Some(region), _) if trusted => {
+            let unsure = format!(
+                "{} are unnecessary. Whether removing them gains anything is uncertain: {}.",
+                pairs_of(counts.unnecessary(), counts.pairs()),
+                gain::of_answer(&region.answer)
+            );
+            best.map_or_else(|| unsure.clone(), |best| format!("{unsure} {best}"))
+        }
         (Some(_), _) => format!(
             "{} are unnecessary. {NOT_PREDICTED}",
             pairs_of(counts.unnecessary(), counts.pairs())
@@ -469,99 +477,6 @@ pub fn lock(row: &LockRow) -> Vec<String> {
     ]
 }
 
-/// All limits of an analysis: each says what to do about it.
-pub fn caveats(analysis: &Analysis) -> Vec<String> {
-    caveat::of(analysis).iter().map(caveat_text).collect()
-}
-
-/// How read and write sets are recorded.
-const BOTH_RUNS: &str =
-    "`convoy replay -- COMMAND` records the timing in one run and the sets in a second one";
-
-fn caveat_text(caveat: &Caveat) -> String {
-    match caveat {
-        Caveat::OneThread => {
-            "One thread has events: record a run in which several threads work.".into()
-        }
-        Caveat::NoLock => "No lock was taken in the recorded time. If the program synchronizes \
-             otherwise, ask `convoy report --critical`."
-            .into(),
-        Caveat::Untrusted(why) => {
-            let why: Vec<String> = why
-                .iter()
-                .map(|(by, why)| format!("{}: {}", method(*by), why.trim_end_matches('.')))
-                .collect();
-            format!(
-                "No replay gives the recorded run back, so no gain is shown ({}): repeat on an \
-                 idle machine, with a longer run.",
-                why.join("; ")
-            )
-        }
-        Caveat::Refused(by, why) => format!(
-            "The {} replay makes no predictions: {}. Intervals rest on the other replay alone: \
-             repeat on an idle machine to have both.",
-            method(*by),
-            why.trim_end_matches('.')
-        ),
-        Caveat::TimingDependent(place) => format!(
-            "The program's order depends on timing ({place}): a trace cannot tell what it does \
-             at another speed. Measure the fix with --verify."
-        ),
-        Caveat::OtherMachine(differs) => format!(
-            "The recording is of another machine ({differs}): replay on that machine, or read \
-             gains as those of this one."
-        ),
-        Caveat::Drift(share) => format!(
-            "The machine's speed changed by {} during the replay: repeat on an idle machine.",
-            percent(*share)
-        ),
-        Caveat::SystemCalls(lock, share) => format!(
-            "{} of the critical sections of {lock} make system calls: replay keeps them as long as \
-             they were, and what the kernel does for them is in no read or write set. Move them \
-             out of the section first.",
-            percent(*share)
-        ),
-        Caveat::SetsUnknown(why) => format!(
-            "Read and write sets are unknown ({}): {BOTH_RUNS}.",
-            why.trim_end_matches('.')
-        ),
-        Caveat::Inferred(share) => format!(
-            "Sets of {} of the pairs are inferred from the call path: a longer run observes more.",
-            percent(*share)
-        ),
-        Caveat::Unobserved(share) => format!(
-            "{} of the accesses were not observed: look for more races before you remove a lock.",
-            percent(*share)
-        ),
-        Caveat::Opaque(share) => format!(
-            "{} of the threads' time (raw futexes) is kept as recorded: check fixes with --verify.",
-            percent(*share)
-        ),
-        Caveat::Windows(replayed, of, share) => format!(
-            "{} of {}, {} of the run, stand for all of it: use --trace=full if it has phases.",
-            count(*replayed as u64),
-            count_of(*of as u64, "window", "windows"),
-            percent(*share)
-        ),
-        Caveat::Slices(share) => format!(
-            "Slices of the run, {} of it and evenly spread, are replayed for all of it.",
-            percent(*share)
-        ),
-        Caveat::Last(ns) => format!(
-            "Only the last {} were recorded: record with --trace=full to see all of the run.",
-            duration(*ns as f64)
-        ),
-        Caveat::Truncated => {
-            "The trace ends before the run does: what came later is not in it. Record again.".into()
-        }
-        Caveat::Lost(events) => format!(
-            "The recorder lost {}: record with --trace=window.",
-            count_of(*events, "event", "events")
-        ),
-        Caveat::Other(text) => text.clone(),
-    }
-}
-
 /// The title of a region's source.
 pub fn source_of(region: &Region) -> String {
     let site = region.sites.first();
@@ -639,6 +554,11 @@ pub fn no_exhibit(analysis: &Analysis, kind: &str, number: u32, there: &[u32]) -
     let there: Vec<String> = there.iter().map(u32::to_string).collect();
     format!("no {kind} {number}: there are {kind}s {}", there.join(", "))
 }
+
+/// What stands in the place of the rows of a table that has none.
+pub const NO_ROWS: &str =
+    "No rows: no unnecessary pair of critical sections costs anything, or no \
+     replay of the run ended.";
 
 /// The program of a row of the paper's tables: the first is this recording.
 pub fn program(analysis: &Analysis, row: usize) -> String {
@@ -752,8 +672,25 @@ pub fn estimates(of: &Gain) -> Option<String> {
         return None;
     }
     Some(format!(
-        "without the lock: {}; from counters alone {}",
+        "{}: {}; from counters alone {}",
+        change(&accounting.what_if),
         said.join(", "),
         human::predicted_gain(&accounting.gain)
     ))
+}
+
+/// What was replayed: the change that the finding's fix makes.
+fn change(what_if: &WhatIf) -> &str {
+    match what_if {
+        WhatIf::LockRemoved => "without the lock",
+        WhatIf::SectionRemoved => "without its sections",
+        WhatIf::Fix => "after the fix",
+        WhatIf::Query(query) => match query.as_str() {
+            "balance" => "with the work shared evenly",
+            "permits" => "with a permit for every thread",
+            "blocking" => "with waiting instead of tries",
+            "threads" => "with the threads spread otherwise",
+            other => other,
+        },
+    }
 }

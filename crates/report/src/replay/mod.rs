@@ -1,7 +1,8 @@
 //! What a replay says, as text for a person and as JSON for a program. Pure.
 //!
-//! Every sentence is in [`messages`], which the HTML page uses, too.
+//! Every sentence is in [`messages`] and [`caveats`], which the HTML page uses, too.
 
+pub mod caveats;
 pub mod exhibits;
 pub mod gain;
 pub mod json;

@@ -7,9 +7,10 @@ mod regions;
 mod tail;
 
 use convoy_replay::analysis::Analysis;
+use convoy_replay::tables::Table;
 
 use super::{exhibits, messages};
-use crate::text::page::Page;
+use crate::text::page::{plain, Page};
 use crate::text::Source;
 
 /// How to write, and what.
@@ -159,10 +160,19 @@ pub fn render(analysis: &Analysis, options: &Options) -> Result<String, String> 
                 return Err(messages::NO_SOURCE.into());
             }
         }
-        View::Table(number) => exhibits::write(&mut page, &exhibits::table(analysis, number)?),
-        View::Figure(number) => exhibits::write(&mut page, &exhibits::figure(analysis, number)?),
+        View::Table(number) => exhibit(&mut page, analysis, &exhibits::table(analysis, number)?),
+        View::Figure(number) => exhibit(&mut page, analysis, &exhibits::figure(analysis, number)?),
     }
     Ok(page.finish())
+}
+
+/// A table by itself, with what limits its numbers, and why it has none.
+fn exhibit(page: &mut Page, analysis: &Analysis, table: &Table) {
+    exhibits::write(page, table);
+    if table.rows.is_empty() {
+        page.line(2, vec![plain(messages::NO_ROWS)]);
+    }
+    tail::caveats(page, analysis, usize::MAX);
 }
 
 fn summary(page: &mut Page, analysis: &Analysis, options: &Options, rows: Rows) {

@@ -3,7 +3,7 @@
 use convoy_replay::analysis::Analysis;
 
 use super::head::LABEL;
-use crate::replay::messages;
+use crate::replay::{caveats, messages};
 use crate::text::page::{plain, toned, Page, Tone};
 use crate::text::Source;
 
@@ -22,7 +22,7 @@ pub fn races(page: &mut Page, analysis: &Analysis, rows: usize) {
 
 /// What limits the answers. Returns how many limits are not shown.
 pub fn caveats(page: &mut Page, analysis: &Analysis, rows: usize) -> usize {
-    let texts = messages::caveats(analysis);
+    let texts = caveats::texts(analysis);
     if texts.is_empty() {
         return 0;
     }

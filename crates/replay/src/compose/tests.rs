@@ -1,0 +1,61 @@
+use super::*;
+use crate::sim::testing::machine;
+use crate::study::Names as StudyNames;
+use crate::testing::recording;
+
+/// A wait of a millisecond for a lock that nobody holds: no replay gives that back.
+const UNEXPLAINED_WAIT: &str = "
+    thread a
+    10 want L @1
+    1000000 got L @1
+    1000010 unlock L @2
+    thread b
+    20 lock L @3
+    30 unlock L @4
+";
+
+fn asked(questions: &Questions) -> Result<Analysis, ParseError> {
+    let recording = recording(UNEXPLAINED_WAIT);
+    let names = StudyNames {
+        groups: vec!["workers".into(); 2],
+        ..StudyNames::default()
+    };
+    let machine = machine();
+    let study = Study::new(&recording, &names, &machine, None, None);
+    analyze(
+        &study,
+        &machine,
+        Err("not recorded".into()),
+        None,
+        questions,
+    )
+}
+
+fn with_threads(group: &str) -> Questions {
+    Questions {
+        threads: Some((group.into(), vec![1, 2])),
+        ..Questions::default()
+    }
+}
+
+#[test]
+fn rejects_a_group_of_threads_that_is_not_there() {
+    let error = asked(&with_threads("wrokers")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "thread group `wrokers` is not in the trace; did you mean `workers`?"
+    );
+}
+
+#[test]
+fn points_of_the_curve_that_are_not_computed_are_counted_with_the_reason() {
+    let analysis = asked(&with_threads("workers")).unwrap();
+    assert_eq!(analysis.curve, []);
+    let missing = analysis.caveats.iter().find_map(|caveat| match caveat {
+        Caveat::NoPoints(points, why) => Some((*points, why.as_str())),
+        _ => None,
+    });
+    let (points, why) = missing.unwrap();
+    assert_eq!(points, 2);
+    assert!(why.contains("wait for locks"), "{why}");
+}
