@@ -16,7 +16,7 @@ fn regions(n: u64, work_ns: u64) -> Vec<Finding> {
     let region = b.object(ObjectKind::OmpRegion).addr(0x4000).id();
     for thread in threads {
         b.edit_thread(thread).lives(0, ms(1000)).cpu(ms(1000));
-        b.op(thread, region, Op::OmpRegion, at, n)
+        b.op(thread, region, at, Op::OmpRegion, n)
             .waits(n, n * work_ns / 2)
             .busy(n * work_ns);
     }

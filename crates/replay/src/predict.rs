@@ -8,6 +8,7 @@ use convoy_estimate::{Check, Estimate, Interval, Method, WhatIf};
 
 use crate::fidelity::{Fidelity, Fingerprint, Quantity};
 use crate::program::Program;
+use crate::simulated::RecordedOrders;
 
 /// Runs programs. The simulator and the native replay are one each.
 pub trait Replayer {
@@ -17,6 +18,11 @@ pub trait Replayer {
     /// Runs these programs one after another, several times. `Err` = they cannot be replayed by it, and
     /// why, for people.
     fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String>;
+
+    /// The same with locks acquired in the recorded order (ELSC); `None` = it cannot.
+    fn in_recorded_order(&self, _: &RecordedOrders) -> Option<Box<dyn Replayer>> {
+        None
+    }
 }
 
 /// Several runs of the same programs.

@@ -21,14 +21,17 @@ pub struct Simulator {
     cpus: Option<u32>,
 }
 
+/// By program and lock of the recorded run, the sections in the order in which they acquired it.
+pub type RecordedOrders = Arc<Vec<Vec<Vec<SectionId>>>>;
+
 /// The order in which locks are acquired, in each of the programs that are replayed together.
 #[derive(Debug, Clone, Default)]
 pub enum Order {
     /// ORIG: whoever comes first.
     #[default]
     Free,
-    /// ELSC: as recorded; by program and lock, the sections in order.
-    Recorded(Arc<Vec<Vec<Vec<SectionId>>>>),
+    /// ELSC: as recorded.
+    Recorded(RecordedOrders),
     /// SYNC: by deterministic logical time, in chunks of so many nanoseconds.
     LogicalTime(f64),
 }

@@ -4,6 +4,7 @@ mod args;
 mod code;
 mod names;
 mod native;
+mod order;
 mod others;
 mod refine;
 mod source;
@@ -140,11 +141,7 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
         dials: args.html.is_some(),
     };
     let length = Duration::from_nanos(study.fingerprint.wall_ns as u64);
-    // Natively an enforced order costs more than it tells where threads outnumber CPUs.
-    let free = questions.schedule == Schedule::Orig;
-    let native = native(args, profile, length)
-        .filter(|_| free)
-        .map(|native| Box::new(native) as Box<dyn Replayer>);
+    let native = native(args, profile, length).map(|native| Box::new(native) as Box<dyn Replayer>);
     let analysis = analyze(&study, &traced.machine, sets, native, &questions);
     let mut analysis = analysis.map_err(|error| {
         Message::new(

@@ -8,15 +8,20 @@ use convoy_replay::analysis::Analysis;
 use convoy_replay::fidelity::Fingerprint;
 use convoy_replay::predict::{Replayed, Replayer};
 use convoy_replay::program::Program;
+use convoy_replay::simulated::RecordedOrders;
 use convoy_replayer::child::{self, Runs, Times};
-use convoy_replayer::native::{NativeOptions, NativeOutcome};
+use convoy_replayer::native::{NativeOptions, NativeOutcome, Schedule};
+
+use super::order;
 
 /// Replays with real threads and locks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Native {
     exe: PathBuf,
     times: u32,
     recorded: Duration,
+    /// In the order of the recording, if locks have to be acquired in it.
+    orders: Option<RecordedOrders>,
     /// For all replays together, those of the recorded run first.
     limit: Duration,
     spent: Duration,
@@ -37,17 +42,27 @@ impl Native {
             exe,
             times,
             recorded,
+            orders: None,
             limit,
             spent: Duration::ZERO,
         }
     }
 
-    fn runs(&mut self, program: &Program) -> Result<Runs, String> {
+    /// `number`: of the program among those that are replayed together.
+    fn runs(&mut self, number: usize, program: &Program) -> Result<Runs, String> {
         let left = self.limit.saturating_sub(self.spent);
         if left.is_zero() {
             return Err(OUT_OF_TIME.into());
         }
-        let wanted = NativeOptions::for_run_of(self.recorded);
+        let orders = self.orders.as_ref();
+        let schedule = match orders.and_then(|orders| orders.get(number)) {
+            Some(orders) => Schedule::Recorded(order::of_threads(program, orders)?),
+            None => Schedule::Free,
+        };
+        let wanted = NativeOptions {
+            schedule,
+            ..NativeOptions::for_run_of(self.recorded)
+        };
         let options = wanted.clone().within(left / self.times.max(1));
         let times = Times::exactly(self.times);
         let begin = Instant::now();
@@ -94,8 +109,8 @@ impl Replayer for Native {
     fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String> {
         let mut walls_ns = vec![0.0; self.times as usize];
         let mut parts = Vec::new();
-        for program in programs {
-            let runs = self.runs(program)?;
+        for (number, program) in programs.iter().enumerate() {
+            let runs = self.runs(number, program)?;
             let mut walls: Vec<f64> = runs.outcomes.iter().map(|o| o.wall_ns as f64).collect();
             walls.resize(walls_ns.len(), f64::NAN);
             for (sum, wall) in walls_ns.iter_mut().zip(walls) {
@@ -112,6 +127,14 @@ impl Replayer for Native {
             paired: false,
             fingerprint: (!parts.is_empty()).then_some(all),
         })
+    }
+
+    fn in_recorded_order(&self, orders: &RecordedOrders) -> Option<Box<dyn Replayer>> {
+        let orders = Some(orders.clone());
+        Some(Box::new(Self {
+            orders,
+            ..self.clone()
+        }))
     }
 }
 

@@ -109,17 +109,30 @@ pub fn analyze(
     }
     let times = questions.times.max(1);
     let fitted = Simulator::fitted(machine, &programs, &study.fingerprint, times);
-    let simulator = fitted.clone().with_order(match questions.schedule {
+    let order = match questions.schedule {
         Schedule::Orig => Order::Free,
         Schedule::Elsc => Order::Recorded(Arc::new(study.lock_orders())),
         Schedule::Sync => Order::LogicalTime(LOGICAL_CHUNK_NS),
-    });
+    };
+    let ordered = match (&order, &native) {
+        (Order::Recorded(orders), Some(native)) => native.in_recorded_order(orders),
+        _ => None,
+    };
+    let simulator = fitted.clone().with_order(order);
     let found = sets
         .as_ref()
         .ok()
         .map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
     let mut replayers: Vec<Box<dyn Replayer + '_>> = vec![Box::new(simulator.clone())];
-    replayers.extend(native);
+    let mut free: Vec<Box<dyn Replayer + '_>> = vec![Box::new(fitted)];
+    match questions.schedule {
+        Schedule::Orig => replayers.extend(native),
+        Schedule::Elsc => {
+            replayers.extend(ordered);
+            free.extend(native);
+        }
+        Schedule::Sync => {}
+    }
     let mut asking = Asking {
         study,
         machine,
@@ -135,7 +148,7 @@ pub fn analyze(
     };
     if questions.schedule != Schedule::Orig {
         // The recorded run had no enforced order: only ORIG can be compared with it.
-        let orig = study.predictor(vec![Box::new(fitted)], &programs);
+        let orig = study.predictor(free, &programs);
         asking.predictor.trust_as(orig.baselines());
     }
     let mut locks = study.locks();
