@@ -35,7 +35,9 @@ fn what_collects_garbage_for_much_of_the_time_is_told_with_what_makes_it() {
     let f = packs(&assist, 4).expect("said");
     // Three quarters of two fifths.
     assert!((f.gain.mid - 1.0 / 0.7).abs() < 0.01, "{:?}", f.gain);
-    assert!((f.gain.high - 1.0 / 0.6).abs() < 0.01, "{:?}", f.gain);
+    // What is left runs on memory that marking and making it anew keep out of the caches: how much
+    // faster it gets was not seen. A program of 74 % collecting got 13 times as fast.
+    assert_eq!(f.gain.high, f64::INFINITY);
     assert_eq!(f.gain.low, 1.0);
     assert!(f.title.contains("main.pack()"), "{}", f.title);
     assert!(f.causes[0].fix.contains("sync.Pool"), "{:?}", f.causes);
