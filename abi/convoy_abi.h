@@ -284,13 +284,16 @@ struct cv_held {
 	uint32_t peer_stack;
 	uint16_t op;
 	uint16_t flags;       /* CV_HELD_* */
-	uint32_t acquire_ns;  /* sampled: cost of the acquire */
+	uint32_t acquire_ns;  /* sampled: cost of the acquire; not counted from CV_ACQUIRE_MAX_NS on */
 	uint64_t spun_ns;     /* trylock: time of the failed tries before; goes to busy_sum_ns */
 };
 _Static_assert(sizeof(struct cv_held) == 64, "abi v1");
 #define CV_HELD_SAMPLED 1u   /* by the sampler: counts as hold_sampled */
 #define CV_HELD_WAIT_ONLY 2u /* a wait on another object (`detail`'s), to be recorded when obj is released */
 #define CV_HELD_TIMEOUT 4u   /* that wait timed out */
+/* No free lock takes so long, from another socket neither: the thread lost its CPU meanwhile. One such sample of a
+ * millisecond would be all of the mean. */
+#define CV_ACQUIRE_MAX_NS 5000u
 
 struct cv_last {
 	uint64_t obj;

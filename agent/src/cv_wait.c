@@ -91,8 +91,10 @@ static void hold_record(struct cv_thread *t, const struct cv_held *h)
 	if (h->flags & CV_HELD_SAMPLED) {
 		e->detail.hold_sampled_n++;
 		e->detail.hold_sampled_sum_ns += hold_ns;
-		e->detail.acquire_n++;
-		e->detail.acquire_sum_ns += h->acquire_ns;
+		if (h->acquire_ns < CV_ACQUIRE_MAX_NS) {
+			e->detail.acquire_n++;
+			e->detail.acquire_sum_ns += h->acquire_ns;
+		}
 	}
 	if (!h->wait_ns && !h->spun_ns)
 		return;

@@ -119,11 +119,9 @@ def summary(rows: list[Row]) -> str:
     lines = _table("recorded", rows, lambda row: row.recorded)
     lines += _table("finding", rows, lambda row: row.finding or "none")
     broken = [row for row in rows if row.is_told and not row.holds]
-    lines += [
-        "",
-        f"Promised are intervals of which {PROMISE:.0%} hold. These reach no pair of runs:",
-        "",
-    ]
+    promise = f"Promised are intervals of which {PROMISE:.0%} hold."
+    which = "These reach no pair of runs:" if broken else "All reach a pair of runs."
+    lines += ["", f"{promise} {which}", ""]
     for row in broken:
         high = "" if row.high is None else f"{row.high:.2f}"
         lines.append(

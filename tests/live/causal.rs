@@ -38,6 +38,11 @@ pub fn trials() -> Vec<Trial> {
             None,
             a_function_is_worth_what_its_caller_asks_of_it,
         ),
+        measured(
+            "causal/no-path",
+            None,
+            a_path_that_nobody_takes_is_no_gain_of_zero,
+        ),
         measured("causal/threads", None, threads_are_worth_what_they_run),
         measured(
             "causal/short",
@@ -165,6 +170,18 @@ fn a_function_is_worth_what_its_caller_asks_of_it(scratch: &Scratch) -> Result {
         check!(all > 0.35, "half of all that it calls: {saved_by:?}");
         Ok(())
     })
+}
+
+/// `inner` calls nobody: no stack has it outside of `often`.
+fn a_path_that_nobody_takes_is_no_gain_of_zero(scratch: &Scratch) -> Result {
+    let program = compile(&root().join("tests/live/programs/paths.c"), &[])?;
+    let options = ["--budget", "3s", "--target", "path:inner>often"];
+    let (_, report) = experiment(scratch, &options, &program, &["20000"])?;
+    let row = &targets(&report)[0];
+    let reason = row["reason"].as_str().unwrap_or_default();
+    check!(reason.contains("no data"), "{report}");
+    check!(row["at"].as_array().is_some_and(Vec::is_empty), "{report}");
+    Ok(())
 }
 
 fn threads_are_worth_what_they_run(scratch: &Scratch) -> Result {

@@ -56,6 +56,16 @@ impl Kind {
         let of = Self::ALL.iter().find(|(_, kind)| *kind == self);
         of.map_or("fn", |(prefix, _)| prefix)
     }
+
+    /// Whether samples of what threads run tell if it was met.
+    pub fn is_code(self) -> bool {
+        !matches!(self, Self::Lock | Self::Wait)
+    }
+
+    /// Whether the agent alone can tell: an instruction pointer does not.
+    pub fn is_of_agent(self) -> bool {
+        matches!(self, Self::Path | Self::Threads)
+    }
 }
 
 impl Target {

@@ -45,6 +45,7 @@ pub mod reason {
 
     use super::length_needed;
     use crate::progress::{Progress, Rate};
+    use crate::target::Kind;
 
     /// The program ended too early.
     pub fn too_short(ran: Duration, windows_per_block: usize) -> String {
@@ -129,6 +130,22 @@ pub mod reason {
     /// The code of a target took no sample.
     pub fn never_ran() -> String {
         "it took no sample: it does not run, or only very briefly".into()
+    }
+
+    /// No sample in windows of a target's own met it.
+    pub fn never_met(kind: Kind, samples: u64) -> String {
+        let none =
+            format!("none of {samples} samples in its windows met it: no data, which is not zero.");
+        match kind {
+            Kind::Path => format!(
+                "{none} Its functions are inlined, leave by a tail call, or do not run in this order: \
+                 name one that has a frame of its own (fn:NAME, or path:NAME of a caller)"
+            ),
+            Kind::Threads => format!(
+                "{none} These threads hardly run, and do not sleep: name those that they wait for"
+            ),
+            _ => format!("{none} It does not run, or only very briefly"),
+        }
     }
 
     /// The process has ended while its files were read.
@@ -235,6 +252,8 @@ pub fn length_needed(windows_per_block: usize) -> std::time::Duration {
 
 /// Caveats, each with what to do.
 pub mod note {
+    use crate::result::TargetRow;
+
     /// Other programs used the CPUs.
     pub fn busy(share: f64) -> String {
         format!(
@@ -273,6 +292,14 @@ pub mod note {
         format!(
             "Threads that block all signals: {threads}. Their code was not slowed down: choose locks as \
              targets."
+        )
+    }
+
+    /// How many samples met a call path or threads.
+    pub fn hits(row: &TargetRow, hits: u64, samples: u64) -> String {
+        format!(
+            "{}: {hits} of the {samples} samples in its own windows met it.",
+            crate::text::subject(row)
         )
     }
 

@@ -2,13 +2,19 @@
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::is_pythons_lock;
+use convoy_profile::Op;
 
 use crate::causes::cause;
+use crate::gain::overhead::PARK_NS;
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::{EventClass, EventRow};
 use crate::text::{count, duration, evidence, percent, place_of, plural};
+use crate::view::View;
 use crate::Context;
+
+/// Most of what a thread runs that can be the price of waiting.
+const NO_WORK: f64 = 0.9;
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     events
@@ -18,21 +24,41 @@ pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
         .collect()
 }
 
-fn finding(cx: &Context, event: &EventRow) -> Finding {
-    let view = cx.view;
+/// As many tokens as threads that want one.
+fn without_waits(view: &View, event: &EventRow) -> Change {
     let mut change = Change::none(view);
-    for u in view
-        .uses_of(event.object)
-        .iter()
-        .filter(|u| view.role(u) == Some(Role::Wait))
-    {
-        if let Some(i) = view.thread(u.thread) {
-            let d = &mut change.deltas[i];
-            d.wait = (d.wait + u.wait_ns as f64).min(view.threads[i].life);
+    // Waits that no release ended: the thread found the token taken again, and waited once more.
+    let in_vain = match event.wakes {
+        0 => 0.0, // wake-ups were not seen
+        n => event.waits.saturating_sub(n) as f64 / event.waits.max(1) as f64,
+    };
+    let uses = view.uses_of(event.object).iter();
+    for u in uses.filter(|u| view.role(u) == Some(Role::Wait)) {
+        let Some(i) = view.thread(u.thread) else {
+            continue;
+        };
+        let (d, t) = (&mut change.deltas[i], &view.threads[i]);
+        d.wait = (d.wait + u.wait_ns as f64).min(t.life);
+        if u.op == Some(Op::FutexWait) {
+            // Of a wait by futex only the sleep is seen. The tries before and after it, and the way
+            // back to a CPU between them, are waiting for the token, too: of those delays the share
+            // that ends in another wait, at most all.
+            d.queue[1] = in_vain * t.run_delay;
+            d.queue[2] = t.run_delay;
+            for (sum, each) in d.overhead.iter_mut().zip(PARK_NS) {
+                *sum = (*sum + u.waits as f64 * in_vain * each).min(NO_WORK * t.cpu);
+            }
+            d.overhead[0] = 0.0;
         }
     }
     // What the tokens stand for may itself be scarce.
     change.sure = 0.2;
+    change
+}
+
+fn finding(cx: &Context, event: &EventRow) -> Finding {
+    let view = cx.view;
+    let change = without_waits(view, event);
     let here = place_of(view, event.sites.first().map(|s| s.site));
     let is_lock = is_pythons_lock(view.model, event.object);
     let (lost, why, fix) = match is_lock {

@@ -102,3 +102,38 @@ fn what_is_posted_by_others_is_neither() {
     })
     .is_none());
 }
+
+/// Four threads with one slot of a C++ semaphore for a second. Each is asleep for it for 650 ms, runs
+/// for 10 and queues for a CPU for 100; of its 600 waits so many were ended by a release.
+fn slots(released: u64) -> [f64; 3] {
+    let mut b = ProfileBuilder::new("app");
+    b.cpus(2).wall(s(1));
+    let semaphore = b.frame("std::__semaphore_impl::_M_acquire()", "semaphore_base.h", 7);
+    let get = b.frame("slot_get()", "a.cpp", 10);
+    let (wait, post) = (
+        b.stack(&[semaphore, get]),
+        b.site("slot_put()", "a.cpp", 20),
+    );
+    let slots = b.object(ObjectKind::Futex).symbol("slots").id();
+    for _ in 0..4 {
+        let t = b.thread("w").start("run", "a.cpp", 1).lives(0, s(1));
+        let t = t.cpu(ms(10)).run_delay(ms(100)).id();
+        b.op(t, slots, wait, Op::FutexWait, 600)
+            .waits(600, ms(650))
+            .woken_by(t, post);
+        b.op(t, slots, post, Op::FutexWake, released);
+    }
+    let analysis = analyze(&Model::build(b.build()), &Thresholds::default());
+    let mut all = analysis.findings.into_iter().chain(analysis.dismissed);
+    let found = all.find(|f| f.id == "small-pool").unwrap();
+    [found.gain.low, found.gain.mid, found.gain.high]
+}
+
+#[test]
+fn ways_back_to_a_cpu_between_two_waits_for_one_token_are_waiting() {
+    let (once, retried) = (slots(600), slots(200));
+    // All of the 350 ms without sleep are work, or 100 of them may be the way back to the next wait.
+    assert!(once[1] < 3.0 && once[2] > 4.0, "{once:?}");
+    assert!(retried[1] > once[1], "{retried:?}");
+    assert!(retried[2] >= once[2] && retried[2] < 5.5, "{retried:?}");
+}

@@ -19,6 +19,7 @@ use convoy_capture::{Interrupt, Watch};
 use crate::message::say;
 
 use super::progress::{Clock, Meter, Reading, Wanted};
+use super::reached::Reached;
 use super::subjects::{check, is_of, Found, Reconnaissance};
 
 /// A program has its agent within this.
@@ -158,26 +159,32 @@ impl Conductor {
             rate: progress,
             cpus: laboratory.cpus(),
         };
-        let tried = self.run_windows(laboratory, &mut experiment, &found, &mut clock, report)?;
+        let reached = self.run_windows(laboratory, &mut experiment, &found, &mut clock, report)?;
         report.notes.extend(clock.meter.missed().map(note::missed));
         drop(clock);
         let subjects: Vec<_> = found.into_iter().map(|f| f.subject).collect();
         report.fill(&experiment, &subjects, self.estimator);
-        // A way to wait that nobody used has told nothing, however narrow its interval.
-        for (row, tried) in report.targets.iter_mut().zip(tried) {
-            let reason = match row.algorithm {
-                Some(way) if way.may_corrupt() && laboratory.has_condition() => reason::condition(),
-                Some(way) if tried == 0 && way.may_corrupt() => reason::not_entered(),
-                Some(_) if tried == 0 => reason::not_tried(),
-                // From then on its windows were like all others.
-                Some(Algorithm::Ticket) if laboratory.has_broken_queue() => reason::broken_queue(),
-                _ => continue,
-            };
-            row.at.clear();
-            row.reason = Some(reason);
-        }
         if self.is_over() && report.targets.iter().all(|row| row.at.is_empty()) {
             return Err(self.too_short(began, experiment.windows_per_block()));
+        }
+        let of_subjects = report.targets.iter_mut().zip(&subjects).zip(&reached);
+        for ((row, subject), reached) in of_subjects {
+            let reason = match row.algorithm {
+                Some(way) if way.may_corrupt() && laboratory.has_condition() => {
+                    Some(reason::condition())
+                }
+                // From its break on its windows were like all others.
+                Some(way) => reached.without_waits(way).or_else(|| {
+                    let is_broken = way == Algorithm::Ticket && laboratory.has_broken_queue();
+                    is_broken.then(reason::broken_queue)
+                }),
+                None => reached.without_hits(subject),
+            };
+            if let Some(reason) = reason {
+                row.at.clear();
+                row.reason = Some(reason);
+            }
+            report.notes.extend(reached.hits(row));
         }
         Ok(())
     }
@@ -388,7 +395,7 @@ impl Conductor {
         arm.mechanism == Mechanism::Sampled && self.estimator != Estimator::Exchange
     }
 
-    /// How often threads waited in another way, by target.
+    /// What the windows met, by target.
     fn run_windows(
         &self,
         laboratory: &mut Laboratory,
@@ -396,9 +403,9 @@ impl Conductor {
         found: &[Found],
         clock: &mut Clock,
         report: &mut Report,
-    ) -> Result<Vec<u64>, String> {
+    ) -> Result<Vec<Reached>, String> {
         let start = Instant::now();
-        let mut tried = vec![0; found.len()];
+        let mut reached = vec![Reached::default(); found.len()];
         let machine = laboratory.machine();
         let before = laboratory.counts().unwrap_or_default();
         let gap = Duration::from_secs_f64(clock.rate.gap_seconds());
@@ -417,10 +424,8 @@ impl Conductor {
                 .open_window(&self.window(&arm, found, gap + length))
                 .map_err(|trouble| trouble.to_string())?;
             match self.measure(laboratory, clock, gap, length) {
-                Ok((measured, waits)) => {
-                    for target in arm.targets.numbers() {
-                        tried[target] += waits;
-                    }
+                Ok((measured, first, last)) => {
+                    Reached::add(&mut reached, &arm, &first, &last);
                     experiment.add(measured);
                 }
                 Err(Passed::Over) => break,
@@ -439,7 +444,7 @@ impl Conductor {
                 report.seconds
             ));
         }
-        Ok(tried)
+        Ok(reached)
     }
 
     fn add_notes(&self, laboratory: &Laboratory, broken: u64, report: &mut Report) {
@@ -491,15 +496,15 @@ impl Conductor {
         }
     }
 
-    /// What the program gets done in the window at hand, behind its gap, and how often threads
-    /// waited in another way.
+    /// What the program gets done in the window at hand, behind its gap, and the counts at its
+    /// beginning and its end.
     fn measure(
         &self,
         laboratory: &mut Laboratory,
         clock: &mut Clock,
         gap: Duration,
         length: Duration,
-    ) -> Result<(Measured, u64), Passed> {
+    ) -> Result<(Measured, Counts, Counts), Passed> {
         let pass = |laboratory: &mut Laboratory, time| match self.pass(laboratory, time) {
             Passed::Whole => Ok(()),
             other => Err(other),
@@ -543,8 +548,7 @@ impl Conductor {
                 calls_seconds: since(|counts| counts.calls_ns),
             },
         };
-        let tried = last.counts.tried.saturating_sub(first.counts.tried);
-        Ok((measured, tried))
+        Ok((measured, first.counts, last.counts))
     }
 }
 

@@ -5,6 +5,7 @@ mod beside;
 mod compared;
 mod conduct;
 mod progress;
+mod reached;
 mod subjects;
 mod trial;
 

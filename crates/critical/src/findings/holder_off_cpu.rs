@@ -49,16 +49,23 @@ struct Case {
     /// Waited for it while parallelism was low.
     waited: f64,
     all: f64,
-    /// The same, if all delays are because somebody waits.
-    most: f64,
     /// How often threads waited.
     n: u64,
-    /// Who waited how long, and after how many of its waits it had to get back on a processor.
-    waiters: BTreeMap<ThreadId, (f64, f64)>,
+    waiters: BTreeMap<ThreadId, Waited>,
     waiter_sites: BTreeMap<SiteId, f64>,
     /// Of the threads that wait, their time off the processors for this reason.
     holder_offs: BTreeSet<OffId>,
     holder_sites: BTreeMap<SiteId, f64>,
+}
+
+/// Waits of one thread.
+#[derive(Default)]
+struct Waited {
+    /// Nanoseconds; and if all delays are because somebody waits.
+    ns: f64,
+    most: f64,
+    /// After so many of them it had to get back on a processor.
+    n: f64,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,11 +130,11 @@ pub(crate) fn findings(cx: &Context) -> Vec<Found> {
             let case = cases.entry(key).or_default();
             case.n += wake.n;
             case.all += ns;
-            case.most += most * of_most;
             case.waited += ns * low;
             let waiter = case.waiters.entry(off.thread).or_default();
-            waiter.0 += ns;
-            waiter.1 += wake.n as f64 * ns / (wake.wait_ns as f64).max(1.0);
+            waiter.ns += ns;
+            waiter.most += most * of_most;
+            waiter.n += wake.n as f64 * ns / (wake.wait_ns as f64).max(1.0);
             if let Some(site) = off.site {
                 *case.waiter_sites.entry(site).or_default() += ns;
             }
@@ -228,15 +235,15 @@ impl Case {
         let n = self.waiters.len().max(1) as f64;
         let offs = || self.holder_offs.iter().filter_map(|&id| view.sched.off(id));
         let held: f64 = offs().map(|off| off.sum_ns as f64).sum();
-        let back: f64 = self
-            .waiters
-            .iter()
-            .map(|(&id, &(_, n))| view.back_on_cpu(id, n))
-            .sum();
+        let waiters = || self.waiters.iter();
+        let back = |id: &ThreadId, of: &Waited| view.back_on_cpu(*id, of.n);
+        let all_back: f64 = waiters().map(|(id, of)| back(id, of)).sum();
         // Each thread has so much less to wait for. What the holders wait for passes at the same time then; a file
         // need not be waited for at all, if several writes are one.
-        let each = ((self.all + back) / n).min(view.wall);
-        let most = ((self.most + back) / n).min(view.wall);
+        let each = ((self.all + all_back) / n).min(view.wall);
+        // Threads that end early wait less than those that the run is as long as: at most, it is the one that waits longest.
+        let longest = waiters().map(|(id, of)| of.most + back(id, of));
+        let most = longest.fold(each, f64::max).min(view.wall);
         let again: f64 = offs()
             .map(|off| view.back_on_cpu(off.thread, off.n as f64))
             .sum();

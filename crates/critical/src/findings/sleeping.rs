@@ -89,16 +89,17 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
         return None;
     }
     // The busiest thread limits what is left: its sleep is what can go, and only where workers all poll or wait.
-    let busiest = view
-        .workers
-        .iter()
-        .map(|id| {
-            sleepers.get(id).map_or_else(
-                || waited.get(id).copied().unwrap_or(waits(view, *id)),
-                |s| s.ns + view.back_on_cpu(*id, s.n as f64),
-            )
-        })
-        .fold(f64::INFINITY, f64::min);
+    let least = |of_others: &dyn Fn(&ThreadId) -> f64| {
+        let of = |id: &ThreadId| match sleepers.get(id) {
+            Some(s) => s.ns + view.back_on_cpu(*id, s.n as f64),
+            None => of_others(id),
+        };
+        view.workers.iter().map(of).fold(f64::INFINITY, f64::min)
+    };
+    let busiest = least(&|id| waited.get(id).copied().unwrap_or(waits(view, *id)));
+    // At most, all that delays a thread is because another one sleeps: what it waits for at locks on
+    // the way, and for a CPU after each wait.
+    let at_most = least(&|id| waits(view, *id) + delays(view, *id));
     let idle = view.sched.working.first().copied().unwrap_or(0) as f64;
     let all: f64 = sleepers.values().map(|s| s.ns).sum();
     let most_saved = busiest.min(view.wall).max(idle.min(all));
@@ -108,7 +109,7 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
                 true => EXPECTED.0,
                 false => EXPECTED.1,
             },
-        most: most_saved,
+        most: most_saved.max(at_most.min(view.wall)),
         sure: 0.0,
         ..Saving::default()
     };
@@ -225,6 +226,12 @@ fn in_company(view: &View, id: ThreadId) -> bool {
 
 fn life(view: &View, id: ThreadId) -> f64 {
     view.life(id).max(1.0)
+}
+
+/// What a thread waits for a CPU after its waits.
+fn delays(view: &View, id: ThreadId) -> f64 {
+    let th = view.threads.get(&id);
+    th.map_or(0.0, |th| th.delayed_ns as f64)
 }
 
 /// What a thread that does not poll waits for others.

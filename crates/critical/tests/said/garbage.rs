@@ -4,7 +4,7 @@ use convoy_model::finding::Finding;
 use convoy_testkit::sched::Schedule;
 use convoy_testkit::{ms, ProfileBuilder};
 
-use crate::kit::{alone, analysis, go_stack, model, workers};
+use crate::kit::{analysis, go_stack, model, workers};
 
 /// Two threads that run these functions of Go's, called by pack(), for so many of ten milliseconds; pack() alone for the rest.
 fn packs(runtime: &[&str], of_ten: u64) -> Option<Finding> {
@@ -35,11 +35,9 @@ fn what_collects_garbage_for_much_of_the_time_is_told_with_what_makes_it() {
     let f = packs(&assist, 4).expect("said");
     // Three quarters of two fifths.
     assert!((f.gain.mid - 1.0 / 0.7).abs() < 0.01, "{:?}", f.gain);
-    assert!(
-        (f.gain.high - alone(1.0 / 0.6, 0.4)).abs() < 0.02,
-        "{:?}",
-        f.gain
-    );
+    // What is left runs on memory that marking and making it anew keep out of the caches: how much
+    // faster it gets was not seen. A program of 74 % collecting got 13 times as fast.
+    assert_eq!(f.gain.high, f64::INFINITY);
     assert_eq!(f.gain.low, 1.0);
     assert!(f.title.contains("main.pack()"), "{}", f.title);
     assert!(f.causes[0].fix.contains("sync.Pool"), "{:?}", f.causes);

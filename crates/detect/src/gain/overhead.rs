@@ -24,6 +24,8 @@ const PARK_LEAST_NS: [f64; 3] = [0.0, 1500.0, 4000.0];
 /// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
 /// What is beyond is preemption caught by the sampler. Nanoseconds.
 const TRANSFER_MAX_NS: f64 = 400.0;
+/// So many cache lines of the data under a lock move with it at most, each for what the lock's own costs.
+const LINES_OF_DATA: f64 = 8.0;
 /// Share of the samples of a lock's users in its functions from which on its word is what they work on.
 pub(crate) const LOCKING: f64 = 0.2;
 /// Of what goes beyond the price of an uncontended lock, a fix that leaves some sharing leaves some: pessimistic and
@@ -118,6 +120,12 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
             for (sum, factor) in d.overhead.iter_mut().zip([0.3, 1.0, 2.0]) {
                 *sum += calls * excess * factor;
             }
+            // Data that stay with one thread are in its cache: at most, a short section is all misses.
+            let t = &view.threads[i];
+            let on_cpu = t.cpu / (t.cpu + t.run_delay).max(1.0);
+            d.overhead[2] += (on_cpu * u.hold_total_ns()).min(calls * excess * LINES_OF_DATA);
+            // And where threads need no lock at all, they do not pay for a free one either.
+            d.overhead[2] += calls * pair_ns(view);
         }
     }
     for (i, d) in change.deltas.iter().enumerate() {
@@ -149,6 +157,10 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
     let at_most = [NO_WORK, NO_WORK, at_best];
     for (t, d) in view.threads.iter().zip(&mut change.deltas) {
         let spare = (t.cpu - d.spin).max(0.0);
+        // Where no samples say what the rest is, that it is work is an assumption.
+        if shares.is_none() && d.overhead[2] > at_best * spare {
+            d.assumed = (1.0 - at_best) * spare;
+        }
         for (x, part) in d.overhead.iter_mut().zip(at_most) {
             *x = x.min(part * spare);
         }

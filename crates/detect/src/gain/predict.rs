@@ -23,6 +23,8 @@ pub(crate) struct Delta {
     pub freed: f64,
     /// Queueing for a CPU behind what goes: pessimistic, expected, optimistic.
     pub queue: [f64; 3],
+    /// CPU time that is left of the optimistic case only because some of what runs is taken to be work.
+    pub assumed: f64,
 }
 
 impl Delta {
@@ -60,6 +62,9 @@ pub(super) const HIGH: usize = 2;
 /// Bounds are made from measured times: this much of the gain is allowed for their error.
 const MODEL_ERROR: f64 = 1.1;
 
+/// A bound that is so much higher without the work that is only assumed is none.
+const ASSUMED_MAX: f64 = 1.25;
+
 /// A group whose share of life not spent waiting for other groups is this near to the highest one
 /// is on the critical path.
 const CRITICAL: f64 = 0.8;
@@ -83,7 +88,11 @@ pub(crate) fn predict(view: &View, stations: &[Station], links: &Links, change: 
 
     let (x_mid, limited_by) = p.expected();
     let mid = ratio(x_mid);
-    let high = 1.0 + MODEL_ERROR * (ratio(p.best_case()).max(mid) - 1.0);
+    let best = ratio(p.best_case()).max(mid);
+    let high = match ratio(p.best_case_without_assumed_work()) > ASSUMED_MAX * best {
+        true => f64::INFINITY,
+        false => 1.0 + MODEL_ERROR * (best - 1.0),
+    };
     let low = 1.0 + change.sure * (ratio(p.worst_case().max(x_mid)) - 1.0);
     let limited_by = if outside > 0.2 * wall {
         format!(
@@ -117,6 +126,25 @@ impl Prediction<'_> {
         let linked = self.linked_to_change();
         let cpus = self.window.cpu_after(HIGH) / (self.view.cpus_allowed * self.window.length);
         self.window.best_case(|g| linked.contains(&g)).max(cpus)
+    }
+
+    /// The same if what is only taken to be work ([`Delta::assumed`]) goes as well.
+    fn best_case_without_assumed_work(&self) -> f64 {
+        if self.change.deltas.iter().all(|d| d.assumed <= 0.0) {
+            return self.best_case();
+        }
+        let mut change = self.change.clone();
+        for d in &mut change.deltas {
+            d.overhead[HIGH] += d.assumed;
+            d.assumed = 0.0;
+        }
+        let window = Window::of(self.view, &change);
+        let all = Prediction {
+            change: &change,
+            window: &window,
+            ..*self
+        };
+        all.best_case()
     }
 
     /// The same, as expected, and what limits it.

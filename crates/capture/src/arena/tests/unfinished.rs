@@ -80,6 +80,25 @@ fn holds_that_were_not_recorded_yet_are_committed() {
 }
 
 #[test]
+fn an_acquire_that_lost_its_cpu_is_no_price_of_the_lock() {
+    let (mut builder, places) = sample();
+    builder.change::<abi::Thread>(places.worker, |t| {
+        t.held_count = 1;
+        t.held[0] = abi::Held {
+            obj: STACK_LOCK,
+            acquired_ns: 6_000,
+            op: abi::CV_OP_MUTEX_LOCK,
+            flags: abi::CV_HELD_SAMPLED,
+            acquire_ns: 4_000_000,
+            ..Default::default()
+        };
+    });
+    let p = process(&builder.finish());
+    let sampled = p.details.last().expect("its entry");
+    assert_eq!((sampled.hold_sampled_n, sampled.acquire_n), (1, 0));
+}
+
+#[test]
 fn waits_that_were_not_recorded_yet_are_no_holds() {
     let (mut builder, places) = sample();
     builder.change::<abi::Thread>(places.worker, |t| {

@@ -41,9 +41,11 @@ impl Reader<'_, '_, '_> {
             if held.flags & abi::CV_HELD_SAMPLED != 0 {
                 detail.hold_sampled_n = detail.hold_sampled_n.saturating_add(1);
                 detail.hold_sampled_sum_ns = detail.hold_sampled_sum_ns.saturating_add(hold_ns);
-                detail.acquire_n = detail.acquire_n.saturating_add(1);
-                detail.acquire_sum_ns =
-                    detail.acquire_sum_ns.saturating_add(held.acquire_ns.into());
+                if held.acquire_ns < abi::CV_ACQUIRE_MAX_NS {
+                    detail.acquire_n = detail.acquire_n.saturating_add(1);
+                    detail.acquire_sum_ns =
+                        detail.acquire_sum_ns.saturating_add(held.acquire_ns.into());
+                }
             }
             self.held_wait(ix, held);
         }
