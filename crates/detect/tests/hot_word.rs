@@ -225,7 +225,7 @@ fn what_spinning_on_a_trylock_costs_is_not_the_price_of_the_lock() {
 }
 
 /// Two threads of a second that take a mutex three million times each, without the scheduler's events.
-/// Acquires take this long where they are timed, sections that long; the second thread waits 400 times.
+/// Acquires take this long where they are timed, sections that long; each waits 400 times.
 fn counting(acquire_ns: u64, hold_ns: u64) -> [f64; 3] {
     let mut p = ProfileBuilder::new("count");
     p.cpus(2).wall(s(1));
@@ -256,7 +256,7 @@ fn no_bound_where_only_an_assumption_leaves_any_work() {
 
 #[test]
 fn data_under_a_lock_move_with_its_word() {
-    // 240 ms of 950 is the word; the sections are as long again, and in a thread's own cache nearly nothing.
+    // A third of it is the word; the sections are as long, and nothing in a cache of their own.
     let (alone, with_data) = (counting(80, 1)[2], counting(80, 80)[2]);
     assert!(with_data > 1.2 * alone, "{alone} {with_data}");
 }

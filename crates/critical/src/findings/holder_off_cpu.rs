@@ -241,7 +241,8 @@ impl Case {
         // Each thread has so much less to wait for. What the holders wait for passes at the same time then; a file
         // need not be waited for at all, if several writes are one.
         let each = ((self.all + all_back) / n).min(view.wall);
-        // Threads that end early wait less than those that the run is as long as: at most, it is the one that waits longest.
+        // Threads that end early wait less than those that the run is as long as: at most, it is the
+        // one that waits longest.
         let longest = waiters().map(|(id, of)| of.most + back(id, of));
         let most = longest.fold(each, f64::max).min(view.wall);
         let again: f64 = offs()

@@ -24,7 +24,8 @@ const PARK_LEAST_NS: [f64; 3] = [0.0, 1500.0, 4000.0];
 /// Excess cost of an acquire that can be a transfer of a cache line, also from another socket.
 /// What is beyond is preemption caught by the sampler. Nanoseconds.
 const TRANSFER_MAX_NS: f64 = 400.0;
-/// So many cache lines of the data under a lock move with it at most, each for what the lock's own costs.
+/// So many cache lines of the data under a lock move with it at most, each for what the lock's own
+/// costs.
 const LINES_OF_DATA: f64 = 8.0;
 /// Share of the samples of a lock's users in its functions from which on its word is what they work on.
 pub(crate) const LOCKING: f64 = 0.2;
