@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use convoy_harness::case::{measured, Scratch};
+use convoy_harness::case::{measured, trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
@@ -55,12 +55,12 @@ pub fn trials() -> Vec<Trial> {
             None,
             a_latency_is_that_of_what_lies_between,
         ),
-        measured("causal/point", None, a_point_that_is_not_there_is_named),
+        trial("causal/point", None, a_point_that_is_not_there_is_named),
         measured("causal/repeat", None, short_runs_have_a_number_together),
-        measured("causal/status", None, output_and_status_are_the_program_s),
-        measured("causal/attached", root(), a_process_goes_on_as_it_was),
-        measured("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
-        measured("causal/killed", None, a_killed_convoy_leaves_no_window),
+        trial("causal/status", None, output_and_status_are_the_program_s),
+        trial("causal/attached", root(), a_process_goes_on_as_it_was),
+        trial("causal/hooks", root(), a_killed_convoy_leaves_no_hook),
+        trial("causal/killed", None, a_killed_convoy_leaves_no_window),
     ]
 }
 
@@ -174,6 +174,7 @@ fn a_function_is_worth_what_its_caller_asks_of_it(scratch: &Scratch) -> Result {
 
 /// `inner` calls nobody: no stack has it outside of `often`.
 fn a_path_that_nobody_takes_is_no_gain_of_zero(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
     let program = compile(&root().join("tests/live/programs/paths.c"), &[])?;
     let options = ["--budget", "3s", "--target", "path:inner>often"];
     let (_, report) = experiment(scratch, &options, &program, &["20000"])?;

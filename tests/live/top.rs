@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use convoy_harness::case::{measured, Scratch};
+use convoy_harness::case::{measured, trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::needs::missing;
 use convoy_harness::run::{run, start, End, Outcome, Running};
@@ -20,8 +20,8 @@ pub fn trials() -> Vec<Trial> {
     let tmux = || missing(&["tmux".to_owned()]);
     vec![
         measured("top/keys", tmux(), keys),
-        measured("top/signal", tmux(), signal),
-        measured("top/hangup", tmux(), hangup),
+        trial("top/signal", tmux(), signal),
+        trial("top/hangup", tmux(), hangup),
         measured("top/once", None, once),
         measured("top/no-agent", None, no_agent),
     ]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use convoy_harness::case::{measured, Scratch};
+use convoy_harness::case::{measured, trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::run::{run, start, End, Outcome};
 use convoy_harness::{check, convoy, root, turn, Result};
@@ -56,14 +56,14 @@ pub fn trials() -> Vec<Trial> {
     }
     trials.push(measured("trace/windows", None, windows));
     trials.push(measured("trace/last", None, last));
-    trials.push(measured("trace/killed", None, killed));
-    trials.push(measured("trace/recovered", None, recovered));
-    trials.push(measured("trace/children", None, children));
-    trials.push(measured("trace/signal-handlers", None, signal_handlers));
+    trials.push(trial("trace/killed", None, killed));
+    trials.push(trial("trace/recovered", None, recovered));
+    trials.push(trial("trace/children", None, children));
+    trials.push(trial("trace/signal-handlers", None, signal_handlers));
     trials.push(measured("trace/5000-threads", None, many_threads));
     trials.push(measured("trace/size", None, bounded));
-    trials.push(measured("trace/static", None, without_agent));
-    trials.push(measured("trace/attach", None, running));
+    trials.push(trial("trace/static", None, without_agent));
+    trials.push(trial("trace/attach", None, running));
     trials
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use convoy_harness::case::{measured, Scratch};
+use convoy_harness::case::{measured, trial, Scratch};
 use convoy_harness::compile::compile;
 use convoy_harness::run::{run, End};
 use convoy_harness::{check, convoy, root, turn, Result};
@@ -17,8 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub fn trials() -> Vec<Trial> {
     vec![
         measured("try/plain", None, plain_mutexes_are_tried_in_all_ways),
-        measured("try/recursive", None, recursive_mutexes_are_left_alone),
-        measured(
+        trial("try/recursive", None, recursive_mutexes_are_left_alone),
+        trial(
             "try/handed",
             None,
             a_mutex_may_be_released_by_another_thread,
@@ -28,9 +28,9 @@ pub fn trials() -> Vec<Trial> {
             None,
             readers_gain_by_holding_a_mutex_together,
         ),
-        measured("try/corrupted", None, a_corrupted_program_is_told),
-        measured("try/condition", None, a_mutex_of_a_condition_is_left_alone),
-        measured("try/refused", None, what_may_corrupt_needs_to_be_allowed),
+        trial("try/corrupted", None, a_corrupted_program_is_told),
+        trial("try/condition", None, a_mutex_of_a_condition_is_left_alone),
+        trial("try/refused", None, what_may_corrupt_needs_to_be_allowed),
         measured(
             "investigate",
             None,

@@ -150,7 +150,7 @@ fn render(
     }
     let options = Options {
         width: look.width,
-        color: look.color,
+        color: look.color && view.shape.format == ReportFormat::Text,
         unicode: look.unicode,
         view: page(view),
         source,

@@ -10,7 +10,7 @@ use convoy_model::ObjectId;
 
 use self::stuck::{leave_stuck, TOLD};
 use crate::causes::{cause, Case};
-use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks, PARK_NS};
+use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks, NO_WORK, PARK_NS};
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::{FamilyRow, LockRow, LockStats, SiteShare, WaitsFor};
@@ -374,6 +374,7 @@ impl Unit<'_> {
             d.wait *= 1.0 - left;
             d.spin *= 1.0 - left;
             d.overhead.iter_mut().for_each(|x| *x *= 1.0 - left);
+            d.assumed *= 1.0 - left;
         }
         change.sure = 0.3;
         change
@@ -403,7 +404,13 @@ impl Unit<'_> {
                 let d = &mut change.deltas[i];
                 // What takes its place, an atomic operation or a larger section, costs about half of it.
                 d.overhead[1] += 0.5 * u.calls as f64 * pair;
-                let spare = (cx.view.threads[i].cpu * 0.9).max(0.0);
+                let cpu = cx.view.threads[i].cpu.max(0.0);
+                let spare = NO_WORK * cpu;
+                // What is left beside a lock that takes nearly all was timed in its shadow: how long it
+                // takes alone was not seen.
+                if d.overhead[2] >= spare {
+                    d.assumed = cpu - spare;
+                }
                 d.overhead.iter_mut().for_each(|x| *x = x.min(spare));
             }
         }

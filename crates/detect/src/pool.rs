@@ -5,16 +5,13 @@ use convoy_model::is_pythons_lock;
 use convoy_profile::Op;
 
 use crate::causes::cause;
-use crate::gain::overhead::PARK_NS;
+use crate::gain::overhead::{NO_WORK, PARK_NS};
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::{EventClass, EventRow};
 use crate::text::{count, duration, evidence, percent, place_of, plural};
 use crate::view::View;
 use crate::Context;
-
-/// Most of what a thread runs that can be the price of waiting.
-const NO_WORK: f64 = 0.9;
 
 pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<Finding> {
     events

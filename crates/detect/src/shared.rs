@@ -78,6 +78,17 @@ pub(crate) fn findings(
             // Behind how much is waited.
             let at = finding.evidence.len().min(1);
             finding.evidence.insert(at, sharing);
+            if finding
+                .subject
+                .objects()
+                .iter()
+                .any(|id| is_semaphore(model, *id))
+            {
+                // A queue between processes keeps it while it waits for data: these waits are for what it brings,
+                // and neither is it sure that more tokens buy anything, nor is all that larger pieces would buy in them.
+                finding.gain.low = 1.0;
+                finding.gain.high = f64::INFINITY;
+            }
             finding
         }));
     }

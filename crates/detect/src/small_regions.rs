@@ -9,18 +9,21 @@ use convoy_profile::ObjectKind;
 use crate::causes::cause;
 use crate::gain::Saving;
 use crate::rows::EventRow;
-use crate::straggler::Meeting;
+use crate::straggler::{Meeting, Member};
 use crate::text::{count, duration, evidence, percent, place};
+use crate::view::{ThreadTime, View};
 use crate::Context;
 
 /// Regions that are a habit.
 const REGIONS: f64 = 1_000.0;
-/// A region that takes longer from one beginning to the next, nanoseconds, is worth its threads.
+/// A region that takes longer, nanoseconds, is worth its threads.
 const SMALL_NS: f64 = 20_000.0;
 /// Share of the run that calling the threads and waiting for them must have.
 const WORTH: f64 = 0.2;
-/// Of what passes between two regions, what is expected to be their end and beginning; the rest is work of one thread.
+/// Of what the main thread runs between two regions, what is expected to be their end and beginning, and at most so much of it,
+/// nanoseconds: the rest is work of its own. (EPCC's figures for a few threads are 0.5 to 5 us.)
 const BETWEEN: f64 = 0.5;
+const FORK_JOIN_NS: f64 = 5_000.0;
 const EXPECTED: f64 = 0.8;
 const METHOD: &str =
     "waits at the ends of the regions, and half of what passes between two of them, gone";
@@ -32,19 +35,25 @@ pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<(ObjectId, Find
         object.is_some_and(|object| object.kind == ObjectKind::OmpRegion)
     });
     let regions: Vec<(&EventRow, Region)> = regions
-        .filter_map(|event| Some((event, Region::of(&Meeting::of(cx.view, event))?)))
+        .filter_map(|event| Some((event, Region::of(cx.view, &Meeting::of(cx.view, event))?)))
         .collect();
     let n: f64 = regions.iter().map(|(_, region)| region.n).sum();
     let inside: f64 = regions.iter().map(|(_, region)| region.inside).sum();
     let main = cx.view.threads.iter().find(|thread| thread.main);
-    let between = main.map_or(0.0, |main| (main.life - inside).max(0.0)) / n.max(1.0);
+    let beside = main.map_or(0.0, |main| (main.cpu - inside).max(0.0));
+    let between = (beside / n.max(1.0)).min(FORK_JOIN_NS);
     let found = regions.into_iter();
     found
         .filter_map(|(event, region)| Some((event.object, region.finding(cx, event, between)?)))
         .collect()
 }
 
-/// The regions of one place; nanoseconds of all of them.
+/// Of the time that a thread could run, that on a processor: others had it for the rest, and regions last the longer for it.
+fn on_cpu(thread: &ThreadTime) -> f64 {
+    thread.cpu / (thread.cpu + thread.run_delay).max(1.0)
+}
+
+/// The regions of one place; nanoseconds of all of them, without what other programs took.
 struct Region {
     n: f64,
     /// From the beginning of the work to the end of the last wait, of the thread that is in it longest.
@@ -57,16 +66,23 @@ struct Region {
 }
 
 impl Region {
-    fn of(meeting: &Meeting) -> Option<Self> {
+    fn of(view: &View, meeting: &Meeting) -> Option<Self> {
         let members = &meeting.members;
         let threads = members.len() as f64;
-        let sum = |of: fn(&crate::straggler::Member) -> f64| members.iter().map(of).sum::<f64>();
-        let longest = members.iter().map(|m| m.body + m.wait);
+        let part = |m: &Member| on_cpu(&view.threads[m.thread]);
+        let sum = |of: fn(&Member) -> f64| members.iter().map(|m| of(m) * part(m)).sum::<f64>();
+        let longest = members.iter().map(|m| (m.body + m.wait) * part(m));
+        let most = members.iter().map(|m| m.body).fold(0.0, f64::max);
         (threads >= 2.0).then(|| Self {
             n: members.iter().map(|m| m.meetings).fold(0.0, f64::max),
             inside: longest.fold(0.0, f64::max),
             work: sum(|m| m.body) / threads,
-            wait: sum(|m| m.wait) / threads,
+            // Who has less to do waits for the others because of that: it is no price of the region.
+            wait: members
+                .iter()
+                .map(|m| (m.wait - (most - m.body)).max(0.0) * part(m))
+                .sum::<f64>()
+                / threads,
             cpu: sum(|m| m.body),
         })
     }
@@ -74,7 +90,7 @@ impl Region {
     fn finding(&self, cx: &Context, event: &EventRow, between: f64) -> Option<Finding> {
         let view = cx.view;
         let each = self.inside / self.n.max(1.0);
-        if self.n < REGIONS || each + between > SMALL_NS {
+        if self.n < REGIONS || each > SMALL_NS {
             return None;
         }
         let calls = between * self.n;

@@ -66,7 +66,7 @@ pub(crate) struct Meeting {
 
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Member {
-    thread: usize,
+    pub thread: usize,
     pub wait: f64,
     pub meetings: f64,
     last: f64,

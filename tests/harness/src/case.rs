@@ -37,7 +37,8 @@ pub fn trial(
 
 /// A test of what was measured. Other programs, or the host of a virtual machine, may spoil a
 /// measurement: a failure counts when it is repeated with no other case beside it. The first one
-/// is shown, and kept, all the same.
+/// is shown, and kept, all the same. Not for what has to hold each time: the program's output and
+/// status, and that nothing is left in it.
 pub fn measured(
     name: impl Into<String>,
     missing: Option<Missing>,

@@ -40,11 +40,17 @@ pub fn alone() -> Turn {
 
 /// Runs a case with no other beside it, once the machine has its processors.
 pub(crate) fn by_itself<T>(case: impl FnOnce() -> T) -> T {
+    /// Also where a case panics.
+    struct Until;
+    impl Drop for Until {
+        fn drop(&mut self) {
+            BY_ITSELF.set(false);
+        }
+    }
     wait_for_processors();
     BY_ITSELF.set(true);
-    let outcome = case();
-    BY_ITSELF.set(false);
-    outcome
+    let _until = Until;
+    case()
 }
 
 /// Schedules that a case may meet before it has failed.

@@ -1,6 +1,8 @@
 //! The native replay as a replayer: each program runs in a process of its own.
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use convoy_estimate::Method;
@@ -10,7 +12,7 @@ use convoy_replay::predict::{Replayed, Replayer};
 use convoy_replay::program::Program;
 use convoy_replay::simulated::RecordedOrders;
 use convoy_replayer::child::{self, Runs, Times};
-use convoy_replayer::native::{NativeOptions, NativeOutcome, Schedule};
+use convoy_replayer::native::{NativeError, NativeOptions, NativeOutcome, Schedule};
 
 use super::order;
 
@@ -24,7 +26,7 @@ pub struct Native {
     orders: Option<RecordedOrders>,
     /// For all replays together, those of the recorded run first.
     limit: Duration,
-    spent: Duration,
+    spent: Rc<Cell<Duration>>,
 }
 
 /// The reason of replays that were not done, since those before took all the time that there was.
@@ -44,19 +46,22 @@ impl Native {
             recorded,
             orders: None,
             limit,
-            spent: Duration::ZERO,
+            spent: Rc::default(),
         }
     }
 
     /// `number`: of the program among those that are replayed together.
     fn runs(&mut self, number: usize, program: &Program) -> Result<Runs, String> {
-        let left = self.limit.saturating_sub(self.spent);
+        let left = self.limit.saturating_sub(self.spent.get());
         if left.is_zero() {
             return Err(OUT_OF_TIME.into());
         }
         let orders = self.orders.as_ref();
-        let schedule = match orders.and_then(|orders| orders.get(number)) {
-            Some(orders) => Schedule::Recorded(order::of_threads(program, orders)?),
+        let schedule = match orders {
+            Some(orders) => {
+                let of_program = orders.get(number).map_or(&[][..], Vec::as_slice);
+                Schedule::Recorded(order::of_threads(program, of_program)?)
+            }
             None => Schedule::Free,
         };
         let wanted = NativeOptions {
@@ -67,10 +72,10 @@ impl Native {
         let times = Times::exactly(self.times);
         let begin = Instant::now();
         let runs = child::spawn(&self.exe, program, &options, &times);
-        self.spent += begin.elapsed();
-        let runs = runs.map_err(|error| match options.timeout < wanted.timeout {
-            true => OUT_OF_TIME.to_owned(),
-            false => error.to_string(),
+        self.spent.set(self.spent.get() + begin.elapsed());
+        let runs = runs.map_err(|error| match error {
+            NativeError::Hang { .. } if options.timeout < wanted.timeout => OUT_OF_TIME.to_owned(),
+            other => other.to_string(),
         })?;
         match runs.median().filter(|median| too_short(median)) {
             Some(median) => Err(format!(

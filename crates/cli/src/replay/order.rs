@@ -23,10 +23,19 @@ pub fn of_threads(
     }
     let mut of_lock: Vec<Vec<((usize, usize), ThreadIx)>> = vec![Vec::new(); program.locks.len()];
     for (thread, ops) in (0..).zip(&program.threads) {
+        // Who holds a lock takes no turn to take it once more.
+        let mut depths = vec![0u32; program.locks.len()];
         for op in &ops.ops {
+            if let Op::Release { lock, .. } = *op {
+                depths[lock as usize] = depths[lock as usize].saturating_sub(1);
+            }
             let (Op::Acquire { lock, section, .. } | Op::TryAcquire { lock, section }) = *op else {
                 continue;
             };
+            depths[lock as usize] += 1;
+            if depths[lock as usize] > 1 {
+                continue;
+            }
             let place = *places.get(&section).ok_or(
                 "some acquisitions have no place in the recorded order: simulate this schedule",
             )?;

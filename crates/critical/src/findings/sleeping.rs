@@ -113,7 +113,12 @@ pub(crate) fn finding(cx: &Context) -> Option<(Vec<GroupId>, Finding)> {
         sure: 0.0,
         ..Saving::default()
     };
-    if saving.bound(view) < view.t.gain_mid {
+    // What others wait for besides is no reason to say it.
+    let of_sleep = Saving {
+        most: most_saved,
+        ..saving
+    };
+    if of_sleep.bound(view) < view.t.gain_mid {
         return None;
     }
     let n: u64 = sleepers.values().map(|s| s.n).sum();

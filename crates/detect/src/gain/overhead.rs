@@ -33,7 +33,7 @@ pub(crate) const LOCKING: f64 = 0.2;
 /// expected. At best there is no lock any more.
 const LOCKING_GOES: [f64; 2] = [0.3, 0.9];
 /// Of what threads run so much can be the price of a lock, the rest is work; at best more, where samples find more in its functions.
-const NO_WORK: f64 = 0.9;
+pub(crate) const NO_WORK: f64 = 0.9;
 /// Samples that an object needs to be a baseline or to have an excess.
 const SAMPLES_MIN: u64 = 16;
 

@@ -2,9 +2,9 @@
 //! and they wait for it, be it in a queue without room. What its calls take is what the run takes, also where those who wait are
 //! woken so often that they seem to be at work.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use convoy_model::{GroupId, ThreadId};
+use convoy_model::{GroupId, OffReason, ThreadId};
 
 use super::{is_of_a_commit, WriteThrough, IDLE};
 use crate::view::View;
@@ -23,7 +23,7 @@ pub(super) struct Writer {
     pub(super) all: f64,
     /// What it runs, or could run.
     pub(super) active: f64,
-    /// Most that another worker waited for it.
+    /// What the other workers waited for it, each of them on average.
     pub(super) waited_for: f64,
 }
 
@@ -56,14 +56,14 @@ impl Writer {
     }
 }
 
-/// Most that a worker of another kind waited for the thread to wake it.
+/// What workers of other kinds waited for the thread to wake them at a condition or a lock, each of them on average: what one of
+/// many waits for limits none of the others.
 fn waited_for(view: &View, id: ThreadId) -> f64 {
-    let mut by_waiter: BTreeMap<ThreadId, f64> = BTreeMap::new();
-    for (wake, off, waker, _) in view.sched.ended_by_threads() {
-        let other = view.workers.contains(&off.thread) && view.role(off.thread) != view.role(id);
-        if waker == id && other {
-            *by_waiter.entry(off.thread).or_default() += wake.wait_ns as f64;
-        }
-    }
-    by_waiter.into_values().fold(0.0, f64::max)
+    let is_other = |of: &ThreadId| view.role(*of) != view.role(id);
+    let others: BTreeSet<ThreadId> = view.workers.iter().copied().filter(is_other).collect();
+    let waits = view.sched.ended_by_threads().filter(|(_, off, waker, _)| {
+        *waker == id && off.reason == OffReason::Futex && others.contains(&off.thread)
+    });
+    let all: f64 = waits.map(|(wake, ..)| wake.wait_ns as f64).sum();
+    all / others.len().max(1) as f64
 }
