@@ -37,6 +37,8 @@ const AWAKE: f64 = 0.8;
 const LESS_WORK: f64 = 1.1;
 /// One wait with this share of all of them is an accident, or parks a thread.
 const ONE_WAIT_SHARE: f64 = 0.8;
+/// Of what is sure for other locks, the part that is for one whose sections are shorter than its hand-overs.
+const SURE_OF_SHORT: f64 = 0.2;
 /// One lock with this share of its family's waits is the culprit, not the family.
 const ONE_LOCK_SHARE: f64 = 0.8;
 
@@ -200,8 +202,10 @@ impl Unit<'_> {
             )
         };
         let guessed = self.locks.iter().any(|id| cx.view.locks.guessed(*id));
-        if guessed || id == "contended-lock" && self.is_shorter_than_a_hand_over() {
+        if guessed {
             change.sure = 0.0;
+        } else if id == "contended-lock" && self.is_shorter_than_a_hand_over() {
+            change.sure *= SURE_OF_SHORT;
         }
         let all = (id == "contended-lock").then(|| change.clone());
         let less = all

@@ -262,8 +262,12 @@ fn data_under_a_lock_move_with_its_word() {
 }
 
 #[test]
-fn short_sections_of_a_contended_lock_promise_nothing() {
+fn short_sections_of_a_contended_lock_promise_little() {
     // What a fix leaves of them is handed over more often: moving the formatting of a log out of the
     // lock gave 0.8 to 1.2 times the throughput.
-    assert_eq!(counting(60, 20)[0], 1.0);
+    let [low, mid, _] = counting(60, 20);
+    assert!(
+        low >= 1.0 && low - 1.0 <= 0.1 * (mid - 1.0) + 1e-9,
+        "{low} {mid}"
+    );
 }
