@@ -62,13 +62,18 @@ mod tests {
 
     /// Threads that acquire locks for sections.
     fn program(locks: usize, threads: &[&[(u32, SectionId)]]) -> Program {
-        let acquire = |&(lock, section): &(u32, SectionId)| Op::Acquire {
-            lock,
-            shared: false,
-            section,
+        let section = |&(lock, section): &(u32, SectionId)| {
+            let shared = false;
+            let acquire = Op::Acquire {
+                lock,
+                shared,
+                section,
+            };
+            // Once more while it is held: no turn.
+            [acquire, acquire, Op::Release { lock }, Op::Release { lock }]
         };
         let thread = |ops: &&[(u32, SectionId)]| Thread {
-            ops: ops.iter().map(acquire).collect(),
+            ops: ops.iter().flat_map(section).collect(),
             ..Thread::default()
         };
         Program {
