@@ -291,9 +291,9 @@ _Static_assert(sizeof(struct cv_held) == 64, "abi v1");
 #define CV_HELD_SAMPLED 1u   /* by the sampler: counts as hold_sampled */
 #define CV_HELD_WAIT_ONLY 2u /* a wait on another object (`detail`'s), to be recorded when obj is released */
 #define CV_HELD_TIMEOUT 4u   /* that wait timed out */
-/* No free lock takes so long, from another socket neither: the thread lost its CPU meanwhile. One
- * such sample of a millisecond would be all of the mean. */
-#define CV_ACQUIRE_MAX_NS 5000u
+/* An acquire that takes longer lost its CPU for a time slice. One such sample of some milliseconds
+ * would be all of the mean; shorter delays are what a fought lock costs. */
+#define CV_ACQUIRE_MAX_NS 1000000u
 
 struct cv_last {
 	uint64_t obj;

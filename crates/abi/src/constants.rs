@@ -113,7 +113,7 @@ constants! {
         CV_HELD_TIMEOUT = 4,
     }
     u32 {
-        CV_ACQUIRE_MAX_NS = 5000,
+        CV_ACQUIRE_MAX_NS = 1_000_000,
         CV_THREAD_FREE = 0,
         CV_THREAD_CREATED = 1,
         CV_THREAD_RUNNING = 2,
