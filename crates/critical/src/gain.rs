@@ -84,10 +84,12 @@ impl Saving {
         }
     }
 
-    /// What is promised not to be exceeded; infinite where nothing bounds the gain. The work that stays was timed beside what goes,
-    /// with caches that others emptied and a pipeline that waited for theirs: the more goes, the faster the rest may be alone. Of
-    /// eight programs of four languages (reference counts, read locks, channels, pools of processes, garbage, a hot lock) it took
-    /// 0.75 of its time where 0.6 of all went, 0.4 where 0.8 went and 0.1 where 0.95 went: 1 - q to the power of q is below all.
+    /// Returns the gain that no fix exceeds; infinite where nothing bounds it. The work that stays was
+    /// timed beside what goes, with caches that others emptied and a pipeline that waited for theirs:
+    /// the more goes, the faster the rest may be alone. In eight programs of four languages (reference
+    /// counts, read locks, channels, pools of processes, garbage, a hot lock) it took 0.75 of its time
+    /// where 0.6 of all went, 0.4 where 0.8 went and 0.1 where 0.95 went: 1 - q to the power of q is
+    /// below all of these.
     fn at_most(&self, view: &View) -> f64 {
         let goes = self.cpu.1.max(self.cpu.0).min(view.cpu_work);
         let share = goes / view.cpu_work.max(1.0);

@@ -84,8 +84,8 @@ pub(crate) fn findings(
                 .iter()
                 .any(|id| is_semaphore(model, *id))
             {
-                // A queue between processes keeps it while it waits for data: these waits are for what it brings,
-                // and neither is it sure that more tokens buy anything, nor is all that larger pieces would buy in them.
+                // A queue between processes keeps it while it waits for data: these waits are for what
+                // the queue brings. More tokens may buy nothing, and larger pieces more than all waits.
                 finding.gain.low = 1.0;
                 finding.gain.high = f64::INFINITY;
             }

@@ -1,6 +1,7 @@
-//! Parallel regions of OpenMP that are over as soon as they have begun: to call the threads and to wait for the last of them
-//! takes as long as what they do. (Bull, "Measuring Synchronisation and Scheduling Overheads in OpenMP", EWOMP 1999: the overhead
-//! of a region is its time beyond that of its work on as many threads.)
+//! Parallel regions of OpenMP that are over as soon as they have begun: to call the threads and to
+//! wait for the last of them takes as long as what they do. (Bull, "Measuring Synchronisation and
+//! Scheduling Overheads in OpenMP", EWOMP 1999: the overhead of a region is its time beyond that of
+//! its work on as many threads.)
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::ObjectId;
@@ -20,10 +21,12 @@ const REGIONS: f64 = 1_000.0;
 const SMALL_NS: f64 = 20_000.0;
 /// Share of the run that calling the threads and waiting for them must have.
 const WORTH: f64 = 0.2;
-/// Of what the main thread runs between two regions, what is expected to be their end and beginning, and at most so much of it,
-/// nanoseconds: the rest is work of its own. (EPCC's figures for a few threads are 0.5 to 5 us.)
+/// The share of what the main thread runs between two regions that is expected to be their end and
+/// beginning. At most so many nanoseconds count: the rest is work of its own. (EPCC's figures for a
+/// few threads are 0.5 to 5 us.)
 const BETWEEN: f64 = 0.5;
 const FORK_JOIN_NS: f64 = 5_000.0;
+/// The share of that cost that one region around more work is expected to save.
 const EXPECTED: f64 = 0.8;
 const METHOD: &str =
     "waits at the ends of the regions, and half of what passes between two of them, gone";
@@ -48,7 +51,8 @@ pub(crate) fn findings(cx: &Context, events: &[EventRow]) -> Vec<(ObjectId, Find
         .collect()
 }
 
-/// Of the time that a thread could run, that on a processor: others had it for the rest, and regions last the longer for it.
+/// The share of the time that a thread could run for which it had a processor: regions last longer
+/// where other programs have it.
 fn on_cpu(thread: &ThreadTime) -> f64 {
     thread.cpu / (thread.cpu + thread.run_delay).max(1.0)
 }
@@ -107,8 +111,8 @@ impl Region {
             sure: 0.0,
         };
         let mut gain = saving.gain(view, METHOD, "the work in the regions");
-        // What each thread works on was in another one's cache a moment ago, and is too short to get going: how long it takes in
-        // one piece was not seen.
+        // What each thread works on was in another one's cache a moment ago, and is too short to get
+        // going: the run does not show how long it takes in one piece.
         gain.high = f64::INFINITY;
         let name = view.object_name(event.object);
         let here = event

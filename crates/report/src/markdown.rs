@@ -1,5 +1,5 @@
-//! The report as Markdown (GitHub's), for a ticket: the verdict, a table of the findings, each of them with what was seen and what
-//! to do, and the report for a person below, folded.
+//! The report as Markdown (GitHub's), for a ticket: the verdict, a table of the findings, each of them
+//! with what was seen and what to do, and the report for a person below, folded.
 
 use std::fmt::Write;
 

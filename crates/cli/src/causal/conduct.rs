@@ -395,7 +395,7 @@ impl Conductor {
         arm.mechanism == Mechanism::Sampled && self.estimator != Estimator::Exchange
     }
 
-    /// What the windows met, by target.
+    /// Runs the windows, and returns what they met of each target.
     fn run_windows(
         &self,
         laboratory: &mut Laboratory,
@@ -496,8 +496,8 @@ impl Conductor {
         }
     }
 
-    /// What the program gets done in the window at hand, behind its gap, and the counts at its
-    /// beginning and its end.
+    /// Measures what the program gets done in the window at hand, behind its gap; returns the counts
+    /// at the window's beginning and end, too.
     fn measure(
         &self,
         laboratory: &mut Laboratory,

@@ -1,5 +1,5 @@
-//! What windows met of each target: a target that was never met has no number, however narrow its
-//! interval around zero is.
+//! Counts how often windows met each target: a target that they never met has no number, however
+//! narrow its interval around zero is.
 
 use convoy_capture::causal::Counts;
 use convoy_causal::{note, reason, Algorithm, Arm, Kind, Mechanism, Subject, TargetRow};
@@ -25,7 +25,7 @@ impl Reached {
     /// Adds a window that tried `arm`, by the counts at its beginning and its end.
     pub fn add(all: &mut [Self], arm: &Arm, first: &Counts, last: &Counts) {
         let since = |of: fn(&Counts) -> u64| of(last).saturating_sub(of(first));
-        // Where several are slowed at once, nobody knows which of them a sample met.
+        // A sample does not say which target it met where several are slowed at once.
         let is_alone = arm.targets.numbers().count() == 1 && arm.mechanism == Mechanism::Sampled;
         for target in arm.targets.numbers() {
             let Some(reached) = all.get_mut(target) else {

@@ -23,7 +23,7 @@ pub fn of_threads(
     }
     let mut of_lock: Vec<Vec<((usize, usize), ThreadIx)>> = vec![Vec::new(); program.locks.len()];
     for (thread, ops) in (0..).zip(&program.threads) {
-        // Who holds a lock takes no turn to take it once more.
+        // A thread that holds a lock takes no turn to take it once more.
         let mut depths = vec![0u32; program.locks.len()];
         for op in &ops.ops {
             if let Op::Release { lock, .. } = *op {
@@ -89,14 +89,14 @@ mod tests {
         let ran = program(2, &[&[(0, 1), (1, 2)], &[(0, 7), (0, 3)]]);
         let orders = of_threads(&ran, &recorded);
         assert_eq!(orders, Ok(vec![vec![1, 0, 1], vec![0]]));
-        // Of the first lock two are left, each for its own sections.
+        // Two locks replace the first one, each for sections of its own.
         let split = program(3, &[&[(0, 1), (1, 2)], &[(2, 7), (0, 3)]]);
         let orders = of_threads(&split, &recorded);
         assert_eq!(orders, Ok(vec![vec![0, 1], vec![0], vec![1]]));
     }
 
     #[test]
-    fn what_has_no_place_is_refused() {
+    fn sections_without_a_place_are_refused() {
         let unknown = program(1, &[&[(0, 9)]]);
         assert!(of_threads(&unknown, &[vec![1]]).is_err());
         let joined = program(1, &[&[(0, 1), (0, 2)]]);

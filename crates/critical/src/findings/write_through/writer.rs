@@ -1,6 +1,6 @@
-//! A thread that writes for the others, one piece after the other: a log's, a journal's. It hardly ever has nothing to do,
-//! and they wait for it, be it in a queue without room. What its calls take is what the run takes, also where those who wait are
-//! woken so often that they seem to be at work.
+//! A thread that writes for the others, one piece after the other: a log's, a journal's. It hardly
+//! ever has nothing to do, and they wait for it, be it in a queue without room. What its calls take is
+//! what the run takes, also where those who wait are woken so often that they seem to be at work.
 
 use std::collections::BTreeSet;
 
@@ -56,8 +56,8 @@ impl Writer {
     }
 }
 
-/// What workers of other kinds waited for the thread to wake them at a condition or a lock, each of them on average: what one of
-/// many waits for limits none of the others.
+/// Sums what workers of other kinds waited for the thread to wake them at a condition or a lock, and
+/// divides it among them: what one of many waits for limits none of the others.
 fn waited_for(view: &View, id: ThreadId) -> f64 {
     let is_other = |of: &ThreadId| view.role(*of) != view.role(id);
     let others: BTreeSet<ThreadId> = view.workers.iter().copied().filter(is_other).collect();
