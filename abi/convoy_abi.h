@@ -342,7 +342,9 @@ struct cv_thread {
 	uint32_t held_count;
 	uint32_t sites_mask;
 	cv_ref sites_table;      /* block of the grown site table in use, 0 = `sites` below */
-	uint32_t reserved[19];
+	uint32_t wait_peer_tid;  /* of the wait above: who held the object, 0 = unknown, ... */
+	uint32_t wait_peer_frame; /* ... and where it had been acquired */
+	uint32_t reserved[17];
 	struct cv_held held[CV_HELD];
 	struct cv_last last[CV_LAST];
 	struct cv_site sites[CV_SITES];

@@ -42,6 +42,8 @@ void cv_block_begin(struct cv_blocking *b, struct cv_thread *t, uint64_t obj, ui
 	t->wait_obj = obj;
 	t->wait_op = op;
 	t->wait_detail = b->detail ? cv_ref_of(b->detail) : 0;
+	t->wait_peer_tid = b->peer.tid;
+	t->wait_peer_frame = b->peer.frame;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	t->wait_since_ns = b->since_ns;
 }

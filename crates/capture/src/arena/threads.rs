@@ -19,6 +19,9 @@ pub(super) struct Waiting {
     pub since_ns: u64,
     pub detail: abi::Ref,
     pub op: u32,
+    /// Who held what it waits for when the wait began, and where that was acquired; 0 = unknown.
+    pub peer_tid: u32,
+    pub peer_frame: u32,
 }
 
 impl Waiting {
@@ -28,6 +31,8 @@ impl Waiting {
             since_ns: record.wait_since_ns,
             detail: record.wait_detail,
             op: record.wait_op,
+            peer_tid: record.wait_peer_tid,
+            peer_frame: record.wait_peer_frame,
         }
     }
 }

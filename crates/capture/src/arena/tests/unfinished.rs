@@ -136,9 +136,14 @@ fn wait_at_the_end_counts_up_to_the_end() {
         t.wait_obj = HEAP_COND;
         t.wait_op = abi::CV_OP_COND_WAIT.into();
         t.wait_since_ns = 3_500;
+        t.wait_peer_tid = 101;
+        t.wait_peer_frame = 1;
     });
     let p = process(&builder.finish());
     assert_eq!((p.end_ns, p.ended_cleanly), (9_500, false));
+    let pair = p.pairs.iter().find(|pair| pair.thread == 0).unwrap();
+    assert_eq!((pair.peer, pair.peer_frame), (Some(1), Some(1)));
+    assert_eq!((pair.n, pair.wait_sum_ns), (1, 6_000));
     let detail = p.details.iter().find(|d| d.thread == 0).unwrap();
     let wait = detail.wait.as_ref().unwrap();
     assert_eq!(

@@ -99,12 +99,26 @@ impl Reader<'_, '_, '_> {
         let ix = self.detail_for(waiting.detail, object, thread, op);
         // One that began while the first records were read has only just begun.
         let wait_ns = until_ns.saturating_sub(waiting.since_ns).max(1);
-        let wait = self.details[ix].wait.get_or_insert_default();
-        if *waiting == Waiting::of(record) {
-            add_wait(wait, wait_ns, false);
-        }
+        let detail = &mut self.details[ix];
+        let stack = detail.stack;
+        let wait = detail.wait.get_or_insert_default();
         wait.unfinished = 1;
         wait.unfinished_ns = wait_ns;
+        if *waiting != Waiting::of(record) {
+            return;
+        }
+        add_wait(wait, wait_ns, false);
+        if waiting.peer_tid != 0 {
+            let raw = abi::EntryPair {
+                n: 1,
+                wait_sum_ns: wait_ns,
+                wait_max_ns: wait_ns,
+                peer_tid: waiting.peer_tid,
+                peer_frame: waiting.peer_frame,
+                ..Default::default()
+            };
+            self.pair(object, stack, thread, &raw);
+        }
     }
 }
 
