@@ -26,6 +26,11 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("serve/command", go(), a_command_is_served_with_its_locks),
         trial("serve/process", go_as_root(), a_process_is_served_and_left),
+        trial(
+            "serve/always-on",
+            python().or_else(|| missing(&["root".to_owned()])),
+            all_processes_are_served_as_they_come_and_go,
+        ),
         trial("serve/collector", python(), a_collector_gets_metrics),
         trial("serve/examples", python(), examples_are_valid),
         trial(
@@ -164,6 +169,72 @@ fn a_process_is_served_and_left(scratch: &Scratch) -> Result {
     Ok(())
 }
 
+/// The processes of this test only: others run on the machine.
+fn all_processes_are_served_as_they_come_and_go(scratch: &Scratch) -> Result {
+    // A name of its own: it is what processes are told apart by.
+    let name = format!("always-{}", std::process::id());
+    let program_path = scratch.path(&name);
+    std::fs::copy(program()?, &program_path).map_err(|e| e.to_string())?;
+    let mut first = start(&mut Command::new(&program_path), scratch.dir(), "first")?;
+    first.wait_for("ready", TIMEOUT)?;
+    let mut command = serve(&["--always-on", "--match", &name])?;
+    let mut serving = start(&mut command, scratch.dir(), "serve")?;
+    let base = base(scratch, &mut serving, "serve")?;
+    let scrape = || read(scratch, "scrape.py", Path::new(&base));
+    let acquisitions = |found: &Value| sum(found, "convoy_lock_acquisitions_total", &name);
+    let more_than = |least: f64| -> Result<Value> {
+        let began = Instant::now();
+        loop {
+            let found = scrape()?;
+            if acquisitions(&found).is_some_and(|n| n > least) || began.elapsed() > TIMEOUT {
+                return Ok(found);
+            }
+        }
+    };
+    let found = more_than(0.0)?;
+    for metric in [
+        "convoy_process_count",
+        "convoy_thread_cpu_seconds_total",
+        "convoy_thread_blocked_seconds_total",
+        "convoy_lock_wait_seconds_total",
+    ] {
+        let value = sum(&found, metric, &name);
+        check!(
+            value.is_some_and(|v| v > 0.0),
+            "{metric}: {value:?}: {found}"
+        );
+    }
+    let names = found.to_string();
+    check!(
+        names.contains("cache_lock") && names.contains("user-#"),
+        "{found}"
+    );
+    let series = found["series"].as_array().ok_or("no series")?.iter();
+    let mut of_others = series.filter(|s| !s[1].to_string().contains(&name));
+    let told_apart = of_others.find(|s| !s[1]["thread_group"].is_null());
+    check!(told_apart.is_none(), "groups of others: {told_apart:?}");
+
+    first.signal(Signal::TERM)?;
+    let ended = first.finish(TIMEOUT)?;
+    check!(ended.end == End::Status(7), "{ended:?}");
+    let before = acquisitions(&scrape()?).unwrap_or_default();
+    let mut second = start(&mut Command::new(&program_path), scratch.dir(), "second")?;
+    second.wait_for("ready", TIMEOUT)?;
+    let now = acquisitions(&more_than(before)?);
+    check!(
+        now > Some(before),
+        "{before} before the restart, {now:?} after"
+    );
+
+    serving.signal(Signal::TERM)?;
+    let outcome = serving.finish(TIMEOUT)?;
+    check!(outcome.end == End::Status(0), "{outcome:?}");
+    second.signal(Signal::TERM)?;
+    let outcome = second.finish(TIMEOUT)?;
+    check!(outcome.end == End::Status(7), "{outcome:?}");
+    Ok(())
+}
+
 fn a_collector_gets_metrics(scratch: &Scratch) -> Result {
     let mut command = Command::new(interpreter());
     command.arg(root().join("tests/exports/readers/collect.py"));
@@ -205,6 +276,12 @@ fn bad_requests_touch_nothing(scratch: &Scratch) -> Result {
         (vec!["--metric", "cals", own.as_str()], "did you mean calls"),
         (vec!["--metric", "wait", own.as_str()], "--agent=auto"),
         (vec!["4294967295"], "4294967295"),
+        (vec!["--always-on", own.as_str()], "--always-on"),
+        (vec!["--match", "x", own.as_str()], "--always-on"),
+        (
+            vec!["--always-on", "--cgroup", "no-such.slice"],
+            "no control group no-such.slice",
+        ),
     ] {
         let mut command = Command::new(convoy::binary()?);
         command.arg("serve").args(&arguments);
@@ -225,12 +302,23 @@ fn examples_are_valid(scratch: &Scratch) -> Result {
         "read_manifest.py",
         &examples.join("daemonset.yaml"),
     )?;
-    let unit = std::fs::read_to_string(examples.join("convoy-serve@.service"));
-    let unit = unit.map_err(|e| e.to_string())?;
-    check!(unit.contains("/usr/bin/convoy serve "), "{unit}");
+    let unit = |name: &str| -> Result<String> {
+        let unit = std::fs::read_to_string(examples.join(name)).map_err(|e| e.to_string())?;
+        check!(unit.contains("/usr/bin/convoy serve "), "{unit}");
+        Ok(unit)
+    };
+    let (of_one, of_all) = (
+        unit("convoy-serve@.service")?,
+        unit("convoy-always-on.service")?,
+    );
     let units = [
         ("a.service", "[Service]\nExecStart=/bin/true\n"),
-        ("convoy-serve@a.service", &unit),
+        ("convoy-serve@a.service", &of_one),
+        // Where convoy is not installed, systemd would say so.
+        (
+            "convoy-always-on.service",
+            &of_all.replace("/usr/bin/convoy", "/bin/true"),
+        ),
     ];
     let mut verify = Command::new("systemd-analyze");
     verify.arg("verify");

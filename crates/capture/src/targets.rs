@@ -60,6 +60,13 @@ impl Targets {
         Ok(all)
     }
 
+    /// Whether each control group is there; processes may come later.
+    pub(crate) fn check_groups(&self) -> Result<(), Trouble> {
+        self.cgroups
+            .iter()
+            .try_for_each(|g| find_group(g).map(|_| ()))
+    }
+
     /// Whether there are any control groups, into which others may come.
     pub(crate) fn has_groups(&self) -> bool {
         !self.cgroups.is_empty()

@@ -51,6 +51,14 @@ impl ThreadReader {
         }
     }
 
+    /// The same without files that stay open: for readers of many processes.
+    pub fn without_files(pid: u32) -> Self {
+        Self {
+            most_files: 0,
+            ..Self::new(pid)
+        }
+    }
+
     /// Whether the process still runs; another one may have got its number.
     pub fn is_running(&self) -> bool {
         self.start_ticks
@@ -116,8 +124,7 @@ mod tests {
         assert!(own.is_some_and(|t| t.cpu_ns.is_some()));
         let sum = threads.iter().filter_map(|t| t.cpu_ns).sum::<u64>();
         assert!(reader.process_cpu_ns().is_some_and(|all| all >= sum));
-        reader.figures.clear();
-        reader.most_files = 0;
+        let mut reader = ThreadReader::without_files(std::process::id());
         let threads = reader.read();
         let own = threads.iter().find(|t| t.tid == std::process::id());
         assert!(

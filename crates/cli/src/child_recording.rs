@@ -1,9 +1,10 @@
-//! Recordings of the process for profiles, each in a process of its own: its memory, its eBPF
+//! Recordings of running processes for profiles, each in a process of its own: its memory, its eBPF
 //! programs and its signals end with it.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -46,10 +47,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Records a process whenever a profile is asked for.
+/// Records processes whenever a profile is asked for.
 #[derive(Debug)]
 pub struct Recordings {
-    pid: u32,
+    /// Arguments of `convoy record` that name them.
+    subject: Vec<OsString>,
     running: Mutex<Running>,
 }
 
@@ -64,8 +66,21 @@ struct Running {
 impl Recordings {
     /// Of a process.
     pub fn of(pid: u32) -> Self {
+        Self::named(vec!["-p".into(), pid.to_string().into()])
+    }
+
+    /// Of all processes of control groups; of the machine if there are none.
+    pub fn of_groups(cgroups: &[PathBuf]) -> Self {
+        let all = [PathBuf::from("/")];
+        let groups = if cgroups.is_empty() { &all } else { cgroups };
+        let named = groups.iter();
+        let named = named.flat_map(|group| ["--cgroup".into(), group.clone().into_os_string()]);
+        Self::named(named.collect())
+    }
+
+    fn named(subject: Vec<OsString>) -> Self {
         Self {
-            pid,
+            subject,
             running: Mutex::default(),
         }
     }
@@ -99,14 +114,15 @@ impl Recordings {
             return Err(Failure::Busy("convoy ends"));
         }
         if running.children.len() >= MOST_RECORDINGS {
-            let why = "other recordings of this process are being made: try again when they end";
+            let why = "other recordings are being made: try again when they end";
             return Err(Failure::Busy(why));
         }
         let child = Command::new("/proc/self/exe")
             .args(["record", "-q", "--agent=off", "--timeline-events", "0"])
             .arg("--for")
             .arg(format!("{}ms", time.as_millis()))
-            .args(["-p", &self.pid.to_string(), "-o"])
+            .args(&self.subject)
+            .arg("-o")
             .arg(path)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -6,14 +6,15 @@ use convoy_capture::processes_called;
 /// Names that are listed in a message, at most.
 const LISTED: usize = 8;
 
-/// The process that a command looks at, unless it starts a COMMAND.
+/// The process that a command looks at, unless it starts a COMMAND: that argument, and whatever else
+/// can be looked at instead, is in the group `subject`, too.
 #[derive(Debug, Args)]
+#[group(id = "subject", required = true, multiple = true)]
 pub struct OneProcess {
     /// Process that runs already, by number or name
     #[arg(
         value_name = "PID",
         value_parser = process,
-        required_unless_present_any = ["command", "running"],
         conflicts_with = "command"
     )]
     pid: Option<u32>,

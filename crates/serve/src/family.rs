@@ -17,6 +17,8 @@ pub enum Family {
     ProcessDescriptors,
     /// Start of the process.
     ProcessStart,
+    /// Processes by name.
+    Processes,
     /// Threads by group and state.
     Threads,
     /// CPU time by thread group.
@@ -184,6 +186,14 @@ pub const FAMILIES: &[Description] = &[
         Unit::Seconds,
         false,
         "Start of the process, seconds since the Unix epoch.",
+    ),
+    row(
+        Family::Processes,
+        ("convoy.process.count", "convoy_process_count"),
+        Kind::Gauge,
+        Unit::Count("{process}"),
+        true,
+        "Processes by name.",
     ),
     row(
         Family::Threads,

@@ -18,8 +18,8 @@ mod threads;
 mod totals;
 
 pub use family::{Family, Kind, FAMILIES};
-pub use otlp::{export_request, rejected, Resource};
+pub use otlp::{export_request, rejected, Process, Resource};
 pub use prometheus::{render, Format};
 pub use selection::Selection;
 pub use store::{Durations, Labels, Series, Store, Value, MOST_SERIES};
-pub use totals::{ProcessFigures, Snapshot, Totals};
+pub use totals::{ProcessFigures, Scope, Snapshot, Totals};

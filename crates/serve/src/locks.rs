@@ -8,6 +8,7 @@ use convoy_live::{Lock, LockReading, LockSums, Roster};
 use crate::family::Family;
 use crate::selection::Selection;
 use crate::store::{Labels, Store, Value};
+use crate::totals::PROCESS;
 
 const FAMILIES: [Family; 4] = [
     Family::LockAcquisitions,
@@ -23,12 +24,18 @@ pub(crate) struct LockTotals {
     before: HashMap<(u32, u64, u32), LockSums>,
 }
 
+/// Begins a reading of the locks of all processes.
+pub(crate) fn begin(store: &mut Store) {
+    FAMILIES.iter().for_each(|family| store.begin(*family));
+}
+
 impl LockTotals {
-    /// Takes a reading.
+    /// Takes a reading of a process, whose name is a label where there are several.
     pub fn update(
         &mut self,
         store: &mut Store,
         wanted: &Selection,
+        process: Option<&str>,
         roster: &Roster,
         reading: &LockReading,
     ) {
@@ -63,12 +70,16 @@ impl LockTotals {
             let mut locks: Vec<_> = locks.into_iter().collect();
             locks.sort_by_key(|(_, sums)| Reverse((sums.wait_ns, sums.acquisitions)));
             let series = locks.into_iter();
-            let series = series.map(|(lock, sums)| (labels(lock), value(family, &sums)));
-            store.begin(family);
+            let series = series.map(|(lock, sums)| (labels(process, lock), value(family, &sums)));
             store.add(family, series.collect());
         }
         // A lock that this reading lacks goes on from there in a later one.
         self.before.extend(now);
+    }
+
+    /// Forgets a process that has ended.
+    pub fn forget(&mut self, pid: u32) {
+        self.before.retain(|(of, _, _), _| *of != pid);
     }
 }
 
@@ -78,11 +89,13 @@ fn since(before: Option<&LockSums>, now: LockSums) -> LockSums {
     now.since(before.copied().unwrap_or_default())
 }
 
-fn labels((name, kind): (&str, &str)) -> Labels {
-    vec![
+fn labels(process: Option<&str>, (name, kind): (&str, &str)) -> Labels {
+    let process = process.map(|name| (PROCESS, name.to_owned()));
+    let lock = [
         ("lock.name", name.to_owned()),
         ("lock.kind", kind.to_owned()),
-    ]
+    ];
+    process.into_iter().chain(lock).collect()
 }
 
 fn value(family: Family, sums: &LockSums) -> Value {
@@ -138,7 +151,7 @@ mod tests {
         let (mut totals, mut store) = (LockTotals::default(), Store::new(1_000));
         let (wanted, roster) = (Selection::cheap(true), Roster::default());
         let mut read = |locks: &[(&str, u64, u64)]| {
-            totals.update(&mut store, &wanted, &roster, &reading(locks));
+            totals.update(&mut store, &wanted, None, &roster, &reading(locks));
             acquisitions(&store)
         };
         assert_eq!(read(&[("cache", 1, 10), ("cache", 2, 5)])["cache"], 15);
@@ -152,7 +165,7 @@ mod tests {
         let (mut totals, mut store) = (LockTotals::default(), Store::new(1_000));
         let (wanted, roster) = (Selection::cheap(true), Roster::default());
         let mut read = |locks: &[(&str, u64, u64)]| {
-            totals.update(&mut store, &wanted, &roster, &reading(locks));
+            totals.update(&mut store, &wanted, None, &roster, &reading(locks));
             acquisitions(&store)
         };
         assert_eq!(read(&[("cache", 1, 10)])["cache"], 10);
@@ -161,12 +174,28 @@ mod tests {
     }
 
     #[test]
+    fn locks_of_several_processes_are_told_apart_and_a_new_process_begins_anew() {
+        let (mut totals, mut store) = (LockTotals::default(), Store::new(1_000));
+        let (wanted, roster) = (Selection::cheap(true), Roster::default());
+        let mut read = |process: &str, n: u64| {
+            let all = reading(&[("cache", 1, n)]);
+            totals.update(&mut store, &wanted, Some(process), &roster, &all);
+            totals.forget(1);
+            acquisitions(&store)
+        };
+        read("a", 10);
+        read("a", 12);
+        let all = read("b", 5);
+        assert_eq!(all, BTreeMap::from([("a".into(), 22), ("b".into(), 5)]));
+    }
+
+    #[test]
     fn a_request_for_one_lock_serves_that_one() {
         let (mut totals, mut store) = (LockTotals::default(), Store::new(1_000));
         let request = r#"acquisitions{lock="cache"}"#.parse().unwrap();
         let wanted = Selection::new(vec![request]);
         let all = reading(&[("cache", 1, 10), ("queue", 2, 5)]);
-        totals.update(&mut store, &wanted, &Roster::default(), &all);
+        totals.update(&mut store, &wanted, None, &Roster::default(), &all);
         assert_eq!(acquisitions(&store), BTreeMap::from([("cache".into(), 10)]));
     }
 }

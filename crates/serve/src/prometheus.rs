@@ -65,9 +65,9 @@ pub fn render(snapshot: &Snapshot, resource: &Resource, format: Format) -> Strin
     out
 }
 
-/// Attributes of the process as OpenTelemetry wants them in Prometheus: labels of one series.
+/// Attributes of what is measured, as OpenTelemetry wants them in Prometheus: labels of one series.
 fn target_info(out: &mut String, resource: &Resource, format: Format) {
-    const HELP: &str = "The process that is measured.";
+    const HELP: &str = "What is measured.";
     match format {
         Format::Text => head_lines(out, "target_info", "gauge", "", HELP),
         Format::OpenMetrics => head_lines(out, "target", "info", "", HELP),
@@ -196,6 +196,7 @@ fn number(x: f64) -> String {
 mod tests {
     use super::*;
     use crate::family::Family;
+    use crate::otlp::Process;
 
     fn snapshot() -> Snapshot {
         let mut durations = Durations {
@@ -238,8 +239,10 @@ mod tests {
 
     fn resource() -> Resource {
         Resource {
-            process: "server".into(),
-            pid: 7,
+            process: Some(Process {
+                name: "server".into(),
+                pid: 7,
+            }),
             host: "h".into(),
         }
     }

@@ -1,13 +1,15 @@
-//! Counters of threads by group, from what the kernel counts for each thread.
+//! Counters of threads by group, from what the kernel counts for each thread. Of a machine they are
+//! also told apart by process.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use convoy_live::Thread;
 
 use crate::family::Family;
 use crate::selection::Selection;
 use crate::store::{Labels, Store, Value};
+use crate::totals::{Scope, PROCESS};
 
 /// Sums of a thread at its last reading.
 #[derive(Debug, Clone, Copy)]
@@ -37,19 +39,50 @@ pub(crate) struct ThreadTotals {
     /// Start of the youngest thread at the first reading, clock ticks.
     youngest: u64,
     /// Groups and states that were seen: a state that no thread of a group is in has a 0.
-    states: BTreeSet<(String, &'static str)>,
+    states: BTreeSet<(Part, &'static str)>,
+}
+
+/// Threads that have a series in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Part {
+    /// The name of their process, where there are several processes.
+    process: Option<String>,
+    /// Empty = all groups of the process.
+    group: String,
+}
+
+impl Part {
+    fn of(thread: &Thread, scope: Scope) -> Self {
+        Self {
+            process: (scope == Scope::Machine).then(|| thread.process.clone()),
+            group: thread.group.clone(),
+        }
+    }
+
+    fn labels(&self) -> Labels {
+        let process = self.process.iter().map(|name| (PROCESS, name.clone()));
+        let is_whole = self.process.is_some() && self.group.is_empty();
+        let group = (!is_whole).then(|| ("thread.group", self.group.clone()));
+        process.chain(group).collect()
+    }
 }
 
 /// Readings that a thread may be missing in, and still be the same: a reading may fail.
 const MOST_MISSED: u64 = 60;
 
-/// Nanoseconds by group, for each family.
-type Increments = BTreeMap<Family, BTreeMap<String, u64>>;
+/// Nanoseconds by part, for each family.
+type Increments = BTreeMap<Family, BTreeMap<Part, u64>>;
 
 impl ThreadTotals {
     /// Takes a reading. Threads that are there at the first one begin at zero; of later ones
     /// everything counts.
-    pub fn update(&mut self, store: &mut Store, wanted: &Selection, now_ns: u64, all: &[Thread]) {
+    pub fn update(
+        &mut self,
+        store: &mut Store,
+        (wanted, scope): (&Selection, Scope),
+        now_ns: u64,
+        all: &[Thread],
+    ) {
         let mut more = Increments::new();
         self.readings += 1;
         if self.readings == 1 {
@@ -74,7 +107,7 @@ impl ThreadTotals {
                     self.before.insert(key, Sums { reading, ..before });
                     continue;
                 }
-                Some(before) => count(&mut more, wanted, thread, &before, &sums),
+                Some(before) => count(&mut more, (wanted, scope), thread, &before, &sums),
                 None => {}
             }
             self.before.insert(key, sums);
@@ -83,14 +116,14 @@ impl ThreadTotals {
         self.before
             .retain(|_, sums| readings - sums.reading <= MOST_MISSED);
         for (family, groups) in more {
-            let mut groups: Vec<(String, u64)> = groups.into_iter().collect();
+            let mut groups: Vec<(Part, u64)> = groups.into_iter().collect();
             groups.sort_by_key(|(_, ns)| Reverse(*ns));
             let series = groups.into_iter();
-            let series = series.map(|(name, ns)| (group(name), Value::Nanoseconds(ns)));
+            let series = series.map(|(part, ns)| (part.labels(), Value::Nanoseconds(ns)));
             store.begin(family);
             store.add(family, series.collect());
         }
-        count_threads(store, &mut self.states, all);
+        count_threads(store, &mut self.states, scope, all);
     }
 }
 
@@ -100,7 +133,13 @@ fn lacks(before: &Sums, now: &Sums) -> bool {
     is_missing(before.cpu_ns, now.cpu_ns) || is_missing(before.run_queue_ns, now.run_queue_ns)
 }
 
-fn count(more: &mut Increments, wanted: &Selection, thread: &Thread, before: &Sums, now: &Sums) {
+fn count(
+    more: &mut Increments,
+    (wanted, scope): (&Selection, Scope),
+    thread: &Thread,
+    before: &Sums,
+    now: &Sums,
+) {
     let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
     let cpu = since(now.cpu_ns, before.cpu_ns);
     let queue = since(now.run_queue_ns, before.run_queue_ns);
@@ -119,32 +158,31 @@ fn count(more: &mut Increments, wanted: &Selection, thread: &Thread, before: &Su
             continue;
         };
         let groups = more.entry(family).or_default();
-        let sum = groups.entry(thread.group.clone()).or_default();
+        let sum = groups.entry(Part::of(thread, scope)).or_default();
         *sum = sum.saturating_add(ns);
     }
 }
 
-fn group(name: String) -> Labels {
-    vec![("thread.group", name)]
-}
-
-fn count_threads(store: &mut Store, states: &mut BTreeSet<(String, &'static str)>, all: &[Thread]) {
-    let there: HashSet<&str> = all.iter().map(|thread| thread.group.as_str()).collect();
-    states.retain(|(group, _)| there.contains(group.as_str()));
-    states.extend(all.iter().map(|t| (t.group.clone(), state(t.state))));
-    let seen = states.iter();
-    let mut counts: BTreeMap<(&str, &str), u64> = seen
-        .map(|(group, state)| ((group.as_str(), *state), 0))
-        .collect();
+fn count_threads(
+    store: &mut Store,
+    states: &mut BTreeSet<(Part, &'static str)>,
+    scope: Scope,
+    all: &[Thread],
+) {
+    let mut now: BTreeMap<(Part, &'static str), u64> = BTreeMap::new();
     for thread in all {
-        let key = (thread.group.as_str(), state(thread.state));
-        *counts.entry(key).or_default() += 1;
+        let key = (Part::of(thread, scope), state(thread.state));
+        *now.entry(key).or_default() += 1;
     }
-    let mut counts: Vec<_> = counts.into_iter().collect();
+    let there: BTreeSet<&Part> = now.keys().map(|(part, _)| part).collect();
+    states.retain(|(part, _)| there.contains(part));
+    states.extend(now.keys().cloned());
+    let count = |seen| now.get(seen).copied().unwrap_or(0);
+    let mut counts: Vec<_> = states.iter().map(|seen| (seen, count(seen))).collect();
     counts.sort_by_key(|(_, n)| Reverse(*n));
-    let series = counts.into_iter().map(|((name, state), n)| {
-        let mut labels = group(name.to_owned());
-        labels.push(("thread.state", state.to_owned()));
+    let series = counts.into_iter().map(|((part, state), n)| {
+        let mut labels = part.labels();
+        labels.push(("thread.state", (*state).to_owned()));
         (labels, Value::Count(n))
     });
     store.begin(Family::Threads);
@@ -198,7 +236,7 @@ mod tests {
         let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
         let wanted = Selection::cheap(false);
         let mut read = |ns: u64, all: &[Thread]| {
-            totals.update(&mut store, &wanted, ns, all);
+            totals.update(&mut store, (&wanted, Scope::Process), ns, all);
             cpu(&store)
         };
         let first = read(0, &[thread(1, "main", 500), thread(2, "pool-1", 70)]);
@@ -215,7 +253,7 @@ mod tests {
         let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
         let wanted = Selection::cheap(false);
         let mut states = |all: &[Thread]| -> BTreeMap<String, u64> {
-            totals.update(&mut store, &wanted, 0, all);
+            totals.update(&mut store, (&wanted, Scope::Process), 0, all);
             let families = store.families();
             let threads = families.filter(|(family, _)| *family == Family::Threads);
             let all = threads.flat_map(|(_, series)| series);
@@ -239,7 +277,7 @@ mod tests {
         let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
         let wanted = Selection::cheap(false);
         let mut read = |ns: u64, all: &[Thread]| {
-            totals.update(&mut store, &wanted, ns, all);
+            totals.update(&mut store, (&wanted, Scope::Process), ns, all);
             cpu(&store).get("main").copied().unwrap_or(0)
         };
         let at = |cpu_ns: u64| thread(5, "main", cpu_ns);
@@ -259,13 +297,42 @@ mod tests {
     }
 
     #[test]
+    fn of_a_machine_threads_are_told_apart_by_process_and_groups_where_they_are_known() {
+        let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
+        let wanted = Selection::cheap(false);
+        let mut shell = thread(9, "bash", 0);
+        (shell.process, shell.group) = ("bash".into(), String::new());
+        totals.update(
+            &mut store,
+            (&wanted, Scope::Machine),
+            0,
+            &[thread(1, "pool-1", 0), shell],
+        );
+        let mut families = store.families();
+        let (_, series) = families.find(|(f, _)| *f == Family::Threads).unwrap();
+        let labels: Vec<Vec<&str>> = series
+            .iter()
+            .map(|s| s.labels.iter().map(|(_, text)| text.as_str()).collect())
+            .collect();
+        assert_eq!(
+            labels,
+            [vec!["bash", "sleeping"], vec!["p", "pool-#", "sleeping"]]
+        );
+    }
+
+    #[test]
     fn a_thread_s_time_is_divided_into_three_parts() {
         let (mut totals, mut store) = (ThreadTotals::default(), Store::new(1_000));
         let wanted = Selection::cheap(false);
-        totals.update(&mut store, &wanted, 0, &[thread(1, "main", 0)]);
+        totals.update(
+            &mut store,
+            (&wanted, Scope::Process),
+            0,
+            &[thread(1, "main", 0)],
+        );
         let mut later = thread(1, "main", 300);
         later.run_queue_ns = Some(200);
-        totals.update(&mut store, &wanted, 1_000, &[later]);
+        totals.update(&mut store, (&wanted, Scope::Process), 1_000, &[later]);
         let times = store.families().filter(|(f, _)| *f != Family::Threads);
         let times: Vec<Value> = times.map(|(_, series)| series[0].value.clone()).collect();
         assert_eq!(times, [300, 200, 500].map(Value::Nanoseconds));

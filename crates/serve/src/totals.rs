@@ -1,10 +1,12 @@
 //! All counters of a process, and what is rendered of them.
 
+use std::collections::BTreeMap;
+
 use convoy_live::{LockReading, Roster, Session, Thread};
 
 use crate::family::Family;
 use crate::functions::FunctionTotals;
-use crate::locks::LockTotals;
+use crate::locks::{self, LockTotals};
 use crate::selection::Selection;
 use crate::store::{Series, Store, Value, MOST_SERIES};
 use crate::threads::ThreadTotals;
@@ -24,6 +26,20 @@ pub struct ProcessFigures {
     pub start_unix_ns: Option<u64>,
 }
 
+/// The label that tells processes apart, where there are several.
+pub(crate) const PROCESS: &str = "process.executable.name";
+
+/// What is served together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// One process.
+    #[default]
+    Process,
+    /// Processes of a machine: their series have the name of the process as first label, and those
+    /// of threads without a group (empty) have no label of a group.
+    Machine,
+}
+
 /// Series of families at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
@@ -41,6 +57,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 pub struct Totals {
     wanted: Selection,
+    scope: Scope,
     store: Store,
     threads: ThreadTotals,
     locks: LockTotals,
@@ -55,6 +72,7 @@ impl Totals {
     pub fn new(wanted: Selection, start_unix_ns: u64) -> Self {
         Self {
             wanted,
+            scope: Scope::Process,
             store: Store::new(MOST_SERIES),
             threads: ThreadTotals::default(),
             locks: LockTotals::default(),
@@ -63,6 +81,57 @@ impl Totals {
             start_unix_ns,
             time_unix_ns: start_unix_ns,
         }
+    }
+
+    /// The same of the processes of a machine.
+    pub fn of_machine(wanted: Selection, start_unix_ns: u64) -> Self {
+        Self {
+            scope: Scope::Machine,
+            ..Self::new(wanted, start_unix_ns)
+        }
+    }
+
+    /// Takes a reading of all threads of a machine, at the moments of [`Self::read_threads`];
+    /// `names`: of the processes.
+    pub fn read_machine<'a>(
+        &mut self,
+        now_ns: u64,
+        unix_ns: u64,
+        names: impl Iterator<Item = &'a str>,
+        threads: &[Thread],
+    ) {
+        self.time_unix_ns = self.time_unix_ns.max(unix_ns);
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        names.for_each(|name| *counts.entry(name).or_default() += 1);
+        let series = counts.into_iter().map(|(name, n)| {
+            let labels = vec![(PROCESS, name.to_owned())];
+            (labels, Value::Count(n))
+        });
+        self.store.begin(Family::Processes);
+        self.store.add(Family::Processes, series.collect());
+        self.count_threads(now_ns, threads);
+    }
+
+    fn count_threads(&mut self, now_ns: u64, threads: &[Thread]) {
+        let wanted = (&self.wanted, self.scope);
+        self.threads
+            .update(&mut self.store, wanted, now_ns, threads);
+    }
+
+    /// Takes readings of the locks of processes, by their names.
+    pub fn read_machine_locks(&mut self, readings: &[(String, LockReading)]) {
+        let roster = Roster::default();
+        locks::begin(&mut self.store);
+        for (name, reading) in readings {
+            let process = Some(name.as_str());
+            self.locks
+                .update(&mut self.store, &self.wanted, process, &roster, reading);
+        }
+    }
+
+    /// Forgets what belongs to a process that has ended. Its counters stay.
+    pub fn forget_process(&mut self, pid: u32) {
+        self.locks.forget(pid);
     }
 
     /// Takes a reading of the process and of its threads. `now_ns`: of a clock that never goes
@@ -100,14 +169,14 @@ impl Totals {
                 None => self.store.begin(family),
             }
         }
-        self.threads
-            .update(&mut self.store, &self.wanted, now_ns, threads);
+        self.count_threads(now_ns, threads);
     }
 
     /// Takes a reading of the locks.
     pub fn read_locks(&mut self, roster: &Roster, reading: &LockReading) {
+        locks::begin(&mut self.store);
         self.locks
-            .update(&mut self.store, &self.wanted, roster, reading);
+            .update(&mut self.store, &self.wanted, None, roster, reading);
     }
 
     /// Takes what the probes of a session have counted by now.

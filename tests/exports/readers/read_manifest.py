@@ -25,5 +25,9 @@ container = template["spec"]["containers"][0]
 ports = {port["name"]: port["containerPort"] for port in container["ports"]}
 expect(container["readinessProbe"]["httpGet"]["port"] in ports, True, "the probe's port is named")
 expect(template["metadata"]["annotations"]["prometheus.io/port"], str(ports["http"]), "port")
-expect(f":{ports['http']} " in container["args"][0], True, "convoy listens at the port")
+listen = f"--listen=0.0.0.0:{ports['http']}"
+expect(listen in container["command"], True, "convoy listens at the port")
+volumes = {volume["name"] for volume in template["spec"]["volumes"]}
+mounts = {mount["name"] for mount in container["volumeMounts"]}
+expect(mounts, volumes, "volumes")
 json.dump({"problems": problems}, sys.stdout)

@@ -4,6 +4,7 @@
 mod client;
 mod server;
 mod uprobe;
+mod uprobe_price;
 mod wire;
 
 pub use client::{clean_up, ProbeClient};

@@ -9,14 +9,9 @@ use std::os::unix::fs::FileExt;
 
 use convoy_probes::{uprobe_site, Cell, Probe};
 
+use super::uprobe_price::UprobePrices;
 use crate::kernel::perf::attr::{self, Attr};
 use crate::procfs;
-
-/// A call costs this with a uprobe on an instruction that the kernel emulates, and on another one,
-/// nanoseconds: Linux 6.18 on a virtual machine. Real ones are cheaper.
-const EMULATED_NS: u64 = 1_000;
-/// See [`EMULATED_NS`].
-const STEPPED_NS: u64 = 10_000;
 
 /// Bytes of a function that are looked at.
 const MOST_CODE: u64 = 1 << 16;
@@ -38,6 +33,7 @@ impl Uprobes {
         let mut code = vec![0; length as usize];
         File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut code, function.start)?;
         let site = uprobe_site(&code, function.start);
+        let prices = UprobePrices::here()?;
         let place = Place::of(pid, site.at)?;
         let mut files = Vec::new();
         // Threads that these make are counted, too.
@@ -51,8 +47,8 @@ impl Uprobes {
         }
         self.rows.insert(probe.row, files);
         Ok(match site.is_emulated {
-            true => EMULATED_NS,
-            false => STEPPED_NS,
+            true => prices.emulated_ns,
+            false => prices.stepped_ns,
         })
     }
 
@@ -81,7 +77,7 @@ fn count(mut file: &File) -> io::Result<u64> {
 }
 
 /// An instruction as the kernel wants it named.
-struct Place {
+pub(super) struct Place {
     /// Type of the events.
     kind: u32,
     path: CString,
@@ -89,7 +85,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(pid: u32, at: u64) -> io::Result<Self> {
+    pub(super) fn of(pid: u32, at: u64) -> io::Result<Self> {
         let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
         let kind = kind.trim().parse().map_err(io::Error::other)?;
         let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
@@ -99,7 +95,7 @@ impl Place {
         Ok(Self { kind, path, offset })
     }
 
-    fn count(&self, tid: u32) -> io::Result<File> {
+    pub(super) fn count(&self, tid: u32) -> io::Result<File> {
         let attr = Attr::of_uprobe(self.kind, &self.path, self.offset);
         attr::open(&attr, tid, None).map(File::from)
     }

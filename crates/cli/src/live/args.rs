@@ -103,7 +103,7 @@ pub struct Live {
     pub quiet: bool,
 
     /// Command to run and its arguments
-    #[arg(value_name = "COMMAND", last = true)]
+    #[arg(value_name = "COMMAND", last = true, group = "subject")]
     pub command: Vec<OsString>,
 }
 

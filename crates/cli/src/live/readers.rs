@@ -26,6 +26,14 @@ impl Threads {
         }
     }
 
+    /// The same without files that stay open: for readers of many processes.
+    pub fn without_files(pid: u32) -> Self {
+        Self {
+            reader: ThreadReader::without_files(pid),
+            ..Self::of(pid)
+        }
+    }
+
     /// The name of the process.
     pub fn process(&self) -> &str {
         &self.process

@@ -1,5 +1,6 @@
-//! `convoy serve`: metrics and profiles of a running program for scrapers and collectors.
+//! `convoy serve`: metrics and profiles of running programs for scrapers and collectors.
 
+mod always_on;
 mod args;
 mod http;
 mod otlp;
@@ -12,8 +13,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use convoy_capture::{Interrupt, ProcessReading, Targets, Watch};
 use convoy_live::{Request, Subject, Thread};
-use convoy_serve::{ProcessFigures, Resource, Selection, Totals};
+use convoy_serve::{Process, ProcessFigures, Resource, Selection, Totals};
 
+use crate::child_recording::Recordings;
 use crate::exit::Status;
 use crate::live::engine::{Engine, Step};
 use crate::live::readers::Locks;
@@ -36,6 +38,7 @@ const LOCKS_SHARE: u32 = 20;
 /// Serves.
 pub fn serve(serve: &Serve) -> Status {
     let done = match serve.process.pid() {
+        _ if serve.always_on => always_on::always_on(serve),
         Some(pid) => of_process(serve, pid),
         None => return of_command(serve),
     };
@@ -51,6 +54,11 @@ pub fn serve(serve: &Serve) -> Status {
 /// Everything that can be wrong before the process is touched.
 struct Prepared {
     requests: Vec<Request>,
+    outlets: Outlets,
+}
+
+/// Who is told.
+struct Outlets {
     server: Option<Server>,
     /// The URL of a collector.
     collector: Option<String>,
@@ -60,11 +68,11 @@ fn prepare(serve: &Serve) -> Result<Prepared, Message> {
     let requests = parse(serve.metric.iter().map(String::as_str))?;
     let collector = serve.otlp.as_deref().map(otlp::endpoint).transpose()?;
     let server = serve.address().map(|address| bind(address, serve.quiet));
-    Ok(Prepared {
-        requests,
+    let outlets = Outlets {
         server: server.transpose()?,
         collector,
-    })
+    };
+    Ok(Prepared { requests, outlets })
 }
 
 fn bind(address: &str, quiet: bool) -> Result<Server, Message> {
@@ -132,20 +140,13 @@ fn run(
     };
     check_locks(&selection, pid, watch.is_some())?;
     let locks = watch.map(LockReader::new);
-    let mut engine = Engine::new(pid, None, serve.budget, serve.every).map_err(|e| failed(&e))?;
+    let mut engine = Engine::new(pid, None, serve.budget(), serve.every).map_err(|e| failed(&e))?;
     let served = add(&mut engine, &selection, serve.quiet).and_then(|()| {
         let reader = Reader::new(&engine, selection, locks);
-        begin(serve, &engine, &reader, prepared.server);
-        let routes = Arc::clone(&reader.routes);
-        let exporter = prepared.collector.map(|url| {
-            let routes = Arc::clone(&routes);
-            Exporter::start(&url, serve.otlp_every, routes, serve.quiet)
-        });
+        let subject = format!("{} ({})", engine.process(), engine.pid());
+        let open = Open::of(serve, prepared.outlets, &reader.routes, &subject);
         let measured = measure(&mut engine, serve, reader, asked);
-        routes.profiles.end();
-        if let Some(exporter) = exporter {
-            exporter.end();
-        }
+        open.close();
         measured
     });
     end(engine, served)
@@ -176,19 +177,41 @@ fn add(engine: &mut Engine, selection: &Selection, quiet: bool) -> Result<(), Me
     Ok(())
 }
 
-/// Begins to answer.
-fn begin(serve: &Serve, engine: &Engine, reader: &Reader, server: Option<Server>) {
-    let Some(server) = server else {
-        return;
-    };
-    if let (Ok(address), false) = (server.address(), serve.quiet) {
-        say(&format!(
-            "convoy: {} ({}) at http://{address}/metrics and http://{address}/debug/pprof/\n",
-            engine.process(),
-            engine.pid()
-        ));
+/// The server and the sender, while they are at work.
+struct Open {
+    routes: Arc<Routes>,
+    exporter: Option<Exporter>,
+}
+
+impl Open {
+    /// Begins to answer and to send. `subject`: what is served.
+    fn of(serve: &Serve, outlets: Outlets, routes: &Arc<Routes>, subject: &str) -> Self {
+        if let Some(server) = outlets.server {
+            if let (Ok(address), false) = (server.address(), serve.quiet) {
+                say(&format!(
+                    "convoy: {subject} at http://{address}/metrics and \
+                     http://{address}/debug/pprof/\n"
+                ));
+            }
+            server.run(Arc::clone(routes));
+        }
+        let exporter = outlets.collector.map(|url| {
+            let routes = Arc::clone(routes);
+            Exporter::start(&url, serve.otlp_every, routes, serve.quiet)
+        });
+        Self {
+            routes: Arc::clone(routes),
+            exporter,
+        }
     }
-    server.run(Arc::clone(&reader.routes));
+
+    /// Ends all recordings, and sends once more.
+    fn close(self) {
+        self.routes.profiles.end();
+        if let Some(exporter) = self.exporter {
+            exporter.end();
+        }
+    }
 }
 
 fn measure(
@@ -252,13 +275,15 @@ struct Reader {
 impl Reader {
     fn new(engine: &Engine, selection: Selection, locks: Option<LockReader>) -> Self {
         let resource = Resource {
-            process: engine.process().to_owned(),
-            pid: engine.pid(),
+            process: Some(Process {
+                name: engine.process().to_owned(),
+                pid: engine.pid(),
+            }),
             host: host(),
         };
         let (pid, now) = (engine.pid(), unix_ns());
         let tables = locks.as_ref().map(|locks| Arc::clone(&locks.tables));
-        let profiles = Profiles::of(pid, engine.process(), tables, now);
+        let profiles = Profiles::of(Recordings::of(pid), engine.process(), tables, now);
         let totals = Totals::new(selection, now);
         let mut reader = Self {
             routes: Arc::new(Routes::new(totals, resource, profiles)),

@@ -56,7 +56,7 @@ pub const INDEX: &str = "\
 /// The agent's tables, which the metrics read, too.
 pub type Tables = Arc<Mutex<Locks>>;
 
-/// Makes profiles of a process.
+/// Makes profiles of what is served.
 #[derive(Debug)]
 pub struct Profiles {
     recordings: Recordings,
@@ -76,10 +76,15 @@ struct Sums {
 }
 
 impl Profiles {
-    /// Of a process, perhaps with the agent's tables.
-    pub fn of(pid: u32, program: &str, tables: Option<Tables>, started_unix_ns: u64) -> Self {
+    /// From recordings, and perhaps from the agent's tables.
+    pub fn of(
+        recordings: Recordings,
+        program: &str,
+        tables: Option<Tables>,
+        started_unix_ns: u64,
+    ) -> Self {
         Self {
-            recordings: Recordings::of(pid),
+            recordings,
             tables,
             program: program.to_owned(),
             started_unix_ns,
@@ -261,7 +266,8 @@ mod tests {
             query: query.into(),
             ..Request::default()
         };
-        Profiles::of(u32::MAX, "server", None, 0).answer(name, &request, &Client::patient())
+        let recordings = Recordings::of(u32::MAX);
+        Profiles::of(recordings, "server", None, 0).answer(name, &request, &Client::patient())
     }
 
     #[test]

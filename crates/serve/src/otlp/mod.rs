@@ -19,33 +19,49 @@ const CUMULATIVE: i32 = 2;
 /// Base 2: bucket `i` is (2^i, 2^(i+1)].
 const SCALE: i32 = 0;
 
-/// The process that is measured.
+/// What is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
+    /// The process; `None` = several of the machine.
+    pub process: Option<Process>,
+    /// The name of the machine.
+    pub host: String,
+}
+
+/// A process that is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
     /// Its name.
-    pub process: String,
+    pub name: String,
     /// Its number.
     pub pid: u32,
-    /// The name of its machine.
-    pub host: String,
 }
 
 impl Resource {
     /// As labels.
     pub(crate) fn labels(&self) -> Labels {
-        vec![
-            ("service.name", self.process.clone()),
-            ("service.instance.id", format!("{}:{}", self.host, self.pid)),
-            ("host.name", self.host.clone()),
-            ("process.executable.name", self.process.clone()),
-            ("process.pid", self.pid.to_string()),
-        ]
+        let host = ("host.name", self.host.clone());
+        match &self.process {
+            Some(Process { name, pid }) => vec![
+                ("service.name", name.clone()),
+                ("service.instance.id", format!("{}:{pid}", self.host)),
+                host,
+                ("process.executable.name", name.clone()),
+                ("process.pid", pid.to_string()),
+            ],
+            None => vec![
+                ("service.name", "convoy".to_owned()),
+                ("service.instance.id", self.host.clone()),
+                host,
+            ],
+        }
     }
 
     fn attributes(&self) -> Vec<KeyValue> {
         let mut all = attributes(&self.labels());
-        if let Some(pid) = all.iter_mut().find(|a| a.key == "process.pid") {
-            pid.value = Some(any(Any::Int(i64::from(self.pid))));
+        let number = all.iter_mut().find(|a| a.key == "process.pid");
+        if let (Some(attribute), Some(process)) = (number, &self.process) {
+            attribute.value = Some(any(Any::Int(i64::from(process.pid))));
         }
         all
     }
@@ -219,8 +235,10 @@ mod tests {
             time_unix_ns: 9,
         };
         let resource = Resource {
-            process: "server".into(),
-            pid: 7,
+            process: Some(Process {
+                name: "server".into(),
+                pid: 7,
+            }),
             host: "h".into(),
         };
         let bytes = export_request(&snapshot, &resource, "1");
