@@ -27,6 +27,7 @@ mod result;
 mod target;
 mod text;
 mod trial_text;
+mod verdict;
 mod words;
 
 pub use algorithm::Algorithm;

@@ -39,6 +39,9 @@ pub(crate) fn in_locale(text: String, look: Look) -> String {
 
 fn write(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
     writeln!(out, "{}", report.verdict())?;
+    if let Some(why) = report.why() {
+        writeln!(out, "{why}")?;
+    }
     course(out, report)?;
     if report.targets.iter().any(|row| row.reason.is_none()) {
         table(out, report, look)?;
@@ -68,39 +71,6 @@ pub(crate) fn course(out: &mut String, report: &Report) -> std::fmt::Result {
         )?;
     }
     Ok(())
-}
-
-impl Report {
-    /// The main result, in one sentence.
-    pub fn verdict(&self) -> String {
-        let first = self.targets.first().filter(|row| row.has_gain());
-        if let Some(reason) = &self.reason {
-            return format!("The experiments have no result: {reason}.");
-        }
-        // Of two levels, the first at which the gain is sure.
-        let sure = |row: &TargetRow| row.at.iter().find(|at| at.saved_share.low > 0.0).copied();
-        let Some((row, level)) = first.and_then(|row| Some((row, sure(row)?))) else {
-            let tried = self.targets.iter().any(|row| row.reason.is_none());
-            return match tried {
-                true => "None of the targets is worth making faster.".into(),
-                false => "The experiments have no result.".into(),
-            };
-        };
-        let most = match row.estimator.is_upper_bound() {
-            true => "at most ",
-            false => "",
-        };
-        let gain = gain(&level.saved_share);
-        let gains = match self.is_of_latency() {
-            true => format!("makes the latency {most}{gain} shorter"),
-            false => format!("gains {most}{gain}"),
-        };
-        format!(
-            "Main bottleneck: {}. Making it {:.0} % faster {gains}.",
-            subject(row),
-            100.0 * level.speedup,
-        )
-    }
 }
 
 fn table(out: &mut String, report: &Report, look: Look) -> std::fmt::Result {
@@ -301,15 +271,6 @@ mod tests {
         );
         assert!(
             text.lines().all(|line| line.chars().count() <= 100),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn targets_that_are_worth_nothing_are_said_to_be() {
-        let text = text(&report(vec![row(Kind::Function, "decoy", 0.0)]), LOOK);
-        assert!(
-            text.starts_with("None of the targets is worth making faster."),
             "{text}"
         );
     }

@@ -29,6 +29,9 @@ pub(super) fn part(report: &Report<'_>) -> Markup {
         section #experiments aria-labelledby="experiments-title" {
             h2 #experiments-title { "Experiments" }
             p { (found.verdict()) }
+            @if let Some(why) = found.why() {
+                p { (why) }
+            }
             @if !rows.is_empty() {
                 p .remark {
                     (if found.is_of_latency() { "Latency" } else { "Run time" })
