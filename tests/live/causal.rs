@@ -55,6 +55,11 @@ pub fn trials() -> Vec<Trial> {
             None,
             a_latency_is_that_of_what_lies_between,
         ),
+        measured(
+            "causal/calls",
+            root(),
+            without_locks_the_calls_of_a_function_are_progress,
+        ),
         trial("causal/point", None, a_point_that_is_not_there_is_named),
         measured("causal/repeat", None, short_runs_have_a_number_together),
         trial("causal/status", None, output_and_status_are_the_program_s),
@@ -299,6 +304,32 @@ fn a_latency_is_that_of_what_lies_between(scratch: &Scratch) -> Result {
             let (low, high) = saved(&report, "answer")?;
             check!(low > 0.25 && high < 0.75, "half of it goes away: {report}");
         }
+        Ok(())
+    })
+}
+
+/// Its threads take no lock, wake nobody and end never.
+fn without_locks_the_calls_of_a_function_are_progress(scratch: &Scratch) -> Result {
+    let program = compile(&root().join("tests/live/programs/slow_server.c"), &[])?;
+    let _turn = turn::alone();
+    turn::retry(|| {
+        let mut server = Command::new(&program);
+        let mut running = start(server.arg("compute"), scratch.dir(), "program")?;
+        running.wait_for("ready", TIMEOUT)?;
+        let file = scratch.path("report.json");
+        let options = ["--for", "6s", "--target", "fn:slow"];
+        let mut command = experiment_with(running.id(), &options, &file)?;
+        let outcome = run(&mut command, scratch.dir(), "convoy", TIMEOUT);
+        stop(running)?;
+        let outcome = outcome?;
+        check!(outcome.end == End::Status(0), "{outcome:?}");
+        let text = std::fs::read_to_string(&file).map_err(|e| e.to_string())?;
+        let report: Value = serde_json::from_str(&text).map_err(|e| format!("{e}: {text}"))?;
+        let progress = report["progress"][0]["name"].as_str().unwrap_or_default();
+        check!(progress.starts_with("calls of "), "{progress}: {report}");
+        // Nine tenths of the work of each call, half as long.
+        let (low, high) = saved(&report, "slow")?;
+        check!(low > 0.25 && high > 0.4, "{low} to {high}: {report}");
         Ok(())
     })
 }

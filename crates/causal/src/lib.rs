@@ -38,7 +38,7 @@ pub use experiment::{Experiment, Settings};
 pub use interval::Saved;
 pub use plan::{Arm, Measured, Mechanism, TargetSet, LEVELS};
 pub use point::{Latency, Point, PointKind};
-pub use progress::{Progress, Rate};
+pub use progress::{may_follow_the_work, Progress, Rate};
 pub use random::Random;
 pub use result::{Level, Measurements, NullRow, ProgressRow, Report, Subject, TargetRow};
 pub use target::{Invalid, Kind, Target};

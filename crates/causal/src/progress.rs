@@ -4,7 +4,9 @@
 //! (coz.h: throughput, then latency), locks released, wake-ups given, arrivals at barriers.
 //! Releases come first of the rest, as nearly every unit of work of a multithreaded program passes
 //! some lock a fixed number of times; releases by waits on a condition are none, since their number
-//! depends on the schedule.
+//! depends on the schedule. Where none of them comes often enough, calls of a function of which many
+//! samples were taken count: of those that are called often enough the one that is called least
+//! often, since it is nearest to a unit of work.
 
 use serde::Serialize;
 
@@ -18,6 +20,35 @@ const ENOUGH: f64 = 40.0;
 const LEAST: f64 = 4.0;
 /// Of a window passes between two of them: lengthened code needs to show its effect first.
 const GAP_SHARE: f64 = 1.0 / 6.0;
+
+/// With more calls per second the counter itself could cost more than 5 % of a CPU.
+const CALLS_MOST_HZ: f64 = 5e6;
+
+/// Functions of the C library that are called more often the less gets done: they wait, give way,
+/// or ask whether to go on.
+const POLLS: &[&str] = &[
+    "clock_gettime",
+    "clock_nanosleep",
+    "epoll_wait",
+    "nanosleep",
+    "poll",
+    "ppoll",
+    "pthread_mutex_trylock",
+    "pthread_rwlock_tryrdlock",
+    "pthread_rwlock_trywrlock",
+    "pthread_spin_lock",
+    "pthread_spin_trylock",
+    "pthread_yield",
+    "sched_yield",
+    "select",
+    "sem_trywait",
+    "usleep",
+];
+
+/// Whether the calls of a function may follow the work. Prefixes of internal names do not count.
+pub fn may_follow_the_work(function: &str) -> bool {
+    !POLLS.contains(&function.trim_start_matches('_'))
+}
 
 /// What progress is measured by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -63,6 +94,16 @@ impl Progress {
     /// sum of all latencies, and the departures.
     pub fn is_latency(&self) -> bool {
         matches!(self, Self::Latency(_))
+    }
+
+    /// The best of functions; `None` = none is called often enough.
+    pub fn choose_calls(rates: &[Rate]) -> Option<Rate> {
+        let counted = || rates.iter().filter(|rate| rate.per_second <= CALLS_MOST_HZ);
+        let order = |a: &&Rate, b: &&Rate| a.per_second.total_cmp(&b.per_second);
+        // One that lets windows be short, else the one that lets them be shortest.
+        let short = counted().filter(|rate| rate.per_second >= ENOUGH / WINDOW_S);
+        let best = short.min_by(order).or_else(|| counted().max_by(order));
+        best.filter(|rate| rate.is_enough()).cloned()
     }
 
     /// The best candidate; `None` = none comes often enough.
@@ -121,6 +162,19 @@ mod tests {
             Some(Progress::Releases)
         );
         assert_eq!(chosen(&[rate(Progress::Releases, 0.0)]), None);
+    }
+
+    #[test]
+    fn the_rarest_function_that_is_called_often_enough_counts() {
+        let chosen = |hz: &[f64]| {
+            let calls = |hz: &f64| rate(Progress::Calls(format!("{hz}")), *hz);
+            let rates: Vec<Rate> = hz.iter().map(calls).collect();
+            Progress::choose_calls(&rates).map(|rate| rate.per_second)
+        };
+        assert_eq!(chosen(&[100.0, 20_000.0, 400_000.0]), Some(20_000.0));
+        assert_eq!(chosen(&[20.0, 100.0]), Some(100.0));
+        assert_eq!(chosen(&[1.0, 5e7]), None, "too rare, and too expensive");
+        assert!(may_follow_the_work("parse") && !may_follow_the_work("__sched_yield"));
     }
 
     #[test]

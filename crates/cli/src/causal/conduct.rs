@@ -10,15 +10,15 @@ use convoy_capture::causal::{
     LOCKS_MOST,
 };
 use convoy_causal::{
-    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, Rate, Report,
-    Settings, Target,
+    note, reason, Algorithm, Arm, Estimator, Experiment, Measured, Mechanism, ProgressRow, Rate,
+    Report, Settings, Target,
 };
 
 use convoy_capture::{Interrupt, Watch};
 
 use crate::message::say;
 
-use super::progress::{Clock, Meter, Reading, Wanted};
+use super::progress::{Clock, Meter, NoCalls, Reading, Wanted};
 use super::reached::Reached;
 use super::subjects::{check, is_of, Found, Reconnaissance};
 
@@ -130,19 +130,37 @@ impl Conductor {
         began: Instant,
     ) -> Result<(), String> {
         self.pause(WARM_UP);
-        let mut meter = Meter::begin(&self.progress, laboratory.pid())?;
-        let (progress, look) = match &self.rate {
-            Some(rate) => (rate.clone(), Look::default()),
+        let wanted = self.progress.or_calls(self.rate.as_ref());
+        let mut meter = Meter::begin(&wanted, laboratory.pid())?;
+        let (chosen, look) = match &self.rate {
+            Some(rate) => (Ok(rate.clone()), Look::default()),
             None => {
                 let look = self.look(laboratory, &mut meter, began)?;
-                let progress = meter.choose(&look.before, &look.after, look.seconds)?;
-                report.progress = meter.rows(&progress, &look.before, &look.after, look.seconds);
-                (progress, look)
+                let chosen = meter.choose(&look.before, &look.after, look.seconds);
+                if let Ok(rate) = &chosen {
+                    report.progress = meter.rows(rate, &look.before, &look.after, look.seconds);
+                }
+                (chosen, look)
             }
+        };
+        let reconnaissance = self.reconnaissance(laboratory, look);
+        let progress = match chosen {
+            Err(_) if matches!(wanted, Wanted::Any) => {
+                let candidates = reconnaissance.calls();
+                let pause = |time| self.pause(time);
+                let chosen = Meter::by_calls(candidates, laboratory.pid(), pause);
+                let (by_calls, rate) = chosen.map_err(|why| match why {
+                    NoCalls::Ended => self.too_short(began, 0),
+                    NoCalls::TooRare => reason::no_progress(),
+                })?;
+                report.progress = vec![ProgressRow::from(&rate)];
+                meter = by_calls;
+                rate
+            }
+            chosen => chosen?,
         };
         report.window_seconds = progress.window_seconds();
         report.measurements.rate = Some(progress.clone());
-        let reconnaissance = self.reconnaissance(laboratory, look);
         let found = self.found(&reconnaissance, laboratory, report)?;
         if found.is_empty() {
             return Ok(());

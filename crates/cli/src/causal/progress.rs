@@ -2,12 +2,14 @@
 //! names.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use convoy_capture::causal::{Counts, Laboratory};
 use convoy_capture::ProbeClient;
-use convoy_causal::{reason, Latency, Point, PointKind, Progress, ProgressRow, Rate};
-use convoy_live::{Focus, Inserted, Key, Measure, Probe};
+use convoy_causal::{
+    may_follow_the_work, reason, Latency, Point, PointKind, Progress, ProgressRow, Rate,
+};
+use convoy_live::{Focus, Inserted, Key, Measure, Probe, Refusal};
 
 use crate::live::Functions;
 
@@ -22,11 +24,38 @@ pub enum Wanted {
     Latency(Latency),
 }
 
+impl Wanted {
+    /// The same points as in an earlier run, which had to choose a function itself.
+    pub fn or_calls(&self, rate: Option<&Rate>) -> Self {
+        let (kind, name) = match (self, rate.map(|rate| &rate.progress)) {
+            (Self::Any, Some(Progress::Calls(name))) => (PointKind::Function, name.clone()),
+            (Self::Any, Some(Progress::SystemCalls(name))) => (PointKind::SystemCall, name.clone()),
+            _ => return self.clone(),
+        };
+        Self::Points(vec![Point { kind, name }])
+    }
+}
+
+/// Why no calls can count as progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoCalls {
+    /// The program has ended.
+    Ended,
+    /// Nothing is called often enough, or it cannot be counted.
+    TooRare,
+}
+
+/// Functions whose calls are counted to choose one of them.
+const MOST_CANDIDATES: usize = 16;
+
+/// They are counted for so long.
+const CALLS_TRIAL: Duration = Duration::from_millis(150);
+
 /// Requests in flight are counted so often.
 const LATENCY_STEP: Duration = Duration::from_millis(1);
 
 /// The C library's file.
-const LIBC: &str = "libc.so.6";
+pub const LIBC: &str = "libc.so.6";
 
 /// Counts progress, with probes in the process if it has to: they go out when it is dropped.
 #[derive(Debug)]
@@ -78,8 +107,7 @@ impl Meter {
             probes.extend(probes_of(&functions, point, row)?);
         }
         let refused = |found: &str, fix: &str| reason::no_point(&names(&points), found, fix);
-        let holder = ["/proc/self/exe", convoy_capture::probes::ARGUMENT].map(OsString::from);
-        let mut client = ProbeClient::begin(&holder, pid).map_err(|e| refused(&e.found, &e.fix))?;
+        let mut client = begin_probes(pid).map_err(|e| refused(&e.found, &e.fix))?;
         let inserted = client.insert(&probes);
         let inserted = inserted.map_err(|e| refused(&e.found, &e.fix))?;
         for (probe, inserted) in probes.iter().zip(inserted) {
@@ -91,6 +119,52 @@ impl Meter {
         }
         meter.probes = Some(client);
         Ok(meter)
+    }
+
+    /// Counts calls at these points, most promising first, for a moment; then goes on with the one
+    /// that can count as progress. `pause`: false = the program has ended meanwhile.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn by_calls(
+        candidates: Vec<Point>,
+        pid: u32,
+        pause: impl FnOnce(Duration) -> bool,
+    ) -> Result<(Self, Rate), NoCalls> {
+        let may_count = candidates.into_iter();
+        let may_count = may_count.filter(|point| may_follow_the_work(&point.name));
+        let points: Vec<Point> = may_count.take(MOST_CANDIDATES).collect();
+        let functions = Functions::of(pid).ok_or(NoCalls::Ended)?;
+        // What cannot be probed is no candidate.
+        let probes = (0u32..).zip(&points);
+        let probes = probes.filter_map(|(row, point)| probes_of(&functions, point, row).ok());
+        let probes: Vec<Probe> = probes.flatten().collect();
+        let refused = |refusal: Refusal| match refusal.is_gone {
+            true => NoCalls::Ended,
+            false => NoCalls::TooRare,
+        };
+        let mut client = begin_probes(pid).map_err(refused)?;
+        client.insert(&probes).map_err(refused)?;
+        let began = Instant::now();
+        if !pause(CALLS_TRIAL) {
+            return Err(NoCalls::Ended);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let cells = client.read().map_err(refused)?.cells;
+        drop(client);
+        let calls = |row: usize| -> u64 {
+            let of_row = cells.iter().filter(|cell| cell.row as usize == row);
+            of_row.map(|cell| cell.calls).sum()
+        };
+        let rates = points.iter().enumerate().map(|(row, point)| Rate {
+            progress: progress_of(point),
+            per_second: calls(row) as f64 / seconds,
+        });
+        let rate = Progress::choose_calls(&rates.collect::<Vec<_>>());
+        let rate = rate.ok_or(NoCalls::TooRare)?;
+        let wanted = Wanted::Any.or_calls(Some(&rate));
+        let meter = Self::begin(&wanted, pid).map_err(|_| NoCalls::Ended)?;
+        Ok((meter, rate))
     }
 
     fn points(&self) -> Vec<Point> {
@@ -182,15 +256,10 @@ impl Meter {
             return vec![ProgressRow::from(rate)];
         };
         let row = |(number, point): (usize, &Point)| {
-            let name = point.name.clone();
             let units = |reading: &Reading| units_at(point, number, reading);
             ProgressRow::from(&Rate {
                 per_second: units(to).saturating_sub(units(from)) as f64 / seconds,
-                progress: match point.kind {
-                    PointKind::Function => Progress::Calls(name),
-                    PointKind::SystemCall => Progress::SystemCalls(name),
-                    PointKind::Coz => Progress::Point(name),
-                },
+                progress: progress_of(point),
             })
         };
         points.iter().enumerate().map(row).collect()
@@ -257,6 +326,15 @@ impl Meter {
     }
 }
 
+fn progress_of(point: &Point) -> Progress {
+    let name = point.name.clone();
+    match point.kind {
+        PointKind::Function => Progress::Calls(name),
+        PointKind::SystemCall => Progress::SystemCalls(name),
+        PointKind::Coz => Progress::Point(name),
+    }
+}
+
 fn units_at(point: &Point, number: usize, reading: &Reading) -> u64 {
     match point.kind {
         PointKind::Coz => coz_visits(&point.name, &reading.counts),
@@ -272,6 +350,11 @@ fn coz_visits(name: &str, counts: &Counts) -> u64 {
 fn names(points: &[Point]) -> String {
     let names: Vec<String> = points.iter().map(Point::to_string).collect();
     names.join(", ")
+}
+
+fn begin_probes(pid: u32) -> Result<ProbeClient, Refusal> {
+    let holder = ["/proc/self/exe", convoy_capture::probes::ARGUMENT].map(OsString::from);
+    ProbeClient::begin(&holder, pid)
 }
 
 /// A counter for each copy of the function.

@@ -6,13 +6,14 @@ use convoy_capture::causal::{
     Counts, Range, Subject, Waiting, LOCKS_MOST, RANGES_MOST, TARGETS_MOST,
 };
 use convoy_capture::Watch;
-use convoy_causal::{reason, Algorithm, Kind, Mechanism, Target};
+use convoy_causal::{reason, Algorithm, Kind, Mechanism, Point, PointKind, Target};
 use convoy_detect::{Analysis, Thresholds};
 use convoy_live::{group_of, Function};
 use convoy_model::{Model, ObjectId};
 use convoy_profile::{ObjectKind, Profile};
 use convoy_report::{find, names};
 
+use super::progress::LIBC;
 use crate::live::Functions;
 
 /// Share of the samples from which on a function is a target.
@@ -76,8 +77,7 @@ impl Reconnaissance {
 
     /// The targets that are worth an experiment, most promising first.
     pub fn choose(&self, most: usize) -> Vec<Target> {
-        let mut functions: Vec<(u64, String)> = self.hottest();
-        functions.sort_by(|a, b| b.cmp(a));
+        let functions = self.hottest();
         let least = FUNCTION_SHARE_LEAST * self.samples.len() as f64;
         let functions = functions
             .into_iter()
@@ -101,8 +101,22 @@ impl Reconnaissance {
         chosen
     }
 
-    /// Samples by function, for those with a name that means one function.
-    fn hottest(&self) -> Vec<(u64, String)> {
+    /// Calls of the functions that took samples, those that took most first. Of the C library's
+    /// functions the loader has copies: there the library's own counts.
+    pub fn calls(&self) -> Vec<Point> {
+        let functions = self.by_function().into_iter();
+        let point = |(_, function): (u64, Function)| Point {
+            kind: match function.module == LIBC {
+                true => PointKind::SystemCall,
+                false => PointKind::Function,
+            },
+            name: function.name,
+        };
+        functions.map(point).collect()
+    }
+
+    /// Samples by function, the most first.
+    fn by_function(&self) -> Vec<(u64, Function)> {
         let mut by_start: BTreeMap<u64, (u64, Function)> = BTreeMap::new();
         for pc in &self.samples {
             let Some(function) = self.functions.as_ref().and_then(|f| f.at(*pc)) else {
@@ -111,11 +125,20 @@ impl Reconnaissance {
             let row = by_start.entry(function.addresses.start);
             row.or_insert((0, function)).0 += 1;
         }
+        let mut all: Vec<_> = by_start.into_values().collect();
+        all.sort_by(|(a, f), (b, g)| b.cmp(a).then_with(|| f.name.cmp(&g.name)));
+        all
+    }
+
+    /// The same by name, for those with a name that means one function.
+    fn hottest(&self) -> Vec<(u64, String)> {
         let mut by_name: HashMap<String, u64> = HashMap::new();
-        for (n, function) in by_start.into_values() {
+        for (n, function) in self.by_function() {
             *by_name.entry(function.name).or_default() += n;
         }
-        by_name.into_iter().map(|(name, n)| (n, name)).collect()
+        let mut all: Vec<_> = by_name.into_iter().map(|(name, n)| (n, name)).collect();
+        all.sort_by(|a, b| b.cmp(a));
+        all
     }
 
     /// Finds a target in the process, adding the addresses of its code; else why there is none.
