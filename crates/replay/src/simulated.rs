@@ -162,8 +162,8 @@ impl Simulator {
         }
     }
 
-    /// Run times of the programs one after another, nanoseconds, with so many seeds and nothing else
-    /// varied.
+    /// Run times of the programs one after another, nanoseconds, with so many seeds and nothing
+    /// else varied.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! The order of a simulator's acquisitions, as the native replay enforces it: the threads whose turn it
-//! is (PerfPlay, CGO'15, section 5).
+//! The order of a simulator's acquisitions, as the native replay enforces it: the threads whose
+//! turn it is (PerfPlay, CGO'15, section 5).
 //!
 //! ELSC: by lock, in the recorded order of its sections. SYNC: in one order of all locks, condition
-//! variables and semaphores, that of the simulator. It follows from the work between operations, not
-//! from the machine, so that threads need no clocks of their own, as Kendo's do.
+//! variables and semaphores, that of the simulator. It follows from the work between operations,
+//! not from the machine, so that threads need no clocks of their own, as Kendo's do.
 
 use std::collections::HashMap;
 

@@ -85,8 +85,8 @@ impl Schedules {
         }
     }
 
-    /// Run times by schedule and method, nanoseconds. `orig`: the recorded run was replayed natively
-    /// before, in a free order.
+    /// Run times by schedule and method, nanoseconds. `orig`: the recorded run was replayed
+    /// natively before, in a free order.
     pub(super) fn replays(
         &mut self,
         programs: &[Program],

@@ -6,8 +6,8 @@
 //!   signal it at others, and there are about as many of the one as of the other. Then each section
 //!   of the first kind takes a token (an item, or a free place), waited or not, and each section of
 //!   the second kind gives one: the k-th get needs the k-th put. Tokens at the start are the least
-//!   number with which the recorded order was possible (the tightest lag). Sections that begin at one
-//!   site and wait on different condition variables (each thread has its own) are no such gets.
+//!   number with which the recorded order was possible (the tightest lag). Sections that begin at
+//!   one site and wait on different condition variables (each thread has its own) are no such gets.
 //! - *Phase*: otherwise a wait needs the signal that ended it in the recording: at least so many signals
 //!   have been given. This keeps the recorded order and is right for flags and phases.
 //!

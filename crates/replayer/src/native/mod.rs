@@ -67,9 +67,9 @@ impl NativeOptions {
 
 /// Order in which locks are acquired (PerfPlay, CGO'15, section 5).
 ///
-/// An enforced order is for threads that fit the processors. Where more can run, a thread whose turn
-/// it is may not be running, and everybody waits for the scheduler: 2 to 10 times slower than the
-/// recorded run. Whoever asks for one has to know.
+/// An enforced order is for threads that fit the processors. Where more can run, a thread whose
+/// turn it is may not be running, and everybody waits for the scheduler: 2 to 10 times slower than
+/// the recorded run. Whoever asks for one has to know.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Schedule {
     /// Whoever comes first (ORIG).
