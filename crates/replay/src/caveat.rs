@@ -35,6 +35,8 @@ pub enum Caveat {
     OutOfTime(u64),
     /// So many points of the scaling curve could not be computed, and why.
     NoPoints(usize, String),
+    /// The recorded run was not replayed under this schedule, and why.
+    NoSchedule(String, String),
     /// Share of the pairs whose sets come from other sections of the same call path.
     Inferred(f64),
     /// Share of the accesses in sections that was not observed.
@@ -134,7 +136,7 @@ fn rank(caveat: &Caveat) -> usize {
         Caveat::Refused(..) => 4,
         Caveat::Busy(_) => 5,
         Caveat::OutOfTime(_) => 6,
-        Caveat::NoPoints(..) => 7,
+        Caveat::NoPoints(..) | Caveat::NoSchedule(..) => 7,
         Caveat::OtherMachine(_) => 8,
         Caveat::Drift(_) => 9,
         Caveat::SystemCalls(..) => 10,

@@ -23,6 +23,7 @@ pub fn analyzed(study: &Study<'_>, found: &Unnecessary, baselines: &[Baseline]) 
     let is_faithful = !baselines.iter().filter(simulated).any(refused);
     let labels = found.regions.regions.iter();
     Analyzed {
+        has_sets: true,
         threads: recorded.threads as u32,
         counts: found.counts.total(),
         overall: found.overall.filter(|_| is_faithful),
@@ -30,6 +31,16 @@ pub fn analyzed(study: &Study<'_>, found: &Unnecessary, baselines: &[Baseline]) 
         region_labels: labels.map(|r| label(&r.begin, &r.end)).collect(),
         recorded_ns: recorded.replayed_ns,
         replays: replays.filter(|(_, runs)| !runs.is_empty()).collect(),
+        ..Analyzed::default()
+    }
+}
+
+/// A recording whose read and write sets are not known.
+pub fn unanalyzed(study: &Study<'_>) -> Analyzed {
+    let recorded = study.recorded();
+    Analyzed {
+        threads: recorded.threads as u32,
+        recorded_ns: recorded.replayed_ns,
         ..Analyzed::default()
     }
 }

@@ -8,7 +8,7 @@ use convoy_estimate::{Check, Estimate, Interval, Method, WhatIf};
 
 use crate::fidelity::{Fidelity, Fingerprint, Quantity};
 use crate::program::Program;
-use crate::simulated::RecordedOrders;
+use crate::simulated::Simulator;
 
 /// Runs programs. The simulator and the native replay are one each.
 pub trait Replayer {
@@ -19,8 +19,9 @@ pub trait Replayer {
     /// why, for people.
     fn replay(&mut self, programs: &[Program]) -> Result<Replayed, String>;
 
-    /// The same with locks acquired in the recorded order (ELSC); `None` = it cannot.
-    fn in_recorded_order(&self, _: &RecordedOrders) -> Option<Box<dyn Replayer>> {
+    /// The same with the order of acquisitions that a simulator enforces (ELSC, SYNC); `None` = it
+    /// cannot.
+    fn in_order_of(&self, _: &Simulator) -> Option<Box<dyn Replayer>> {
         None
     }
 }

@@ -7,7 +7,7 @@ use convoy_estimate::Method;
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
 use crate::predict::{Replayed, Replayer};
-use crate::program::{LockIx, Program, SectionId};
+use crate::program::{LockIx, Program, SectionId, ThreadIx};
 use crate::sim::{self, calibrate_rules, Options, Range, Rules, Schedule};
 use crate::standstill;
 
@@ -45,6 +45,16 @@ pub struct Utilization {
     pub threads: Vec<Vec<f64>>,
     /// All CPUs.
     pub cpus: f64,
+}
+
+/// How a program keeps to the order of a simulator.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ordered {
+    /// Whose acquisitions of locks, ends of waits on condition variables and decrements of
+    /// semaphores come one after the other.
+    pub turns: Vec<ThreadIx>,
+    /// Share of the run time in which a thread that could run had no CPU, 0..1.
+    pub crowded: f64,
 }
 
 impl Order {
@@ -120,8 +130,59 @@ impl Simulator {
             rules: self.rules,
             cpus: self.cpus,
             sections: false,
+            order: false,
             max_ops: None,
         }
+    }
+
+    /// The order that is enforced.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// How a program runs in the order that is enforced. Under SYNC the turns at locks are the same
+    /// whatever the machine's costs and the seed.
+    ///
+    /// # Errors
+    ///
+    /// The program does not end in this order, for people.
+    pub fn ordered(&self, number: usize, program: &Program) -> Result<Ordered, String> {
+        let options = Options {
+            order: true,
+            ..self.options(number, 1)
+        };
+        let outcome =
+            sim::run(program, &self.machine, &options).map_err(|error| error.to_string())?;
+        match outcome.stuck {
+            Some(_) => Err(self.standstill(number, program)),
+            None => Ok(Ordered {
+                crowded: outcome.queued_ns / outcome.wall_ns.max(1.0),
+                turns: outcome.order,
+            }),
+        }
+    }
+
+    /// Run times of the programs one after another, nanoseconds, with so many seeds and nothing
+    /// else varied.
+    ///
+    /// # Errors
+    ///
+    /// A program does not end, for people.
+    pub fn repeated(&self, programs: &[Program], seeds: u32) -> Result<Vec<f64>, String> {
+        let wall = |seed: u32| {
+            let mut wall_ns = 0.0;
+            for (number, program) in programs.iter().enumerate() {
+                let options = self.options(number, seed.into());
+                let outcome = sim::run(program, &self.machine, &options);
+                let outcome = outcome.map_err(|error| error.to_string())?;
+                if outcome.stuck.is_some() {
+                    return Err(self.standstill(number, program));
+                }
+                wall_ns += outcome.wall_ns;
+            }
+            Ok(wall_ns)
+        };
+        (1..=seeds).map(wall).collect()
     }
 
     /// Why a program does not end: what its threads wait for then.

@@ -30,6 +30,8 @@ pub struct Analyzed {
     pub input: String,
     /// Threads that ran.
     pub threads: u32,
+    /// Read and write sets are known, without which there are no pairs, costs and regions.
+    pub has_sets: bool,
     /// Pairs of all locks.
     pub counts: LockRow,
     /// What they cost; `None` = the simulated replay does not give the recorded run back.

@@ -163,3 +163,15 @@ fn names_from_the_program_never_command_the_terminal() {
         );
     }
 }
+
+#[test]
+fn schedules_need_no_read_and_write_sets() {
+    let mut analysis = replay::refused();
+    for of in &mut analysis.compared {
+        of.has_sets = false;
+    }
+    let text = render(&analysis, &page(View::Figure(13))).unwrap();
+    assert!(text.contains("orig, simulated"), "{text}");
+    let why = render(&analysis, &page(View::Figure(14))).unwrap_err();
+    assert!(why.contains("read and write sets are unknown"), "{why}");
+}

@@ -293,6 +293,7 @@ fn curve() -> Vec<CurvePoint> {
 /// The program with so many threads.
 fn compared(threads: u32, t_pd: f64) -> Analyzed {
     let mut of = Analyzed {
+        has_sets: true,
         input: format!("--threads {threads}"),
         program: "server".into(),
         threads,

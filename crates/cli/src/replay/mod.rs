@@ -137,7 +137,7 @@ fn study(recorded: &Recorded, args: &Replay) -> Result<Analysis, Message> {
             .map(|(group, range)| (group, range.numbers())),
         times: 1,
         schedule: schedule(args.schedule)?,
-        all_schedules: args.figure == Some(13) || args.all,
+        repeats: (args.figure == Some(13) || args.all).then_some(args.times),
         dials: args.html.is_some(),
     };
     let length = Duration::from_nanos(study.fingerprint.wall_ns as u64);

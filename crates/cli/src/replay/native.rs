@@ -10,7 +10,7 @@ use convoy_replay::analysis::Analysis;
 use convoy_replay::fidelity::Fingerprint;
 use convoy_replay::predict::{Replayed, Replayer};
 use convoy_replay::program::Program;
-use convoy_replay::simulated::RecordedOrders;
+use convoy_replay::simulated::Simulator;
 use convoy_replayer::child::{self, Runs, Times};
 use convoy_replayer::native::{NativeError, NativeOptions, NativeOutcome, Schedule};
 
@@ -22,8 +22,8 @@ pub struct Native {
     exe: PathBuf,
     times: u32,
     recorded: Duration,
-    /// In the order of the recording, if locks have to be acquired in it.
-    orders: Option<RecordedOrders>,
+    /// Locks have to be acquired in the order that it enforces.
+    ordered: Option<Simulator>,
     /// For all replays together, those of the recorded run first.
     limit: Duration,
     spent: Rc<Cell<Duration>>,
@@ -44,7 +44,7 @@ impl Native {
             exe,
             times,
             recorded,
-            orders: None,
+            ordered: None,
             limit,
             spent: Rc::default(),
         }
@@ -56,12 +56,8 @@ impl Native {
         if left.is_zero() {
             return Err(OUT_OF_TIME.into());
         }
-        let orders = self.orders.as_ref();
-        let schedule = match orders {
-            Some(orders) => {
-                let of_program = orders.get(number).map_or(&[][..], Vec::as_slice);
-                Schedule::Recorded(order::of_threads(program, of_program)?)
-            }
+        let schedule = match &self.ordered {
+            Some(simulator) => order::enforced(simulator, number, program)?,
             None => Schedule::Free,
         };
         let wanted = NativeOptions {
@@ -134,10 +130,9 @@ impl Replayer for Native {
         })
     }
 
-    fn in_recorded_order(&self, orders: &RecordedOrders) -> Option<Box<dyn Replayer>> {
-        let orders = Some(orders.clone());
+    fn in_order_of(&self, simulator: &Simulator) -> Option<Box<dyn Replayer>> {
         Some(Box::new(Self {
-            orders,
+            ordered: Some(simulator.clone()),
             ..self.clone()
         }))
     }

@@ -1,9 +1,53 @@
-//! The recorded order of a program's sections, as the native replay enforces it: by lock, the threads
-//! whose turn it is (ELSC; PerfPlay, CGO'15, section 5).
+//! The order of a simulator's acquisitions, as the native replay enforces it: the threads whose
+//! turn it is (PerfPlay, CGO'15, section 5).
+//!
+//! ELSC: by lock, in the recorded order of its sections. SYNC: in one order of all locks, condition
+//! variables and semaphores, that of the simulator. It follows from the work between operations,
+//! not from the machine, so that threads need no clocks of their own, as Kendo's do.
 
 use std::collections::HashMap;
 
 use convoy_replay::program::{Op, Program, SectionId, ThreadIx};
+use convoy_replay::simulated::{Order, Simulator};
+use convoy_replayer::cpus;
+use convoy_replayer::native::Schedule;
+
+/// Share of the run time in which more threads may be able to run than there are CPUs: whose turn
+/// it is would not be running, and all others would wait for it.
+const MOST_CROWDED: f64 = 0.02;
+
+/// How the native replay of the program of this number keeps to the order that a simulator
+/// enforces.
+///
+/// # Errors
+///
+/// It cannot, for people.
+pub fn enforced(
+    simulator: &Simulator,
+    number: usize,
+    program: &Program,
+) -> Result<Schedule, String> {
+    let cpus = cpus::usable();
+    if matches!(simulator.order(), Order::Free) {
+        return Ok(Schedule::Free);
+    }
+    let ordered = simulator.on_cpus(cpus).ordered(number, program)?;
+    if ordered.crowded > MOST_CROWDED {
+        let percent = (100.0 * ordered.crowded).round();
+        return Err(format!(
+            "its threads do not fit the CPUs: for {percent} % of the time more than {cpus} could \
+             run, and those whose turn it is would wait for a CPU"
+        ));
+    }
+    Ok(match simulator.order() {
+        Order::Free => Schedule::Free,
+        Order::Recorded(orders) => {
+            let of_program = orders.get(number).map_or(&[][..], Vec::as_slice);
+            Schedule::Recorded(of_threads(program, of_program)?)
+        }
+        Order::LogicalTime(_) => Schedule::Total(ordered.turns),
+    })
+}
 
 /// For each lock of `program`, the threads that acquire it, in the order that `recorded` has for each
 /// lock of the recorded run. A changed program may have other locks, each for sections of one of those.
@@ -12,7 +56,7 @@ use convoy_replay::program::{Op, Program, SectionId, ThreadIx};
 ///
 /// A lock that is acquired for a section without a place in the order, or for sections of several
 /// orders: for people.
-pub fn of_threads(
+fn of_threads(
     program: &Program,
     recorded: &[Vec<SectionId>],
 ) -> Result<Vec<Vec<ThreadIx>>, String> {
@@ -102,5 +146,51 @@ mod tests {
         let joined = program(1, &[&[(0, 1), (0, 2)]]);
         let why = of_threads(&joined, &[vec![1], vec![2]]).unwrap_err();
         assert!(why.contains("several"), "{why}");
+    }
+
+    /// Threads that only work, and acquire lock 0 for a section each.
+    fn workers(threads: u32) -> Program {
+        let worker = |section| Thread {
+            at_start: true,
+            ops: vec![
+                Op::Work { ns: 1e6 },
+                Op::Acquire {
+                    lock: 0,
+                    shared: false,
+                    section,
+                },
+                Op::Release { lock: 0 },
+            ],
+            ..Thread::default()
+        };
+        Program {
+            locks: vec![Default::default()],
+            threads: (0..threads).map(worker).collect(),
+            ..Program::default()
+        }
+    }
+
+    /// Orders by logical time on this machine.
+    fn logical(program: &Program) -> Simulator {
+        let machine = convoy_replay::machine::Machine {
+            cpus: cpus::usable(),
+            ..Default::default()
+        };
+        let programs = std::slice::from_ref(program);
+        let simulator = Simulator::fitted(&machine, programs, &Default::default(), 1);
+        simulator.with_order(Order::LogicalTime(500.0))
+    }
+
+    #[test]
+    fn logical_time_is_one_order_where_threads_fit_the_cpus() {
+        let program = workers(1);
+        let schedule = enforced(&logical(&program), 0, &program);
+        assert_eq!(schedule, Ok(Schedule::Total(vec![0])));
+        let program = workers(cpus::usable() + 1);
+        let why = enforced(&logical(&program), 0, &program).unwrap_err();
+        assert!(why.contains("do not fit the CPUs"), "{why}");
+        // A free order needs no CPUs.
+        let free = logical(&program).with_order(Order::Free);
+        assert_eq!(enforced(&free, 0, &program), Ok(Schedule::Free));
     }
 }

@@ -3,24 +3,24 @@
 mod asking;
 mod curve;
 mod queries;
+mod schedules;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use self::asking::Asking;
 use self::queries::{default_queries, dials, query_names};
+pub use self::schedules::Schedule;
+use self::schedules::Schedules;
 use crate::analysis::{Analysis, WhatIfRow};
 use crate::caveat::Caveat;
-use crate::compared::analyzed;
+use crate::compared::{analyzed, unanalyzed};
 use crate::lanes;
 use crate::limits::limits;
 use crate::machine::Machine;
 use crate::predict::Replayer;
-use crate::program::Program;
 use crate::rows::{count_pairs, race_rows};
 use crate::sets::{RunKeys, SectionSets};
-use crate::simulated::{Order, Simulator};
+use crate::simulated::Simulator;
 use crate::study::Study;
 use crate::tables::Analyzed;
 use crate::ulcp::BenignOracle;
@@ -40,28 +40,12 @@ pub struct Questions {
     pub times: u32,
     /// The order in which locks are acquired.
     pub schedule: Schedule,
-    /// Also replay the recorded run under each schedule, for figure 13.
-    pub all_schedules: bool,
+    /// Also replay the recorded run so many times under each schedule, for figure 13.
+    pub repeats: Option<u32>,
     /// Also what a page has dials for: the most waited for lock with more shards and shorter
     /// sections, by simulation alone.
     pub dials: bool,
 }
-
-/// Orders of acquisitions (PerfPlay, CGO'15, section on replay).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Schedule {
-    /// Whoever comes first.
-    #[default]
-    Orig,
-    /// As recorded.
-    Elsc,
-    /// By deterministic logical time.
-    Sync,
-}
-
-/// Work after which a thread publishes its logical time under [`Schedule::Sync`], nanoseconds: as
-/// often as Kendo's threads do with a chunk of some thousand stores.
-const LOGICAL_CHUNK_NS: f64 = 2_000.0;
 
 /// Read and write sets of the program's critical sections.
 pub struct Sets<'a> {
@@ -109,29 +93,23 @@ pub fn analyze(
     }
     let times = questions.times.max(1);
     let fitted = Simulator::fitted(machine, &programs, &study.fingerprint, times);
-    let order = match questions.schedule {
-        Schedule::Orig => Order::Free,
-        Schedule::Elsc => Order::Recorded(Arc::new(study.lock_orders())),
-        Schedule::Sync => Order::LogicalTime(LOGICAL_CHUNK_NS),
-    };
-    let ordered = match (&order, &native) {
-        (Order::Recorded(orders), Some(native)) => native.in_recorded_order(orders),
-        _ => None,
-    };
-    let simulator = fitted.clone().with_order(order);
+    let simulator = fitted.clone().with_order(questions.schedule.order(study));
     let found = sets
         .as_ref()
         .ok()
         .map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
     let mut replayers: Vec<Box<dyn Replayer + '_>> = vec![Box::new(simulator.clone())];
-    let mut free: Vec<Box<dyn Replayer + '_>> = vec![Box::new(fitted)];
-    match questions.schedule {
-        Schedule::Orig => replayers.extend(native),
-        Schedule::Elsc => {
-            replayers.extend(ordered);
-            free.extend(native);
+    let mut free: Vec<Box<dyn Replayer + '_>> = vec![Box::new(fitted.clone())];
+    let schedules = questions
+        .repeats
+        .map(|times| Schedules::new(study, &fitted, native.as_deref(), times));
+    match (questions.schedule, native) {
+        (Schedule::Orig, native) => replayers.extend(native),
+        (_, Some(native)) => {
+            replayers.extend(native.in_order_of(&simulator));
+            free.push(native);
         }
-        Schedule::Sync => {}
+        (_, None) => {}
     }
     let mut asking = Asking {
         study,
@@ -146,10 +124,12 @@ pub fn analyze(
         simulator: &simulator,
         predictor: study.predictor(replayers, &programs),
     };
+    let mut orig = asking.predictor.baselines().to_vec();
     if questions.schedule != Schedule::Orig {
         // The recorded run had no enforced order: only ORIG can be compared with it.
-        let orig = study.predictor(free, &programs);
-        asking.predictor.trust_as(orig.baselines());
+        let free = study.predictor(free, &programs);
+        asking.predictor.trust_as(free.baselines());
+        orig = free.baselines().to_vec();
     }
     let mut locks = study.locks();
     let mut analysis = Analysis {
@@ -197,40 +177,18 @@ pub fn analyze(
     let free = found.as_ref().map_or(&[][..], |found| &found.free);
     analysis.lanes = lanes::lanes(study, &locks, free, &simulator);
     analysis.baselines = asking.predictor.baselines().to_vec();
-    let rows = found
-        .iter()
-        .map(|found| analyzed(study, found, &analysis.baselines));
-    analysis.compared = rows.collect();
-    if questions.all_schedules {
-        if let Some(of) = analysis.compared.first_mut() {
-            of.replays
-                .extend(under_all_schedules(study, &simulator, &programs));
-        }
+    let mut own = match &found {
+        Some(found) => analyzed(study, found, &analysis.baselines),
+        None => unanalyzed(study),
+    };
+    if let Some(mut schedules) = schedules {
+        // After all others: native replays together have a limit.
+        own.replays = schedules.replays(&programs, &orig);
+        analysis.caveats.extend(schedules.refused());
     }
+    analysis.compared.push(own);
     analysis.locks = locks.into_iter().map(|(_, row)| row).collect();
     Ok(analysis)
-}
-
-/// Run times of the recorded run with enforced orders of acquisitions.
-fn under_all_schedules(
-    study: &Study<'_>,
-    simulator: &Simulator,
-    programs: &[Program],
-) -> Vec<(String, Vec<f64>)> {
-    let orders = [
-        (
-            "elsc, simulated",
-            Order::Recorded(Arc::new(study.lock_orders())),
-        ),
-        ("sync, simulated", Order::LogicalTime(LOGICAL_CHUNK_NS)),
-    ];
-    let replayed = orders.into_iter().filter_map(|(name, order)| {
-        let mut under = simulator.clone().with_order(order);
-        let mut walls = under.replay(programs).ok()?.walls_ns;
-        walls.retain(|wall| wall.is_finite());
-        Some((name.to_owned(), walls))
-    });
-    replayed.collect()
 }
 
 /// Another recording of the program, for comparison: its unnecessary contention, by simulation
@@ -243,10 +201,6 @@ pub fn compare(study: &Study<'_>, machine: &Machine, sets: Option<&Sets<'_>>) ->
     let predictor = study.predictor(replayers, &programs);
     match found {
         Some(found) => analyzed(study, &found, predictor.baselines()),
-        None => Analyzed {
-            threads: study.recorded().threads as u32,
-            recorded_ns: study.recorded().replayed_ns,
-            ..Analyzed::default()
-        },
+        None => unanalyzed(study),
     }
 }

@@ -327,6 +327,41 @@ fn a_section_that_waits_again_takes_one_token_though_it_worked_between_its_waits
     assert_eq!(ops(&r, 1).iter().filter(of).count(), 2);
 }
 
+/// A server's threads that wait at one place, each for its own condition variable.
+#[test]
+fn threads_with_condition_variables_of_their_own_wait_for_these_alone() {
+    const OTHER: u32 = 3;
+    let (mut puts, mut gets) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for round in 0..4u64 {
+        let at = 300 * round;
+        let [mut put, mut get] = queue(at + 200, at + 100);
+        let waiter = round as usize % 2;
+        if waiter == 1 {
+            let of_cond = put.iter_mut().chain(&mut get).filter(|e| e.object == C);
+            of_cond.for_each(|e| e.object = OTHER);
+        }
+        puts.extend(put);
+        gets[waiter].extend(get);
+    }
+    let [first, second] = gets;
+    let mut r = recording(vec![puts, first, second], 1500);
+    let cond = r.objects[C as usize].clone();
+    r.objects.push(cond);
+    let out = extracted(&r);
+    for (thread, own) in [(1, 0), (2, 1)] {
+        let ops = out.program.threads[thread].ops.iter();
+        let waits: Vec<u32> = ops
+            .filter_map(|op| match op {
+                Op::Await { cond, .. } => Some(*cond),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(waits, [own, own], "thread {thread}");
+    }
+    let outcome = crate::sim::run(&out.program, &free(), &crate::sim::Options::default());
+    assert_eq!(outcome.expect("a valid program").stuck, None);
+}
+
 #[test]
 fn a_queue_that_holds_items_at_the_start_has_tokens() {
     // Two gets before the first put: the queue held two.

@@ -6,7 +6,8 @@
 //!   signal it at others, and there are about as many of the one as of the other. Then each section
 //!   of the first kind takes a token (an item, or a free place), waited or not, and each section of
 //!   the second kind gives one: the k-th get needs the k-th put. Tokens at the start are the least
-//!   number with which the recorded order was possible (the tightest lag).
+//!   number with which the recorded order was possible (the tightest lag). Sections that begin at
+//!   one site and wait on different condition variables (each thread has its own) are no such gets.
 //! - *Phase*: otherwise a wait needs the signal that ended it in the recording: at least so many signals
 //!   have been given. This keeps the recorded order and is right for flags and phases.
 //!
@@ -212,6 +213,11 @@ impl Seen {
         }
         let gets: Vec<&Section> = of_lock().filter(|s| get_sites.contains(&s.site)).collect();
         let puts: Vec<&Section> = of_lock().filter(|s| put_sites.contains(&s.site)).collect();
+        if gets.iter().any(|s| s.waits.iter().any(|(c, _)| *c != cond)) {
+            // One condition variable for each thread or request: where a section begins does not
+            // tell which of them it would have waited on.
+            return false;
+        }
         let difference = gets.len().abs_diff(puts.len());
         let allowed = (IMBALANCE * gets.len().min(puts.len()) as f64) as usize;
         if difference > allowed.max(MOST_IN_QUEUE) || puts.len() < 2 {

@@ -62,6 +62,7 @@ impl Sim<'_> {
         let sem = &mut self.semaphores[self.threads[tid as usize].operand as usize];
         if sem.value > 0 {
             sem.value -= 1;
+            self.note_order(tid);
             return self.op_done(tid);
         }
         sem.waiters += 1;
@@ -78,6 +79,7 @@ impl Sim<'_> {
         }
         sem.value -= 1;
         sem.waiters -= 1;
+        self.note_order(tid);
         self.op_done(tid)
     }
 

@@ -27,6 +27,7 @@ impl Sim<'_> {
     /// The predicate loop around `pthread_cond_wait`: while the need is not met, wait.
     pub(super) fn begin_await(&mut self, tid: Tid, cond: CondIx, lock: LockIx, need: Need) -> Flow {
         if self.meet(need) {
+            self.note_order(tid);
             return self.op_done(tid);
         }
         let thread = &mut self.threads[tid as usize];

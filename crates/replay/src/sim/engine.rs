@@ -88,6 +88,9 @@ pub(super) struct Sim<'a> {
     pub(super) turns: Turns,
     /// Threads in run queues.
     pub(super) queued: usize,
+    /// Since when there are some; how long there were before.
+    pub(super) queued_since: Ps,
+    pub(super) queued_time: Ps,
     /// Timers of the tick are pending.
     pub(super) is_ticking: bool,
     /// The largest virtual run time of any thread.
@@ -95,6 +98,8 @@ pub(super) struct Sim<'a> {
     pub(super) futex_counts: FutexCounts,
     pub(super) unmatched_releases: u64,
     pub(super) sections: Vec<SectionTimes>,
+    /// See [`super::Outcome::order`]; `None` = not asked for.
+    pub(super) order: Option<Vec<Tid>>,
     /// Threads that have not ended, and will start.
     pub(super) live: usize,
     /// The run ends then.
@@ -176,11 +181,14 @@ impl<'a> Sim<'a> {
             futexes: vec![FutexQueue::new(); queues],
             turns,
             queued: 0,
+            queued_since: 0,
+            queued_time: 0,
             is_ticking: false,
             max_vruntime: 0,
             futex_counts: FutexCounts::default(),
             unmatched_releases: 0,
             sections: vec![SectionTimes::MISSING; sections],
+            order: options.order.then(Vec::new),
             live: 0,
             ops: 0,
             max_time: most_time(program, machine),
@@ -280,6 +288,13 @@ impl<'a> Sim<'a> {
                     Place::Running | Place::Queued => self.is_spinning_in_vain(tid as Tid),
                     _ => true,
                 })
+    }
+
+    /// The thread has what it waited for: its operation's place in the order.
+    pub(super) fn note_order(&mut self, tid: Tid) {
+        if let Some(order) = &mut self.order {
+            order.push(tid);
+        }
     }
 
     /// Writes the times of a section down, if asked to.

@@ -175,6 +175,7 @@ impl Sim<'_> {
                 times.acquired_ns = ns(now);
             }
             self.turns_acquired(lock, section);
+            self.note_order(tid);
         }
         self.threads[tid as usize].step = self.threads[tid as usize].after_lock;
         Flow::Run(self.reach_data(tid, lock, shared))

@@ -82,6 +82,9 @@ pub struct Options<'a> {
     pub cpus: Option<u32>,
     /// Keep the times of every critical section: 40 bytes each.
     pub sections: bool,
+    /// Keep the order in which threads acquire locks, end waits on condition variables and
+    /// decrement semaphores: 4 bytes each.
+    pub order: bool,
     /// End the run after so many operations: see [`Outcome::is_cut`].
     pub max_ops: Option<u64>,
 }

@@ -20,6 +20,10 @@ pub struct Outcome {
     pub unmatched_releases: u64,
     /// By [`SectionId`], if [`super::Options::sections`] asked for them.
     pub sections: Vec<SectionTimes>,
+    /// Whose acquisitions of locks, ends of waits on condition variables and decrements of
+    /// semaphores came one after the other, if [`super::Options::order`] asked for it. Returns with
+    /// the lock from a wait that goes on are left out.
+    pub order: Vec<ThreadIx>,
     /// The program did not end.
     pub stuck: Option<Stuck>,
     /// Operations begun.
@@ -29,6 +33,8 @@ pub struct Outcome {
     /// How often a thread had to wait for a CPU in a run queue. 0 = there was always an idle one,
     /// so that the scheduler's rules did not matter.
     pub queued: u64,
+    /// Time in which some thread waited in a run queue.
+    pub queued_ns: f64,
 }
 
 /// Where the time of a thread went. Its lifetime is the sum of work, protocol, runnable, waited and

@@ -14,6 +14,7 @@ use super::state::Thread;
 impl Sim<'_> {
     pub(super) fn into_outcome(mut self) -> Outcome {
         let now = self.now;
+        self.set_queued(0);
         let is_cut = self.is_limited && self.live > 0 && self.ops >= self.max_ops;
         let is_stuck = self.live > 0 && !is_cut;
         for thread in &mut self.threads {
@@ -47,10 +48,12 @@ impl Sim<'_> {
             futex: self.futex_counts,
             unmatched_releases: self.unmatched_releases,
             sections: self.sections,
+            order: self.order.unwrap_or_default(),
             stuck,
             ops: self.ops,
             is_cut,
             queued: self.enqueued,
+            queued_ns: ns(self.queued_time),
         }
     }
 }

@@ -59,13 +59,23 @@ impl Sim<'_> {
         cpu
     }
 
+    /// So many threads are in run queues from now on.
+    pub(super) fn set_queued(&mut self, queued: usize) {
+        match (self.queued, queued) {
+            (0, _) => self.queued_since = self.now,
+            (_, 0) => self.queued_time += self.now - self.queued_since,
+            _ => {}
+        }
+        self.queued = queued;
+    }
+
     fn enqueue(&mut self, tid: Tid, cpu: usize) {
         self.limit_debt(tid, cpu);
         let thread = &mut self.threads[tid as usize];
         thread.place = Place::Queued;
         thread.cpu = cpu as u32;
         self.cpus[cpu].queue.push(tid);
-        self.queued += 1;
+        self.set_queued(self.queued + 1);
         self.enqueued += 1;
         if !self.is_ticking {
             self.is_ticking = true;
@@ -91,7 +101,7 @@ impl Sim<'_> {
     fn dequeue_first(&mut self, cpu: usize) -> Option<Tid> {
         let queue = &self.cpus[cpu].queue;
         let least = (0..queue.len()).min_by_key(|&i| self.threads[queue[i] as usize].vruntime)?;
-        self.queued -= 1;
+        self.set_queued(self.queued - 1);
         Some(self.cpus[cpu].queue.remove(least))
     }
 
@@ -114,7 +124,7 @@ impl Sim<'_> {
             return;
         };
         let tid = self.cpus[from].queue.remove(0);
-        self.queued -= 1;
+        self.set_queued(self.queued - 1);
         self.dispatch(tid, cpu, self.costs.switch);
     }
 
@@ -131,7 +141,7 @@ impl Sim<'_> {
             return;
         };
         let tid = self.cpus[from].queue.remove(0);
-        self.queued -= 1;
+        self.set_queued(self.queued - 1);
         self.enqueue(tid, cpu);
     }
 

@@ -55,8 +55,7 @@ impl Cond {
             // SAFETY: initialized, and pinned by the reference to `self`.
             unsafe { libc::pthread_cond_signal(self.raw.get()) };
         } else {
-            self.sequence.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(&self.sequence, futex::Flags::PRIVATE, 1);
+            self.wake(1);
         }
     }
 
@@ -65,9 +64,16 @@ impl Cond {
             // SAFETY: initialized, and pinned by the reference to `self`.
             unsafe { libc::pthread_cond_broadcast(self.raw.get()) };
         } else {
-            self.sequence.fetch_add(1, Ordering::SeqCst);
-            let all = i32::MAX as u32;
-            let _ = futex::wake(&self.sequence, futex::Flags::PRIVATE, all);
+            self.wake(i32::MAX as u32);
+        }
+    }
+
+    /// As the C library's signals, those that nobody waits for make no system call: whoever enters
+    /// later sees the changed number, and what was posted before it.
+    fn wake(&self, most: u32) {
+        self.sequence.fetch_add(1, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            let _ = futex::wake(&self.sequence, futex::Flags::PRIVATE, most);
         }
     }
 

@@ -15,6 +15,7 @@ use super::locks::Data;
 use super::objects::Objects;
 use super::plan::{Await, Plan, ThreadPlan, NO_TURN};
 use super::step::{Kind, Step};
+use super::turns::Gates;
 use crate::clock::Clock;
 use crate::work::work;
 
@@ -37,7 +38,7 @@ pub(super) struct Interpreter<'a> {
     own: Box<u64>,
     sleeps: std::slice::Iter<'a, f32>,
     turns: std::slice::Iter<'a, u32>,
-    /// Locks whose turn it is to pass on.
+    /// Gates whose turn the thread has to pass on.
     in_turn: Vec<usize>,
     /// Waits inside of sections that are still open: written down after their release.
     unrecorded: Vec<(usize, u64)>,
@@ -127,9 +128,11 @@ impl<'a> Interpreter<'a> {
             Kind::Broadcast => objects.conds[index].broadcast(),
             Kind::Barrier => self.waiting(position, || objects.barriers[index].wait()),
             Kind::SemWait => {
+                self.await_turn_of_all(position);
                 if !objects.semaphores[index].try_wait() {
                     self.waiting(position, || objects.semaphores[index].wait());
                 }
+                self.pass_turn_of_all();
             }
             Kind::SemPost => objects.semaphores[index].post(),
             Kind::Spawn => spawn(index),
@@ -151,8 +154,10 @@ impl<'a> Interpreter<'a> {
         if !lock.try_acquire(shared) {
             self.acquire_contended(position, index, shared);
         }
+        // The turns of others come now: they may hold it at the same time, or are not after this
+        // lock.
+        self.pass_turn_of_all();
         if shared {
-            // Others may hold it at the same time; their turns come now.
             self.pass_turn(index);
         } else if let Some(data) = lock.data() {
             // SAFETY: the lock was acquired exclusively just now.
@@ -222,16 +227,45 @@ impl<'a> Interpreter<'a> {
         if turn == NO_TURN {
             return;
         }
-        let of_lock = &self.objects.turns[index];
-        if !of_lock.is(turn) {
+        let gate = match self.plan.gates {
+            Gates::One => 0,
+            _ => index,
+        };
+        let turns = &self.objects.turns[gate];
+        if !turns.is(turn) {
             let start = self.clock.ticks();
             self.waits_at.store(position as u32 + 1, Ordering::Relaxed);
-            of_lock.wait(turn);
+            turns.wait(turn);
             self.waits_at.store(0, Ordering::Relaxed);
             let waited = self.clock.ticks().saturating_sub(start);
             self.unrecorded.push((index, waited));
         }
-        self.in_turn.push(index);
+        self.in_turn.push(gate);
+    }
+
+    /// In one order of all operations: waits for the turn of one that acquires nothing.
+    fn await_turn_of_all(&mut self, position: usize) {
+        let Some(turn) = self.next_turn_of_all() else {
+            return;
+        };
+        let turns = &self.objects.turns[0];
+        if !turns.is(turn) {
+            self.waiting(position, || turns.wait(turn));
+        }
+        self.in_turn.push(0);
+    }
+
+    fn next_turn_of_all(&mut self) -> Option<u32> {
+        match self.plan.gates {
+            Gates::One => self.turns.next().copied(),
+            Gates::None | Gates::ByLock => None,
+        }
+    }
+
+    fn pass_turn_of_all(&mut self) {
+        if self.plan.gates == Gates::One {
+            self.pass_turn(0);
+        }
     }
 
     fn pass_turn(&mut self, index: usize) {
@@ -245,11 +279,24 @@ impl<'a> Interpreter<'a> {
     fn wait_for(&mut self, position: usize, wait: Await) {
         let objects = self.objects;
         let channel = &objects.channels[channel(wait.need)];
-        if channel.meets(wait.need) {
-            return;
+        let turn = self.next_turn_of_all();
+        let is_due = turn.is_none_or(|turn| objects.turns[0].is(turn));
+        if !is_due || !channel.meets(wait.need) {
+            self.wait_while(position, wait, turn);
         }
+        if turn.is_some() {
+            objects.turns[0].pass();
+        }
+    }
+
+    /// `turn`: the wait ends in it; `None` = as soon as what it waits for is there.
+    fn wait_while(&mut self, position: usize, wait: Await, turn: Option<u32>) {
+        let objects = self.objects;
+        let channel = &objects.channels[channel(wait.need)];
         // Whoever is to make it true may need this lock before its turn.
-        self.pass_turn(wait.lock as usize);
+        if self.plan.gates == Gates::ByLock {
+            self.pass_turn(wait.lock as usize);
+        }
         let cond = &objects.conds[wait.cond as usize];
         let lock = &objects.locks[wait.lock as usize];
         let clock = self.clock;
@@ -263,14 +310,19 @@ impl<'a> Interpreter<'a> {
                 }
             }
             _ => loop {
+                // In this order: a signal after the look at its turn is not missed.
                 let sequence = cond.sequence();
-                if channel.meets(wait.need) {
+                let early = turn.filter(|&turn| !objects.turns[0].is(turn));
+                if early.is_none() && channel.meets(wait.need) {
                     break;
                 }
                 if wait.holds {
                     lock.release();
                 }
-                cond.wait_beyond(sequence);
+                match early {
+                    Some(turn) => objects.turns[0].wait(turn),
+                    None => cond.wait_beyond(sequence),
+                }
                 if wait.holds && !lock.try_acquire(wait.shared) {
                     lock.acquire(wait.shared, &clock);
                 }

@@ -22,6 +22,7 @@ mod plan;
 mod rates;
 mod run;
 mod step;
+mod turns;
 pub(crate) mod usage;
 
 use std::sync::Arc;
@@ -65,16 +66,22 @@ impl NativeOptions {
 }
 
 /// Order in which locks are acquired (PerfPlay, CGO'15, section 5).
+///
+/// An enforced order is for threads that fit the processors. Where more can run, a thread whose
+/// turn it is may not be running, and everybody waits for the scheduler: 2 to 10 times slower than
+/// the recorded run. Whoever asks for one has to know.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub enum Schedule {
     /// Whoever comes first (ORIG).
     #[default]
     Free,
     /// The order of the recording, enforced by a turn counter in each lock (ELSC): for each lock of
-    /// the program the threads that acquired it, in order. Refused where threads outnumber the
-    /// processors: a thread whose turn it is may not be running then, and everybody waits for the
-    /// scheduler (2 to 10 times slower than the recorded run).
+    /// the program the threads that acquired it, in order.
     Recorded(Vec<Vec<ThreadIx>>),
+    /// One order of all acquisitions of locks, ends of waits on condition variables and decrements
+    /// of semaphores: whose they are (SYNC, where the order is that of logical time). Each of them
+    /// comes after the one before it, whatever the object.
+    Total(Vec<ThreadIx>),
 }
 
 /// A program made ready for native replay, any number of times.
@@ -86,8 +93,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`NativeError::Invalid`] for a program that contradicts itself, [`NativeError::Refused`]
-    /// for a schedule that cannot be kept here.
+    /// [`NativeError::Invalid`] for a program that contradicts itself or its schedule.
     pub fn new(program: Program, schedule: &Schedule) -> Result<Self, NativeError> {
         let rates = Rates::for_program(&program);
         Ok(Self(Arc::new(plan::compile(program, schedule, &rates)?)))

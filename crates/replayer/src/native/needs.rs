@@ -17,6 +17,15 @@ pub(super) struct CondPlan {
     pub wakes_all: bool,
 }
 
+impl CondPlan {
+    /// For waits that end in turn: who waits is woken by its turn, if what it waits for is there by
+    /// then, else by any signal.
+    pub const IN_TURN: Self = Self {
+        is_pthread: false,
+        wakes_all: true,
+    };
+}
+
 /// What all threads' waits and posts have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Needs {

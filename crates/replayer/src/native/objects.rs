@@ -8,13 +8,14 @@ use rustix::thread::futex;
 use super::conds::{Channel, Cond};
 use super::locks::Lock;
 use super::plan::Plan;
+use super::turns::Gates;
 use crate::clock::Clock;
 
 /// Objects of one replay, in their first state.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub locks: Box<[Lock]>,
-    /// Whose turn it is, by lock; empty where the order is free.
+    /// Whose turn it is: see [`Gates`].
     pub turns: Box<[Turn]>,
     pub conds: Box<[Cond]>,
     pub channels: Box<[Channel]>,
@@ -26,13 +27,14 @@ pub(super) struct Objects {
 impl Objects {
     pub fn new(plan: &Plan, clock: &Clock) -> Self {
         let locks = plan.locks.iter();
-        let has_turns = plan.threads.iter().any(|thread| !thread.turns.is_empty());
+        let gates = match plan.gates {
+            Gates::None => 0,
+            Gates::ByLock => plan.locks.len(),
+            Gates::One => 1,
+        };
         Self {
-            locks: locks.clone().map(|&kind| Lock::new(kind, clock)).collect(),
-            turns: locks
-                .filter(|_| has_turns)
-                .map(|_| Turn::default())
-                .collect(),
+            locks: locks.map(|&kind| Lock::new(kind, clock)).collect(),
+            turns: (0..gates).map(|_| Turn::default()).collect(),
             conds: plan.conds.iter().map(|&cond| Cond::new(cond)).collect(),
             channels: plan
                 .channels
@@ -54,7 +56,7 @@ impl Objects {
     }
 }
 
-/// The number of acquisitions of a lock that are over, for threads that wait for theirs.
+/// The number of operations in an order that are over, for threads that wait for theirs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Turn {
@@ -70,7 +72,7 @@ impl Turn {
         self.number.load(Ordering::Acquire) == turn
     }
 
-    /// Waits until it is the turn of an acquisition.
+    /// Waits until it is the turn of an operation.
     pub fn wait(&self, turn: u32) {
         for _ in 0..Self::LOOKS {
             if self.is(turn) {
@@ -89,7 +91,7 @@ impl Turn {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The acquisition is over: the next one's turn.
+    /// The operation is over: the next one's turn.
     pub fn pass(&self) {
         self.number.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {

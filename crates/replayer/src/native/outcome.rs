@@ -114,9 +114,6 @@ pub enum NativeError {
     /// The program contradicts itself.
     #[error("the program cannot be replayed: {0}")]
     Invalid(String),
-    /// The schedule cannot be kept on this machine.
-    #[error("the schedule cannot be enforced natively: {0}")]
-    Refused(String),
     /// The timeout passed; what threads waited for.
     #[error("it comes to a standstill: after {after_ms} ms {waits}")]
     Hang {

@@ -1,7 +1,5 @@
 //! From a program to what its threads run: compact steps, with work in iterations of the work loop.
 
-use std::vec;
-
 use convoy_replay::program::{ChannelIx, LockIx, LockKind, Need, Op, Program, Thread, ThreadIx};
 use rustc_hash::FxHashMap;
 
@@ -11,13 +9,14 @@ use super::needs::{CondPlan, Needs};
 use super::outcome::{NativeError, Simplified};
 use super::rates::Rates;
 use super::step::{Kind, Step};
+use super::turns::{Gates, Turns};
 use super::Schedule;
-use crate::cpus;
 
 /// A program as replayed threads run it.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub rates: Rates,
+    pub gates: Gates,
     pub locks: Vec<LockKind>,
     pub conds: Vec<CondPlan>,
     /// Threads that meet at each.
@@ -45,12 +44,12 @@ pub(super) struct ThreadPlan {
     pub steps: Vec<Step>,
     /// Lengths of its sleeps in order, nanoseconds.
     pub sleeps: Vec<f32>,
-    /// Turns of its acquisitions in order, [`NO_TURN`] = at any time; empty where the order is
-    /// free.
+    /// Turns of its operations that have one, in order, [`NO_TURN`] = at any time; empty where the
+    /// order is free.
     pub turns: Vec<u32>,
 }
 
-/// The order of a lock says nothing of this acquisition.
+/// The order says nothing of this acquisition.
 pub(super) const NO_TURN: u32 = u32::MAX;
 
 /// A wait on a condition variable.
@@ -89,7 +88,7 @@ impl Await {
 ///
 /// # Errors
 ///
-/// [`NativeError::Invalid`], [`NativeError::Refused`].
+/// [`NativeError::Invalid`].
 pub(super) fn compile(
     mut program: Program,
     schedule: &Schedule,
@@ -101,12 +100,20 @@ pub(super) fn compile(
         let kind = program.locks[lock as usize].kind;
         matches!(kind, LockKind::Mutex | LockKind::Adaptive { .. })
     };
+    let turns = Turns::new(schedule, program.threads.len());
+    let gates = turns.gates();
     let conds = 0..program.conds.len() as u32;
     let mut compiler = Compiler {
         plan: Plan {
             rates: *rates,
+            gates,
             locks: program.locks.iter().map(|lock| lock.kind).collect(),
-            conds: conds.map(|cond| needs.plan(cond, has_mutex)).collect(),
+            conds: conds
+                .map(|cond| match gates {
+                    Gates::One => CondPlan::IN_TURN,
+                    _ => needs.plan(cond, has_mutex),
+                })
+                .collect(),
             barriers: program
                 .barriers
                 .iter()
@@ -123,46 +130,22 @@ pub(super) fn compile(
         },
         needs,
         awaits: FxHashMap::default(),
-        turns: turns(schedule, &program)?,
+        turns,
     };
     for (index, thread) in program.threads.iter_mut().enumerate() {
         let thread = std::mem::take(thread);
         let compiled = compiler.thread(index as ThreadIx, &thread)?;
         compiler.plan.threads.push(compiled);
     }
+    compiler.turns.end()?;
     Ok(compiler.plan)
-}
-
-/// Turns of each thread's acquisitions of each lock, in order.
-type Turns = FxHashMap<(LockIx, ThreadIx), vec::IntoIter<u32>>;
-
-fn turns(schedule: &Schedule, program: &Program) -> Result<Option<Turns>, NativeError> {
-    let Schedule::Recorded(orders) = schedule else {
-        return Ok(None);
-    };
-    let (threads, cpus) = (program.threads.len(), cpus::usable());
-    if threads > cpus as usize {
-        return Err(NativeError::Refused(format!(
-            "the program has {threads} threads, {cpus} CPUs can be used: where threads outnumber \
-             CPUs, the order costs 2 to 10 times the run time; simulate this schedule"
-        )));
-    }
-    let mut turns: FxHashMap<(LockIx, ThreadIx), Vec<u32>> = FxHashMap::default();
-    for (lock, order) in orders.iter().enumerate() {
-        for (turn, &thread) in order.iter().enumerate() {
-            let of = turns.entry((lock as LockIx, thread)).or_default();
-            of.push(turn as u32);
-        }
-    }
-    let turns = turns.into_iter().map(|(of, turns)| (of, turns.into_iter()));
-    Ok(Some(turns.collect()))
 }
 
 struct Compiler {
     plan: Plan,
     needs: Needs,
     awaits: FxHashMap<AwaitKey, u32>,
-    turns: Option<Turns>,
+    turns: Turns,
 }
 
 impl Compiler {
@@ -183,15 +166,11 @@ impl Compiler {
             let Some((kind, object)) = self.operation(op, following, &mut held) else {
                 continue;
             };
-            match *op {
-                Op::Sleep { ns } => plan.sleeps.push(ns),
-                Op::Acquire { lock, .. } | Op::TryAcquire { lock, .. } => {
-                    if let Some(turn) = self.turn(lock, index)? {
-                        plan.turns.push(turn);
-                    }
-                }
-                _ => {}
+            if let Op::Sleep { ns } = *op {
+                plan.sleeps.push(ns);
             }
+            let is_absent = |lock| self.plan.locks[lock as usize] == LockKind::Absent;
+            plan.turns.extend(self.turns.of(op, index, is_absent)?);
             segments.end(&mut plan.steps, &mut self.plan, kind, object);
         }
         for hold in held.locks().rev() {
@@ -284,22 +263,6 @@ impl Compiler {
         *self.awaits.entry(wait.key()).or_insert_with(|| {
             self.plan.awaits.push(wait);
             self.plan.awaits.len() as u32 - 1
-        })
-    }
-
-    /// Turn of a thread's next acquisition of a lock; `None` where the order is free.
-    fn turn(&mut self, lock: LockIx, thread: ThreadIx) -> Result<Option<u32>, NativeError> {
-        let Some(turns) = &mut self.turns else {
-            return Ok(None);
-        };
-        if self.plan.locks[lock as usize] == LockKind::Absent {
-            return Ok(Some(NO_TURN));
-        }
-        let next = turns.get_mut(&(lock, thread)).and_then(Iterator::next);
-        next.map(Some).ok_or_else(|| {
-            NativeError::Invalid(format!(
-                "thread {thread} acquires lock {lock} more often than the recorded order says"
-            ))
         })
     }
 }

@@ -500,20 +500,56 @@ fn recorded_order_is_kept_where_threads_fit_the_processors() {
     ));
 }
 
-#[test]
-fn recorded_order_is_refused_for_more_threads_than_processors() {
-    let count = crate::cpus::usable() as usize + 1;
-    let program = Program {
-        threads: vec![looped(1, 0, 1.0, 1.0); count],
+/// Two threads that hand tokens to each other under a lock, and take a semaphore's permit before
+/// they work.
+fn pair_of_queue_and_permit(rounds: usize) -> Program {
+    let need = Need::Token(0);
+    let (acquire, release) = (acquire(0), Op::Release { lock: 0 });
+    let wait = Op::Await {
+        cond: 0,
+        lock: 0,
+        need,
+    };
+    let worked = [
+        Op::SemWait { sem: 0 },
+        Op::Work { ns: 200.0 },
+        Op::SemPost { sem: 0 },
+    ];
+    let get = [&[acquire, wait, release][..], &worked].concat();
+    let (post, signal) = (Op::Post { channel: 0 }, Op::Signal { cond: 0 });
+    let put = [&[acquire, post, signal, release][..], &worked].concat();
+    Program {
+        threads: vec![thread(get.repeat(rounds)), thread(put.repeat(rounds))],
         locks: vec![lock(LockKind::Mutex)],
+        conds: vec![Cond::default()],
+        channels: vec![Channel::default()],
+        semaphores: vec![Semaphore {
+            value: 1,
+            ..Semaphore::default()
+        }],
         ..Program::default()
-    };
-    let options = NativeOptions {
+    }
+}
+
+#[test]
+fn one_order_of_all_operations_is_kept_through_conditions_and_semaphores() {
+    let rounds = 300;
+    let program = pair_of_queue_and_permit(rounds);
+    // The consumer acquires first, and waits for the producer in every round.
+    let round = [0, 1, 0, 0, 1];
+    let total = |order: Vec<u32>| NativeOptions {
         timeout: TIMEOUT,
-        schedule: Schedule::Recorded(vec![(0..count as u32).collect()]),
+        schedule: Schedule::Total(order),
     };
-    let Err(NativeError::Refused(reason)) = run(&program, &options) else {
-        panic!("not refused");
-    };
-    assert!(reason.contains(&format!("{count} threads")), "{reason}");
+    let options = total(round.repeat(rounds));
+    let fingerprints = [(); 3].map(|()| run(&program, &options).unwrap().locks[0].fingerprint);
+    assert_eq!(fingerprints, [fingerprints[0]; 3]);
+    // The producer acquires first: another order of the same acquisitions.
+    let other = run(&program, &total([1, 0, 0, 0, 1].repeat(rounds))).unwrap();
+    assert_ne!(other.locks[0].fingerprint, fingerprints[0]);
+    // Orders that are too short or too long contradict the program.
+    for order in [round.repeat(rounds - 1), round.repeat(rounds + 1)] {
+        let error = run(&program, &total(order));
+        assert!(matches!(error, Err(NativeError::Invalid(_))), "{error:?}");
+    }
 }

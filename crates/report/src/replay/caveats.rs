@@ -77,6 +77,12 @@ fn text(caveat: &Caveat) -> String {
             count_of(*points as u64, "point", "points"),
             why.trim_end_matches('.')
         ),
+        Caveat::NoSchedule(schedule, why) => {
+            format!(
+                "Figure 13 has no replay under {schedule}: {}.",
+                why.trim_end_matches('.')
+            )
+        }
         Caveat::OtherMachine(differs) => format!(
             "The recording is of another machine ({differs}): replay on that machine, or read \
              gains as those of this one."

@@ -29,7 +29,7 @@ pub fn comparison(analysis: &Analysis) -> Vec<Table> {
     }
     let tables: [fn(&[Analyzed]) -> Table; 2] = [sensitivity::costs, sensitivity::regions];
     let tables = tables.into_iter();
-    let all = tables.filter_map(|of| exhibit(analysis, |all| Some(of(all))));
+    let all = tables.filter_map(|of| exhibit(analysis, false, |all| Some(of(all))));
     all.filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -38,7 +38,7 @@ pub fn comparison(analysis: &Analysis) -> Vec<Table> {
 /// # Errors
 /// The paper has no such table, or the recording no data for it: what to do.
 pub fn table(analysis: &Analysis, number: u32) -> Result<Table, String> {
-    exhibit(analysis, |all| tables::table(number, all))
+    exhibit(analysis, true, |all| tables::table(number, all))
         .ok_or_else(|| messages::no_exhibit(analysis, "table", number, &TABLES))
 }
 
@@ -47,17 +47,24 @@ pub fn table(analysis: &Analysis, number: u32) -> Result<Table, String> {
 /// # Errors
 /// As of [`table`].
 pub fn figure(analysis: &Analysis, number: u32) -> Result<Table, String> {
-    exhibit(analysis, |all| tables::figure(number, all))
+    // Schedules are compared by run times alone.
+    exhibit(analysis, number != 13, |all| tables::figure(number, all))
         .ok_or_else(|| messages::no_exhibit(analysis, "figure", number, &FIGURES))
 }
 
-fn exhibit(analysis: &Analysis, of: impl Fn(&[Analyzed]) -> Option<Table>) -> Option<Table> {
+/// `needs_sets`: recordings without read and write sets have nothing to show.
+fn exhibit(
+    analysis: &Analysis,
+    needs_sets: bool,
+    of: impl Fn(&[Analyzed]) -> Option<Table>,
+) -> Option<Table> {
     let mut all = analysis.compared.clone();
     for (i, of) in all.iter_mut().enumerate() {
         if of.program.is_empty() {
             of.program = messages::program(analysis, i);
         }
     }
+    all.retain(|of| of.has_sets || !needs_sets);
     of(&all).filter(|_| !all.is_empty())
 }
 

@@ -9,6 +9,7 @@ fn with_schedule<'a>(schedule: Schedule<'a>, seed: u64) -> Options<'a> {
         schedule,
         seed,
         sections: true,
+        order: matches!(schedule, Schedule::Sync { .. }),
         ..Options::default()
     }
 }
@@ -134,8 +135,51 @@ fn logical_time_orders_locks_whatever_the_machine() {
             options.cpus = Some(seed as u32);
             let outcome = run(&program, &other, &options).expect("a valid program");
             assert_eq!(outcome.lock_orders(), reference.lock_orders(), "{kind:?}");
+            assert_eq!(outcome.order, reference.order, "{kind:?}");
         }
     }
+}
+
+#[test]
+fn the_order_has_every_operation_that_may_wait() {
+    let program = all_kinds_of_waits();
+    let outcome = run_unfinished(&program, &with_schedule(SYNC, 1));
+    let waits = |op: &&Op| {
+        matches!(
+            op,
+            Op::Acquire { .. } | Op::Await { .. } | Op::SemWait { .. }
+        )
+    };
+    for (tid, thread) in (0..).zip(&program.threads) {
+        let turns = outcome.order.iter().filter(|of| **of == tid).count();
+        assert_eq!(
+            turns,
+            thread.ops.iter().filter(waits).count(),
+            "thread {tid}"
+        );
+    }
+    // It is a program of waits for others, not of waits for CPUs.
+    assert!(outcome.queued_ns < outcome.wall_ns, "{}", outcome.queued_ns);
+    let unasked = Options {
+        order: false,
+        ..with_schedule(SYNC, 1)
+    };
+    assert_eq!(run_unfinished(&program, &unasked).order, []);
+}
+
+#[test]
+fn threads_beyond_the_cpus_wait_in_queues_all_the_time() {
+    let program = program(vec![vec![work(1e6)]; 3]);
+    let queued = |cpus| {
+        let options = Options {
+            cpus: Some(cpus),
+            ..Options::default()
+        };
+        let outcome = run(&program, &machine(), &options).expect("a valid program");
+        outcome.queued_ns / outcome.wall_ns
+    };
+    assert_eq!(queued(3), 0.0);
+    assert!((0.5..=0.7).contains(&queued(1)), "{}", queued(1));
 }
 
 #[test]
@@ -167,8 +211,7 @@ fn a_thread_waits_for_its_turn_even_if_the_lock_is_free() {
     assert_eq!(outcome.threads[0].waited_ns[WaitKind::Turn as usize], 100.0);
 }
 
-#[test]
-fn logical_time_passes_through_all_kinds_of_waits() {
+fn all_kinds_of_waits() -> Program {
     let need = Need::Token(0);
     let consumer: Vec<Op> = (0..30)
         .flat_map(|_| {
@@ -217,6 +260,12 @@ fn logical_time_passes_through_all_kinds_of_waits() {
         .with_barrier(2)
         .with_semaphore(1);
     program.threads[2].at_start = false;
+    program
+}
+
+#[test]
+fn logical_time_passes_through_all_kinds_of_waits() {
+    let program = all_kinds_of_waits();
     for seed in 0..20 {
         let options = with_schedule(SYNC, seed);
         assert_eq!(
