@@ -293,7 +293,7 @@ impl Phase<'_> {
         // processors limit that.
         let turns = Turns::of(view, group);
         let perhaps = match serves || of_several || turns.pass_on_all(view) {
-            true => perhaps.max(unused),
+            true => perhaps.max(unused + turns.cost(view) / view.useful.max(1.0)),
             false => perhaps,
         };
         let saving = Saving {
