@@ -1,15 +1,13 @@
 //! What a change would buy: the run now over the run with less of what kept it from being parallel.
 
 use convoy_model::finding::Gain;
+use convoy_model::upper_bound::{gain_at_most, with_error, Work};
 use convoy_model::words::percent;
 
-use crate::levels::none;
 use crate::view::View;
 
 /// No run gets shorter than this share of what it was: what is measured is not that exact.
 const LEAST_LEFT: f64 = 0.01;
-/// Bounds are made from measured times: this much of the gain is allowed for their error.
-const MODEL_ERROR: f64 = 1.1;
 
 /// Wall time that a change takes away, nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,9 +29,6 @@ pub(crate) const SWITCH_NS: (f64, f64) = (5_000.0, 10_000.0);
 
 /// What runs after a wait finds its caches cold: so much at most, nanoseconds, and half of what runs.
 pub(crate) const COLD_NS: f64 = 1_000.0;
-
-/// A gain that may be above this has no bound: hardly anything of what is measured would be left.
-const BOUNDED: f64 = 50.0;
 
 /// Most of what threads run can be the price of a lock, or of waiting; the rest is work.
 pub(crate) const NO_WORK: f64 = 0.9;
@@ -84,24 +79,15 @@ impl Saving {
         }
     }
 
-    /// Returns the gain that no fix exceeds; infinite where nothing bounds it. The work that stays was
-    /// timed beside what goes, with caches that others emptied and a pipeline that waited for theirs:
-    /// the more goes, the faster the rest may be alone. In eight programs of four languages (reference
-    /// counts, read locks, channels, pools of processes, garbage, a hot lock) it took 0.75 of its time
-    /// where 0.6 of all went, 0.4 where 0.8 went and 0.1 where 0.95 went: 1 - q to the power of q is
-    /// below all of these.
+    /// Returns the gain that no fix exceeds; infinite where nothing bounds it.
     fn at_most(&self, view: &View) -> f64 {
-        let goes = self.cpu.1.max(self.cpu.0).min(view.cpu_work);
-        let share = goes / view.cpu_work.max(1.0);
-        let ran = (view.wall - none(&view.sched.running)).max(1.0);
-        let at_once = (view.cpu_work / ran).clamp(1.0, view.cpus);
-        let left = view.wall / self.bound(view);
-        let stays = ((view.cpu_work - goes) / at_once).min(left);
-        let left = left - stays * (1.0 - (1.0 - share).powf(share));
-        match view.wall / left.max(1.0) {
-            bound if bound > BOUNDED => f64::INFINITY,
-            bound => 1.0 + MODEL_ERROR * (bound - 1.0),
-        }
+        let work = Work {
+            all: view.cpu_work,
+            goes: self.cpu.1.max(self.cpu.0),
+            at_once: view.at_once(),
+        };
+        let left = work.least_left(view.wall / self.bound(view));
+        gain_at_most(view.wall / left.max(1.0))
     }
 
     /// The bound alone, as measured.
@@ -119,8 +105,7 @@ pub(crate) fn by_cpus(view: &View) -> f64 {
 /// Two gains that one fix brings, of which the sum is no more than what the CPUs allow.
 pub(crate) fn together(gain: &mut Gain, more: &Gain, by_cpus: f64) {
     gain.mid = both(gain.mid, more.mid, by_cpus);
-    let most = 1.0 + MODEL_ERROR * (by_cpus - 1.0);
-    gain.high = both(gain.high, more.high, most).max(gain.mid);
+    gain.high = both(gain.high, more.high, with_error(by_cpus)).max(gain.mid);
 }
 
 /// Savings add up, as shares of the run; to no more than this, unless one of them is more.

@@ -11,7 +11,7 @@ use convoy_model::{
 use convoy_profile::ObjectKind;
 
 use crate::java_pools::JavaPools;
-use crate::levels::low;
+use crate::levels::{low, none};
 use crate::roles::Roles;
 use crate::switching::SyncSamples;
 use crate::Thresholds;
@@ -143,6 +143,13 @@ impl<'a> View<'a> {
     pub(crate) fn cpus_used(&self) -> f64 {
         let running = |th: &SchedThread| th.running_ns as f64;
         self.sched.threads.iter().map(running).sum::<f64>() / self.wall
+    }
+
+    /// CPUs that its work was on, on average while any thread had work: fewer than one where other
+    /// programs had most of them.
+    pub(crate) fn at_once(&self) -> f64 {
+        let at_work = (self.wall - none(&self.sched.working)).max(1.0);
+        (self.cpu_work / at_work).min(self.cpus)
     }
 
     /// Share of the processors' time that is used.

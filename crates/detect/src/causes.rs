@@ -253,7 +253,8 @@ impl Case<'_> {
         names
     }
 
-    fn guards_queue(&self) -> bool {
+    /// Whether threads also wait for events in functions that take it.
+    pub(crate) fn guards_queue(&self) -> bool {
         let all: u64 = self.sites.iter().map(|s| s.acquisitions).sum();
         let at_queue: u64 = self
             .sites

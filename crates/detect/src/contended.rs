@@ -3,10 +3,10 @@
 mod stuck;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
-use convoy_model::ObjectId;
+use convoy_model::{GroupId, ObjectId, OffReason};
 
 use self::stuck::{leave_stuck, TOLD};
 use crate::causes::{cause, Case};
@@ -14,7 +14,7 @@ use crate::gain::overhead::{local_acquire_ns, pair_ns, without_locks, NO_WORK, P
 use crate::gain::{predict, Change};
 use crate::ops::Role;
 use crate::rows::{FamilyRow, LockRow, LockStats, SiteShare, WaitsFor};
-use crate::view::ThreadTime;
+use crate::view::{ThreadTime, View};
 use crate::waits_for::waits_for;
 use crate::Context;
 
@@ -35,6 +35,9 @@ const IN_SECTIONS: f64 = 0.9;
 const AWAKE: f64 = 0.8;
 /// So much more is worth to be told apart from what is to be had if the work is only done elsewhere.
 const LESS_WORK: f64 = 1.1;
+/// Wake-ups from which on threads hand over to one another, and do not only start or end one
+/// another.
+const HABIT: u64 = 10;
 /// One wait with this share of all of them is an accident, or parks a thread.
 const ONE_WAIT_SHARE: f64 = 0.8;
 /// Of what is sure for other locks, the part that is for one whose sections are shorter than its hand-overs.
@@ -222,7 +225,10 @@ impl Unit<'_> {
             let all = predict(cx.view, cx.stations, cx.links, &all);
             gain.high = gain.high.max(all.high);
         }
-        if let Some(price) = self.unseen_price(cx).filter(|_| id == "contended-lock") {
+        if let Some(price) = self
+            .unseen_price(cx, &case)
+            .filter(|_| id == "contended-lock")
+        {
             let price = predict(cx.view, cx.stations, cx.links, &price);
             gain.high = gain.high.max(price.high);
         }
@@ -281,8 +287,11 @@ impl Unit<'_> {
         (f64::MIN_POSITIVE..PARK_NS[1]).contains(&mean)
     }
 
-    /// What it may cost without any wait, if only its contended acquisitions are seen: nobody measured the others.
-    fn unseen_price(&self, cx: &Context) -> Option<Change> {
+    /// What it may cost without any wait, if only its contended acquisitions are seen: nobody
+    /// measured the others. If it guards a queue, larger pieces take all of that from either side,
+    /// and their waits for each other with what these cost in the kernel. Waits for a language's
+    /// own queue are not seen either: sleep may be one.
+    fn unseen_price(&self, cx: &Context, case: &Case) -> Option<Change> {
         if self.stats.contention_ratio.is_some() || self.stats.contended == 0 {
             return None;
         }
@@ -290,11 +299,37 @@ impl Unit<'_> {
         change.removed.extend(&self.locks);
         // Who is in the lock's functions most of the time finds the data under it with another processor each time, too.
         let with_data = self.locking(cx).map_or(0.0, |share| (1.0 + share) / 2.0);
-        for i in cx.users(&self.locks) {
+        let price = UNSEEN_PRICE.max(with_data);
+        let of_queue = case.guards_queue();
+        let threads = match of_queue {
+            true => self.sides_of_queue(cx),
+            false => cx.users(&self.locks),
+        };
+        for i in threads {
             let (d, t) = (&mut change.deltas[i], &cx.view.threads[i]);
-            d.overhead[2] = UNSEEN_PRICE.max(with_data).min(0.9) * t.cpu;
+            let user = t.cpu - if of_queue { t.sys } else { 0.0 };
+            d.overhead[2] = (t.cpu - (1.0 - price) * user).min(NO_WORK * t.cpu);
+            if of_queue {
+                d.wait = t.lock_wait + t.event_wait + asleep_at_futexes(cx.view, t);
+            }
         }
         Some(change)
+    }
+
+    /// Its users, and the threads that they wake or are woken by again and again: some queues have
+    /// a lock for each side.
+    fn sides_of_queue(&self, cx: &Context) -> Vec<usize> {
+        let users = cx.users(&self.locks);
+        let threads = &cx.view.threads;
+        let is_of_users = |group: GroupId| users.iter().any(|i| threads[*i].group == group);
+        let mut groups: BTreeSet<GroupId> = users.iter().map(|i| threads[*i].group).collect();
+        for ((a, b), _) in cx.links.iter().filter(|(_, (n, _))| *n >= HABIT) {
+            if is_of_users(*a) || is_of_users(*b) {
+                groups.extend([*a, *b]);
+            }
+        }
+        let is_side = |i: &usize| groups.contains(&threads[*i].group);
+        (0..threads.len()).filter(is_side).collect()
     }
 
     /// At best what is done under it does not have to be done at all: a list that is searched there can be a table.
@@ -378,7 +413,6 @@ impl Unit<'_> {
             d.wait *= 1.0 - left;
             d.spin *= 1.0 - left;
             d.overhead.iter_mut().for_each(|x| *x *= 1.0 - left);
-            d.assumed *= 1.0 - left;
         }
         change.sure = 0.3;
         change
@@ -408,13 +442,7 @@ impl Unit<'_> {
                 let d = &mut change.deltas[i];
                 // What takes its place, an atomic operation or a larger section, costs about half of it.
                 d.overhead[1] += 0.5 * u.calls as f64 * pair;
-                let cpu = cx.view.threads[i].cpu.max(0.0);
-                let spare = NO_WORK * cpu;
-                // What is left beside a lock that takes nearly all was timed in its shadow: how long it
-                // takes alone was not seen.
-                if d.overhead[2] >= spare {
-                    d.assumed = cpu - spare;
-                }
+                let spare = NO_WORK * cx.view.threads[i].cpu.max(0.0);
                 d.overhead.iter_mut().for_each(|x| *x = x.min(spare));
             }
         }
@@ -429,6 +457,21 @@ impl Unit<'_> {
             uses.iter().all(|u| u.thread == uses[0].thread)
         })
     }
+}
+
+/// What a thread may sleep at words that it waits for without the C library, nanoseconds: all of
+/// its sleep whose reason nobody saw.
+fn asleep_at_futexes(view: &View, thread: &ThreadTime) -> f64 {
+    let Some(sched) = &view.model.sched else {
+        return thread.off;
+    };
+    let perhaps = sched.offs.iter().filter(|off| {
+        off.thread == thread.id && matches!(off.reason, OffReason::Futex | OffReason::Unknown)
+    });
+    perhaps
+        .map(|off| off.sum_ns as f64)
+        .sum::<f64>()
+        .min(thread.off)
 }
 
 /// A gain that is possible, but not promised.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Gain, Subject};
+use convoy_model::upper_bound::with_error;
 use convoy_model::{runs, serves_a_machine, GroupId};
 
 use crate::assignment::Demands;
@@ -271,7 +272,7 @@ impl Stages {
             cpus: view.cpus_allowed,
             ..self.demands.clone()
         };
-        1.0 + 1.1 * (all_cpus.throughput(n).max(1.0) - 1.0)
+        with_error(all_cpus.throughput(n).max(1.0))
     }
 
     /// The slow stage sleeps or does I/O: a timer, a peer or a disk sets its pace, as a rule, and more

@@ -133,7 +133,8 @@ fn at_best_all_goes_that_samples_find_in_a_locks_functions() {
     let hot = routes(99, 20, false).expect("found");
     assert!(hot[2] > 11.0, "{hot:?}");
     let less = routes(85, 20, false).expect("found");
-    assert!(less[2] < 6.0, "{less:?}");
+    // A sixth stays, and takes a fifth of its time if it is alone.
+    assert!(less[2] < 20.0 && less[2] < hot[2], "{less:?}");
 }
 
 #[test]

@@ -245,7 +245,8 @@ fn turns(beside: bool) -> (f64, f64, f64) {
 #[test]
 fn who_waits_for_a_turn_waits_for_the_wake_ups_between() {
     let (low, mid, high) = turns(false);
-    assert!(low >= 1.0 && mid > 1.5 && high < 3.5, "{low} {mid} {high}");
+    // The other half of the processor time may take less then.
+    assert!(low >= 1.0 && mid > 1.5 && high < 4.5, "{low} {mid} {high}");
     // Of the processor time a third is theirs then.
     let (_, with, _) = turns(true);
     assert!(with < 1.5 && with < mid, "{with} {mid}");

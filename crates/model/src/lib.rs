@@ -25,6 +25,7 @@ mod stubs;
 mod sums;
 mod sync_code;
 mod timeline;
+pub mod upper_bound;
 pub mod words;
 mod wrappers;
 

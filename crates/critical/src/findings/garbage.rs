@@ -120,10 +120,7 @@ impl Samples {
         if saving.bound(view) < view.t.gain_mid {
             return None;
         }
-        let mut gain = saving.gain(view, METHOD, "the work itself");
-        // Marking takes the caches from the work, and what is made anew is in none of them: how long
-        // the work takes without that was not seen.
-        gain.high = f64::INFINITY;
+        let gain = saving.gain(view, METHOD, "the work itself");
         let site = paths::most(self.places)?;
         let place = view.place(Some(site));
         let name = view.process_at(process)?.title();

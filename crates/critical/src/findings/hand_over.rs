@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{count, percent};
-use convoy_model::{ProcessId, Site, SiteId, ThreadId};
+use convoy_model::{is_runtimes_own, ProcessId, Site, SiteId, ThreadId};
 
 use super::goroutine_lock::may_be_idle;
 use super::goroutines::{self, is_own, Kinds, Started};
@@ -27,9 +27,10 @@ const BOTH: f64 = 0.25;
 /// ... and in the calls of goroutines alone: a scheduler that finds nothing to do looks for it on the processor, too. Less where
 /// threads wait on for a processor that is idle.
 const CALLS: (f64, f64) = (0.05, 0.03);
-/// Work that nothing interrupts finds its caches warm, and the processor looks further ahead in it: at best it takes less by this part
-/// of the share that hand-overs were, and half of that is expected. Measured: a quarter to two thirds.
-const WARMER: f64 = 0.5;
+/// Work that nothing interrupts finds its caches warm, and the processor looks further ahead in it:
+/// it is expected to take less by this part of the share that hand-overs were, which is the least
+/// that was measured (a quarter to two thirds).
+const WARMER: f64 = 0.25;
 /// A fix that halves the number of hand-overs, and not more.
 const SURE: f64 = 0.3;
 /// Who is handed something has been woken, and is not yet on a processor that is idle: share of all processors' time from which on
@@ -88,7 +89,7 @@ struct Samples {
     scheduler: u64,
     /// Looking for more, which may be for want of it.
     seeking: u64,
-    /// Other code of the runtime's: memory for the pieces is some of it.
+    /// Other code of the runtime's: memory for the pieces is some of it, and collecting that.
     runtime: u64,
     /// In functions that wait, wake and lock. Where futures are passed on, that is how.
     syncing: u64,
@@ -129,7 +130,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
                 continue;
             }
             None => {
-                if is_of_go(site) {
+                if is_of_go(site) || is_runtimes_own(&site.frames) {
                     samples.runtime += slice.n;
                 }
                 continue;
@@ -311,15 +312,16 @@ impl Samples {
         let cut_off = kinds.get("").map_or(0, Started::works);
         let perhaps = of_all(self.seeking.saturating_add(cut_off)) * running;
         let expected = goes_with_larger_pieces(share) * (cpu + perhaps / 2.0);
-        let warmer = |gone: f64| WARMER * share * (running - gone).max(0.0);
-        let expected = expected + warmer(expected) / 2.0;
-        let besides = of_all(self.seeking.saturating_add(self.runtime)) * running;
+        let expected = expected + WARMER * share * (running - expected).max(0.0);
+        let locks = if how == How::Tasks { self.syncing } else { 0 };
+        let besides = [self.seeking, self.runtime, locks].map(of_all);
+        let besides = besides.iter().sum::<f64>() * running;
         let at_most = (cpu + perhaps.max(besides)).min(running);
         let saving = Saving {
             expected: self.saved(view, late, kinds, expected),
             most: of_channels.map_or_else(|| at_work(view), |_| view.wall),
             sure: SURE,
-            cpu: (expected, at_most + warmer(at_most)),
+            cpu: (expected, at_most),
         };
         let site = most(self.places.clone())?;
         let task = view.model.site(site).and_then(tasks::place);

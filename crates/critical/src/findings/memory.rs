@@ -16,10 +16,6 @@ use crate::text::{cause, evidence, time};
 const EXPECTED: f64 = 0.9;
 /// Of a thread's time in the kernel that its waits alone do not show, what is expected to be theirs.
 const KERNEL: f64 = 0.5;
-/// At most so many times the gain that the kernel's part of it shows: pages that are always new are in no cache when the program uses
-/// them. Measured with 8 MB buffers: 1.3 to 1.6. Buffers that fit into a processor's own cache stay there if they are kept: with 600 KB
-/// what is left of the program's own work took a third (27x and up to 32x, where the kernel's part alone shows 8x to 10x).
-const COLD: f64 = 4.0;
 /// Share of what threads run from which on their page faults are told.
 const FAULTS: f64 = 0.05;
 /// To give pages back takes this part of the time at least that it took to fault them in (measured: 0.17 to 0.2). What is touched
@@ -41,7 +37,7 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
             // Their CPU time is no work: it goes as well.
             together(&mut calls.gain, &faults.gain, f64::INFINITY);
             // Either bound is that of both.
-            calls.gain.high = calls.gain.mid.max(cold(bound));
+            calls.gain.high = calls.gain.mid.max(bound);
             let text = format!("its page faults go with it: {}", faults.title);
             calls
                 .evidence
@@ -50,11 +46,6 @@ pub(crate) fn findings(cx: &Context) -> Vec<Finding> {
         }
         (calls, faults) => faults.into_iter().chain(calls).collect(),
     }
-}
-
-/// The bound where pages are always new, of the one that the kernel's part alone shows.
-fn cold(bound: f64) -> f64 {
-    1.0 + COLD * (bound - 1.0)
 }
 
 fn page_faults(cx: &Context) -> Option<Finding> {
@@ -224,7 +215,11 @@ fn finding(
     let cpu = blocked.cpu + theirs;
     let in_it = one + theirs / view.useful.max(1.0);
     let (most, most_cpu) = match faulting > 0.0 {
-        true => (all.max(in_it), cpu),
+        // On the CPUs that other programs left, at most.
+        true => (
+            all.max(one + theirs / view.at_once().max(f64::MIN_POSITIVE)),
+            cpu,
+        ),
         false => (all.max(kernel.wall), kernel.both.max(blocked.cpu)),
     };
     let saving = Saving {
@@ -259,14 +254,11 @@ fn finding(
         };
         list.push(time("kernel_cpu_ns", besides, text));
     }
-    let mut gain = saving.gain(
+    let gain = saving.gain(
         view,
         "time that threads were in it, and few others worked or all were",
         "how much of the memory traffic can be avoided",
     );
-    if faulting > 0.0 {
-        gain.high = gain.mid.max(cold(gain.high));
-    }
     Some(Finding {
         id: words.id,
         subject: Subject::Code(site),

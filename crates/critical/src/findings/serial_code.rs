@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::words::{duration, percent, plural};
-use convoy_model::{CodeFrom, GroupId, OffReason, SchedSource, SiteFrame, SiteId, Slice};
+use convoy_model::{CodeFrom, GroupId, OffCpu, OffReason, SchedSource, SiteFrame, SiteId, Slice};
 
 use self::phase::{outermost_first, split, Phase, Piece, DOMINANT};
 use super::goroutine_lock::may_be_idle;
@@ -15,7 +15,7 @@ use super::served::{self, Queue};
 use super::sleeping::rate;
 use super::uneven_tasks;
 use super::Context;
-use crate::gain::{spread, Saving};
+use crate::gain::{spread, Saving, NO_WORK, SWITCH_NS};
 use crate::levels::{all, at_least, low, low_cm};
 use crate::programs::with_threads;
 use crate::text::{cause, evidence, time};
@@ -40,6 +40,8 @@ const BETWEEN_MESSAGES: f64 = 0.5;
 const ASKERS: usize = 2;
 /// Share of the time of that for which such a thread waits.
 const ASKS: f64 = 0.01;
+/// Turns of a pool and of who gives it work from which on they are a habit.
+const MANY_TURNS: f64 = 200.0;
 /// Places that are named as evidence.
 const PLACES: usize = 3;
 const METHOD: &str =
@@ -183,6 +185,61 @@ fn without_others(view: &View) -> f64 {
     alone
 }
 
+/// What threads of a pool do in turns, because who gives it to them waits for each piece.
+#[derive(Default)]
+struct Turns {
+    /// Waits of either side that the other one ended.
+    n: f64,
+    /// How long the other side waited, nanoseconds.
+    waited: f64,
+}
+
+impl Turns {
+    /// None of a group of one thread, and of goroutines: their turns are the work's order.
+    fn of(view: &View, group: GroupId) -> Self {
+        if view.roles.is_go(group) || view.members(group).len() < 2 {
+            return Self::default();
+        }
+        // Without wakers, each wait may be one for the other side.
+        if view.sched.source == SchedSource::Perf {
+            let offs = view.sched.offs.iter();
+            let is_wait = |off: &&OffCpu| {
+                off.reason != OffReason::Preempted && view.role(off.thread) == group
+            };
+            let offs = offs.filter(is_wait);
+            return Self {
+                n: 2.0 * offs.map(|off| off.n as f64).sum::<f64>(),
+                waited: view.wall,
+            };
+        }
+        let ended = view.sched.ended_by_threads();
+        let turns = ended.filter(|(_, off, waker, _)| {
+            let of_group = view.role(off.thread) == group;
+            off.reason == OffReason::Futex && of_group != (view.role(*waker) == group)
+        });
+        turns.fold(Self::default(), |sum, (wake, off, ..)| Self {
+            n: sum.n + wake.n as f64,
+            waited: match view.role(off.thread) == group {
+                true => sum.waited,
+                false => sum.waited + wake.wait_ns as f64,
+            },
+        })
+    }
+
+    /// CPU time of these waits at most, nanoseconds.
+    fn cost(&self, view: &View) -> f64 {
+        match self.pass_on_all(view) {
+            true => (self.n * SWITCH_NS.1).min(NO_WORK * view.cpu_work),
+            false => 0.0,
+        }
+    }
+
+    /// Whether the other side waits for them most of the run, piece after piece.
+    fn pass_on_all(&self, view: &View) -> bool {
+        self.n >= MANY_TURNS && self.waited >= SERIAL * view.wall
+    }
+}
+
 /// Whether there is one thread of the group at a time, and no other process of the program that may have another.
 fn is_one_of_a_kind(view: &View, group: GroupId) -> bool {
     let lived = view.lives(view.members(group).iter().map(|th| &th.thread));
@@ -234,8 +291,9 @@ impl Phase<'_> {
         }
         // What else its wait is for, several at a time may do meanwhile, and what one of several does that serve, the others: only the
         // processors limit that.
-        let perhaps = match serves || of_several {
-            true => perhaps.max(unused),
+        let turns = Turns::of(view, group);
+        let perhaps = match serves || of_several || turns.pass_on_all(view) {
+            true => perhaps.max(unused + turns.cost(view) / view.useful.max(1.0)),
             false => perhaps,
         };
         let saving = Saving {
@@ -252,7 +310,8 @@ impl Phase<'_> {
             },
             most: most.max(perhaps),
             sure: 0.0,
-            ..Saving::default()
+            // Pieces that are given to several threads at once need no wait for each.
+            cpu: (0.0, turns.cost(view)),
         };
         let first = self
             .pieces

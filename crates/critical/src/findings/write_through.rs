@@ -17,7 +17,7 @@ use self::writer::Writer;
 use super::blocked::Blocked;
 use super::io;
 use super::Context;
-use crate::gain::{Saving, COLD_NS};
+use crate::gain::{Saving, SWITCH_NS};
 use crate::levels::{add, freed, none};
 use crate::tables::waits::{low_ns, meanwhile};
 use crate::text::{cause, evidence};
@@ -327,29 +327,32 @@ impl WriteThrough {
             true => commits.max(each(waits, waited_low, n, self.cpu.all)),
             false => commits * waited_for.min(1.0),
         };
-        let of_writer = |waits: fn(&Writer) -> f64, cpu: f64| {
+        let of_writer = |waits: fn(&Writer) -> f64, cpu: f64, switch_ns: f64| {
             let writer = self.writer.as_ref();
-            writer.map_or(0.0, |writer| writer.saved(waits(writer), cpu))
+            writer.map_or(0.0, |writer| writer.saved(waits(writer), cpu, switch_ns))
         };
-        let gains = gains.max(of_writer(|writer| writer.sync, self.cpu.all));
-        let cold = (n_all * COLD_NS).min((1.0 - self.cpu.most) * running / 2.0);
-        let with_cold = (self.cpu.most + cold / running.max(1.0)).min(1.0);
-        let most = of_waits(&self.with_retries(view)) + of_cm(n_all, with_cold);
-        let most = most.max(each(self.all_ns, waited, n_all, with_cold));
-        let most = most.max(of_writer(|writer| writer.all, with_cold));
+        let gains = gains.max(of_writer(|writer| writer.sync, self.cpu.all, 0.0));
+        let most = of_waits(&self.with_retries(view)) + of_cm(n_all, self.cpu.most);
+        let most = most.max(each(self.all_ns, waited, n_all, self.cpu.most));
+        let most = most.max(of_writer(|writer| writer.all, self.cpu.most, SWITCH_NS.1));
         let (part, goes) = match self.amount {
             Amount::Little => (EXPECTED, gains),
             Amount::Unknown => (OVERLAPPED, gains),
             // The disk is as long at it, and whoever writes behind; the rest of the run passes meanwhile.
             Amount::Much => (OVERLAPPED, gains.min(view.wall - gains).max(0.0)),
         };
+        // Whoever need not wait for the writer need not be woken.
+        let woken = |each: f64| self.writer.as_ref().map_or(0.0, |of| of.switching(each));
         let saving = Saving {
             expected: part * goes.min(view.wall),
             most: most.min(view.wall),
             sure: 0.0,
             cpu: match self.is_much() {
                 true => (0.0, 0.0),
-                false => (part * self.cpu.all * running, with_cold * running),
+                false => (
+                    part * (self.cpu.all * running + woken(SWITCH_NS.0)),
+                    self.cpu.most * running + woken(SWITCH_NS.1),
+                ),
             },
         };
         let share = (gains / view.wall).min(1.0);

@@ -35,9 +35,15 @@ fn what_collects_garbage_for_much_of_the_time_is_told_with_what_makes_it() {
     let f = packs(&assist, 4).expect("said");
     // Three quarters of two fifths.
     assert!((f.gain.mid - 1.0 / 0.7).abs() < 0.01, "{:?}", f.gain);
-    // What is left runs on memory that marking and making it anew keep out of the caches: how much
-    // faster it gets was not seen. A program of 74 % collecting got 13 times as fast.
-    assert_eq!(f.gain.high, f64::INFINITY);
+    // What is left runs on memory that marking and making it anew keep out of the caches: alone it
+    // takes four fifths of its time. A program of 74 % collecting got 13 times as fast, at most 17
+    // times.
+    let least = 0.6 * 0.6f64.powf(0.4);
+    assert!(
+        (f.gain.high - (1.0 + 1.1 * (1.0 / least - 1.0))).abs() < 0.15,
+        "{:?}",
+        f.gain
+    );
     assert_eq!(f.gain.low, 1.0);
     assert!(f.title.contains("main.pack()"), "{}", f.title);
     assert!(f.causes[0].fix.contains("sync.Pool"), "{:?}", f.causes);

@@ -223,7 +223,9 @@ fn a_log_that_others_wait_for_limits_them_however_often_they_are_woken() {
     let f = a.findings.iter().find(|f| f.id == "blocking-io").unwrap();
     assert!(f.title.contains("wait for"), "{}", f.title);
     assert!(f.title.contains("/data/db"), "{}", f.title);
-    assert!(f.gain.mid > 1.5, "{:?}", f.gain);
+    // Ten of twelve milliseconds are waits, and another one the way back to a CPU after them.
+    assert!(f.gain.mid > 2.0, "{:?}", f.gain);
+    assert!(f.gain.high > 5.0, "{:?}", f.gain);
     let a = a_log(false);
     let mut all = a.findings.iter();
     assert!(all.all(|f| f.id != "blocking-io"), "{:#?}", a.findings);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use convoy_model::upper_bound::Work;
 use convoy_model::{GroupId, ObjectId, ThreadId};
 
 use super::predict::{Change, HIGH};
@@ -203,6 +204,18 @@ impl Window {
                     l.longest_loss = (l.longest_loss + delay / l.life).min(1.0);
                 }
             }
+        }
+    }
+
+    /// CPU time today without busy waiting, and what goes of it at best. When how many threads run
+    /// is not known: as many as on average, but one at least.
+    pub(crate) fn work(&self, cpus: f64) -> Work {
+        let sum = |of: fn(&Load) -> f64| self.loads.iter().map(of).sum::<f64>();
+        let all = sum(|l| (l.cpu - l.spin - l.freed).max(0.0));
+        Work {
+            all,
+            goes: sum(|l| l.overhead[HIGH]),
+            at_once: (all / self.length).min(cpus).max(1.0),
         }
     }
 

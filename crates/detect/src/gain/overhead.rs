@@ -158,10 +158,6 @@ pub(crate) fn without_locks(view: &View, locks: &[ObjectId], baseline_ns: f64) -
     let at_most = [NO_WORK, NO_WORK, at_best];
     for (t, d) in view.threads.iter().zip(&mut change.deltas) {
         let spare = (t.cpu - d.spin).max(0.0);
-        // Where no samples say what the rest is, that it is work is an assumption.
-        if shares.is_none() && d.overhead[2] > at_best * spare {
-            d.assumed = (1.0 - at_best) * spare;
-        }
         for (x, part) in d.overhead.iter_mut().zip(at_most) {
             *x = x.min(part * spare);
         }

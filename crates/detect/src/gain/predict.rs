@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use convoy_model::finding::Gain;
+use convoy_model::upper_bound::gain_at_most;
 use convoy_model::{GroupId, ObjectId};
 
 use super::bounds::{Station, Window};
@@ -23,8 +24,6 @@ pub(crate) struct Delta {
     pub freed: f64,
     /// Queueing for a CPU behind what goes: pessimistic, expected, optimistic.
     pub queue: [f64; 3],
-    /// CPU time that is left of the optimistic case only because some of what runs is taken to be work.
-    pub assumed: f64,
 }
 
 impl Delta {
@@ -59,12 +58,6 @@ const LOW: usize = 0;
 const MID: usize = 1;
 pub(super) const HIGH: usize = 2;
 
-/// Bounds are made from measured times: this much of the gain is allowed for their error.
-const MODEL_ERROR: f64 = 1.1;
-
-/// A bound that is so much higher without the work that is only assumed is none.
-const ASSUMED_MAX: f64 = 1.25;
-
 /// A group whose share of life not spent waiting for other groups is this near to the highest one
 /// is on the critical path.
 const CRITICAL: f64 = 0.8;
@@ -84,15 +77,12 @@ pub(crate) fn predict(view: &View, stations: &[Station], links: &Links, change: 
         window: &window,
     };
     let outside = (wall - window.length).max(0.0);
-    let ratio = |x: f64| (wall / (outside + window.length * x)).max(1.0);
+    let after = |left: f64| (wall / (outside + left).max(1.0)).max(1.0);
+    let ratio = |x: f64| after(window.length * x);
 
     let (x_mid, limited_by) = p.expected();
     let mid = ratio(x_mid);
-    let best = ratio(p.best_case()).max(mid);
-    let high = match ratio(p.best_case_without_assumed_work()) > ASSUMED_MAX * best {
-        true => f64::INFINITY,
-        false => 1.0 + MODEL_ERROR * (best - 1.0),
-    };
+    let high = gain_at_most(after(p.least_left())).max(mid);
     let low = 1.0 + change.sure * (ratio(p.worst_case().max(x_mid)) - 1.0);
     let limited_by = if outside > 0.2 * wall {
         format!(
@@ -128,23 +118,10 @@ impl Prediction<'_> {
         self.window.best_case(|g| linked.contains(&g)).max(cpus)
     }
 
-    /// The same if what is only taken to be work ([`Delta::assumed`]) goes as well.
-    fn best_case_without_assumed_work(&self) -> f64 {
-        if self.change.deltas.iter().all(|d| d.assumed <= 0.0) {
-            return self.best_case();
-        }
-        let mut change = self.change.clone();
-        for d in &mut change.deltas {
-            d.overhead[HIGH] += d.assumed;
-            d.assumed = 0.0;
-        }
-        let window = Window::of(self.view, &change);
-        let all = Prediction {
-            change: &change,
-            window: &window,
-            ..*self
-        };
-        all.best_case()
+    /// The same in nanoseconds, with work that runs faster once the rest is gone.
+    fn least_left(&self) -> f64 {
+        let work = self.window.work(self.view.cpus_allowed);
+        work.least_left(self.window.length * self.best_case())
     }
 
     /// The same, as expected, and what limits it.

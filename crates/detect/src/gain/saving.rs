@@ -2,6 +2,7 @@
 //! part made parallel.
 
 use convoy_model::finding::Gain;
+use convoy_model::upper_bound::with_error;
 
 use crate::text::percent;
 use crate::view::View;
@@ -36,8 +37,7 @@ impl Saving {
         };
         let mid = ratio(self.saved, view.cpus);
         let most = ratio(self.saved_max.max(self.saved), view.cpus_allowed).max(mid);
-        // Bounds are made from measured times: a tenth of the gain is allowed for their error.
-        let high = 1.0 + 1.1 * (most - 1.0);
+        let high = with_error(most);
         let by_cpus = floor(view.cpus) > self.stretch - self.saved;
         Gain {
             low: 1.0 + self.sure * (mid - 1.0),

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use convoy_model::{GroupId, OffReason, ThreadId};
 
 use super::{is_of_a_commit, WriteThrough, IDLE};
+use crate::gain::NO_WORK;
 use crate::view::View;
 
-/// Share of the run that it is there for, and that somebody else has to wait for it.
+/// Share of the run that it is there for, and that the others lose by waiting for it.
 const MOST_OF_RUN: f64 = 0.8;
 const WAITED_FOR: f64 = 0.5;
 
@@ -23,8 +24,21 @@ pub(super) struct Writer {
     pub(super) all: f64,
     /// What it runs, or could run.
     pub(super) active: f64,
-    /// What the other workers waited for it, each of them on average.
-    pub(super) waited_for: f64,
+    /// What each of the other workers loses on average, and how many they are.
+    others: Loss,
+    n_others: f64,
+    /// What they run.
+    others_run: f64,
+}
+
+/// What one thread loses by waiting for another one; nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Loss {
+    waited: f64,
+    /// Waits for a processor after that.
+    delayed: f64,
+    /// Times that it waited.
+    n: f64,
 }
 
 impl Writer {
@@ -37,33 +51,52 @@ impl Writer {
             .filter(|off| is_of_a_commit(off))
             .map(|off| off.sum_ns as f64)
             .sum();
+        let is_other = |of: &ThreadId| view.role(*of) != view.role(id);
+        let others: BTreeSet<ThreadId> = view.workers.iter().copied().filter(is_other).collect();
+        let rows = others.iter().filter_map(|id| view.threads.get(id));
         let writer = Self {
             group: view.role(id),
             sync,
             all,
             active: thread.active_ns() as f64,
-            waited_for: waited_for(view, id),
+            others: Loss::of(view, id, &others),
+            n_others: others.len() as f64,
+            others_run: rows.map(|th| th.cpu_work_ns() as f64).sum(),
         };
         let life = view.life(id);
         let is_busy = writer.active + all >= (1.0 - IDLE) * life;
-        let limits = life >= MOST_OF_RUN * view.wall && writer.waited_for >= WAITED_FOR * view.wall;
+        let lost = writer.others.waited + writer.others.delayed;
+        let limits = life >= MOST_OF_RUN * view.wall && lost >= WAITED_FOR * view.wall;
         (is_busy && limits).then_some(writer)
     }
 
-    /// Wall time that goes with these waits and this share of what it runs: no more than others wait for it.
-    pub(super) fn saved(&self, waits: f64, cpu: f64) -> f64 {
-        (waits + cpu * self.active).min(self.waited_for)
+    /// Wall time that goes with these waits and this share of what it runs, if it takes the others
+    /// so long, nanoseconds, to wait for it once: no more than they lose by it.
+    pub(super) fn saved(&self, waits: f64, cpu: f64, switch_ns: f64) -> f64 {
+        let Loss { waited, delayed, n } = self.others;
+        (waits + cpu * self.active).min(waited + delayed + n * switch_ns)
+    }
+
+    /// CPU time of the others' switches to wait for it, at so many nanoseconds each.
+    pub(super) fn switching(&self, switch_ns: f64) -> f64 {
+        (self.n_others * self.others.n * switch_ns).min(NO_WORK * self.others_run)
     }
 }
 
-/// Sums what workers of other kinds waited for the thread to wake them at a condition or a lock, and
-/// divides it among them: what one of many waits for limits none of the others.
-fn waited_for(view: &View, id: ThreadId) -> f64 {
-    let is_other = |of: &ThreadId| view.role(*of) != view.role(id);
-    let others: BTreeSet<ThreadId> = view.workers.iter().copied().filter(is_other).collect();
-    let waits = view.sched.ended_by_threads().filter(|(_, off, waker, _)| {
-        *waker == id && off.reason == OffReason::Futex && others.contains(&off.thread)
-    });
-    let all: f64 = waits.map(|(wake, ..)| wake.wait_ns as f64).sum();
-    all / others.len().max(1) as f64
+impl Loss {
+    /// Sums what these threads lose until the writer wakes them at a condition or a lock, and
+    /// divides it among them: what one of many waits for limits none of the others. Whoever is
+    /// woken for one place in a queue together with others finds it taken, and waits again: that is
+    /// part of it.
+    fn of(view: &View, writer: ThreadId, threads: &BTreeSet<ThreadId>) -> Self {
+        let each = 1.0 / threads.len().max(1) as f64;
+        let waits = view.sched.ended_by_threads().filter(|(_, off, waker, _)| {
+            *waker == writer && off.reason == OffReason::Futex && threads.contains(&off.thread)
+        });
+        waits.fold(Self::default(), |sum, (wake, off, ..)| Self {
+            waited: sum.waited + each * wake.wait_ns as f64,
+            delayed: sum.delayed + each * view.back_on_cpu(off.thread, wake.n as f64),
+            n: sum.n + each * wake.n as f64,
+        })
+    }
 }
