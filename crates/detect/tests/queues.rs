@@ -59,16 +59,19 @@ fn where_nobody_timed_them_the_waits_tell() {
 fn single_pieces(in_kernel: u64, outside: u64, waits_at_queue: bool) -> [f64; 3] {
     let mut b = ProfileBuilder::new("app");
     b.cpus(2).wall(ms(1000));
-    let (lock, items) = (b.futex("queue"), b.futex("items"));
+    let (lock, items) = (b.futex("queue"), b.cond("items"));
+    // The word is a mutex's by the function that waits for it.
+    let wait = b.frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "", 0);
     for (function, line) in [("send", 10), ("recv", 20)] {
-        let at = b.site(function, "chan.rs", line);
+        let caller = b.frame(function, "chan.rs", line);
+        let waits = b.stack(&[wait, caller]);
         let thread = b.thread(function).start(function, "chan.rs", 1);
         let thread = thread.lives(0, ms(1000)).cpu(in_kernel + outside);
         let t = thread.sys(in_kernel).run_delay(0).id();
-        b.op(t, lock, at, Op::FutexWait, 5_000)
+        b.op(t, lock, waits, Op::FutexWait, 5_000)
             .waits(5_000, ms(120));
         if waits_at_queue {
-            b.cond_waits(t, items, at, 10, ms(2));
+            b.cond_waits(t, items, waits, 10, ms(2));
         }
     }
     let analysis = analyze(&Model::build(b.build()), &Thresholds::default());
