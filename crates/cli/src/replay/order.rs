@@ -102,6 +102,7 @@ fn in_order(mut turns: Vec<((usize, usize), ThreadIx)>) -> Result<Vec<ThreadIx>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use convoy_replay::machine::{Machine, WakeLatency};
     use convoy_replay::program::Thread;
 
     /// Threads that acquire locks for sections.
@@ -172,9 +173,31 @@ mod tests {
 
     /// Orders by logical time on this machine.
     fn logical(program: &Program) -> Simulator {
-        let machine = convoy_replay::machine::Machine {
+        let wake_up = WakeLatency {
+            idle_ns: 0.0,
+            p10_ns: 2400.0,
+            p50_ns: 3000.0,
+            p90_ns: 4500.0,
+            ipi_share: 0.0,
+        };
+        let machine = Machine {
             cpus: cpus::usable(),
-            ..Default::default()
+            atomic_local_ns: 4.0,
+            atomic_remote_ns: 20.0,
+            lock_pair_ns: 10.0,
+            rdlock_pair_ns: 20.0,
+            futex_check_ns: 200.0,
+            futex_eagain_ns: 350.0,
+            futex_block_ns: 400.0,
+            futex_wake_none_ns: 300.0,
+            futex_wake_ns: 900.0,
+            futex_wake_ipi_ns: 10_000.0,
+            switch_ns: 1500.0,
+            tick_ns: 4e6,
+            slice_ns: 3e6,
+            wake_latency: vec![wake_up],
+            spawn_ns: 20_000.0,
+            clock_ns: 10.0,
         };
         let programs = std::slice::from_ref(program);
         let simulator = Simulator::fitted(&machine, programs, &Default::default(), 1);
