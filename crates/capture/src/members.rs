@@ -1,6 +1,6 @@
 //! The processes of the machine, or of control groups, as they come and go.
 
-use std::collections::HashMap;
+use std::fs;
 use std::path::PathBuf;
 
 use crate::error::Trouble;
@@ -23,12 +23,11 @@ pub struct Member {
 pub struct Members {
     /// `None` = all processes.
     groups: Option<Targets>,
-    /// By number and start: whether it is the kernel's own.
-    known: HashMap<(u32, u64), bool>,
 }
 
 impl Members {
-    /// Of these control groups, by path or by name; of the whole machine if there are none.
+    /// Finds those of these control groups, named by path or by name; without any, all processes of
+    /// the machine.
     ///
     /// # Errors
     /// A group that is not there, or a name that several have.
@@ -40,41 +39,29 @@ impl Members {
         if let Some(groups) = &groups {
             groups.check_groups()?;
         }
-        Ok(Self {
-            groups,
-            known: HashMap::new(),
-        })
+        Ok(Self { groups })
     }
 
     /// Those that are there now, without the kernel's own threads and without this process.
-    pub fn read(&mut self) -> Vec<Member> {
+    pub fn read(&self) -> Vec<Member> {
         let pids: Vec<u32> = match &self.groups {
             Some(groups) => groups.in_groups().into_iter().collect(),
             None => procfs::processes(),
         };
         let own = std::process::id();
-        let mut there = HashMap::with_capacity(pids.len());
-        let mut all = Vec::new();
-        for pid in pids.into_iter().filter(|pid| *pid != own) {
-            let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let Some(stat) = procfs::stat(&text) else {
-                continue;
-            };
-            let key = (pid, stat.start_ticks);
-            let known = self.known.get(&key).copied();
-            let is_kernels = known.unwrap_or_else(|| procfs::is_kernel_thread(pid));
-            there.insert(key, is_kernels);
-            if !is_kernels && !matches!(stat.state, 'Z' | 'X') {
-                all.push(Member {
-                    pid,
-                    start_ticks: stat.start_ticks,
-                    name: stat.name,
-                });
-            }
-        }
-        self.known = there;
-        all
+        let others = pids.into_iter().filter(|pid| *pid != own);
+        others.filter_map(member).collect()
     }
+}
+
+fn member(pid: u32) -> Option<Member> {
+    let stat = procfs::stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let is_program = !stat.is_kernels() && stat.runs(pid);
+    is_program.then_some(Member {
+        pid,
+        start_ticks: stat.start_ticks,
+        name: stat.name,
+    })
 }
 
 #[cfg(test)]
@@ -84,23 +71,23 @@ mod tests {
 
     #[test]
     fn processes_are_found_while_they_run() {
-        let mut members = Members::of(&[]).unwrap();
+        let members = Members::of(&[]).unwrap();
         let mut child = Command::new("sleep")
             .arg("30")
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         let pid = child.id();
-        let is_there = |members: &mut Members| {
+        let is_there = || {
             let all = members.read();
             assert!(all.iter().all(|m| m.pid != std::process::id()));
             all.iter().any(|m| m.pid == pid)
         };
-        let there = is_there(&mut members);
+        let there = is_there();
         let _ = child.kill();
         let _ = child.wait();
         assert!(there);
-        assert!(!is_there(&mut members));
+        assert!(!is_there());
     }
 
     #[test]

@@ -46,8 +46,7 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 /// As [`start_ticks`], unless it is a zombie. One whose main thread has ended before the others still runs.
 pub fn running_since(pid: u32) -> Option<u64> {
     let main = stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-    let runs = !matches!(main.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid);
-    runs.then_some(main.start_ticks)
+    main.runs(pid).then_some(main.start_ticks)
 }
 
 /// Whether the process that began then has ended. One that cannot be read, for lack of descriptors
@@ -171,10 +170,8 @@ fn status_number(pid: u32, name: &str) -> Option<u32> {
 
 /// Whether it is a thread of the kernel.
 pub fn is_kernel_thread(pid: u32) -> bool {
-    /// PF_KTHREAD of linux/sched.h.
-    const KERNEL_THREAD: u64 = 0x0020_0000;
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat(&text).is_some_and(|s| s.flags & KERNEL_THREAD != 0)
+    stat(&text).is_some_and(|s| s.is_kernels())
 }
 
 /// Its command and arguments; empty if it is gone.
@@ -248,6 +245,21 @@ pub struct Stat {
     pub start_ticks: u64,
     virtual_bytes: u64,
     resident_pages: u64,
+}
+
+impl Stat {
+    /// Whether it is a thread of the kernel.
+    pub fn is_kernels(&self) -> bool {
+        /// PF_KTHREAD of linux/sched.h.
+        const KERNEL_THREAD: u64 = 0x0020_0000;
+        self.flags & KERNEL_THREAD != 0
+    }
+
+    /// Whether the process of this number, whose own line it is, still runs: also if its main
+    /// thread has ended before the others.
+    pub fn runs(&self, pid: u32) -> bool {
+        !matches!(self.state, 'Z' | 'X') || threads(pid).iter().any(|t| *t != pid)
+    }
 }
 
 /// `pid (name) state ppid ...`; the name may hold blanks and brackets, so it ends at the last one.
