@@ -6,7 +6,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use convoy_model::finding::{Cause, Finding, Gain, Subject};
-use convoy_model::{GroupId, ObjectId, OffReason};
+use convoy_model::{GroupId, ObjectId, OffReason, ThreadId};
 
 use self::stuck::{leave_stuck, TOLD};
 use crate::causes::{cause, Case};
@@ -301,16 +301,20 @@ impl Unit<'_> {
         let with_data = self.locking(cx).map_or(0.0, |share| (1.0 + share) / 2.0);
         let price = UNSEEN_PRICE.max(with_data);
         let of_queue = case.guards_queue();
-        let threads = match of_queue {
-            true => self.sides_of_queue(cx),
-            false => cx.users(&self.locks),
+        let (threads, asleep) = match of_queue {
+            true => (self.sides_of_queue(cx), asleep_at_futexes(cx.view)),
+            false => (cx.users(&self.locks), None),
         };
         for i in threads {
             let (d, t) = (&mut change.deltas[i], &cx.view.threads[i]);
             let user = t.cpu - if of_queue { t.sys } else { 0.0 };
             d.overhead[2] = (t.cpu - (1.0 - price) * user).min(NO_WORK * t.cpu);
             if of_queue {
-                d.wait = t.lock_wait + t.event_wait + asleep_at_futexes(cx.view, t);
+                // Where nobody saw a reason, all of its sleep may be that.
+                let slept = asleep.as_ref().map_or(t.off, |of| {
+                    of.get(&t.id).copied().unwrap_or_default().min(t.off)
+                });
+                d.wait = t.lock_wait + t.event_wait + slept;
             }
         }
         Some(change)
@@ -321,10 +325,10 @@ impl Unit<'_> {
     fn sides_of_queue(&self, cx: &Context) -> Vec<usize> {
         let users = cx.users(&self.locks);
         let threads = &cx.view.threads;
-        let is_of_users = |group: GroupId| users.iter().any(|i| threads[*i].group == group);
-        let mut groups: BTreeSet<GroupId> = users.iter().map(|i| threads[*i].group).collect();
+        let of_users: BTreeSet<GroupId> = users.iter().map(|i| threads[*i].group).collect();
+        let mut groups = of_users.clone();
         for ((a, b), _) in cx.links.iter().filter(|(_, (n, _))| *n >= HABIT) {
-            if is_of_users(*a) || is_of_users(*b) {
+            if of_users.contains(a) || of_users.contains(b) {
                 groups.extend([*a, *b]);
             }
         }
@@ -459,19 +463,17 @@ impl Unit<'_> {
     }
 }
 
-/// What a thread may sleep at words that it waits for without the C library, nanoseconds: all of
-/// its sleep whose reason nobody saw.
-fn asleep_at_futexes(view: &View, thread: &ThreadTime) -> f64 {
-    let Some(sched) = &view.model.sched else {
-        return thread.off;
-    };
-    let perhaps = sched.offs.iter().filter(|off| {
-        off.thread == thread.id && matches!(off.reason, OffReason::Futex | OffReason::Unknown)
-    });
-    perhaps
-        .map(|off| off.sum_ns as f64)
-        .sum::<f64>()
-        .min(thread.off)
+/// Sums what threads may sleep at words that they wait for without the C library, nanoseconds.
+/// `None` = nobody saw why threads sleep.
+fn asleep_at_futexes(view: &View) -> Option<BTreeMap<ThreadId, f64>> {
+    let sched = view.model.sched.as_ref()?;
+    let perhaps = sched.offs.iter();
+    let perhaps = perhaps.filter(|off| matches!(off.reason, OffReason::Futex | OffReason::Unknown));
+    let mut sums = BTreeMap::new();
+    for off in perhaps {
+        *sums.entry(off.thread).or_default() += off.sum_ns as f64;
+    }
+    Some(sums)
 }
 
 /// A gain that is possible, but not promised.
