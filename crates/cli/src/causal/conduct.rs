@@ -146,9 +146,10 @@ impl Conductor {
         let reconnaissance = self.reconnaissance(laboratory, look);
         let progress = match chosen {
             Err(_) if matches!(wanted, Wanted::Any) => {
-                let candidates = reconnaissance.calls();
+                let functions = reconnaissance.functions().ok_or_else(reason::gone)?;
+                let process = (laboratory.pid(), functions);
                 let pause = |time| self.pause(time);
-                let chosen = Meter::by_calls(candidates, laboratory.pid(), pause);
+                let chosen = Meter::by_calls(reconnaissance.calls(), process, pause);
                 let (by_calls, rate) = chosen.map_err(|why| match why {
                     NoCalls::Ended => self.too_short(began, 0),
                     NoCalls::TooRare => reason::no_progress(),

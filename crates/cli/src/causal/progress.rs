@@ -92,19 +92,24 @@ impl Meter {
     /// # Errors
     /// A point is not there, or cannot be probed: a reason for the report.
     pub fn begin(wanted: &Wanted, pid: u32) -> Result<Self, String> {
-        let mut meter = Self {
+        let meter = Self {
             wanted: wanted.clone(),
             probes: None,
             lowest: 0,
         };
-        let points = meter.points();
-        if points.iter().all(|point| point.kind == PointKind::Coz) {
+        let mut points = meter.points().into_iter();
+        if points.all(|point| point.kind == PointKind::Coz) {
             return Ok(meter);
         }
         let functions = Functions::of(pid).ok_or_else(reason::gone)?;
+        meter.with_probes(&functions, pid)
+    }
+
+    fn with_probes(mut self, functions: &Functions, pid: u32) -> Result<Self, String> {
+        let points = self.points();
         let mut probes = Vec::new();
         for (row, point) in (0u32..).zip(&points) {
-            probes.extend(probes_of(&functions, point, row)?);
+            probes.extend(probes_of(functions, point, row)?);
         }
         let refused = |found: &str, fix: &str| reason::no_point(&names(&points), found, fix);
         let mut client = begin_probes(pid).map_err(|e| refused(&e.found, &e.fix))?;
@@ -117,8 +122,8 @@ impl Meter {
                 return Err(reason::no_point(&point.to_string(), &why, fix));
             }
         }
-        meter.probes = Some(client);
-        Ok(meter)
+        self.probes = Some(client);
+        Ok(self)
     }
 
     /// Counts calls at these points, most promising first, for a moment; then goes on with the one
@@ -128,16 +133,15 @@ impl Meter {
     /// Why there is none.
     pub fn by_calls(
         candidates: Vec<Point>,
-        pid: u32,
+        (pid, functions): (u32, &Functions),
         pause: impl FnOnce(Duration) -> bool,
     ) -> Result<(Self, Rate), NoCalls> {
         let may_count = candidates.into_iter();
         let may_count = may_count.filter(|point| may_follow_the_work(&point.name));
         let points: Vec<Point> = may_count.take(MOST_CANDIDATES).collect();
-        let functions = Functions::of(pid).ok_or(NoCalls::Ended)?;
         // What cannot be probed is no candidate.
         let probes = (0u32..).zip(&points);
-        let probes = probes.filter_map(|(row, point)| probes_of(&functions, point, row).ok());
+        let probes = probes.filter_map(|(row, point)| probes_of(functions, point, row).ok());
         let probes: Vec<Probe> = probes.flatten().collect();
         let refused = |refusal: Refusal| match refusal.is_gone {
             true => NoCalls::Ended,
@@ -162,9 +166,13 @@ impl Meter {
         });
         let rate = Progress::choose_calls(&rates.collect::<Vec<_>>());
         let rate = rate.ok_or(NoCalls::TooRare)?;
-        let wanted = Wanted::Any.or_calls(Some(&rate));
-        let meter = Self::begin(&wanted, pid).map_err(|_| NoCalls::Ended)?;
-        Ok((meter, rate))
+        let chosen = Self {
+            wanted: Wanted::Any.or_calls(Some(&rate)),
+            probes: None,
+            lowest: 0,
+        };
+        let meter = chosen.with_probes(functions, pid);
+        Ok((meter.map_err(|_| NoCalls::Ended)?, rate))
     }
 
     fn points(&self) -> Vec<Point> {

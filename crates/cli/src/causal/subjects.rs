@@ -101,6 +101,11 @@ impl Reconnaissance {
         chosen
     }
 
+    /// The functions of the process; `None` = they could not be read.
+    pub fn functions(&self) -> Option<&Functions> {
+        self.functions.as_ref()
+    }
+
     /// Calls of the functions that took samples, those that took most first. Of the C library's
     /// functions the loader has copies: there the library's own counts.
     pub fn calls(&self) -> Vec<Point> {
