@@ -1,5 +1,5 @@
-//! `convoy serve --always-on`: the processes of a machine or of control groups, as they come and go,
-//! and the locks of those that match.
+//! `convoy serve --always-on`: serves the processes of a machine or of control groups, as they come
+//! and go, and the locks of those that match.
 //!
 //! Everything is read from the kernel's own counters in `/proc`, which cost a program nothing
 //! (docs/design/0010). Only the agent, where `--match` asks for it, is in a process.
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use convoy_capture::{AgentInside, Interrupt, Member, Members, ProcessReading, Watch};
+use convoy_capture::{AgentInside, Interrupt, Member, Members, Watch};
 use convoy_live::{matches, LockReading, Thread};
 use convoy_serve::{Resource, Selection, Totals};
 
 use super::pprof::Profiles;
 use super::routes::Routes;
-use super::{host, prepare, unix_ns, Open, Serve, PATIENCE};
+use super::{host, prepare, read_own_cpu, unix_ns, Open, Serve, PATIENCE};
 use crate::args::Agent;
 use crate::child_recording::Recordings;
 use crate::live::enter;
@@ -132,9 +132,7 @@ impl<'a> Fleet<'a> {
         let names = self.present.keys().map(|member| member.name.as_str());
         totals.read_machine(now_ns, unix_ns(), names, &threads);
         totals.read_machine_locks(&locks);
-        if let Some(own) = ProcessReading::of(std::process::id()) {
-            totals.read_own_cpu(own.cpu_ns.saturating_add(own.children_cpu_ns));
-        }
+        read_own_cpu(&mut totals);
         drop(totals);
         let took = began.elapsed();
         let rarest = took.div_f64(self.serve.budget().max(f64::EPSILON));

@@ -298,7 +298,6 @@ impl Reader {
         let locks = self.locks.as_mut().and_then(LockReader::read_if_due);
         let threads: Vec<Thread> = session.threads().alive().cloned().collect();
         let figures = figures(engine.pid());
-        let own = ProcessReading::of(std::process::id());
         let now_ns = session.sampled_ms().saturating_mul(1_000_000);
         // The scrapers wait for what follows, and it computes only.
         let mut totals = self.routes.totals();
@@ -307,9 +306,7 @@ impl Reader {
         if let Some(reading) = locks {
             totals.read_locks(session.threads(), &reading);
         }
-        if let Some(own) = own {
-            totals.read_own_cpu(own.cpu_ns.saturating_add(own.children_cpu_ns));
-        }
+        read_own_cpu(&mut totals);
     }
 }
 
@@ -321,6 +318,13 @@ fn figures(pid: u32) -> ProcessFigures {
         virtual_bytes: reading.map(|r| r.virtual_bytes),
         descriptors: reading.and_then(|r| r.descriptors),
         start_unix_ns: reading.and_then(|r| r.start_unix_ns),
+    }
+}
+
+/// CPU time of convoy and of the recordings that it made.
+fn read_own_cpu(totals: &mut Totals) {
+    if let Some(own) = ProcessReading::of(std::process::id()) {
+        totals.read_own_cpu(own.cpu_ns.saturating_add(own.children_cpu_ns));
     }
 }
 
