@@ -4,9 +4,9 @@
 //! (coz.h: throughput, then latency), locks released, wake-ups given, arrivals at barriers.
 //! Releases come first of the rest, as nearly every unit of work of a multithreaded program passes
 //! some lock a fixed number of times; releases by waits on a condition are none, since their number
-//! depends on the schedule. Where none of them comes often enough, calls of a function of which many
-//! samples were taken count: of those that are called often enough the one that is called least
-//! often, since it is nearest to a unit of work.
+//! depends on the schedule. Where none of them comes often enough, calls of a function count that
+//! took samples: of those that are called often enough the one that is called least often, since it
+//! is nearest to a unit of work.
 
 use serde::Serialize;
 

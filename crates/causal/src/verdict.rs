@@ -4,14 +4,14 @@ use crate::interval::Saved;
 use crate::result::{Level, Report, TargetRow};
 use crate::text::{gain, subject};
 
-/// What dilating with no target may predict, as a share of the run, before code is not what limits
-/// the program: D stands on that.
+/// The null experiment may predict this share of the run. Above it code does not limit the
+/// program, and D has nothing to stand on.
 const BIASED: f64 = 0.1;
 
 /// A target whose interval ends below this share of the run is not worth making faster.
 const LITTLE: f64 = 0.1;
 
-/// What stands above the numbers.
+/// The sentence that stands above the numbers.
 enum Verdict<'a> {
     /// Not one number, perhaps with the reason.
     Nothing(Option<&'a str>),
@@ -73,7 +73,7 @@ impl Report {
             return Verdict::Nothing(Some(reason));
         }
         let first = self.targets.first().filter(|row| row.has_gain());
-        // Of two levels, the first at which the gain is sure.
+        // The gain may be sure at the higher level only.
         let sure = |row: &TargetRow| row.at.iter().find(|at| at.saved_share.low > 0.0).copied();
         if let Some((row, level)) = first.and_then(|row| Some((row, sure(row)?))) {
             return Verdict::Bottleneck(row, level);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_the_program_faster_when_it_is_slower_is_contention() {
+    fn a_target_that_helps_when_it_is_slower_is_called_contention() {
         let (verdict, why) = told(0.0, row(Estimator::Slow, -0.08, -0.04));
         assert_eq!(
             verdict,

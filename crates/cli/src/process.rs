@@ -6,8 +6,8 @@ use convoy_capture::processes_called;
 /// Names that are listed in a message, at most.
 const LISTED: usize = 8;
 
-/// The process that a command looks at, unless it starts a COMMAND: that argument, and whatever else
-/// can be looked at instead, is in the group `subject`, too.
+/// The process that a command looks at, unless it starts a COMMAND. That argument is in the group
+/// `subject`, too, and so is whatever else can be looked at instead.
 #[derive(Debug, Args)]
 #[group(id = "subject", required = true, multiple = true)]
 pub struct OneProcess {

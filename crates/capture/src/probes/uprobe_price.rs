@@ -1,4 +1,5 @@
-//! What a uprobe costs on this machine: calls of functions of convoy's own, with one and without.
+//! Measures what a uprobe costs on this machine: calls functions of convoy's own with one and
+//! without.
 
 use std::io;
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ const CALLS: u32 = 200;
 /// Batches; the fastest counts. At 10 us a call they take 20 ms.
 const BATCHES: usize = 10;
 
-// What a uprobe is put on: an instruction that the kernel emulates, and one that it single-steps.
+// The kernel emulates the first instruction of the one, and single-steps that of the other.
 core::arch::global_asm!(
     ".pushsection .text.convoy_uprobe_price, \"ax\", @progbits",
     ".p2align 4",
@@ -67,7 +68,7 @@ fn price(function: unsafe extern "C" fn()) -> io::Result<u64> {
     let pid = std::process::id();
     let place = Place::of(pid, function as usize as u64)?;
     let bare = batch_ns(function);
-    // Of this thread only.
+    // It counts this thread only.
     let probed = place.count(rustix::thread::gettid().as_raw_nonzero().get() as u32)?;
     let with = batch_ns(function);
     drop(probed);

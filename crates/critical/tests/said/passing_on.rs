@@ -79,7 +79,8 @@ const NETWORK: &[&str] = &[
 fn tasks_of_small_pieces_are_told_with_where_they_are_made() {
     let f = samples(&[(WORK, 10), (SPAWN, 4), (RUN, 6)]).expect("told");
     assert!(f.title.contains("app::main::{closure}"), "{}", f.title);
-    // Half of what both processors do, of which 0.935 goes, and an eighth of what is left; at best, what is left runs faster alone.
+    // Half of what both processors do, of which 0.935 goes, and an eighth of what is left; at best,
+    // what is left runs faster alone.
     assert!((f.gain.mid - 1.0 / 0.466).abs() < 0.01, "{:?}", f.gain);
     assert!((f.gain.high - alone(2.1, 0.5)).abs() < 0.3, "{:?}", f.gain);
     // Looking for tasks may be for want of them: half of it.
