@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use convoy_capture::{Diagnose, Options, Recording};
+use convoy_capture::{Diagnose, Options, Recording, Site};
 use convoy_profile::{Profile, SectionEnd};
 
 use super::Replay;
@@ -124,11 +124,15 @@ fn execute(options: &Options, args: &Replay) -> Result<(Recording, u32), Status>
 /// Runs the command once more, and looks into the critical sections of the locks of the first run.
 /// Where none of them fits into the log with the values that it reads, once more without those.
 fn second_run(args: &Replay, first: &Profile) -> Result<Profile, String> {
+    let sites = lock_sites(first);
+    if sites.is_empty() {
+        return Err("the program took no lock that could be looked into".to_owned());
+    }
     if !args.quiet {
         let what = "running the command a second time, to see what its critical sections touch";
         Message::new(what, "", "").print();
     }
-    let with_values = looked_into(args, first, true)?;
+    let with_values = looked_into(args, &sites, true)?;
     if has_whole_section(&with_values) {
         return Ok(with_values);
     }
@@ -136,14 +140,14 @@ fn second_run(args: &Replay, first: &Profile) -> Result<Profile, String> {
         let what = "its critical sections are too long to keep what they read: once more without";
         Message::new(what, "", "").print();
     }
-    looked_into(args, first, false)
+    looked_into(args, &sites, false)
 }
 
-fn looked_into(args: &Replay, first: &Profile, values: bool) -> Result<Profile, String> {
+fn looked_into(args: &Replay, sites: &[Site], values: bool) -> Result<Profile, String> {
     let mut options = args.recording.options();
     options.scheduler = convoy_capture::Scheduler::InsteadOfAgent;
     options.diagnose = Some(Diagnose {
-        sites: Some(lock_sites(first)),
+        sites: Some(sites.to_vec()),
         values,
         ..Diagnose::default()
     });
