@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         trials.extend(fixture::trials(&fixture));
         trials.extend(replay::trials(&fixture));
     }
+    trials.push(replay::of_the_command());
     trials.extend(causal::trials());
     trials.extend(coverage::trials());
     trials.extend(diagnose::trials());

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use convoy_harness::case::{measured, Scratch};
-use convoy_harness::run::run;
+use convoy_harness::run::{run, End};
 use convoy_harness::{check, convoy, turn, Result};
 use libtest_mimic::Trial;
 use serde::Deserialize;
@@ -175,6 +175,34 @@ impl Ulcp {
 }
 
 /// One test for each variant of a fixture with a `[replay]` table.
+/// What is about the command itself.
+pub fn of_the_command() -> Trial {
+    measured(
+        "replay/once",
+        None,
+        a_program_without_locks_is_not_run_again,
+    )
+}
+
+/// It has no critical sections to look into.
+fn a_program_without_locks_is_not_run_again(scratch: &Scratch) -> Result {
+    let mut command = Command::new(convoy::binary()?);
+    command.args(["replay", "--report-to", "report", "--"]);
+    command.args(["sh", "-c", "echo ran >> runs"]);
+    let outcome = run(&mut command, scratch.dir(), "replay", TIMEOUT)?;
+    check!(
+        outcome.end == End::Status(0),
+        "{:?}\n{}",
+        outcome.end,
+        outcome.stderr
+    );
+    let runs = fs::read_to_string(scratch.path("runs")).map_err(|e| e.to_string())?;
+    check!(runs == "ran\n", "it ran {} times", runs.lines().count());
+    let report = fs::read_to_string(scratch.path("report")).map_err(|e| e.to_string())?;
+    check!(report.contains("Verdict"), "no verdict:\n{report}");
+    Ok(())
+}
+
 pub fn trials(expect: &Expect) -> Vec<Trial> {
     let Some(replay) = &expect.replay else {
         return Vec::new();

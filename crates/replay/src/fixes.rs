@@ -8,7 +8,6 @@ use crate::extract::Extraction;
 use crate::machine::Machine;
 use crate::predict::{Answer, Replayer};
 use crate::program::Program;
-use crate::simulated::Simulator;
 use crate::study::Study;
 use crate::whatif::{self, Barriers, Group, Knowledge, Semaphores, Target, WhatIf};
 
@@ -30,7 +29,7 @@ pub enum Fix {
 /// One answer for each fix.
 pub fn ask(study: &Study<'_>, machine: &Machine, fixes: &[Fix]) -> Vec<Answer> {
     let programs = study.programs();
-    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
+    let simulator = study.simulator(machine, &programs, 1);
     let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
     let mut predictor = study.predictor(replayers, &programs);
     let knowledge = Knowledge {

@@ -69,7 +69,7 @@ pub struct Baseline {
     pub recorded_ns: f64,
     /// The replayed runs that ended, ascending; empty = it could not be replayed.
     pub replayed_ns: Vec<f64>,
-    /// The same as they were made, for comparison with runs of other programs.
+    /// Those without the recorder's time, as they were made, for comparison with changed programs.
     pub runs: Replayed,
     /// What else was compared; `None` = nothing was.
     pub fidelity: Option<Fidelity>,
@@ -109,18 +109,28 @@ impl std::fmt::Debug for Predictor<'_> {
     }
 }
 
+/// The recorded run as programs.
+#[derive(Debug, Clone, Copy)]
+pub struct Original<'p> {
+    /// Without the recorder's time: changes are compared with these.
+    pub programs: &'p [Program],
+    /// With it, as the run was when it was recorded: these must give it back. `None` = it is too
+    /// little to matter.
+    pub as_recorded: Option<&'p [Program]>,
+}
+
 impl<'a> Predictor<'a> {
     /// Replays the recorded run. `spread`: the relative spread of recorded runs of this program, if
     /// several are known.
     pub fn new(
         mut replayers: Vec<Box<dyn Replayer + 'a>>,
-        programs: &[Program],
+        original: Original<'_>,
         recorded: &Fingerprint,
         spread: Option<f64>,
     ) -> Self {
         let baselines = replayers
             .iter_mut()
-            .map(|replayer| baseline(replayer.as_mut(), programs, recorded, spread))
+            .map(|replayer| baseline(replayer.as_mut(), original, recorded, spread))
             .collect();
         Self {
             replayers,
@@ -322,16 +332,25 @@ const MOST_APART: f64 = 0.125;
 
 fn baseline(
     replayer: &mut dyn Replayer,
-    programs: &[Program],
+    original: Original<'_>,
     recorded: &Fingerprint,
     spread: Option<f64>,
 ) -> Baseline {
     let method = replayer.method();
-    let (runs, mut refused) = match replayer.replay(programs) {
-        Ok(runs) => (runs, None),
-        Err(why) => (Replayed::default(), Some(why)),
+    let mut refused = None;
+    let mut replay = |programs| match replayer.replay(programs) {
+        Ok(runs) => runs,
+        Err(why) => {
+            refused.get_or_insert(why);
+            Replayed::default()
+        }
     };
-    let replayed_ns = sorted(&runs.walls_ns);
+    let runs = replay(original.programs);
+    let compared = match original.as_recorded {
+        Some(as_recorded) => &replay(as_recorded),
+        None => &runs,
+    };
+    let replayed_ns = sorted(&compared.walls_ns);
     let median_ns = median(&replayed_ns);
     let mut fidelity = None;
     if let Some(wall_ns) = median_ns {
@@ -342,12 +361,12 @@ fn baseline(
         let replayed = Fingerprint {
             wall_ns,
             // Where it is not measured it does not tell the two apart.
-            ..runs.fingerprint.unwrap_or(*recorded)
+            ..compared.fingerprint.unwrap_or(*recorded)
         };
         let allowed = spread.unwrap_or(0.0).max(own).min(MOST_APART);
-        let compared = Fidelity::compare(method, recorded, &replayed, Some(allowed));
-        refused = refused.or_else(|| misses(&compared));
-        fidelity = Some(compared);
+        let found = Fidelity::compare(method, recorded, &replayed, Some(allowed));
+        refused = refused.or_else(|| misses(&found));
+        fidelity = Some(found);
     } else {
         refused = refused.or_else(|| Some(NO_END.into()));
     }
@@ -396,7 +415,7 @@ const TOO_LONG: f64 = 4.0;
 /// `None` = no run of the changed program ended, or not in time. `margin`: see
 /// [`Predictor::margin`].
 fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> {
-    let base = baseline.median_ns()?;
+    let base = median(&sorted(&baseline.runs.walls_ns))?;
     let walls = sorted(&changed.walls_ns);
     let mid = 1.0 - median(&walls).filter(|wall| *wall < TOO_LONG * base)? / base;
     let shares: Vec<f64> = if baseline.runs.paired && changed.paired {
@@ -409,7 +428,7 @@ fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> 
     let (least, most) = ended.fold((mid, mid), |(low, high), share| {
         (low.min(*share), high.max(*share))
     });
-    let residual = (base / baseline.recorded_ns - 1.0).abs();
+    let residual = (baseline.median_ns()? / baseline.recorded_ns - 1.0).abs();
     let margin = margin + RESIDUAL * residual;
     Some(Saved {
         low: least - margin,
@@ -459,6 +478,11 @@ mod tests {
         }
     }
 
+    const ORIGINAL: Original<'static> = Original {
+        programs: &[],
+        as_recorded: None,
+    };
+
     fn ask(base: [f64; 2], changed: [f64; 2]) -> (Vec<Baseline>, Answer) {
         let simulated = Told {
             method: Method::ReplaySimulated,
@@ -470,7 +494,7 @@ mod tests {
         };
         let mut predictor = Predictor::new(
             vec![Box::new(simulated), Box::new(native)],
-            &[],
+            ORIGINAL,
             &Fingerprint {
                 wall_ns: 100.0,
                 ..Fingerprint::default()
@@ -504,6 +528,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_recorded_has_the_recorders_time_and_what_a_change_is_compared_with_has_not() {
+        let native = Told {
+            method: Method::ReplayNative,
+            runs: [80.0, 100.0, 40.0].map(|ns| Ok(vec![ns])).into(),
+        };
+        let recorded = Fingerprint {
+            wall_ns: 100.0,
+            ..Fingerprint::default()
+        };
+        let original = Original {
+            as_recorded: Some(&[]),
+            ..ORIGINAL
+        };
+        let mut predictor = Predictor::new(vec![Box::new(native)], original, &recorded, None);
+        let [baseline] = predictor.baselines() else {
+            panic!("{predictor:?}");
+        };
+        assert_eq!(
+            (baseline.refused.as_ref(), baseline.median_ns()),
+            (None, Some(100.0))
+        );
+        let saved = predictor.ask(&[]).saved().unwrap();
+        assert!((saved.mid - 0.5).abs() < 1e-9, "{saved:?}");
+    }
+
+    #[test]
     fn a_miss_within_the_gate_widens_the_interval() {
         let (_, exact) = ask([100.0, 100.0], [50.0, 50.0]);
         let (_, off) = ask([104.0, 104.0], [52.0, 52.0]);
@@ -524,7 +574,7 @@ mod tests {
             wall_ns: 100.0,
             ..Fingerprint::default()
         };
-        let mut predictor = Predictor::new(replayers, &[], &recorded, None);
+        let mut predictor = Predictor::new(replayers, ORIGINAL, &recorded, None);
         let saved = predictor.ask(&[]).saved().unwrap();
         assert!(
             (saved.high - saved.mid - POINTS - ALONE).abs() < 1e-9,

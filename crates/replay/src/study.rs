@@ -8,9 +8,10 @@ use crate::analysis::{LockRow, Place, Recorded};
 use crate::extract::{choose_windows, Empty, Extraction, Extractor, Opaque, RecorderCost};
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
-use crate::predict::{Predictor, Replayer};
+use crate::predict::{Original, Predictor, Replayer};
 use crate::program::Program;
 use crate::sections::{Section, SectionIx, Sections};
+use crate::simulated::Simulator;
 
 /// Names of what a recording speaks of, from the profile that it is part of.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,7 +44,14 @@ pub struct Study<'a> {
     /// Share of the threads' running time in the replayed windows that was the recorder's own,
     /// 0..1; 0 = not known.
     pub recorder_share: f64,
+    /// The windows as programs with the recorder's time in them; `None` = it is too little to
+    /// matter, or not known.
+    as_recorded: Option<Vec<Program>>,
 }
+
+/// The recorder's share of the running time from which on it is left in the programs that must give
+/// the recorded run back: it makes sections longer, and so more of them contended.
+const RECORDER_MATTERS: f64 = 0.01;
 
 /// Events of the windows that are replayed, at most: a second of simulation for each what-if.
 const MOST_EVENTS: usize = 400_000;
@@ -95,6 +103,12 @@ impl<'a> Study<'a> {
             let running = (lifetime_ns - waited - asleep).max(1.0);
             (own_ns * n / running).min(1.0)
         });
+        let as_recorded = (recorder_share >= RECORDER_MATTERS).then(|| {
+            let recorder = recorder.left_in(machine.lock_pair_ns);
+            let extractor = Extractor::new(recording, &sections, machine, recorder);
+            let windows = windows.iter().map(|ix| recording.windows[*ix as usize]);
+            windows.map(|of| extractor.extract(of).program).collect()
+        });
         Self {
             recording,
             names,
@@ -103,6 +117,7 @@ impl<'a> Study<'a> {
             extractions,
             fingerprint,
             recorder_share,
+            as_recorded,
         }
     }
 
@@ -112,7 +127,11 @@ impl<'a> Study<'a> {
         replayers: Vec<Box<dyn Replayer + 'p>>,
         programs: &[Program],
     ) -> Predictor<'p> {
-        let mut predictor = Predictor::new(replayers, programs, &self.fingerprint, None);
+        let original = Original {
+            programs,
+            as_recorded: self.as_recorded.as_deref(),
+        };
+        let mut predictor = Predictor::new(replayers, original, &self.fingerprint, None);
         predictor.widen(self.recorder_share);
         if let Some(why) = self.objection() {
             predictor.refuse(&why);
@@ -134,6 +153,13 @@ impl<'a> Study<'a> {
                  the threads' running time"
             )
         })
+    }
+
+    /// A simulator with the scheduler's rules under which the recorded run comes out best. `times`:
+    /// see [`Simulator::fitted`].
+    pub fn simulator(&self, machine: &Machine, programs: &[Program], times: u32) -> Simulator {
+        let recorded = self.as_recorded.as_deref().unwrap_or(programs);
+        Simulator::fitted(machine, recorded, &self.fingerprint, times)
     }
 
     /// The programs of the replayed windows.

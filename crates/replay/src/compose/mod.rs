@@ -20,7 +20,6 @@ use crate::machine::Machine;
 use crate::predict::Replayer;
 use crate::rows::{count_pairs, race_rows};
 use crate::sets::{RunKeys, SectionSets};
-use crate::simulated::Simulator;
 use crate::study::Study;
 use crate::tables::Analyzed;
 use crate::ulcp::BenignOracle;
@@ -92,7 +91,7 @@ pub fn analyze(
         names.group(group)?;
     }
     let times = questions.times.max(1);
-    let fitted = Simulator::fitted(machine, &programs, &study.fingerprint, times);
+    let fitted = study.simulator(machine, &programs, times);
     let simulator = fitted.clone().with_order(questions.schedule.order(study));
     let found = sets
         .as_ref()
@@ -195,7 +194,7 @@ pub fn analyze(
 /// alone. `sets`: `None` = they are not known.
 pub fn compare(study: &Study<'_>, machine: &Machine, sets: Option<&Sets<'_>>) -> Analyzed {
     let programs = study.programs();
-    let simulator = Simulator::fitted(machine, &programs, &study.fingerprint, 1);
+    let simulator = study.simulator(machine, &programs, 1);
     let found = sets.map(|s| unnecessary(study, s.sets, s.keys, s.oracle, &simulator));
     let replayers: Vec<Box<dyn Replayer>> = vec![Box::new(simulator)];
     let predictor = study.predictor(replayers, &programs);

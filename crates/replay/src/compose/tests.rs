@@ -1,3 +1,4 @@
+use crate::simulated::Simulator;
 use convoy_estimate::Method;
 
 use super::*;

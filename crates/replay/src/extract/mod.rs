@@ -81,6 +81,25 @@ pub struct RecorderCost {
     pub empty: Option<Empty>,
 }
 
+impl RecorderCost {
+    /// What replay adds again, without the recorder's own time: half of that is in a section, half
+    /// in a gap, as each has one event. `pair_ns`: an uncontended lock and unlock.
+    pub fn left_in(self, pair_ns: f64) -> Self {
+        let empty = self.empty.map(|Empty { section_ns, gap_ns }| {
+            let own_ns = (section_ns + gap_ns - pair_ns).max(0.0);
+            let in_section_ns = (own_ns / 2.0).min(section_ns);
+            Empty {
+                section_ns: section_ns - in_section_ns,
+                gap_ns: (gap_ns - (own_ns - in_section_ns)).max(0.0),
+            }
+        });
+        Self {
+            event_ns: 0.0,
+            empty,
+        }
+    }
+}
+
 /// Recorded lengths of nothing, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Empty {

@@ -476,6 +476,38 @@ fn threads_start_where_they_were_created_and_are_joined() {
 }
 
 #[test]
+fn the_recorders_time_can_be_left_in_the_work() {
+    let lock = |at_ns| event(at_ns, Kind::Acquired, L, 1, 0);
+    let release = |at_ns| event(at_ns, Kind::Released, L, 2, 0);
+    let events = vec![lock(1_000), release(1_100), lock(1_200), release(1_300)];
+    let recording = recording(vec![events], 2_000);
+    let machine = Machine {
+        lock_pair_ns: 20.0,
+        ..free()
+    };
+    let recorder = RecorderCost {
+        event_ns: 0.0,
+        empty: Some(Empty {
+            section_ns: 30.0,
+            gap_ns: 50.0,
+        }),
+    };
+    let sections = Sections::of(&recording);
+    let middle = |recorder| {
+        let extractor = Extractor::new(&recording, &sections, &machine, recorder);
+        let program = extractor.extract(recording.windows[0]).program;
+        let work = program.threads[0].ops.iter().filter_map(|op| match op {
+            Op::Work { ns } => Some(*ns),
+            _ => None,
+        });
+        work.skip(1).take(3).collect::<Vec<_>>()
+    };
+    assert_eq!(middle(recorder), [70.0, 50.0, 70.0]);
+    // 60 of a section and a gap are the recorder's, 20 the lock's.
+    assert_eq!(middle(recorder.left_in(20.0)), [100.0, 80.0, 100.0]);
+}
+
+#[test]
 fn windows_are_thinned_evenly() {
     let mut r = recording(vec![vec![event(0, Kind::Acquired, L, 0, 0); 1000]], 1000);
     r.windows = (0..10)
