@@ -71,6 +71,9 @@ pub struct Baseline {
     pub replayed_ns: Vec<f64>,
     /// Those without the recorder's time, as they were made, for comparison with changed programs.
     pub runs: Replayed,
+    /// What a replay with the recorder's time takes, shortened by that time: locks are contended
+    /// there as they were while it was recorded. `None` = the recorder took too little to matter.
+    pub shortened_ns: Option<f64>,
     /// What else was compared; `None` = nothing was.
     pub fidelity: Option<Fidelity>,
     /// Why it makes no predictions; `None` = it does.
@@ -114,9 +117,17 @@ impl std::fmt::Debug for Predictor<'_> {
 pub struct Original<'p> {
     /// Without the recorder's time: changes are compared with these.
     pub programs: &'p [Program],
-    /// With it, as the run was when it was recorded: these must give it back. `None` = it is too
-    /// little to matter.
-    pub as_recorded: Option<&'p [Program]>,
+    /// With it, as the run was when it was recorded. `None` = it is too little to matter.
+    pub as_recorded: Option<AsRecorded<'p>>,
+}
+
+/// The recorded run with the recorder's time: these programs must give it back.
+#[derive(Debug, Clone, Copy)]
+pub struct AsRecorded<'p> {
+    /// The programs.
+    pub programs: &'p [Program],
+    /// The recorder's share of the running time, 0..1.
+    pub recorder_share: f64,
 }
 
 impl<'a> Predictor<'a> {
@@ -313,6 +324,7 @@ impl Default for Baseline {
             recorded_ns: 0.0,
             replayed_ns: Vec::new(),
             runs: Replayed::default(),
+            shortened_ns: None,
             fidelity: None,
             refused: None,
         }
@@ -347,11 +359,14 @@ fn baseline(
     };
     let runs = replay(original.programs);
     let compared = match original.as_recorded {
-        Some(as_recorded) => &replay(as_recorded),
+        Some(as_recorded) => &replay(as_recorded.programs),
         None => &runs,
     };
     let replayed_ns = sorted(&compared.walls_ns);
     let median_ns = median(&replayed_ns);
+    let shortened_ns = original
+        .as_recorded
+        .and_then(|of| Some(median_ns? * (1.0 - of.recorder_share)));
     let mut fidelity = None;
     if let Some(wall_ns) = median_ns {
         let own = match (replayed_ns.first(), replayed_ns.last()) {
@@ -375,6 +390,7 @@ fn baseline(
         recorded_ns: recorded.wall_ns,
         replayed_ns,
         runs,
+        shortened_ns,
         fidelity,
         refused,
     }
@@ -417,17 +433,24 @@ const TOO_LONG: f64 = 4.0;
 fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> {
     let base = median(&sorted(&baseline.runs.walls_ns))?;
     let walls = sorted(&changed.walls_ns);
-    let mid = 1.0 - median(&walls).filter(|wall| *wall < TOO_LONG * base)? / base;
+    let changed_ns = median(&walls).filter(|wall| *wall < TOO_LONG * base)?;
+    let mid = 1.0 - changed_ns / base;
     let shares: Vec<f64> = if baseline.runs.paired && changed.paired {
         let pairs = baseline.runs.walls_ns.iter().zip(&changed.walls_ns);
         pairs.map(|(base, wall)| 1.0 - wall / base).collect()
     } else {
         walls.iter().map(|wall| 1.0 - wall / base).collect()
     };
-    let ended = shares.iter().filter(|share| share.is_finite());
-    let (least, most) = ended.fold((mid, mid), |(low, high), share| {
-        (low.min(*share), high.max(*share))
-    });
+    let ended = shares.iter().copied().filter(|share| share.is_finite());
+    // Whether the program contends as it does without the recorder's time in a replay, or as it did
+    // while it was recorded, nobody knows: both are possible.
+    let contended = baseline.shortened_ns.map(|base| 1.0 - changed_ns / base);
+    let (least, most) = ended
+        .chain(contended)
+        .fold((mid, mid), |(low, high), share| {
+            (low.min(share), high.max(share))
+        });
+    let mid = contended.map_or(mid, |contended| (mid + contended) / 2.0);
     let residual = (baseline.median_ns()? / baseline.recorded_ns - 1.0).abs();
     let margin = margin + RESIDUAL * residual;
     Some(Saved {
@@ -538,7 +561,10 @@ mod tests {
             ..Fingerprint::default()
         };
         let original = Original {
-            as_recorded: Some(&[]),
+            as_recorded: Some(AsRecorded {
+                programs: &[],
+                recorder_share: 0.1,
+            }),
             ..ORIGINAL
         };
         let mut predictor = Predictor::new(vec![Box::new(native)], original, &recorded, None);
@@ -549,8 +575,14 @@ mod tests {
             (baseline.refused.as_ref(), baseline.median_ns()),
             (None, Some(100.0))
         );
+        // 40 of 80, or of 100 less the recorder's tenth.
         let saved = predictor.ask(&[]).saved().unwrap();
-        assert!((saved.mid - 0.5).abs() < 1e-9, "{saved:?}");
+        let contended = 1.0 - 40.0 / 90.0;
+        assert!(
+            (saved.mid - (0.5 + contended) / 2.0).abs() < 1e-9,
+            "{saved:?}"
+        );
+        assert!(saved.high > contended && saved.low < 0.5, "{saved:?}");
     }
 
     #[test]

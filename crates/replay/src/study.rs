@@ -8,7 +8,7 @@ use crate::analysis::{LockRow, Place, Recorded};
 use crate::extract::{choose_windows, Empty, Extraction, Extractor, Opaque, RecorderCost};
 use crate::fidelity::Fingerprint;
 use crate::machine::Machine;
-use crate::predict::{Original, Predictor, Replayer};
+use crate::predict::{AsRecorded, Original, Predictor, Replayer};
 use crate::program::Program;
 use crate::sections::{Section, SectionIx, Sections};
 use crate::simulated::Simulator;
@@ -129,7 +129,10 @@ impl<'a> Study<'a> {
     ) -> Predictor<'p> {
         let original = Original {
             programs,
-            as_recorded: self.as_recorded.as_deref(),
+            as_recorded: self.as_recorded.as_deref().map(|programs| AsRecorded {
+                programs,
+                recorder_share: self.recorder_share,
+            }),
         };
         let mut predictor = Predictor::new(replayers, original, &self.fingerprint, None);
         predictor.widen(self.recorder_share);

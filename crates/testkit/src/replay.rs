@@ -70,6 +70,7 @@ fn baselines(recorded_ns: f64, simulated: f64, native: f64) -> Vec<Baseline> {
                 recorded_ns,
                 replayed_ns: vec![middle * 0.99, middle, middle * 1.01],
                 runs: Replayed::default(),
+                shortened_ns: None,
                 fidelity: Some(Fidelity::compare(method, &recorded, &replayed, None)),
                 refused: ((ratio - 1.0f64).abs() > 0.05).then(|| {
                     format!(
