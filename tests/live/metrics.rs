@@ -26,6 +26,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         measured("live/rates", root(), rates_of_calls_are_exact),
         measured("live/foci", root(), groups_and_threads_add_up),
+        measured("live/runtime", root(), runtime_and_kernel_are_counted),
         measured("live/refusals", root(), what_is_not_there_is_refused),
         measured("live/end", root(), a_program_that_ends_is_no_failure),
         measured("live/command", root(), a_command_keeps_output_and_status),
@@ -35,7 +36,10 @@ pub fn trials() -> Vec<Trial> {
 
 /// A program that runs until the test ends.
 pub fn program<'a>(scratch: &'a Scratch, milliseconds: Option<u32>) -> Result<Running<'a>> {
-    let mut command = command(milliseconds)?;
+    started(scratch, command(milliseconds)?)
+}
+
+fn started(scratch: &Scratch, mut command: Command) -> Result<Running<'_>> {
     let mut running = start(&mut command, scratch.dir(), "program")?;
     running.wait_for("ready", TIMEOUT)?;
     Ok(running)
@@ -99,8 +103,19 @@ pub fn sums(outcome: &Outcome) -> Result<BTreeMap<String, f64>> {
 }
 
 fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
-    let program = program(scratch, None)?;
-    let rest = ["--for", "4s", "--every", "500ms", "--format", "json"];
+    measure_of(program(scratch, None)?, scratch, metrics)
+}
+
+fn measure_of(program: Running<'_>, scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
+    let rest = [
+        "--for",
+        "4s",
+        "--every",
+        "500ms",
+        "--format",
+        "json",
+        "--agent=auto",
+    ];
     let outcome = run(
         &mut live(program.id(), metrics, &rest)?,
         scratch.dir(),
@@ -110,9 +125,9 @@ fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
     end(program)?;
     let sums = sums(&outcome?)?;
     let value = |metric: &&str| {
-        sums.get(*metric)
-            .copied()
-            .ok_or(format!("no {metric}: {sums:?}"))
+        // Without a focus it is written as an empty one.
+        let found = sums.get(*metric).or(sums.get(&format!("{metric}{{}}")));
+        found.copied().ok_or(format!("no {metric}: {sums:?}"))
     };
     metrics.iter().map(value).collect()
 }
@@ -120,6 +135,38 @@ fn measure(scratch: &Scratch, metrics: &[&str]) -> Result<Vec<f64>> {
 pub fn is_near(what: &str, value: f64, expected: f64) -> Result {
     let off = (value / expected - 1.0).abs();
     check!(off < 0.05, "{what}: {value}, expected {expected}");
+    Ok(())
+}
+
+/// What the C library, the C++ runtime and the kernel do for a program, in the proportions of
+/// programs/runtime_events.cpp.
+fn runtime_and_kernel_are_counted(scratch: &Scratch) -> Result {
+    let _turn = turn::shared();
+    let program = compile(&root().join("tests/live/programs/runtime_events.cpp"), &[])?;
+    let program = started(scratch, Command::new(program))?;
+    let values = measure_of(
+        program,
+        scratch,
+        &[
+            "exceptions",
+            "allocations",
+            "write_bytes",
+            "condition_wait",
+            "switches",
+            "run_queue_mean",
+        ],
+    )?;
+    let [exceptions, allocations, written, waited, switches, queue] = values[..] else {
+        return Err(format!("{values:?}"));
+    };
+    check!(exceptions > 0.0, "nothing was thrown");
+    is_near("allocations", allocations, 5.0 * exceptions)?;
+    is_near("write_bytes", written, 4096.0 * exceptions)?;
+    // Both threads are given a CPU once for each exception, or more often if they are preempted.
+    check!(switches > 1.5 * exceptions, "{switches} switches");
+    check!(queue > 0.0, "no latency: {values:?}");
+    // Sums of some samples, of one thread that waits nearly all the time.
+    check!(waited > 3.0 && waited < 8.0, "waited {waited} s/s in all");
     Ok(())
 }
 

@@ -64,7 +64,9 @@ pub use kernel::Scheduler;
 pub use machine::machine;
 pub use members::{Member, Members};
 pub use probes::ProbeClient;
-pub use procfs::{command_line, end_process, processes_called, thread_names, ProcessReading};
+pub use procfs::{
+    command_line, end_process, processes_called, thread_names, IoFigures, ProcessReading,
+};
 pub use recorder::{Options, Recorder, Recording, Running, Streams};
 pub use recover::{discard, recover};
 pub use sections::{Diagnose, Site};

@@ -201,12 +201,12 @@ impl Seen {
                 read
             }),
         };
-        if let Some((cpu_ns, run_delay_ns)) = read {
+        if let Some(now) = read {
             let (cpu_before, delay_before) = before.map_or((0, 0), |before| {
                 (before.cpu_ns, before.run_delay_ns.unwrap_or(0))
             });
-            figures.cpu_ns = cpu_ns.saturating_sub(cpu_before);
-            figures.run_delay_ns = Some(run_delay_ns.saturating_sub(delay_before));
+            figures.cpu_ns = now.cpu_ns.saturating_sub(cpu_before);
+            figures.run_delay_ns = Some(now.run_queue_ns.saturating_sub(delay_before));
         }
     }
 }

@@ -204,12 +204,43 @@ pub fn thread(pid: u32, tid: u32) -> Option<ThreadFigures> {
     Some(ThreadFigures {
         name: stat.name,
         // The scheduler's own count is exact; ticks have a resolution of some milliseconds.
-        cpu_ns: schedstat.map_or(user_ns.saturating_add(sys_ns), |s| s.0),
+        cpu_ns: schedstat.map_or(user_ns.saturating_add(sys_ns), |s| s.cpu_ns),
         user_ns,
         sys_ns,
-        run_delay_ns: schedstat.map(|s| s.1),
+        run_delay_ns: schedstat.map(|s| s.run_queue_ns),
         voluntary_switches: field(&status, "voluntary_ctxt_switches:"),
         involuntary_switches: field(&status, "nonvoluntary_ctxt_switches:"),
+    })
+}
+
+/// Sums since a thread's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchedFigures {
+    /// Time on a processor, nanoseconds.
+    pub cpu_ns: u64,
+    /// Time runnable without one, nanoseconds.
+    pub run_queue_ns: u64,
+    /// Times that it was given one; `None` = the kernel does not say.
+    pub switches: Option<u64>,
+}
+
+/// What a thread's system calls moved since its start. Bytes: files, pipes and devices; of sockets
+/// those of `read` and `write`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoFigures {
+    /// Read.
+    pub read_bytes: u64,
+    /// Written.
+    pub write_bytes: u64,
+}
+
+/// `None` if the thread is gone, may not be looked at, or the kernel does not count.
+pub fn io(pid: u32, tid: u32) -> Option<IoFigures> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/io")).ok()?;
+    let number = |name: &str| line(&text, name)?.trim().parse().ok();
+    Some(IoFigures {
+        read_bytes: number("rchar:")?,
+        write_bytes: number("wchar:")?,
     })
 }
 
@@ -225,8 +256,8 @@ impl SchedStat {
             .map(Self)
     }
 
-    /// Time on a processor, and runnable but not on one, nanoseconds; `None` if the thread is gone.
-    pub fn read(&self) -> Option<(u64, u64)> {
+    /// `None` if the thread is gone.
+    pub fn read(&self) -> Option<SchedFigures> {
         let mut text = [0; 96];
         let n = self.0.read_at(&mut text, 0).ok()?;
         schedstat(std::str::from_utf8(text.get(..n)?).ok()?)
@@ -324,9 +355,13 @@ fn boot_seconds() -> Option<u64> {
     line(&text, "btime ")?.trim().parse().ok()
 }
 
-fn schedstat(text: &str) -> Option<(u64, u64)> {
+fn schedstat(text: &str) -> Option<SchedFigures> {
     let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<u64>().ok());
-    Some((numbers.next()??, numbers.next()??))
+    Some(SchedFigures {
+        cpu_ns: numbers.next()??,
+        run_queue_ns: numbers.next()??,
+        switches: numbers.next().flatten(),
+    })
 }
 
 fn field(status: &str, name: &str) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use crate::clock;
-use crate::procfs::{self, SchedStat};
+use crate::procfs::{self, IoFigures, SchedStat};
 
 /// A thread at one moment; sums are since its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct ThreadReading {
     pub cpu_ns: Option<u64>,
     /// Runnable without a CPU, nanoseconds.
     pub run_queue_ns: Option<u64>,
+    /// Times that it was given a CPU.
+    pub switches: Option<u64>,
+    /// What its system calls moved; `None` = not known, or not asked for.
+    pub io: Option<IoFigures>,
 }
 
 /// Reads the threads of a process again and again.
@@ -30,6 +34,7 @@ pub struct ThreadReader {
     start_ticks: Option<u64>,
     figures: HashMap<(u32, u64), SchedStat>,
     most_files: usize,
+    with_io: bool,
 }
 
 /// Files that a reader keeps open: half of what the process may have. Those of further threads are
@@ -48,6 +53,7 @@ impl ThreadReader {
             start_ticks: procfs::running_since(pid),
             figures: HashMap::new(),
             most_files: most_files(),
+            with_io: false,
         }
     }
 
@@ -57,6 +63,11 @@ impl ThreadReader {
             most_files: 0,
             ..Self::new(pid)
         }
+    }
+
+    /// Also reads what threads' system calls move, from now on.
+    pub fn read_io(&mut self) {
+        self.with_io = true;
     }
 
     /// Whether the process still runs; another one may have got its number.
@@ -105,8 +116,10 @@ impl ThreadReader {
             name: stat.name,
             start_ticks: stat.start_ticks,
             state: stat.state,
-            cpu_ns: figures.map(|(cpu, _)| cpu),
-            run_queue_ns: figures.map(|(_, queue)| queue),
+            cpu_ns: figures.map(|of| of.cpu_ns),
+            run_queue_ns: figures.map(|of| of.run_queue_ns),
+            switches: figures.and_then(|of| of.switches),
+            io: self.with_io.then(|| procfs::io(self.pid, tid)).flatten(),
         })
     }
 }
@@ -132,6 +145,16 @@ mod tests {
             "without an open file"
         );
         assert!(reader.figures.is_empty());
+        assert!(own.is_some_and(|t| t.switches > Some(0) && t.io.is_none()));
+        reader.read_io();
+        let read = |reader: &mut ThreadReader| {
+            let all = reader.read();
+            let sums = all.iter().filter_map(|t| Some(t.io?.read_bytes));
+            sums.sum::<u64>()
+        };
+        let before = read(&mut reader);
+        let text = fs::read("/proc/self/maps").unwrap();
+        assert!(read(&mut reader) >= before + text.len() as u64);
         assert!(!ThreadReader::new(u32::MAX).is_running());
         assert!(ThreadReader::new(u32::MAX).process_cpu_ns().is_none());
         assert!(ThreadReader::new(u32::MAX).read().is_empty());

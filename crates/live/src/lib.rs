@@ -35,7 +35,7 @@ pub use glob::{is_pattern, matches};
 pub use governor::{Governor, Prices};
 pub use histogram::Histogram;
 pub use line::json;
-pub use lock::{Lock, LockChanges, LockReading, LockSums};
+pub use lock::{Lock, LockChanges, LockReading, LockSums, Role};
 pub use metric::{Description, Kind, Metric, Subject, Unit, METRICS};
 pub use probe::Probes;
 pub use request::Request;

@@ -4,6 +4,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::glob;
 
+/// Why threads wait for an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// A thread that has it keeps others out.
+    #[default]
+    Lock,
+    /// A condition variable.
+    Condition,
+    /// A barrier, or the end of a parallel region.
+    Barrier,
+    /// A semaphore.
+    Semaphore,
+    /// Another object: a thread's end, a futex of a runtime.
+    Other,
+}
+
 /// A lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lock {
@@ -13,8 +29,8 @@ pub struct Lock {
     pub address: u64,
     /// What it is: mutex, condition variable.
     pub kind: String,
-    /// A thread that has it keeps others out: a lock, and no condition, barrier or semaphore.
-    pub excludes: bool,
+    /// Why threads wait for it.
+    pub role: Role,
     /// Its name.
     pub name: String,
     /// Where it was initialised and where it is acquired, as `file:line`.
@@ -125,7 +141,7 @@ mod tests {
             pid: 1,
             address: 0x40,
             kind: "mutex".into(),
-            excludes: true,
+            role: Role::Lock,
             name: "mutex from cache_new() cache.c:88".into(),
             sites: vec!["cache.c:120".into()],
         };

@@ -3,6 +3,7 @@
 //! The table of `docs/live.md` is compared with this one by a test.
 
 use crate::focus::Key;
+use crate::lock::Role;
 
 /// A quantity that changes while a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,10 +34,28 @@ pub enum Metric {
     Wait,
     /// Mean time from acquisition to release.
     Hold,
+    /// Time that threads wait for conditions.
+    ConditionWait,
+    /// Time that threads wait at barriers.
+    BarrierWait,
+    /// Time that threads wait for semaphores.
+    SemaphoreWait,
     /// Time that threads are runnable without a CPU.
     RunQueue,
+    /// Mean time from runnable to running.
+    RunQueueMean,
+    /// Times that threads are given a CPU.
+    Switches,
     /// Time that threads are neither running nor runnable.
     Blocked,
+    /// Bytes that system calls read.
+    ReadBytes,
+    /// Bytes that system calls write.
+    WriteBytes,
+    /// Calls of the allocator.
+    Allocations,
+    /// Exceptions thrown.
+    Exceptions,
 }
 
 /// Unit of a metric's values.
@@ -46,6 +65,8 @@ pub enum Unit {
     PerSecond,
     /// Threads' time per second: the mean number of threads that are there.
     SecondsPerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
     /// Nanoseconds.
     Nanoseconds,
     /// Threads.
@@ -58,6 +79,7 @@ impl Unit {
         match self {
             Self::PerSecond => "1/s",
             Self::SecondsPerSecond => "s/s",
+            Self::BytesPerSecond => "B/s",
             Self::Nanoseconds => "ns",
             Self::Threads => "threads",
         }
@@ -91,6 +113,8 @@ impl Kind {
 pub enum Subject {
     /// A function: probes at its entry and exits.
     Function,
+    /// Some functions of libraries together, which [`Metric::functions`] names.
+    Program,
     /// A lock or another object that is waited for: the agent's tables.
     Lock,
     /// Threads: the kernel's figures.
@@ -102,15 +126,22 @@ impl Subject {
     pub fn keys(self) -> &'static [Key] {
         match self {
             Self::Function => &[Key::Function, Key::Module, Key::In, Key::Group, Key::Thread],
+            Self::Program => &[Key::In, Key::Group, Key::Thread],
             Self::Lock => &[Key::Lock, Key::Group, Key::Thread, Key::Process],
             Self::Thread => &[Key::Group, Key::Thread, Key::Process],
         }
+    }
+
+    /// Whether probes measure it.
+    pub fn is_probed(self) -> bool {
+        matches!(self, Self::Function | Self::Program)
     }
 
     /// For people, in the singular.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Function => "function",
+            Self::Program => "program",
             Self::Lock => "lock",
             Self::Thread => "thread",
         }
@@ -134,7 +165,7 @@ pub struct Description {
     pub meaning: &'static str,
 }
 
-use Subject::{Function, Lock, Thread};
+use Subject::{Function, Lock, Program, Thread};
 
 const fn row(
     metric: Metric,
@@ -261,6 +292,30 @@ pub const METRICS: &[Description] = &[
         "mean time from acquisition to release, where timed",
     ),
     row(
+        Metric::ConditionWait,
+        "condition_wait",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Lock],
+        "time that threads wait for a condition variable, or for all of them",
+    ),
+    row(
+        Metric::BarrierWait,
+        "barrier_wait",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Lock],
+        "time that threads wait at a barrier, or at all of them; OpenMP's, too",
+    ),
+    row(
+        Metric::SemaphoreWait,
+        "semaphore_wait",
+        Unit::SecondsPerSecond,
+        Kind::Exact,
+        &[Lock],
+        "time that threads wait for a semaphore, or for all of them",
+    ),
+    row(
         Metric::RunQueue,
         "run_queue",
         Unit::SecondsPerSecond,
@@ -269,12 +324,60 @@ pub const METRICS: &[Description] = &[
         "runnable without a CPU (run-queue latency)",
     ),
     row(
+        Metric::RunQueueMean,
+        "run_queue_mean",
+        Unit::Nanoseconds,
+        Kind::Exact,
+        &[Thread],
+        "mean time from runnable (woken or preempted) to running",
+    ),
+    row(
+        Metric::Switches,
+        "switches",
+        Unit::PerSecond,
+        Kind::Exact,
+        &[Thread],
+        "times that the threads were given a CPU",
+    ),
+    row(
         Metric::Blocked,
         "blocked",
         Unit::SecondsPerSecond,
         Kind::Inferred,
         &[Thread],
         "neither on a CPU nor runnable: the rest of the time",
+    ),
+    row(
+        Metric::ReadBytes,
+        "read_bytes",
+        Unit::BytesPerSecond,
+        Kind::Exact,
+        &[Thread],
+        "read by system calls from files, pipes and devices; sockets only by `read`",
+    ),
+    row(
+        Metric::WriteBytes,
+        "write_bytes",
+        Unit::BytesPerSecond,
+        Kind::Exact,
+        &[Thread],
+        "written by system calls to files, pipes and devices; sockets only by `write`",
+    ),
+    row(
+        Metric::Allocations,
+        "allocations",
+        Unit::PerSecond,
+        Kind::Exact,
+        &[Program],
+        "calls of `malloc`, `calloc`, `realloc` and the aligned ones",
+    ),
+    row(
+        Metric::Exceptions,
+        "exceptions",
+        Unit::PerSecond,
+        Kind::Exact,
+        &[Program],
+        "exceptions thrown: of C++, and panics of Rust",
     ),
 ];
 
@@ -294,6 +397,38 @@ impl Metric {
     /// Whether counting calls is not enough for it.
     pub fn needs_timer(self) -> bool {
         self.describe().of.contains(&Function) && self != Self::Calls
+    }
+
+    /// The functions whose calls it counts; none if the focus names them.
+    pub fn functions(self) -> &'static [&'static str] {
+        match self {
+            Self::Allocations => &[
+                "malloc",
+                "calloc",
+                "realloc",
+                "aligned_alloc",
+                "posix_memalign",
+                "memalign",
+            ],
+            // All languages with the Itanium C++ ABI throw by it.
+            Self::Exceptions => &["_Unwind_RaiseException"],
+            _ => &[],
+        }
+    }
+
+    /// The objects that it is of; `None` = any that threads wait for.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Self::ConditionWait => Some(Role::Condition),
+            Self::BarrierWait => Some(Role::Barrier),
+            Self::SemaphoreWait => Some(Role::Semaphore),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs what the kernel counts of the threads' I/O.
+    pub fn needs_io(self) -> bool {
+        matches!(self, Self::ReadBytes | Self::WriteBytes)
     }
 }
 

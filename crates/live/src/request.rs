@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Invalid;
 use crate::focus::{Focus, Key};
+use crate::lock::Lock;
 use crate::metric::{Metric, Subject, METRICS};
 use crate::suggest;
 
@@ -49,6 +50,16 @@ impl Request {
         match named {
             Some((_, subject)) => *subject,
             None => of.last().copied().unwrap_or(Subject::Thread),
+        }
+    }
+
+    /// Whether it is of this lock or other object: the one that it names; where it names none, all
+    /// of its kind, or all.
+    pub fn means(&self, lock: &Lock) -> bool {
+        match (self.focus.get(Key::Lock), self.metric.role()) {
+            (Some(pattern), _) => lock.answers_to(pattern),
+            (None, Some(role)) => lock.role == role,
+            (None, None) => true,
         }
     }
 

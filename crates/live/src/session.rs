@@ -442,7 +442,7 @@ impl Session {
             Subject::Thread => value::of_threads(metric, focus, &self.roster, seconds),
             Subject::Lock if !has_locks => Measured::gap("the agent is not in the program"),
             Subject::Lock => value::of_locks(metric, focus, &self.roster, &self.locks, seconds),
-            Subject::Function => {
+            Subject::Function | Subject::Program => {
                 let confined = focus.get(Key::In).is_some();
                 let rows = curve.rows.iter().filter_map(|id| self.rows.get(id));
                 let rows = rows.filter(|row| row.within.is_some() == confined);

@@ -25,6 +25,12 @@ pub struct Thread {
     pub cpu_ns: Option<u64>,
     /// Time that it was runnable without a CPU, nanoseconds.
     pub run_queue_ns: Option<u64>,
+    /// Times that it was given a CPU.
+    pub switches: Option<u64>,
+    /// Bytes that its system calls have read; `None` = not known, or not asked for.
+    pub read_bytes: Option<u64>,
+    /// Bytes that they have written.
+    pub write_bytes: Option<u64>,
 }
 
 impl Thread {
@@ -210,6 +216,9 @@ pub(crate) mod tests {
             state: 'S',
             cpu_ns: Some(cpu_ns),
             run_queue_ns: Some(0),
+            switches: Some(0),
+            read_bytes: None,
+            write_bytes: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::focus::{Focus, Key};
 use crate::histogram::Histogram;
-use crate::lock::{LockChanges, LockSums};
+use crate::lock::{Lock, LockChanges, LockSums, Role};
 use crate::metric::Metric;
 use crate::row::{Change, Row};
 use crate::thread::{Roster, Thread};
@@ -90,7 +90,7 @@ impl Sums {
     fn value(&self, metric: Metric) -> Option<f64> {
         let returned = self.histogram.count();
         match metric {
-            Metric::Calls => Some(self.rate),
+            Metric::Calls | Metric::Allocations | Metric::Exceptions => Some(self.rate),
             Metric::Wall => Some(self.wall),
             Metric::WallExclusive => Some(self.own_wall),
             Metric::Cpu => self.cpu,
@@ -166,6 +166,11 @@ pub(crate) fn of_rows<'a>(
     }
 }
 
+/// Whether a metric can be of an object that is named.
+fn fits(metric: Metric, lock: &Lock) -> bool {
+    metric.role().is_none_or(|role| role == lock.role)
+}
+
 /// Of locks.
 pub(crate) fn of_locks(
     metric: Metric,
@@ -182,10 +187,18 @@ pub(crate) fn of_locks(
         .latest
         .locks
         .iter()
-        .map(|lock| wanted.is_none_or(|pattern| lock.answers_to(pattern)))
+        .map(|lock| match wanted {
+            Some(pattern) => lock.answers_to(pattern),
+            None => lock.role == metric.role().unwrap_or(Role::Lock),
+        })
         .collect();
     if let (Some(name), false) = (wanted, is_meant.contains(&true)) {
         return Measured::gap(format!("no lock answers to {name} so far"));
+    }
+    let others = locks.latest.locks.iter().zip(&is_meant);
+    let mut others = others.filter(|(lock, is_meant)| **is_meant && !fits(metric, lock));
+    if let Some((lock, _)) = others.next() {
+        return Measured::gap(format!("{} is a {}: ask for wait", lock.name, lock.kind));
     }
     let mut all = LockSums::default();
     let mut threads: BTreeMap<u32, LockSums> = BTreeMap::new();
@@ -202,7 +215,9 @@ pub(crate) fn of_locks(
     let value = |sums: &LockSums| match metric {
         Metric::Acquisitions => Some(sums.acquisitions as f64 / seconds),
         Metric::Contended => Some(sums.contended as f64 / seconds),
-        Metric::Wait => Some(sums.wait_ns as f64 / 1e9 / seconds),
+        Metric::Wait | Metric::ConditionWait | Metric::BarrierWait | Metric::SemaphoreWait => {
+            Some(sums.wait_ns as f64 / 1e9 / seconds)
+        }
         Metric::Hold => (sums.holds > 0).then(|| sums.hold_ns as f64 / sums.holds as f64),
         _ => None,
     };
@@ -222,12 +237,14 @@ pub(crate) fn of_locks(
 /// Of threads.
 pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds: f64) -> Measured {
     let mut by_thread = Vec::new();
+    // Of a mean: what is divided, and by what.
+    let mut mean = (0.0, 0.0);
     let pairs = roster.pairs();
     for (before, now) in pairs.filter(|(_, now)| focus.holds(&now.name())) {
-        let share = |of: fn(&Thread) -> Option<u64>| {
-            let ns = of(now)?.checked_sub(of(before)?)?;
-            Some(ns as f64 / 1e9 / seconds)
-        };
+        let change =
+            |of: fn(&Thread) -> Option<u64>| Some(of(now)?.checked_sub(of(before)?)? as f64);
+        let share = |of| Some(change(of)? / 1e9 / seconds);
+        let rate = |of| Some(change(of)? / seconds);
         let cpu = share(|t| t.cpu_ns);
         let run_queue = share(|t| t.run_queue_ns);
         let value = match metric {
@@ -236,6 +253,17 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
             Metric::Blocked => cpu
                 .zip(run_queue)
                 .map(|(cpu, queue)| (1.0 - cpu - queue).max(0.0)),
+            Metric::Switches => rate(|t| t.switches),
+            Metric::ReadBytes => rate(|t| t.read_bytes),
+            Metric::WriteBytes => rate(|t| t.write_bytes),
+            Metric::RunQueueMean => {
+                let queue_ns = change(|t| t.run_queue_ns);
+                let times = change(|t| t.switches);
+                queue_ns.zip(times).and_then(|(ns, times)| {
+                    mean = (mean.0 + ns, mean.1 + times);
+                    (times > 0.0).then(|| ns / times)
+                })
+            }
             _ => None,
         };
         by_thread.extend(value.map(|value| (now.tid, value)));
@@ -244,6 +272,12 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
         (false, _) => None,
         (true, false) => Some("known after the second reading".to_owned()),
         (true, true) if focus.selects_threads() => Some(NO_THREAD.to_owned()),
+        (true, true) if metric == Metric::RunQueueMean => {
+            Some("no thread was given a CPU".to_owned())
+        }
+        (true, true) if metric.needs_io() => {
+            Some("the kernel does not say: its I/O may be read by root or its own user".to_owned())
+        }
         (true, true) => Some("the kernel does not say".to_owned()),
     };
     // Threads that ended between two readings are in the sum of their process only.
@@ -253,6 +287,7 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
     };
     let value = || match whole {
         Some(ns) => ns as f64 / 1e9 / seconds,
+        None if metric == Metric::RunQueueMean => mean.0 / mean.1,
         None => by_thread.iter().map(|(_, v)| v).sum(),
     };
     Measured {

@@ -29,7 +29,9 @@ impl FunctionTotals {
         // A cell counts once in a family, however many requests mean it.
         let mut taken: HashSet<(Family, RowId, u32)> = HashSet::new();
         for (id, curve) in session.curves() {
-            let family = family_of(&curve.request);
+            let Some(family) = family_of(&curve.request) else {
+                continue;
+            };
             for probed in session.probed(id) {
                 let key = (probed.row, probed.cell.tid);
                 now.insert(key, probed.cell.clone());

@@ -112,6 +112,8 @@ fn value(family: Family, sums: &LockSums) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use convoy_live::Role;
+
     use super::*;
 
     fn reading(locks: &[(&str, u64, u64)]) -> LockReading {
@@ -121,7 +123,7 @@ mod tests {
                 pid: 1,
                 address: *address,
                 kind: "mutex".into(),
-                excludes: true,
+                role: Role::Lock,
                 name: (*name).into(),
                 sites: Vec::new(),
             });

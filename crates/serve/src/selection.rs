@@ -1,6 +1,6 @@
 //! Requests as filters of families: which threads, locks and functions are served.
 
-use convoy_live::{Key, Lock, Metric, Request, Subject, ThreadName};
+use convoy_live::{Lock, Metric, Request, Subject, ThreadName};
 
 use crate::family::Family;
 
@@ -21,8 +21,13 @@ impl Selection {
     pub fn new(requests: Vec<Request>) -> Self {
         let requests = requests.into_iter();
         Self {
-            requests: requests.map(|r| (family_of(&r), r)).collect(),
+            requests: requests.filter_map(|r| Some((family_of(&r)?, r))).collect(),
         }
+    }
+
+    /// Whether a request is one that can be served.
+    pub fn has_family(request: &Request) -> bool {
+        family_of(request).is_some()
     }
 
     /// What costs little: CPU time and waits of the threads, and the locks if they are counted.
@@ -53,7 +58,7 @@ impl Selection {
     ) -> bool {
         self.foci(family).any(|request| {
             let focus = &request.focus;
-            let is_lock = focus.get(Key::Lock).is_none_or(|p| lock.answers_to(p));
+            let is_lock = request.means(lock);
             is_lock && thread.map_or(!focus.selects_threads(), |thread| focus.holds(thread))
         })
     }
@@ -64,11 +69,12 @@ impl Selection {
     }
 }
 
-/// The family that shows a request. Rates and means are for the scraper to compute.
-pub(crate) fn family_of(request: &Request) -> Family {
+/// The family that shows a request; `None` = there is none. Rates and means are for the scraper to
+/// compute.
+pub(crate) fn family_of(request: &Request) -> Option<Family> {
     let is_function = request.subject() == Subject::Function;
-    match request.metric {
-        Metric::Calls => Family::FunctionCalls,
+    Some(match request.metric {
+        Metric::Calls | Metric::Allocations | Metric::Exceptions => Family::FunctionCalls,
         Metric::Wall => Family::FunctionWall,
         Metric::WallExclusive => Family::FunctionWallExclusive,
         Metric::Cpu if is_function => Family::FunctionCpu,
@@ -80,9 +86,14 @@ pub(crate) fn family_of(request: &Request) -> Family {
         Metric::Inside => Family::FunctionInside,
         Metric::Acquisitions => Family::LockAcquisitions,
         Metric::Contended => Family::LockContentions,
-        Metric::Wait => Family::LockWait,
+        Metric::Wait | Metric::ConditionWait | Metric::BarrierWait | Metric::SemaphoreWait => {
+            Family::LockWait
+        }
         Metric::Hold => Family::LockHold,
         Metric::RunQueue => Family::ThreadRunQueue,
         Metric::Blocked => Family::ThreadBlocked,
-    }
+        Metric::RunQueueMean | Metric::Switches | Metric::ReadBytes | Metric::WriteBytes => {
+            return None;
+        }
+    })
 }

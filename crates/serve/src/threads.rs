@@ -217,6 +217,9 @@ mod tests {
             state: 'S',
             cpu_ns: Some(cpu_ns),
             run_queue_ns: Some(0),
+            switches: Some(0),
+            read_bytes: None,
+            write_bytes: None,
         }
     }
 

@@ -185,10 +185,10 @@ impl Engine {
             Message::new(found, format!("{request} is not measured"), fix)
         };
         let (mut functions, mut outer) = (Vec::new(), None);
-        if request.subject() == Subject::Function {
+        if request.subject().is_probed() {
             let known = self.functions()?;
             functions = known
-                .find(&request.focus)
+                .measured(&request)
                 .map_err(|e| refused(e.found, e.fix))?;
             outer = known
                 .find_outer(&request.focus)
@@ -209,7 +209,10 @@ impl Engine {
                 "put it in with --agent=auto, or start the program under convoy".into(),
             ));
         }
-        if request.subject() == Subject::Function && !self.has_prices {
+        if request.metric.needs_io() {
+            self.threads.read_io();
+        }
+        if request.subject().is_probed() && !self.has_prices {
             self.session.set_prices(calibrate::prices());
             self.has_prices = true;
         }

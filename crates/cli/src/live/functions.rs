@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key};
+use convoy_live::{matches, near, Code, Focus, Function, Invalid, Key, Request};
 use convoy_profile::Module;
 use convoy_symbols::{
     demangle, inlined_into, line_ranges, list_functions, ListedFunction, Options,
@@ -98,6 +98,33 @@ impl Functions {
     pub fn find(&self, focus: &Focus) -> Result<Vec<Function>, Invalid> {
         let name = focus.get(Key::Function).unwrap_or_default();
         self.named(name, focus.get(Key::Module))
+    }
+
+    /// The functions that are measured for a request.
+    ///
+    /// # Errors
+    /// There is none, or more than one is meant.
+    pub fn measured(&self, request: &Request) -> Result<Vec<Function>, Invalid> {
+        let names = request.metric.functions();
+        if names.is_empty() {
+            return self.find(&request.focus);
+        }
+        // Each file may have its own: an allocator takes the place of the C library's.
+        let mut all: Vec<Function> = Vec::new();
+        for file in &self.files {
+            let functions = file.functions().iter();
+            let is_meant =
+                |f: &&ListedFunction| names.iter().any(|n| f.names.iter().any(|m| m == n));
+            let functions = functions.filter(is_meant);
+            all.extend(functions.map(|f| file.function(f, file.label(f))));
+        }
+        match all.is_empty() {
+            false => Ok(all),
+            true => Err(Invalid::new(
+                format!("the process has no function {}", names.join(", ")),
+                "what does that in it is not known",
+            )),
+        }
     }
 
     /// The function that a focus is confined to by `in`.

@@ -208,6 +208,9 @@ mod tests {
                 state: 'R',
                 cpu_ns: Some(t * u64::from(tid) * 10_000_000),
                 run_queue_ns: None,
+                switches: None,
+                read_bytes: None,
+                write_bytes: None,
             };
             let threads: Vec<_> = (1..=20).map(thread).collect();
             session

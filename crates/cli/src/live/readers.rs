@@ -1,9 +1,9 @@
 //! Threads and locks of a process, as sessions take them.
 
 use convoy_capture::{ThreadReader, Watch};
-use convoy_live::{group_of, Lock, LockReading, LockSums, Snapshot, Thread};
+use convoy_live::{group_of, Lock, LockReading, LockSums, Role, Snapshot, Thread};
 use convoy_model::{is_lock_by_type, Model, Object, ObjectId};
-use convoy_profile::Op;
+use convoy_profile::{ObjectKind, Op};
 use convoy_report::names;
 use convoy_top::Source;
 
@@ -44,6 +44,11 @@ impl Threads {
         self.reader.is_running()
     }
 
+    /// Reads what the kernel counts of their I/O from now on: another file of each thread.
+    pub fn read_io(&mut self) {
+        self.reader.read_io();
+    }
+
     /// Threads that are there now.
     pub fn read(&mut self) -> Snapshot {
         let readings = self.reader.read().into_iter();
@@ -57,6 +62,9 @@ impl Threads {
             state: reading.state,
             cpu_ns: reading.cpu_ns,
             run_queue_ns: reading.run_queue_ns,
+            switches: reading.switches,
+            read_bytes: reading.io.map(|io| io.read_bytes),
+            write_bytes: reading.io.map(|io| io.write_bytes),
         });
         Snapshot {
             threads: threads.collect(),
@@ -110,12 +118,22 @@ fn reading(model: &Model) -> LockReading {
             pid: pid(model, object),
             address: object.addr,
             kind: names::kind(object.kind).into(),
-            excludes: is_lock_by_type(object),
+            role: role(object),
             name: names::object(object),
             sites,
         });
     }
     all
+}
+
+fn role(object: &Object) -> Role {
+    match object.kind {
+        ObjectKind::Cond => Role::Condition,
+        ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion => Role::Barrier,
+        ObjectKind::Sem => Role::Semaphore,
+        _ if is_lock_by_type(object) => Role::Lock,
+        _ => Role::Other,
+    }
 }
 
 fn pid(model: &Model, object: &Object) -> u32 {

@@ -66,6 +66,13 @@ struct Outlets {
 
 fn prepare(serve: &Serve) -> Result<Prepared, Message> {
     let requests = parse(serve.metric.iter().map(String::as_str))?;
+    if let Some(request) = requests.iter().find(|r| !Selection::has_family(r)) {
+        return Err(Message::new(
+            format!("{request} has no counter that a scraper could read"),
+            "nothing is served",
+            format!("ask convoy live for {}", request.metric),
+        ));
+    }
     let collector = serve.otlp.as_deref().map(otlp::endpoint).transpose()?;
     let server = serve.address().map(|address| bind(address, serve.quiet));
     let outlets = Outlets {
@@ -170,7 +177,7 @@ fn check_locks(selection: &Selection, pid: u32, has_agent: bool) -> Result<(), M
 /// Puts in the probes that requests need.
 fn add(engine: &mut Engine, selection: &Selection, quiet: bool) -> Result<(), Message> {
     let of_functions = selection.requests();
-    for request in of_functions.filter(|r| r.subject() == Subject::Function) {
+    for request in of_functions.filter(|r| r.subject().is_probed()) {
         engine.add(request.clone())?;
     }
     tell(engine.take_notices(), quiet);

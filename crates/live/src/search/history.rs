@@ -1,7 +1,7 @@
 //! What threads and locks did in each of the last intervals: what can be tested without a probe.
 
 use crate::focus::{Focus, Key};
-use crate::lock::Lock;
+use crate::lock::{Lock, Role};
 use crate::session::Session;
 use crate::thread::Thread;
 
@@ -129,7 +129,9 @@ impl History {
     pub fn objects(&self, excludes: bool) -> Vec<&Lock> {
         let waits = self.intervals.iter().flat_map(|interval| &interval.waits);
         let objects = waits.flatten().map(|wait| &wait.object);
-        let mut objects: Vec<&Lock> = objects.filter(|o| o.excludes == excludes).collect();
+        let mut objects: Vec<&Lock> = objects
+            .filter(|o| (o.role == Role::Lock) == excludes)
+            .collect();
         objects.sort_by_key(|object| (object.pid, object.address));
         objects.dedup_by_key(|object| (object.pid, object.address));
         objects
@@ -158,7 +160,7 @@ impl Interval {
                     };
                     let lock = focus.get(Key::Lock);
                     is_in
-                        && wait.object.excludes == excludes
+                        && (wait.object.role == Role::Lock) == excludes
                         && lock.is_none_or(|pattern| wait.object.answers_to(pattern))
                 });
                 Some(waits.fold(0.0, |sum, wait| sum + wait.wait))
@@ -197,7 +199,11 @@ pub(crate) mod tests {
         let object = |address: u64, excludes: bool| Lock {
             pid: 1,
             address,
-            excludes,
+            role: if excludes {
+                Role::Lock
+            } else {
+                Role::Condition
+            },
             ..Lock::default()
         };
         let sums = LockSums {

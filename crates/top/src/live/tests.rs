@@ -76,6 +76,9 @@ impl Measurement for Program {
                 state: 'S',
                 cpu_ns: Some(self.probes.now_ms * 500_000),
                 run_queue_ns: Some(0),
+                switches: Some(0),
+                read_bytes: None,
+                write_bytes: None,
             });
         let (now, threads) = (self.probes.now_ms, threads.collect::<Vec<Thread>>().into());
         let sampled = self.session.sample(&mut self.probes, now, threads, None);
