@@ -5,6 +5,7 @@ mod probes {
     pub mod target;
 
     mod everything;
+    mod frames;
     mod insertion;
     mod leftovers;
     mod limits;

@@ -1,13 +1,11 @@
 //! All functions of an interpreter probed while it runs: it must compute the same.
 
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use convoy_inject::{Inserted, Measure, Owner, Probe, Probes, ROWS};
-use convoy_probes::{Functions, Image, Segment};
-use object::{Object, ObjectSection, ObjectSegment, SegmentFlags};
 
+use super::frames::functions;
 use super::target::Target;
 
 /// Of all functions, the least share that must get what was asked for. FACTS: 98 % of entries and
@@ -19,33 +17,6 @@ const LEAST_TIMED: f64 = 0.75;
 fn interpreter() -> Option<PathBuf> {
     let program = fs::canonicalize("/usr/bin/python3").ok()?;
     program.is_file().then_some(program)
-}
-
-fn functions(file: &Path, pid: u32) -> Vec<Range<u64>> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let line = maps
-        .lines()
-        .find(|l| l.ends_with(file.to_str().unwrap()))
-        .unwrap();
-    let base = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-    let bytes = fs::read(file).unwrap();
-    let elf = object::File::parse(&*bytes).unwrap();
-    let first = elf.segments().map(|s| s.address()).min().unwrap() & !0xfff;
-    let bias = base.wrapping_sub(first);
-    let segments = elf.segments().map(|s| {
-        let SegmentFlags::Elf { p_flags } = s.flags() else {
-            panic!("no ELF file")
-        };
-        Segment {
-            at: s.address().wrapping_add(bias),
-            bytes: s.data().unwrap().to_vec(),
-            is_code: p_flags & object::elf::PF_X != 0,
-        }
-    });
-    let image = Image::new(segments.collect());
-    let frames = elf.section_by_name(".eh_frame").unwrap().address();
-    let functions = Functions::parse(&image, frames.wrapping_add(bias));
-    functions.all().iter().map(|f| f.range.clone()).collect()
 }
 
 fn start(interpreter: &Path) -> Target {
