@@ -4,7 +4,8 @@
 //! Arguments: the process, `calls` or `time`, seconds, and files (a part of their paths is enough;
 //! without one, the program itself). Prints a line of JSON: functions, shares that have a probe of
 //! their entry and of entry and exits, calls counted, milliseconds that putting in took, whether
-//! each byte is as before. Exits with 1 if one is not.
+//! each byte is as before; to standard error, why functions have none. Exits with 1 if a byte is
+//! not as before.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[path = "../tests/probes/frames.rs"]
@@ -60,6 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let good = inserted.iter().filter(|i| is_good(i)).count();
         good as f64 / inserted.len().max(1) as f64
     };
+    tell_reasons(&inserted);
     std::thread::sleep(Duration::from_secs_f64(seconds));
     let calls: u64 = probes.read()?.cells.iter().map(|cell| cell.calls).sum();
     probes.end()?;
@@ -75,6 +77,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match is_same {
         true => Ok(()),
         false => Err("some bytes are not as before".into()),
+    }
+}
+
+/// Why functions have no probe, or none of their exits, most frequent first: to standard error.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn tell_reasons(inserted: &[convoy_inject::Inserted]) {
+    use std::collections::BTreeMap;
+
+    use convoy_inject::Inserted;
+
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in inserted {
+        if let Inserted::No { why } | Inserted::CallsOnly { why } = one {
+            // In front of the last colon stands which function it is.
+            *reasons
+                .entry(why.rsplit(": ").next().unwrap_or(why))
+                .or_default() += 1;
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    for (why, n) in reasons {
+        eprintln!("{n} x {why}");
     }
 }
 

@@ -63,6 +63,9 @@ pub(super) struct Code {
     /// Starts by number.
     by_number: Vec<u64>,
     areas: Vec<Area>,
+    /// Modules that no more areas can be mapped for, and why: asking again would stop a thread for
+    /// each function.
+    no_room: HashMap<usize, String>,
     /// Patches of all known functions, and whose they are: two must not overlap.
     taken: BTreeMap<u64, u64>,
 }
@@ -75,6 +78,7 @@ impl Code {
             functions: HashMap::new(),
             by_number: Vec::new(),
             areas: Vec::new(),
+            no_room: HashMap::new(),
             taken: BTreeMap::new(),
         }
     }
@@ -91,6 +95,7 @@ impl Code {
         functions: impl Iterator<Item = (&'a Range<u64>, Measure)>,
     ) -> Result<Vec<Result<Known, String>>, Refusal> {
         let regions = regions(self.pid).map_err(|_| Refusal::gone(self.pid))?;
+        self.no_room.clear();
         let mut results = Vec::new();
         for (function, measure) in functions {
             let needs = (memory, found, session, &regions[..]);
@@ -305,11 +310,17 @@ impl Code {
         if let Some(index) = self.areas.iter().position(fits) {
             return Ok(Ok(index));
         }
+        if let Some(why) = self.no_room.get(&module) {
+            return Ok(Err(why.clone()));
+        }
         let size = bytes_for(bytes).max(AREA_BYTES);
         let at = match map_code(self.pid, found.gadgets, near.start, size) {
             Ok(at) => at,
             Err(refusal) if refusal.is_gone => return Err(refusal),
-            Err(refusal) => return Ok(Err(refusal.found)),
+            Err(refusal) => {
+                self.no_room.insert(module, refusal.found.clone());
+                return Ok(Err(refusal.found));
+            }
         };
         let area = Area::create(memory, at, size, session);
         let area = area.map_err(|e| crate::safe_point::refused(self.pid, e.into()))?;

@@ -22,12 +22,17 @@ const DISTANCE: u8 = 0x1b;
 fn regions_of(regions: &[Region], at: u64) -> Option<&[Region]> {
     let index = regions.iter().position(|r| (r.lo..r.hi).contains(&at))?;
     let path = &regions[index].path;
-    // The zeroed data behind a file is anonymous, and lies next to it.
-    let is_same = |r: &Region| r.path == *path || r.path.is_empty();
     let first = regions[..=index]
         .iter()
         .rposition(|r| r.path == *path && r.offset == 0)?;
-    let count = regions[first..].iter().take_while(|r| is_same(r)).count();
+    // The zeroed data behind a file is anonymous, and lies next to it. What follows after a gap is
+    // somebody's own: without a heap by brk, that may be everything up to the libraries.
+    let mut end = regions[first].lo;
+    let is_same = |r: &&Region| {
+        let is_next = std::mem::replace(&mut end, r.hi) == r.lo;
+        r.path == *path || (r.path.is_empty() && is_next)
+    };
+    let count = regions[first..].iter().take_while(is_same).count();
     // Another module of the same file would begin with its first byte again.
     let all = &regions[first..first + count];
     let again = all
@@ -120,4 +125,40 @@ fn eh_frame_of_file(pid: u32, first: &Region) -> Option<u64> {
             .wrapping_sub(segment)
             .wrapping_add(section.address()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(lo: u64, hi: u64, offset: u64, path: &str) -> Region {
+        Region {
+            lo,
+            hi,
+            executable: true,
+            offset,
+            inode: u64::from(!path.is_empty()),
+            path: path.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_module_ends_with_the_zeroed_data_behind_it() {
+        let all = [
+            region(0x1000, 0x3000, 0, "/bin/server"),
+            region(0x4000, 0x5000, 0x2000, "/bin/server"),
+            region(0x5000, 0x6000, 0, ""),
+            // No heap by brk separates it from what is mapped next.
+            region(0x7000_0000, 0x7000_1000, 0, ""),
+            region(0x7000_1000, 0x7000_2000, 0, "/lib/libc.so.6"),
+            region(0x7000_2000, 0x7000_3000, 0, ""),
+        ];
+        let range = |at| {
+            let of = regions_of(&all, at)?;
+            Some((of.first()?.lo, of.last()?.hi))
+        };
+        assert_eq!(range(0x1800), Some((0x1000, 0x6000)));
+        assert_eq!(range(0x4000), Some((0x1000, 0x6000)));
+        assert_eq!(range(0x7000_1800), Some((0x7000_1000, 0x7000_3000)));
+    }
 }
