@@ -109,7 +109,7 @@ fn mapped(pid: u32) -> std::io::Result<Vec<std::path::PathBuf>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let code = maps.lines().filter(|line| line.contains(" r-xp "));
     let mut files: Vec<_> = code
-        .filter_map(|line| Some(line.find('/').map(|at| line[at..].into())?))
+        .filter_map(|line| line.find('/').map(|at| line[at..].into()))
         .collect();
     files.dedup();
     Ok(files)
