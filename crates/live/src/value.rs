@@ -271,13 +271,13 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
     let gap = match (by_thread.is_empty(), roster.pairs().next().is_some()) {
         (false, _) => None,
         (true, false) => Some("known after the second reading".to_owned()),
-        (true, true) if focus.selects_threads() => Some(NO_THREAD.to_owned()),
         (true, true) if metric == Metric::RunQueueMean => {
             Some("no thread was given a CPU".to_owned())
         }
         (true, true) if metric.needs_io() => {
             Some("the kernel does not say: its I/O may be read by root or its own user".to_owned())
         }
+        (true, true) if focus.selects_threads() => Some(NO_THREAD.to_owned()),
         (true, true) => Some("the kernel does not say".to_owned()),
     };
     // Threads that ended between two readings are in the sum of their process only.

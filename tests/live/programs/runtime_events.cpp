@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdexcept>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
