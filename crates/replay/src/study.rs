@@ -161,8 +161,18 @@ impl<'a> Study<'a> {
     /// A simulator with the scheduler's rules under which the recorded run comes out best. `times`:
     /// see [`Simulator::fitted`].
     pub fn simulator(&self, machine: &Machine, programs: &[Program], times: u32) -> Simulator {
-        let recorded = self.as_recorded.as_deref().unwrap_or(programs);
-        Simulator::fitted(machine, recorded, &self.fingerprint, times)
+        Simulator::fitted(
+            machine,
+            self.as_recorded(programs),
+            &self.fingerprint,
+            times,
+        )
+    }
+
+    /// The programs that must give the recorded run back: with the recorder's time where it matters.
+    /// `programs`: the study's own.
+    pub fn as_recorded<'s>(&'s self, programs: &'s [Program]) -> &'s [Program] {
+        self.as_recorded.as_deref().unwrap_or(programs)
     }
 
     /// The programs of the replayed windows.

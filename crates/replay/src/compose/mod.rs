@@ -182,7 +182,7 @@ pub fn analyze(
     };
     if let Some(mut schedules) = schedules {
         // After all others: native replays together have a limit.
-        own.replays = schedules.replays(&programs, &orig);
+        own.replays = schedules.replays(study.as_recorded(&programs), &orig);
         analysis.caveats.extend(schedules.refused());
     }
     analysis.compared.push(own);
