@@ -126,7 +126,7 @@ pub struct Original<'p> {
 pub struct AsRecorded<'p> {
     /// The programs.
     pub programs: &'p [Program],
-    /// The recorder's share of the running time, 0..1.
+    /// The recorder's share of the time that threads do not wait for locks, 0..1.
     pub recorder_share: f64,
 }
 
@@ -175,7 +175,8 @@ impl<'a> Predictor<'a> {
         for baseline in &mut self.baselines {
             if let Some(other) = others.iter().find(|other| other.method == baseline.method) {
                 baseline.fidelity.clone_from(&other.fidelity);
-                if baseline.median_ns().is_some() {
+                let runs = &baseline.runs.walls_ns;
+                if baseline.median_ns().is_some() && runs.iter().any(|wall| wall.is_finite()) {
                     baseline.refused.clone_from(&other.refused);
                 }
             }
@@ -368,6 +369,9 @@ fn baseline(
         .as_recorded
         .and_then(|of| Some(median_ns? * (1.0 - of.recorder_share)));
     let mut fidelity = None;
+    if sorted(&runs.walls_ns).is_empty() {
+        refused.get_or_insert_with(|| NO_END.into());
+    }
     if let Some(wall_ns) = median_ns {
         let own = match (replayed_ns.first(), replayed_ns.last()) {
             (Some(first), Some(last)) => (last - first) / wall_ns,
@@ -428,6 +432,9 @@ fn misses(fidelity: &Fidelity) -> Option<String> {
 /// tells nothing of: spinning where nobody spun, thrashing.
 const TOO_LONG: f64 = 4.0;
 
+/// A change that saves this share of the run takes away what threads contend for.
+const SAVES_CONTENTION: f64 = 0.1;
+
 /// `None` = no run of the changed program ended, or not in time. `margin`: see
 /// [`Predictor::margin`].
 fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> {
@@ -443,8 +450,12 @@ fn saved(baseline: &Baseline, changed: &Replayed, margin: f64) -> Option<Saved> 
     };
     let ended = shares.iter().copied().filter(|share| share.is_finite());
     // Whether the program contends as it does without the recorder's time in a replay, or as it did
-    // while it was recorded, nobody knows: both are possible.
-    let contended = baseline.shortened_ns.map(|base| 1.0 - changed_ns / base);
+    // while it was recorded, nobody knows: both are possible. A change that saves nothing saves none
+    // of that contention either; one that saves a tenth is taken to save all of it.
+    let counts = (mid / SAVES_CONTENTION).clamp(0.0, 1.0);
+    let contended = baseline
+        .shortened_ns
+        .map(|base| mid + counts * (1.0 - changed_ns / base - mid));
     let (least, most) = ended
         .chain(contended)
         .fold((mid, mid), |(low, high), share| {
@@ -583,6 +594,27 @@ mod tests {
             "{saved:?}"
         );
         assert!(saved.high > contended && saved.low < 0.5, "{saved:?}");
+    }
+
+    #[test]
+    fn what_changes_nothing_saves_none_of_the_recordings_contention() {
+        let native = Told {
+            method: Method::ReplayNative,
+            runs: [72.0, 90.0, 72.0].map(|ns| Ok(vec![ns])).into(),
+        };
+        let recorded = Fingerprint {
+            wall_ns: 90.0,
+            ..Fingerprint::default()
+        };
+        let original = Original {
+            as_recorded: Some(AsRecorded {
+                programs: &[],
+                recorder_share: 0.1,
+            }),
+            ..ORIGINAL
+        };
+        let mut predictor = Predictor::new(vec![Box::new(native)], original, &recorded, None);
+        assert_eq!(predictor.ask(&[]).saved().unwrap().mid, 0.0);
     }
 
     #[test]

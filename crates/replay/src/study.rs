@@ -44,9 +44,9 @@ pub struct Study<'a> {
     /// Share of the threads' running time in the replayed windows that was the recorder's own,
     /// 0..1; 0 = not known.
     pub recorder_share: f64,
-    /// The windows as programs with the recorder's time in them; `None` = it is too little to
-    /// matter, or not known.
-    as_recorded: Option<Vec<Program>>,
+    /// The windows as programs with the recorder's time in them, and its share of the time that
+    /// threads do not wait for locks; `None` = it is too little to matter, or not known.
+    as_recorded: Option<(Vec<Program>, f64)>,
 }
 
 /// The recorder's share of the running time from which on it is left in the programs that must give
@@ -92,7 +92,7 @@ impl<'a> Study<'a> {
             lifetime_ns,
             switches.filter(|_| whole && recording.windows.len() == 1),
         );
-        let recorder_share = empty.map_or(0.0, |empty| {
+        let (recorder_share, share_of_wall) = empty.map_or((0.0, 0.0), |empty| {
             let own_ns = (empty.section_ns + empty.gap_ns - machine.lock_pair_ns).max(0.0);
             let of_windows = |s: &&Section| windows.contains(&s.window);
             let replayed = sections.all.iter().filter(of_windows);
@@ -100,14 +100,15 @@ impl<'a> Study<'a> {
                 (n + 1.0, waited + section.wait_ns() as f64)
             });
             let asleep: f64 = extractions.iter().map(|e| e.opaque.asleep_ns()).sum();
-            let running = (lifetime_ns - waited - asleep).max(1.0);
-            (own_ns * n / running).min(1.0)
+            let of = |time: f64| (own_ns * n / time.max(1.0)).min(1.0);
+            (of(lifetime_ns - waited - asleep), of(lifetime_ns - waited))
         });
         let as_recorded = (recorder_share >= RECORDER_MATTERS).then(|| {
             let recorder = recorder.left_in(machine.lock_pair_ns);
             let extractor = Extractor::new(recording, &sections, machine, recorder);
             let windows = windows.iter().map(|ix| recording.windows[*ix as usize]);
-            windows.map(|of| extractor.extract(of).program).collect()
+            let programs = windows.map(|of| extractor.extract(of).program);
+            (programs.collect(), share_of_wall)
         });
         Self {
             recording,
@@ -129,10 +130,13 @@ impl<'a> Study<'a> {
     ) -> Predictor<'p> {
         let original = Original {
             programs,
-            as_recorded: self.as_recorded.as_deref().map(|programs| AsRecorded {
-                programs,
-                recorder_share: self.recorder_share,
-            }),
+            as_recorded: self
+                .as_recorded
+                .as_ref()
+                .map(|(programs, share)| AsRecorded {
+                    programs,
+                    recorder_share: *share,
+                }),
         };
         let mut predictor = Predictor::new(replayers, original, &self.fingerprint, None);
         predictor.widen(self.recorder_share);
@@ -172,7 +176,10 @@ impl<'a> Study<'a> {
     /// The programs that must give the recorded run back: with the recorder's time where it matters.
     /// `programs`: the study's own.
     pub fn as_recorded<'s>(&'s self, programs: &'s [Program]) -> &'s [Program] {
-        self.as_recorded.as_deref().unwrap_or(programs)
+        match &self.as_recorded {
+            Some((as_recorded, _)) => as_recorded,
+            None => programs,
+        }
     }
 
     /// The programs of the replayed windows.

@@ -87,7 +87,7 @@ impl RecorderCost {
     pub fn left_in(self, pair_ns: f64) -> Self {
         let empty = self.empty.map(|Empty { section_ns, gap_ns }| {
             let own_ns = (section_ns + gap_ns - pair_ns).max(0.0);
-            let in_section_ns = (own_ns / 2.0).min(section_ns);
+            let in_section_ns = (own_ns / 2.0).max(own_ns - gap_ns).min(section_ns);
             Empty {
                 section_ns: section_ns - in_section_ns,
                 gap_ns: (gap_ns - (own_ns - in_section_ns)).max(0.0),
