@@ -147,10 +147,15 @@ mod tests {
         assert!(reader.figures.is_empty());
         assert!(own.is_some_and(|t| t.switches > Some(0) && t.io.is_none()));
         reader.read_io();
+        // Other threads of the test may end meanwhile.
+        let tid = rustix::thread::gettid()
+            .as_raw_nonzero()
+            .get()
+            .cast_unsigned();
         let read = |reader: &mut ThreadReader| {
             let all = reader.read();
-            let sums = all.iter().filter_map(|t| Some(t.io?.read_bytes));
-            sums.sum::<u64>()
+            let own = all.iter().find(|t| t.tid == tid);
+            own.and_then(|t| t.io).unwrap().read_bytes
         };
         let before = read(&mut reader);
         let text = fs::read("/proc/self/maps").unwrap();

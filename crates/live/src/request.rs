@@ -53,14 +53,12 @@ impl Request {
         }
     }
 
-    /// Whether it is of this lock or other object: the one that it names; where it names none, all
-    /// of its kind, or all.
+    /// Whether it is of this lock or other object: those that it names, or all; of the metric's kind,
+    /// if it has one.
     pub fn means(&self, lock: &Lock) -> bool {
-        match (self.focus.get(Key::Lock), self.metric.role()) {
-            (Some(pattern), _) => lock.answers_to(pattern),
-            (None, Some(role)) => lock.role == role,
-            (None, None) => true,
-        }
+        let pattern = self.focus.get(Key::Lock);
+        pattern.is_none_or(|pattern| lock.answers_to(pattern))
+            && self.metric.role().is_none_or(|role| lock.role == role)
     }
 
     fn check(&self) -> Result<(), Invalid> {

@@ -234,6 +234,28 @@ pub(crate) fn of_locks(
     }
 }
 
+/// Why no thread of a focus has a value though some were read twice.
+fn unknown_of_threads(metric: Metric, focus: &Focus, roster: &Roster) -> &'static str {
+    let mut held = roster
+        .pairs()
+        .filter(|(_, now)| focus.holds(&now.name()))
+        .peekable();
+    if held.peek().is_none() {
+        return NO_THREAD;
+    }
+    let mut now = held.map(|(_, now)| now);
+    match metric {
+        Metric::RunQueueMean if now.any(|t| t.switches.is_some()) => "no thread was given a CPU",
+        _ if metric.needs_io() && now.any(|t| t.read_bytes.is_some()) => {
+            "known after the second reading"
+        }
+        _ if metric.needs_io() => {
+            "the kernel does not say: their I/O may be read by root or their own user"
+        }
+        _ => "the kernel does not say",
+    }
+}
+
 /// Of threads.
 pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds: f64) -> Measured {
     let mut by_thread = Vec::new();
@@ -271,14 +293,7 @@ pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds
     let gap = match (by_thread.is_empty(), roster.pairs().next().is_some()) {
         (false, _) => None,
         (true, false) => Some("known after the second reading".to_owned()),
-        (true, true) if metric == Metric::RunQueueMean => {
-            Some("no thread was given a CPU".to_owned())
-        }
-        (true, true) if metric.needs_io() => {
-            Some("the kernel does not say: its I/O may be read by root or its own user".to_owned())
-        }
-        (true, true) if focus.selects_threads() => Some(NO_THREAD.to_owned()),
-        (true, true) => Some("the kernel does not say".to_owned()),
+        (true, true) => Some(unknown_of_threads(metric, focus, roster).to_owned()),
     };
     // Threads that ended between two readings are in the sum of their process only.
     let whole = match metric {

@@ -18,6 +18,7 @@ pub fn live_value(unit: &str, x: f64) -> String {
         "1/s" => human::rate(x),
         "s/s" => format!("{}/s", human::duration(x * 1e9)),
         "ns" => human::duration(x),
+        "B/s" => format!("{}/s", human::bytes(x as u64)),
         _ => human::few(x),
     }
 }

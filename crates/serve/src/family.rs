@@ -249,7 +249,7 @@ pub const FAMILIES: &[Description] = &[
         Kind::Counter,
         Unit::Seconds,
         true,
-        "Time that threads waited for locks.",
+        "Time that threads waited for locks and other objects.",
     ),
     row(
         Family::LockHold,

@@ -27,8 +27,10 @@ Examples:
 
 const METRICS: &str = "\
 Metrics of a function: calls, wall, wall_exclusive, cpu, cpu_exclusive, duration_mean, duration_p50,
-duration_p99, inside. Of a lock: acquisitions, contended, wait, hold. Of threads: cpu, run_queue,
-blocked. docs/live.md has their units and meanings.";
+duration_p99, inside. Of a lock: acquisitions, contended, wait, hold; of other objects: wait,
+condition_wait, barrier_wait, semaphore_wait. Of threads: cpu, run_queue, run_queue_mean, switches,
+blocked, read_bytes, write_bytes. Of the program: allocations, exceptions. docs/live.md has their
+units and meanings.";
 
 /// `convoy live`.
 #[derive(Debug, Args)]

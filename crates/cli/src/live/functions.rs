@@ -121,8 +121,8 @@ impl Functions {
         match all.is_empty() {
             false => Ok(all),
             true => Err(Invalid::new(
-                format!("the process has no function {}", names.join(", ")),
-                "what does that in it is not known",
+                format!("no file of the process has {}", names.join(", ")),
+                "it may have its own way to do that, or load one later: name a function instead",
             )),
         }
     }

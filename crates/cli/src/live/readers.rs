@@ -2,7 +2,7 @@
 
 use convoy_capture::{ThreadReader, Watch};
 use convoy_live::{group_of, Lock, LockReading, LockSums, Role, Snapshot, Thread};
-use convoy_model::{is_lock_by_type, Model, Object, ObjectId};
+use convoy_model::{is_lock_by_type, FutexOf, Model, Object, ObjectId};
 use convoy_profile::{ObjectKind, Op};
 use convoy_report::names;
 use convoy_top::Source;
@@ -127,10 +127,14 @@ fn reading(model: &Model) -> LockReading {
 }
 
 fn role(object: &Object) -> Role {
-    match object.kind {
-        ObjectKind::Cond => Role::Condition,
-        ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion => Role::Barrier,
-        ObjectKind::Sem => Role::Semaphore,
+    use FutexOf::{CxxBarrier, CxxLatch, CxxSemaphore, GlibCond, ParkingLotCondvar, RustCondvar};
+
+    match (object.kind, object.futex_of) {
+        (ObjectKind::Cond, _) => Role::Condition,
+        (_, Some(RustCondvar | ParkingLotCondvar | GlibCond)) => Role::Condition,
+        (ObjectKind::Barrier | ObjectKind::OmpBarrier | ObjectKind::OmpRegion, _) => Role::Barrier,
+        (_, Some(CxxBarrier | CxxLatch)) => Role::Barrier,
+        (ObjectKind::Sem, _) | (_, Some(CxxSemaphore)) => Role::Semaphore,
         _ if is_lock_by_type(object) => Role::Lock,
         _ => Role::Other,
     }
