@@ -8,15 +8,15 @@
 //! not as before.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-#[path = "../tests/probes/frames.rs"]
-mod frames;
+#[path = "../tests/probes/all_functions.rs"]
+mod all_functions;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use std::path::PathBuf;
     use std::time::{Duration, Instant};
 
-    use convoy_inject::{Inserted, Measure, Owner, Probe, Probes, ROWS};
+    use convoy_inject::{Measure, Owner, Probes};
 
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [pid, measure, seconds, wanted @ ..] = arguments.as_slice() else {
@@ -40,66 +40,33 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             mapped.filter(is_wanted).collect()
         }
     };
-    let before = code(pid)?;
-    let all = files.iter().flat_map(|file| frames::functions(file, pid));
-    let all: Vec<Probe> = (0..)
-        .zip(all)
-        .map(|(i, function)| Probe {
-            row: i % ROWS,
-            function,
-            measure,
-            within: None,
-        })
-        .collect();
+    let before = all_functions::code(pid);
+    let functions = files
+        .iter()
+        .flat_map(|file| all_functions::functions(file, pid));
+    let all = all_functions::probes(functions, measure);
     let mut probes = Probes::begin(pid, Owner::this())?;
     let began = Instant::now();
-    let mut inserted = probes.insert(&all)?;
+    let inserted = probes.insert(&all)?;
     let took = began.elapsed();
-    // Parts that the compiler moved elsewhere are no functions.
-    inserted.retain(|i| !matches!(i, Inserted::No { why } if why.contains("a part of")));
-    let share = |is_good: &dyn Fn(&Inserted) -> bool| {
-        let good = inserted.iter().filter(|i| is_good(i)).count();
-        good as f64 / inserted.len().max(1) as f64
-    };
-    tell_reasons(&inserted);
+    let inserted = all_functions::without_parts(inserted);
+    let (entries, whole) = all_functions::shares(&inserted);
+    for (why, n) in all_functions::reasons(&inserted) {
+        eprintln!("{n} x {why}");
+    }
     std::thread::sleep(Duration::from_secs_f64(seconds));
     let calls: u64 = probes.read()?.cells.iter().map(|cell| cell.calls).sum();
     probes.end()?;
-    let is_same = code(pid)? == before;
+    let is_same = all_functions::code(pid) == before;
     println!(
-        "{{\"functions\": {}, \"entries\": {:.4}, \"whole\": {:.4}, \"calls\": {calls}, \
+        "{{\"functions\": {}, \"entries\": {entries:.4}, \"whole\": {whole:.4}, \"calls\": {calls}, \
          \"insertion_ms\": {:.1}, \"same_bytes\": {is_same}}}",
         inserted.len(),
-        share(&|i| !matches!(i, Inserted::No { .. })),
-        share(&|i| *i == Inserted::Whole),
         1e3 * took.as_secs_f64(),
     );
     match is_same {
         true => Ok(()),
         false => Err("some bytes are not as before".into()),
-    }
-}
-
-/// Why functions have no probe, or none of their exits, most frequent first: to standard error.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn tell_reasons(inserted: &[convoy_inject::Inserted]) {
-    use std::collections::BTreeMap;
-
-    use convoy_inject::Inserted;
-
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for one in inserted {
-        if let Inserted::No { why } | Inserted::CallsOnly { why } = one {
-            // In front of the last colon stands which function it is.
-            *reasons
-                .entry(why.rsplit(": ").next().unwrap_or(why))
-                .or_default() += 1;
-        }
-    }
-    let mut reasons: Vec<_> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    for (why, n) in reasons {
-        eprintln!("{n} x {why}");
     }
 }
 
@@ -113,33 +80,6 @@ fn mapped(pid: u32) -> std::io::Result<Vec<std::path::PathBuf>> {
         .collect();
     files.dedup();
     Ok(files)
-}
-
-/// The code of all files that are mapped.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn code(pid: u32) -> std::io::Result<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
-
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem"))?;
-    let mut all = Vec::new();
-    // Stubs, which are of no file, may stay mapped.
-    let files = maps
-        .lines()
-        .filter(|line| line.contains(" r-xp ") && line.contains('/'));
-    for line in files {
-        let addresses = line
-            .split(' ')
-            .next()
-            .and_then(|range| range.split_once('-'));
-        let address = |text: &str| u64::from_str_radix(text, 16).ok();
-        let range = addresses.and_then(|(lo, hi)| Some(address(lo)?..address(hi)?));
-        let Some(range) = range else { continue };
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        memory.read_exact_at(&mut bytes, range.start)?;
-        all.extend(bytes);
-    }
-    Ok(all)
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]

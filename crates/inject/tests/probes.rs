@@ -4,8 +4,8 @@
 mod probes {
     pub mod target;
 
+    pub mod all_functions;
     mod everything;
-    mod frames;
     mod insertion;
     mod leftovers;
     mod limits;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use convoy_inject::{Inserted, Measure, Owner, Probe, Probes, ROWS};
+use convoy_inject::{Measure, Owner, Probes};
 
-use super::frames::functions;
+use super::all_functions;
 use super::target::Target;
 
 /// Of all functions, the least share that must get what was asked for. FACTS: 98 % of entries and
@@ -29,10 +29,6 @@ fn result(target: &mut Target) -> String {
     target.line()
 }
 
-fn whole_share(inserted: &[Inserted], is_good: impl Fn(&Inserted) -> bool) -> f64 {
-    inserted.iter().filter(|i| is_good(i)).count() as f64 / inserted.len() as f64
-}
-
 fn everything(measure: Measure, least: f64) {
     let Some(interpreter) = interpreter() else {
         eprintln!("skipped: no /usr/bin/python3");
@@ -43,33 +39,16 @@ fn everything(measure: Measure, least: f64) {
     alone.finish();
     let mut target = start(&interpreter);
     let before = target.code();
-    let all: Vec<Probe> = (0..)
-        .zip(functions(&interpreter, target.pid()))
-        .map(|(i, function)| Probe {
-            row: i % ROWS,
-            function,
-            measure,
-            within: None,
-        })
-        .collect();
+    let functions = all_functions::functions(&interpreter, target.pid());
+    let all = all_functions::probes(functions, measure);
     let mut probes = Probes::begin(target.pid(), Owner::this()).unwrap();
-    let is_part = |i: &Inserted| matches!(i, Inserted::No { why } if why.contains("a part of"));
-    let mut inserted = probes.insert(&all).unwrap();
-    inserted.retain(|i| !is_part(i));
-    let entries = whole_share(&inserted, |i| !matches!(i, Inserted::No { .. }));
-    let whole = whole_share(&inserted, |i| *i == Inserted::Whole);
+    let inserted = all_functions::without_parts(probes.insert(&all).unwrap());
+    let (entries, whole) = all_functions::shares(&inserted);
     eprintln!(
         "{} functions: entries {entries:.3}, all asked for {whole:.3}",
         all.len()
     );
-    let mut reasons = std::collections::HashMap::new();
-    for i in &inserted {
-        let (Inserted::No { why } | Inserted::CallsOnly { why }) = i else {
-            continue;
-        };
-        let why = why.split(": ").last().unwrap().to_owned();
-        *reasons.entry(why).or_insert(0) += 1;
-    }
+    let reasons = all_functions::reasons(&inserted);
     eprintln!("{reasons:?}");
     assert_eq!(result(&mut target), expected);
     let cells = probes.read().unwrap().cells;

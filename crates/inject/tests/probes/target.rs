@@ -1,10 +1,9 @@
 //! A probed program, and where its functions are.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
@@ -117,21 +116,7 @@ impl Target {
 
     /// The program's code as it is now.
     pub fn code(&self) -> Vec<u8> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
-        let memory = File::open(format!("/proc/{}/mem", self.pid())).unwrap();
-        let mut all = Vec::new();
-        // Of files only: stubs stay mapped.
-        for line in maps
-            .lines()
-            .filter(|l| l.contains(" r-xp ") && l.contains('/'))
-        {
-            let (lo, hi) = line.split(' ').next().unwrap().split_once('-').unwrap();
-            let address = |text| u64::from_str_radix(text, 16).unwrap();
-            let mut bytes = vec![0; (address(hi) - address(lo)) as usize];
-            memory.read_exact_at(&mut bytes, address(lo)).unwrap();
-            all.extend(bytes);
-        }
-        all
+        super::all_functions::code(self.pid())
     }
 }
 
