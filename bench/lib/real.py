@@ -43,7 +43,7 @@ def measure_command(arguments: Callable[[Path], list[str]]) -> Callable[[Tool, P
     return measure
 
 
-def _text(scratch: Path) -> str:
+def text(scratch: Path) -> str:
     """260 MB that compress as text does."""
     path = scratch.parent / "text"
     if not path.exists():
@@ -55,7 +55,7 @@ def _text(scratch: Path) -> str:
     return str(path)
 
 
-def _built(source: str, command: list[str], *more: str) -> Callable[[Path], list[str]]:
+def built(source: str, command: list[str], *more: str) -> Callable[[Path], list[str]]:
     def arguments(scratch: Path) -> list[str]:
         program = scratch.parent / Path(source).stem
         if not program.exists():
@@ -68,7 +68,7 @@ def _built(source: str, command: list[str], *more: str) -> Callable[[Path], list
 RUSTC = ["rustc", "--edition=2021", "-Copt-level=2", "-g"]
 
 
-def _sqlite(scratch: Path) -> list[str]:
+def sqlite(scratch: Path) -> list[str]:
     del scratch
     target = ROOT / "target" / "examples"
     manifest = ROOT / "examples" / "sqlite" / "Cargo.toml"
@@ -143,20 +143,20 @@ def _as(user: str, option: str) -> list[str]:
     return [f"{option}{user}"] if os.geteuid() == 0 else []
 
 
-def _memcached(port: int, _: Path) -> list[str]:
+def memcached(port: int, _: Path) -> list[str]:
     return ["memcached", "-l", "127.0.0.1", "-U", "0", "-t", "4", "-p", str(port), *_as("nobody", "-u")]
 
 
-def _cache_load(port: int, scratch: Path) -> list[str]:
-    return [*_built("cache_load.rs", RUSTC)(scratch), str(port), "50", "1500", "32"]
+def cache_load(port: int, scratch: Path) -> list[str]:
+    return [*built("cache_load.rs", RUSTC)(scratch), str(port), "50", "1500", "32"]
 
 
-def _redis(port: int, _: Path) -> list[str]:
+def redis(port: int, _: Path) -> list[str]:
     threads = ["--io-threads", "2", "--io-threads-do-reads", "yes"]
     return ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", *threads]
 
 
-def _redis_load(port: int, _: Path) -> list[str]:
+def redis_load(port: int, _: Path) -> list[str]:
     return ["redis-benchmark", "-p", str(port), "-n", "3000000", "-c", "20", "-P", "16", "-t", "set,get", "-q"]
 
 
@@ -192,7 +192,7 @@ def mariadb_prepare(port: int) -> list[list[str]]:
     return [[*mariadb_client(port), "-e", sql], sysbench(port, "prepare")]
 
 
-def _nothing(_: int) -> list[list[str]]:
+def nothing(_: int) -> list[list[str]]:
     return []
 
 
@@ -203,20 +203,20 @@ MARIADB = Program(
 )
 
 SERVERS = [
-    Program("memcached", ("memcached", "rustc"), _server(_memcached, _nothing, _cache_load)),
-    Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(_redis, _nothing, _redis_load)),
+    Program("memcached", ("memcached", "rustc"), _server(memcached, nothing, cache_load)),
+    Program("redis io-threads", ("redis-server", "redis-benchmark"), _server(redis, nothing, redis_load)),
     MARIADB,
 ]
 
 ALL = [
-    Program("sqlite, fixed", ("cargo",), measure_command(_sqlite)),
-    Program("pbzip2", ("pbzip2",), measure_command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", _text(s)])),
-    Program("pigz", ("pigz",), measure_command(lambda s: ["pigz", "-k", "-f", "-p", "4", _text(s)])),
-    Program("xz", ("xz",), measure_command(lambda s: ["xz", "-k", "-f", "-0", "-T4", "--block-size=1MiB", _text(s)])),
+    Program("sqlite, fixed", ("cargo",), measure_command(sqlite)),
+    Program("pbzip2", ("pbzip2",), measure_command(lambda s: ["pbzip2", "-k", "-f", "-p4", "-1", text(s)])),
+    Program("pigz", ("pigz",), measure_command(lambda s: ["pigz", "-k", "-f", "-p", "4", text(s)])),
+    Program("xz", ("xz",), measure_command(lambda s: ["xz", "-k", "-f", "-0", "-T4", "--block-size=1MiB", text(s)])),
     Program("python threads", ("python3",), measure_command(lambda _: ["/usr/bin/python3", str(PROGRAMS / "threads.py"), "50"])),
     Program("java monitors", ("java",), measure_command(lambda _: ["java", str(PROGRAMS / "Monitors.java"), "30"])),
     Program("node workers", ("node",), measure_command(lambda _: ["node", str(PROGRAMS / "workers.mjs"), "48"])),
-    Program("rust std::sync", ("rustc",), measure_command(_built("std_mutex.rs", RUSTC, "75"))),
-    Program("openmp", ("gcc",), measure_command(_built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "50"))),
+    Program("rust std::sync", ("rustc",), measure_command(built("std_mutex.rs", RUSTC, "75"))),
+    Program("openmp", ("gcc",), measure_command(built("omp_histogram.c", ["gcc", "-O2", "-g", "-fopenmp"], "50"))),
     *SERVERS,
 ]
