@@ -224,8 +224,8 @@ pub struct SchedFigures {
     pub switches: Option<u64>,
 }
 
-/// What a thread's system calls moved since its start. Bytes: files, pipes and devices; of sockets
-/// those of `read` and `write`.
+/// Bytes that a thread's system calls moved since its start. Files, pipes and devices count; of
+/// sockets only `read` and `write` do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoFigures {
     /// Read.

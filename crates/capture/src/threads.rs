@@ -23,7 +23,7 @@ pub struct ThreadReading {
     pub run_queue_ns: Option<u64>,
     /// Times that it was given a CPU.
     pub switches: Option<u64>,
-    /// What its system calls moved; `None` = not known, or not asked for.
+    /// Bytes that its system calls moved; `None` = not known, or not asked for.
     pub io: Option<IoFigures>,
 }
 

@@ -310,7 +310,7 @@ impl Unit<'_> {
             let user = t.cpu - if of_queue { t.sys } else { 0.0 };
             d.overhead[2] = (t.cpu - (1.0 - price) * user).min(NO_WORK * t.cpu);
             if of_queue {
-                // Where nobody saw a reason, all of its sleep may be that.
+                // All of its sleep may be that where nobody saw a reason.
                 let slept = asleep.as_ref().map_or(t.off, |of| {
                     of.get(&t.id).copied().unwrap_or_default().min(t.off)
                 });

@@ -259,7 +259,7 @@ fn unknown_of_threads(metric: Metric, focus: &Focus, roster: &Roster) -> &'stati
 /// Of threads.
 pub(crate) fn of_threads(metric: Metric, focus: &Focus, roster: &Roster, seconds: f64) -> Measured {
     let mut by_thread = Vec::new();
-    // Of a mean: what is divided, and by what.
+    // A mean is a sum over all threads divided by another.
     let mut mean = (0.0, 0.0);
     let pairs = roster.pairs();
     for (before, now) in pairs.filter(|(_, now)| focus.holds(&now.name())) {

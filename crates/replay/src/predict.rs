@@ -71,8 +71,8 @@ pub struct Baseline {
     pub replayed_ns: Vec<f64>,
     /// Those without the recorder's time, as they were made, for comparison with changed programs.
     pub runs: Replayed,
-    /// What a replay with the recorder's time takes, shortened by that time: locks are contended
-    /// there as they were while it was recorded. `None` = the recorder took too little to matter.
+    /// A replay with the recorder's time takes this without that time: locks are contended there as
+    /// they were while it was recorded. `None` = the recorder took too little to matter.
     pub shortened_ns: Option<f64>,
     /// What else was compared; `None` = nothing was.
     pub fidelity: Option<Fidelity>,
@@ -561,14 +561,15 @@ mod tests {
         assert!(matches!(estimates[1].check, Check::Failed(_)));
     }
 
-    #[test]
-    fn what_was_recorded_has_the_recorders_time_and_what_a_change_is_compared_with_has_not() {
+    /// Replays natively take these times: without the recorder's time, with it, and changed. A tenth
+    /// of the recorded run is the recorder's.
+    fn recorded_by_a_tenth(runs_ns: [f64; 3]) -> Predictor<'static> {
         let native = Told {
             method: Method::ReplayNative,
-            runs: [80.0, 100.0, 40.0].map(|ns| Ok(vec![ns])).into(),
+            runs: runs_ns.map(|ns| Ok(vec![ns])).into(),
         };
         let recorded = Fingerprint {
-            wall_ns: 100.0,
+            wall_ns: runs_ns[1],
             ..Fingerprint::default()
         };
         let original = Original {
@@ -578,7 +579,12 @@ mod tests {
             }),
             ..ORIGINAL
         };
-        let mut predictor = Predictor::new(vec![Box::new(native)], original, &recorded, None);
+        Predictor::new(vec![Box::new(native)], original, &recorded, None)
+    }
+
+    #[test]
+    fn the_gate_compares_replays_that_have_the_recorders_time() {
+        let mut predictor = recorded_by_a_tenth([80.0, 100.0, 40.0]);
         let [baseline] = predictor.baselines() else {
             panic!("{predictor:?}");
         };
@@ -598,22 +604,7 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_saves_none_of_the_recordings_contention() {
-        let native = Told {
-            method: Method::ReplayNative,
-            runs: [72.0, 90.0, 72.0].map(|ns| Ok(vec![ns])).into(),
-        };
-        let recorded = Fingerprint {
-            wall_ns: 90.0,
-            ..Fingerprint::default()
-        };
-        let original = Original {
-            as_recorded: Some(AsRecorded {
-                programs: &[],
-                recorder_share: 0.1,
-            }),
-            ..ORIGINAL
-        };
-        let mut predictor = Predictor::new(vec![Box::new(native)], original, &recorded, None);
+        let mut predictor = recorded_by_a_tenth([72.0, 90.0, 72.0]);
         assert_eq!(predictor.ask(&[]).saved().unwrap().mid, 0.0);
     }
 

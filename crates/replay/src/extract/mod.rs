@@ -82,8 +82,8 @@ pub struct RecorderCost {
 }
 
 impl RecorderCost {
-    /// What replay adds again, without the recorder's own time: half of that is in a section, half
-    /// in a gap, as each has one event. `pair_ns`: an uncontended lock and unlock.
+    /// Leaves the recorder's own time in, so that only what replay adds again is taken off. Half of
+    /// the recorder's is in a section, half in a gap, as each has one event. `pair_ns`: an uncontended lock and unlock.
     pub fn left_in(self, pair_ns: f64) -> Self {
         let empty = self.empty.map(|Empty { section_ns, gap_ns }| {
             let own_ns = (section_ns + gap_ns - pair_ns).max(0.0);
