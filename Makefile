@@ -32,10 +32,10 @@ fmt: ## format the Rust code
 	$(CARGO) fmt --all
 
 golden: setup-test ## run the golden tests only
-	$(CARGO) test --locked -p convoy-report -p convoy-detect -p convoy-compare -p convoy-model -p convoy-profile
+	$(CARGO) test --locked -p convoy-report -p convoy-analysis -p convoy-compare -p convoy-model -p convoy-profile
 
 bless: setup-test ## accept the present output as the golden one
-	CONVOY_BLESS=1 $(CARGO) test --locked -p convoy-report -p convoy-detect -p convoy-compare
+	CONVOY_BLESS=1 $(CARGO) test --locked -p convoy-report -p convoy-analysis -p convoy-compare
 
 bench: build setup-test ## overhead against the bare program and peers; all functions probed; gains told and measured
 	bench/run

@@ -32,7 +32,7 @@ done
 
 # Arrows point down only (ARCHITECTURE.md): no pure crate may reach for the system, no room for
 # another room.
-pure=(abi causal investigate live probes profile trace sched spinloop model sections detect critical diagnose
+pure=(abi causal investigate live probes profile trace sched spinloop model sections analysis diagnose
 	report html export compare serve)
 bad=$(grep -REn --include=*.rs 'std::(env|process|time::(Instant|SystemTime))|println!|eprintln!' \
 	"${pure[@]/#/crates/}" | grep -E '^crates/[^/]+/src/' || true)

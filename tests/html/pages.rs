@@ -1,6 +1,6 @@
 //! Pages of profiles of every shape.
 
-use convoy_detect::Thresholds;
+use convoy_analysis::Params;
 use convoy_model::{Model, OffReason};
 use convoy_profile::{Collector, Profile, Sched};
 use convoy_report::Report;
@@ -15,18 +15,19 @@ pub fn page(profile: &Profile) -> String {
 
 /// The same of a file that has lost something.
 pub fn damaged_page(profile: &Profile, damage: &[String]) -> String {
-    let thresholds = Thresholds::default();
+    let thresholds = Params::default();
     let model = Model::build(profile.clone());
-    let mut analysis = convoy_detect::analyze(&model, &thresholds);
+    let mut analysis = convoy_analysis::counters::analyze(&model, &thresholds);
     let critical = model.sched.as_ref().map(|_| {
-        let critical = convoy_critical::analyze(&model, &convoy_critical::Thresholds::default());
-        convoy_critical::cross_check(&model, &critical, &mut analysis.findings);
+        let critical =
+            convoy_analysis::scheduler::analyze(&model, &convoy_analysis::Params::default());
+        convoy_analysis::arbitration::cross_check(&model, &critical, &mut analysis.findings);
         let (found, dismissed) = (
             std::mem::take(&mut analysis.findings),
             std::mem::take(&mut analysis.dismissed),
         );
         (analysis.findings, analysis.dismissed) =
-            convoy_critical::merge(&model, &critical, found, dismissed);
+            convoy_analysis::arbitration::merge(&model, &critical, found, dismissed);
         critical
     });
     let sections = model

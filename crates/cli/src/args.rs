@@ -387,10 +387,7 @@ mod tests {
             cli.run.recording.options(),
             convoy_capture::Options::default()
         );
-        assert_eq!(
-            cli.run.limits.thresholds(),
-            convoy_detect::Thresholds::default()
-        );
+        assert_eq!(cli.run.limits.params(), convoy_analysis::Params::default());
     }
 
     #[test]

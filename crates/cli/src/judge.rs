@@ -12,9 +12,9 @@ use crate::replay::Trace;
 #[derive(Debug)]
 pub struct Judged {
     model: Model,
-    thresholds: convoy_detect::Thresholds,
-    analysis: convoy_detect::Analysis,
-    critical: Option<convoy_critical::Analysis>,
+    thresholds: convoy_analysis::Params,
+    analysis: convoy_analysis::counters::Analysis,
+    critical: Option<convoy_analysis::scheduler::Analysis>,
     sections: Option<convoy_diagnose::Analysis>,
 }
 
@@ -36,9 +36,9 @@ impl Judged {
         // Events are of no use to the model, and they may be many.
         profile.trace = None;
         let model = Model::build(profile);
-        let thresholds = limits.thresholds();
-        let mut analysis = convoy_detect::analyze(&model, &thresholds);
-        let critical = critical(&model, limits, &mut analysis);
+        let thresholds = limits.params();
+        let mut analysis = convoy_analysis::counters::analyze(&model, &thresholds);
+        let critical = critical(&model, &thresholds, &mut analysis);
         let sections = sections(&model, &mut analysis);
         if let Some(trace) = trace {
             trace.refine(&model, &mut analysis);
@@ -78,15 +78,14 @@ impl Judged {
 /// What the scheduler showed, and both rooms' findings in one list.
 fn critical(
     model: &Model,
-    limits: &Limits,
-    analysis: &mut convoy_detect::Analysis,
-) -> Option<convoy_critical::Analysis> {
+    thresholds: &convoy_analysis::Params,
+    analysis: &mut convoy_analysis::counters::Analysis,
+) -> Option<convoy_analysis::scheduler::Analysis> {
     model.sched.as_ref()?;
-    let thresholds = limits.of_scheduler();
-    let critical = convoy_critical::analyze(model, &thresholds);
+    let critical = convoy_analysis::scheduler::analyze(model, thresholds);
     let found = &mut analysis.findings;
-    convoy_critical::cross_check_with(model, &critical, found, &thresholds);
-    (analysis.findings, analysis.dismissed) = convoy_critical::merge(
+    convoy_analysis::arbitration::cross_check_with(model, &critical, found, thresholds);
+    (analysis.findings, analysis.dismissed) = convoy_analysis::arbitration::merge(
         model,
         &critical,
         std::mem::take(&mut analysis.findings),
@@ -98,7 +97,7 @@ fn critical(
 /// What traced sections touched; its verdicts take the place of what findings hold possible.
 fn sections(
     model: &Model,
-    analysis: &mut convoy_detect::Analysis,
+    analysis: &mut convoy_analysis::counters::Analysis,
 ) -> Option<convoy_diagnose::Analysis> {
     model.sections.as_ref()?;
     let thresholds = convoy_diagnose::Thresholds::default();

@@ -1,7 +1,7 @@
 //! The thresholds of the analysis as flags.
 
 use clap::Args;
-use convoy_detect::Thresholds;
+use convoy_analysis::Params;
 
 /// What counts as high. None of these has any effect on the recording: change them and look at the same
 /// profile again.
@@ -12,49 +12,49 @@ pub struct Limits {
     ///
     /// Contended acquisitions / acquisitions. Source: SyncPerf (EuroSys'17), section 3.1.
     #[arg(long, value_name = "RATIO", value_parser = share, hide_short_help = true,
-          default_value_t = Thresholds::default().contention_ratio)]
+          default_value_t = Params::default().contention_ratio)]
     contention_ratio: f64,
 
     /// Acquisitions per second above which a lock counts as often taken (quadrants Q2, Q4)
     ///
     /// All threads together, per second of run time. Source: SyncPerf, section 3.1.
     #[arg(long, value_name = "HZ", value_parser = positive, hide_short_help = true,
-          default_value_t = Thresholds::default().frequency_hz)]
+          default_value_t = Params::default().frequency_hz)]
     frequency_hz: f64,
 
     /// Highest over lowest contention rate of locks of one kind that is asymmetric
     ///
     /// A factor, 1 or more. Source: SyncPerf, section 3.1.
     #[arg(long, value_name = "FACTOR", value_parser = factor, hide_short_help = true,
-          default_value_t = Thresholds::default().asymmetry_ratio)]
+          default_value_t = Params::default().asymmetry_ratio)]
     asymmetry_ratio: f64,
 
     /// Waits on locks of one kind below which their asymmetry is not judged
     ///
     /// A count. Source: ours; a rate made of a handful of waits says nothing.
     #[arg(long, value_name = "COUNT", hide_short_help = true,
-          default_value_t = Thresholds::default().asymmetry_min_waits)]
+          default_value_t = Params::default().asymmetry_min_waits)]
     asymmetry_min_waits: u64,
 
     /// Failed trylock calls / trylock calls that count as many
     ///
     /// Source: SyncPerf, section 3.1, which uses the limit of the contention rate.
     #[arg(long, value_name = "RATIO", value_parser = share, hide_short_help = true,
-          default_value_t = Thresholds::default().trylock_failure_ratio)]
+          default_value_t = Params::default().trylock_failure_ratio)]
     trylock_failure_ratio: f64,
 
     /// Relative difference of the work of thread groups, or of threads of a group, that is an imbalance
     ///
     /// Source: SyncPerf, section 3.2.3.
     #[arg(long, value_name = "RATIO", value_parser = share, hide_short_help = true,
-          default_value_t = Thresholds::default().imbalance_ratio)]
+          default_value_t = Params::default().imbalance_ratio)]
     imbalance_ratio: f64,
 
     /// Waits over run time of the threads concerned, above which a lock is looked at in any case
     ///
     /// Source: ours; SQLite loses half its throughput at a contention rate of 1 %.
     #[arg(long, value_name = "RATIO", value_parser = share, hide_short_help = true,
-          default_value_t = Thresholds::default().waited_ratio)]
+          default_value_t = Params::default().waited_ratio)]
     waited_ratio: f64,
 
     /// Threads below which parallelism is low [default: half of those that did real work]
@@ -67,28 +67,28 @@ pub struct Limits {
     ///
     /// A count. Source: GAPP, section 4.
     #[arg(long, value_name = "ROWS", hide_short_help = true,
-          default_value_t = convoy_critical::Thresholds::default().top)]
+          default_value_t = convoy_analysis::Params::default().top)]
     top: usize,
 
     /// Expected gain from which on a finding is ranked
     ///
     /// Throughput after the fix / now, 1 or more. Source: ours, the noise of a good benchmark.
     #[arg(long, value_name = "FACTOR", value_parser = factor, hide_short_help = true,
-          default_value_t = Thresholds::default().gain_mid)]
+          default_value_t = Params::default().gain_mid)]
     min_gain: f64,
 
     /// Upper bound of the gain from which on a finding with a smaller expected gain is ranked
     ///
     /// Throughput after the fix / now, 1 or more. Source: ours.
     #[arg(long, value_name = "FACTOR", value_parser = factor, hide_short_help = true,
-          default_value_t = Thresholds::default().gain_high)]
+          default_value_t = Params::default().gain_high)]
     min_gain_bound: f64,
 }
 
 impl Limits {
-    /// For the analysis. No `..`: a new threshold without a flag does not compile.
-    pub fn thresholds(&self) -> Thresholds {
-        Thresholds {
+    /// For the analysis.
+    pub fn params(&self) -> Params {
+        Params {
             contention_ratio: self.contention_ratio,
             frequency_hz: self.frequency_hz,
             asymmetry_ratio: self.asymmetry_ratio,
@@ -98,20 +98,9 @@ impl Limits {
             waited_ratio: self.waited_ratio,
             gain_mid: self.min_gain,
             gain_high: self.min_gain_bound,
-        }
-    }
-}
-
-impl Limits {
-    /// For the analysis of scheduler events.
-    pub fn of_scheduler(&self) -> convoy_critical::Thresholds {
-        convoy_critical::Thresholds {
             n_min: self.n_min,
             top: self.top,
-            imbalance_ratio: self.imbalance_ratio,
-            gain_mid: self.min_gain,
-            gain_high: self.min_gain_bound,
-            ..convoy_critical::Thresholds::default()
+            ..Params::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_detect::{EventClass, SiteShare};
+use convoy_analysis::counters::{EventClass, SiteShare};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{Model, ObjectId, SiteFrame, SiteId};
 use convoy_profile::{Exit, Profile, ReadWarning};

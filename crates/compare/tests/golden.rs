@@ -1,10 +1,10 @@
 //! Comparisons of fixed profiles, byte for byte. `CONVOY_BLESS=1 cargo test -p convoy-compare` rewrites them after
 //! a change that was meant; read the difference before it is committed.
 
+use convoy_analysis::Params;
 use convoy_compare::{
     compare, json, markdown, sarif, text, Comparison, Error, File, Gate, Limit, Summary,
 };
-use convoy_detect::Thresholds;
 use convoy_model::Model;
 use convoy_profile::{Exit, Op, Profile, ReadWarning};
 use convoy_report::Report;
@@ -16,9 +16,9 @@ fn summary(name: &str, profile: &Profile) -> Summary {
 
 /// Of a file that could be read with these warnings.
 fn read(name: &str, profile: &Profile, damage: &[ReadWarning]) -> Summary {
-    let thresholds = Thresholds::default();
+    let thresholds = Params::default();
     let model = Model::build(profile.clone());
-    let analysis = convoy_detect::analyze(&model, &thresholds);
+    let analysis = convoy_analysis::counters::analyze(&model, &thresholds);
     Summary::of(
         name,
         &Report {

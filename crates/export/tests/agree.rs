@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use convoy_detect::{Analysis, Thresholds};
+use convoy_analysis::counters::Analysis;
+use convoy_analysis::Params;
 use convoy_export::{csv_tables, write, Files, Format, Source};
 use convoy_model::Model;
 use convoy_profile::{OffReason, Profile};
@@ -66,13 +67,13 @@ fn exported(profile: &Profile, format: Format) -> (Vec<u8>, Vec<String>) {
 }
 
 fn with<T>(profile: &Profile, use_it: impl FnOnce(&Source<'_>) -> T) -> T {
-    let thresholds = Thresholds::default();
+    let thresholds = Params::default();
     let model = Model::build(profile.clone());
-    let analysis: Analysis = convoy_detect::analyze(&model, &thresholds);
+    let analysis: Analysis = convoy_analysis::counters::analyze(&model, &thresholds);
     let critical = model
         .sched
         .is_some()
-        .then(|| convoy_critical::analyze(&model, &convoy_critical::Thresholds::default()));
+        .then(|| convoy_analysis::scheduler::analyze(&model, &convoy_analysis::Params::default()));
     let report = Report {
         model: &model,
         analysis: &analysis,

@@ -1,6 +1,6 @@
 //! Which locks a person means by a word.
 
-use convoy_detect::{Analysis, SiteShare, WaitsFor};
+use convoy_analysis::counters::{Analysis, SiteShare, WaitsFor};
 use convoy_model::{Model, ObjectId};
 use regex_lite::Regex;
 

@@ -22,7 +22,8 @@ pub mod waits;
 
 pub use sched_names::reason_id;
 
-use convoy_detect::{Analysis, Thresholds};
+use convoy_analysis::counters::Analysis;
+use convoy_analysis::Params;
 use convoy_model::Model;
 
 /// The experiments in a profile, as `convoy causal` has told them; `None` = nobody made any.
@@ -40,9 +41,9 @@ pub struct Report<'a> {
     pub analysis: &'a Analysis,
     /// What the scheduler said; `None` = nobody listened to it. Its findings are in `analysis` already, merged
     /// with those about locks.
-    pub critical: Option<&'a convoy_critical::Analysis>,
+    pub critical: Option<&'a convoy_analysis::scheduler::Analysis>,
     /// What traced sections touched; `None` = nobody looked into any. Its verdicts are in `analysis` already.
     pub sections: Option<&'a convoy_diagnose::Analysis>,
     /// What the analysis compared with.
-    pub thresholds: &'a Thresholds,
+    pub thresholds: &'a Params,
 }

@@ -1,6 +1,6 @@
 //! From a finding to the rows of the analysis that it is about.
 
-use convoy_detect::{Analysis, Assignment, EventRow, LockRow};
+use convoy_analysis::counters::{Analysis, Assignment, EventRow, LockRow};
 use convoy_model::finding::{Finding, Subject};
 use convoy_model::{
     GroupId, LoopId, Model, NameId, ObjectId, ProcessId, SiteId, SpinLoop, ThreadId,

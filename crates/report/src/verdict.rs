@@ -23,14 +23,15 @@ pub fn of<'a>(report: &Report<'a>) -> Cow<'a, str> {
         Cow::Borrowed(&critical.verdict)
     } else {
         // With the gain that is left after the scheduler was asked, not the one of the locks' room alone.
-        Cow::Owned(convoy_detect::headline(first))
+        Cow::Owned(convoy_analysis::counters::headline(first))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_detect::{Analysis, Thresholds};
+    use convoy_analysis::counters::Analysis;
+    use convoy_analysis::Params;
     use convoy_model::finding::{Finding, Gain, Subject};
     use convoy_model::{Model, ObjectId, SiteId};
 
@@ -50,7 +51,7 @@ mod tests {
 
     /// The verdict with the merged findings, beside a room `critical` with its own.
     fn verdict(merged: &[Finding], critical: Option<&[Finding]>) -> String {
-        let critical = critical.map(|findings| convoy_critical::Analysis {
+        let critical = critical.map(|findings| convoy_analysis::scheduler::Analysis {
             verdict: "scheduler".into(),
             findings: findings.to_vec(),
             ..Default::default()
@@ -64,7 +65,7 @@ mod tests {
             },
             critical: critical.as_ref(),
             sections: None,
-            thresholds: &Thresholds::default(),
+            thresholds: &Params::default(),
         })
         .into_owned()
     }
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(of(&code), "scheduler");
         for first in [&lock, &other, &late] {
             let said = of(first);
-            assert_eq!(said, convoy_detect::headline(first));
+            assert_eq!(said, convoy_analysis::counters::headline(first));
             assert!(said.contains(&first.title) && said.contains("No gain is expected"));
         }
         assert_eq!(verdict(&[], Some(&[])), "scheduler");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_detect::WaitsFor;
+use convoy_analysis::counters::WaitsFor;
 use convoy_model::{Model, SiteId};
 
 use crate::human::{count_of, percent};

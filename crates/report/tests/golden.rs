@@ -1,7 +1,7 @@
 //! Reports of fixed profiles, byte for byte. `CONVOY_BLESS=1 cargo test -p convoy-report` rewrites
 //! them after a change that was meant; read the difference before it is committed.
 
-use convoy_detect::Thresholds;
+use convoy_analysis::Params;
 use convoy_model::Model;
 use convoy_profile::{Collector, Exit, Op, Profile, Reason};
 use convoy_report::text::{render, Options, Source, View};
@@ -10,9 +10,9 @@ use convoy_testkit::{assert_golden, ms, ns, us, ProfileBuilder};
 
 /// Runs `check` on the report of a profile.
 fn with_report(profile: &Profile, check: impl FnOnce(&Report<'_>)) {
-    let thresholds = Thresholds::default();
+    let thresholds = Params::default();
     let model = Model::build(profile.clone());
-    let analysis = convoy_detect::analyze(&model, &thresholds);
+    let analysis = convoy_analysis::counters::analyze(&model, &thresholds);
     check(&Report {
         model: &model,
         analysis: &analysis,

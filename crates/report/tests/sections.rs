@@ -47,9 +47,9 @@ fn drawing_inside() -> Profile {
 }
 
 fn with_report<T>(profile: &Profile, use_it: impl FnOnce(&Report<'_>) -> T) -> T {
-    let thresholds = convoy_detect::Thresholds::default();
+    let thresholds = convoy_analysis::Params::default();
     let model = Model::build(profile.clone());
-    let mut analysis = convoy_detect::analyze(&model, &thresholds);
+    let mut analysis = convoy_analysis::counters::analyze(&model, &thresholds);
     let sections = model.sections.as_ref().map(|_| {
         let sections = convoy_diagnose::analyze(&model, &convoy_diagnose::Thresholds::default());
         convoy_diagnose::join(&model, &mut analysis.findings, &model, &sections);

@@ -1,6 +1,6 @@
 //! Experiments beside the findings of their profile: what a lock's shorter sections gained.
 
-use convoy_detect::Analysis;
+use convoy_analysis::counters::Analysis;
 use convoy_estimate::{Check, Estimate, Interval, Method, WhatIf};
 use convoy_model::finding::Finding;
 use convoy_model::Model;

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use convoy_analysis::counters::Analysis;
+use convoy_analysis::Params;
 use convoy_capture::causal::{
     Counts, Range, Subject, Waiting, LOCKS_MOST, RANGES_MOST, TARGETS_MOST,
 };
 use convoy_capture::Watch;
 use convoy_causal::{reason, Algorithm, Kind, Mechanism, Point, PointKind, Target};
-use convoy_detect::{Analysis, Thresholds};
 use convoy_live::{group_of, Function};
 use convoy_model::{Model, ObjectId};
 use convoy_profile::{ObjectKind, Profile};
@@ -362,7 +363,7 @@ impl Locks {
         let mut profile: Profile = watch.read().profile;
         crate::record::name(&mut profile);
         let model = Model::build(profile);
-        let analysis = convoy_detect::analyze(&model, &Thresholds::default());
+        let analysis = convoy_analysis::counters::analyze(&model, &Params::default());
         Self { model, analysis }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_detect::{Analysis, Assignment};
+use convoy_analysis::counters::{Analysis, Assignment};
 use convoy_estimate::WhatIf;
 use convoy_model::finding::{rank, Finding, Subject};
 use convoy_model::{GroupId, Model};
@@ -49,7 +49,7 @@ impl Trace {
             .first()
             .filter(|f| !f.gain.estimates.is_empty());
         if let Some(first) = refined {
-            analysis.verdict = convoy_detect::headline(first);
+            analysis.verdict = convoy_analysis::counters::headline(first);
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use convoy_detect::Thresholds;
+use convoy_analysis::Params;
 use convoy_export::{Facts, Files, Pprof, Rows};
 use convoy_model::Model;
 use convoy_profile::Profile;
@@ -236,8 +236,8 @@ fn rows(kind: Pprof, profile: Profile) -> Result<(Rows, Facts), Failure> {
 }
 
 fn rows_of(kind: Pprof, model: &Model) -> Result<Rows, Failure> {
-    let thresholds = Thresholds::default();
-    let analysis = convoy_detect::analyze(model, &thresholds);
+    let thresholds = Params::default();
+    let analysis = convoy_analysis::counters::analyze(model, &thresholds);
     let report = Report {
         model,
         analysis: &analysis,

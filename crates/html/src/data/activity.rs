@@ -1,6 +1,6 @@
 //! Parallelism over time, and how long it had which value.
 
-use convoy_critical::Moment;
+use convoy_analysis::scheduler::Moment;
 use convoy_model::Model;
 use convoy_report::{sched_names, Report};
 use serde::Serialize;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use convoy_detect::EventClass;
+use convoy_analysis::counters::EventClass;
 use convoy_model::{Doing, Interval, Lane, ObjectId, OffReason, Sched, ThreadId, Waker};
 use convoy_report::{sched_names, Report};
 use serde::Serialize;

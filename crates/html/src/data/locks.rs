@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_detect::{EventClass, FamilyRow, WaitsFor};
+use convoy_analysis::counters::{EventClass, FamilyRow, WaitsFor};
 use convoy_model::{GroupId, Model, ObjectId, ThreadId};
 use convoy_report::{names, Report};
 use serde::Serialize;

@@ -135,7 +135,8 @@ pub(crate) fn work(report: &Report<'_>, strings: &mut Strings) -> Vec<Work> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use convoy_detect::{Analysis, Thresholds};
+    use convoy_analysis::counters::Analysis;
+    use convoy_analysis::Params;
     use convoy_model::Model;
     use convoy_testkit::{ms, ProfileBuilder};
 
@@ -152,7 +153,7 @@ mod tests {
             .start("transform", "p.c", 2)
             .cpu(ms(950));
         let model = Model::build(p.build());
-        let (analysis, thresholds) = (Analysis::default(), Thresholds::default());
+        let (analysis, thresholds) = (Analysis::default(), Params::default());
         let report = Report {
             model: &model,
             analysis: &analysis,

@@ -1,6 +1,6 @@
 //! The ranked findings, each linked to what it rests on.
 
-use convoy_detect::WaitsFor;
+use convoy_analysis::counters::WaitsFor;
 use convoy_model::finding::{Cause, Finding};
 use convoy_report::human::{self, duration, percent};
 use convoy_report::waits::alike;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use convoy_detect::Quadrant;
+use convoy_analysis::counters::Quadrant;
 use convoy_model::{is_lock_kind, ObjectId};
 use convoy_report::human::{count, count_of, duration, percent, rate};
 use convoy_report::{names, subject, waits, Report};

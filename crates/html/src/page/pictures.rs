@@ -148,7 +148,7 @@ pub(super) fn groups(report: &Report<'_>) -> Markup {
 }
 
 /// The best distribution of threads beside today's.
-fn best(report: &Report<'_>, assignment: &convoy_detect::Assignment) -> Markup {
+fn best(report: &Report<'_>, assignment: &convoy_analysis::counters::Assignment) -> Markup {
     let best = assignment.options.first();
     let is_best = best.is_some_and(|best| best.threads == assignment.now);
     html! {

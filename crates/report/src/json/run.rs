@@ -1,6 +1,7 @@
 //! What ran, with which limits it was judged, and how far to trust it.
 
-use convoy_detect::{Analysis, Parallelism, Thresholds};
+use convoy_analysis::counters::{Analysis, Parallelism};
+use convoy_analysis::Params;
 use convoy_model::finding::Evidence;
 use convoy_model::{kernel_share, Model, SchedSource};
 use convoy_profile::Exit;
@@ -147,7 +148,7 @@ pub struct Limits {
     gain_high_ratio: f64,
 }
 
-pub fn limits(t: &Thresholds) -> Limits {
+pub fn limits(t: &Params) -> Limits {
     Limits {
         contention_ratio: t.contention_ratio,
         frequency_hz: t.frequency_hz,

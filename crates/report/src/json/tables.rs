@@ -1,6 +1,6 @@
 //! The tables of locks, sites and events.
 
-use convoy_detect::{
+use convoy_analysis::counters::{
     Analysis, EventRow, FamilyRow, LockRow, LockStats, Quadrant, SiteShare, WaitsFor,
 };
 use serde::Serialize;
@@ -133,7 +133,7 @@ pub struct SiteRowOut {
 }
 
 pub fn sites(analysis: &Analysis) -> Vec<SiteRowOut> {
-    let one = |row: &convoy_detect::SiteRow| SiteRowOut {
+    let one = |row: &convoy_analysis::counters::SiteRow| SiteRowOut {
         stack: row.site.0,
         stats: stats(&row.stats),
         locks_count: row.locks,

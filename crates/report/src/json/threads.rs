@@ -1,6 +1,6 @@
 //! Threads, their groups, and how many of each would be best.
 
-use convoy_detect::{Analysis, Assignment, GroupRow};
+use convoy_analysis::counters::{Analysis, Assignment, GroupRow};
 use convoy_model::Model;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_detect::{Assignment, WaitsFor};
+use convoy_analysis::counters::{Assignment, WaitsFor};
 use convoy_model::finding::{Cause, Finding, Gain};
 use convoy_model::{CodeFrom, SiteFrame, SiteId};
 

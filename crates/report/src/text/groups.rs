@@ -1,6 +1,6 @@
 //! `--thread-groups`: where the time of each group and thread went, and the best assignment.
 
-use convoy_detect::{Assignment, GroupRow};
+use convoy_analysis::counters::{Assignment, GroupRow};
 use convoy_model::{Group, Thread};
 use convoy_profile::ObjectKind;
 

@@ -1,6 +1,6 @@
 //! What ran, and how parallel it was.
 
-use convoy_detect::Parallelism;
+use convoy_analysis::counters::Parallelism;
 use convoy_model::{kernel_share, Model, Object, ProcessId};
 use convoy_profile::{Exit, Meta, ObjectKind};
 

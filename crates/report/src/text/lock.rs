@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use convoy_detect::{EventRow, LockRow, LockStats, Quadrant, WaitsFor};
+use convoy_analysis::counters::{EventRow, LockRow, LockStats, Quadrant, WaitsFor};
 use convoy_model::{bucket_floor, Model, Object, ObjectId, Pair, SiteFrame, SiteId, ThreadId, Use};
 
 use super::findings::waits_line;

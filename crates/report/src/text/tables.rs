@@ -1,6 +1,6 @@
 //! `--all`: every lock, kind of lock and event object in a row.
 
-use convoy_detect::{EventClass, LockStats, Quadrant};
+use convoy_analysis::counters::{EventClass, LockStats, Quadrant};
 
 use super::page::{cell, cell_right, plain, toned, Page, Tone};
 use crate::human::{count, duration, percent, rate};

@@ -180,7 +180,7 @@ fn blind_spots(report: &Report<'_>) -> Option<String> {
 }
 
 /// What a reader of the scheduler's numbers must know.
-fn doubts(q: &convoy_critical::Quality) -> Vec<String> {
+fn doubts(q: &convoy_analysis::scheduler::Quality) -> Vec<String> {
     let mut texts = q.remarks.clone();
     if is_off(q) {
         texts.push("the scheduler's numbers do not add up (--critical: by how much)".into());

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use convoy_critical as critical;
-use convoy_detect::{
+use convoy_analysis::counters::{
     Analysis, Assignment, AssignmentOption, EventRow, FamilyRow, GroupRow, LockRow, LockStats,
-    Parallelism, Quadrant, SiteRow, SiteShare, Thresholds, WaitsFor,
+    Parallelism, Quadrant, SiteRow, SiteShare, WaitsFor,
 };
+use convoy_analysis::scheduler as critical;
+use convoy_analysis::Params;
 use convoy_diagnose as diagnose;
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
 use convoy_model::{
@@ -37,7 +38,7 @@ fn write(model: &Model, analysis: &Analysis, rooms: Option<Rooms<'_>>) -> String
         analysis,
         critical: rooms.map(|rooms| rooms.0),
         sections: rooms.map(|rooms| rooms.1),
-        thresholds: &Thresholds::default(),
+        thresholds: &Params::default(),
     })
 }
 

@@ -4,7 +4,7 @@ mod cases;
 mod whole;
 mod world;
 
-use convoy_detect::Thresholds;
+use convoy_analysis::Params;
 use convoy_report::text::{render, Options, Source, View};
 use convoy_report::{json, Report};
 use convoy_testkit::assert_golden;
@@ -13,8 +13,8 @@ use world::World;
 
 /// Runs `check` on the report of a recording. Findings of both rooms are put together as the program does.
 fn with_report(world: &World, check: impl FnOnce(&Report<'_>)) {
-    let thresholds = Thresholds::default();
-    let mut analysis = convoy_detect::analyze(&world.model, &thresholds);
+    let thresholds = Params::default();
+    let mut analysis = convoy_analysis::counters::analyze(&world.model, &thresholds);
     analysis
         .findings
         .extend(world.critical.findings.iter().cloned());
@@ -122,8 +122,8 @@ fn a_lock_page_says_how_parallel_the_program_was_meanwhile() {
 #[test]
 fn a_profile_without_scheduler_events_says_how_to_get_them() {
     let world = cases::without_agent();
-    let thresholds = Thresholds::default();
-    let analysis = convoy_detect::analyze(&world.model, &thresholds);
+    let thresholds = Params::default();
+    let analysis = convoy_analysis::counters::analyze(&world.model, &thresholds);
     let report = Report {
         model: &world.model,
         analysis: &analysis,

@@ -1,7 +1,8 @@
 //! From a schedule through both rooms to the page, as the program does it.
 
-use convoy_critical::{analyze, cross_check, merge};
-use convoy_detect::Thresholds;
+use convoy_analysis::arbitration::{cross_check, merge};
+use convoy_analysis::scheduler::analyze;
+use convoy_analysis::Params;
 use convoy_model::{Model, OffReason, SpinKind};
 use convoy_profile::Profile;
 use convoy_report::text::{render, View};
@@ -13,10 +14,10 @@ use crate::page;
 
 /// The page of a profile with both rooms' findings put together.
 fn text(profile: &Profile, view: View) -> String {
-    let thresholds = Thresholds::default();
+    let thresholds = Params::default();
     let model = Model::build(profile.clone());
-    let mut analysis = convoy_detect::analyze(&model, &thresholds);
-    let critical = analyze(&model, &convoy_critical::Thresholds::default());
+    let mut analysis = convoy_analysis::counters::analyze(&model, &thresholds);
+    let critical = analyze(&model, &convoy_analysis::Params::default());
     cross_check(&model, &critical, &mut analysis.findings);
     let (found, dismissed) = (
         std::mem::take(&mut analysis.findings),

@@ -1,6 +1,6 @@
 //! Recordings with scheduler events, written by hand: a model, and what the room `critical` says of it.
 
-use convoy_critical::{
+use convoy_analysis::scheduler::{
     Analysis, GroupRow, Level, Moment, Parallelism, PathRow, ReasonRow, ThreadRow,
 };
 use convoy_model::finding::{Cause, Evidence, Finding, Gain, Subject};
@@ -364,7 +364,7 @@ impl World {
     /// Adds a finding, and makes it the verdict if it is the first.
     pub fn finding(&mut self, finding: Finding) {
         if self.critical.findings.is_empty() {
-            self.critical.verdict = convoy_detect::headline(&finding);
+            self.critical.verdict = convoy_analysis::counters::headline(&finding);
         }
         self.critical.findings.push(finding);
     }

@@ -1,6 +1,6 @@
 //! Locks, and everything else that is waited for: how much of their threads' time goes into waiting.
 
-use convoy_detect::Locks;
+use convoy_analysis::counters::Locks;
 use convoy_model::{sum_by_key, Model, ObjectId, ThreadId, Use};
 use convoy_profile::ObjectKind;
 use convoy_report::names;

@@ -1,6 +1,6 @@
 //! What ran: pieces of the run, threads, groups, call paths.
 
-use convoy_critical::{FunctionRow, GroupRow, LineRow, Moment, PathRow, ThreadRow};
+use convoy_analysis::scheduler::{FunctionRow, GroupRow, LineRow, Moment, PathRow, ThreadRow};
 use serde::Serialize;
 
 use crate::sched_names;

@@ -4,7 +4,7 @@ mod activity;
 mod goroutines;
 mod waits;
 
-use convoy_critical::{Analysis, Parallelism, Quality};
+use convoy_analysis::scheduler::{Analysis, Parallelism, Quality};
 use convoy_model::Model;
 use serde::Serialize;
 
@@ -80,7 +80,7 @@ struct LevelOut {
 }
 
 fn parallelism(p: &Parallelism) -> ParallelismOut {
-    let level = |l: &convoy_critical::Level| LevelOut {
+    let level = |l: &convoy_analysis::scheduler::Level| LevelOut {
         threads_count: l.threads,
         active_ns: l.active_ns,
         working_ns: l.working_ns,

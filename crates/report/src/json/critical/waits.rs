@@ -1,6 +1,6 @@
 //! What did not run: time off the processors, who ended it, and waiting on the processor.
 
-use convoy_critical::{EdgeRow, Link, LoopRow, ReasonRow, WaitRow};
+use convoy_analysis::scheduler::{EdgeRow, Link, LoopRow, ReasonRow, WaitRow};
 use convoy_model::{Model, Waker};
 use serde::Serialize;
 

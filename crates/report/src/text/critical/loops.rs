@@ -1,6 +1,6 @@
 //! Loops in which threads wait without giving up their processor.
 
-use convoy_critical::{Analysis, LoopRow};
+use convoy_analysis::scheduler::{Analysis, LoopRow};
 
 use super::paths::SMALL;
 use super::{detail, nothing, remark};

@@ -11,7 +11,7 @@ mod threads;
 mod timeline;
 mod wakers;
 
-use convoy_critical::Analysis;
+use convoy_analysis::scheduler::Analysis;
 
 use super::page::{plain, toned, Page, Tone};
 use super::table::INDENT;

@@ -1,6 +1,6 @@
 //! How long so many threads were active.
 
-use convoy_critical::{Level, Parallelism};
+use convoy_analysis::scheduler::{Level, Parallelism};
 
 use super::{nothing, remark, share};
 use crate::human::{count_of, duration, few, percent};

@@ -1,6 +1,6 @@
 //! The call paths that ran while few threads worked, as in figure 7 of the paper.
 
-use convoy_critical::{Analysis, FunctionRow, LineRow, PathRow};
+use convoy_analysis::scheduler::{Analysis, FunctionRow, LineRow, PathRow};
 use convoy_model::{CodeFrom, SchedSource};
 
 use super::{nothing, remark, share};

@@ -1,6 +1,6 @@
 //! How far the section on the scheduler can be trusted.
 
-use convoy_critical::{Analysis, Quality};
+use convoy_analysis::scheduler::{Analysis, Quality};
 use convoy_model::{Lost, SchedSource};
 
 use crate::human::{count, count_of, duration, few, percent};

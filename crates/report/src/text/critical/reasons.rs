@@ -1,6 +1,6 @@
 //! Time off the processors: by reason, then by what was waited for and where.
 
-use convoy_critical::{Analysis, ReasonRow, WaitRow};
+use convoy_analysis::scheduler::{Analysis, ReasonRow, WaitRow};
 use convoy_model::SchedSource;
 
 use super::{detail, nothing, remark};

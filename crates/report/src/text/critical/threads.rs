@@ -1,6 +1,6 @@
 //! Where the time and the CMetric of groups and threads went.
 
-use convoy_critical::{Analysis, GroupRow, ThreadRow};
+use convoy_analysis::scheduler::{Analysis, GroupRow, ThreadRow};
 
 use super::{has_spinning, nothing, remark, share};
 use crate::human::{count, count_of, duration, percent};

@@ -1,6 +1,6 @@
 //! The run from left to right: how many threads worked, and which code ran while they were few.
 
-use convoy_critical::{Analysis, Moment};
+use convoy_analysis::scheduler::{Analysis, Moment};
 use convoy_model::{GroupId, Model, SiteId};
 
 use super::{nothing, remark};

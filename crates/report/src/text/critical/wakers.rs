@@ -1,6 +1,6 @@
 //! Who ended the waits, what they did meanwhile, and what they waited for themselves.
 
-use convoy_critical::{Analysis, EdgeRow, Link};
+use convoy_analysis::scheduler::{Analysis, EdgeRow, Link};
 use convoy_model::{Model, NameId, ObjectId, OffReason, SchedSource, Waker};
 
 use super::{detail, nothing, remark, share};

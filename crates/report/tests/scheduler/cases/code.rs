@@ -1,6 +1,6 @@
 //! Code that keeps others from working, and code that does not.
 
-use convoy_critical::{EdgeRow, LoopRow, WaitRow};
+use convoy_analysis::scheduler::{EdgeRow, LoopRow, WaitRow};
 use convoy_model::finding::Subject;
 use convoy_model::{CodeFrom, OffCpu, OffReason, SpinKind, Waker};
 use convoy_profile::ObjectKind;

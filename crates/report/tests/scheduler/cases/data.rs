@@ -1,6 +1,6 @@
 //! Recordings that lack something, or hold what they should not.
 
-use convoy_critical::{EdgeRow, Link, LoopRow, WaitRow};
+use convoy_analysis::scheduler::{EdgeRow, Link, LoopRow, WaitRow};
 use convoy_model::finding::Subject;
 use convoy_model::{Lost, OffReason, SchedSource, SpinKind, Waker};
 

@@ -8,7 +8,7 @@ pub use code::{busy_waiting, nothing_wrong, pipeline, serial_phase};
 pub use data::{by_perf_events, hostile, lost_events, with_a_foreign_child, without_agent};
 pub use waits::blocking_io;
 
-use convoy_critical::{FunctionRow, LineRow};
+use convoy_analysis::scheduler::{FunctionRow, LineRow};
 use convoy_model::CodeFrom;
 
 use crate::world::MS;

@@ -1,6 +1,6 @@
 //! Waits on the critical path.
 
-use convoy_critical::{EdgeRow, Link, WaitRow};
+use convoy_analysis::scheduler::{EdgeRow, Link, WaitRow};
 use convoy_model::finding::Subject;
 use convoy_model::{OffCpu, OffReason, Waker};
 use convoy_profile::ObjectKind;
